@@ -88,20 +88,20 @@ class Context:
         """The cost of ``pip install .`` into ``target``; the environment does not change."""
         command = [sys.executable, "-m", "pip", "install", ".", "--no-build-isolation"]
         command += ["--upgrade", "--target", str(target), "-C", f"build-dir={build_dir}"]
-        return self.measured(command, **variables)
+        return self.measure_command(command, **variables)
 
     def run(self, command: Sequence[str], environment: Mapping[str, str]) -> ProcessResult:
         """Run a program in the repository and return its output."""
         return run(command, cwd=ROOT, environment=environment)
 
-    def measured(self, command: Sequence[str], **variables: str) -> CommandCost:
+    def measure_command(self, command: Sequence[str], **variables: str) -> CommandCost:
         """The cost of a build command; raises with its last lines of output if it fails."""
         start, log = monotonic(), self.scratch / "log"
         with log.open("wb") as output:
             process = subprocess.Popen(
                 list(command),
                 cwd=ROOT,
-                env=uncached() | variables,
+                env=without_compiler_cache() | variables,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -130,7 +130,7 @@ class Context:
         )
 
 
-def uncached(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
+def without_compiler_cache(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The environment without compiler caches; raises if one is part of the compiler command."""
     kept = {
         name: value

@@ -128,7 +128,7 @@ class _Suite:
             place = self._random.randrange(len(self._variants))
             [test, *_] = self._variants[place]
             passes = test.outcome is Outcome.PASSED
-            self._variants[place] = self._made(test.node_id, passed=not passes)
+            self._variants[place] = self._make_outcomes(test.node_id, passed=not passes)
 
     def outcomes(self) -> list[TestOutcome]:
         """The outcomes of one run: some tests fail, each with its own message."""
@@ -146,9 +146,9 @@ class _Suite:
         for dtype, slot in product(DTYPES, SLOTS):
             name = f"tests/ops/test_torch_ops.py::test_overload[{overload}-{dtype}"
             name += f"-{self._device}-slot{slot}]"
-            self._variants.append(self._made(name, passed=self._random.random() < PASSING))
+            self._variants.append(self._make_outcomes(name, passed=self._random.random() < PASSING))
 
-    def _made(self, name: str, *, passed: bool) -> tuple[TestOutcome, ...]:
+    def _make_outcomes(self, name: str, *, passed: bool) -> tuple[TestOutcome, ...]:
         reason = None if passed else self._random.choice(SKIP_REASONS)
         typical = self._random.lognormvariate(math.log(0.002 if passed else 0.0005), 1.2)
         return tuple(

@@ -59,12 +59,12 @@ class KernelCase:
         """Inputs and an out on ``device``, always the same for one seed."""
         torch.manual_seed(seed)
         inputs = self.inputs()
-        shape = self.exact(*(moved(value, "meta") for value in inputs)).shape
+        shape = self.exact(*(move(value, "meta") for value in inputs)).shape
         out = torch.empty(shape, dtype=self.out_dtype, device=device)
-        return tuple(moved(value, device) for value in inputs), out
+        return tuple(move(value, device) for value in inputs), out
 
 
-def moved(value: Any, *where: object) -> Any:
+def move(value: Any, *where: object) -> Any:
     """Move a tensor, a list of them, or any other value to a device or dtype."""
     if isinstance(value, torch.Tensor):
         return value.to(*where)
@@ -218,7 +218,7 @@ def slots(operator: str, device: str) -> list[int]:
 def check(case: KernelCase, name: str, call: partial[object]) -> None:
     """Raise unless the call computes the exact value within the precision of its dtype."""
     *inputs, out = call.args  # in the operator's order
-    expected = case.exact(*(moved(value, "cpu", torch.float64) for value in inputs))
+    expected = case.exact(*(move(value, "cpu", torch.float64) for value in inputs))
     out.fill_(float("nan"))
     call()
     error = (out.cpu().double() - expected).abs().max()

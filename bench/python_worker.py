@@ -178,7 +178,7 @@ def main(rounds: int) -> None:
     failures: list[dict[str, str]] = []
     for call in CALLS:
         try:
-            timings[call.name] = checked(call)
+            timings[call.name] = check_call(call)
         except Exception as error:  # a failing call must not hide the others
             message = f"{type(error).__name__}: {error}"
             failures.append({"operator": call.name, "error": message})
@@ -194,37 +194,37 @@ def main(rounds: int) -> None:
     json.dump([*figures, *failures], sys.stdout)
 
 
-def checked(call: Call) -> Interleaved:
+def check_call(call: Call) -> Interleaved:
     """The variants of a call; raise unless all change the operands in the same way."""
-    reference = results(call.reference)
-    if same(reference, results("None")):
+    reference = evaluate(call.reference)
+    if all_equal(reference, evaluate("None")):
         raise MismatchError(f"{call.reference} changes no operand")
     slot = call.ours.removesuffix(")") + f", implementation_index={Slot.TORCH})"
     for expression in (call.ours, slot):
-        if not same(results(expression), reference):
+        if not all_equal(evaluate(expression), reference):
             raise MismatchError(f"{expression} does not do what {call.reference} does")
     variants = {"slot": slot, "default": call.ours, "reference": call.reference}
     # CPU time, so that waiting for a core does not count; all work is in one thread.
     timers = {
-        name: timeit.Timer(expression, timer=time.thread_time, globals=names()).timeit
+        name: timeit.Timer(expression, timer=time.thread_time, globals=evaluation_scope()).timeit
         for name, expression in variants.items()
     }
     return Interleaved(timers, LOOP_SECONDS, least_loops=2)
 
 
-def names() -> dict[str, Any]:
+def evaluation_scope() -> dict[str, Any]:
     return {"torch": torch, "ops": infini.ops, **operands()}
 
 
-def results(expression: str) -> list[torch.Tensor]:
+def evaluate(expression: str) -> list[torch.Tensor]:
     """The operands after evaluating a call."""
-    scope = names()
+    scope = evaluation_scope()
     eval(expression, scope)  # noqa: S307  (an expression of ``CALLS``)
     values = [scope[name] for name in operands()]
     return [each for value in values for each in (value if isinstance(value, list) else [value])]
 
 
-def same(left: Sequence[torch.Tensor], right: Sequence[torch.Tensor]) -> bool:
+def all_equal(left: Sequence[torch.Tensor], right: Sequence[torch.Tensor]) -> bool:
     """True if all tensors are equal bit for bit, or both NaN."""
     return all(map(torch.equal, left, right))
 

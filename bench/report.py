@@ -72,16 +72,16 @@ class BenchReport:
 def summary_row(measurement: Measurement) -> tuple[str, ...]:
     """The cells of ``_COLUMNS``."""
     goal = measurement.goal
-    limit = "" if goal.at_most is None else f"≤ {shown(goal.at_most, goal)}"
+    limit = "" if goal.at_most is None else f"≤ {format_value(goal.at_most, goal)}"
     measured = "error" if measurement.error else ""
     if measurement.value is not None:
-        measured = shown(measurement.value, goal)
+        measured = format_value(measurement.value, goal)
     met = {True: "yes", False: "no", None: ""}[measurement.met]
     notes = filter(None, (measurement.note, measurement.error.partition("\n")[0]))
     return (goal.title, limit, measured, met, "; ".join(notes))
 
 
-def shown(value: float, goal: Goal) -> str:
+def format_value(value: float, goal: Goal) -> str:
     """Format a value with its unit in three digits: "44.5 CPU-s"; a ratio has no unit."""
     number = f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
     return number if goal.unit == "ratio" else f"{number} {goal.unit}"

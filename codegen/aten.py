@@ -72,7 +72,7 @@ def find_torch(root: Path | None = None) -> Torch:
 def load_schemas(torch: Torch) -> Schemas:
     """Read all schemas; raise ``GenerationError`` for files that torchgen refuses."""
     by_name: dict[str, list[Declaration]] = {}
-    with native_functions(torch) as parsed, _refusals_reported(torch):
+    with native_functions(torch) as parsed, _translate_errors(torch):
         for function in parsed.functions:
             if function.func.kind().name in _WRITING:
                 schema = schema_of(function.func)
@@ -131,8 +131,8 @@ def native_functions(torch: Torch) -> Iterator[NativeFunctions]:
 
     Raises ``GenerationError`` for files that torchgen refuses.
     """
-    with _torchgen_in(torch.torchgen):
-        with _refusals_reported(torch):
+    with _import_torchgen_from(torch.torchgen):
+        with _translate_errors(torch):
             from torchgen.gen import parse_native_yaml
 
             parsed = parse_native_yaml(str(torch.schema_file), str(torch.tags_file))
@@ -144,7 +144,7 @@ def native_functions(torch: Torch) -> Iterator[NativeFunctions]:
 
 
 @contextlib.contextmanager
-def _torchgen_in(package: Path) -> Iterator[None]:
+def _import_torchgen_from(package: Path) -> Iterator[None]:
     """Make ``import torchgen`` import the package in this folder, even if another one is loaded."""
     earlier = _loaded_torchgen()
     if "torchgen" in earlier and str(package) in earlier["torchgen"].__path__:
@@ -176,7 +176,7 @@ def _loaded_torchgen() -> dict[str, ModuleType]:
 
 
 @contextlib.contextmanager
-def _refusals_reported(torch: Torch) -> Iterator[None]:
+def _translate_errors(torch: Torch) -> Iterator[None]:
     """Turn any exception of torchgen, mostly ``AssertionError``, into a ``GenerationError``."""
     try:
         yield
@@ -187,10 +187,10 @@ def _refusals_reported(torch: Torch) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("torchgen"):
             raise  # a missing dependency, reported by the command line
-        raise GenerationError(_refusal(torch, error)) from None
+        raise GenerationError(_format_error(torch, error)) from None
 
 
-def _refusal(torch: Torch, error: Exception) -> str:
+def _format_error(torch: Torch, error: Exception) -> str:
     """Format torchgen's error on one line, after the file and line that it names."""
     mark = getattr(error, "problem_mark", None)  # of a YAML error
     if mark is not None:

@@ -306,10 +306,10 @@ def _run_registry(options: argparse.Namespace) -> None:
 
 
 def _run_hand_written(options: argparse.Namespace) -> None:
-    from codegen.selection import hand_written_selection
+    from codegen.selection import select_hand_written
 
     known = [path.stem for path in BASES.glob("*.h")]
-    selected = hand_written_selection(_variable(), known, alone=options.without_torch)
+    selected = select_hand_written(_variable(), known, alone=options.without_torch)
     print(";".join(sorted(set(known).difference(selected)) if options.unselected else selected))
 
 
@@ -372,12 +372,12 @@ def _run_inspect(options: argparse.Namespace) -> None:
             default         null, or the default's text in the schema
     """
     from codegen.inspection import inspect, render_json, render_text
-    from codegen.selection import choose_for
+    from codegen.selection import choose_operators
 
     inputs = _inputs(options)
     schemas = load_schemas(inputs.torch)
     bases = native.read_bases(BASES)
-    inspection = inspect(schemas, choose_for(inputs, schemas), options.pattern, bases)
+    inspection = inspect(schemas, choose_operators(inputs, schemas), options.pattern, bases)
     to_terminal = options.output_dir is None and sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if to_terminal else None
     text = render_json(inspection) if options.json else render_text(inspection, width)

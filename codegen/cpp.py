@@ -71,7 +71,7 @@ def argument_type(parameter: Parameter) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Form:
+class CallForm:
     """One ``Call`` of an operator class: an overload without its last ``omitted`` inputs."""
 
     overload: Overload
@@ -92,16 +92,16 @@ class Form:
         ]
 
 
-def forms(operator: Operator) -> list[Form]:
+def call_forms(operator: Operator) -> list[CallForm]:
     """The ``Call`` overloads of an operator; of several with the same C++ types, the first one.
 
     They have the order in which a call from Python tries the overloads, so both languages choose
     the same overload.
     """
-    by_types: dict[tuple[str, ...], Form] = {}
+    by_types: dict[tuple[str, ...], CallForm] = {}
     for overload in operator.overloads:
         for omitted in range(overload.default_count + 1):
-            form = Form(overload=overload, omitted=omitted)
+            form = CallForm(overload=overload, omitted=omitted)
             types = tuple(argument_type(parameter) for parameter in form.parameters)
             by_types.setdefault(types, form)
     return list(by_types.values())

@@ -16,7 +16,7 @@ class GenerationError(Exception):
     """
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, known: Iterable[str]) -> str:
     """Format "; did you mean 'x'?" with the most similar known name; "" if none is similar."""
     matches = difflib.get_close_matches(name, list(known))
     if not matches:
@@ -26,7 +26,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean '{best}'?"
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Quote and escape text from a file, so that it fits on one line of a terminal."""
     return repr(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}...")
 

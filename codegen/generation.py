@@ -12,26 +12,26 @@ from codegen.errors import GenerationError, counted
 from codegen.inputs import SELECTION_VARIABLE, Inputs
 from codegen.model import Base, Library, Narrowing, Schemas, SkipReason
 from codegen.native import read_bases
-from codegen.output import SyncResult, synchronize, up_to_date
+from codegen.output import SyncResult, check_up_to_date, synchronize
 from codegen.translate import make_library
 
 
 def generate(inputs: Inputs, folder: Path, *, dry_run: bool = False) -> SyncResult:
     """Generate the PyTorch backend into ``folder``, unless the folder is up to date."""
     digest = inputs.digest()
-    if outcome := up_to_date(folder, digest):
+    if outcome := check_up_to_date(folder, digest):
         return outcome
     # Imported here because these imports take longer than everything above.
     from codegen.emit import render_torch
-    from codegen.selection import choose_for
+    from codegen.selection import choose_operators
 
     schemas = load_schemas(inputs.torch)
-    choice = choose_for(inputs, schemas)
+    choice = choose_operators(inputs, schemas)
     bases = read_bases(inputs.base_dir)
     library = make_library(schemas, choice, bases, inputs.native_operators())
     narrowing = _narrowing(inputs, schemas, bases)
-    is_for_others = narrowing and inputs.hand_written_bases().intersection(narrowing.operators)
-    if not library.operators and not is_for_others:
+    has_hand_written = narrowing and inputs.hand_written_bases().intersection(narrowing.operators)
+    if not library.operators and not has_hand_written:
         reasons = Counter(skip.reason.value for skip in library.skipped)
         counts = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
         nothing_left = (
@@ -49,20 +49,22 @@ def generate(inputs: Inputs, folder: Path, *, dry_run: bool = False) -> SyncResu
         folder,
         inputs=digest,
         summary=summary,
-        notes=(*choice.notes, *_contradictions(schemas, library, bases)),
+        notes=(*choice.notes, *_base_conflicts(schemas, library, bases)),
         dry_run=dry_run,
     )
 
 
 def _narrowing(inputs: Inputs, schemas: Schemas, bases: Mapping[str, Base]) -> Narrowing | None:
     """Return what ``INFINI_OPS_TORCH_OPS`` selects; None if it does not narrow the build."""
-    from codegen.selection import choose, load_selection, parse_variable
+    from codegen.selection import apply_selections, load_selection, parse_variable
 
     selection = parse_variable(inputs.variable)
     if selection.included is None and not selection.excluded:
         return None
     known = {*schemas.by_name, *inputs.hand_written_bases()}
-    whole = make_library(schemas, choose([load_selection(inputs.selection)], schemas), bases)
+    whole = make_library(
+        schemas, apply_selections([load_selection(inputs.selection)], schemas), bases
+    )
     return Narrowing(
         asked=inputs.variable,
         operators=tuple(sorted(selection.names(known))),
@@ -70,7 +72,7 @@ def _narrowing(inputs: Inputs, schemas: Schemas, bases: Mapping[str, Base]) -> N
     )
 
 
-def _contradictions(schemas: Schemas, library: Library, bases: Mapping[str, Base]) -> Iterator[str]:
+def _base_conflicts(schemas: Schemas, library: Library, bases: Mapping[str, Base]) -> Iterator[str]:
     """Report operators of torch whose hand-written base has other parameters."""
     for skip in library.skipped:
         if skip.reason is SkipReason.OTHER_BASE:

@@ -53,7 +53,7 @@ class Inputs:
         yield from _files(_CODEGEN, "*.py")
         yield from _files(_CODEGEN, "*.j2")
         yield self.variable.encode()
-        narrowing = [Path(self.variable)] if names_a_file(self.variable) else []
+        narrowing = [Path(self.variable)] if is_selection_path(self.variable) else []
         narrowing += sorted(PREDEFINED.glob("*.yaml"))
         torch = self.torch
         files = (torch.version_file, torch.schema_file, torch.tags_file, self.registry)
@@ -63,7 +63,7 @@ class Inputs:
         yield from _files(self.base_dir, "*.h")
 
 
-def names_a_file(variable: str) -> bool:
+def is_selection_path(variable: str) -> bool:
     """Whether a value of the variable is the path of a selection file."""
     return variable.endswith((".yaml", ".yml"))
 

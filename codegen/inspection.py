@@ -22,7 +22,7 @@ from codegen.model import (
     class_name,
     parameter_name,
 )
-from codegen.selection import no_operator
+from codegen.selection import unknown_operator
 from codegen.translate import kind_of, make_library
 
 SCHEMA_VERSION = 1
@@ -61,7 +61,7 @@ def inspect(
     ]
     if not operators:
         known = {*public, *public.values()}
-        raise GenerationError(no_operator("that matches", pattern, schemas, known))
+        raise GenerationError(unknown_operator("that matches", pattern, schemas, known))
     return Inspection(torch_version=schemas.torch_version, pattern=pattern, operators=operators)
 
 
@@ -122,7 +122,7 @@ def render_text(inspection: Inspection, width: int | None = None) -> str:
         for overload in overloads:
             lines += _overload_lines(*overload, width)
         lines.append("")
-    return "\n".join([*lines, _total(inspection)]) + "\n"
+    return "\n".join([*lines, _summary_line(inspection)]) + "\n"
 
 
 def _overload_lines(
@@ -159,7 +159,7 @@ def _argument_row(argument: Argument) -> tuple[str, str, str, str]:
     return parameter_name(argument.name), shown, default, "out" if argument.is_written else ""
 
 
-def _total(inspection: Inspection) -> str:
+def _summary_line(inspection: Inspection) -> str:
     outcomes = Counter(
         omission.reason.value if omission else ""
         for _, overloads in inspection.operators

@@ -293,7 +293,7 @@ class Parameter:
         }
 
     @property
-    def passed(self) -> tuple[object, ...]:
+    def call_signature(self) -> tuple[object, ...]:
         """Comparison key: equal for two parameters that accept the same values in the same way.
 
         Two types with different names in schemas can be equal: ``SymInt`` and ``int``.

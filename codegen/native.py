@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from codegen.devices import PLATFORMS
-from codegen.errors import GenerationError, nearest
+from codegen.errors import GenerationError, suggestion
 from codegen.model import (
     Argument,
     Base,
@@ -190,7 +190,7 @@ class _Header:
     def _parameter(self, row: re.Match[str], outs: int) -> Parameter:
         offset, name = row.start(), row["name"]
         if row["kind"] not in (known := [kind.value for kind in ParameterKind]):
-            self._fail(offset, f"unknown type 'k{row['kind']}'{nearest(row['kind'], known)}")
+            self._fail(offset, f"unknown type 'k{row['kind']}'{suggestion(row['kind'], known)}")
         if parameter_name(name) != name:
             self._fail(offset, f"invalid parameter name '{name}'; use '{parameter_name(name)}'")
         kind = ParameterKind(row["kind"])
@@ -316,7 +316,7 @@ def read_registry(
     found: dict[tuple[str, str, int], Implementation] = {}
     findings: list[str] = []
     for source, where, row in _registrations(sources, root):
-        if wrong := list(_wrong(row, source, names, devices)):
+        if wrong := list(_registration_errors(row, source, names, devices)):
             findings += (f"{where}: {each}" for each in wrong)
             continue
         added = Implementation(
@@ -354,14 +354,14 @@ def _registrations(
                 yield source, f"{source}:{_line(text, row.start())}", row
 
 
-def _wrong(
+def _registration_errors(
     row: re.Match[str], source: Path, names: Mapping[str, str], devices: Mapping[str, str]
 ) -> Iterator[str]:
     if not row["form"]:
         yield f"can't read '{row.string[row.start() :].splitlines()[0]}'; {_REGISTRATION_FORM}"
         return
     if row["op"] not in names:
-        hint = nearest(row["op"], names)
+        hint = suggestion(row["op"], names)
         yield f"{row['op']} has no base; declare it in src/base/<op>.h{hint}"
     device = row["device"]
     if device not in devices and device == _ACCELERATOR:
@@ -370,7 +370,7 @@ def _wrong(
         known = ", ".join(sorted(devices.keys() - {_ACCELERATOR}))
         yield (
             f"unknown device '{device}'; expected {_ACCELERATOR} or one of {known}"
-            f"{nearest(device, devices)}"
+            f"{suggestion(device, devices)}"
         )
     if int(row["slot"]) not in (TRITON if source.is_relative_to(TRITON_FOLDER) else NATIVE):
         yield (

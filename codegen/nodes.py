@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import yaml
 
-from codegen.errors import GenerationError, quoted
+from codegen.errors import GenerationError, quote
 
 _TAG_PREFIX = "tag:yaml.org,2002:"
 LARGEST = 2**20  # bytes; a list of all 3,101 operators of torch 2.13 takes a tenth of it
@@ -27,7 +27,7 @@ def is_plain(node: yaml.Node, tag: str) -> bool:
     return bool(node.tag == f"{_TAG_PREFIX}{tag}" and isinstance(node, kind))
 
 
-def described(node: yaml.Node | None) -> str:
+def describe_node(node: yaml.Node | None) -> str:
     """Describe a node for a message, after "got"."""
     if node is None or is_plain(node, "null"):
         return "nothing"
@@ -36,11 +36,11 @@ def described(node: yaml.Node | None) -> str:
     if is_plain(node, "map"):
         return "a mapping"
     if is_plain(node, "str"):
-        return quoted(node.value)
+        return quote(node.value)
     own = str(node.tag).removeprefix(_TAG_PREFIX)
     if isinstance(node, yaml.ScalarNode) and own in _SCALARS:
-        return f"the {_SCALARS[own]} {quoted(node.value)[1:-1]}"
-    return f"a value of the type {quoted(own if own == node.tag else f'!!{own}')}"
+        return f"the {_SCALARS[own]} {quote(node.value)[1:-1]}"
+    return f"a value of the type {quote(own if own == node.tag else f'!!{own}')}"
 
 
 class Reader:
@@ -52,7 +52,7 @@ class Reader:
         self._findings: list[tuple[int, str]] = []
         self.sections: dict[str, yaml.Node] = {}  # by key, in file order
         self.lines: dict[str, int] = {}  # line of each key
-        self.meant: set[str] = set()  # known keys that a misspelled key resembles
+        self.suggested_keys: set[str] = set()  # known keys that a misspelled key resembles
 
     def where(self, node: yaml.Node) -> str:
         return f"{self.path}:{line_of(node)}"
@@ -63,7 +63,7 @@ class Reader:
 
     def refuse(self, node: yaml.Node, key: str, expected: str) -> None:
         """Record that the value under ``key`` is not the expected one."""
-        self.report(node, f"{key}: got {described(node)}, expected {expected}")
+        self.report(node, f"{key}: got {describe_node(node)}, expected {expected}")
 
     def raise_findings(self) -> None:
         """Raise ``GenerationError`` with the recorded errors, one per line, in file order."""
@@ -78,7 +78,7 @@ class Reader:
         root = self._compose(alias_hint)
         if root is None or not is_plain(root, "map"):
             line = 1 if root is None else line_of(root)
-            self._fail(f"got {described(root)}, expected a mapping with {required}", line)
+            self._fail(f"got {describe_node(root)}, expected a mapping with {required}", line)
         for key, value in root.value:
             name = key.value if is_plain(key, "str") else ""
             if name in self.sections:
@@ -89,11 +89,11 @@ class Reader:
                 self.lines[name] = line_of(key)
             else:
                 meant = difflib.get_close_matches(name, keys, n=1)
-                self.meant.update(meant)
+                self.suggested_keys.update(meant)
                 hint = (
                     f"did you mean '{meant[0]}'?" if meant else f"expected one of {', '.join(keys)}"
                 )
-                self.report(key, f"unknown key: got {described(key)}, {hint}")
+                self.report(key, f"unknown key: got {describe_node(key)}, {hint}")
 
     def items(self, key: str, expected: str) -> list[yaml.Node]:
         """The entries of the list under ``key``, if there is one; report any other value."""

@@ -77,7 +77,7 @@ class SyncResult:
     removed: tuple[str, ...]
 
 
-def up_to_date(folder: Path, inputs: str) -> SyncResult | None:
+def check_up_to_date(folder: Path, inputs: str) -> SyncResult | None:
     """The result for a ``folder`` that is up to date with ``inputs``; None if it is not."""
     manifest = read_manifest(folder)
     if manifest.inputs != inputs or any(

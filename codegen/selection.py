@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from codegen.errors import GenerationError, nearest
-from codegen.inputs import PREDEFINED, SELECTION_VARIABLE, Inputs, names_a_file
+from codegen.errors import GenerationError, suggestion
+from codegen.inputs import PREDEFINED, SELECTION_VARIABLE, Inputs, is_selection_path
 from codegen.model import Choice, Omission, Schemas, SkipReason
 from codegen.nodes import Reader, is_plain
 
@@ -31,7 +31,7 @@ class SelectionEntry:
         return not set(self.text).isdisjoint("*?[")
 
     @property
-    def is_typed(self) -> bool:
+    def is_from_variable(self) -> bool:
         """True if it comes from the variable itself, rather than from a file."""
         return self.where == SELECTION_VARIABLE
 
@@ -128,7 +128,7 @@ def parse_variable(value: str) -> Selection:
     The value is a list of names, patterns and predefined selections, separated by commas or spaces,
     or ``all``, or the path of a selection file.
     """
-    if names_a_file(value):
+    if is_selection_path(value):
         try:
             return load_selection(Path(value))
         except GenerationError as error:
@@ -148,7 +148,7 @@ def parse_variable(value: str) -> Selection:
     return Selection(origin=SELECTION_VARIABLE, included=tuple(included), excluded=tuple(excluded))
 
 
-def hand_written_selection(variable: str, known: Collection[str], *, alone: bool) -> list[str]:
+def select_hand_written(variable: str, known: Collection[str], *, alone: bool) -> list[str]:
     """The ``known`` hand-written operators that a value of the variable selects.
 
     ``alone``: the build has no torch, and so no other operators. Then every name in the variable
@@ -157,10 +157,10 @@ def hand_written_selection(variable: str, known: Collection[str], *, alone: bool
     selection = parse_variable(variable)
     names = selection.names(known)
     unknown = [each for each in selection.included or () if not each.matches(known)]
-    if typed := [entry.text for entry in unknown if alone and entry.is_typed]:
+    if typed := [entry.text for entry in unknown if alone and entry.is_from_variable]:
         findings = (
             f"{SELECTION_VARIABLE}: '{text}' is not a hand-written operator, and this build has no "
-            f"torch{nearest(text.strip('*'), known)}"
+            f"torch{suggestion(text.strip('*'), known)}"
             for text in typed
         )
         raise GenerationError("\n".join(findings))
@@ -173,13 +173,13 @@ def hand_written_selection(variable: str, known: Collection[str], *, alone: bool
     return sorted(names)
 
 
-def choose_for(inputs: Inputs, schemas: Schemas) -> Choice:
+def choose_operators(inputs: Inputs, schemas: Schemas) -> Choice:
     """Apply the selection file and the variable to the operators of one torch."""
     selections = (load_selection(inputs.selection), parse_variable(inputs.variable))
-    return choose(selections, schemas, inputs.hand_written_bases())
+    return apply_selections(selections, schemas, inputs.hand_written_bases())
 
 
-def choose(
+def apply_selections(
     selections: Iterable[Selection], schemas: Schemas, hand_written: Collection[str] = ()
 ) -> Choice:
     """Apply the selections: first the file, then the variable.
@@ -200,20 +200,20 @@ def choose(
                     continue
                 verb = "that matches" if entry.is_pattern else "named"
                 known = {*schemas.by_name, *hand_written}
-                unknown = f"{entry.where}: {no_operator(verb, entry.text, schemas, known)}"
-                (findings if entry.is_typed else notes).append(unknown)
+                unknown = f"{entry.where}: {unknown_operator(verb, entry.text, schemas, known)}"
+                (findings if entry.is_from_variable else notes).append(unknown)
                 if not entry.is_pattern and entry not in selection.excluded:
                     missing[entry.text] = None
-            elif entry.is_typed and all(name in omitted for name in matches):
+            elif entry.is_from_variable and all(name in omitted for name in matches):
                 name = matches[0]
                 findings.append(f"{entry.where}: '{name}' is {omitted[name].explanation}")
-        omitted = _omitted(selection, schemas.by_name) | omitted
+        omitted = _find_omissions(selection, schemas.by_name) | omitted
     if findings:
         raise GenerationError("\n".join(findings))
     return Choice(omitted=omitted, missing=tuple(missing), notes=tuple(notes))
 
 
-def _omitted(selection: Selection, known: Collection[str]) -> dict[str, Omission]:
+def _find_omissions(selection: Selection, known: Collection[str]) -> dict[str, Omission]:
     """The operators that one selection leaves out."""
     omitted: dict[str, Omission] = {}
     if selection.included is not None:
@@ -230,7 +230,7 @@ def _omitted(selection: Selection, known: Collection[str]) -> dict[str, Omission
     return omitted
 
 
-def no_operator(verb: str, text: str, schemas: Schemas, known: Collection[str]) -> str:
+def unknown_operator(verb: str, text: str, schemas: Schemas, known: Collection[str]) -> str:
     """Report that no operator has this name or matches this pattern, and suggest a similar one.
 
     The suggestion is ATen's name if the public name was given, or else one of the ``known`` names.
@@ -243,5 +243,5 @@ def no_operator(verb: str, text: str, schemas: Schemas, known: Collection[str]) 
     elif dot and base in known:
         hint = f"; a name selects all its overloads; write '{base}'"
     else:
-        hint = nearest(text.strip("*"), known)
+        hint = suggestion(text.strip("*"), known)
     return f"torch {schemas.torch_version} has no out= or in-place operator {verb} '{text}'{hint}"

@@ -93,8 +93,10 @@ def make_library(
         omission = choice.omitted.get(aten_name)
         overloads = []
         for declaration in declarations:
-            overload = omission.reason if omission else _overload_named(name, declaration, taken)
-            if not isinstance(overload, SkipReason) and _contradicts(overload, bases.get(name)):
+            overload = (
+                omission.reason if omission else _translate_overload(name, declaration, taken)
+            )
+            if not isinstance(overload, SkipReason) and _conflicts_with(overload, bases.get(name)):
                 overload = SkipReason.OTHER_BASE
             if isinstance(overload, Overload):
                 overloads.append(overload)
@@ -104,7 +106,7 @@ def make_library(
                 SkippedOverload(aten_name=aten_name, overload_name=overload_name, reason=overload)
             )
         if overloads:
-            ordered = _in_order_of_trial(overloads)
+            ordered = _sort_overloads(overloads)
             operators.append(Operator(name=name, class_name=class_name(name), overloads=ordered))
             taken |= {name, class_name(name)}
     return Library(
@@ -119,14 +121,16 @@ def make_library(
     )
 
 
-def _contradicts(overload: Overload, base: Base | None) -> bool:
+def _conflicts_with(overload: Overload, base: Base | None) -> bool:
     """True if overload and base have different parameters, so that they can't share a table row."""
     if base is None or base.overload.schema.overload_name != overload.schema.overload_name:
         return False
-    return [p.passed for p in base.overload.parameters] != [p.passed for p in overload.parameters]
+    return [p.call_signature for p in base.overload.parameters] != [
+        p.call_signature for p in overload.parameters
+    ]
 
 
-def _in_order_of_trial(overloads: list[Overload]) -> tuple[Overload, ...]:
+def _sort_overloads(overloads: list[Overload]) -> tuple[Overload, ...]:
     """Sort overloads: schema order, but an overload comes before any that also accepts its calls.
 
     A call uses the first overload that fits. ``all.dims_out(x, out)`` has a ``dim`` with the
@@ -145,7 +149,9 @@ def _required_types(overload: Overload) -> list[str]:
     return [str(each.argument.type) for each in parameters if each.argument.default is None]
 
 
-def _overload_named(name: str, declaration: Declaration, taken: set[str]) -> Overload | SkipReason:
+def _translate_overload(
+    name: str, declaration: Declaration, taken: set[str]
+) -> Overload | SkipReason:
     if not is_identifier(name) or keyword.iskeyword(name):
         return SkipReason.BAD_NAME
     if name in taken or class_name(name) in taken:

@@ -12,9 +12,16 @@ from multiprocessing import Pool
 from pathlib import Path
 from statistics import mean
 
-from bench.changes.methods import Rival, nothing, rivals
+from bench.changes.methods import Candidate, candidates, silent_method
 from bench.changes.replay import Tally, replay
-from bench.changes.series import LabelledSeries, injected, silences, steps, tigerbeetle, turing
+from bench.changes.series import (
+    LabelledSeries,
+    injected,
+    noise_scenarios,
+    step_scenarios,
+    tigerbeetle,
+    turing,
+)
 from bench.rows import MeasurementError
 
 # Number of series of each kind; slow methods get fewer.
@@ -30,14 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (MeasurementError, OSError) as error:
         print(f"bench.changes: {error}", file=sys.stderr)
         return 1
-    chosen = [rival for rival in rivals() if re.search(options.only, rival.name)]
-    chosen += [nothing()] if marked else []
+    chosen = [candidate for candidate in candidates() if re.search(options.only, candidate.name)]
+    chosen += [silent_method()] if marked else []
     work = partial(_measure, real=real, marked=marked, scale=options.scale, series=options.series)
     measured: dict[str, dict[str, Tally]] = {}
     with Pool(options.jobs) as pool:
-        for rival, tallies in zip(chosen, pool.imap(work, chosen), strict=True):
-            measured[rival.name] = tallies
-            print(f"{rival.name}: {_summary(tallies)}", file=sys.stderr, flush=True)
+        for candidate, tallies in zip(chosen, pool.imap(work, chosen), strict=True):
+            measured[candidate.name] = tallies
+            print(f"{candidate.name}: {_summary(tallies)}", file=sys.stderr, flush=True)
     print("\n".join(tables(measured)))
     return 0
 
@@ -73,20 +80,25 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _measure(
-    rival: Rival, *, real: LabelledSeries, marked: list[LabelledSeries], scale: float, series: str
+    candidate: Candidate,
+    *,
+    real: LabelledSeries,
+    marked: list[LabelledSeries],
+    scale: float,
+    series: str,
 ) -> dict[str, Tally]:
     """The results of the method for each kind of series; empty if it is not installed."""
     try:
-        method = rival.load()
+        method = candidate.load()
     except ImportError:
         return {}
 
-    changing = [*steps(), *(injected(real, size) for size in (0.03, 0.05, 0.10))]
+    changing = [*step_scenarios(), *(injected(real, size) for size in (0.03, 0.05, 0.10))]
     counted = [(scenario, STEPS, LEAST_STEPS) for scenario in changing]
-    counted += [(scenario, SILENCES, LEAST_SILENCES) for scenario in silences()]
+    counted += [(scenario, SILENCES, LEAST_SILENCES) for scenario in noise_scenarios()]
     kinds: dict[str, Iterable[LabelledSeries]] = {}
     for scenario, count, least in counted:
-        seeds = range(max(round(count / scenario.cost * scale / rival.cost), least))
+        seeds = range(max(round(count / scenario.cost * scale / candidate.cost), least))
         kinds[scenario.name] = map(scenario.series, seeds)
     kinds["TigerBeetle, as labelled"] = [real]
     if marked:

@@ -16,7 +16,7 @@ from bench.changes.series import Array
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rival:
+class Candidate:
     """One method; ``load`` imports what it needs."""
 
     name: str
@@ -26,7 +26,7 @@ class Rival:
     """Divides the number of series for slow methods."""
 
 
-def rivals() -> list[Rival]:
+def candidates() -> list[Candidate]:
     # PELT, implemented in C: a linear kernel has the cost l2; applied to ranks, the cost rank.
     linear = partial(_ruptures, "KernelCPD", kernel="linear")
     strict = partial(_otava, max_pvalue=0.0001, min_magnitude=0.03)
@@ -35,28 +35,28 @@ def rivals() -> list[Rival]:
     binseg = partial(_ruptures, "Binseg", _normalised, model="l2", jump=1)
     window = partial(_ruptures, "Window", _normalised, width=10, model="l2", jump=1)
     return [
-        Rival(name="ours", load=_ours),
-        Rival(name="Otava", load=_otava, cost=4),
-        Rival(name="Otava strict", load=strict, cost=4),
-        Rival(name="MongoDB", load=_mongodb, cost=20),
-        Rival(name="PELT l2", load=partial(linear, _normalised)),
-        Rival(name="PELT rank", load=partial(linear, _ranks)),
-        Rival(name="Kernel rbf", load=bounded),
-        Rival(name="Binseg", load=binseg, cost=10),
-        Rival(name="Window", load=window, cost=10),
-        Rival(name="skchange", load=_skchange, cost=10),
-        Rival(name="changeforest", load=_changeforest),
-        Rival(name="5 % prev.", load=partial(_alarm, 1, partial(_off_median, 0.05))),
-        Rival(name="10 % prev.", load=partial(_alarm, 1, partial(_off_median, 0.10))),
-        Rival(name="5 % med.", load=partial(_alarm, 10, partial(_off_median, 0.05))),
-        Rival(name="10 % med.", load=partial(_alarm, 10, partial(_off_median, 0.10))),
-        Rival(name="z 3", load=partial(_alarm, 30, _off_mean), cost=4),
+        Candidate(name="ours", load=_ours),
+        Candidate(name="Otava", load=_otava, cost=4),
+        Candidate(name="Otava strict", load=strict, cost=4),
+        Candidate(name="MongoDB", load=_mongodb, cost=20),
+        Candidate(name="PELT l2", load=partial(linear, _normalised)),
+        Candidate(name="PELT rank", load=partial(linear, _ranks)),
+        Candidate(name="Kernel rbf", load=bounded),
+        Candidate(name="Binseg", load=binseg, cost=10),
+        Candidate(name="Window", load=window, cost=10),
+        Candidate(name="skchange", load=_skchange, cost=10),
+        Candidate(name="changeforest", load=_changeforest),
+        Candidate(name="5 % prev.", load=partial(_alarm, 1, partial(_off_median, 0.05))),
+        Candidate(name="10 % prev.", load=partial(_alarm, 1, partial(_off_median, 0.10))),
+        Candidate(name="5 % med.", load=partial(_alarm, 10, partial(_off_median, 0.05))),
+        Candidate(name="10 % med.", load=partial(_alarm, 10, partial(_off_median, 0.10))),
+        Candidate(name="z 3", load=partial(_alarm, 30, _off_mean), cost=4),
     ]
 
 
-def nothing() -> Rival:
+def silent_method() -> Candidate:
     """Never reports a change: the score of silence, because people mark few changes."""
-    return Rival(name="none", load=lambda: lambda _: ())
+    return Candidate(name="none", load=lambda: lambda _: ())
 
 
 def _ours() -> Method:

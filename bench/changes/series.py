@@ -87,13 +87,13 @@ def _stepped(values: Array, place: int, size: float, first_look: int) -> Labelle
     return LabelledSeries(values=list(values), changes=(place,), first_look=first_look)
 
 
-def around(noise: Source) -> Source:
+def relative_noise(noise: Source) -> Source:
     """Values around one level, with noise relative to it."""
     return lambda random, count: LEVEL * (1 + noise(random, count))
 
 
 def _gauss(spread: float) -> Source:
-    return around(lambda random, count: spread * random.normal(size=count))
+    return relative_noise(lambda random, count: spread * random.normal(size=count))
 
 
 def _spikes(random: Generator, count: int) -> Array:
@@ -134,7 +134,7 @@ def _whole_seconds(random: Generator, count: int) -> Array:
     return np.round(0.01 * random.normal(size=count), 2)
 
 
-def several() -> Scenario:
+def five_levels() -> Scenario:
     """Five levels of 30 to 60 runs, with steps of 8 to 25 % up and down."""
 
     def make(random: Generator) -> LabelledSeries:
@@ -147,7 +147,7 @@ def several() -> Scenario:
     return Scenario(name="five levels, steps of 8 to 25 %, noise 3%", make=make, cost=8)
 
 
-def gaps() -> Scenario:
+def missing_runs() -> Scenario:
     """A step of 10 %; three runs in ten are missing."""
     name = "step +10%, noise 3%, missing runs"
     complete = step(name, 0.10, _gauss(0.03), before=80, after=20)
@@ -170,19 +170,19 @@ def young_history() -> Scenario:
     )
 
 
-def steps() -> Iterator[Scenario]:
+def step_scenarios() -> Iterator[Scenario]:
     sizes = {0.03: (0.02, 0.03, 0.05, 0.10, 0.20, 0.30, -0.10), 0.01: (0.02, 0.03, 0.05)}
     for spread, some in (sizes | {0.05: (0.10, 0.20)}).items():
         for size in some:
             yield step(f"step {size:+.0%}, noise {spread:.0%}", size, _gauss(spread))
-    spiky = step("step +10%, noise 3%, spikes", 0.10, around(_spikes))
-    yield from (young_history(), gaps(), spiky, several())
+    spiky = step("step +10%, noise 3%, spikes", 0.10, relative_noise(_spikes))
+    yield from (young_history(), missing_runs(), spiky, five_levels())
 
 
-def silences() -> Iterator[Scenario]:
+def noise_scenarios() -> Iterator[Scenario]:
     """Only noise of one kind."""
     for spread in (0.01, 0.03, 0.05):
-        yield _silence(f"noise {spread:.0%}", _gauss(spread))
+        yield _noise_scenario(f"noise {spread:.0%}", _gauss(spread))
     kinds = {
         "noise 3%, spikes in 5 % of the runs": _spikes,
         "two modes 10 % apart, 80 : 20": _bimodal,
@@ -194,10 +194,10 @@ def silences() -> Iterator[Scenario]:
         "noise 1%, whole seconds of 100": _whole_seconds,
     }
     for name, noise in kinds.items():
-        yield _silence(name, around(noise))
+        yield _noise_scenario(name, relative_noise(noise))
 
 
-def _silence(name: str, source: Source) -> Scenario:
+def _noise_scenario(name: str, source: Source) -> Scenario:
     return Scenario(name=name, make=lambda random: LabelledSeries(values=list(source(random, 120))))
 
 

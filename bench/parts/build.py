@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from bench.context import ROOT, CommandCost, Context, uncached
+from bench.context import ROOT, CommandCost, Context, without_compiler_cache
 from bench.rows import FigureTable, Measurement, MeasurementError
 from codegen.inputs import SELECTION_VARIABLE
 
@@ -38,7 +38,7 @@ def measure_rebuild(context: Context) -> Iterator[Measurement]:
     build_dir, site = context.scratch / "rebuild", context.scratch / "rebuilt"
     generated = context.scratch / "names"
     command = [sys.executable, "-m", "codegen", "torch", "--output-dir", str(generated)]
-    context.run(command, uncached())
+    context.run(command, without_compiler_cache())
     names = sorted(_operators(generated))
     added = names.pop(len(names) // 2)
     selection = context.scratch / "all_but_one.yaml"
@@ -60,7 +60,7 @@ def measure_wheel(context: Context) -> Iterator[Measurement]:
     folder = context.scratch / "wheel"
     command = [sys.executable, "-m", "pip", "wheel", ".", "--no-build-isolation", "--no-deps"]
     command += ["--wheel-dir", str(folder), "-C", f"build-dir={context.scratch / COLD}"]
-    context.measured(command)
+    context.measure_command(command)
     wheel = next(folder.glob("*.whl"))
     yield Measurement(key="wheel", value=wheel.stat().st_size / 1e6, note=wheel.name)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.context import ROOT, Context, uncached
+from bench.context import ROOT, Context, without_compiler_cache
 from bench.rows import (
     FigureTable,
     Measurement,
@@ -34,7 +34,7 @@ _PYTHON_COLUMNS = (
 )
 CPP_SOURCE = ROOT / "bench" / "cpp" / "calls.cc"
 # The properties of the two installed packages that a C++ program needs.
-_LOOK = """
+_PACKAGE_PROPERTIES = """
 import json, pathlib, torch, infini.ops
 print(json.dumps({
     "package": str(pathlib.Path(infini.ops.__file__).parent),
@@ -85,14 +85,14 @@ def measure_python(context: Context) -> Iterator[Measurement]:
     failed = [f"{case['operator']}: {case['error']}" for case in cases if "error" in case]
     if not timed:
         raise MeasurementError(f"no call could be timed; {failed[0]}")
-    behind: dict[str, Any] = {"detail": {"operators": cases}, "table": _python_table(cases)}
+    details: dict[str, Any] = {"detail": {"operators": cases}, "table": _python_table(cases)}
     for key, variant in (("python-call", "slot"), ("python-call-default", "default")):
         ratios = [paired_ratios(case["ns"], variant, "reference") for case in timed]
         faster = sum(statistics.median(values) <= 1 for values in ratios)
         note = f"{faster} of {len(timed)} operators no slower than torch's own"
         error = "\n".join((f"{len(failed)} operators failed:", *failed)) if failed else ""
-        yield _over_operators(key, ratios, note, error=error, **behind)
-        behind = {}
+        yield _over_operators(key, ratios, note, error=error, **details)
+        details = {}
 
 
 def _over_operators(
@@ -130,18 +130,18 @@ def measure_cpp(context: Context) -> Iterator[Measurement]:
     for line in output.splitlines():
         operator, variant, *nanoseconds = line.split()
         times.setdefault(operator, {})[variant] = [float(number) for number in nanoseconds]
-    behind: dict[str, Any] = {"detail": {"operators": times}, "table": _cpp_table(times)}
+    details: dict[str, Any] = {"detail": {"operators": times}, "table": _cpp_table(times)}
     for key, reference in (("cpp-call", "aten-below-autograd"), ("cpp-call-autograd", "aten")):
         differences = [
             [slot - aten for slot, aten in zip(each["torch-slot-8"], each[reference], strict=True)]
             for each in times.values()
         ]
-        yield _over_operators(key, differences, "slot 8, torch's tensors", digits=0, **behind)
-        behind = {}
+        yield _over_operators(key, differences, "slot 8, torch's tensors", digits=0, **details)
+        details = {}
 
 
 def _compile(context: Context) -> Path:
-    look = context.run([sys.executable, "-c", _LOOK], context.library_environment)
+    look = context.run([sys.executable, "-c", _PACKAGE_PROPERTIES], context.library_environment)
     found = json.loads(look.stdout)
     program = context.scratch / "calls"
     torch, package = Path(found["torch"]), Path(found["package"])
@@ -153,7 +153,7 @@ def _compile(context: Context) -> Path:
         *(str(torch / "lib" / "libtorch_cpu.so"), str(torch / "lib" / "libc10.so")),
         f"-Wl,-rpath,{torch / 'lib'}",
     ]
-    context.run(command, uncached())
+    context.run(command, without_compiler_cache())
     return program
 
 

@@ -44,7 +44,9 @@ def measure_backend_stubs(context: Context) -> Iterator[Measurement]:
     registrations = sum(path.read_text(encoding="utf-8").count("m.impl(") for path in sources)
     for key, level in (("backend-stubs-compile", "-O2"), ("backend-stubs-compile-O0", "-O0")):
         costs = [
-            context.measured([*compiler, level, str(path), "-o", str(path.with_suffix(".o"))])
+            context.measure_command(
+                [*compiler, level, str(path), "-o", str(path.with_suffix(".o"))]
+            )
             for path in sources
         ]
         seconds = sum(cost.cpu_s for cost in costs)
@@ -60,7 +62,7 @@ def measure_backend_stubs(context: Context) -> Iterator[Measurement]:
 def _median(context: Context, key: str, folders: Sequence[Path], *arguments: str) -> Measurement:
     """The median cost of one generator over the folders that it writes."""
     command = [sys.executable, "-m", "codegen", *arguments, "--output-dir"]
-    costs = [context.measured([*command, str(folder)]) for folder in folders]
+    costs = [context.measure_command([*command, str(folder)]) for folder in folders]
     return Measurement(
         key=key,
         value=statistics.median(cost.cpu_s for cost in costs),

@@ -27,7 +27,7 @@ def measure_cpu(context: Context) -> Iterator[Measurement]:
     """The slowest memory-bound operator, and the slowest product in float32."""
     worker = Worker(context, "cpu")
     in_float32 = [case for case in worker.cases if case["flops"] and "float32" in case["case"]]
-    yield worker.slowest("kernels-cpu-memory", worker.memory_bound, **worker.behind())
+    yield worker.slowest("kernels-cpu-memory", worker.memory_bound, **worker.details())
     yield worker.slowest("kernels-cpu-products", in_float32)
 
 
@@ -38,7 +38,7 @@ def measure_cuda(context: Context) -> Iterator[Measurement]:
         for key in ("kernels-cuda-native", "kernels-cuda-triton", "kernels-cuda-bandwidth"):
             yield Measurement(key=key, note="no CUDA device on this machine")
         return
-    yield worker.slowest("kernels-cuda-native", worker.cases, slots=NATIVE, **worker.behind())
+    yield worker.slowest("kernels-cuda-native", worker.cases, slots=NATIVE, **worker.details())
     yield worker.slowest("kernels-cuda-triton", worker.cases, slots=TRITON)
     yield worker.slowest("kernels-cuda-bandwidth", worker.memory_bound, "copy")
 
@@ -64,7 +64,7 @@ class Worker:
         cases: Sequence[Figures],
         reference: str = "torch",
         slots: str = OURS,
-        **behind: Any,
+        **details: Any,
     ) -> Measurement:
         """The row of the implementation with the largest ratio to ``reference``."""
         ratios = {
@@ -82,10 +82,10 @@ class Worker:
             value=ratios[name],
             note=f"the slowest of {len(ratios)}: {name}; {self.device}",
             error="\n".join(failed),
-            **behind,
+            **details,
         )
 
-    def behind(self) -> dict[str, Any]:
+    def details(self) -> dict[str, Any]:
         """The tables of every implementation of every case, for the first row."""
         rows = tuple(_row(case, name) for case in self.cases for name in case["seconds"])
         table = FigureTable(title=f"Kernels on {self.device}", columns=_COLUMNS, rows=rows)

@@ -84,24 +84,26 @@ class Coverage:
     torch_version: str
     overloads: tuple[OverloadCoverage, ...]
 
-    def of(self, status: Status) -> tuple[OverloadCoverage, ...]:
+    def with_status(self, status: Status) -> tuple[OverloadCoverage, ...]:
         return tuple(each for each in self.overloads if each.status == status)
 
     def share(self, status: Status) -> float:
         """The share of overloads with this status, in percent."""
-        return round(100 * len(self.of(status)) / len(self.overloads), 1)
+        return round(100 * len(self.with_status(status)) / len(self.overloads), 1)
 
     def only_on_cpu(self) -> tuple[OverloadCoverage, ...]:
         """Fallback overloads with a torch kernel, which torch would use instead of the CPU."""
-        return tuple(each for each in self.of(Status.FALLBACK) if each.name in _ONLY_ON_CPU)
+        return tuple(
+            each for each in self.with_status(Status.FALLBACK) if each.name in _ONLY_ON_CPU
+        )
 
     def required_missing(self) -> tuple[OverloadCoverage, ...]:
         """Missing overloads of ``REQUIRED``, in the order in which a backend needs them."""
-        missing = {each.name: each for each in self.of(Status.MISSING)}
+        missing = {each.name: each for each in self.with_status(Status.MISSING)}
         return tuple(missing[name] for name in REQUIRED if name in missing)
 
     def other_missing(self) -> tuple[OverloadCoverage, ...]:
-        return tuple(each for each in self.of(Status.MISSING) if each.name not in REQUIRED)
+        return tuple(each for each in self.with_status(Status.MISSING) if each.name not in REQUIRED)
 
 
 def make_coverage(
@@ -116,11 +118,11 @@ def make_coverage(
             status=Status.DERIVED if each.source else Status.SUPPORTED,
             detail=each.source or key,
         )
-        for key, ofkey in registrations.items()
-        for each in ofkey
+        for key, key_registrations in registrations.items()
+        for each in key_registrations
     }
     overloads = [
-        registered.get(str(function.func.name)) or _unregistered(parsed, backend, function)
+        registered.get(str(function.func.name)) or _classify_unregistered(parsed, backend, function)
         for function in parsed.functions
     ]
     return Coverage(
@@ -130,7 +132,7 @@ def make_coverage(
     )
 
 
-def _unregistered(
+def _classify_unregistered(
     parsed: NativeFunctions, backend: str, function: NativeFunction
 ) -> OverloadCoverage:
     name = str(function.func.name)
@@ -174,7 +176,7 @@ def render_json(coverage: Coverage) -> str:
         "torch_version": coverage.torch_version,
         "backend": coverage.backend,
         "total": len(coverage.overloads),
-        "counts": {status.value: len(coverage.of(status)) for status in Status},
+        "counts": {status.value: len(coverage.with_status(status)) for status in Status},
         "percent": {status.value: coverage.share(status) for status in Status},
         "required_missing": [each.name for each in coverage.required_missing()],
     }

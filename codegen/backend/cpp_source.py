@@ -147,11 +147,11 @@ class _Scanner:
                 if self._depth == 0 and self._parentheses == 0:
                     self._next_statement()
             else:
-                self._outside(token)
+                self._scan_outside_braces(token)
         self._find_invocations(self._statement)
         return self._source
 
-    def _outside(self, token: Token) -> None:
+    def _scan_outside_braces(self, token: Token) -> None:
         if token.text == ";":
             self._declaration()
             self._next_statement()
@@ -303,7 +303,7 @@ class _Scanner:
                 line=name.line,
                 namespace=(*self._namespace(), *qualifiers),
                 name=name.text,
-                returns=self._returns(tokens[:start]) if trailing is None else trailing,
+                returns=self._return_type(tokens[:start]) if trailing is None else trailing,
                 parameters=_parameters(tokens[position + 4 : closing]),
                 is_conditional=bool(self._conditionals),
                 is_clear=self._is_clear,
@@ -318,7 +318,7 @@ class _Scanner:
             scope = scope[1]
         return tuple(reversed(names))
 
-    def _returns(self, tokens: Sequence[Token]) -> Words:
+    def _return_type(self, tokens: Sequence[Token]) -> Words:
         """The return type, without specifiers, attributes, and macros before it."""
         position = 0
         while position < len(tokens):

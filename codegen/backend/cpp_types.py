@@ -11,7 +11,7 @@ _NAMESPACES = ("at", "c10", "std", "torch")
 _QUALIFIERS = ("const", "volatile", "struct", "class", "typename", "enum")
 _FUNDAMENTAL = frozenset({"unsigned", "signed", "long", "short", "int", "char", "double"})
 # Types for which torch's headers define other names.
-_SAME = {
+_ALIASES_IN_TORCH = {
     "IntArrayRef": "ArrayRef<int64_t>",
     "SymIntArrayRef": "ArrayRef<SymInt>",
     "OptionalIntArrayRef": "OptionalArrayRef<int64_t>",
@@ -29,7 +29,7 @@ class UnclearTypeError(Exception):
     """The words are not a type, or contain a macro."""
 
 
-def canonical(spelled: Words, aliases: Mapping[str, Words]) -> str:
+def canonical_type(spelled: Words, aliases: Mapping[str, Words]) -> str:
     """Convert all spellings of a type to one; a parameter name after the type is ignored.
 
     Raises ``UnclearTypeError`` with the part that can't be parsed.
@@ -73,7 +73,7 @@ class _Parser:
 
     def type(self) -> _Type:
         is_const = self._qualifiers()
-        named = self._named()
+        named = self._base_type()
         is_const |= self._qualifiers() or named.is_const
         suffix = named.suffix
         while mark := self._take("&", "&&", "*"):
@@ -94,13 +94,13 @@ class _Parser:
             is_const |= word == "const"
         return is_const
 
-    def _named(self) -> _Type:
+    def _base_type(self) -> _Type:
         fundamental = []
         while word := self._take(*_FUNDAMENTAL):
             fundamental.append(word)
         if fundamental:
             return _Type(" ".join(fundamental))
-        parts = self._parts()
+        parts = self._qualified_name()
         alias = self._aliases.get(parts[0]) if len(parts) == 1 else None
         is_macro = alias is None and len(parts) == 1 and is_macro_name(parts[0])
         if next(self._names, None) is None or is_macro:
@@ -110,9 +110,9 @@ class _Parser:
         while len(parts) > 1 and parts[0] in _NAMESPACES:
             del parts[0]
         name = "::".join(parts)
-        return _Type(_SAME.get(name, name))
+        return _Type(_ALIASES_IN_TORCH.get(name, name))
 
-    def _parts(self) -> list[str]:
+    def _qualified_name(self) -> list[str]:
         """Parse a qualified name, including template arguments."""
         parts = []
         self._take("::")

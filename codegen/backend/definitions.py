@@ -11,10 +11,10 @@ from pathlib import Path
 
 from codegen.aten import NativeFunctions
 from codegen.backend.cpp_source import ClassSource, Definition, Invocation, Words, scan, words
-from codegen.backend.cpp_types import UnclearTypeError, canonical
+from codegen.backend.cpp_types import UnclearTypeError, canonical_type
 from codegen.backend.model import MOST_HINTS, BackendFile, Entry
 from codegen.backend.registrations import member_name
-from codegen.errors import GenerationError, counted, nearest
+from codegen.errors import GenerationError, counted, suggestion
 
 _SUFFIXES = frozenset(
     {
@@ -36,7 +36,7 @@ class Kernel:
     declaration: str  # complete, including the class
 
     def signature(self) -> tuple[str, ...]:
-        return tuple(_canonical_of_torch(each) for each in (self.returns, *self.parameters))
+        return tuple(_canonical_torch_type(each) for each in (self.returns, *self.parameters))
 
 
 def check_definitions(
@@ -161,11 +161,11 @@ class _Comparison:
             settled = self._compare(kernels, self._defined.get(name, []))
             missing += [kernel for kernel in kernels if kernel.entry.name not in settled]
         for kernel in missing:
-            self._missing(kernel)
+            self._report_missing(kernel)
         missing_names = {kernel.name for kernel in missing}
         for name, definitions in self._defined.items():
             for definition in definitions if name not in self._kernels else ():
-                self._undeclared(definition, missing_names)
+                self._note_undeclared(definition, missing_names)
 
     def _note(self, place: Definition | Invocation, text: str) -> None:
         self.notes.append((str(place.path), place.line, text))
@@ -204,14 +204,14 @@ class _Comparison:
                 )
                 self.errors.append((str(definition.path), definition.line, text))
             elif not definition.is_conditional:  # it may be for another version of torch
-                self._undeclared(definition, ())
+                self._note_undeclared(definition, ())
         return settled if is_clear else {kernel.entry.name for kernel in kernels}
 
     def _signature(self, definition: Definition) -> tuple[str, ...]:
         if not definition.is_clear:
             raise UnclearTypeError("#if")
         spelled = (definition.returns, *definition.parameters)
-        return tuple(canonical(each, self._aliases) for each in spelled)
+        return tuple(canonical_type(each, self._aliases) for each in spelled)
 
     def _distance(self, definition: Definition, kernel: Kernel) -> tuple[int, int]:
         count = abs(len(definition.parameters) - len(kernel.parameters))
@@ -223,7 +223,7 @@ class _Comparison:
         differences = []
         if returns != expected_returns:
             differences.append(
-                f"it returns '{_spelled(definition.returns)}', expected '{kernel.returns}'"
+                f"it returns '{_format_type(definition.returns)}', expected '{kernel.returns}'"
             )
         if len(got) != len(expected):
             count = counted(len(got), "parameter")
@@ -231,12 +231,12 @@ class _Comparison:
         for index, (one, other) in enumerate(zip(got, expected, strict=True)):
             if one != other:
                 differences.append(
-                    f"parameter {index + 1} is '{_spelled(definition.parameters[index])}', "
+                    f"parameter {index + 1} is '{_format_type(definition.parameters[index])}', "
                     f"expected '{kernel.parameters[index]}'"
                 )
         return differences
 
-    def _missing(self, kernel: Kernel) -> None:
+    def _report_missing(self, kernel: Kernel) -> None:
         pasting = (
             each
             for each in self._pasting
@@ -250,13 +250,14 @@ class _Comparison:
                 f"of '{operator}'; not checked",
             )
         else:
+            similar = self._describe_similar(kernel)
             text = (
-                f"'{operator}' has no kernel in {self._implementation}{self._instead(kernel)}; "
+                f"'{operator}' has no kernel in {self._implementation}{similar}; "
                 f"expected {kernel.declaration}"
             )
             self.errors.append((str(self._file.path), kernel.entry.line, text))
 
-    def _instead(self, kernel: Kernel) -> str:
+    def _describe_similar(self, kernel: Kernel) -> str:
         """Describe a similar definition, for the message about a missing one."""
         if foreign := self._foreign.get(kernel.name):
             return (
@@ -274,14 +275,14 @@ class _Comparison:
             )
         return ""
 
-    def _undeclared(self, definition: Definition, missing: Collection[str]) -> None:
+    def _note_undeclared(self, definition: Definition, missing: Collection[str]) -> None:
         self._hints_left -= 1
         known = missing if self._hints_left >= 0 else ()
-        parameters = ", ".join(map(_spelled, definition.parameters))
+        parameters = ", ".join(map(_format_type, definition.parameters))
         self._note(
             definition,
             f"{self._name(definition)}({parameters}) is declared by no entry of "
-            f"{self._file.path}{nearest(definition.name, known)}",
+            f"{self._file.path}{suggestion(definition.name, known)}",
         )
 
     def _name(self, definition: Definition) -> str:
@@ -289,11 +290,11 @@ class _Comparison:
 
 
 @functools.cache
-def _canonical_of_torch(spelled: str) -> str:
-    return canonical(words(spelled), {})
+def _canonical_torch_type(spelled: str) -> str:
+    return canonical_type(words(spelled), {})
 
 
-def _spelled(spelled: Words) -> str:
+def _format_type(spelled: Words) -> str:
     """Format a C++ type on one line."""
     text = " ".join(spelled)
     text = re.sub(r" ?(::|<|\[|\() ?", r"\1", text)

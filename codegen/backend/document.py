@@ -84,7 +84,7 @@ class _BackendReader(Reader):
 
     def _check_kernel_lists(self) -> None:
         """Report an error if no operator is listed."""
-        if not self.meant.isdisjoint(_KERNEL_LISTS):
+        if not self.suggested_keys.isdisjoint(_KERNEL_LISTS):
             return
         present = [self.sections[key] for key in _KERNEL_LISTS if key in self.sections]
         if all(node.value in ("", []) or is_plain(node, "null") for node in present):
@@ -163,7 +163,7 @@ class _BackendReader(Reader):
         """Read a string; with ``example``, the key is required."""
         node = self.sections.get(key)
         if node is None:
-            if example and key not in self.meant:
+            if example and key not in self.suggested_keys:
                 self.report(1, f"no '{key}'; expected {expected}. Add '{key}: {example}'")
         elif is_plain(node, "str"):
             return str(node.value)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codegen.aten import NativeFunctions
-from codegen.errors import nearest, quoted
+from codegen.errors import quote, suggestion
 
 # Separate backends without keys for autograd, sparse tensors and so on.
 _KEYS_WITHOUT_FUNCTIONALITIES = ("FPGA", "MAIA", "ORT", "Vulkan", "Metal")
@@ -59,12 +59,12 @@ class Operators:
         base, _, overload = name.partition(".")
         if base not in self._overloads:
             return (
-                f"{torch} has no operator {quoted(name)}; expected name and overload as in "
+                f"{torch} has no operator {quote(name)}; expected name and overload as in "
                 f"native_functions.yaml{self._near(name)}"
             )
         overloads = self._overloads[base]
-        kind = f"overload {quoted(overload)}" if overload else "overload without a name"
-        near = nearest(name, overloads) if overload else f"; did you mean '{overloads[0]}'?"
+        kind = f"overload {quote(overload)}" if overload else "overload without a name"
+        near = suggestion(name, overloads) if overload else f"; did you mean '{overloads[0]}'?"
         return f"'{base}' has no {kind}; expected one of {', '.join(overloads)}{near}"
 
     def _near(self, name: str) -> str:
@@ -72,7 +72,7 @@ class Operators:
         if unqualified in self:
             return f"; write '{unqualified}'"
         self._hints_left -= 1
-        return nearest(name, self._functions.by_name) if self._hints_left >= 0 else ""
+        return suggestion(name, self._functions.by_name) if self._hints_left >= 0 else ""
 
     def variants(self) -> list[list[str]]:
         """For each functional operator, the names of it and its in-place and out= variants."""
@@ -106,16 +106,16 @@ class DispatchKeys:
         if key in self.free:
             return None
         if key in self._in_tree:
-            return f"torch has kernels of its own for {quoted(key)}; {_A_DEVICE}"
+            return f"torch has kernels of its own for {quote(key)}; {_A_DEVICE}"
         without = key.removeprefix(_AUTOGRAD)
         if key in self._all and without in self.free:
             return (
-                f"{quoted(key)} is the autograd key of '{without}'; write '{without}', and list "
+                f"{quote(key)} is the autograd key of '{without}'; write '{without}', and list "
                 "the operators under 'autograd'"
             )
         if key in self._all:
-            return f"{quoted(key)} is not the dispatch key of a device; {_A_DEVICE}"
-        return f"{quoted(key)} is not a dispatch key; {_A_DEVICE}{nearest(key, self.free)}"
+            return f"{quote(key)} is not the dispatch key of a device; {_A_DEVICE}"
+        return f"{quote(key)} is not a dispatch key; {_A_DEVICE}{suggestion(key, self.free)}"
 
     def has_autograd(self, key: str) -> bool:
         return f"{_AUTOGRAD}{key}" in self._all

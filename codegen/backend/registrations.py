@@ -110,7 +110,7 @@ class Registration:
 
 
 # Generates a wrapper of one function that calls the kernel of another.
-_Make = Callable[[Kernels, "NativeFunction", "NativeFunction"], str]
+_WrapperMaker = Callable[[Kernels, "NativeFunction", "NativeFunction"], str]
 
 
 def make_registrations(kernels: Kernels, parsed: NativeFunctions) -> Iterator[Registration]:
@@ -118,7 +118,7 @@ def make_registrations(kernels: Kernels, parsed: NativeFunctions) -> Iterator[Re
     for function in parsed.functions:
         operator = str(function.func.name)
         if kernels.has(function):
-            yield _of_kernel(kernels, function)
+            yield _kernel_registration(kernels, function)
             continue
         if operator == "_copy_from_and_resize":  # the CPU fallback needs both
             sources = [parsed.by_name["_copy_from"]]
@@ -129,12 +129,12 @@ def make_registrations(kernels: Kernels, parsed: NativeFunctions) -> Iterator[Re
         else:
             continue
         for source in filter(kernels.has, sources):
-            if make := _maker(kernels, source, function):
-                yield _derived(kernels, function, source, make)
+            if make := _choose_wrapper(kernels, source, function):
+                yield _derived_registration(kernels, function, source, make)
                 break
 
 
-def _of_kernel(kernels: Kernels, function: NativeFunction) -> Registration:
+def _kernel_registration(kernels: Kernels, function: NativeFunction) -> Registration:
     from torchgen.context import native_function_manager
 
     operator = str(function.func.name)
@@ -142,7 +142,7 @@ def _of_kernel(kernels: Kernels, function: NativeFunction) -> Registration:
         return Registration(
             operator=operator,
             function=f"&{kernels.wrapper(function)}",
-            definition=_guarded(kernels, function),
+            definition=_guarding_wrapper(kernels, function),
         )
     with native_function_manager(function):  # the kernel may be overloaded
         pointer = _signature(function, symint=kernels.is_symint(function)).ptr_type()
@@ -151,22 +151,24 @@ def _of_kernel(kernels: Kernels, function: NativeFunction) -> Registration:
     )
 
 
-def _derived(
-    kernels: Kernels, function: NativeFunction, source: NativeFunction, make: _Make
+def _derived_registration(
+    kernels: Kernels, function: NativeFunction, source: NativeFunction, make: _WrapperMaker
 ) -> Registration:
     return Registration(
         operator=str(function.func.name),
         function=f"&{kernels.wrapper(function)}",
         definition=make(kernels, function, source),
         source=str(source.func.name),
-        header=function.root_name if make is _allocating else "",
+        header=function.root_name if make is _allocating_wrapper else "",
     )
 
 
-def _maker(kernels: Kernels, source: NativeFunction, function: NativeFunction) -> _Make | None:
+def _choose_wrapper(
+    kernels: Kernels, source: NativeFunction, function: NativeFunction
+) -> _WrapperMaker | None:
     """How to derive ``function`` from the kernel of ``source``; None if that is not possible."""
     if str(function.func.name) == "_copy_from_and_resize":
-        return _resizing
+        return _resizing_wrapper
     if "inplace_view" in function.tags:
         return None  # it changes the argument itself, not its values
     if source.func.kind().name == "functional":
@@ -179,14 +181,14 @@ def _maker(kernels: Kernels, source: NativeFunction, function: NativeFunction) -
             else function.has_composite_explicit_autograd_kernel
         )
         serves = _can_copy(function, source) and not is_derived_by_torch
-        return _copying if serves else None
+        return _copying_wrapper if serves else None
     if kernels.is_autograd or has_composite(function, kernels.file.backend):
         return None
     kind = function.func.kind().name
     if kind == "functional" and _can_allocate(function, source):
-        return _allocating
+        return _allocating_wrapper
     if kind == "inplace" and _can_replace(function, source):
-        return _replacing
+        return _replacing_wrapper
     return None
 
 
@@ -203,7 +205,7 @@ def has_composite(function: NativeFunction, backend: str) -> bool:
     )
 
 
-def _guarded(kernels: Kernels, function: NativeFunction) -> str:
+def _guarding_wrapper(kernels: Kernels, function: NativeFunction) -> str:
     """The device-guarding wrapper: it checks that all arguments are on one device. By torchgen."""
     from torchgen.dest import RegisterDispatchKey
     from torchgen.selective_build.selector import SelectiveBuilder
@@ -223,7 +225,9 @@ def _guarded(kernels: Kernels, function: NativeFunction) -> str:
 
 def _can_copy(function: NativeFunction, functional: NativeFunction) -> bool:
     """True if ``functional`` returns exactly the values that ``function`` writes and returns."""
-    return len(functional.func.returns) == len(_fresh_returns(function)) + len(_written(function))
+    return len(functional.func.returns) == len(_fresh_returns(function)) + len(
+        _written_arguments(function)
+    )
 
 
 def _can_allocate(functional: NativeFunction, out: NativeFunction) -> bool:
@@ -233,30 +237,37 @@ def _can_allocate(functional: NativeFunction, out: NativeFunction) -> bool:
         and functional.func.arguments.tensor_options is None
         and any(argument.type.is_tensor_like() for argument in functional.func.arguments.flat_all)
         and all(each.type.is_tensor_like() for each in functional.func.returns)
-        and len(functional.func.returns) == len(_written(out)) == len(out.func.arguments.out)
+        and len(functional.func.returns)
+        == len(_written_arguments(out))
+        == len(out.func.arguments.out)
     )
 
 
 def _can_replace(inplace: NativeFunction, out: NativeFunction) -> bool:
     """True if ``out`` writes one tensor, and ``inplace`` writes only ``self``."""
-    return len(_written(inplace)) == len(_written(out)) == len(out.func.arguments.out) == 1
+    return (
+        len(_written_arguments(inplace))
+        == len(_written_arguments(out))
+        == len(out.func.arguments.out)
+        == 1
+    )
 
 
-def _copying(kernels: Kernels, function: NativeFunction, functional: NativeFunction) -> str:
+def _copying_wrapper(kernels: Kernels, function: NativeFunction, functional: NativeFunction) -> str:
     """Define an out=, in-place or mutable function: it copies the functional kernel's results."""
-    given = _given(function, functional)
+    given = _argument_expressions(function, functional)
     arguments = [given[each.name] for each in functional.func.arguments.flat_all]
     lines = [f"auto results_ = {kernels.callee(functional)}({', '.join(arguments)});"]
     count = len(functional.func.returns)
     fresh = len(_fresh_returns(function))
     results = [_element("results_", index, count) for index in range(count)]
-    for result, written in zip(results[fresh:], _written(function), strict=True):
+    for result, written in zip(results[fresh:], _written_arguments(function), strict=True):
         verb = "write_out" if written in function.func.arguments.out else "update"
         lines.append(f"{verb}({result}, {written.name});")
     return _definition(kernels, function, functional, lines, results[:fresh])
 
 
-def _allocating(kernels: Kernels, functional: NativeFunction, out: NativeFunction) -> str:
+def _allocating_wrapper(kernels: Kernels, functional: NativeFunction, out: NativeFunction) -> str:
     """Define a functional one: the Meta key computes shapes, the out= kernel writes the values."""
     from torchgen.api.translate import translate
     from torchgen.api.types import Expr
@@ -285,9 +296,9 @@ def _allocating(kernels: Kernels, functional: NativeFunction, out: NativeFunctio
     return _definition(kernels, functional, out, lines, names)
 
 
-def _replacing(kernels: Kernels, inplace: NativeFunction, out: NativeFunction) -> str:
+def _replacing_wrapper(kernels: Kernels, inplace: NativeFunction, out: NativeFunction) -> str:
     """Define an in-place one with a temporary: an out= kernel may not support its input as out."""
-    (written,) = _written(inplace)
+    (written,) = _written_arguments(inplace)
     lines = [
         f"auto out0_ = empty_as({written.name});",
         _call_of_out(kernels, inplace, out, ["out0_"]),
@@ -296,7 +307,7 @@ def _replacing(kernels: Kernels, inplace: NativeFunction, out: NativeFunction) -
     return _definition(kernels, inplace, out, lines, [])
 
 
-def _resizing(kernels: Kernels, function: NativeFunction, copy_from: NativeFunction) -> str:
+def _resizing_wrapper(kernels: Kernels, function: NativeFunction, copy_from: NativeFunction) -> str:
     """Define ``_copy_from_and_resize``, which torchgen does not treat as a variant."""
     return f"""\
 at::Tensor {kernels.wrapper(function)}(const at::Tensor & self, const at::Tensor & dst) {{
@@ -310,12 +321,12 @@ def _call_of_out(
     kernels: Kernels, function: NativeFunction, out: NativeFunction, names: list[str]
 ) -> str:
     outs = [each.name for each in out.func.arguments.out]
-    given = {**_given(function, out), **dict(zip(outs, names, strict=True))}
+    given = {**_argument_expressions(function, out), **dict(zip(outs, names, strict=True))}
     arguments = [given[each.name] for each in out.func.arguments.flat_all]
     return f"{kernels.callee(out)}({', '.join(arguments)});"
 
 
-def _given(function: NativeFunction, kernel: NativeFunction) -> dict[str, str]:
+def _argument_expressions(function: NativeFunction, kernel: NativeFunction) -> dict[str, str]:
     """C++ expressions for the arguments of ``kernel`` in a wrapper of ``function``."""
     given = {each.name: each.name for each in function.func.arguments.flat_all}
     if kernel.func.arguments.tensor_options is not None:
@@ -343,7 +354,9 @@ def _definition(
         signature = _signature(function, symint=kernels.is_symint(source))
         head = signature.defn(name=kernels.wrapper(function))
         type_ = signature.returns_type().cpp_type()
-    written = {str(each.annotation): each.name for each in _written(function) if each.annotation}
+    written = {
+        str(each.annotation): each.name for each in _written_arguments(function) if each.annotation
+    }
     # Moving a whole local variable out keeps the compiler from building it in place.
     move = "{}" if len(function.func.returns) == 1 else "std::move({})"
     fresh = map(move.format, returned)
@@ -362,7 +375,7 @@ def _element(variable: str, index: int, count: int) -> str:
     return variable if count == 1 else f"std::get<{index}>({variable})"
 
 
-def _written(function: NativeFunction) -> list[Argument]:
+def _written_arguments(function: NativeFunction) -> list[Argument]:
     """The written arguments, in the order in which the functional variant returns them."""
     arguments = function.func.arguments
     return [*arguments.out, *(each for each in arguments.flat_non_out if each.is_write)]

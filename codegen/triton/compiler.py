@@ -128,7 +128,7 @@ def load(folder: Path, key: str) -> CompiledKernel | None:
         digest, text = _entry(folder, key).read_bytes().split(b"\n", 1)
         if digest.decode() != hashlib.sha256(text).hexdigest():
             return None
-        return _decoded(json.loads(text))
+        return _decode(json.loads(text))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -144,7 +144,7 @@ def store(folder: Path, key: str, kernel: CompiledKernel) -> None:
     partial.replace(path)
 
 
-def _decoded(fields: dict[str, Any]) -> CompiledKernel:
+def _decode(fields: dict[str, Any]) -> CompiledKernel:
     """Decode a kernel from the answer of a worker or a cache entry."""
     cubin = base64.b64decode(fields["cubin"], validate=True)
     return CompiledKernel(**fields | {"cubin": cubin, "parameters": tuple(fields["parameters"])})
@@ -285,4 +285,4 @@ def _ask(process: subprocess.Popen[str], job: CompileJob) -> CompiledKernel:
         raise GenerationError(f"{where}: Triton ended unexpectedly; its output is above") from error
     if "error" in answer:
         raise GenerationError(f"{where}:\n{answer['error']}")
-    return _decoded(answer)
+    return _decode(answer)

@@ -10,7 +10,7 @@ from hashlib import sha256
 from codegen.emit import make_environment
 from codegen.model import class_name
 from codegen.triton.compiler import CompiledKernel, Toolchain, jobs_of
-from codegen.triton.spec import C_TYPES, FieldKind, Operator, Plan, Variant, substituted
+from codegen.triton.spec import C_TYPES, FieldKind, Operator, Plan, Variant, substitute
 
 _BYTES_PER_LINE = 64  # four characters each; keeps lines short enough for diffs
 
@@ -49,7 +49,7 @@ class Launcher:
     @property
     def grid(self) -> list[str]:
         values = self._values()
-        sizes = [substituted(each, values) for each in self.variant.grid]
+        sizes = [substitute(each, values) for each in self.variant.grid]
         return [*sizes, "1", "1"][:3]
 
     @property
@@ -64,7 +64,7 @@ class Launcher:
         ]
         when = [f"({each})" for each in self.variant.when]
         assumptions = [*self._derived_assumptions(), *ranges, *when]
-        return [substituted(each, values) for each in assumptions] or ["1"]
+        return [substitute(each, values) for each in assumptions] or ["1"]
 
     @property
     def assumptions(self) -> list[str]:

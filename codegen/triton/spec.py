@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from codegen.errors import GenerationError, nearest
+from codegen.errors import GenerationError, suggestion
 from codegen.triton.worker import explain
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -136,9 +136,9 @@ def _problems(operator: Operator, variant: Variant) -> Iterator[str]:
         source = variant.field_of(parameter)
         kind = operator.fields.get(source)
         if kind is None:
-            hint = nearest(source, operator.fields)
+            hint = suggestion(source, operator.fields)
             yield f"takes {source!r}, which is not a field of the request{hint}"
-        elif not _fits(name, kind):
+        elif not _is_compatible(name, kind):
             yield f"passes the field {source!r} of kind {kind.name} as the type {name!r}"
         if parameter in variant.constants:
             yield f"has {parameter!r} among both its types and its constants"
@@ -147,19 +147,19 @@ def _problems(operator: Operator, variant: Variant) -> Iterator[str]:
             yield f"has data types of {name!r}, which is not a field of kind DATA_TYPE"
         for each in data_types:
             if each not in TRITON_TYPES:
-                yield f"has the data type {each!r}{nearest(each, TRITON_TYPES)}"
+                yield f"has the data type {each!r}{suggestion(each, TRITON_TYPES)}"
     for name in variant.divisible:
         if name not in variant.types:
             yield f"has {name!r} divisible; expected one of {', '.join(variant.types)}"
     known = {*operator.fields, *variant.numbers}
     for expression in (*variant.grid, *variant.when):
-        for name in names_in(expression):
+        for name in names_used_in(expression):
             if name not in known:
-                hint = nearest(name, known)
+                hint = suggestion(name, known)
                 yield f"uses {name!r} in {expression!r}, which is not a field or constant{hint}"
 
 
-def _fits(name: str, kind: FieldKind) -> bool:
+def _is_compatible(name: str, kind: FieldKind) -> bool:
     """True if a field of the kind can be passed as this type of Triton."""
     if kind is FieldKind.POINTER:
         return _POINTER.fullmatch(name) is not None
@@ -167,12 +167,12 @@ def _fits(name: str, kind: FieldKind) -> bool:
     return name in C_TYPES and name.startswith(of_kind.get(kind, "-"))
 
 
-def names_in(expression: str) -> list[str]:
+def names_used_in(expression: str) -> list[str]:
     """The fields and constants that the expression uses."""
     return [name for name in _NAME.findall(expression) if name not in KNOWN]
 
 
-def substituted(expression: str, values: Mapping[str, str]) -> str:
+def substitute(expression: str, values: Mapping[str, str]) -> str:
     """Replace the names in an expression by their values in the generated source."""
     known = {**KNOWN, **values}
     return _NAME.sub(lambda match: known[match[0]], expression)

@@ -38,12 +38,12 @@ def test_what_the_cpu_computes(bare: Coverage) -> None:
     """Of what is not composite: what the dispatcher has a CPU kernel for, but for a few."""
     torch = pytest.importorskip("torch")
     has_kernel = torch._C._dispatch_has_computed_kernel_for_dispatch_key
-    fallback = bare.of(Status.FALLBACK)
+    fallback = bare.with_status(Status.FALLBACK)
     assert len(fallback) > 500
     assert [each.name for each in fallback if not has_kernel(f"aten::{each.name}", "CPU")] == []
     without = {
         each.name
-        for each in bare.of(Status.MISSING)
+        for each in bare.with_status(Status.MISSING)
         if each.detail.startswith("no CPU kernel")
         and torch._C._dispatch_has_kernel(f"aten::{each.name}")
     }
@@ -90,9 +90,9 @@ def test_a_registration_decides(functions: NativeFunctions) -> None:
     kernel = Registration(operator="abs", function="&f")
     wrapper = Registration(operator="abs.out", function="&g", source="abs")
     coverage = make_coverage(functions, "PrivateUse1", {"PrivateUse1": (kernel, wrapper)})
-    assert coverage.of(Status.SUPPORTED) == (
+    assert coverage.with_status(Status.SUPPORTED) == (
         OverloadCoverage(name="abs", status=Status.SUPPORTED, detail="PrivateUse1"),
     )
-    assert coverage.of(Status.DERIVED) == (
+    assert coverage.with_status(Status.DERIVED) == (
         OverloadCoverage(name="abs.out", status=Status.DERIVED, detail="abs"),
     )

@@ -12,10 +12,10 @@ from codegen.inputs import PREDEFINED
 from codegen.model import Schemas, SkipReason
 from codegen.selection import (
     Choice,
-    choose,
-    hand_written_selection,
+    apply_selections,
     load_selection,
     parse_variable,
+    select_hand_written,
 )
 
 FIRST_ALLOWLIST_NAMES = 559
@@ -32,16 +32,18 @@ def chosen(choice: Choice, schemas: Schemas) -> set[str]:
 
 
 def choose_from_file(folder: Path, text: str, schemas: Schemas, variable: str = "") -> Choice:
-    return choose([load_selection(write(folder, text)), parse_variable(variable)], schemas)
+    return apply_selections(
+        [load_selection(write(folder, text)), parse_variable(variable)], schemas
+    )
 
 
 def test_ours_is_everything(root: Path, schemas: Schemas) -> None:
-    choice = choose([load_selection(root / "codegen" / "torch_ops.yaml")], schemas)
+    choice = apply_selections([load_selection(root / "codegen" / "torch_ops.yaml")], schemas)
     assert choice == Choice()
 
 
 def test_the_first_allowlist_is_known_to_aten(root: Path, schemas: Schemas) -> None:
-    choice = choose([load_selection(root / "bench" / "first_allowlist.yaml")], schemas)
+    choice = apply_selections([load_selection(root / "bench" / "first_allowlist.yaml")], schemas)
     assert choice.missing == ()
     assert choice.notes == ()
     assert len(chosen(choice, schemas)) == FIRST_ALLOWLIST_NAMES
@@ -68,7 +70,7 @@ def test_everything_with_exclusions(tmp_path: Path, schemas: Schemas) -> None:
 def test_an_operator_has_the_name_all(tmp_path: Path, schemas: Schemas) -> None:
     choice = choose_from_file(tmp_path, "operators:\n  - all\n", schemas)
     assert chosen(choice, schemas) == {"all"}
-    assert chosen(choose([parse_variable("all,abs")], schemas), schemas) == {"all", "abs"}
+    assert chosen(apply_selections([parse_variable("all,abs")], schemas), schemas) == {"all", "abs"}
 
 
 def test_what_a_file_lists_and_this_torch_lacks_is_noted(tmp_path: Path, schemas: Schemas) -> None:
@@ -89,7 +91,7 @@ def test_what_a_file_lists_and_this_torch_lacks_is_noted(tmp_path: Path, schemas
 
 @pytest.mark.parametrize("value", ["", "all"])
 def test_a_variable_that_narrows_nothing(value: str, schemas: Schemas) -> None:
-    assert choose([parse_variable(value)], schemas) == Choice()
+    assert apply_selections([parse_variable(value)], schemas) == Choice()
 
 
 @pytest.mark.parametrize("value", ["abs,exp_,fft_*", "abs exp_ fft_*", "abs, exp_,\n fft_*,"])
@@ -130,7 +132,7 @@ def test_the_variable_can_name_a_file(tmp_path: Path, schemas: Schemas) -> None:
 )
 def test_a_typed_name_that_stands_for_nothing(value: str, message: str, schemas: Schemas) -> None:
     with pytest.raises(GenerationError, match=r"^INFINI_OPS_TORCH_OPS: torch .*") as caught:
-        choose([parse_variable(f"abs,{value}")], schemas)
+        apply_selections([parse_variable(f"abs,{value}")], schemas)
     assert message in str(caught.value)
 
 
@@ -247,39 +249,39 @@ HAND_WRITTEN = ["add", "gemm", "mul", "rms_norm"]
     ],
 )
 def test_operators_written_by_hand_are_selected_too(variable: str, names: list[str]) -> None:
-    assert hand_written_selection(variable, HAND_WRITTEN, alone=False) == names
+    assert select_hand_written(variable, HAND_WRITTEN, alone=False) == names
 
 
 def test_a_file_selects_operators_written_by_hand(tmp_path: Path) -> None:
     path = write(tmp_path, "operators:\n  - '*m*'\nexcluded: {gemm: odd}\n")
-    assert hand_written_selection(str(path), HAND_WRITTEN, alone=False) == ["mul", "rms_norm"]
+    assert select_hand_written(str(path), HAND_WRITTEN, alone=False) == ["mul", "rms_norm"]
 
 
 def test_what_is_typed_without_torch_is_written_by_hand() -> None:
-    assert hand_written_selection("add", HAND_WRITTEN, alone=True) == ["add"]
+    assert select_hand_written("add", HAND_WRITTEN, alone=True) == ["add"]
     expected = (
         r"^INFINI_OPS_TORCH_OPS: 'rms_nom' is not a hand-written operator, and this build has no "
         r"torch; did you mean 'rms_norm'\?$"
     )
     with pytest.raises(GenerationError, match=expected):
-        hand_written_selection("add,rms_nom", HAND_WRITTEN, alone=True)
+        select_hand_written("add,rms_nom", HAND_WRITTEN, alone=True)
 
 
 def test_the_variable_names_what_torch_has_not(schemas: Schemas) -> None:
-    choice = choose([parse_variable("gemm,abs")], schemas, HAND_WRITTEN)
+    choice = apply_selections([parse_variable("gemm,abs")], schemas, HAND_WRITTEN)
     assert chosen(choice, schemas) == {"abs"}
     with pytest.raises(GenerationError, match="named 'rms_nom'; did you mean 'rms_norm'"):
-        choose([parse_variable("rms_nom")], schemas, ["rms_norm"])
+        apply_selections([parse_variable("rms_nom")], schemas, ["rms_norm"])
 
 
 def test_predefined_selections_are_known_to_this_torch(schemas: Schemas) -> None:
     paths = sorted(PREDEFINED.glob("*.yaml"))
     assert [path.stem for path in paths] == ["smoke"]
     for path in paths:
-        choice = choose([parse_variable(path.stem)], schemas)
+        choice = apply_selections([parse_variable(path.stem)], schemas)
         assert (choice.missing, choice.notes) == ((), ())
         assert chosen(choice, schemas) == load_selection(path).names(schemas.by_name)
-    names = chosen(choose([parse_variable("smoke,gelu_")], schemas), schemas)
+    names = chosen(apply_selections([parse_variable("smoke,gelu_")], schemas), schemas)
     assert {"abs", "abs_", "fft_fft", "gelu_", "sum"} <= names
-    smoke = hand_written_selection("smoke", HAND_WRITTEN, alone=False)
+    smoke = select_hand_written("smoke", HAND_WRITTEN, alone=False)
     assert smoke == ["add"]
