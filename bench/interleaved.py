@@ -23,6 +23,6 @@ class Interleaved:
                 self._loops[name] *= 2
 
     def time_round(self, index: int) -> None:
-        """Times every variant once; every other round begins with the last one."""
+        """Time every variant once; every other round begins with the last one."""
         for name in list(self._timers)[:: 1 if index % 2 else -1]:
             self.seconds[name].append(self._timers[name](self._loops[name]) / self._loops[name])

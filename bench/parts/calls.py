@@ -69,11 +69,11 @@ def import_table(report: str) -> FigureTable:
         [cell.strip() for cell in line.removeprefix("import time:").split("|")]
         for line in lines[torch + 1 :]
     ]
-    dearest = sorted(rows, key=lambda row: -int(row[0]))[:SHOWN]
+    slowest = sorted(rows, key=lambda row: -int(row[0]))[:SHOWN]
     return FigureTable(
         title="Import, after torch [µs]",
         columns=("module", "itself", "with what it imports"),
-        rows=tuple((module, own, cumulative) for own, cumulative, module in dearest),
+        rows=tuple((module, own, cumulative) for own, cumulative, module in slowest),
     )
 
 

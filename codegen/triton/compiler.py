@@ -78,8 +78,8 @@ def find_toolchain(python: str) -> Toolchain:
             f"{found['folder']} is Triton {found['version']}; expected "
             f"{'.'.join(map(str, OLDEST))} or later. {_remedy(python)}"
         )
-    said = [_run([path, "--version"], python) for path in found["assemblers"]]
-    return Toolchain(python=command, version=found["version"], assemblers="".join(said))
+    versions = [_run([path, "--version"], python) for path in found["assemblers"]]
+    return Toolchain(python=command, version=found["version"], assemblers="".join(versions))
 
 
 def _remedy(python: str) -> str:
@@ -97,8 +97,8 @@ def _run(command: list[str], python: str) -> str:
             f"{command[0]!r} can't be run ({error.strerror}). {_CHOOSE}"
         ) from error
     if finished.returncode:
-        said = finished.stderr.strip() or f"exit code {finished.returncode}"
-        raise GenerationError(f"{command[0]} failed: {said}. {_remedy(python)}")
+        message = finished.stderr.strip() or f"exit code {finished.returncode}"
+        raise GenerationError(f"{command[0]} failed: {message}. {_remedy(python)}")
     return finished.stdout
 
 

@@ -226,8 +226,8 @@ def read_plan(source: Source, targets: Iterable[int]) -> Plan:
         operator: Operator = module.OPERATOR
         variants = {target: tuple(operator.variants(target)) for target in targets}
     except Exception as error:
-        said = explain(error, str(source.build))
-        raise GenerationError(f"{source.build} failed:\n{said}") from error
+        message = explain(error, str(source.build))
+        raise GenerationError(f"{source.build} failed:\n{message}") from error
     for target, each in variants.items():
         check(operator, each, f"{source.build}, target {target}")
     return Plan(source=source, operator=operator, variants=variants)

@@ -20,9 +20,9 @@ function(infini_ops_inspect_toolkit nvcc)
   # nvcc can be a wrapper in another folder, so ask it where its toolkit is.
   execute_process(
     COMMAND "${nvcc}" -v --dryrun "${PROJECT_BINARY_DIR}/empty.cu"
-    ERROR_VARIABLE said OUTPUT_QUIET)
+    ERROR_VARIABLE nvcc_output OUTPUT_QUIET)
   set(toolkit_lacks "a working nvcc" PARENT_SCOPE)
-  if(NOT said MATCHES "TOP=([^\r\n]+)")
+  if(NOT nvcc_output MATCHES "TOP=([^\r\n]+)")
     return()
   endif()
   cmake_path(SET root NORMALIZE "${CMAKE_MATCH_1}")

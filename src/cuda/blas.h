@@ -18,7 +18,7 @@ namespace infini::ops::cuda {
 
 using BlasHandle = INFINI_OPS_BLAS(Handle_t);
 
-// A column-major matrix; `leading` elements lie between columns. If transposed, it is row-major.
+// A column-major matrix; its columns are `leading` elements apart. If transposed, it is row-major.
 struct BlasMatrix {
   void* data;
   std::int64_t leading;
