@@ -30,7 +30,7 @@ class TestMemory:
     @pytest.mark.parametrize("shape", [(3,), (0, 2)])
     def test_an_input_of_more_dimensions_than_the_out(self, shape: tuple[int, ...]) -> None:
         with pytest.raises(
-            ValueError, match=r"an out of the shape they broadcast to .* out float32\[\]"
+            ValueError, match=r"an out of the shape that they broadcast to; .* out float32\[\]"
         ):
             infini.ops.add(torch.ones(shape), torch.ones(1), filled(), implementation_index=0)
 
