@@ -75,12 +75,11 @@ def compile_kernel(job: dict[str, Any]) -> dict[str, Any]:
 def check_parameters(function: Any, job: dict[str, Any]) -> None:
     given = {*job["types"], *job["constants"]}
     expected = set(function.arg_names)
-    if given != expected:
-        raise TypeError(
-            f"{job['function']} takes {sorted(expected - given)} too"
-            if expected - given
-            else f"{job['function']} takes no {sorted(given - expected)}"
-        )
+    name, missing, unknown = job["function"], expected - given, given - expected
+    if missing:
+        raise TypeError(f"{name} also takes {sorted(missing)}; add them to types or constants")
+    if unknown:
+        raise TypeError(f"{name} takes no {sorted(unknown)}; remove them")
 
 
 def hidden_parameters(ptx: str, passed: int) -> int:
