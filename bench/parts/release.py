@@ -97,8 +97,8 @@ def _run(context: Context, folder: Path, *platforms: str) -> _Run:
             time.sleep(SAMPLE_SECONDS)
     wall = time.monotonic() - start
     if process.returncode != 0:
-        last_lines = log.read_text(encoding="utf-8", errors="replace")[-LOG_CHARACTERS:]
-        raise MeasurementError(f"{' '.join(command)} ended with {process.returncode}:\n{last_lines}")
+        tail = log.read_text(encoding="utf-8", errors="replace")[-LOG_CHARACTERS:]
+        raise MeasurementError(f"{' '.join(command)} ended with {process.returncode}:\n{tail}")
     result = read_results(results / "latest" / "results.json")
     logs = [results / "latest" / platform.platform / EVENTS for platform in result.platforms]
     events = [parse_object(line) for log in logs for line in log.read_text().splitlines()]
