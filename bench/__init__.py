@@ -1,1 +1,1 @@
-"""What the library costs: ``nox -s bench``, or ``python -m bench`` where torch is installed."""
+"""Measures the library's cost: ``nox -s bench``, or ``python -m bench`` with torch installed."""

@@ -17,7 +17,7 @@ from bench.report import BenchReport, describe_conditions, print_report, write_r
 from bench.rows import GOALS, Measurement, MeasurementError
 from ci.util.process import ProcessError
 
-# In the order of the table: installing first gives the later parts a library.
+# In the order of the table. Installing comes first, because later parts use the library.
 MEASURE: dict[str, Callable[[Context], Iterator[Measurement]]] = {
     "install": build.measure_install,
     "first-allowlist": build.measure_first_allowlist,
@@ -39,7 +39,7 @@ EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the chosen parts; returns 1 where something could not be measured."""
+    """Run the chosen parts; return 1 if something could not be measured."""
     settings = vars(_parser().parse_args(arguments))
     try:
         return run(settings.pop("only"), settings)
@@ -49,8 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(parts: Sequence[str], settings: Mapping[str, Any]) -> int:
-    """Measures, prints and writes; ``settings`` are the fields of a ``Context``."""
-    conditions = describe_conditions()  # before this run is part of the load
+    """Measure, print and write; ``settings`` are the fields of a ``Context``."""
+    conditions = describe_conditions()  # before this run adds to the load
     with tempfile.TemporaryDirectory(prefix="infini-ops-bench-") as scratch:
         context = Context(scratch=Path(scratch), **settings)
         measurements = tuple(row for part in parts for row in measure_part(part, context))
@@ -62,12 +62,12 @@ def run(parts: Sequence[str], settings: Mapping[str, Any]) -> int:
 
 
 def measure_part(part: str, context: Context) -> list[Measurement]:
-    """All rows of one part; an error row for each that could not be measured."""
+    """Measure all rows of one part; return an error row for each that could not be measured."""
     print(f"bench: {part}", file=sys.stderr)
     measured: list[Measurement] = []
     try:
         measured.extend(MEASURE[part](context))
-    except Exception as error:  # what is broken here must not cost the other parts their figures
+    except Exception as error:  # errors here must not lose the figures of other parts
         explained = isinstance(error, MeasurementError | ProcessError)
         kind = "" if explained else f"{type(error).__name__}: "
         done = {measurement.key for measurement in measured}
@@ -77,7 +77,7 @@ def measure_part(part: str, context: Context) -> list[Measurement]:
 
 
 def report_errors(measurements: Sequence[Measurement]) -> int:
-    """Prints every failed measurement in full; returns the exit code."""
+    """Print every failed measurement in full; return the exit code."""
     failed = [measurement for measurement in measurements if measurement.error]
     for measurement in failed:
         print(f"bench: error: {measurement.key}: {measurement.error}", file=sys.stderr)
@@ -103,19 +103,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--installed",
         action="store_true",
-        help="call and import the infini.ops that this Python has, not one built for the purpose",
+        help="measure calls and imports of the installed infini.ops instead of building one",
     )
     parser.add_argument(
         "--runs",
-        type=_at_least(3),  # compared are the first, the last and the one before
+        type=_at_least(3),  # compares the first run, the last one and the one before
         default=2_000,
         metavar="N",
-        help="how long a history is made up (default: %(default)s, which take 20 minutes to save)",
+        help="runs in the generated history (default: %(default)s, which take 20 minutes to save)",
     )
     parser.add_argument(
         "--database",
         metavar="URL",
-        help="an empty database for that history, such as postgresql+psycopg:///bench"
+        help="an empty database for the generated history, such as postgresql+psycopg:///bench"
         " (default: a new SQLite database)",
     )
     parser.add_argument(
@@ -123,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         default=ROOT / "results" / "bench",
         metavar="DIR",
-        help="for bench.json and bench.md (default: results/bench)",
+        help="folder for bench.json and bench.md (default: results/bench)",
     )
     return parser
 
@@ -133,7 +133,7 @@ def _parts(text: str) -> tuple[str, ...]:
     for name in names:
         if name not in MEASURE:
             raise argparse.ArgumentTypeError(
-                f"'{name}' is no part; expected some of {', '.join(MEASURE)}"
+                f"'{name}' is not a part; expected some of {', '.join(MEASURE)}"
             )
     return tuple(name for name in MEASURE if name in names)
 

@@ -1,8 +1,8 @@
-"""Runs a compiler or linker and appends what it cost to a file, as one line of JSON.
+"""Runs a compiler or linker and appends its cost to a file, as one line of JSON.
 
 ``compiler_launcher.py FILE COMMAND...``: CMake puts it before every command through
-``CMAKE_CXX_COMPILER_LAUNCHER``. Only the command's own usage is recorded, not what starting
-this program takes (about 20 ms). Standard library only, so that it starts without site.
+``CMAKE_CXX_COMPILER_LAUNCHER``. Only the command's own usage is recorded, without the start of this
+program (about 20 ms). It uses only the standard library, so that it starts without site.
 """
 
 import json
@@ -25,7 +25,7 @@ def main(log: str, command: list[str]) -> int:
         "wall_s": wall,
         "peak_rss_mb": usage.ru_maxrss * 1024 / 1e6,
     }
-    # One write to a file opened for appending: processes side by side do not mix their lines.
+    # A single write in append mode: lines of parallel processes do not mix.
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.write(descriptor, (json.dumps(record) + "\n").encode())
     os.close(descriptor)

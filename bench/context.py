@@ -1,6 +1,7 @@
-"""What all measurements share: a scratch folder, an installed library, and what a command costs.
+"""The shared part of all measurements: a scratch folder, an installed library, command costs.
 
-That is the CPU time of its whole process tree, and its largest process.
+The cost of a command is the CPU time of its whole process tree, and the memory of the largest
+process in it.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from ci.util.process import LAST_LINES, ProcessResult, run
 from codegen.inputs import SELECTION_VARIABLE
 
 ROOT = Path(__file__).resolve().parent.parent
-SAMPLE_SECONDS = 0.1  # looking through /proc takes about 2 ms
+SAMPLE_SECONDS = 0.1  # a scan of /proc takes about 2 ms
 _CACHES = ("ccache", "sccache")
 _SOURCES = (".cc", ".cpp", ".cxx", ".c")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommandCost:
-    """CPU and wall seconds of a finished process tree; memory of the largest process in it."""
+    """CPU and wall seconds of a finished process tree, and the memory of its largest process."""
 
     user_s: float
     system_s: float
@@ -51,32 +52,32 @@ class CommandCost:
         }
 
     def note(self) -> str:
-        """Wall time and memory; too short a run has no name for its largest process."""
+        """Wall time and memory. In a very short run the largest process has no name."""
         peak = f"{self.peak_rss_mb:.0f} MB {self.peak_process}".strip()
         return f"{self.wall_s:.1f} s wall; peak {peak}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """How to measure; ``installed`` takes the library that this Python already has."""
+    """How to measure; with ``installed``, uses the library installed in this Python."""
 
     scratch: Path
     output_dir: Path
     repeat: int
     installed: bool
     runs: int
-    """Of the history that is made up."""
+    """Number of runs in the generated history."""
     database: str | None
-    """An empty one for it; ``None``: SQLite."""
+    """An empty database for the history; None: SQLite."""
 
     @property
     def site(self) -> Path:
-        """Where the library is installed to, apart from the environment's own packages."""
+        """The folder that the library is installed into, outside of the environment's packages."""
         return self.scratch / "site"
 
     @cached_property
     def library_environment(self) -> dict[str, str]:
-        """For using the library; installs it unless a measurement has done so."""
+        """The environment for using the library; installs it unless a measurement has done so."""
         if self.installed:
             return dict(os.environ)
         if not self.site.exists():
@@ -84,27 +85,27 @@ class Context:
         return os.environ | {"PYTHONPATH": str(self.site)}
 
     def install(self, target: Path, build_dir: Path, **variables: str) -> CommandCost:
-        """What ``pip install .`` into ``target`` costs, which leaves the environment as it is."""
+        """The cost of ``pip install .`` into ``target``; the environment does not change."""
         command = [sys.executable, "-m", "pip", "install", ".", "--no-build-isolation"]
         command += ["--upgrade", "--target", str(target), "-C", f"build-dir={build_dir}"]
-        return self.measured(command, **variables)
+        return self.measure_command(command, **variables)
 
     def run(self, command: Sequence[str], environment: Mapping[str, str]) -> ProcessResult:
-        """Runs a program in the repository and returns its output."""
+        """Run a program in the repository and return its output."""
         return run(command, cwd=ROOT, environment=environment)
 
-    def measured(self, command: Sequence[str], **variables: str) -> CommandCost:
-        """What building with a program costs; raises with its last lines if it fails."""
+    def measure_command(self, command: Sequence[str], **variables: str) -> CommandCost:
+        """The cost of a build command; raises with its last lines of output if it fails."""
         start, log = monotonic(), self.scratch / "log"
         with log.open("wb") as output:
             process = subprocess.Popen(
                 list(command),
                 cwd=ROOT,
-                env=uncached() | variables,
+                env=without_compiler_cache() | variables,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # its session tells its descendants from others
+                start_new_session=True,  # identifies its descendants by their session
             )
         try:
             largest = _watch(process.pid)
@@ -112,7 +113,7 @@ class Context:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             raise
-        # Unlike RUSAGE_CHILDREN, of this child and those it waited for alone.
+        # Unlike RUSAGE_CHILDREN, this covers only this child and the children that it waited for.
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode != 0:
@@ -129,8 +130,8 @@ class Context:
         )
 
 
-def uncached(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment with compiler caches off; raises where one is part of the compiler."""
+def without_compiler_cache(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment without compiler caches; raises if one is part of the compiler command."""
     kept = {
         name: value
         for name, value in variables.items()
@@ -140,25 +141,25 @@ def uncached(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
     for name in ("CC", "CXX", "CMAKE_ARGS", "SKBUILD_CMAKE_ARGS", "SKBUILD_CMAKE_DEFINE"):
         if any(cache in kept.get(name, "") for cache in _CACHES):
             raise MeasurementError(
-                f"{name}={kept[name]} puts a compiler cache before the compiler. Unset it: a cold "
-                "build is measured without one."
+                f"{name}={kept[name]} puts a compiler cache before the compiler. Unset it: cold "
+                "builds are measured without a cache."
             )
-    # For a ccache that stands in for the compiler on PATH.
+    # For a ccache that replaces the compiler on PATH.
     return kept | {"CCACHE_DISABLE": "1"}
 
 
 def _watch(process: int) -> str:
-    """Waits for the end of a session's leader; returns the name of its largest process."""
+    """Wait until a session's leader ends; return the name of its largest process."""
     largest, peak = "", 0
     descriptor = os.pidfd_open(process)
     try:
         while not select.select([descriptor], [], [], SAMPLE_SECONDS)[0]:
             for entry in Path("/proc").glob("[0-9]*"):
-                with suppress(OSError):  # it has ended
+                with suppress(OSError):  # the process has ended
                     if os.getsid(int(entry.name)) != process:
                         continue
                     status = (entry / "status").read_text(encoding="utf-8")
-                    rss = re.search(r"VmHWM:\s+(\d+)", status)  # its most so far, in kB
+                    rss = re.search(r"VmHWM:\s+(\d+)", status)  # its peak so far, in kB
                     if rss and int(rss[1]) > peak:
                         largest, peak = _name(entry) or largest, int(rss[1])
     finally:
@@ -167,7 +168,7 @@ def _watch(process: int) -> str:
 
 
 def _name(entry: Path) -> str:
-    """The program, and the source file if it compiles one."""
+    """The program, and the source file if it is a compiler."""
     program, *arguments = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
     source = next((Path(word).name for word in arguments if word.endswith(_SOURCES)), "")
     return f"{Path(program).name} {source}".strip()

@@ -1,8 +1,8 @@
-"""A history as a library's release validations leave it, made up: the same one every time.
+"""Generates a history of release validations of a library, always the same one for a seed.
 
-Every run brings a few tests that fail once, flaky ones, and noise in all times. Over the whole
-history the suite grows, tests begin to pass or to skip, compilers and torch are updated, caches
-are cold now and then, and some stages get dearer for good.
+Every run has a few tests that fail once, flaky tests, and noise in all durations. Over the whole
+history the suite grows, tests begin to pass or to skip, compilers and torch are updated, caches are
+sometimes cold, and some stages become permanently more expensive.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from ci.model.tests import Outcome, TestOutcome
 PROJECT = "infini-ops"
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 BETWEEN_RUNS = timedelta(hours=12)
-# Seconds of a cold install and of pytest, as one team published them for these seven platforms:
-# the goals are for as many, whatever the table of platforms gets.
+# Seconds of a cold install and of pytest, as one team published them for these seven platforms. The
+# goals are for seven platforms, independent of the table of platforms.
 PUBLISHED = {
     "cpu": (620, 150),
     "nvidia": (889, 182),
@@ -51,26 +51,26 @@ PUBLISHED = {
 }
 DTYPES = ("bfloat16", "bool", "complex64", "float16", "float32", "float64", "int32", "int64")
 SLOTS = (0, 8)
-PINNED = "cpu"  # its compiler and torch never change: its series are as long as the history
+PINNED = "cpu"  # its compiler and torch never change, so its series are as long as the history
 COMPILERS = ("g++ 11.4.0", "g++ 12.2.0", "g++ 13.1.0", "g++ 14.2.0")
 TORCHES = ("2.9.1", "2.10.0", "2.11.0", "2.12.1", "2.13.0")
 SKIP_REASONS = ("no sample", "dtype is not supported", "no kernel", "not in this build")
-PASSING = 0.55  # of the tests; the others skip
-FLAKY = 0.05  # how often one of the flaky ones fails
-GROWTH = 0.06  # of the suite, over the whole history
-VARIANTS = 4  # of every test, with other durations; making all anew takes 1.2 µs each
-NOISE = 0.03  # the middle one of those that bench.changes tries
-WARM = 0.12  # of the time of a cold build
-UNITS = 48  # of a build: an order of magnitude, not a measurement
-DEAR_UNITS = 4  # the new ones of the last step
-# Where in the history, of which stage, by how much. The last is young enough to be today's news.
+PASSING = 0.55  # share of tests; the others skip
+FLAKY = 0.05  # probability that a flaky test fails
+GROWTH = 0.06  # of the suite over the whole history
+VARIANTS = 4  # of every test, with different durations; making all of them again takes 1.2 µs each
+NOISE = 0.03  # the middle level of bench.changes
+WARM = 0.12  # as a share of the time of a cold build
+UNITS = 48  # of a build; an order of magnitude, not a measurement
+DEAR_UNITS = 4  # new units in the last step
+# Where in the history, of which stage, by which factor. The last step is recent enough to be news.
 STEPS = ((0.2, "install", 1.10), (0.45, "pytest", 1.15), (0.7, "install", 0.9))
 LAST_STEP = (0.99, "install", 1.2)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How large a history is; ``tests`` are those of one platform, at its middle."""
+    """The size of a history; ``tests`` is the number on one platform in its middle."""
 
     runs: int = 2_000
     tests: int = 17_000
@@ -81,11 +81,11 @@ GeneratedRun = tuple[RunResult, dict[str, Details]]
 
 
 def history(scale: Scale, seed: int = 8) -> Iterator[GeneratedRun]:
-    """Every run with its details, the oldest first."""
+    """Generate every run with its details, oldest first."""
     random = Random(seed)  # noqa: S311
     suites = {name: _Suite(name, scale, random) for name in scale.platforms}
     for index in range(scale.runs):
-        if index % 5 or not index:  # every fifth run repeats the one before
+        if index % 5 or not index:  # every fifth run repeats the commit before
             commit = hashlib.sha1(str(index).encode(), usedforsecurity=False).hexdigest()
         parts = {}
         for name, suite in suites.items():
@@ -121,17 +121,17 @@ class _Suite:
         self._flaky = random.sample(range(len(self._variants)), 3)
 
     def develop(self, index: int) -> None:
-        """What a day's commits change for good."""
+        """Apply the permanent changes of one day's commits."""
         if index % self._until_next == self._until_next - 1:
             self._add_overload()
         if index % 5 == 1:
             place = self._random.randrange(len(self._variants))
             [test, *_] = self._variants[place]
             passes = test.outcome is Outcome.PASSED
-            self._variants[place] = self._made(test.node_id, passed=not passes)
+            self._variants[place] = self._make_outcomes(test.node_id, passed=not passes)
 
     def outcomes(self) -> list[TestOutcome]:
-        """The outcomes of one run: some tests fail, each with a message of its own."""
+        """The outcomes of one run: some tests fail, each with its own message."""
         chosen = self._random.randbytes(len(self._variants))
         tests = [some[byte % VARIANTS] for some, byte in zip(self._variants, chosen, strict=True)]
         failing = [place for place in self._flaky if self._random.random() < FLAKY]
@@ -142,13 +142,13 @@ class _Suite:
 
     def _add_overload(self) -> None:
         self._overloads += 1
-        overload = f"operator_{self._overloads * 7919 % 100_003:05}.out"  # in no order
+        overload = f"operator_{self._overloads * 7919 % 100_003:05}.out"  # in no particular order
         for dtype, slot in product(DTYPES, SLOTS):
             name = f"tests/ops/test_torch_ops.py::test_overload[{overload}-{dtype}"
             name += f"-{self._device}-slot{slot}]"
-            self._variants.append(self._made(name, passed=self._random.random() < PASSING))
+            self._variants.append(self._make_outcomes(name, passed=self._random.random() < PASSING))
 
-    def _made(self, name: str, *, passed: bool) -> tuple[TestOutcome, ...]:
+    def _make_outcomes(self, name: str, *, passed: bool) -> tuple[TestOutcome, ...]:
         reason = None if passed else self._random.choice(SKIP_REASONS)
         typical = self._random.lognormvariate(math.log(0.002 if passed else 0.0005), 1.2)
         return tuple(
@@ -156,7 +156,7 @@ class _Suite:
                 node_id=name,
                 outcome=Outcome.PASSED if passed else Outcome.SKIPPED,
                 seconds=typical * self._random.lognormvariate(0, 0.15),
-                reason=reason and f"{reason}: {self._device} has none of it",
+                reason=reason and f"{reason}: not available on {self._device}",
                 skip_reason=reason,
             )
             for _ in range(VARIANTS)
@@ -245,7 +245,7 @@ def _stage(name: str, seconds: float, random: Random) -> StageResult:
 
 
 def _build(seconds: float, position: float, random: Random, *, cold: bool) -> BuildDetails:
-    """The last step is one of new units alone; the others make all units dearer."""
+    """The last step consists of new units only; the others make all units more expensive."""
     seconds *= 1 if cold else WARM
     costs = {f"torch_backend_{number:02}": seconds / UNITS for number in range(UNITS)}
     begin, _, factor = LAST_STEP
@@ -272,7 +272,7 @@ def _level(stage: str, position: float) -> float:
 
 
 def _noise(random: Random) -> float:
-    """A few percent, and now and then a spike."""
+    """A few percent, and sometimes a spike."""
     return random.lognormvariate(0, NOISE) * (1.5 if random.random() < 0.01 else 1)
 
 

@@ -1,4 +1,4 @@
-"""Variants of one call that take turns, so that other load on the machine falls on all of them."""
+"""Times variants of one call in turns, so that other load on the machine affects all of them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 
 class Interleaved:
-    """The seconds of every variant, one figure per round.
+    """The seconds of every variant, one value per round.
 
-    A timer gets a number of calls and returns the seconds that they took. ``least_loops`` calls
+    A timer gets a number of calls and returns their duration in seconds. ``least_loops`` calls
     are doubled until a round takes ``least_seconds``, which also warms up.
     """
 
@@ -23,6 +23,6 @@ class Interleaved:
                 self._loops[name] *= 2
 
     def time_round(self, index: int) -> None:
-        """Times every variant once; every other round begins with the last one."""
+        """Time every variant once; every other round begins with the last one."""
         for name in list(self._timers)[:: 1 if index % 2 else -1]:
             self.seconds[name].append(self._timers[name](self._loops[name]) / self._loops[name])

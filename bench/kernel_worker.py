@@ -1,10 +1,10 @@
 """Times hand-written and Triton operators beside torch's own kernels; prints JSON.
 
-``python -m bench.kernel_worker DEVICE ROUNDS``. The sizes fill the machine. Correctness comes
-first: an implementation whose error against float64 is above that of torch's own by more than a
-tolerance is not timed. On an accelerator the figures are those of device events. Each case makes
-fresh operands on request, so that a timing can rotate through sets that together do not fit the
-caches.
+``python -m bench.kernel_worker DEVICE ROUNDS``. The operands are large enough to use the whole
+machine. Results are checked first: an implementation is not timed if its error against float64
+exceeds torch's own error by more than a tolerance. On an accelerator, device events measure the
+time. Each case makes new operands on request, so that a timing can rotate through sets that
+together do not fit into the caches.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ import torch
 from bench.interleaved import Interleaved
 from codegen.slots import Slot
 
-COLUMNS = 1024  # of rows that are normalized
-# The memory-bound ones have 1 M elements on the CPU. On an accelerator every operand is larger
-# than its caches (the largest today have 128 MB).
+COLUMNS = 1024  # in rows that are normalized
+# Memory-bound cases have 1 M elements on the CPU. On an accelerator every operand is larger than
+# its caches (the largest today have 128 MB).
 SIZES = {"cpu": {"elements": 1 << 20, "size": 1024}, "cuda": {"elements": 1 << 26, "size": 8192}}
-ROTATING_SETS = 3  # while one is in use, two others push it out of the caches
+ROTATING_SETS = 3  # while one is used, the other two evict it from the caches
 ROUND_SECONDS = 10e-3  # long against an event's resolution and a thread's wake-up
 
 
@@ -38,8 +38,8 @@ class KernelCase:
     """One operator with operands of one shape and dtype.
 
     ``inputs`` makes the arguments in the operator's order. ``exact`` takes them and returns the
-    value, on the CPU in float64; ``reference`` takes them and ``out``, to write into it with
-    torch's own kernels. Where it is None, ``exact`` takes ``out`` as well.
+    result on the CPU in float64. ``reference`` takes them and ``out``, and writes the result into
+    it with torch's own kernels. If it is None, ``exact`` also takes ``out``.
     """
 
     operator: str
@@ -49,7 +49,7 @@ class KernelCase:
     dtype: torch.dtype
     out_dtype: torch.dtype
     reference: Callable[..., object] | None = None
-    flops: int = 0  # 0: bound by memory
+    flops: int = 0  # 0: memory-bound
 
     @property
     def name(self) -> str:
@@ -59,20 +59,20 @@ class KernelCase:
         """Inputs and an out on ``device``, always the same for one seed."""
         torch.manual_seed(seed)
         inputs = self.inputs()
-        shape = self.exact(*(moved(value, "meta") for value in inputs)).shape
+        shape = self.exact(*(move(value, "meta") for value in inputs)).shape
         out = torch.empty(shape, dtype=self.out_dtype, device=device)
-        return tuple(moved(value, device) for value in inputs), out
+        return tuple(move(value, device) for value in inputs), out
 
 
-def moved(value: Any, *where: object) -> Any:
-    """A tensor, a list of them, or anything else: on a device, of a dtype."""
+def move(value: Any, *where: object) -> Any:
+    """Move a tensor, a list of them, or any other value to a device or dtype."""
     if isinstance(value, torch.Tensor):
         return value.to(*where)
     return [each.to(*where) for each in value] if isinstance(value, list) else value
 
 
 def cases(*, elements: int, size: int) -> list[KernelCase]:
-    """All cases: ``elements`` of the memory-bound ones, products of ``size`` cubed."""
+    """All cases: memory-bound ones with ``elements``, and products of ``size`` cubed."""
     return [
         case
         for dtype in (torch.float32, torch.float16, torch.bfloat16)
@@ -81,7 +81,7 @@ def cases(*, elements: int, size: int) -> list[KernelCase]:
 
 
 def bytes_moved(inputs: tuple[Any, ...], out: torch.Tensor) -> int:
-    """What a memory-bound operator reads and writes at least."""
+    """The minimum number of bytes that a memory-bound operator reads and writes."""
     values = [each for value in inputs for each in (value if isinstance(value, list) else [value])]
     tensors = [each for each in (out, *values) if isinstance(each, torch.Tensor)]
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
@@ -127,14 +127,14 @@ def _memory_bound(elements: int, dtype: torch.dtype) -> list[KernelCase]:
             "rms_norm",
             lambda: (make(rows, COLUMNS), make(COLUMNS), 1e-6),
             norm,
-            # Torch's has no out.
+            # Torch's function has no out.
             reference=lambda x, weight, eps, out: norm(x, weight, eps),  # noqa: ARG005
         ),
         case(
             "causal_softmax",
             lambda: (make(rows // COLUMNS, COLUMNS, COLUMNS),),
             masked_softmax,
-            # Without the mask, which would be a second kernel.
+            # Without the mask, which would need a second kernel.
             reference=partial(torch.softmax, dim=-1),
         ),
     ]
@@ -167,7 +167,7 @@ def _dtype_name(dtype: torch.dtype) -> str:
 
 
 class WrongResultError(Exception):
-    """An implementation does not compute what it should."""
+    """An implementation computes a wrong result."""
 
 
 def main(device: str, rounds: int) -> None:
@@ -175,18 +175,18 @@ def main(device: str, rounds: int) -> None:
         json.dump({"device": None, "cases": []}, sys.stdout)
         return
     timed, failed = [], []
-    # One at a time: the operands of all do not fit.
+    # One at a time, because the operands of all cases do not fit.
     for case in cases(**SIZES[device]):
         try:
             timed.append(figures(case, device, rounds))
-        except Exception as error:  # one case that fails must not hide the others
+        except Exception as error:  # a failing case must not hide the others
             failed.append({"case": case.name, "error": f"{type(error).__name__}: {error}"})
     name = torch.cuda.get_device_name() if device == "cuda" else "the CPU"
     json.dump({"device": name, "cases": [*timed, *failed]}, sys.stdout)
 
 
 def figures(case: KernelCase, device: str, rounds: int) -> dict[str, Any]:
-    """The seconds per call of every implementation, checked before: one per round."""
+    """Check every implementation, then return its seconds per call, one value per round."""
     operands = [case.operands(device, seed) for seed in range(ROTATING_SETS)]
     moved_bytes = bytes_moved(*operands[0])
     reference = case.reference or case.exact
@@ -197,7 +197,7 @@ def figures(case: KernelCase, device: str, rounds: int) -> dict[str, Any]:
         calls[name] = [partial(function, *i, o, implementation_index=slot) for i, o in operands]
         check(case, name, calls[name][0])
     if not case.flops:
-        # What the memory can do: as many bytes, read and written by torch's own copy.
+        # The memory's limit: torch's own copy of as many bytes, read and written.
         source = torch.empty(moved_bytes // 2, dtype=torch.uint8, device=device)
         calls["copy"] = [partial(torch.empty_like(source).copy_, source)]
     timers = {name: partial(warm_seconds, device, each) for name, each in calls.items()}
@@ -209,32 +209,32 @@ def figures(case: KernelCase, device: str, rounds: int) -> dict[str, Any]:
 
 
 def slots(operator: str, device: str) -> list[int]:
-    """The active slots that are not torch's."""
+    """The active slots without torch's."""
     name = "".join(part.title() for part in operator.split("_"))
     active: list[int] = getattr(infini.ops, name).active_implementation_indices(device)
     return [slot for slot in active if slot != Slot.TORCH]
 
 
 def check(case: KernelCase, name: str, call: partial[object]) -> None:
-    """Raises unless the call computes the case's exact value, within its dtype's precision."""
-    *inputs, out = call.args  # in the order of the operator
-    expected = case.exact(*(moved(value, "cpu", torch.float64) for value in inputs))
+    """Raise unless the call computes the exact value within the precision of its dtype."""
+    *inputs, out = call.args  # in the operator's order
+    expected = case.exact(*(move(value, "cpu", torch.float64) for value in inputs))
     out.fill_(float("nan"))
     call()
     error = (out.cpu().double() - expected).abs().max()
     precision = max(torch.finfo(dtype).eps for dtype in (case.dtype, case.out_dtype))
     if case.flops:
-        # Sums of random signs of as many products as the length of a row.
+        # Sums of as many products with random signs as a row has elements.
         precision *= 4
     allowed = 4 * precision * max(1.0, expected.abs().max().item())
-    if not error <= allowed:  # also where it is NaN
+    if not error <= allowed:  # also true for NaN
         raise WrongResultError(f"{name}: off by {error:.3g} from float64, allowed {allowed:.3g}")
 
 
 def warm_seconds(device: str, calls: Sequence[Callable[[], object]], loops: int) -> float:
-    """The seconds of ``loops`` calls, which take turns, after as many that are not timed."""
+    """The seconds of ``loops`` calls, in turns, after as many untimed calls."""
     turns = itertools.cycle(calls)
-    # Untimed first: the other side's threads spin for a while when they have nothing to do.
+    # Untimed first: idle threads of the other implementation spin for a while.
     for call in itertools.islice(turns, loops):
         call()
     if device == "cpu":

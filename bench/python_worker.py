@@ -1,9 +1,9 @@
 """Times calls of the library beside the same calls of torch's own Python API; prints JSON.
 
-``python -m bench.python_worker ROUNDS``. Small CPU tensors, so that the cost of the call is what
-differs; all arities, and every kind of argument: no tensor, scalars, lists, names, several outs,
-in-place, lists of tensors. For every call an object with its ``operator`` and either ``error`` or
-``ns``: nanoseconds per call, one number per round, of each variant.
+``python -m bench.python_worker ROUNDS``. The CPU tensors are small, so that the cost of the call
+dominates. The calls cover all arities and every kind of argument: no tensor, scalars, lists, names,
+several outs, in-place, lists of tensors. Prints an object for every call with its ``operator`` and
+either ``error`` or ``ns``: for each variant, nanoseconds per call, one value per round.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ import torch
 from bench.interleaved import Interleaved
 from codegen.slots import Slot
 
-LOOP_SECONDS = 1e-3  # long against the clock, short against what disturbs a shared machine
+LOOP_SECONDS = 1e-3  # long compared with the clock's resolution, short compared with disturbances
 
 
 @dataclass(frozen=True)
 class Call:
     """Two expressions over the names of ``operands()``, ``ops`` and ``torch``.
 
-    ``ours`` ends where a keyword for the slot can be appended; ``variant`` tells calls of one
-    operator apart.
+    ``ours`` ends where a keyword for the slot can be appended. ``variant`` distinguishes calls of
+    one operator.
     """
 
     ours: str
@@ -38,14 +38,14 @@ class Call:
 
     @property
     def name(self) -> str:
-        """As ATen calls it: "_foreach_mul_(list)"."""
+        """ATen's name: "_foreach_mul_(list)"."""
         operator = self.ours.removeprefix("ops.").partition("(")[0]
         name = operator.replace("internal_", "_").replace("_inplace", "_")
         return f"{name}({self.variant})" if self.variant else name
 
 
 def operands() -> dict[str, Any]:
-    """Fresh tensors of 16 elements or fewer, always of the same values; outs hold no result."""
+    """New tensors with at most 16 elements and constant values; the outs contain no result."""
     generator = torch.Generator().manual_seed(0)
 
     def random(*shape: int) -> torch.Tensor:
@@ -88,12 +88,12 @@ def operands() -> dict[str, Any]:
 
 
 CALLS = (
-    # No tensor among the inputs.
+    # No tensor inputs.
     Call("ops.arange(4, ov)", "torch.arange(4, out=ov)"),
     Call("ops.eye(4, o)", "torch.eye(4, out=o)"),
     Call("ops.full((4, 4), 1.5, o)", "torch.full((4, 4), 1.5, out=o)"),
     Call("ops.linspace(0, 1, 4, ov)", "torch.linspace(0, 1, 4, out=ov)"),
-    # One.
+    # One tensor input.
     Call("ops.abs(x, o)", "torch.abs(x, out=o)"),
     Call("ops.exp(x, o)", "torch.exp(x, out=o)"),
     Call("ops.sigmoid(x, o)", "torch.sigmoid(x, out=o)"),
@@ -102,7 +102,7 @@ CALLS = (
     Call("ops.round(x, o, decimals=1)", "torch.round(x, decimals=1, out=o)"),
     Call("ops.tril(x, 1, o)", "torch.tril(x, 1, out=o)"),
     Call("ops.linalg_inv(x, o)", "torch.linalg.inv(x, out=o)"),
-    # Two.
+    # Two tensor inputs.
     Call("ops.add(x, y, o)", "torch.add(x, y, out=o)"),
     Call("ops.add(x, y, o, alpha=2)", "torch.add(x, y, alpha=2, out=o)", "alpha"),
     Call("ops.mul(x, y, o)", "torch.mul(x, y, out=o)"),
@@ -119,7 +119,7 @@ CALLS = (
     Call("ops.gather(x, 1, columns, o)", "torch.gather(x, 1, columns, out=o)"),
     Call("ops.index_select(x, 0, rows, o)", "torch.index_select(x, 0, rows, out=o)"),
     Call("ops.bucketize(x, sorted, oi)", "torch.bucketize(x, sorted, out=oi)"),
-    # Three.
+    # Three tensor inputs.
     Call("ops.addmm(x, y, z, o)", "torch.addmm(x, y, z, out=o)"),
     Call("ops.addcmul(x, y, z, o, value=0.5)", "torch.addcmul(x, y, z, value=0.5, out=o)"),
     Call("ops.lerp(x, y, z, o)", "torch.lerp(x, y, z, out=o)"),
@@ -153,7 +153,7 @@ CALLS = (
     Call("ops.topk(x, 2, 1, two, two_int)", "torch.topk(x, 2, 1, out=(two, two_int))"),
     Call("ops.aminmax(x, ov, pv, dim=1)", "torch.aminmax(x, dim=1, out=(ov, pv))"),
     Call("ops.frexp(x, o, oi32)", "torch.frexp(x, out=(o, oi32))"),
-    # In-place: nothing that grows, so that the thousandth call costs what the first one does.
+    # In-place, with stable values, so that the thousandth call costs as much as the first.
     Call("ops.mul_inplace(target, minus_one)", "target.mul_(minus_one)"),
     Call("ops.clamp_inplace(target, 0.25, 0.75)", "target.clamp_(0.25, 0.75)"),
     Call("ops.fill_inplace(target, 0.5)", "target.fill_(0.5)"),
@@ -169,7 +169,7 @@ CALLS = (
 
 
 class MismatchError(Exception):
-    """Both calls ran and did not do the same."""
+    """Both calls ran, but with different results."""
 
 
 def main(rounds: int) -> None:
@@ -178,12 +178,12 @@ def main(rounds: int) -> None:
     failures: list[dict[str, str]] = []
     for call in CALLS:
         try:
-            timings[call.name] = checked(call)
-        except Exception as error:  # one call that fails must not hide the others
+            timings[call.name] = check_call(call)
+        except Exception as error:  # a failing call must not hide the others
             message = f"{type(error).__name__}: {error}"
             failures.append({"operator": call.name, "error": message})
-    # Rounds outside, so that a second of other load disturbs few rounds of every operator
-    # rather than all rounds of a few.
+    # The outer loop is over rounds, so that a second of other load affects few rounds of every
+    # operator instead of all rounds of a few.
     for index in range(rounds):
         for timing in timings.values():
             timing.time_round(index)
@@ -194,38 +194,38 @@ def main(rounds: int) -> None:
     json.dump([*figures, *failures], sys.stdout)
 
 
-def checked(call: Call) -> Interleaved:
-    """The variants of a call; raises unless all change the operands, and in the same way."""
-    reference = results(call.reference)
-    if same(reference, results("None")):
+def check_call(call: Call) -> Interleaved:
+    """The variants of a call; raise unless all change the operands in the same way."""
+    reference = evaluate(call.reference)
+    if all_equal(reference, evaluate("None")):
         raise MismatchError(f"{call.reference} changes no operand")
     slot = call.ours.removesuffix(")") + f", implementation_index={Slot.TORCH})"
     for expression in (call.ours, slot):
-        if not same(results(expression), reference):
+        if not all_equal(evaluate(expression), reference):
             raise MismatchError(f"{expression} does not do what {call.reference} does")
     variants = {"slot": slot, "default": call.ours, "reference": call.reference}
-    # CPU time, so that waiting for a core is not counted; all of it is one thread's.
+    # CPU time, so that waiting for a core does not count; all work is in one thread.
     timers = {
-        name: timeit.Timer(expression, timer=time.thread_time, globals=names()).timeit
+        name: timeit.Timer(expression, timer=time.thread_time, globals=evaluation_scope()).timeit
         for name, expression in variants.items()
     }
     return Interleaved(timers, LOOP_SECONDS, least_loops=2)
 
 
-def names() -> dict[str, Any]:
+def evaluation_scope() -> dict[str, Any]:
     return {"torch": torch, "ops": infini.ops, **operands()}
 
 
-def results(expression: str) -> list[torch.Tensor]:
-    """The operands after a call."""
-    scope = names()
+def evaluate(expression: str) -> list[torch.Tensor]:
+    """The operands after evaluating a call."""
+    scope = evaluation_scope()
     eval(expression, scope)  # noqa: S307  (an expression of ``CALLS``)
     values = [scope[name] for name in operands()]
     return [each for value in values for each in (value if isinstance(value, list) else [value])]
 
 
-def same(left: Sequence[torch.Tensor], right: Sequence[torch.Tensor]) -> bool:
-    """Whether all tensors are equal, bit for bit but for NaN."""
+def all_equal(left: Sequence[torch.Tensor], right: Sequence[torch.Tensor]) -> bool:
+    """True if all tensors are equal bit for bit, or both NaN."""
     return all(map(torch.equal, left, right))
 
 

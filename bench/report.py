@@ -1,6 +1,6 @@
-"""The table of a run: JSON, Markdown and the terminal's.
+"""Formats the results of a run as JSON, Markdown and terminal tables.
 
-And where and of what its figures are: they compare within one machine only.
+The results include the machine and the versions: figures are comparable only on one machine.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """When, of what and where a run measures."""
+    """Time, commit and machine of a run."""
 
     started_at: str
     commit: str
-    """What was measured; "" outside of git."""
+    """The measured commit; "" outside of git."""
     dirty: bool
-    """And changes that no commit has."""
+    """True if the working tree has uncommitted changes."""
     machine: Machine
 
 
@@ -63,7 +63,7 @@ class BenchReport:
     measurements: tuple[Measurement, ...]
 
     def tables(self) -> list[FigureTable]:
-        """One row per goal, then the figures behind them."""
+        """One row per goal, then the detailed tables."""
         rows = tuple(map(summary_row, self.measurements))
         behind = [measurement.table for measurement in self.measurements if measurement.table]
         return [FigureTable(title="Cost", columns=_COLUMNS, rows=rows), *behind]
@@ -72,17 +72,17 @@ class BenchReport:
 def summary_row(measurement: Measurement) -> tuple[str, ...]:
     """The cells of ``_COLUMNS``."""
     goal = measurement.goal
-    limit = "" if goal.at_most is None else f"≤ {shown(goal.at_most, goal)}"
+    limit = "" if goal.at_most is None else f"≤ {format_value(goal.at_most, goal)}"
     measured = "error" if measurement.error else ""
     if measurement.value is not None:
-        measured = shown(measurement.value, goal)
+        measured = format_value(measurement.value, goal)
     met = {True: "yes", False: "no", None: ""}[measurement.met]
     notes = filter(None, (measurement.note, measurement.error.partition("\n")[0]))
     return (goal.title, limit, measured, met, "; ".join(notes))
 
 
-def shown(value: float, goal: Goal) -> str:
-    """A value with its unit, in three digits: "44.5 CPU-s"; a ratio has none."""
+def format_value(value: float, goal: Goal) -> str:
+    """Format a value with its unit in three digits: "44.5 CPU-s"; a ratio has no unit."""
     number = f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
     return number if goal.unit == "ratio" else f"{number} {goal.unit}"
 
@@ -106,7 +106,7 @@ def as_json(report: BenchReport) -> str:
 
 
 def as_markdown(report: BenchReport) -> str:
-    """The tables of a run, and of what machine they are."""
+    """The tables of a run, with its conditions."""
     conditions, where = report.conditions, report.conditions.machine
     load = ", ".join(f"{value:.1f}" for value in where.load_average)
     commit = conditions.commit[:12] + (" with changes" if conditions.dirty else "")
@@ -127,7 +127,7 @@ def _markdown_table(table: FigureTable) -> str:
 
 
 def print_report(report: BenchReport, console: Console) -> None:
-    """Tables that fit the terminal; the Markdown where there is none."""
+    """Print tables that fit the terminal; Markdown if there is no terminal."""
     if not console.is_terminal:
         print(as_markdown(report), end="")
         return
@@ -141,7 +141,7 @@ def print_report(report: BenchReport, console: Console) -> None:
 
 
 def write_report(report: BenchReport, folder: Path) -> Sequence[Path]:
-    """Writes ``bench.json`` and ``bench.md`` and returns their paths."""
+    """Write ``bench.json`` and ``bench.md`` and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     contents = {folder / "bench.json": as_json(report), folder / "bench.md": as_markdown(report)}
     for path, text in contents.items():
@@ -150,23 +150,23 @@ def write_report(report: BenchReport, folder: Path) -> Sequence[Path]:
 
 
 def describe_conditions() -> Conditions:
-    """Looks; the commit is the one of this working tree."""
+    """Collect the conditions of this run; the commit is that of this working tree."""
     return Conditions(
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        machine=describe_machine(),  # before git is part of the load
+        machine=describe_machine(),  # before git adds to the load
         commit=(tool_output(("git", "rev-parse", "HEAD"), os.environ, ROOT) or "").strip(),
         dirty=bool(tool_output(("git", "status", "--porcelain"), os.environ, ROOT)),
     )
 
 
 def describe_machine() -> Machine:
-    """Looks; a tool that is missing is an empty version."""
+    """Collect the machine's properties; a missing tool has an empty version."""
     facts = machine_facts()
     try:
         torch = version("torch")
     except PackageNotFoundError:
         torch = ""
-    # The programs beside this Python first: pip puts a CMake there.
+    # Programs beside this Python first, because pip installs CMake there.
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     tools = tool_facts({**os.environ, "PATH": path}, ROOT)
     return Machine(

@@ -1,4 +1,4 @@
-"""Every row of the cost table with its goal; measurements of them, and statistics of timings."""
+"""All rows of the cost table with their goals; measurements, and statistics of timings."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 
 class MeasurementError(Exception):
-    """A measurement that could not be made; the message says what failed and how."""
+    """A measurement failed; the message contains what failed and how."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """A row of the table: what is measured by which part, and the most it may cost.
+    """A row of the table: the measured quantity, its part of the benchmark, and the maximum.
 
-    Without ``at_most`` the row informs and has no goal.
+    A row without ``at_most`` is informative and has no goal.
     """
 
     part: str
@@ -27,7 +27,7 @@ class Goal:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """The median, and the interval that 95 % of the values lie in."""
+    """The median, and the interval that contains 95 % of the values."""
 
     median: float
     low: float
@@ -39,26 +39,26 @@ class Summary:
 
 
 def summarize(values: Sequence[float]) -> Summary:
-    """Summarises at least one value; with few values the interval is all of them."""
-    # Fortieths, of which the outer ones are 2.5 %; they take two values or more.
+    """Summarize at least one value; of a few values the interval contains all."""
+    # Quantiles in fortieths: the outermost ones are 2.5 %. They need at least two values.
     cuts = statistics.quantiles(values, n=40, method="inclusive") if len(values) > 1 else values
     return Summary(median=statistics.median(values), low=cuts[0], high=cuts[-1])
 
 
 def paired_ratios(times: Mapping[str, Sequence[float]], name: str, reference: str) -> list[float]:
-    """Ratio per round: both sides of one ran back to back, under the same load."""
+    """Ratio per round: both sides of a ratio ran one after the other, under the same load."""
     pairs = zip(times[name], times[reference], strict=True)
     return [value / reference_value for value, reference_value in pairs]
 
 
 def medians_by_round(series: Sequence[Sequence[float]]) -> list[float]:
-    """Takes one value per round of every operator; returns the operators' median per round."""
+    """For each round, the median over the operators; ``series`` has its values by round."""
     return [statistics.median(values) for values in zip(*series, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FigureTable:
-    """Figures behind a row, for a reader: cells are text."""
+    """The details of a row; cells are text."""
 
     title: str
     columns: tuple[str, ...]
@@ -67,7 +67,7 @@ class FigureTable:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """The measured value of the row ``key``, in the unit of its goal, or why there is none."""
+    """The measured value of the row ``key`` in the unit of its goal, or why it failed."""
 
     key: str
     value: float | None = None
@@ -75,7 +75,7 @@ class Measurement:
     error: str = ""
     detail: dict[str, Any] = field(default_factory=dict)
     table: FigureTable | None = None
-    """The figures behind it."""
+    """Tables with the details."""
 
     @property
     def goal(self) -> Goal:
@@ -83,14 +83,15 @@ class Measurement:
 
     @property
     def met(self) -> bool | None:
-        """Whether the goal is met; None where nothing was measured or there is no goal."""
+        """True if the goal is met; None if nothing was measured or there is no goal."""
         if self.value is None or self.goal.at_most is None:
             return None
         return self.value <= self.goal.at_most
 
 
 GOALS = {
-    # CPU-s are user + system of the whole process tree, with torch installed and no compiler cache.
+    # CPU-s: user + system time of the whole process tree, with torch installed and no compiler
+    # cache.
     "install": Goal("install", "cold `pip install`, whole surface", "CPU-s", 45),
     "first-allowlist": Goal(
         "first-allowlist", "cold `pip install`, the first allowlist", "CPU-s", 30
@@ -116,9 +117,9 @@ GOALS = {
         50,
     ),
     "cpp-call-autograd": Goal(
-        "cpp-call", "the same over `at::_ops::…::call` through autograd", "ns"
+        "cpp-call", "the same, relative to `at::_ops::…::call` through autograd", "ns"
     ),
-    # Ratios are times: 0.9 of torch's speed is 1.11 of its time.
+    # Ratios are of times: 0.9 of torch's speed is a ratio of 1.11.
     "kernels-cpu-memory": Goal(
         "kernels-cpu",
         "hand-written operators, 1 M elements, to torch's own: the slowest",
@@ -151,7 +152,7 @@ GOALS = {
         20,
     ),
     "release-memory": Goal("release", "memory of the orchestrator meanwhile", "MB", 200),
-    # Of 2,000 runs on 7 platforms with 17,000 tests each; --runs makes it less.
+    # For 2,000 runs on 7 platforms with 17,000 tests each; --runs changes the number of runs.
     "history-size": Goal("history", "store of 2,000 runs x 7 platforms x 17,000 tests", "GB", 8),
     "history-save": Goal("history", "saving one of them: the slowest", "s", 2),
     "history-compare": Goal("history", "`compare` of two runs, one after the other", "s", 1),

@@ -1,6 +1,7 @@
-"""Generators of the operator library: torchgen's model in, C++, a stub and metadata out.
+"""Generators of the operator library: torchgen's model in, C++ sources, a stub and metadata out.
 
-Layers, as in torchgen itself: ``aten``, ``native`` and ``selection`` read, ``model`` is what they
-read and what becomes of it, ``translate`` turns the one into the other, ``cpp`` and ``stubs`` spell
-it, ``emit`` renders it, ``output`` writes it. ``generation`` and ``inspection`` put them together.
+The layers are those of torchgen itself. ``aten``, ``native`` and ``selection`` read the inputs.
+``model`` holds the data. ``translate`` turns ATen's declarations into the library's operators.
+``cpp`` and ``stubs`` format single C++ and Python expressions, ``emit`` renders the files, and
+``output`` writes them. ``generation`` and ``inspection`` combine these layers into commands.
 """

@@ -9,7 +9,7 @@ from codegen.cli import EXIT_BAD_INPUT, main
 
 
 def _main() -> int:
-    if not __debug__:  # torchgen checks schemas by assertions
+    if not __debug__:  # torchgen checks schemas with assertions
         if os.environ.pop("PYTHONOPTIMIZE", ""):
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
         print(

@@ -1,9 +1,9 @@
-"""Reads the ATen schemas of a torch, through its own torchgen.
+"""Reads the ATen schemas of a torch installation through its own torchgen.
 
-Nothing is downloaded and no schema is parsed here: ``native_functions.yaml`` comes with the
-``torchgen`` package of every torch wheel, so what is generated always matches the headers
-that it is compiled against. What leaves this module holds nothing of torchgen, but for the
-functions of ``native_functions``.
+Nothing is downloaded and no schema is parsed here. ``native_functions.yaml`` is part of the
+``torchgen`` package in every torch wheel, so the generated code always matches the headers that it
+is compiled against. Only ``native_functions`` exposes torchgen's types. Everything else that this
+module returns uses the types of ``codegen.model``.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from codegen.model import Argument, Declaration, Return, Schema, Schemas, Type
 if TYPE_CHECKING:
     import torchgen.model as torchgen_model
 
-# Kinds of functions that write into their arguments. "scratch" is an out= one with workspaces.
+# Kinds of functions that write into their arguments. "scratch" is an out= function with workspace
+# arguments.
 _WRITING = ("out", "inplace", "scratch")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Torch:
-    """Where a torch is: its package and the torchgen beside it."""
+    """Location of a torch installation: the torch package and the torchgen package beside it."""
 
     torch: Path
     torchgen: Path
@@ -52,9 +53,9 @@ class Torch:
 
 
 def find_torch(root: Path | None = None) -> Torch:
-    """The torch installed in this Python, or in the site-packages folder ``root``.
+    """Find torch in this Python, or in the site-packages folder ``root``.
 
-    Raises ``GenerationError`` without one.
+    Raises ``GenerationError`` if there is none.
     """
     found = {}
     for name in ("torch", "torchgen"):
@@ -69,9 +70,9 @@ def find_torch(root: Path | None = None) -> Torch:
 
 
 def load_schemas(torch: Torch) -> Schemas:
-    """Reads all schemas; raises ``GenerationError`` for files that torchgen refuses."""
+    """Read all schemas; raise ``GenerationError`` for files that torchgen refuses."""
     by_name: dict[str, list[Declaration]] = {}
-    with native_functions(torch) as parsed, _refusals_reported(torch):
+    with native_functions(torch) as parsed, _translate_errors(torch):
         for function in parsed.functions:
             if function.func.kind().name in _WRITING:
                 schema = schema_of(function.func)
@@ -91,7 +92,7 @@ def load_schemas(torch: Torch) -> Schemas:
 
 @dataclass(frozen=True, kw_only=True)
 class NativeFunctions:
-    """All functions of a torch in torchgen's own model, for what prints C++ with its emitters."""
+    """All functions of a torch in torchgen's model, for code that uses torchgen's C++ emitters."""
 
     torch_version: str
     functions: tuple[torchgen_model.NativeFunction, ...]
@@ -102,14 +103,14 @@ class NativeFunctions:
     def grouped(
         self,
     ) -> tuple[torchgen_model.NativeFunction | torchgen_model.NativeFunctionsGroup, ...]:
-        """The functions, with the variants of one operator (functional, out=...) as a group."""
+        """All functions; the variants of one operator (functional, out=, in-place) form a group."""
         from torchgen.gen import get_grouped_native_functions
 
         return tuple(get_grouped_native_functions(self.functions))
 
     @functools.cached_property
     def groups(self) -> Mapping[str, torchgen_model.NativeFunctionsGroup]:
-        """The group of each function that is in one."""
+        """The group of each function that belongs to one."""
         from torchgen.model import NativeFunctionsGroup
 
         return {
@@ -126,12 +127,12 @@ class NativeFunctions:
 
 @contextlib.contextmanager
 def native_functions(torch: Torch) -> Iterator[NativeFunctions]:
-    """The functions of ``torch``; inside, ``import torchgen`` means the one of this torch.
+    """Provide the functions of ``torch``; within it, ``import torchgen`` gets this torch's own.
 
     Raises ``GenerationError`` for files that torchgen refuses.
     """
-    with _torchgen_in(torch.torchgen):
-        with _refusals_reported(torch):
+    with _import_torchgen_from(torch.torchgen):
+        with _translate_errors(torch):
             from torchgen.gen import parse_native_yaml
 
             parsed = parse_native_yaml(str(torch.schema_file), str(torch.tags_file))
@@ -143,15 +144,16 @@ def native_functions(torch: Torch) -> Iterator[NativeFunctions]:
 
 
 @contextlib.contextmanager
-def _torchgen_in(package: Path) -> Iterator[None]:
-    """Makes ``import torchgen`` mean the one in this folder, whatever was imported before."""
+def _import_torchgen_from(package: Path) -> Iterator[None]:
+    """Make ``import torchgen`` import the package in this folder, even if another one is loaded."""
     earlier = _loaded_torchgen()
     if "torchgen" in earlier and str(package) in earlier["torchgen"].__path__:
         yield
         return
     for name in earlier:
         del sys.modules[name]
-    # Last, so that of the folder beside it comes only what torchgen needs and this Python lacks.
+    # Appended last: only modules that torchgen needs and this Python lacks are imported from this
+    # folder.
     sys.path.append(str(package.parent))
     try:
         spec = importlib.machinery.PathFinder.find_spec("torchgen", [str(package.parent)])
@@ -174,8 +176,8 @@ def _loaded_torchgen() -> dict[str, ModuleType]:
 
 
 @contextlib.contextmanager
-def _refusals_reported(torch: Torch) -> Iterator[None]:
-    """Makes what torchgen raises, mostly ``AssertionError``, a message."""
+def _translate_errors(torch: Torch) -> Iterator[None]:
+    """Turn any exception of torchgen, mostly ``AssertionError``, into a ``GenerationError``."""
     try:
         yield
     except OSError as error:
@@ -184,12 +186,12 @@ def _refusals_reported(torch: Torch) -> Iterator[None]:
         ) from None
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("torchgen"):
-            raise  # something to install
-        raise GenerationError(_refusal(torch, error)) from None
+            raise  # a missing dependency, reported by the command line
+        raise GenerationError(_format_error(torch, error)) from None
 
 
-def _refusal(torch: Torch, error: Exception) -> str:
-    """torchgen's complaint on one line, behind the file and line that it says it is about."""
+def _format_error(torch: Torch, error: Exception) -> str:
+    """Format torchgen's error on one line, after the file and line that it names."""
     mark = getattr(error, "problem_mark", None)  # of a YAML error
     if mark is not None:
         problem = getattr(error, "problem", error)
@@ -208,7 +210,7 @@ def _refusal(torch: Torch, error: Exception) -> str:
 
 
 def _torch_version(torch: Torch) -> str:
-    """``torch.__version__`` from torch/version.py, without the second that importing costs."""
+    """Read ``torch.__version__`` from torch/version.py; importing torch would take a second."""
     found = re.search(r"^__version__\s*=(.+)", torch.version_file.read_text(), re.MULTILINE)
     if not found:
         raise GenerationError(f"{torch.version_file}: expected an assignment to __version__")
@@ -216,10 +218,10 @@ def _torch_version(torch: Torch) -> str:
 
 
 def schema_of(parsed: torchgen_model.FunctionSchema) -> Schema:
-    """torchgen's model of a schema in ours; the text of both is the same."""
+    """Convert torchgen's schema to ours. The text of both is the same."""
     arguments = parsed.arguments
     positional = [_argument_of(each, keyword_only=False) for each in arguments.flat_positional]
-    # Outs last, in the text and in the parameters of ``at::_ops::*::call`` alike.
+    # Outs come last, both in the schema text and in the parameters of ``at::_ops::*::call``.
     keywords = [*arguments.flat_kwarg_only, *arguments.out]
     return Schema(
         aten_name=str(parsed.name.name),

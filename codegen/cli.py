@@ -26,22 +26,22 @@ _ROOT = Path(__file__).resolve().parent.parent
 BASES = _ROOT / "src" / "base"
 EXIT_OK = 0
 EXIT_BAD_INPUT = 2
-_OLDEST_TARGET = 80  # that src/triton/ops has variants for
+_OLDEST_TARGET = 80  # oldest target with variants in src/triton/ops
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one generator; returns 0, or 2 with a message for bad input."""
+    """Run one generator. Returns 0, or 2 after a message about bad input."""
     options = _parser().parse_args(arguments)
     try:
         options.run(options)
         sys.stdout.flush()
         return EXIT_OK
-    except BrokenPipeError:  # the reader has seen enough: `inspect | head`
+    except BrokenPipeError:  # the reader closed the pipe: `inspect | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
     except GenerationError as error:
         message = str(error)
-    except OSError as error:  # an output folder that is a file, or not ours
+    except OSError as error:  # for example an output folder that is a file or not writable
         message = f"{error.filename}: {error.strerror}"
     except ModuleNotFoundError as error:
         message = (
@@ -63,27 +63,31 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    _declare_torch(add("torch", help="the PyTorch backend, from the installed torchgen"))
+    _declare_torch(add("torch", help="generate the PyTorch backend from the installed torchgen"))
     _declare_backend_stubs(
-        add("backend-stubs", help="a device backend outside of torch, from its YAML file")
+        add("backend-stubs", help="generate a device backend outside of torch from its YAML file")
     )
     _declare_registry(
         add(
             "registry",
-            help="which hand-written implementation is at which slot, from the sources of a build",
+            help="list the hand-written implementations of a build and their slots",
         )
     )
-    _declare_triton(add("triton", help="the Triton kernels of src/triton/ops, ahead of time"))
+    _declare_triton(
+        add("triton", help="compile the Triton kernels of src/triton/ops ahead of time")
+    )
     _declare_hand_written(
         add(
             "hand-written",
-            help=f"which operators of src/base {SELECTION_VARIABLE} selects, for CMake",
+            help=f"list the operators of src/base that {SELECTION_VARIABLE} selects, for CMake",
         )
     )
     _declare_headers(
-        add("headers", help="the C++ headers of codegen/slots.py and codegen/devices.py")
+        add("headers", help="generate the C++ headers of codegen/slots.py and codegen/devices.py")
     )
-    _declare_inspect(add("inspect", help="what becomes of the operators of the installed torch"))
+    _declare_inspect(
+        add("inspect", help="show how the generator handles each operator of the installed torch")
+    )
     return parser
 
 
@@ -95,12 +99,12 @@ def _declare_torch(parser: argparse.ArgumentParser) -> None:
         "--registry",
         type=Path,
         metavar="FILE",
-        help="native_ops_metadata.json of the build, whose operators then are in the stub too",
+        help="native_ops_metadata.json of the build; its operators are added to the stub",
     )
 
 
 def _declare_backend_stubs(parser: argparse.ArgumentParser) -> None:
-    """With the spellings of torchgen/gen_backend_stubs.py too."""
+    """Also accept the option spellings of torchgen/gen_backend_stubs.py."""
     parser.description = backend.__doc__
     parser.set_defaults(run=_run_backend_stubs)
     parser.add_argument(
@@ -109,7 +113,7 @@ def _declare_backend_stubs(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help="which operators the backend has kernels for",
+        help="the YAML file that lists the kernels of the backend",
     )
     parser.add_argument(
         "-o",
@@ -123,7 +127,7 @@ def _declare_backend_stubs(parser: argparse.ArgumentParser) -> None:
         *("--impl-path", "--impl_path"),
         type=Path,
         metavar="PATH",
-        help="a C++ file, or a folder of them: check that they define each kernel as declared",
+        help="a C++ file or a folder of C++ files; check that they define each kernel as declared",
     )
     _add_dry_run(parser, "--dry_run")
     _add_torch_root(parser)
@@ -137,7 +141,7 @@ def _declare_registry(parser: argparse.ArgumentParser) -> None:
         "--accelerator",
         choices=["", *(each.enumerator for each in PLATFORMS if each.name != "cpu")],
         default="",
-        help="what the build is for beside the CPU, as C++ calls it (default: nothing)",
+        help="C++ enumerator of the build's accelerator, such as kNvidia (default: none)",
     )
     parser.add_argument(
         "--unselected",
@@ -145,7 +149,7 @@ def _declare_registry(parser: argparse.ArgumentParser) -> None:
         default=(),
         type=Path,
         metavar="SOURCE",
-        help=f"what {SELECTION_VARIABLE} leaves out of the build",
+        help=f"sources that {SELECTION_VARIABLE} leaves out of the build",
     )
     parser.add_argument(
         "sources", nargs="*", type=Path, metavar="SOURCE", help="sources of the build"
@@ -168,28 +172,28 @@ def _declare_triton(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=len(os.sched_getaffinity(0)),
         metavar="N",
-        help="processes to compile with (default: one for each processor)",
+        help="number of compiler processes (default: one for each processor)",
     )
     parser.add_argument(
         "--without",
         type=lambda text: frozenset(filter(None, text.split(","))),
         default=frozenset(),
         metavar="LIST",
-        help="operators to leave out, with commas between them (default: none)",
+        help="operators to leave out, separated by commas (default: none)",
     )
     parser.add_argument(
         "--python",
         default=sys.executable,
         metavar="PROGRAM",
-        help="the Python that has Triton (default: this one)",
+        help="a Python that has Triton (default: this one)",
     )
 
 
 def _targets(text: str) -> tuple[int, ...]:
-    """In ascending order, so that how they are listed does not count."""
+    """Parse compute capabilities; sort them, so that their order in the option has no effect."""
     if not re.fullmatch(r"\d+(,\d+)*", text):
         raise argparse.ArgumentTypeError(
-            f"got {text!r}; expected compute capabilities, with commas between: 80,90"
+            f"got {text!r}; expected compute capabilities separated by commas, such as 80,90"
         )
     targets = {int(target) for target in text.split(",")}
     if min(targets) < _OLDEST_TARGET:
@@ -200,10 +204,12 @@ def _targets(text: str) -> tuple[int, ...]:
 def _declare_hand_written(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_run_hand_written)
     parser.add_argument(
-        "--unselected", action="store_true", help="print those that it does not select"
+        "--unselected", action="store_true", help="print the operators that it does not select"
     )
     parser.add_argument(
-        "--without-torch", action="store_true", help="the build has no others to select"
+        "--without-torch",
+        action="store_true",
+        help="the build has no generated operators to select",
     )
 
 
@@ -223,7 +229,9 @@ def _declare_inspect(parser: argparse.ArgumentParser) -> None:
         help="names of operators, such as 'fft_*' (default: all)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    _add_output(parser, help="write inspect.txt or inspect.json there instead of printing it")
+    _add_output(
+        parser, help="write inspect.txt or inspect.json into this folder instead of printing it"
+    )
     _add_inputs(parser)
 
 
@@ -246,7 +254,7 @@ def _add_torch_root(parser: argparse.ArgumentParser) -> None:
         "--torch-root",
         type=Path,
         metavar="DIR",
-        help="site-packages folder that has torch, where this Python does not",
+        help="site-packages folder that contains torch, if this Python has none",
     )
 
 
@@ -257,8 +265,8 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
         default=_ROOT / "codegen" / "torch_ops.yaml",
         metavar="FILE",
         help="which operators to generate (default: codegen/torch_ops.yaml); the environment "
-        f"variable {SELECTION_VARIABLE} narrows it: ATen names and patterns with commas between "
-        "them, a predefined selection (smoke), or another such file",
+        f"variable {SELECTION_VARIABLE} narrows it: ATen names and patterns separated by "
+        "commas, a predefined selection (smoke), or another selection file",
     )
     _add_torch_root(parser)
 
@@ -282,7 +290,7 @@ def _run_torch(options: argparse.Namespace) -> None:
 
 
 def _run_backend_stubs(options: argparse.Namespace) -> None:
-    # Here, because it imports Jinja2 and PyYAML.
+    # Imported here because it needs Jinja2 and PyYAML, which the other commands do not.
     from codegen.backend.emit import generate_backend
 
     outcome = generate_backend(
@@ -312,10 +320,10 @@ def _run_registry(options: argparse.Namespace) -> None:
 
 
 def _run_hand_written(options: argparse.Namespace) -> None:
-    from codegen.selection import hand_written_selection
+    from codegen.selection import select_hand_written
 
     known = [path.stem for path in BASES.glob("*.h")]
-    selected = hand_written_selection(_variable(), known, alone=options.without_torch)
+    selected = select_hand_written(_variable(), known, alone=options.without_torch)
     print(";".join(sorted(set(known).difference(selected)) if options.unselected else selected))
 
 
@@ -347,9 +355,9 @@ def _report(options: argparse.Namespace, outcome: SyncResult) -> None:
 
 
 def _run_inspect(options: argparse.Namespace) -> None:
-    """Shows, for every out= and in-place overload whose ATen base name or public name matches
-    PATTERN (a name, or a pattern such as 'fft_*'; everything by default), its schema, what each
-    argument becomes, torchgen's tags, and whether it is generated or why not.
+    """Shows every out= and in-place overload whose ATen base name or public name matches PATTERN:
+    its schema, the kind of each argument, torchgen's tags, and whether it is generated or why not.
+    PATTERN is a name, or a pattern such as 'fft_*'; by default it matches everything.
 
     The JSON form, schema_version 1:
 
@@ -359,13 +367,13 @@ def _run_inspect(options: argparse.Namespace) -> None:
         class_name      infini.ops.<class_name>, and in C++ infini::ops::<class_name>
         aten_name       ATen base name
         overloads: a list of
-          overload_name   ATen's; "" for the one without
+          overload_name   ATen's overload name; "" for the overload without a name
           schema          as torchgen prints it
-          line            of native_functions.yaml; of the operator it is derived from, if generated
-          tags            torchgen's, sorted
+          line            line in native_functions.yaml, of the base operator if derived by torchgen
+          tags            torchgen's tags, sorted
           generated       true or false
-          reason          null, or one of a fixed vocabulary, as in torch_ops_metadata.json
-          explanation     null, or in more words: who left it out, and why
+          reason          null, or a value of a fixed list, as in torch_ops_metadata.json
+          explanation     null, or the reason in detail, with the file that excludes it
           arguments: a list of
             name            in Python and C++
             aten_name       in the schema
@@ -375,15 +383,15 @@ def _run_inspect(options: argparse.Namespace) -> None:
                             type that can't be passed
             list_size       null: no list; 0: a list of any size
             is_optional, has_optional_elements, is_out, keyword_only   true or false
-            default         null, or the schema's text
+            default         null, or the default's text in the schema
     """
     from codegen.inspection import inspect, render_json, render_text
-    from codegen.selection import choose_for
+    from codegen.selection import choose_operators
 
     inputs = _inputs(options)
     schemas = load_schemas(inputs.torch)
     bases = native.read_bases(BASES)
-    inspection = inspect(schemas, choose_for(inputs, schemas), options.pattern, bases)
+    inspection = inspect(schemas, choose_operators(inputs, schemas), options.pattern, bases)
     to_terminal = options.output_dir is None and sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if to_terminal else None
     text = render_json(inspection) if options.json else render_text(inspection, width)

@@ -1,4 +1,4 @@
-"""Spells the model in C++."""
+"""Formats parts of the model as C++ expressions and types."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _VALUE_TYPES = {
     ParameterKind.LAYOUT: "Layout",
     ParameterKind.MEMORY_FORMAT: "MemoryFormat",
     ParameterKind.DEVICE: "Device",
-    # A generator is a framework's object; from C++ only its absence can be said.
+    # A generator is an object of the framework. C++ callers can only pass "no generator".
     ParameterKind.GENERATOR: "std::nullopt_t",
 }
 _BY_REFERENCE = (ParameterKind.TENSOR, ParameterKind.SCALAR)
 
 
 def parameter_row(parameter: Parameter) -> str:
-    """The entry of the operator table: ``P(kInt, "dim").List(1).Default(kNone)``."""
+    """The entry of a parameter in the operator table: ``P(kInt, "dim").List(1).Default(kNone)``."""
     row = f'P(k{parameter.kind.value}, "{parameter.name}")'
     if parameter.is_list:
         row += f".List({parameter.list_size})" if parameter.list_size else ".List()"
@@ -40,10 +40,10 @@ def parameter_row(parameter: Parameter) -> str:
 
 
 def default_value(parameter: Parameter) -> str:
-    """A C++ expression of the schema's default, of the type that the parameter has."""
+    """The schema's default as a C++ expression of the parameter's type."""
     value = parameter.default
     if parameter.is_list and isinstance(value, int):
-        # One value for a list of fixed size stands for all of them.
+        # A single value for a list of fixed size applies to all elements.
         value = (value,) * (parameter.list_size or 1)
     if isinstance(value, tuple):
         return f"Integers<{', '.join(map(str, value))}>()"
@@ -57,7 +57,7 @@ def default_value(parameter: Parameter) -> str:
 
 
 def argument_type(parameter: Parameter) -> str:
-    """The type that ``Call`` of an operator class takes."""
+    """The C++ type of this parameter in ``Call`` of an operator class."""
     value = _VALUE_TYPES[parameter.kind]
     if parameter.is_list:
         value = f"Span<{value}>"
@@ -71,7 +71,7 @@ def argument_type(parameter: Parameter) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Form:
+class CallForm:
     """One ``Call`` of an operator class: an overload without its last ``omitted`` inputs."""
 
     overload: Overload
@@ -84,7 +84,7 @@ class Form:
 
     @property
     def arguments(self) -> list[str]:
-        """What is dispatched: the parameters, and the schema's defaults of the others."""
+        """The dispatched arguments: the parameters, and the defaults of the omitted inputs."""
         taken = self.parameters
         return [
             parameter.name if parameter in taken else default_value(parameter)
@@ -92,15 +92,16 @@ class Form:
         ]
 
 
-def forms(operator: Operator) -> list[Form]:
-    """The forms of ``Call`` that C++ can tell apart by type, the first of each signature.
+def call_forms(operator: Operator) -> list[CallForm]:
+    """The ``Call`` overloads of an operator; of several with the same C++ types, the first one.
 
-    The order is that in which a call from Python tries the overloads, so both choose alike.
+    They have the order in which a call from Python tries the overloads, so both languages choose
+    the same overload.
     """
-    by_types: dict[tuple[str, ...], Form] = {}
+    by_types: dict[tuple[str, ...], CallForm] = {}
     for overload in operator.overloads:
         for omitted in range(overload.default_count + 1):
-            form = Form(overload=overload, omitted=omitted)
+            form = CallForm(overload=overload, omitted=omitted)
             types = tuple(argument_type(parameter) for parameter in form.parameters)
             by_types.setdefault(types, form)
     return list(by_types.values())

@@ -1,9 +1,9 @@
-"""The platforms of the library: the one place where they are named.
+"""The platforms of the library, defined only here.
 
-``src/include/infini/ops/device_type.h`` is generated from here (``python -m codegen headers``).
-CMake takes its ``WITH_<PLATFORM>`` options from that header, and ``infini.ops.platforms()`` what
-it says; ``ci.model.platforms`` imports this module. ``docs/add-a-platform.md`` lists what else a
-platform needs.
+``src/include/infini/ops/device_type.h`` is generated from this module (``python -m codegen
+headers``). CMake reads its ``WITH_<PLATFORM>`` options from that header, and
+``infini.ops.platforms()`` returns its contents. ``ci.model.platforms`` imports this module.
+``docs/add-a-platform.md`` lists the other files that a new platform needs.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Platform:
-    """One platform. Its place among ``PLATFORMS`` is the value of its C++ enumerator."""
+    """One platform. Its index in ``PLATFORMS`` is the value of its C++ enumerator."""
 
     name: str
     torch_device: str  # torch's device type
-    torch_plugin: str | None = None  # the module that brings torch the type; None if torch has it
+    torch_plugin: str | None = None  # module that registers the type in torch, if any
 
     @property
     def enumerator(self) -> str:
@@ -25,8 +25,8 @@ class Platform:
         return f"k{self.name.capitalize()}"
 
 
-# Three vendors ship torch forks that present their devices as `cuda`, which is why a build enables
-# at most one accelerator.
+# The torch forks of three vendors present their devices as `cuda`. A build therefore enables at
+# most one accelerator.
 PLATFORMS = (
     Platform(name="cpu", torch_device="cpu"),
     Platform(name="nvidia", torch_device="cuda"),

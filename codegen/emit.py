@@ -35,7 +35,7 @@ def make_environment() -> jinja2.Environment:
 
 
 def render_headers() -> dict[str, str]:
-    """The C++ twins of ``codegen.slots`` and ``codegen.devices``, by file name."""
+    """Render the C++ headers of ``codegen.slots`` and ``codegen.devices``, by file name."""
     environment = make_environment()
     slot = environment.get_template("slot.h.j2").render(slots=list(Slot), count=SLOT_COUNT)
     device_type = environment.get_template("device_type.h.j2").render(platforms=PLATFORMS)
@@ -43,9 +43,9 @@ def render_headers() -> dict[str, str]:
 
 
 def render_torch(library: Library, hand_written: frozenset[str]) -> dict[str, str]:
-    """All files of the PyTorch backend, by path relative to the output folder.
+    """Render all files of the PyTorch backend, by path relative to the output folder.
 
-    ``hand_written`` holds the operators whose base header stands in ``src/base``.
+    ``hand_written`` contains the operators that have a base header in ``src/base``.
     """
     environment = make_environment()
     base = environment.get_template("base.h.j2")

@@ -1,4 +1,4 @@
-"""The one error that the generators raise for bad input, and words of messages."""
+"""The error that the generators raise for bad input, and helpers that format messages."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ _MOST_SHOWN = 80  # characters; the longest name of torch 2.13 has 61
 
 
 class GenerationError(Exception):
-    """Input that nothing can be generated from; printed as a message, exit code 2.
+    """Bad input for a generator. The command line prints it as a message and exits with code 2.
 
-    Says the file and line where there is one, what was found, what was expected and what
-    to do.
+    The message states the file and line if there is one, what was found, what was expected, and the
+    remedy.
     """
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: the known one that is like it, if any."""
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Format "; did you mean 'x'?" with the most similar known name; "" if none is similar."""
     matches = difflib.get_close_matches(name, list(known))
     if not matches:
         return ""
-    # The first of several that are equally near: PrivateUse1.
+    # Of several equally similar names, the first one: PrivateUse1.
     best = max(sorted(matches), key=lambda each: difflib.SequenceMatcher(None, each, name).ratio())
     return f"; did you mean '{best}'?"
 
 
-def quoted(text: str) -> str:
-    """What a file says, fit for one line of a terminal."""
+def quote(text: str) -> str:
+    """Quote and escape text from a file, so that it fits on one line of a terminal."""
     return repr(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}...")
 
 

@@ -1,4 +1,4 @@
-"""``python -m codegen torch``: brings an output folder up to date with its inputs."""
+"""``python -m codegen torch``: generates the PyTorch backend, unless it is up to date."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from codegen.errors import GenerationError, counted
 from codegen.inputs import SELECTION_VARIABLE, Inputs
 from codegen.model import Base, Library, Narrowing, Schemas, SkipReason
 from codegen.native import read_bases
-from codegen.output import SyncResult, synchronize, up_to_date
+from codegen.output import SyncResult, check_up_to_date, synchronize
 from codegen.translate import make_library
 
 
 def generate(inputs: Inputs, folder: Path, *, dry_run: bool = False) -> SyncResult:
-    """Generates the PyTorch backend into ``folder``, unless it is there already."""
+    """Generate the PyTorch backend into ``folder``, unless the folder is up to date."""
     digest = inputs.digest()
-    if outcome := up_to_date(folder, digest):
+    if outcome := check_up_to_date(folder, digest):
         return outcome
-    # Here, because importing them takes longer than all of the above.
+    # Imported here because these imports take longer than everything above.
     from codegen.emit import render_torch
-    from codegen.selection import choose_for
+    from codegen.selection import choose_operators
 
     schemas = load_schemas(inputs.torch)
-    choice = choose_for(inputs, schemas)
+    choice = choose_operators(inputs, schemas)
     bases = read_bases(inputs.base_dir)
     library = make_library(schemas, choice, bases, inputs.native_operators())
     narrowing = _narrowing(inputs, schemas, bases)
-    is_for_others = narrowing and inputs.hand_written_bases().intersection(narrowing.operators)
-    if not library.operators and not is_for_others:
+    has_hand_written = narrowing and inputs.hand_written_bases().intersection(narrowing.operators)
+    if not library.operators and not has_hand_written:
         reasons = Counter(skip.reason.value for skip in library.skipped)
         counts = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
         nothing_left = (
-            f"{inputs.selection} and {SELECTION_VARIABLE} leave no operator to generate: {counts}; "
+            f"{inputs.selection} and {SELECTION_VARIABLE} select no operator: {counts}; "
             "expected at least one"
         )
         raise GenerationError("\n".join([*choice.notes, nothing_left]))
@@ -49,20 +49,22 @@ def generate(inputs: Inputs, folder: Path, *, dry_run: bool = False) -> SyncResu
         folder,
         inputs=digest,
         summary=summary,
-        notes=(*choice.notes, *_contradictions(schemas, library, bases)),
+        notes=(*choice.notes, *_base_conflicts(schemas, library, bases)),
         dry_run=dry_run,
     )
 
 
 def _narrowing(inputs: Inputs, schemas: Schemas, bases: Mapping[str, Base]) -> Narrowing | None:
-    """What the environment asks for; ``None``: it narrows nothing."""
-    from codegen.selection import choose, load_selection, parse_variable
+    """Return what ``INFINI_OPS_TORCH_OPS`` selects; None if it does not narrow the build."""
+    from codegen.selection import apply_selections, load_selection, parse_variable
 
     selection = parse_variable(inputs.variable)
     if selection.included is None and not selection.excluded:
         return None
     known = {*schemas.by_name, *inputs.hand_written_bases()}
-    whole = make_library(schemas, choose([load_selection(inputs.selection)], schemas), bases)
+    whole = make_library(
+        schemas, apply_selections([load_selection(inputs.selection)], schemas), bases
+    )
     return Narrowing(
         asked=inputs.variable,
         operators=tuple(sorted(selection.names(known))),
@@ -70,8 +72,8 @@ def _narrowing(inputs: Inputs, schemas: Schemas, bases: Mapping[str, Base]) -> N
     )
 
 
-def _contradictions(schemas: Schemas, library: Library, bases: Mapping[str, Base]) -> Iterator[str]:
-    """What torch has and can't be reached, since it is not what a hand-written base says."""
+def _base_conflicts(schemas: Schemas, library: Library, bases: Mapping[str, Base]) -> Iterator[str]:
+    """Report operators of torch whose hand-written base has other parameters."""
     for skip in library.skipped:
         if skip.reason is SkipReason.OTHER_BASE:
             base = bases[schemas.public_names[skip.aten_name]]
@@ -79,7 +81,7 @@ def _contradictions(schemas: Schemas, library: Library, bases: Mapping[str, Base
                 each.schema.overload_name: each.schema for each in schemas.by_name[skip.aten_name]
             }[skip.overload_name]
             yield (
-                f"{base.where}: '{base.overload.schema}' is not what torch "
-                f"{schemas.torch_version} has: '{atens}'. It stays without the PyTorch backend; "
-                "give the base torch's parameters, or another name"
+                f"{base.where}: '{base.overload.schema}' differs from the schema in torch "
+                f"{schemas.torch_version}: '{atens}'. The operator is built without the PyTorch "
+                "backend; give the base torch's parameters, or another name"
             )

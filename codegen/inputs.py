@@ -1,4 +1,4 @@
-"""Everything that a generation depends on, and a digest of it."""
+"""All inputs of a generation, and a digest of them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from codegen.output import digest_of
 
 SELECTION_VARIABLE = "INFINI_OPS_TORCH_OPS"
 _CODEGEN = Path(__file__).parent
-PREDEFINED = _CODEGEN / "selections"  # <name>.yaml, which the variable can have by its name
+PREDEFINED = _CODEGEN / "selections"  # <name>.yaml; the variable selects one by its name
 _LIBRARIES = ("jinja2", "pyyaml")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """What is generated from: a torch, a selection file, and what narrows that."""
+    """The inputs of a generation: torch, a selection file, and the variable that narrows it."""
 
     torch: Torch
     selection: Path
-    variable: str  # the value of INFINI_OPS_TORCH_OPS, "" where it is not set
-    base_dir: Path  # of the hand-written base headers, which shadow generated ones
-    registry: Path | None = None  # native_ops_metadata.json of the build; None: has none of them
+    variable: str  # the value of INFINI_OPS_TORCH_OPS, "" if it is not set
+    base_dir: Path  # folder of the hand-written base headers, which replace generated ones
+    registry: Path | None = None  # native_ops_metadata.json; None: no native operators
 
     def hand_written_bases(self) -> frozenset[str]:
         """The operators that have a hand-written base header."""
@@ -41,17 +41,19 @@ class Inputs:
         )
 
     def digest(self) -> str:
-        """A digest of the contents; where the files lie does not count."""
+        """A digest of the contents of all inputs. Their paths have no effect on it."""
         return digest_of(self._parts())
 
     def _parts(self) -> Iterator[bytes]:
         for name in _LIBRARIES:
-            with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # reported on import
+            with contextlib.suppress(
+                importlib.metadata.PackageNotFoundError
+            ):  # its import reports it
                 yield f"{name} {importlib.metadata.version(name)}".encode()
         yield from _files(_CODEGEN, "*.py")
         yield from _files(_CODEGEN, "*.j2")
         yield self.variable.encode()
-        narrowing = [Path(self.variable)] if names_a_file(self.variable) else []
+        narrowing = [Path(self.variable)] if is_selection_path(self.variable) else []
         narrowing += sorted(PREDEFINED.glob("*.yaml"))
         torch = self.torch
         files = (torch.version_file, torch.schema_file, torch.tags_file, self.registry)
@@ -61,7 +63,7 @@ class Inputs:
         yield from _files(self.base_dir, "*.h")
 
 
-def names_a_file(variable: str) -> bool:
+def is_selection_path(variable: str) -> bool:
     """Whether a value of the variable is the path of a selection file."""
     return variable.endswith((".yaml", ".yml"))
 
@@ -73,7 +75,7 @@ def _files(folder: Path, pattern: str) -> Iterator[bytes]:
 
 
 def _content(path: Path) -> bytes:
-    """What is in the file; a missing one is reported where it is read."""
+    """Read a file. A missing one is empty here and is reported by its reader."""
     try:
         return path.read_bytes()
     except OSError:

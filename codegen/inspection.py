@@ -1,4 +1,4 @@
-"""``python -m codegen inspect``: what the generator makes of torch's operators, and why."""
+"""``python -m codegen inspect``: shows how the generator handles torch's operators, and why."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from codegen.model import (
     class_name,
     parameter_name,
 )
-from codegen.selection import no_operator
+from codegen.selection import unknown_operator
 from codegen.translate import kind_of, make_library
 
 SCHEMA_VERSION = 1
@@ -30,18 +30,18 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """What matches a pattern: overloads by public name, and why one is not generated."""
+    """The operators that match a pattern, and for each overload why it is not generated, if so."""
 
     torch_version: str
     pattern: str
-    # A name may be there twice, where a fork has two ATen names for it.
+    # A name can occur twice, if a fork has two ATen names for it.
     operators: Sequence[tuple[str, Sequence[tuple[Declaration, Omission | None]]]]
 
 
 def inspect(
     schemas: Schemas, choice: Choice, pattern: str, bases: Mapping[str, Base] | None = None
 ) -> Inspection:
-    """Looks up ``pattern``; raises ``GenerationError`` where nothing matches."""
+    """Look up ``pattern``; raise ``GenerationError`` if nothing matches."""
     omissions = {
         (skip.aten_name, skip.overload_name): choice.omitted.get(skip.aten_name)
         or Omission(reason=skip.reason, explanation=skip.reason.value)
@@ -61,12 +61,12 @@ def inspect(
     ]
     if not operators:
         known = {*public, *public.values()}
-        raise GenerationError(no_operator("that matches", pattern, schemas, known))
+        raise GenerationError(unknown_operator("that matches", pattern, schemas, known))
     return Inspection(torch_version=schemas.torch_version, pattern=pattern, operators=operators)
 
 
 def render_json(inspection: Inspection) -> str:
-    """The JSON form, as ``inspect --help`` describes it."""
+    """Render the JSON that ``inspect --help`` describes."""
     fields = {
         "schema_version": SCHEMA_VERSION,
         "torch_version": inspection.torch_version,
@@ -114,7 +114,7 @@ def _argument_json(argument: Argument) -> dict[str, object]:
 
 
 def render_text(inspection: Inspection, width: int | None = None) -> str:
-    """The form for people; long schemas are wrapped to ``width`` columns."""
+    """Render text for a terminal; long schemas are wrapped to ``width`` columns."""
     lines: list[str] = []
     for name, overloads in inspection.operators:
         aten_name = overloads[0][0].schema.aten_name
@@ -122,7 +122,7 @@ def render_text(inspection: Inspection, width: int | None = None) -> str:
         for overload in overloads:
             lines += _overload_lines(*overload, width)
         lines.append("")
-    return "\n".join([*lines, _total(inspection)]) + "\n"
+    return "\n".join([*lines, _summary_line(inspection)]) + "\n"
 
 
 def _overload_lines(
@@ -148,7 +148,7 @@ def _overload_lines(
 
 
 def _argument_row(argument: Argument) -> tuple[str, str, str, str]:
-    """Name, kind, default and role; the kind in the notation of schemas, ``Int[2]?``."""
+    """Name, kind, default and role. The kind uses the notation of schemas: ``Int[2]?``."""
     kind = kind_of(argument.type)
     shown = (
         f"{argument.type} ({kind.value})"
@@ -159,7 +159,7 @@ def _argument_row(argument: Argument) -> tuple[str, str, str, str]:
     return parameter_name(argument.name), shown, default, "out" if argument.is_written else ""
 
 
-def _total(inspection: Inspection) -> str:
+def _summary_line(inspection: Inspection) -> str:
     outcomes = Counter(
         omission.reason.value if omission else ""
         for _, overloads in inspection.operators

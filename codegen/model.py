@@ -1,8 +1,8 @@
-"""What is generated, as data: declarations of ATen, and the operators made of them.
+"""The data of the generators: ATen's declarations, and the operators made from them.
 
-The first part is how they are named. The second says what a torch declares and loses nothing:
-``str(schema)`` is the text in ``native_functions.yaml``. The third says what is to be generated of
-it, and the last what the library makes of it.
+The first part defines names. The second describes the declarations of torch without loss:
+``str(schema)`` is the text in ``native_functions.yaml``. The third describes which of them are
+generated, and the last the resulting operators of the library.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from enum import Enum
 INTERNAL_PREFIX = "internal_"
 INPLACE_SUFFIX = "_inplace"
 
-# What the library itself has in these scopes: an operator of a fork must not replace it.
-RESERVED_NAMES = frozenset(  # of `infini.ops`
+# Names that the library itself defines in these scopes. An operator of a fork must not replace
+# them.
+RESERVED_NAMES = frozenset(  # in `infini.ops`
     {"devices", "include_dir", "last_call", "metadata_path", "native_metadata_path", "platforms"}
 )
-RESERVED_CLASS_NAMES = frozenset(  # of C++ `infini::ops`, and of `infini.ops`
+RESERVED_CLASS_NAMES = frozenset(  # in C++ `infini::ops`, and in `infini.ops`
     {
         *("Argument", "Call", "CallOptions", "ClearCacheOf", "DataType", "Device"),
         *("DeviceType", "DeviceTypeInfo", "Implementation", "Invocation", "Kernel", "Layout"),
@@ -35,11 +36,11 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def public_name(aten_name: str, *, inplace: bool) -> str:
-    """The name that an ATen base name has in ``infini.ops``.
+    """Convert an ATen base name to the operator's name in ``infini.ops``.
 
-    Leading underscores become ``internal_`` and the trailing underscore of an in-place
-    operator ``_inplace``: ``_softmax`` is ``internal_softmax``, ``abs_`` ``abs_inplace``,
-    ``__iand__`` ``internal_iand_inplace``.
+    Leading underscores become ``internal_``. The trailing underscore of an in-place operator
+    becomes ``_inplace``. Examples: ``_softmax`` is ``internal_softmax``, ``abs_`` is
+    ``abs_inplace``, ``__iand__`` is ``internal_iand_inplace``.
     """
     core = aten_name.strip("_")
     prefix = INTERNAL_PREFIX if aten_name.startswith("_") else ""
@@ -52,9 +53,10 @@ def class_name(name: str) -> str:
 
 
 def parameter_name(aten_argument: str) -> str:
-    """ATen's ``self`` is spelled ``input``; a name that is taken gets a trailing underscore.
+    """Convert an argument name of ATen: ``self`` becomes ``input``.
 
-    C++ keywords can't come: torch's own headers have the names of its schemas.
+    A reserved name gets a trailing underscore. C++ keywords do not occur: torch's own headers use
+    the names of its schemas.
     """
     if aten_argument == "self":
         return "input"
@@ -63,7 +65,7 @@ def parameter_name(aten_argument: str) -> str:
 
 
 def is_identifier(name: str) -> bool:
-    """True for a name of the form that Python and C++ both take."""
+    """True for a valid identifier in both Python and C++."""
     return _IDENTIFIER.fullmatch(name) is not None
 
 
@@ -71,11 +73,12 @@ def is_identifier(name: str) -> bool:
 class Type:
     """A type of a schema, ``int[2]?`` for example, without its alias annotation.
 
-    What these parts can't say, such as a list of lists, stays in ``base`` as it is written.
+    A type that the other fields can't describe, such as a list of lists, is kept as text in
+    ``base``.
     """
 
     base: str
-    list_size: int | None = None  # None: no list; 0: any size
+    list_size: int | None = None  # None: not a list; 0: a list of any size
     is_optional: bool = False
     has_optional_elements: bool = False
 
@@ -86,7 +89,7 @@ class Type:
         return self.annotated(None)
 
     def annotated(self, annotation: str | None) -> str:
-        """The text with the alias annotation in its place: ``Tensor(a!)[]``."""
+        """The text of the type with an alias annotation: ``Tensor(a!)[]``."""
         text = f"{self.base}({annotation})" if annotation else self.base
         if self.has_optional_elements:
             text += "?"
@@ -97,11 +100,11 @@ class Type:
 
 @dataclass(frozen=True, kw_only=True)
 class Argument:
-    """An argument of a schema, as ATen spells it."""
+    """An argument of a schema, with ATen's names."""
 
     name: str
     type: Type
-    annotation: str | None  # "a!": aliased and written to
+    annotation: str | None  # "a!": aliased and written
     default: str | None
     keyword_only: bool
 
@@ -116,7 +119,7 @@ class Argument:
 
 @dataclass(frozen=True, kw_only=True)
 class Return:
-    """What a schema returns; most returns have no name."""
+    """A return value of a schema; most have no name."""
 
     name: str | None
     type: Type
@@ -146,7 +149,7 @@ class Schema:
 
     @property
     def function(self) -> str:
-        """``abs_out``: ``at::_ops::abs_out`` is it."""
+        """``abs_out``, as in ``at::_ops::abs_out``."""
         return "_".join(filter(None, (self.aten_name, self.overload_name)))
 
     def __str__(self) -> str:
@@ -161,18 +164,18 @@ class Schema:
 
 @dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """A function of torch that writes into its arguments: an ``out=`` or an in-place one."""
+    """A function of torch that writes into its arguments: an ``out=`` or in-place function."""
 
     schema: Schema
-    header: str  # "abs": ATen/ops/abs_ops.h declares it
+    header: str  # "abs": declared in ATen/ops/abs_ops.h
     is_inplace: bool
     tags: tuple[str, ...]
-    line: int  # of native_functions.yaml; of the operator it is derived from, if generated
+    line: int  # in native_functions.yaml; of the base operator if torchgen derived this one
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schemas:
-    """The functions of one torch that write into their arguments, by ATen base name."""
+    """The functions of one torch version that write into their arguments, by ATen base name."""
 
     torch_version: str
     by_name: Mapping[str, tuple[Declaration, ...]]
@@ -203,7 +206,7 @@ class ParameterKind(Enum):
 
 
 class SkipReason(Enum):
-    """Why an overload that torch has is not generated. Closed: a test holds the vocabulary."""
+    """Why an overload of torch is not generated. A test fixes the list of values."""
 
     EXCLUDED = "excluded by the selection"
     NOT_SELECTED = "not selected"
@@ -222,7 +225,7 @@ class SkipReason(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Omission:
-    """Why a selection leaves an operator out: for programs, and for people."""
+    """Why a selection leaves an operator out, as a value for programs and as text."""
 
     reason: SkipReason
     explanation: str
@@ -230,10 +233,10 @@ class Omission:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What selections mean for the operators of one torch; by default, all of them."""
+    """The result of the selections for one torch; by default, all operators are generated."""
 
     omitted: Mapping[str, Omission] = field(default_factory=dict)  # by ATen base name
-    missing: tuple[str, ...] = ()  # listed in a file, and not in this torch
+    missing: tuple[str, ...] = ()  # listed in a file, but not an operator of this torch
     notes: tuple[str, ...] = ()
 
 
@@ -242,10 +245,9 @@ Default = bool | int | float | str | None | tuple[int, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """One parameter of an overload: an argument and what the library makes of it.
+    """One parameter of an overload: ATen's argument and its kind in the library.
 
-    ``default`` is the parsed value, and means something only where ``aten_default`` is not
-    None.
+    ``default`` is the parsed value. It has a meaning only if ``aten_default`` is not None.
     """
 
     argument: Argument
@@ -281,7 +283,7 @@ class Parameter:
         return self.list_size is not None
 
     def metadata(self) -> dict[str, object]:
-        """What the metadata files say of it."""
+        """The entry of this parameter in the metadata files."""
         return {
             "name": self.name,
             "type": str(self.argument.type),
@@ -291,10 +293,10 @@ class Parameter:
         }
 
     @property
-    def passed(self) -> tuple[object, ...]:
-        """Equal for two for which the same values can be passed, by position and by keyword.
+    def call_signature(self) -> tuple[object, ...]:
+        """Comparison key: equal for two parameters that accept the same values in the same way.
 
-        Also where the schemas have different words for one type: ``SymInt`` and ``int``.
+        Two types with different names in schemas can be equal: ``SymInt`` and ``int``.
         """
         has_default = self.aten_default is not None
         return (
@@ -305,7 +307,7 @@ class Parameter:
 
 @dataclass(frozen=True, kw_only=True)
 class Overload:
-    """One declaration that is generated."""
+    """One declaration for which code is generated."""
 
     declaration: Declaration
     parameters: tuple[Parameter, ...]
@@ -317,7 +319,7 @@ class Overload:
 
     @property
     def inputs(self) -> tuple[Parameter, ...]:
-        """All but the trailing outs; what an in-place operator writes is among them."""
+        """All parameters but the trailing outs. The target of an in-place operator is an input."""
         end = len(self.parameters)
         while end and self.parameters[end - 1].is_out:
             end -= 1
@@ -329,7 +331,7 @@ class Overload:
 
     @property
     def default_count(self) -> int:
-        """How many of the last inputs have a default, so that a call may leave them out."""
+        """The number of trailing inputs that have a default, which a call may omit."""
         defaults = [parameter.aten_default is not None for parameter in reversed(self.inputs)]
         return [*defaults, False].index(False)
 
@@ -349,7 +351,7 @@ class Operator:
 
 @dataclass(frozen=True, kw_only=True)
 class Base:
-    """A hand-written base: its place, and the one overload that implementations register for."""
+    """A hand-written base: its location, and the overload that implementations register for."""
 
     where: str  # "src/base/gemm.h:12"
     overload: Overload
@@ -357,7 +359,7 @@ class Base:
 
 @dataclass(frozen=True, kw_only=True)
 class SkippedOverload:
-    """An overload that is not generated; of a name that torch lacks, ``overload_name`` is ""."""
+    """An overload that is not generated. ``overload_name`` is "" for a name that torch lacks."""
 
     aten_name: str
     overload_name: str
@@ -366,11 +368,11 @@ class SkippedOverload:
 
 @dataclass(frozen=True, kw_only=True)
 class Narrowing:
-    """What a build was narrowed to, and how many overloads it would have had."""
+    """The operators that a build was narrowed to, and how many overloads the full build has."""
 
     asked: str  # the value of the variable
-    operators: tuple[str, ...]  # ATen base names, and those of operators written by hand
-    overloads: int  # of the PyTorch backend, without it
+    operators: tuple[str, ...]  # ATen base names, and names of hand-written operators
+    overloads: int  # of the PyTorch backend in a full build
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -380,15 +382,15 @@ class Library:
     torch_version: str
     operators: tuple[Operator, ...]
     skipped: tuple[SkippedOverload, ...]
-    native: tuple[Operator, ...] = ()  # what the build has and torch has not
+    native: tuple[Operator, ...] = ()  # operators of the build that torch does not have
     narrowing: Narrowing | None = None
 
     @property
     def overloads(self) -> tuple[Overload, ...]:
-        """Those of all operators, in order."""
+        """The overloads of all operators, in order."""
         return tuple(overload for operator in self.operators for overload in operator.overloads)
 
     @property
     def all_operators(self) -> list[Operator]:
-        """The generated and the native ones by name."""
+        """The generated and the native operators, sorted by name."""
         return sorted(self.operators + self.native, key=lambda operator: operator.name)

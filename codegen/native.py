@@ -1,17 +1,19 @@
-"""Reads from the sources of a build which hand-written implementation is at which slot:
-INFINI_OPS_REGISTER(<Op>, Device::Type::k<Platform> or cuda::kDevice, <slot>). CMake runs it when it
-configures. All that can't be is reported at once, by line, with exit code 2: two implementations of
-one (operator, device, slot); a slot that is not the source's (0 to 7, and 9 below src/triton); an
-operator that src/base does not declare. #if is not evaluated.
+"""Lists the hand-written implementations of a build and their slots. It reads the sources of the
+build: INFINI_OPS_REGISTER(<Op>, Device::Type::k<Platform> or cuda::kDevice, <slot>). CMake runs it
+at configure time. #if is not evaluated.
+
+Reports all errors at once, by line, with exit code 2: two implementations of one (operator, device,
+slot); a slot that the source may not use (0 to 7, and 9 below src/triton); an operator without a
+declaration in src/base.
 
 Writes native_ops_metadata.json, schema_version 1, which is installed beside the module
 (infini.ops.native_metadata_path()):
 
   schema_version
-  not_selected: a list of name, device and slot; what INFINI_OPS_TORCH_OPS left out of the build
+  not_selected: a list of name, device and slot: implementations that INFINI_OPS_TORCH_OPS left out
   ops: a list of
     name            public name: infini.ops.<name>
-    overload_name   ATen's name for this overload, where torch has the operator too
+    overload_name   ATen's name of this overload, if torch has the operator too
     params          as in torch_ops_metadata.json: name, type, is_tensor, is_out, default
     implementations: a list of
       device        platform: cpu, nvidia
@@ -19,9 +21,9 @@ Writes native_ops_metadata.json, schema_version 1, which is installed beside the
       source        file, relative to the repository
 """
 
-# The library finds out when it is loaded, where two implementations for one place end the process;
-# here the sources of a build are read before any is compiled. The standard library suffices, as
-# builds without torch need this too.
+# Without this check, two implementations at one slot end the process when the library is loaded. It
+# reads the sources before any of them is compiled. It uses only the standard library, because
+# builds without torch need it too.
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from codegen.devices import PLATFORMS
-from codegen.errors import GenerationError, nearest
+from codegen.errors import GenerationError, suggestion
 from codegen.model import (
     Argument,
     Base,
@@ -68,20 +70,20 @@ _ROW = re.compile(
     re.VERBOSE,
 )
 _CALL = re.compile(r"\.(?P<name>\w+)\((?P<value>.*?)\)(?=\s*\.|\s*$)", re.S)
-# What may stand behind a row, and what each takes.
+# Methods that may follow a row, and the pattern of their argument.
 _CALLS = {"List": r"\d*", "Default": ".+", "Optional": "", "OptionalElements": "", "Out": ""}
 _ROW_FORM = (
     'expected {Parameter::Type::k<Kind>, "name"}, or Parameter(Parameter::Type::k<Kind>, "name") '
-    "with .List(), .Optional(), .OptionalElements(), .Default(...) or .Out() behind it"
+    "followed by .List(), .Optional(), .OptionalElements(), .Default(...) or .Out()"
 )
-# The first spelling of a kind in ATen's schemas: int, not SymInt.
+# The first name of a kind in ATen's schemas: int, not SymInt.
 _ATEN_TYPES = {kind: text for text, kind in reversed(KINDS.items())}
 _CONSTANTS = {"std::nullopt": "None", "true": "True", "false": "False"}
 
 METADATA_NAME = "native_ops_metadata.json"
 METADATA_SCHEMA_VERSION = 1
 
-# The slots of what is written by hand, by the folder of the source; any other is NATIVE.
+# The slots of hand-written code, by the folder of the source. Sources elsewhere use NATIVE.
 TRITON_FOLDER = Path("src", "triton")
 NATIVE = range(Slot.NATIVE_FIRST, Slot.NATIVE_LAST + 1)
 TRITON = range(Slot.TRITON, Slot.TRITON + 1)
@@ -91,11 +93,11 @@ _REGISTRATION = re.compile(
     r"(?P<form>\s*\(\s*(?P<op>\w+)\s*,\s*(?P<device>[\w:]+)\s*,\s*(?P<slot>\d+)\s*\))?"
 )
 _REGISTRATION_FORM = (
-    "expected INFINI_OPS_REGISTER(<Op>, Device::Type::k<Platform> or cuda::kDevice, <number>), as "
-    "no preprocessor reads it here"
+    "expected INFINI_OPS_REGISTER(<Op>, Device::Type::k<Platform> or cuda::kDevice, <number>), "
+    "written out: this check does not expand macros"
 )
 _DEVICE = "Device::Type::"
-_ACCELERATOR = "cuda::kDevice"  # of src/cuda/runtime.h: whatever the build has beside the CPU
+_ACCELERATOR = "cuda::kDevice"  # of src/cuda/runtime.h: the accelerator of the build
 
 
 def _read(path: Path) -> str:
@@ -103,7 +105,7 @@ def _read(path: Path) -> str:
 
 
 def _without_comments(text: str) -> str:
-    """C++ source with blanks for its comments, so that lines and columns stay."""
+    """Replace the comments of C++ source by blanks, so that lines and columns stay the same."""
     return _COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment[0]), text)
 
 
@@ -111,12 +113,12 @@ def _line(text: str, offset: int) -> int:
     return text.count("\n", 0, offset) + 1
 
 
-# Bases, ``src/base/*.h``: operators that need not be ATen's. They are read strictly, by their form,
-# which clang-format holds: what is written in another way is an error and not a guess.
+# Bases, ``src/base/*.h``: operators that ATen may not have. The parser is strict and relies on the
+# format that clang-format produces. Any other form is an error, never a guess.
 
 
 def read_bases(folder: Path) -> dict[str, Base]:
-    """All bases of a folder by public name; raises ``GenerationError`` with every finding."""
+    """Read all bases of a folder, by public name; raise ``GenerationError`` with every finding."""
     bases: dict[str, Base] = {}
     findings: list[str] = []
     for path in sorted(folder.glob("*.h")):
@@ -130,7 +132,7 @@ def read_bases(folder: Path) -> dict[str, Base]:
 
 
 class _Header:
-    """Reads one base; raises ``GenerationError`` at the first thing that is not as expected."""
+    """Reads one base; raises ``GenerationError`` at the first deviation from the expected form."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -169,26 +171,28 @@ class _Header:
         for row in _ROW.finditer(self._text, *rows.span("value")):
             offset = row.start()
             if row["other"]:
-                self._fail(offset, f"'{row[0].strip()}' is no row of kParameters; {_ROW_FORM}")
+                self._fail(offset, f"'{row[0].strip()}' is not a row of kParameters; {_ROW_FORM}")
             parameter = self._parameter(row, outs)
             if parameter.name in names:
-                self._fail(offset, f"parameter '{parameter.name}' stands twice")
+                self._fail(offset, f"duplicate parameter '{parameter.name}'")
             if outs and not parameter.is_out:
                 self._fail(
-                    offset, f"input '{parameter.name}' stands behind an out; expected before"
+                    offset, f"input '{parameter.name}' follows an out; move it before the outs"
                 )
             names.add(parameter.name)
             outs += parameter.is_out
             yield parameter
         if not outs:
-            self._fail(rows.start(), "kParameters has no out; expected .Out() on what is written")
+            self._fail(
+                rows.start(), "kParameters has no out; add .Out() to the parameters that it writes"
+            )
 
     def _parameter(self, row: re.Match[str], outs: int) -> Parameter:
         offset, name = row.start(), row["name"]
         if row["kind"] not in (known := [kind.value for kind in ParameterKind]):
-            self._fail(offset, f"unknown type 'k{row['kind']}'{nearest(row['kind'], known)}")
+            self._fail(offset, f"unknown type 'k{row['kind']}'{suggestion(row['kind'], known)}")
         if parameter_name(name) != name:
-            self._fail(offset, f"'{name}' is no name for a parameter; use '{parameter_name(name)}'")
+            self._fail(offset, f"invalid parameter name '{name}'; use '{parameter_name(name)}'")
         kind = ParameterKind(row["kind"])
         calls = self._calls(row)
         text = calls.get("Default")
@@ -207,15 +211,15 @@ class _Header:
         if text is None:
             return Parameter(argument=argument, kind=kind, default=None)
         value = parse_default(argument, kind)
-        # ATen's own constants, strings and lists are spelled in another way in C++.
+        # C++ spells ATen's constants, strings and lists differently.
         is_spelled_alike = text in _CONSTANTS or (
             text[0] in "+-.0123456789" and "List" not in calls
         )
         if isinstance(value, SkipReason) or not is_spelled_alike:
             self._fail(
                 offset,
-                f"can't read the default of a k{kind.value}; expected a number, true or false as "
-                "the type has it, or std::nullopt for what is .Optional()",
+                f"can't read the default of a k{kind.value}; expected a number, true or false "
+                "according to the type, or std::nullopt for an .Optional() parameter",
             )
         return Parameter(argument=argument, kind=kind, default=value)
 
@@ -227,7 +231,7 @@ class _Header:
                 self._fail(row.start(), f"can't read '.{name}({value})'; {_ROW_FORM}")
             calls[name] = value
         if "OptionalElements" in calls and "List" not in calls:
-            self._fail(row.start(), ".OptionalElements() without .List()")
+            self._fail(row.start(), ".OptionalElements() without .List(); add .List()")
         return calls
 
     def _find(self, pattern: re.Pattern[str], form: str) -> re.Match[str]:
@@ -246,7 +250,7 @@ class _Header:
 
 @dataclass(frozen=True, kw_only=True)
 class Implementation:
-    """One registration: what is at a slot of an operator for a device, and where it says so."""
+    """One registration: operator, device, slot, and its location in the sources."""
 
     name: str
     device: str  # the platform
@@ -261,19 +265,19 @@ class Implementation:
 
 @dataclass(frozen=True, kw_only=True)
 class Registry:
-    """The hand-written operators that a build has, and what implements each."""
+    """The hand-written operators of a build and their implementations."""
 
-    implementations: tuple[Implementation, ...]  # in the order of their places
+    implementations: tuple[Implementation, ...]  # sorted by place
     bases: Mapping[str, Base]
     unselected: tuple[Implementation, ...] = ()
-    """What it has not, because this build was narrowed to other operators."""
+    """Implementations left out because this build was narrowed to other operators."""
 
     @property
     def operators(self) -> list[str]:
         return sorted({each.name for each in self.implementations})
 
     def render(self) -> str:
-        """``native_ops_metadata.json``, one operator a line."""
+        """Render ``native_ops_metadata.json``, one operator per line."""
         head = {
             "schema_version": METADATA_SCHEMA_VERSION,
             "not_selected": [
@@ -301,9 +305,9 @@ class Registry:
 def read_registry(
     sources: Iterable[Path], bases: Mapping[str, Base], accelerator: str | None, root: Path
 ) -> Registry:
-    """Reads ``sources``, relative to ``root``; ``accelerator`` is the enumerator, ``kNvidia``.
+    """Read ``sources``, relative to ``root``; ``accelerator`` is the enumerator, ``kNvidia``.
 
-    Raises ``GenerationError`` with every registration that can't be read or can't be so.
+    Raises ``GenerationError`` with every registration that can't be read or is not allowed.
     """
     names = {class_name(name): name for name in bases}
     devices = {f"{_DEVICE}{each.enumerator}": each.name for each in PLATFORMS}
@@ -312,7 +316,7 @@ def read_registry(
     found: dict[tuple[str, str, int], Implementation] = {}
     findings: list[str] = []
     for source, where, row in _registrations(sources, root):
-        if wrong := list(_wrong(row, source, names, devices)):
+        if wrong := list(_registration_errors(row, source, names, devices)):
             findings += (f"{where}: {each}" for each in wrong)
             continue
         added = Implementation(
@@ -326,13 +330,13 @@ def read_registry(
             free = [n for n in NATIVE if (added.name, added.device, n) not in found]
             hint = f" ({free[0]} is free)" if free and added.slot in NATIVE else ""
             findings.append(
-                f"{where}: {added.name} has an implementation for {added.device} at slot "
-                f"{added.slot} already, in {first.where}; give one of them another slot{hint}, or "
-                "take it out of the build"
+                f"{where}: {added.name} already has an implementation for {added.device} at slot "
+                f"{added.slot}, in {first.where}; give one of them another slot{hint}, or remove "
+                "it from the build"
             )
     if findings:
         raise GenerationError("\n".join(findings))
-    # As the library, which leaves out what is for a device that the build lacks.
+    # Like the library, leave out implementations for devices that the build lacks.
     built = {each.name for each in PLATFORMS if each.enumerator in ("kCpu", accelerator)}
     implementations = tuple(found[each] for each in sorted(found) if found[each].device in built)
     return Registry(implementations=implementations, bases=bases)
@@ -341,36 +345,36 @@ def read_registry(
 def _registrations(
     sources: Iterable[Path], root: Path
 ) -> Iterator[tuple[Path, str, re.Match[str]]]:
-    """Every registration with its source and its place there."""
+    """Every registration with its source file and its location."""
     for source in sources:
         text = _read(root / source)
-        if _REGISTRATION.search(text):  # most sources have none
+        if _REGISTRATION.search(text):  # a cheap test first: most sources have no registration
             text = _without_comments(text)
             for row in _REGISTRATION.finditer(text):
                 yield source, f"{source}:{_line(text, row.start())}", row
 
 
-def _wrong(
+def _registration_errors(
     row: re.Match[str], source: Path, names: Mapping[str, str], devices: Mapping[str, str]
 ) -> Iterator[str]:
     if not row["form"]:
         yield f"can't read '{row.string[row.start() :].splitlines()[0]}'; {_REGISTRATION_FORM}"
         return
     if row["op"] not in names:
-        hint = nearest(row["op"], names)
-        yield f"{row['op']} has no base; expected src/base/<op>.h to declare it{hint}"
+        hint = suggestion(row["op"], names)
+        yield f"{row['op']} has no base; declare it in src/base/<op>.h{hint}"
     device = row["device"]
     if device not in devices and device == _ACCELERATOR:
-        yield f"{device} in a build without accelerator; take the source out of this build"
+        yield f"{device} in a build without an accelerator; remove the source from this build"
     elif device not in devices:
         known = ", ".join(sorted(devices.keys() - {_ACCELERATOR}))
         yield (
             f"unknown device '{device}'; expected {_ACCELERATOR} or one of {known}"
-            f"{nearest(device, devices)}"
+            f"{suggestion(device, devices)}"
         )
     if int(row["slot"]) not in (TRITON if source.is_relative_to(TRITON_FOLDER) else NATIVE):
         yield (
-            f"slot {int(row['slot'])} is not this source's: native code has {NATIVE[0]} to "
-            f"{NATIVE[-1]}, the generated PyTorch backend {Slot.TORCH:d}, {TRITON_FOLDER} "
+            f"slot {int(row['slot'])} is not allowed in this source: native code uses {NATIVE[0]} "
+            f"to {NATIVE[-1]}, the generated PyTorch backend {Slot.TORCH:d}, {TRITON_FOLDER} "
             f"{Slot.TRITON:d}"
         )

@@ -1,4 +1,4 @@
-"""YAML as nodes, which know their lines, and what its readers have in common."""
+"""Readers of YAML files that report errors with their lines."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NoReturn
 
 import yaml
 
-from codegen.errors import GenerationError, quoted
+from codegen.errors import GenerationError, quote
 
 _TAG_PREFIX = "tag:yaml.org,2002:"
-LARGEST = 2**20  # bytes; all 3,101 operators of torch 2.13 in one list are a tenth of that
+LARGEST = 2**20  # bytes; a list of all 3,101 operators of torch 2.13 takes a tenth of it
 _KINDS = {"seq": yaml.SequenceNode, "map": yaml.MappingNode}
 _SCALARS = {"bool": "boolean", "int": "number", "float": "number", "timestamp": "date"}
 
@@ -21,14 +21,14 @@ def line_of(node: yaml.Node) -> int:
 
 
 def is_plain(node: yaml.Node, tag: str) -> bool:
-    """True for a node of a type of YAML's own: ``str``, ``bool``, ``null``, ``seq`` or ``map``."""
-    # A tag that is written out may stand before anything: `!!str [abs]`.
+    """True for a node of a standard YAML type: ``str``, ``bool``, ``null``, ``seq`` or ``map``."""
+    # An explicit tag may precede a node of any kind: `!!str [abs]`.
     kind = _KINDS.get(tag, yaml.ScalarNode)
     return bool(node.tag == f"{_TAG_PREFIX}{tag}" and isinstance(node, kind))
 
 
-def described(node: yaml.Node | None) -> str:
-    """What stands there, after "got"."""
+def describe_node(node: yaml.Node | None) -> str:
+    """Describe a node for a message, after "got"."""
     if node is None or is_plain(node, "null"):
         return "nothing"
     if is_plain(node, "seq"):
@@ -36,37 +36,37 @@ def described(node: yaml.Node | None) -> str:
     if is_plain(node, "map"):
         return "a mapping"
     if is_plain(node, "str"):
-        return quoted(node.value)
+        return quote(node.value)
     own = str(node.tag).removeprefix(_TAG_PREFIX)
     if isinstance(node, yaml.ScalarNode) and own in _SCALARS:
-        return f"the {_SCALARS[own]} {quoted(node.value)[1:-1]}"
-    return f"a value of the type {quoted(own if own == node.tag else f'!!{own}')}"
+        return f"the {_SCALARS[own]} {quote(node.value)[1:-1]}"
+    return f"a value of the type {quote(own if own == node.tag else f'!!{own}')}"
 
 
 class Reader:
-    """Reads a file that is a mapping; collects all that is wrong with it, to raise it at once."""
+    """Reads a file that contains a mapping; collects all errors, to raise them together."""
 
     def __init__(self, path: Path, expected: str) -> None:
         self.path = path
-        self._expected = expected  # in place of what is no such file
+        self._expected = expected  # the kind of file, for messages
         self._findings: list[tuple[int, str]] = []
-        self.sections: dict[str, yaml.Node] = {}  # by key, in the order of the file
-        self.lines: dict[str, int] = {}  # of the keys
-        self.meant: set[str] = set()  # keys that are likely misspelt
+        self.sections: dict[str, yaml.Node] = {}  # by key, in file order
+        self.lines: dict[str, int] = {}  # line of each key
+        self.suggested_keys: set[str] = set()  # known keys that a misspelled key resembles
 
     def where(self, node: yaml.Node) -> str:
         return f"{self.path}:{line_of(node)}"
 
     def report(self, place: yaml.Node | int, text: str) -> None:
-        """Notes what is wrong with a node or on a line."""
+        """Record an error at a node or on a line."""
         self._findings.append((place if isinstance(place, int) else line_of(place), text))
 
     def refuse(self, node: yaml.Node, key: str, expected: str) -> None:
-        """Notes that there is something else under the key than is expected."""
-        self.report(node, f"{key}: got {described(node)}, expected {expected}")
+        """Record that the value under ``key`` is not the expected one."""
+        self.report(node, f"{key}: got {describe_node(node)}, expected {expected}")
 
     def raise_findings(self) -> None:
-        """Raises ``GenerationError`` if there are any: one per line, in the order of the file."""
+        """Raise ``GenerationError`` with the recorded errors, one per line, in file order."""
         if self._findings:
             ordered = sorted(self._findings, key=lambda finding: finding[0])
             raise GenerationError(
@@ -74,29 +74,29 @@ class Reader:
             )
 
     def read_sections(self, keys: tuple[str, ...], required: str, *, alias_hint: str = "") -> None:
-        """Takes the file apart by its keys, each of which may be there once."""
+        """Read the top-level keys of the file; each may occur once."""
         root = self._compose(alias_hint)
         if root is None or not is_plain(root, "map"):
             line = 1 if root is None else line_of(root)
-            self._fail(f"got {described(root)}, expected a mapping with {required}", line)
+            self._fail(f"got {describe_node(root)}, expected a mapping with {required}", line)
         for key, value in root.value:
             name = key.value if is_plain(key, "str") else ""
             if name in self.sections:
                 first = self.lines[name]
-                self.report(key, f"'{name}' stands twice, first on line {first}; make them one")
+                self.report(key, f"duplicate key '{name}', first on line {first}; merge them")
             elif name in keys:
                 self.sections[name] = value
                 self.lines[name] = line_of(key)
             else:
                 meant = difflib.get_close_matches(name, keys, n=1)
-                self.meant.update(meant)
+                self.suggested_keys.update(meant)
                 hint = (
                     f"did you mean '{meant[0]}'?" if meant else f"expected one of {', '.join(keys)}"
                 )
-                self.report(key, f"unknown key: got {described(key)}, {hint}")
+                self.report(key, f"unknown key: got {describe_node(key)}, {hint}")
 
     def items(self, key: str, expected: str) -> list[yaml.Node]:
-        """What is in the list under the key, if there is one; reports what else there is."""
+        """The entries of the list under ``key``, if there is one; report any other value."""
         node = self.sections.get(key)
         if node is None or is_plain(node, "null"):
             return []
@@ -106,7 +106,7 @@ class Reader:
         return list(node.value)
 
     def is_string(self, key: str, node: yaml.Node, expected: str) -> bool:
-        """Whether it is one and not empty; reports it where it is not."""
+        """True for a non-empty string; report any other value."""
         if is_plain(node, "str") and node.value:
             return True
         is_word = isinstance(node, yaml.ScalarNode) and not is_plain(node, "null")
@@ -115,9 +115,10 @@ class Reader:
         return False
 
     def _compose(self, alias_hint: str) -> yaml.Node | None:
-        """The root of the only document in the file; ``GenerationError`` for what is not YAML.
+        """Parse the file's only document and return its root.
 
-        Nothing is constructed from the nodes, and aliases are the nodes that they stand for.
+        Raises ``GenerationError`` for invalid YAML. No Python objects are constructed. An alias
+        becomes the node that it refers to.
         """
         text = self._text()
         try:
@@ -131,7 +132,7 @@ class Reader:
             line = text.count("\n", 0, error.position) + 1
             self._fail(f"not YAML: got the character U+{error.character:04X}; remove it", line)
         except RecursionError:
-            inside = "got hundreds of lists or mappings inside each other"
+            inside = "got hundreds of nested lists or mappings"
             self._fail(f"{inside}; expected {self._expected}")
 
     def _text(self) -> str:

@@ -1,8 +1,8 @@
-"""Keeps an output folder equal to what is generated, and knows when it is already.
+"""Keeps an output folder equal to the generated files, and detects when it is up to date.
 
-The manifest in the folder holds a digest of all inputs and one of each output. While all of
-them match there is nothing to do, which is found out without torchgen and Jinja2: importing
-and running those is most of the time that a generation takes.
+The manifest in the folder contains one digest of all inputs and a digest of each output. If all of
+them match, nothing has to be generated. This check needs neither torchgen nor Jinja2: importing and
+running them takes most of the time of a generation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MANIFEST_NAME = "manifest.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What an output folder was generated from, what it said, and the files in it."""
+    """The inputs of an output folder, the messages of its generation, and its files."""
 
     inputs: str = ""  # a digest
     summary: str = ""
@@ -30,7 +30,7 @@ class Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of ``folder``; a missing or damaged one vouches for nothing."""
+    """Read the manifest of ``folder``; a missing or damaged one is empty."""
     try:
         fields = json.loads((folder / MANIFEST_NAME).read_bytes())
         manifest = Manifest(
@@ -41,13 +41,13 @@ def read_manifest(folder: Path) -> Manifest:
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return Manifest()
-    # It says what may be removed.
+    # A manifest decides which files are removed, so paths outside the folder make it invalid.
     is_inside = all(name[:1] != "/" and ".." not in name.split("/") for name in manifest.files)
     return manifest if is_inside else Manifest()
 
 
 def digest_of(parts: Iterable[bytes]) -> str:
-    """One digest of several inputs; where one ends and the next begins counts."""
+    """One digest of several inputs. The boundaries between the inputs affect it."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(f"{len(part)}:".encode())
@@ -68,7 +68,7 @@ def _digest(content: bytes) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SyncResult:
-    """What bringing an output folder up to date says and does, as relative paths."""
+    """The result of updating an output folder: messages, and files as relative paths."""
 
     summary: str
     notes: tuple[str, ...]
@@ -77,8 +77,8 @@ class SyncResult:
     removed: tuple[str, ...]
 
 
-def up_to_date(folder: Path, inputs: str) -> SyncResult | None:
-    """The outcome where ``folder`` holds what these inputs give, untouched."""
+def check_up_to_date(folder: Path, inputs: str) -> SyncResult | None:
+    """The result for a ``folder`` that is up to date with ``inputs``; None if it is not."""
     manifest = read_manifest(folder)
     if manifest.inputs != inputs or any(
         _digest_of_file(folder / name) != digest for name, digest in manifest.files.items()
@@ -102,11 +102,11 @@ def synchronize(
     notes: tuple[str, ...] = (),
     dry_run: bool = False,
 ) -> SyncResult:
-    """Makes ``folder`` hold ``files`` and their manifest.
+    """Make ``folder`` contain ``files`` and their manifest.
 
-    Only what differs is written, so that a build system sees no change where there is
-    none. Files of an earlier manifest that are no longer generated are removed; others,
-    which somebody else made, are left alone.
+    Only files that differ are written, so that build systems see no change in the others. Files of
+    an earlier manifest that are no longer generated are removed. All other files in the folder are
+    left alone.
     """
     manifest = Manifest(
         inputs=inputs,
@@ -119,7 +119,8 @@ def synchronize(
     changed = [name for name, text in files.items() if differs(folder / name, text)]
     if not dry_run:
         if changed or stale:
-            # A run that is cut off leaves a manifest that owns all files and vouches for none.
+            # After an interruption this manifest still lists all files, and the folder is not up to
+            # date.
             unfinished = Manifest(files={**earlier, **manifest.files})
             write(folder / MANIFEST_NAME, unfinished.text())
         for name in changed:
@@ -138,12 +139,12 @@ def synchronize(
 
 
 def differs(path: Path, text: str) -> bool:
-    """Whether the file does not hold ``text``."""
+    """True if the file does not contain exactly ``text``."""
     return not path.is_file() or path.read_bytes() != text.encode()
 
 
 def write(path: Path, text: str) -> None:
-    """Makes the file hold ``text``, all of it or what it held before."""
+    """Write ``text`` into the file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     partial.write_bytes(text.encode())

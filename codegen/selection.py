@@ -1,6 +1,6 @@
-"""Which operators are built: a selection file of ATen's, narrowed by the environment.
+"""Which operators are built: a selection file of ATen operators, narrowed by the environment.
 
-The file is about ATen's operators alone, the environment about those written by hand too.
+The file contains only ATen operators. The environment variable may also name hand-written ones.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from codegen.errors import GenerationError, nearest
-from codegen.inputs import PREDEFINED, SELECTION_VARIABLE, Inputs, names_a_file
+from codegen.errors import GenerationError, suggestion
+from codegen.inputs import PREDEFINED, SELECTION_VARIABLE, Inputs, is_selection_path
 from codegen.model import Choice, Omission, Schemas, SkipReason
 from codegen.nodes import Reader, is_plain
 
@@ -20,7 +20,7 @@ ALL = "all"
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionEntry:
-    """An ATen base name or a pattern of them, where it stands, and why it is excluded."""
+    """An ATen base name or a pattern, its location, and the reason if it is excluded."""
 
     text: str
     where: str  # "codegen/torch_ops.yaml:3", or the name of the variable
@@ -31,12 +31,12 @@ class SelectionEntry:
         return not set(self.text).isdisjoint("*?[")
 
     @property
-    def is_typed(self) -> bool:
-        """Whether it is set in the variable itself, rather than in a file."""
+    def is_from_variable(self) -> bool:
+        """True if it comes from the variable itself, rather than from a file."""
         return self.where == SELECTION_VARIABLE
 
     def matches(self, known: Collection[str]) -> list[str]:
-        """The names that this entry stands for."""
+        """The names in ``known`` that this entry selects."""
         if self.is_pattern:
             return fnmatch.filter(known, self.text)
         return [self.text] if self.text in known else []
@@ -44,14 +44,14 @@ class SelectionEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """One selection: a file, or what was typed into the variable."""
+    """One selection, read from a file or from the variable."""
 
     origin: str
     included: tuple[SelectionEntry, ...] | None  # None: all
     excluded: tuple[SelectionEntry, ...] = ()
 
     def names(self, known: Collection[str]) -> set[str]:
-        """Those of the ``known`` names that are selected."""
+        """The ``known`` names that are selected."""
         included = known if self.included is None else _matches(self.included, known)
         return set(included) - _matches(self.excluded, known)
 
@@ -61,10 +61,10 @@ def _matches(entries: Iterable[SelectionEntry], known: Collection[str]) -> set[s
 
 
 def load_selection(path: Path) -> Selection:
-    """Reads and checks a selection file; raises ``GenerationError`` with every finding."""
+    """Read and check a selection file; raise ``GenerationError`` with every finding."""
     reader = Reader(path, "a selection of operators")
-    # To YAML a leading asterisk is a reference to an anchor.
-    hint = "; a pattern that begins with * stands in quotes"
+    # In YAML, a leading asterisk is an alias.
+    hint = "; put a pattern that begins with * in quotes"
     reader.read_sections(("operators", "excluded"), "operators and excluded", alias_hint=hint)
     excluded = _excluded(reader)
     included = _included(reader, unwanted={entry.text for entry in excluded})
@@ -73,7 +73,7 @@ def load_selection(path: Path) -> Selection:
 
 
 def _included(reader: Reader, unwanted: Collection[str]) -> tuple[SelectionEntry, ...] | None:
-    """The entries under ``operators``; ``None``: all."""
+    """Read the entries under ``operators``; None: all operators."""
     node = reader.sections.get("operators")
     if node is None or node.value in ("", []) or is_plain(node, "null"):
         text = "expected 'operators: all', or at least one name under 'operators'"
@@ -87,18 +87,20 @@ def _included(reader: Reader, unwanted: Collection[str]) -> tuple[SelectionEntry
         if not reader.is_string("operators", item, "a name"):
             continue
         if item.value in entries:
-            reader.report(item, f"'{item.value}' stands twice")
+            reader.report(item, f"duplicate entry '{item.value}'")
         elif item.value < previous:
-            reader.report(item, f"'{item.value}' belongs before '{previous}'")
+            reader.report(
+                item, f"'{item.value}' is not in sorted order; move it before '{previous}'"
+            )
         if item.value in unwanted:
-            reader.report(item, f"'{item.value}' is both listed and excluded")
+            reader.report(item, f"'{item.value}' is both listed and excluded; remove one")
         entries[item.value] = SelectionEntry(text=item.value, where=reader.where(item))
         previous = item.value
     return tuple(entries.values())
 
 
 def _excluded(reader: Reader) -> tuple[SelectionEntry, ...]:
-    """The entries under ``excluded``, with their reasons."""
+    """Read the entries under ``excluded``, with their reasons."""
     node = reader.sections.get("excluded")
     if node is None:
         return ()
@@ -112,7 +114,7 @@ def _excluded(reader: Reader) -> tuple[SelectionEntry, ...]:
         if not is_plain(value, "str") or not value.value:
             reader.report(value, f"excluded: '{key.value}' needs a reason")
         elif key.value in entries:
-            reader.report(key, f"excluded: '{key.value}' stands twice")
+            reader.report(key, f"excluded: duplicate entry '{key.value}'")
         else:
             entries[key.value] = SelectionEntry(
                 text=key.value, where=reader.where(key), reason=value.value
@@ -121,12 +123,12 @@ def _excluded(reader: Reader) -> tuple[SelectionEntry, ...]:
 
 
 def parse_variable(value: str) -> Selection:
-    """The selection that a value of ``INFINI_OPS_TORCH_OPS`` stands for.
+    """Parse a value of ``INFINI_OPS_TORCH_OPS``.
 
-    Names, patterns and predefined selections with commas or spaces between them, ``all``, or the
-    path of a file.
+    The value is a list of names, patterns and predefined selections, separated by commas or spaces,
+    or ``all``, or the path of a selection file.
     """
-    if names_a_file(value):
+    if is_selection_path(value):
         try:
             return load_selection(Path(value))
         except GenerationError as error:
@@ -146,43 +148,45 @@ def parse_variable(value: str) -> Selection:
     return Selection(origin=SELECTION_VARIABLE, included=tuple(included), excluded=tuple(excluded))
 
 
-def hand_written_selection(variable: str, known: Collection[str], *, alone: bool) -> list[str]:
+def select_hand_written(variable: str, known: Collection[str], *, alone: bool) -> list[str]:
     """The ``known`` hand-written operators that a value of the variable selects.
 
-    A build without torch has them ``alone``. What is typed then has to be one of them: raises
-    ``GenerationError`` where it is not.
+    ``alone``: the build has no torch, and so no other operators. Then every name in the variable
+    must be a hand-written operator. Raises ``GenerationError`` if one is not.
     """
     selection = parse_variable(variable)
     names = selection.names(known)
     unknown = [each for each in selection.included or () if not each.matches(known)]
-    if typed := [entry.text for entry in unknown if alone and entry.is_typed]:
+    if typed := [entry.text for entry in unknown if alone and entry.is_from_variable]:
         findings = (
-            f"{SELECTION_VARIABLE}: no operator written by hand is '{text}', and this build has no "
-            f"torch{nearest(text.strip('*'), known)}"
+            f"{SELECTION_VARIABLE}: '{text}' is not a hand-written operator, and this build has no "
+            f"torch{suggestion(text.strip('*'), known)}"
             for text in typed
         )
         raise GenerationError("\n".join(findings))
     if alone and not names:
         raise GenerationError(
-            f"{SELECTION_VARIABLE}: got '{variable}', which leaves nothing to build without torch; "
+            f"{SELECTION_VARIABLE}: got '{variable}', which selects no hand-written operator, and "
+            "this build has no torch; "
             f"expected one of {', '.join(sorted(known))}"
         )
     return sorted(names)
 
 
-def choose_for(inputs: Inputs, schemas: Schemas) -> Choice:
-    """What the selection file and the variable leave of one torch's operators."""
+def choose_operators(inputs: Inputs, schemas: Schemas) -> Choice:
+    """Apply the selection file and the variable to the operators of one torch."""
     selections = (load_selection(inputs.selection), parse_variable(inputs.variable))
-    return choose(selections, schemas, inputs.hand_written_bases())
+    return apply_selections(selections, schemas, inputs.hand_written_bases())
 
 
-def choose(
+def apply_selections(
     selections: Iterable[Selection], schemas: Schemas, hand_written: Collection[str] = ()
 ) -> Choice:
-    """Applies the file and then what narrows it, which may name the ``hand_written`` too.
+    """Apply the selections: first the file, then the variable.
 
-    Raises ``GenerationError`` for a typed name or pattern that stands for nothing; a file,
-    which may have been written for another torch, is only told so in a note.
+    The variable may also name the ``hand_written`` operators. Raises ``GenerationError`` for a name
+    or pattern in the variable that matches no operator. For an entry of a file, the result contains
+    a note instead: the file may be for another torch version.
     """
     omitted: dict[str, Omission] = {}
     missing: dict[str, None] = {}
@@ -196,21 +200,21 @@ def choose(
                     continue
                 verb = "that matches" if entry.is_pattern else "named"
                 known = {*schemas.by_name, *hand_written}
-                unknown = f"{entry.where}: {no_operator(verb, entry.text, schemas, known)}"
-                (findings if entry.is_typed else notes).append(unknown)
+                unknown = f"{entry.where}: {unknown_operator(verb, entry.text, schemas, known)}"
+                (findings if entry.is_from_variable else notes).append(unknown)
                 if not entry.is_pattern and entry not in selection.excluded:
                     missing[entry.text] = None
-            elif entry.is_typed and all(name in omitted for name in matches):
+            elif entry.is_from_variable and all(name in omitted for name in matches):
                 name = matches[0]
                 findings.append(f"{entry.where}: '{name}' is {omitted[name].explanation}")
-        omitted = _omitted(selection, schemas.by_name) | omitted
+        omitted = _find_omissions(selection, schemas.by_name) | omitted
     if findings:
         raise GenerationError("\n".join(findings))
     return Choice(omitted=omitted, missing=tuple(missing), notes=tuple(notes))
 
 
-def _omitted(selection: Selection, known: Collection[str]) -> dict[str, Omission]:
-    """What one selection leaves out."""
+def _find_omissions(selection: Selection, known: Collection[str]) -> dict[str, Omission]:
+    """The operators that one selection leaves out."""
     omitted: dict[str, Omission] = {}
     if selection.included is not None:
         included = _matches(selection.included, known)
@@ -226,18 +230,18 @@ def _omitted(selection: Selection, known: Collection[str]) -> dict[str, Omission
     return omitted
 
 
-def no_operator(verb: str, text: str, schemas: Schemas, known: Collection[str]) -> str:
-    """Says that nothing has this name or matches this pattern, and what comes near.
+def unknown_operator(verb: str, text: str, schemas: Schemas, known: Collection[str]) -> str:
+    """Report that no operator has this name or matches this pattern, and suggest a similar one.
 
-    ATen's name for the public one that was given, or one of the ``known`` names.
+    The suggestion is ATen's name if the public name was given, or else one of the ``known`` names.
     """
     base, dot, _ = text.partition(".")
     names = schemas.public_names
     matching = [name for name, public in names.items() if fnmatch.fnmatchcase(public, text)]
     if matching:
-        hint = f"; '{names[matching[0]]}' is ATen's '{matching[0]}': write that"
+        hint = f"; the ATen name of '{names[matching[0]]}' is '{matching[0]}'; write that"
     elif dot and base in known:
-        hint = f"; a name stands for all its overloads: write '{base}'"
+        hint = f"; a name selects all its overloads; write '{base}'"
     else:
-        hint = nearest(text.strip("*"), known)
+        hint = suggestion(text.strip("*"), known)
     return f"torch {schemas.torch_version} has no out= or in-place operator {verb} '{text}'{hint}"

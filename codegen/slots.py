@@ -1,6 +1,6 @@
-"""The slots of an operator: the one place where they are named.
+"""The slots of an operator, defined only here.
 
-``src/include/infini/ops/slot.h`` is generated from here (``python -m codegen headers``).
+``src/include/infini/ops/slot.h`` is generated from this module (``python -m codegen headers``).
 """
 
 from __future__ import annotations

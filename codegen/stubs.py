@@ -1,4 +1,4 @@
-"""Spells the model as Python signatures, for type checkers."""
+"""Formats the model as Python signatures, for type checkers."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from codegen.model import Operator, Overload, Parameter, ParameterKind
 
 
 def annotation(parameter: Parameter) -> str:
-    """The type that a call from Python takes: ``_Int | _Ints | None`` for ``int[2]?``."""
-    # An alias of templates/__init__.pyi.j2. Not the built-in name: an operator may have that, as
-    # `complex` does, which stands for itself from then on.
+    """The Python type of a parameter: ``_Int | _Ints | None`` for ``int[2]?``."""
+    # An alias defined in templates/__init__.pyi.j2. The built-in name could be hidden by an
+    # operator of the same name, such as `complex`.
     name = f"_{parameter.kind.value}"
     alternatives = [name]
     if parameter.is_list:
         alternatives = ["_OptionalTensors" if parameter.has_optional_elements else f"{name}s"]
         if parameter.kind is ParameterKind.INT and parameter.list_size:
-            # One value for a list of fixed size stands for all of them.
+            # A single value for a list of fixed size applies to all elements.
             alternatives.insert(0, name)
     return " | ".join(alternatives + ["None"] * parameter.is_optional)
 
 
 def default_value(parameter: Parameter) -> str:
-    """The schema's default in Python; "..." for an enumerator, which has no literal."""
+    """The schema's default in Python. An enumerator has no literal and becomes "..."."""
     if parameter.kind is ParameterKind.MEMORY_FORMAT and parameter.default is not None:
         return "..."
     return repr(parameter.default)
@@ -31,7 +31,7 @@ def default_value(parameter: Parameter) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
-    """One way to call an overload; ``optional`` names those that may be left out."""
+    """One way to call an overload; ``optional`` lists the parameters that a call may omit."""
 
     positional: tuple[Parameter, ...]
     keyword_only: tuple[Parameter, ...]
@@ -48,7 +48,7 @@ class Signature:
         return f"{text} = {default_value(parameter)}" if parameter.name in self.optional else text
 
     def covers(self, other: Signature) -> bool:
-        """True when every call that ``other`` takes is one that this takes."""
+        """True if this signature accepts every call that ``other`` accepts."""
         places = [parameter.name for parameter in self.positional[: len(other.positional)]]
         if places != [parameter.name for parameter in other.positional]:
             return False
@@ -63,7 +63,7 @@ class Signature:
 def signatures(operator: Operator) -> list[Signature]:
     """All ways to call an operator, in the order in which a call tries its overloads.
 
-    One that earlier ones leave no call for is left out: type checkers complain about it.
+    A signature that earlier ones cover completely is left out, because type checkers reject it.
     """
     kept: list[Signature] = []
     for signature in chain.from_iterable(map(_signatures_of, operator.overloads)):
@@ -73,9 +73,9 @@ def signatures(operator: Operator) -> list[Signature]:
 
 
 def _signatures_of(overload: Overload) -> list[Signature]:
-    """Every number of inputs with defaults that can stand before the outs, fewest first.
+    """One signature for each number of defaulted inputs before the outs, fewest first.
 
-    The other ones go by keyword. Without outs after them, defaults are Python's own.
+    The remaining inputs are keyword-only. If there are no outs, Python's own defaults are used.
     """
     inputs, outs = overload.inputs, overload.outs
     required = len(inputs) - overload.default_count

@@ -1,4 +1,4 @@
-"""From what torch declares to what the library makes of it, or why it makes nothing."""
+"""Translates torch's declarations into operators of the library, or gives the skip reason."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def make_library(
     bases: Mapping[str, Base] | None = None,
     native: Collection[str] = (),
 ) -> Library:
-    """Builds the model of what is chosen, all by default; the rest is in ``skipped``.
+    """Build the library of the selected operators, all by default; ``skipped`` lists the others.
 
-    ``bases`` are the hand-written ones, of which the build implements ``native``.
+    ``bases`` are the hand-written bases. The build implements those in ``native``.
     """
     choice = choice or Choice()
     bases = bases or {}
@@ -86,14 +86,17 @@ def make_library(
         SkippedOverload(aten_name=name, overload_name="", reason=SkipReason.NOT_IN_TORCH)
         for name in choice.missing
     ]
-    # In the order of native_functions.yaml: what a fork adds at its end replaces no name.
+    # In the order of native_functions.yaml: operators that a fork appends can't take a name from
+    # others.
     for aten_name, declarations in schemas.by_name.items():
         name = public[aten_name]
         omission = choice.omitted.get(aten_name)
         overloads = []
         for declaration in declarations:
-            overload = omission.reason if omission else _overload_named(name, declaration, taken)
-            if not isinstance(overload, SkipReason) and _contradicts(overload, bases.get(name)):
+            overload = (
+                omission.reason if omission else _translate_overload(name, declaration, taken)
+            )
+            if not isinstance(overload, SkipReason) and _conflicts_with(overload, bases.get(name)):
                 overload = SkipReason.OTHER_BASE
             if isinstance(overload, Overload):
                 overloads.append(overload)
@@ -103,7 +106,7 @@ def make_library(
                 SkippedOverload(aten_name=aten_name, overload_name=overload_name, reason=overload)
             )
         if overloads:
-            ordered = _in_order_of_trial(overloads)
+            ordered = _sort_overloads(overloads)
             operators.append(Operator(name=name, class_name=class_name(name), overloads=ordered))
             taken |= {name, class_name(name)}
     return Library(
@@ -118,18 +121,20 @@ def make_library(
     )
 
 
-def _contradicts(overload: Overload, base: Base | None) -> bool:
-    """Whether one table row can't be for both: arguments would be taken for others."""
+def _conflicts_with(overload: Overload, base: Base | None) -> bool:
+    """True if overload and base have different parameters, so that they can't share a table row."""
     if base is None or base.overload.schema.overload_name != overload.schema.overload_name:
         return False
-    return [p.passed for p in base.overload.parameters] != [p.passed for p in overload.parameters]
+    return [p.call_signature for p in base.overload.parameters] != [
+        p.call_signature for p in overload.parameters
+    ]
 
 
-def _in_order_of_trial(overloads: list[Overload]) -> tuple[Overload, ...]:
-    """In schema order, except that none comes after one that takes its calls too.
+def _sort_overloads(overloads: list[Overload]) -> tuple[Overload, ...]:
+    """Sort overloads: schema order, but an overload comes before any that also accepts its calls.
 
-    A call is given to the first overload that fits: ``all.dims_out(x, out)``, whose ``dim`` is
-    None by default, would leave ``all.all_out`` no call.
+    A call uses the first overload that fits. ``all.dims_out(x, out)`` has a ``dim`` with the
+    default None. If it came first, no call would reach ``all.all_out``.
     """
     ordered: list[Overload] = []
     for overload in overloads:
@@ -144,7 +149,9 @@ def _required_types(overload: Overload) -> list[str]:
     return [str(each.argument.type) for each in parameters if each.argument.default is None]
 
 
-def _overload_named(name: str, declaration: Declaration, taken: set[str]) -> Overload | SkipReason:
+def _translate_overload(
+    name: str, declaration: Declaration, taken: set[str]
+) -> Overload | SkipReason:
     if not is_identifier(name) or keyword.iskeyword(name):
         return SkipReason.BAD_NAME
     if name in taken or class_name(name) in taken:
@@ -153,7 +160,7 @@ def _overload_named(name: str, declaration: Declaration, taken: set[str]) -> Ove
 
 
 def overload_of(declaration: Declaration) -> Overload | SkipReason:
-    """Translates one declaration, or says why it can't be."""
+    """Translate one declaration, or return the skip reason."""
     parameters = []
     for parameter in map(parameter_of, declaration.schema.arguments):
         if isinstance(parameter, SkipReason):
@@ -169,7 +176,7 @@ def overload_of(declaration: Declaration) -> Overload | SkipReason:
 
 
 def parameter_of(argument: Argument) -> Parameter | SkipReason:
-    """Translates one argument, or says why it can't be."""
+    """Translate one argument, or return the skip reason."""
     kind = kind_of(argument.type)
     if isinstance(kind, SkipReason):
         return kind
@@ -180,7 +187,7 @@ def parameter_of(argument: Argument) -> Parameter | SkipReason:
 
 
 def kind_of(type_: Type) -> ParameterKind | SkipReason:
-    """The kind of one element of the type, or why it can't be passed."""
+    """The kind of one element of the type, or the skip reason."""
     kind = KINDS.get(type_.base, SkipReason.UNKNOWN_TYPE)
     if isinstance(kind, SkipReason) or type_.list_size is None:
         return kind
@@ -196,7 +203,7 @@ def kind_of(type_: Type) -> ParameterKind | SkipReason:
 
 
 def parse_default(argument: Argument, kind: ParameterKind) -> Default | SkipReason:
-    """The value of the default that the argument has, or why it can't be."""
+    """Parse the argument's default, or return the skip reason."""
     text = argument.default
     assert text is not None
     if text == "None":
@@ -208,7 +215,7 @@ def parse_default(argument: Argument, kind: ParameterKind) -> Default | SkipReas
     except (SyntaxError, ValueError):
         return SkipReason.UNKNOWN_DEFAULT
     is_list = argument.type.list_size is not None
-    # Only lists of integers have one. There, one number may stand for all elements.
+    # Of all lists, only lists of integers have defaults. A single number may apply to all elements.
     elements = value if is_list and isinstance(value, list) else [value]
     are_literals = all(_is_literal(each, kind) for each in elements)
     if not are_literals or (is_list and kind is not ParameterKind.INT):
@@ -217,7 +224,7 @@ def parse_default(argument: Argument, kind: ParameterKind) -> Default | SkipReas
 
 
 def _is_literal(value: object, kind: ParameterKind) -> bool:
-    """True for a value of the kind that means the same when it is written down in C++."""
+    """True if the value has the kind's type and the same meaning as a C++ literal."""
     if type(value) not in _LITERALS.get(kind, ()):
         return False
     if isinstance(value, str):

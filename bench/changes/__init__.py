@@ -1,1 +1,1 @@
-"""How well change points are told from noise: ours, other libraries, and thresholds."""
+"""Compares how well methods detect change points: ours, other libraries, and thresholds."""

@@ -1,4 +1,4 @@
-"""``python -m bench.changes``: every method on every series, as a table in Markdown."""
+"""``python -m bench.changes``: runs every method on every series; prints Markdown tables."""
 
 from __future__ import annotations
 
@@ -12,12 +12,19 @@ from multiprocessing import Pool
 from pathlib import Path
 from statistics import mean
 
-from bench.changes.methods import Rival, nothing, rivals
+from bench.changes.methods import Candidate, candidates, silent_method
 from bench.changes.replay import Tally, replay
-from bench.changes.series import LabelledSeries, injected, silences, steps, tigerbeetle, turing
+from bench.changes.series import (
+    LabelledSeries,
+    injected,
+    noise_scenarios,
+    step_scenarios,
+    tigerbeetle,
+    turing,
+)
 from bench.rows import MeasurementError
 
-# Series of each kind, before a method's cost is taken into account.
+# Number of series of each kind; slow methods get fewer.
 STEPS, SILENCES = 400, 120
 LEAST_STEPS, LEAST_SILENCES = 5, 2
 OTHERS = 6  # methods in a table beside the first
@@ -31,14 +38,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (MeasurementError, OSError) as error:
         print(f"bench.changes: {error}", file=sys.stderr)
         return 1
-    chosen = [rival for rival in rivals() if re.search(options.only, rival.name)]
-    chosen += [nothing()] if marked else []
+    chosen = [candidate for candidate in candidates() if re.search(options.only, candidate.name)]
+    chosen += [silent_method()] if marked else []
     work = partial(_measure, real=real, marked=marked, scale=options.scale, series=options.series)
     measured: dict[str, dict[str, Tally]] = {}
     with Pool(options.jobs) as pool:
-        for rival, tallies in zip(chosen, pool.imap(work, chosen), strict=True):
-            measured[rival.name] = tallies
-            print(f"{rival.name}: {_summary(tallies)}", file=sys.stderr, flush=True)
+        for candidate, tallies in zip(chosen, pool.imap(work, chosen), strict=True):
+            measured[candidate.name] = tallies
+            print(f"{candidate.name}: {_summary(tallies)}", file=sys.stderr, flush=True)
     print("\n".join(tables(measured)))
     return 0
 
@@ -47,35 +54,52 @@ def _summary(tallies: Mapping[str, Tally]) -> str:
     whole = sum(tallies.values(), Tally())
     if not whole.runs:
         return "not installed"
-    return f"{whole.runs:,} looks, {1000 * whole.seconds / whole.runs:.2f} CPU-ms each"
+    return f"{whole.runs:,} runs, {1000 * whole.seconds / whole.runs:.2f} CPU-ms each"
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.changes", description=__doc__)
-    parser.add_argument("--only", default="", help="methods whose name fits this regex")
-    parser.add_argument("--series", default="", help="series whose name fits this regex")
-    parser.add_argument("--scale", type=float, default=1.0, help="times as many series")
+    parser.add_argument(
+        "--only", default="", help="only methods whose name matches this regular expression"
+    )
+    parser.add_argument(
+        "--series", default="", help="only series whose name matches this regular expression"
+    )
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="factor for the number of series (default: 1)"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--otava", type=Path, help="apache_otava-0.8.0.tar.gz, else from PyPI")
-    parser.add_argument("--turing", type=Path, help="folder with annotations.json and datasets/")
+    parser.add_argument(
+        "--otava", type=Path, help="path of apache_otava-0.8.0.tar.gz (default: download from PyPI)"
+    )
+    parser.add_argument(
+        "--turing",
+        type=Path,
+        help="folder in the format of the Turing dataset: annotations.json and datasets/",
+    )
     return parser
 
 
 def _measure(
-    rival: Rival, *, real: LabelledSeries, marked: list[LabelledSeries], scale: float, series: str
+    candidate: Candidate,
+    *,
+    real: LabelledSeries,
+    marked: list[LabelledSeries],
+    scale: float,
+    series: str,
 ) -> dict[str, Tally]:
-    """What the method makes of each kind of series; nothing, if it is not installed."""
+    """The results of the method for each kind of series; empty if it is not installed."""
     try:
-        method = rival.load()
+        method = candidate.load()
     except ImportError:
         return {}
 
-    changing = [*steps(), *(injected(real, size) for size in (0.03, 0.05, 0.10))]
+    changing = [*step_scenarios(), *(injected(real, size) for size in (0.03, 0.05, 0.10))]
     counted = [(scenario, STEPS, LEAST_STEPS) for scenario in changing]
-    counted += [(scenario, SILENCES, LEAST_SILENCES) for scenario in silences()]
+    counted += [(scenario, SILENCES, LEAST_SILENCES) for scenario in noise_scenarios()]
     kinds: dict[str, Iterable[LabelledSeries]] = {}
     for scenario, count, least in counted:
-        seeds = range(max(round(count / scenario.cost * scale / rival.cost), least))
+        seeds = range(max(round(count / scenario.cost * scale / candidate.cost), least))
         kinds[scenario.name] = map(scenario.series, seeds)
     kinds["TigerBeetle, as labelled"] = [real]
     if marked:
@@ -106,7 +130,7 @@ def _score(tally: Tally) -> str:
 
 
 def _false(tally: Tally) -> str:
-    """Only of series that are long beside their changes: around a step nobody looks for long."""
+    """False alarms; only for series without a change, or with long levels around it."""
     long = tally.runs >= 30 * max(len(tally.delays), 1)
     return f"{1000 * tally.false_alarms / tally.runs:.1f}" if long else ""
 
@@ -120,7 +144,7 @@ CELLS = {
 
 
 def tables(measured: Mapping[str, Mapping[str, Tally]]) -> Iterator[str]:
-    """Markdown: a row for each kind of series, a column for each method.
+    """Yield Markdown tables: a row for each kind of series, a column for each method.
 
     Each table has the first method beside some of the others, so that it fits on a page.
     """

@@ -1,4 +1,4 @@
-"""Ours, other libraries, and what tools of today do."""
+"""The compared methods: ours, those of other libraries, and the thresholds of today's tools."""
 
 from __future__ import annotations
 
@@ -16,47 +16,47 @@ from bench.changes.series import Array
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rival:
+class Candidate:
     """One method; ``load`` imports what it needs."""
 
     name: str
-    """Short: it heads a column."""
+    """Short, because it is a column title."""
     load: Callable[[], Method]
     cost: int = 1
-    """How many times fewer series it gets to see, since it is so slow."""
+    """Divides the number of series for slow methods."""
 
 
-def rivals() -> list[Rival]:
-    # PELT as written in C: a linear kernel is the cost l2; on ranks, the cost rank.
+def candidates() -> list[Candidate]:
+    # PELT, implemented in C: a linear kernel has the cost l2; applied to ranks, the cost rank.
     linear = partial(_ruptures, "KernelCPD", kernel="linear")
     strict = partial(_otava, max_pvalue=0.0001, min_magnitude=0.03)
-    # The gain of a bounded kernel is less than one for each value of the smaller level.
+    # With a bounded kernel, a value of the smaller level gains less than one.
     bounded = partial(_ruptures, "KernelCPD", np.array, penalty=2.5, kernel="rbf")
     binseg = partial(_ruptures, "Binseg", _normalised, model="l2", jump=1)
     window = partial(_ruptures, "Window", _normalised, width=10, model="l2", jump=1)
     return [
-        Rival(name="ours", load=_ours),
-        Rival(name="Otava", load=_otava, cost=4),
-        Rival(name="Otava strict", load=strict, cost=4),
-        Rival(name="MongoDB", load=_mongodb, cost=20),
-        Rival(name="PELT l2", load=partial(linear, _normalised)),
-        Rival(name="PELT rank", load=partial(linear, _ranks)),
-        Rival(name="Kernel rbf", load=bounded),
-        Rival(name="Binseg", load=binseg, cost=10),
-        Rival(name="Window", load=window, cost=10),
-        Rival(name="skchange", load=_skchange, cost=10),
-        Rival(name="changeforest", load=_changeforest),
-        Rival(name="5 % prev.", load=partial(_alarm, 1, partial(_off_median, 0.05))),
-        Rival(name="10 % prev.", load=partial(_alarm, 1, partial(_off_median, 0.10))),
-        Rival(name="5 % med.", load=partial(_alarm, 10, partial(_off_median, 0.05))),
-        Rival(name="10 % med.", load=partial(_alarm, 10, partial(_off_median, 0.10))),
-        Rival(name="z 3", load=partial(_alarm, 30, _off_mean), cost=4),
+        Candidate(name="ours", load=_ours),
+        Candidate(name="Otava", load=_otava, cost=4),
+        Candidate(name="Otava strict", load=strict, cost=4),
+        Candidate(name="MongoDB", load=_mongodb, cost=20),
+        Candidate(name="PELT l2", load=partial(linear, _normalised)),
+        Candidate(name="PELT rank", load=partial(linear, _ranks)),
+        Candidate(name="Kernel rbf", load=bounded),
+        Candidate(name="Binseg", load=binseg, cost=10),
+        Candidate(name="Window", load=window, cost=10),
+        Candidate(name="skchange", load=_skchange, cost=10),
+        Candidate(name="changeforest", load=_changeforest),
+        Candidate(name="5 % prev.", load=partial(_alarm, 1, partial(_off_median, 0.05))),
+        Candidate(name="10 % prev.", load=partial(_alarm, 1, partial(_off_median, 0.10))),
+        Candidate(name="5 % med.", load=partial(_alarm, 10, partial(_off_median, 0.05))),
+        Candidate(name="10 % med.", load=partial(_alarm, 10, partial(_off_median, 0.10))),
+        Candidate(name="z 3", load=partial(_alarm, 30, _off_mean), cost=4),
     ]
 
 
-def nothing() -> Rival:
-    """It never reports a change: the score that silence gets, since people mark little."""
-    return Rival(name="none", load=lambda: lambda _: ())
+def silent_method() -> Candidate:
+    """Never reports a change: the score of silence, because people mark few changes."""
+    return Candidate(name="none", load=lambda: lambda _: ())
 
 
 def _ours() -> Method:
@@ -80,7 +80,7 @@ def _mongodb() -> Method:
 
 
 def _normalised(values: list[float]) -> Array:
-    """In units of the noise, which penalties are in."""
+    """In units of the noise, which is the unit of penalties."""
     noise = 1.4826 * float(np.median(np.abs(np.diff(values)))) / 2**0.5
     return np.asarray(values) / (noise or 1.0)
 
@@ -99,7 +99,7 @@ def _ruptures(
 
     def find(values: list[float]) -> Sequence[int]:
         fitted = getattr(ruptures, algorithm)(min_size=2, **options).fit(transformed(values))
-        # 3 log n: BIC's for a level and its place, and half as much again.
+        # The penalty is 3 log n: BIC's for a level and its position, increased by half.
         return list(fitted.predict(pen=penalty or 3 * float(np.log(len(values)))))[:-1]
 
     return find
@@ -128,12 +128,12 @@ def _changeforest() -> Method:
 
 
 def _alarm(count: int, is_off: Callable[[list[float], float], bool]) -> Method:
-    """Each value against the ``count`` before it."""
+    """Compare each value with the ``count`` values before it."""
 
     def find(values: list[float]) -> Sequence[int]:
         places = range(count, len(values))
         flags = [is_off(values[place - count : place], values[place]) for place in places]
-        # Where a row of flags begins: one alarm, not one for each run.
+        # Only the start of a sequence of flagged values: one alarm, not one for each run.
         begins = [flag and not before for before, flag in pairwise([False, *flags])]
         return list(compress(places, begins))
 

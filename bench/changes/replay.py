@@ -1,8 +1,8 @@
-"""Runs come one after the other, and each time a method looks at all that there is.
+"""Replays series: after each added value, the method analyzes all values so far.
 
-Series that several people marked are scored as the Turing benchmark scores, where the whole series
-is seen at once, and no single reader is right: van den Burg and Williams, An Evaluation of Change
-Point Detection Algorithms, https://arxiv.org/abs/2003.06222.
+Series with the marks of several people are scored as in the Turing benchmark: the method sees the
+whole series at once, and no single person is right. van den Burg and Williams, An Evaluation of
+Change Point Detection Algorithms, https://arxiv.org/abs/2003.06222.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from itertools import pairwise
 from bench.changes.series import LabelledSeries
 
 Method = Callable[[list[float]], Sequence[int]]
-"""From values to the places where it says, for sure, that a new level begins."""
+"""From values to the indices at which a new level begins according to the method."""
 
-# A change is found if it is reported at most this far from where it is.
+# A reported index counts as a change if it is at most this far from it.
 TOLERANCE = 3
-# Within so many runs a change should be known.
+# A change should be reported after at most this many runs.
 PROMPT = 5
-# A place is a person's mark if it is at most this far from it.
+# A reported index counts as a person's mark if it is at most this far from it.
 MARGIN = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """How well reported places agree with what several people marked."""
+    """Agreement between reported indices and the marks of several people."""
 
     f1: float
-    """Of the places anybody marked (precision), and the mean of each person's (recall)."""
+    """Precision over the marks of all people, and recall averaged over the people."""
     covering: float
-    """How well the levels overlap each person's, at best 1."""
+    """How well the levels overlap those of each person; at best 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tally:
-    """What became of the changes of some series, and what else was reported."""
+    """Found and missed changes of some series, and false alarms."""
 
     delays: tuple[int | None, ...] = ()
-    """Values at the new level when a change was reported first; ``None``: never."""
+    """For each change, the number of values at the new level when it was reported; None: never."""
     false_alarms: int = 0
     runs: int = 0
     seconds: float = 0.0
     scores: tuple[Score, ...] = ()
-    """Of the last look at each series that several people marked."""
+    """Scores of the whole series, for series that several people marked."""
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(**{name: own + getattr(other, name) for name, own in vars(self).items()})
@@ -60,7 +60,7 @@ class Tally:
 
     @property
     def prompt_recall(self) -> float:
-        """Of the changes that were reported within ``PROMPT`` runs."""
+        """The share of changes that were reported within ``PROMPT`` runs."""
         return sum(delay <= PROMPT for delay in self.found) / len(self.delays)
 
     @property
@@ -70,7 +70,7 @@ class Tally:
 
 
 def replay(method: Method, series: LabelledSeries) -> Tally:
-    """Each look is at one value more. A place is an alarm once, however often it is reported."""
+    """Analyze the series after each value. An index counts as an alarm only once."""
     delays: dict[int, int] = {}
     false: list[int] = []
     places: Sequence[int] = ()
@@ -97,8 +97,8 @@ def _near(place: int, others: Iterable[int]) -> int | None:
 
 
 def score(marks: Sequence[Iterable[int]], places: Iterable[int], count: int) -> Score:
-    """``marks`` has the places of each person, in a series of ``count`` values."""
-    # To every reader the first value begins a level, so one who marked nothing can agree.
+    """Score indices against ``marks``, those of each person, in a series of ``count`` values."""
+    # For every person the first value begins a level, so that people without marks count too.
     people = [sorted({0, *person}) for person in marks]
     reported = sorted({0, *places})
     marked = sorted({mark for person in people for mark in person})
@@ -111,7 +111,7 @@ def score(marks: Sequence[Iterable[int]], places: Iterable[int], count: int) -> 
 
 
 def _hits(marks: Iterable[int], places: Iterable[int]) -> int:
-    """Marks that have a place of their own nearby."""
+    """Count the marks that have an index of their own nearby."""
     left = set(places)
     hits = 0
     for mark in marks:
@@ -130,6 +130,6 @@ def _covering(person: Sequence[int], reported: Sequence[int], count: int) -> flo
 
 
 def _jaccard(level: range, other: range) -> float:
-    """Jaccard's index: the common part of both, by all that either has."""
+    """Jaccard index: the size of the intersection divided by the size of the union."""
     common = len(range(max(level.start, other.start), min(level.stop, other.stop)))
     return common / (len(level) + len(other) - common)

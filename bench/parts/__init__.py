@@ -1,1 +1,1 @@
-"""One module per part of the benchmark; each yields the measurements of its rows."""
+"""One module per part of the benchmark; each yields the measurements of its rows in the table."""

@@ -1,4 +1,4 @@
-"""Building and installing: cold, with the first allowlist, again, as a wheel, and in profile."""
+"""Building and installing: cold, with the first allowlist, again, as a wheel, and profiled."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import Any
 
 import yaml
 
-from bench.context import ROOT, CommandCost, Context, uncached
+from bench.context import ROOT, CommandCost, Context, without_compiler_cache
 from bench.rows import FigureTable, Measurement, MeasurementError
 from codegen.inputs import SELECTION_VARIABLE
 
-COLD = "build"  # folder of the cold build, which a later part finds up to date
+COLD = "build"  # folder of the cold build, which a later part reuses
 
 
 def measure_install(context: Context) -> Iterator[Measurement]:
-    """Everything that the installed torch has, from nothing."""
+    """Install all operators of the installed torch, from scratch."""
     cost = context.install(context.site, context.scratch / COLD)
     yield _measurement("install", cost, f"{len(_operators(context.site))} operators")
 
 
 def measure_first_allowlist(context: Context) -> Iterator[Measurement]:
-    """The names that the library began with, from nothing."""
+    """Install the operators of the library's first version, from scratch."""
     site = context.scratch / "first"
     selection = {SELECTION_VARIABLE: str(ROOT / "bench" / "first_allowlist.yaml")}
     cost = context.install(site, context.scratch / "first-build", **selection)
@@ -34,11 +34,11 @@ def measure_first_allowlist(context: Context) -> Iterator[Measurement]:
 
 
 def measure_rebuild(context: Context) -> Iterator[Measurement]:
-    """All operators but one, then all, then all again: three builds in one folder."""
+    """Build all operators but one, then all, then all again, in one folder."""
     build_dir, site = context.scratch / "rebuild", context.scratch / "rebuilt"
     generated = context.scratch / "names"
     command = [sys.executable, "-m", "codegen", "torch", "--output-dir", str(generated)]
-    context.run(command, uncached())
+    context.run(command, without_compiler_cache())
     names = sorted(_operators(generated))
     added = names.pop(len(names) // 2)
     selection = context.scratch / "all_but_one.yaml"
@@ -56,22 +56,22 @@ def measure_rebuild(context: Context) -> Iterator[Measurement]:
 
 
 def measure_wheel(context: Context) -> Iterator[Measurement]:
-    """The size of the wheel of the whole surface."""
+    """The size of the wheel with all operators."""
     folder = context.scratch / "wheel"
     command = [sys.executable, "-m", "pip", "wheel", ".", "--no-build-isolation", "--no-deps"]
     command += ["--wheel-dir", str(folder), "-C", f"build-dir={context.scratch / COLD}"]
-    context.measured(command)
+    context.measure_command(command)
     wheel = next(folder.glob("*.whl"))
     yield Measurement(key="wheel", value=wheel.stat().st_size / 1e6, note=wheel.name)
 
 
 def measure_profile(context: Context) -> Iterator[Measurement]:
-    """The largest compiler process; behind it what every step of the build takes.
+    """The largest compiler process, and a table of the cost of every build step.
 
-    Leaves the build's ``ninja_log`` beside the results.
+    Writes the build's ``ninja_log`` beside the results.
     """
     build_dir, records_file = context.scratch / "profile", context.scratch / "compilers.jsonl"
-    # Without site and the environment's variables Python starts in 20 ms.
+    # Without site and the environment's variables, Python starts in 20 ms.
     program = ROOT / "bench" / "compiler_launcher.py"
     launcher = f"{sys.executable};-I;-S;{program};{records_file}"
     names = ("CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_CXX_LINKER_LAUNCHER")
@@ -82,7 +82,7 @@ def measure_profile(context: Context) -> Iterator[Measurement]:
     if not records_file.exists():
         raise MeasurementError("the build called no compiler through CMAKE_CXX_COMPILER_LAUNCHER")
     records = [json.loads(line) for line in records_file.read_text(encoding="utf-8").splitlines()]
-    # The build's own steps, without what CMake tries the compiler with.
+    # Only the build's own steps, without CMake's checks of the compiler.
     steps = [line.split("\t") for line in ninja_log.read_text(encoding="utf-8").splitlines()]
     outputs = {step[3] for step in steps if len(step) > 3}
     records = [record for record in records if record["output"] in outputs]
@@ -98,7 +98,7 @@ def measure_profile(context: Context) -> Iterator[Measurement]:
 
 
 def _operators(folder: Path) -> set[str]:
-    """The names in the metadata that lies in a folder of generated files or of a library."""
+    """The operator names in the metadata in a folder of generated files or of a library."""
     (path,) = folder.rglob("torch_ops_metadata.json")
     metadata = json.loads(path.read_text(encoding="utf-8"))
     return {operator["aten_name"] for operator in metadata["ops"]}
@@ -110,18 +110,18 @@ def _measurement(key: str, cost: CommandCost, *notes: str) -> Measurement:
 
 
 def profile_table(records: Sequence[Mapping[str, Any]], cost: CommandCost) -> FigureTable:
-    """CPU-s of every compilation and link, the dearest first, and of all the rest."""
+    """CPU-s of every compilation and link, most expensive first, and of everything else."""
     rows = [
         (_short(record["output"]), f"{record['cpu_s']:.2f}", f"{record['peak_rss_mb']:.0f}")
         for record in sorted(records, key=lambda record: -record["cpu_s"])
     ]
     rest = cost.cpu_s - sum(record["cpu_s"] for record in records)
     totals = [
-        ("all else: pip, CMake, the generator", f"{rest:.2f}", ""),
+        ("everything else: pip, CMake, the generator", f"{rest:.2f}", ""),
         ("the whole build", f"{cost.cpu_s:.2f}", f"{cost.peak_rss_mb:.0f}"),
     ]
     return FigureTable(
-        title="Profile of a cold build, slower by what recording takes",
+        title="Profile of a cold build, including the overhead of recording",
         columns=("step", "CPU-s", "peak MB"),
         rows=(*rows, *totals),
     )

@@ -1,4 +1,4 @@
-"""Importing the library, and its calls against torch's own: from Python and from C++."""
+"""Importing the library, and its calls compared with torch's own, from Python and from C++."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.context import ROOT, Context, uncached
+from bench.context import ROOT, Context, without_compiler_cache
 from bench.rows import (
     FigureTable,
     Measurement,
@@ -20,8 +20,8 @@ from bench.rows import (
     summarize,
 )
 
-PROCESSES = 11  # odd, for a median of its own; each has to import torch first
-SHOWN = 10  # modules
+PROCESSES = 11  # odd, so that the median is a measured value; each process imports torch first
+SHOWN = 10  # modules in the table
 _IMPORT = """
 import time, torch
 wall, cpu = time.perf_counter(), time.process_time()
@@ -33,8 +33,8 @@ _PYTHON_COLUMNS = (
     *("ratio", "95 % of rounds", "no slot"),
 )
 CPP_SOURCE = ROOT / "bench" / "cpp" / "calls.cc"
-# What a C++ program needs to know of the two installed packages.
-_LOOK = """
+# The properties of the two installed packages that a C++ program needs.
+_PACKAGE_PROPERTIES = """
 import json, pathlib, torch, infini.ops
 print(json.dumps({
     "package": str(pathlib.Path(infini.ops.__file__).parent),
@@ -46,7 +46,7 @@ print(json.dumps({
 
 
 def measure_import(context: Context) -> Iterator[Measurement]:
-    """The median over fresh processes; the first one, which compiles to bytecode, left out."""
+    """The median over new processes, without the first one, which compiles bytecode."""
     command = [sys.executable, "-c", _IMPORT]
     environment = context.library_environment
     times = [json.loads(context.run(command, environment).stdout) for _ in range(PROCESSES + 1)][1:]
@@ -69,36 +69,36 @@ def import_table(report: str) -> FigureTable:
         [cell.strip() for cell in line.removeprefix("import time:").split("|")]
         for line in lines[torch + 1 :]
     ]
-    dearest = sorted(rows, key=lambda row: -int(row[0]))[:SHOWN]
+    slowest = sorted(rows, key=lambda row: -int(row[0]))[:SHOWN]
     return FigureTable(
         title="Import, after torch [µs]",
         columns=("module", "itself", "with what it imports"),
-        rows=tuple((module, own, cumulative) for own, cumulative, module in dearest),
+        rows=tuple((module, own, cumulative) for own, cumulative, module in slowest),
     )
 
 
 def measure_python(context: Context) -> Iterator[Measurement]:
-    """The median ratio over all operators, through slot 8 and without naming one."""
+    """The median ratio over all operators, through slot 8 and without a slot."""
     command = [sys.executable, "-m", "bench.python_worker", str(context.repeat)]
     cases = json.loads(context.run(command, context.library_environment).stdout)
     timed = [case for case in cases if "ns" in case]
     failed = [f"{case['operator']}: {case['error']}" for case in cases if "error" in case]
     if not timed:
         raise MeasurementError(f"no call could be timed; {failed[0]}")
-    behind: dict[str, Any] = {"detail": {"operators": cases}, "table": _python_table(cases)}
+    details: dict[str, Any] = {"detail": {"operators": cases}, "table": _python_table(cases)}
     for key, variant in (("python-call", "slot"), ("python-call-default", "default")):
         ratios = [paired_ratios(case["ns"], variant, "reference") for case in timed]
         faster = sum(statistics.median(values) <= 1 for values in ratios)
         note = f"{faster} of {len(timed)} operators no slower than torch's own"
         error = "\n".join((f"{len(failed)} operators failed:", *failed)) if failed else ""
-        yield _over_operators(key, ratios, note, error=error, **behind)
-        behind = {}
+        yield _over_operators(key, ratios, note, error=error, **details)
+        details = {}
 
 
 def _over_operators(
     key: str, series: Sequence[Sequence[float]], note: str, *, digits: int = 2, **fields: Any
 ) -> Measurement:
-    """The median over all operators, of which ``series`` has one figure per round each."""
+    """The median over all operators; ``series`` has one value per round for each."""
     rounds = summarize(medians_by_round(series)).interval(digits)
     value = statistics.median(map(statistics.median, series))
     return Measurement(key=key, value=value, note=f"95 % of rounds {rounds}; {note}", **fields)
@@ -120,28 +120,28 @@ def _python_table(cases: Sequence[Mapping[str, Any]]) -> FigureTable:
 
 
 def measure_cpp(context: Context) -> Iterator[Measurement]:
-    """What the dispatch adds to a call at slot 8 with torch's own tensors, and the other ways."""
+    """The overhead of a dispatch at slot 8 with torch's own tensors, and other variants."""
     program = _compile(context)
-    # More rounds than in Python: a round takes a tenth of the time.
+    # More rounds than in Python, because a round takes a tenth of the time.
     command = [str(program), str(5 * context.repeat)]
     output = context.run(command, os.environ | {"OMP_NUM_THREADS": "1"}).stdout
-    # operator -> variant -> nanoseconds per call, one figure per round
+    # operator -> variant -> nanoseconds per call, one value per round
     times: dict[str, dict[str, list[float]]] = {}
     for line in output.splitlines():
         operator, variant, *nanoseconds = line.split()
         times.setdefault(operator, {})[variant] = [float(number) for number in nanoseconds]
-    behind: dict[str, Any] = {"detail": {"operators": times}, "table": _cpp_table(times)}
+    details: dict[str, Any] = {"detail": {"operators": times}, "table": _cpp_table(times)}
     for key, reference in (("cpp-call", "aten-below-autograd"), ("cpp-call-autograd", "aten")):
         differences = [
             [slot - aten for slot, aten in zip(each["torch-slot-8"], each[reference], strict=True)]
             for each in times.values()
         ]
-        yield _over_operators(key, differences, "slot 8, torch's tensors", digits=0, **behind)
-        behind = {}
+        yield _over_operators(key, differences, "slot 8, torch's tensors", digits=0, **details)
+        details = {}
 
 
 def _compile(context: Context) -> Path:
-    look = context.run([sys.executable, "-c", _LOOK], context.library_environment)
+    look = context.run([sys.executable, "-c", _PACKAGE_PROPERTIES], context.library_environment)
     found = json.loads(look.stdout)
     program = context.scratch / "calls"
     torch, package = Path(found["torch"]), Path(found["package"])
@@ -153,7 +153,7 @@ def _compile(context: Context) -> Path:
         *(str(torch / "lib" / "libtorch_cpu.so"), str(torch / "lib" / "libc10.so")),
         f"-Wl,-rpath,{torch / 'lib'}",
     ]
-    context.run(command, uncached())
+    context.run(command, without_compiler_cache())
     return program
 
 

@@ -1,4 +1,4 @@
-"""The generators alone: of the torch backend, as the build runs it, and of a backend's stubs."""
+"""The generators alone: the torch backend as in a build, and the stubs of a device backend."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from bench.context import Context
 from bench.rows import Measurement
 from codegen.aten import NativeFunctions, find_torch, native_functions
 
-OPERATORS = 500  # of the backend
-ROUNDS = 3  # the fewest whose median one disturbed round does not move
+OPERATORS = 500  # in the backend's YAML file
+ROUNDS = 3  # with three, one disturbed round does not affect the median
 
 
 def measure_torch(context: Context) -> Iterator[Measurement]:
-    """Into empty folders, and into the same again, where everything is up to date."""
+    """Generate into empty folders, and again into the same ones, where everything is up to date."""
     folders = [context.scratch / f"generated-{index}" for index in range(ROUNDS)]
     for key in ("generate-cold", "generate-unchanged"):
         yield _median(context, key, folders, "torch")
 
 
 def measure_backend_stubs(context: Context) -> Iterator[Measurement]:
-    """Into empty folders; then every source of the last, one by one."""
+    """Generate into empty folders; then compile every source of the last one."""
     torch = find_torch()
     source = context.scratch / "backend.yaml"
     with native_functions(torch) as functions:
@@ -36,7 +36,7 @@ def measure_backend_stubs(context: Context) -> Iterator[Measurement]:
     folders = [context.scratch / f"stubs-{index}" for index in range(ROUNDS)]
     arguments = ("backend-stubs", "--source-yaml", str(source))
     yield _median(context, "backend-stubs", folders, *arguments)
-    # The one that the headers need.
+    # The namespace that the headers need.
     standard = "-std=c++17" if (major, minor) < (2, 14) else "-std=c++20"
     compiler = [os.environ.get("CXX", "c++"), standard, "-fPIC", "-c"]
     compiler += ["-isystem", str(torch.torch / "include")]
@@ -44,7 +44,9 @@ def measure_backend_stubs(context: Context) -> Iterator[Measurement]:
     registrations = sum(path.read_text(encoding="utf-8").count("m.impl(") for path in sources)
     for key, level in (("backend-stubs-compile", "-O2"), ("backend-stubs-compile-O0", "-O0")):
         costs = [
-            context.measured([*compiler, level, str(path), "-o", str(path.with_suffix(".o"))])
+            context.measure_command(
+                [*compiler, level, str(path), "-o", str(path.with_suffix(".o"))]
+            )
             for path in sources
         ]
         seconds = sum(cost.cpu_s for cost in costs)
@@ -58,9 +60,9 @@ def measure_backend_stubs(context: Context) -> Iterator[Measurement]:
 
 
 def _median(context: Context, key: str, folders: Sequence[Path], *arguments: str) -> Measurement:
-    """The median over the folders that one generator writes."""
+    """The median cost of one generator over the folders that it writes."""
     command = [sys.executable, "-m", "codegen", *arguments, "--output-dir"]
-    costs = [context.measured([*command, str(folder)]) for folder in folders]
+    costs = [context.measure_command([*command, str(folder)]) for folder in folders]
     return Measurement(
         key=key,
         value=statistics.median(cost.cpu_s for cost in costs),
@@ -70,7 +72,7 @@ def _median(context: Context, key: str, folders: Sequence[Path], *arguments: str
 
 
 def _backend(functions: NativeFunctions) -> str:
-    """The YAML of a backend for overloads that the CPU has a kernel for, evenly picked."""
+    """The YAML file of a backend: a regular sample of the overloads with a CPU kernel."""
     (cpu,) = (index for key, index in functions.backend_indices.items() if str(key) == "CPU")
     names = sorted(name for name, each in functions.by_name.items() if cpu.has_kernel(each))
     supported = [names[index * len(names) // OPERATORS] for index in range(OPERATORS)]

@@ -1,7 +1,7 @@
-"""What years of runs cost: the store's size, saving a run, and asking about any of them.
+"""The cost of years of runs: the store's size, saving a run, and queries about any of them.
 
-The history is made up (``bench.generated_history``) and saved as every run is; the questions are
-asked as a person asks them, each by a process of its own.
+The history is generated (``bench.generated_history``) and saved like any other run. The queries are
+the commands that a user runs, each in a process of its own.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from ci.store.folder import default_url
 from ci.store.store import Store
 from ci.util.process import STORE_VARIABLE
 
-PROCESSES = 7  # after a first one, which compiles to bytecode
-EXPORTED_RUNS = 20  # so that starting the process is a small part
+PROCESSES = 7  # after a first one, which compiles bytecode
+EXPORTED_RUNS = 20  # so many that starting the process is a small part
 
 
 def measure(context: Context) -> Iterator[Measurement]:
-    """Save the history, then ask about it."""
+    """Save the history, then query it."""
     folder = context.scratch / "history"
     folder.mkdir()
     url = context.database or default_url(folder)

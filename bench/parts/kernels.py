@@ -1,4 +1,4 @@
-"""Hand-written and Triton kernels against torch's own, and against what the memory can do."""
+"""Hand-written and Triton kernels compared with torch's own, and with the memory bandwidth."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 from bench.context import Context
 from bench.rows import FigureTable, Measurement, MeasurementError, paired_ratios, summarize
 
-Figures = Mapping[str, Any]  # of one case, as bench.kernel_worker prints it
+Figures = Mapping[str, Any]  # one case, as printed by bench.kernel_worker
 
-# Implementations of the library by their slots, which ``codegen.slots`` numbers.
+# Implementations of the library by slot; ``codegen.slots`` defines the numbers.
 OURS, NATIVE, TRITON = "slot ", "slot [0-7]", "slot 9"
 _COLUMNS = (
     *("case", "implementation", "time", "rate", "torch [ratio]", "95 % of rounds"),
@@ -27,24 +27,24 @@ def measure_cpu(context: Context) -> Iterator[Measurement]:
     """The slowest memory-bound operator, and the slowest product in float32."""
     worker = Worker(context, "cpu")
     in_float32 = [case for case in worker.cases if case["flops"] and "float32" in case["case"]]
-    yield worker.slowest("kernels-cpu-memory", worker.memory_bound, **worker.behind())
+    yield worker.slowest("kernels-cpu-memory", worker.memory_bound, **worker.details())
     yield worker.slowest("kernels-cpu-products", in_float32)
 
 
 def measure_cuda(context: Context) -> Iterator[Measurement]:
-    """The slowest operator of each backend, and the one that is furthest from a copy's speed."""
+    """The slowest operator of each backend, and the one that is slowest relative to a copy."""
     worker = Worker(context, "cuda")
     if worker.device is None:
         for key in ("kernels-cuda-native", "kernels-cuda-triton", "kernels-cuda-bandwidth"):
-            yield Measurement(key=key, note="no CUDA device is here")
+            yield Measurement(key=key, note="no CUDA device on this machine")
         return
-    yield worker.slowest("kernels-cuda-native", worker.cases, slots=NATIVE, **worker.behind())
+    yield worker.slowest("kernels-cuda-native", worker.cases, slots=NATIVE, **worker.details())
     yield worker.slowest("kernels-cuda-triton", worker.cases, slots=TRITON)
     yield worker.slowest("kernels-cuda-bandwidth", worker.memory_bound, "copy")
 
 
 class Worker:
-    """What the worker measured on one device."""
+    """The measurements of the worker on one device."""
 
     def __init__(self, context: Context, device: str) -> None:
         command = [sys.executable, "-m", "bench.kernel_worker", device, str(context.repeat)]
@@ -64,9 +64,9 @@ class Worker:
         cases: Sequence[Figures],
         reference: str = "torch",
         slots: str = OURS,
-        **behind: Any,
+        **details: Any,
     ) -> Measurement:
-        """The row of the implementation that is slowest against ``reference``."""
+        """The row of the implementation with the largest ratio to ``reference``."""
         ratios = {
             f"{case['case']}, {name}": median(paired_ratios(case["seconds"], name, reference))
             for case in cases
@@ -82,11 +82,11 @@ class Worker:
             value=ratios[name],
             note=f"the slowest of {len(ratios)}: {name}; {self.device}",
             error="\n".join(failed),
-            **behind,
+            **details,
         )
 
-    def behind(self) -> dict[str, Any]:
-        """Every implementation of every case, for the first row."""
+    def details(self) -> dict[str, Any]:
+        """The tables of every implementation of every case, for the first row."""
         rows = tuple(_row(case, name) for case in self.cases for name in case["seconds"])
         table = FigureTable(title=f"Kernels on {self.device}", columns=_COLUMNS, rows=rows)
         return {"detail": {"cases": self.cases}, "table": table}

@@ -1,7 +1,7 @@
-"""What the orchestrator costs: a tiny project on all seven platforms, in real containers.
+"""The cost of the orchestrator: a tiny project on all seven platforms, in real containers.
 
-Where no Docker Engine answers there is nothing to measure: a virtual environment is made anew for
-every run, which takes longer than all that is measured here.
+Without a Docker Engine nothing is measured: the host engine creates a virtual environment for every
+run, which takes longer than everything that is measured here.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from ci.store.folder import read_results
 from ci.util.lines import parse_object
 
 SOCKET = "unix:///var/run/docker.sock"
-CPU_SECONDS = 10  # of each platform's build: long against what is measured beside it
-SAMPLE_SECONDS = 0.2  # against the 10 s of a stage
-LOG_CHARACTERS = 4000  # of what a run that failed has said last
+CPU_SECONDS = 10  # of each platform's build; long compared with the measured overhead
+SAMPLE_SECONDS = 0.2  # short compared with the 10 s of a stage
+LOG_CHARACTERS = 4000  # last part of the output of a failed run
 ENGINE = "seven"
 PLATFORM = {"recipe": "Dockerfile", "base_image": OFFLINE_BASE_IMAGE, "devices": {"count": 0}}
 CONFIG = {
@@ -42,7 +42,7 @@ CONFIG = {
 }
 SITE = {"engines": {ENGINE: {"docker_host": SOCKET, "capacity": len(PLATFORMS)}}}
 FILES = {
-    "ci.yaml": json.dumps(CONFIG),  # which is YAML too
+    "ci.yaml": json.dumps(CONFIG),  # JSON is also YAML
     "ci.site.yaml": json.dumps(SITE),
     "spin.py": "import sys, time\nwhile time.process_time() < float(sys.argv[1]): pass\n",
     "test_nothing.py": "def test_nothing(): pass\n",
@@ -51,16 +51,16 @@ FILES = {
 
 @dataclass(frozen=True, kw_only=True)
 class _Run:
-    """One call of the command, seen from outside."""
+    """One call of the command, measured from outside."""
 
     result: RunResult
     wall_s: float
-    first_stage_s: float  # from the call to the first stage of any platform
-    memory_mb: float  # the most that all its processes had together
+    first_stage_s: float  # from the call until the first stage of any platform
+    memory_mb: float  # peak of the sum over all its processes
 
 
 def measure(context: Context) -> Iterator[Measurement]:
-    """One platform alone, then all seven at once; an earlier run has made the images."""
+    """One platform alone, then all seven at once; an earlier run has built the images."""
     folder = context.scratch / "release"
     folder.mkdir()
     for name, text in FILES.items():
@@ -97,8 +97,8 @@ def _run(context: Context, folder: Path, *platforms: str) -> _Run:
             time.sleep(SAMPLE_SECONDS)
     wall = time.monotonic() - start
     if process.returncode != 0:
-        said = log.read_text(encoding="utf-8", errors="replace")[-LOG_CHARACTERS:]
-        raise MeasurementError(f"{' '.join(command)} ended with {process.returncode}:\n{said}")
+        tail = log.read_text(encoding="utf-8", errors="replace")[-LOG_CHARACTERS:]
+        raise MeasurementError(f"{' '.join(command)} ended with {process.returncode}:\n{tail}")
     result = read_results(results / "latest" / "results.json")
     logs = [results / "latest" / platform.platform / EVENTS for platform in result.platforms]
     events = [parse_object(line) for log in logs for line in log.read_text().splitlines()]
@@ -109,7 +109,7 @@ def _run(context: Context, folder: Path, *platforms: str) -> _Run:
 
 
 def _workers(process: int) -> list[int]:
-    """Its children, but not those that run another program."""
+    """The child processes that run the same program."""
     with suppress(OSError):
         children = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="ascii")
         command = Path(f"/proc/{process}/cmdline").read_bytes()
@@ -119,7 +119,7 @@ def _workers(process: int) -> list[int]:
 
 
 def _proportional(process: int) -> int:
-    """Bytes in memory, of a page that n processes share the n-th part."""
+    """Proportional set size in bytes: a page shared by n processes counts as 1/n."""
     with suppress(OSError):
         rollup = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii")
         _, _, rest = rollup.partition("\nPss:")

@@ -1,4 +1,4 @@
-"""What becomes of every operator of torch on a backend."""
+"""How every operator of torch is computed on a backend."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
-# Without these little works, and nothing can stand in for them.
+# Without these operators little works, and no fallback can replace them.
 REQUIRED: Mapping[str, str] = {
     "empty.memory_format": "makes tensors",
     "empty_strided": "makes tensors with strides: to(), results of the CPU fallback",
@@ -30,9 +30,9 @@ REQUIRED: Mapping[str, str] = {
     "set_.source_Storage_storage_offset": "tensors on given storage: copy.deepcopy()",
     "_local_scalar_dense": "item(), printing",
 }
-# What torch has a kernel of for every backend, which serves its own devices only: it follows the
-# addresses of elements, or looks for a kernel in a table that has none for others. The generated
-# fallback sends them to the CPU.
+# Torch has a kernel of these operators for every backend, but it works only on torch's own devices:
+# it dereferences the addresses of elements, or looks for a kernel in a table that has none for
+# other devices. The generated fallback runs them on the CPU.
 _ONLY_ON_CPU = frozenset(
     {
         *("_batch_norm_no_update", "_grid_sampler_2d_cpu_fallback", "_nnpack_spatial_convolution"),
@@ -43,24 +43,24 @@ _ONLY_ON_CPU = frozenset(
         *("mode", "mode.values", "range", "range.out_", "range.step"),
     }
 )
-# Such operators make weights that only the CPU can read.
+# These operators pack weights into a form that only the CPU can read.
 _PACKING = "fbgemm_"
-# To tensors of another layout than the CPU fallback can copy to the device.
+# These create tensors of another layout, which the CPU fallback can't copy to the device.
 _TO_OTHER_LAYOUTS = frozenset({"_to_sparse", "to_mkldnn"})
 _ALLOCATIONS = frozenset({"empty.memory_format", "empty_strided"})
 
 
 class Status(str, Enum):
-    """Who computes an overload on the backend."""
+    """How an overload is computed on the backend."""
 
-    SUPPORTED = "supported"  # a kernel of the backend
-    DERIVED = "derived"  # a generated wrapper of such a kernel
-    COMPOSITE = "composite"  # torch, from other operators
-    FALLBACK = "fallback"  # the CPU
-    MISSING = "missing"  # nobody
+    SUPPORTED = "supported"  # by a kernel of the backend
+    DERIVED = "derived"  # by a generated wrapper of such a kernel
+    COMPOSITE = "composite"  # by torch, from other operators
+    FALLBACK = "fallback"  # on the CPU
+    MISSING = "missing"  # not at all
 
 
-# What the detail of an overload says, by its status.
+# The meaning of the detail of an overload, by status.
 _DETAILS = {Status.SUPPORTED: "key", Status.DERIVED: "source", Status.MISSING: "reason"}
 
 
@@ -68,7 +68,7 @@ _DETAILS = {Status.SUPPORTED: "key", Status.DERIVED: "source", Status.MISSING: "
 class OverloadCoverage:
     name: str
     status: Status
-    # The key of the kernel, the operator that it is derived from, or why it is missing.
+    # The dispatch key of the kernel, the operator that it is derived from, or why it is missing.
     detail: str = ""
 
     def fields(self) -> dict[str, str]:
@@ -78,30 +78,32 @@ class OverloadCoverage:
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """All overloads of a torch, by name."""
+    """All overloads of a torch, sorted by name."""
 
     backend: str
     torch_version: str
     overloads: tuple[OverloadCoverage, ...]
 
-    def of(self, status: Status) -> tuple[OverloadCoverage, ...]:
+    def with_status(self, status: Status) -> tuple[OverloadCoverage, ...]:
         return tuple(each for each in self.overloads if each.status == status)
 
     def share(self, status: Status) -> float:
-        """In percent."""
-        return round(100 * len(self.of(status)) / len(self.overloads), 1)
+        """The share of overloads with this status, in percent."""
+        return round(100 * len(self.with_status(status)) / len(self.overloads), 1)
 
     def only_on_cpu(self) -> tuple[OverloadCoverage, ...]:
-        """Those that torch would not send to the CPU by itself, having a kernel."""
-        return tuple(each for each in self.of(Status.FALLBACK) if each.name in _ONLY_ON_CPU)
+        """Fallback overloads with a torch kernel, which torch would use instead of the CPU."""
+        return tuple(
+            each for each in self.with_status(Status.FALLBACK) if each.name in _ONLY_ON_CPU
+        )
 
     def required_missing(self) -> tuple[OverloadCoverage, ...]:
-        """In the order in which a backend needs them."""
-        missing = {each.name: each for each in self.of(Status.MISSING)}
+        """Missing overloads of ``REQUIRED``, in the order in which a backend needs them."""
+        missing = {each.name: each for each in self.with_status(Status.MISSING)}
         return tuple(missing[name] for name in REQUIRED if name in missing)
 
     def other_missing(self) -> tuple[OverloadCoverage, ...]:
-        return tuple(each for each in self.of(Status.MISSING) if each.name not in REQUIRED)
+        return tuple(each for each in self.with_status(Status.MISSING) if each.name not in REQUIRED)
 
 
 def make_coverage(
@@ -109,18 +111,18 @@ def make_coverage(
     backend: str,
     registrations: Mapping[str, tuple[Registration, ...]],
 ) -> Coverage:
-    """``registrations`` are those of each dispatch key."""
+    """Compute the status of every overload; ``registrations`` lists them for each dispatch key."""
     registered = {
         each.operator: OverloadCoverage(
             name=each.operator,
             status=Status.DERIVED if each.source else Status.SUPPORTED,
             detail=each.source or key,
         )
-        for key, ofkey in registrations.items()
-        for each in ofkey
+        for key, key_registrations in registrations.items()
+        for each in key_registrations
     }
     overloads = [
-        registered.get(str(function.func.name)) or _unregistered(parsed, backend, function)
+        registered.get(str(function.func.name)) or _classify_unregistered(parsed, backend, function)
         for function in parsed.functions
     ]
     return Coverage(
@@ -130,7 +132,7 @@ def make_coverage(
     )
 
 
-def _unregistered(
+def _classify_unregistered(
     parsed: NativeFunctions, backend: str, function: NativeFunction
 ) -> OverloadCoverage:
     name = str(function.func.name)
@@ -144,37 +146,37 @@ def _unregistered(
 
 
 def _why_no_fallback(parsed: NativeFunctions, function: NativeFunction) -> str:
-    """Why at::native::cpu_fallback cannot compute the function, "" if it can."""
+    """Why at::native::cpu_fallback cannot compute the function; "" if it can."""
     name = str(function.func.name)
     keys = sorted(
         str(key) for key, index in parsed.backend_indices.items() if index.has_kernel(function)
     )
     if name.startswith(_PACKING):
-        return "torch's kernel for all backends serves its own devices only"
+        return "torch's kernel for all backends works only on torch's own devices"
     if "CPU" not in keys:
         return f"no CPU kernel, only {', '.join(keys)}" if keys else "no kernel in torch"
     if "inplace_view" in function.tags:
-        return "changes its argument itself, of which the CPU has a copy"
+        return "changes the argument itself, but the CPU fallback works on a copy"
     if function.is_view_op:
         return "a view, which cannot share the memory of a copy on the CPU"
     if function.root_name in _TO_OTHER_LAYOUTS:
-        return "to a layout that is under other dispatch keys than the backend's"
+        return "converts to a layout whose dispatch keys are not the backend's"
     if name in _ALLOCATIONS:
-        return "makes the tensors that the CPU fallback needs"
+        return "creates tensors, which the CPU fallback itself needs"
     arguments = function.func.arguments.flat_all
     if not any(each.type.is_tensor_like() or str(each.type) == "Device?" for each in arguments):
-        return "no argument brings the call to the backend"
+        return "no argument selects the backend"
     return ""
 
 
 def render_json(coverage: Coverage) -> str:
-    """``coverage.json``, one overload a line."""
+    """Render ``coverage.json``, one overload per line."""
     head = {
         "schema_version": SCHEMA_VERSION,
         "torch_version": coverage.torch_version,
         "backend": coverage.backend,
         "total": len(coverage.overloads),
-        "counts": {status.value: len(coverage.of(status)) for status in Status},
+        "counts": {status.value: len(coverage.with_status(status)) for status in Status},
         "percent": {status.value: coverage.share(status) for status in Status},
         "required_missing": [each.name for each in coverage.required_missing()],
     }

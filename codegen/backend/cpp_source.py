@@ -1,9 +1,9 @@
 """Finds the definitions of the member functions of one class in C++ source.
 
-Not a parser of C++: it skips what has braces and reads what stands in front of them. Comments,
-strings and the bodies of functions are nothing to it, all branches of `#if` are read (but that of
-`#if 0`), and what a macro hides is called unclear instead of guessed. Its time is linear in the
-length of the source: 2 MB take about a second.
+This is not a C++ parser. It skips everything in braces and reads the text before each brace. It
+ignores comments, strings and function bodies. It reads all branches of `#if`, except `#if 0`. Code
+that a macro hides is reported as unclear instead of guessed. The time is linear in the length of
+the source: 2 MB take about a second.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _DIRECTIVE = re.compile(r"\s*#\s*(?P<name>\w*)\s*(?P<rest>.*)", re.DOTALL)
 _DEFINE = re.compile(r"(?P<name>\w+)(?P<parameters>\([^)]*\))?(?P<body>.*)", re.DOTALL)
 _SPECIFIERS = ("static", "inline", "extern", "constexpr", "virtual", "friend")
 _OPENING, _CLOSING = "([{", ")]}"
-_DEEPEST = 64  # namespaces; of more, the innermost count
+_DEEPEST = 64  # namespaces; of deeper ones, only the innermost are used
 _MACRO = re.compile(r"[A-Z_][A-Z0-9_]+")
 
 
 class Token(NamedTuple):
-    """A token that is neither blank nor comment."""
+    """A token of C++ source; blanks and comments are not tokens."""
 
     kind: str  # directive, literal, word or mark
     text: str
@@ -46,7 +46,7 @@ class Token(NamedTuple):
 
 
 Words = tuple[str, ...]  # the texts of tokens
-_Scope = tuple[str, "_Scope | None"]  # the innermost namespace, and what it is in
+_Scope = tuple[str, "_Scope | None"]  # the innermost namespace, and its enclosing scope
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,38 +55,38 @@ class Definition:
 
     path: Path
     line: int
-    namespace: Words  # that it stands in, and that it is qualified with
+    namespace: Words  # enclosing namespaces, then qualifiers of the name
     name: str
     returns: Words
     parameters: tuple[Words, ...]
-    is_conditional: bool  # in a branch of `#if`
-    is_clear: bool  # no `#if` stands between its beginning and its body
+    is_conditional: bool  # inside a branch of `#if`
+    is_clear: bool  # no `#if` between its first token and its body
 
 
 @dataclass(frozen=True, kw_only=True)
 class Invocation:
-    """Something like a macro outside of functions: `DEFINE_KERNEL(abs)`."""
+    """A possible macro call outside of functions: `DEFINE_KERNEL(abs)`."""
 
     path: Path
     line: int
     macro: str
-    arguments: frozenset[str]  # the words among them
+    arguments: frozenset[str]  # the words in its arguments
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassSource:
-    """What one file has of a class."""
+    """The parts of one file that concern the class."""
 
     definitions: list[Definition] = field(default_factory=list)
     invocations: list[Invocation] = field(default_factory=list)
-    # Other names of types, by `using`, `typedef` or `#define`.
+    # Aliases of types, from `using`, `typedef` or `#define`.
     aliases: dict[str, Words] = field(default_factory=dict)
-    # The bodies of macros with parameters.
+    # Bodies of function-like macros.
     macros: dict[str, Words] = field(default_factory=dict)
 
 
 def tokenize(text: str) -> Iterator[Token]:
-    """The tokens of C++ source; text that is none comes as marks of one character."""
+    """The tokens of C++ source. Characters that start no token become single marks."""
     line = 1
     for match in _TOKEN.finditer(text):
         if match.lastgroup is not None:
@@ -99,24 +99,24 @@ def words(text: str) -> Words:
 
 
 def is_macro_name(word: str) -> bool:
-    """Whether it is spelled as only macros are."""
+    """True if the word is spelled like a macro, in capitals."""
     return _MACRO.fullmatch(word) is not None and word.upper() != word.lower()
 
 
 def scan(path: Path, text: str, class_name: str) -> ClassSource:
-    """What the file, of which this is the text, has of the class."""
+    """Find the definitions and macro calls of the class in ``text``, the content of ``path``."""
     return _Scanner(path, class_name).scan(text)
 
 
 class _Conditional(NamedTuple):
-    """An `#if` that has no `#endif` yet: where the scanner was, to come back to at `#else`."""
+    """State of the scanner at an open `#if`, restored at `#else`."""
 
     depth: int
     parentheses: int
     scope: _Scope | None
     is_skipping: bool
     statement: list[Token]
-    length: int  # that the statement had
+    length: int  # length of the statement at the `#if`
 
 
 class _Scanner:
@@ -126,7 +126,7 @@ class _Scanner:
         self._source = ClassSource()
         self._conditionals: list[_Conditional] = []
         self._is_skipping = False
-        self._depth = 0  # of braces that are not those of namespaces
+        self._depth = 0  # open braces, without those of namespaces
         self._parentheses = 0
         self._scope: _Scope | None = None
         self._next_statement()
@@ -147,11 +147,11 @@ class _Scanner:
                 if self._depth == 0 and self._parentheses == 0:
                     self._next_statement()
             else:
-                self._outside(token)
+                self._scan_outside_braces(token)
         self._find_invocations(self._statement)
         return self._source
 
-    def _outside(self, token: Token) -> None:
+    def _scan_outside_braces(self, token: Token) -> None:
         if token.text == ";":
             self._declaration()
             self._next_statement()
@@ -200,7 +200,7 @@ class _Scanner:
         if self._depth or self._is_skipping or not self._statement:
             return
         if self._is_clear and self._parentheses == 0 and self._find_invocations(self._statement):
-            self._next_statement()  # macros without a semicolon
+            self._next_statement()  # macro calls without a semicolon
         else:
             self._is_clear = False
 
@@ -251,7 +251,7 @@ class _Scanner:
             self._depth = 1
 
     def _find_invocations(self, statement: Sequence[Token]) -> bool:
-        """Notes what looks like macros; whether the statement is nothing but such."""
+        """Record possible macro calls. Returns True if the statement contains nothing else."""
         position = 0
         while position < len(statement):
             macro, *opening = statement[position : position + 2]
@@ -271,7 +271,7 @@ class _Scanner:
         return True
 
     def _find_definition(self) -> None:
-        """Looks for `returns Class::name(parameters)` in the statement in front of a brace."""
+        """Look for `returns Class::name(parameters)` in the statement before a brace."""
         tokens = self._statement
         position = 0
         while position + 3 < len(tokens):
@@ -285,7 +285,7 @@ class _Scanner:
             position += 1
 
     def _add_definition(self, position: int) -> None:
-        """Of which the name of the class stands at this position."""
+        """Record the definition in which the name of the class is at this position."""
         tokens = self._statement
         name = tokens[position + 2]
         closing = _closing(tokens, position + 3)
@@ -303,7 +303,7 @@ class _Scanner:
                 line=name.line,
                 namespace=(*self._namespace(), *qualifiers),
                 name=name.text,
-                returns=self._returns(tokens[:start]) if trailing is None else trailing,
+                returns=self._return_type(tokens[:start]) if trailing is None else trailing,
                 parameters=_parameters(tokens[position + 4 : closing]),
                 is_conditional=bool(self._conditionals),
                 is_clear=self._is_clear,
@@ -318,8 +318,8 @@ class _Scanner:
             scope = scope[1]
         return tuple(reversed(names))
 
-    def _returns(self, tokens: Sequence[Token]) -> Words:
-        """Without specifiers, attributes, and macros in front of it."""
+    def _return_type(self, tokens: Sequence[Token]) -> Words:
+        """The return type, without specifiers, attributes, and macros before it."""
         position = 0
         while position < len(tokens):
             token = tokens[position]
@@ -339,7 +339,7 @@ class _Scanner:
 
 
 def _closing(tokens: Sequence[Token], opening: int) -> int:
-    """The position of the mark that closes the one at `opening`, or of the end."""
+    """The position of the bracket that closes the one at `opening`, or the end."""
     depth = 0
     for position in range(opening, len(tokens)):
         if tokens[position].text in _OPENING:
@@ -352,7 +352,7 @@ def _closing(tokens: Sequence[Token], opening: int) -> int:
 
 
 def _parameters(tokens: Sequence[Token]) -> tuple[Words, ...]:
-    """Split at commas, without default arguments and attributes."""
+    """The parameters, split at commas, without default arguments and attributes."""
     parameters: list[list[str]] = [[]]
     depth = 0
     is_default = False

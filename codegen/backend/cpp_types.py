@@ -1,4 +1,4 @@
-"""Whether two spellings of a C++ type mean the same to a kernel of torch."""
+"""Decides whether two spellings of a C++ type are the same for a kernel of torch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from codegen.backend.cpp_source import Words, is_macro_name
 _NAMESPACES = ("at", "c10", "std", "torch")
 _QUALIFIERS = ("const", "volatile", "struct", "class", "typename", "enum")
 _FUNDAMENTAL = frozenset({"unsigned", "signed", "long", "short", "int", "char", "double"})
-# Names that headers of torch give to others.
-_SAME = {
+# Types for which torch's headers define other names.
+_ALIASES_IN_TORCH = {
     "IntArrayRef": "ArrayRef<int64_t>",
     "SymIntArrayRef": "ArrayRef<SymInt>",
     "OptionalIntArrayRef": "OptionalArrayRef<int64_t>",
@@ -22,17 +22,17 @@ _SAME = {
     "DeviceIndex": "int8_t",
     "Dtype": "ScalarType",
 }
-_MOST_NAMES = 256  # in one type; aliases of pairs of aliases can be a billion
+_MOST_NAMES = 256  # limit of alias lookups in one type; nested pairs of aliases can need a billion
 
 
 class UnclearTypeError(Exception):
-    """Words that are no type, or have a macro in them."""
+    """The words are not a type, or contain a macro."""
 
 
-def canonical(spelled: Words, aliases: Mapping[str, Words]) -> str:
-    """One spelling for all of a type, with or without the name of a parameter after it.
+def canonical_type(spelled: Words, aliases: Mapping[str, Words]) -> str:
+    """Convert all spellings of a type to one; a parameter name after the type is ignored.
 
-    Raises ``UnclearTypeError`` with what can't be understood.
+    Raises ``UnclearTypeError`` with the part that can't be parsed.
     """
     parser = _Parser(spelled, aliases, iter(range(_MOST_NAMES)))
     try:
@@ -49,7 +49,7 @@ class _Type(NamedTuple):
     is_const: bool = False
 
     def __str__(self) -> str:
-        # By value, const is no part of a signature.
+        # const does not affect the signature of a parameter passed by value.
         return f"{'const ' if self.is_const and self.suffix else ''}{self.core}{self.suffix}"
 
 
@@ -57,14 +57,14 @@ class _Parser:
     def __init__(self, spelled: Words, aliases: Mapping[str, Words], names: Iterator[int]) -> None:
         self._words = spelled
         self._aliases = aliases
-        self._names = names  # that there may still be
+        self._names = names  # one element for each alias lookup that is still allowed
         self._position = 0
 
     def _next(self) -> str:
         return self._words[self._position] if self._position < len(self._words) else ""
 
     def _take(self, *texts: str) -> str:
-        """Goes past the next word if it is one of these; else, or at the end, ""."""
+        """Consume and return the next word if it is one of these; else return ""."""
         word = self._next()
         if word not in texts:
             return ""
@@ -73,7 +73,7 @@ class _Parser:
 
     def type(self) -> _Type:
         is_const = self._qualifiers()
-        named = self._named()
+        named = self._base_type()
         is_const |= self._qualifiers() or named.is_const
         suffix = named.suffix
         while mark := self._take("&", "&&", "*"):
@@ -82,7 +82,7 @@ class _Parser:
         return _Type(named.core, suffix, is_const)
 
     def end(self) -> None:
-        """There may be a name, and nothing else."""
+        """Accept an optional parameter name; raise ``UnclearTypeError`` for anything else."""
         if self._next().isidentifier():
             self._position += 1
         if self._next():
@@ -94,13 +94,13 @@ class _Parser:
             is_const |= word == "const"
         return is_const
 
-    def _named(self) -> _Type:
+    def _base_type(self) -> _Type:
         fundamental = []
         while word := self._take(*_FUNDAMENTAL):
             fundamental.append(word)
         if fundamental:
             return _Type(" ".join(fundamental))
-        parts = self._parts()
+        parts = self._qualified_name()
         alias = self._aliases.get(parts[0]) if len(parts) == 1 else None
         is_macro = alias is None and len(parts) == 1 and is_macro_name(parts[0])
         if next(self._names, None) is None or is_macro:
@@ -110,10 +110,10 @@ class _Parser:
         while len(parts) > 1 and parts[0] in _NAMESPACES:
             del parts[0]
         name = "::".join(parts)
-        return _Type(_SAME.get(name, name))
+        return _Type(_ALIASES_IN_TORCH.get(name, name))
 
-    def _parts(self) -> list[str]:
-        """A qualified name, with the arguments of templates."""
+    def _qualified_name(self) -> list[str]:
+        """Parse a qualified name, including template arguments."""
         parts = []
         self._take("::")
         while True:

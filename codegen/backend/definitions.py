@@ -1,4 +1,4 @@
-"""Compares the kernels that a backend declares with those that its C++ files define."""
+"""Compares the kernels that a backend declares with the kernels that its C++ files define."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 from codegen.aten import NativeFunctions
 from codegen.backend.cpp_source import ClassSource, Definition, Invocation, Words, scan, words
-from codegen.backend.cpp_types import UnclearTypeError, canonical
+from codegen.backend.cpp_types import UnclearTypeError, canonical_type
 from codegen.backend.model import MOST_HINTS, BackendFile, Entry
 from codegen.backend.registrations import member_name
-from codegen.errors import GenerationError, counted, nearest
+from codegen.errors import GenerationError, counted, suggestion
 
 _SUFFIXES = frozenset(
     {
@@ -22,7 +22,7 @@ _SUFFIXES = frozenset(
         *(".h", ".hh", ".hpp", ".hxx", ".cuh", ".inc", ".inl", ".ipp"),
     }
 )
-_EXPECTED = "expected a C++ file, or a folder of them, with the definitions of the kernels"
+_EXPECTED = "expected a C++ file or a folder of C++ files that define the kernels"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,22 +30,22 @@ class Kernel:
     """A kernel that the generated header declares."""
 
     entry: Entry
-    name: str  # of the member function
+    name: str  # name of the member function
     returns: str
-    parameters: tuple[str, ...]  # types
-    declaration: str  # all of it, with the class
+    parameters: tuple[str, ...]  # their types
+    declaration: str  # complete, including the class
 
     def signature(self) -> tuple[str, ...]:
-        return tuple(_canonical_of_torch(each) for each in (self.returns, *self.parameters))
+        return tuple(_canonical_torch_type(each) for each in (self.returns, *self.parameters))
 
 
 def check_definitions(
     file: BackendFile, functions: NativeFunctions, implementation: Path
 ) -> tuple[str, ...]:
-    """Looks for the definitions of all kernels in a C++ file, or in a folder of them.
+    """Look for the definitions of all kernels in a C++ file or in a folder of C++ files.
 
-    Returns notes on what could not be checked and on definitions that nothing declares; raises
-    ``GenerationError`` with all kernels that are missing or have another signature.
+    Returns notes about definitions that could not be checked and definitions without a declaration.
+    Raises ``GenerationError`` with all kernels that are missing or have another signature.
     """
     paths = _source_files(implementation)
     sources = [scan(path, _text(path), file.class_name) for path in paths]
@@ -76,14 +76,14 @@ def _source_files(implementation: Path) -> list[Path]:
 
 def _text(path: Path) -> str:
     try:
-        # Comments may be in any encoding.
+        # Comments can be in any encoding.
         return path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise GenerationError(f"{path}: {error.strerror}; {_EXPECTED}") from None
 
 
 def declared_kernels(file: BackendFile, functions: NativeFunctions) -> list[Kernel]:
-    """What `<Backend>NativeFunctions.h` declares, in the order of the file."""
+    """The kernels that `<Backend>NativeFunctions.h` declares, in file order."""
     from torchgen.api.types import DispatcherSignature
     from torchgen.context import native_function_manager
 
@@ -125,7 +125,7 @@ class _Comparison:
             self._kernels.setdefault(kernel.name, []).append(kernel)
         self._aliases: dict[str, Words] = {}
         self._defined: dict[str, list[Definition]] = {}
-        self._foreign: dict[str, Definition] = {}  # in another namespace
+        self._foreign: dict[str, Definition] = {}  # definitions in another namespace
         macros: dict[str, Words] = {}
         for source in sources:
             self._aliases |= source.aliases
@@ -136,9 +136,9 @@ class _Comparison:
                     self._foreign.setdefault(definition.name, definition)
             for macro, body in source.macros.items():
                 macros[macro] = macros.get(macro, ()) + body
-        # Of macros that name the class, or that are defined elsewhere.
-        self._invocations: dict[str, Invocation] = {}  # by their arguments
-        self._pasting: list[Invocation] = []  # of macros that make names out of them
+        # Invocations of macros that name the class, or whose definition was not found.
+        self._invocations: dict[str, Invocation] = {}  # by argument
+        self._pasting: list[Invocation] = []  # of macros that build names with ##
         for invocation in (each for source in sources for each in source.invocations):
             text = macros.get(invocation.macro, (file.class_name,))
             if file.class_name in text:
@@ -148,10 +148,10 @@ class _Comparison:
                     self._pasting.append(invocation)
 
     def _is_ours(self, definition: Definition) -> bool:
-        """Whether it is in our namespace, as far as using-directives leave that open."""
+        """True if the definition can be in our namespace; using-directives make this ambiguous."""
         ours = tuple(self._file.cpp_namespace.split("::"))
         theirs = definition.namespace
-        if theirs[-len(ours) :] == ours:  # also ns::Class inside of ns
+        if theirs[-len(ours) :] == ours:  # also ns::Class inside ns
             theirs = theirs[: -len(ours)]
         return theirs in (ours[: len(theirs)], ours[len(ours) - len(theirs) :])
 
@@ -161,17 +161,17 @@ class _Comparison:
             settled = self._compare(kernels, self._defined.get(name, []))
             missing += [kernel for kernel in kernels if kernel.entry.name not in settled]
         for kernel in missing:
-            self._missing(kernel)
+            self._report_missing(kernel)
         missing_names = {kernel.name for kernel in missing}
         for name, definitions in self._defined.items():
             for definition in definitions if name not in self._kernels else ():
-                self._undeclared(definition, missing_names)
+                self._note_undeclared(definition, missing_names)
 
     def _note(self, place: Definition | Invocation, text: str) -> None:
         self.notes.append((str(place.path), place.line, text))
 
     def _compare(self, kernels: Sequence[Kernel], definitions: Sequence[Definition]) -> set[str]:
-        """Kernels of one name with what is defined under it; returns which are dealt with."""
+        """Compare the kernels of one name with their definitions; return the settled operators."""
         by_signature = {kernel.signature(): kernel for kernel in kernels}
         settled: set[str] = set()  # operators
         others: list[Definition] = []
@@ -183,8 +183,8 @@ class _Comparison:
                 is_clear = False
                 self._note(
                     definition,
-                    f"{self._name(definition)} is written with '{error}', which is not "
-                    "understood; its signature is not checked",
+                    f"{self._name(definition)} is written with '{error}', which can't be parsed; "
+                    "its signature is not checked",
                 )
                 continue
             if kernel is None:
@@ -204,14 +204,14 @@ class _Comparison:
                 )
                 self.errors.append((str(definition.path), definition.line, text))
             elif not definition.is_conditional:  # it may be for another version of torch
-                self._undeclared(definition, ())
+                self._note_undeclared(definition, ())
         return settled if is_clear else {kernel.entry.name for kernel in kernels}
 
     def _signature(self, definition: Definition) -> tuple[str, ...]:
         if not definition.is_clear:
             raise UnclearTypeError("#if")
         spelled = (definition.returns, *definition.parameters)
-        return tuple(canonical(each, self._aliases) for each in spelled)
+        return tuple(canonical_type(each, self._aliases) for each in spelled)
 
     def _distance(self, definition: Definition, kernel: Kernel) -> tuple[int, int]:
         count = abs(len(definition.parameters) - len(kernel.parameters))
@@ -223,7 +223,7 @@ class _Comparison:
         differences = []
         if returns != expected_returns:
             differences.append(
-                f"it returns '{_spelled(definition.returns)}', expected '{kernel.returns}'"
+                f"it returns '{_format_type(definition.returns)}', expected '{kernel.returns}'"
             )
         if len(got) != len(expected):
             count = counted(len(got), "parameter")
@@ -231,12 +231,12 @@ class _Comparison:
         for index, (one, other) in enumerate(zip(got, expected, strict=True)):
             if one != other:
                 differences.append(
-                    f"parameter {index + 1} is '{_spelled(definition.parameters[index])}', "
+                    f"parameter {index + 1} is '{_format_type(definition.parameters[index])}', "
                     f"expected '{kernel.parameters[index]}'"
                 )
         return differences
 
-    def _missing(self, kernel: Kernel) -> None:
+    def _report_missing(self, kernel: Kernel) -> None:
         pasting = (
             each
             for each in self._pasting
@@ -250,14 +250,15 @@ class _Comparison:
                 f"of '{operator}'; not checked",
             )
         else:
+            similar = self._describe_similar(kernel)
             text = (
-                f"'{operator}' has no kernel in {self._implementation}{self._instead(kernel)}; "
+                f"'{operator}' has no kernel in {self._implementation}{similar}; "
                 f"expected {kernel.declaration}"
             )
             self.errors.append((str(self._file.path), kernel.entry.line, text))
 
-    def _instead(self, kernel: Kernel) -> str:
-        """What there is in place of the definition."""
+    def _describe_similar(self, kernel: Kernel) -> str:
+        """Describe a similar definition, for the message about a missing one."""
         if foreign := self._foreign.get(kernel.name):
             return (
                 f"; got one in namespace {'::'.join(foreign.namespace)} at "
@@ -274,14 +275,14 @@ class _Comparison:
             )
         return ""
 
-    def _undeclared(self, definition: Definition, missing: Collection[str]) -> None:
+    def _note_undeclared(self, definition: Definition, missing: Collection[str]) -> None:
         self._hints_left -= 1
         known = missing if self._hints_left >= 0 else ()
-        parameters = ", ".join(map(_spelled, definition.parameters))
+        parameters = ", ".join(map(_format_type, definition.parameters))
         self._note(
             definition,
             f"{self._name(definition)}({parameters}) is declared by no entry of "
-            f"{self._file.path}{nearest(definition.name, known)}",
+            f"{self._file.path}{suggestion(definition.name, known)}",
         )
 
     def _name(self, definition: Definition) -> str:
@@ -289,12 +290,12 @@ class _Comparison:
 
 
 @functools.cache
-def _canonical_of_torch(spelled: str) -> str:
-    return canonical(words(spelled), {})
+def _canonical_torch_type(spelled: str) -> str:
+    return canonical_type(words(spelled), {})
 
 
-def _spelled(spelled: Words) -> str:
-    """As a person writes it, on one line."""
+def _format_type(spelled: Words) -> str:
+    """Format a C++ type on one line."""
     text = " ".join(spelled)
     text = re.sub(r" ?(::|<|\[|\() ?", r"\1", text)
     return re.sub(r" (>|,|\]|\))", r"\1", text)

@@ -1,9 +1,9 @@
-"""Reads the YAML file of a backend; all that is wrong with it is reported together.
+"""Reads the YAML file of a backend and reports all its errors together.
 
-The file is written by hand and its words go into C++ source, so nothing is taken from it that
-has not been checked. It means what it means to torchgen/gen_backend_stubs.py, which is less
-strict: there, entries that stand twice, names that C++ refuses, and `symint` entries of
-operators that the file does not list, go through.
+The file is written by hand and its names are copied into C++ source, so everything is checked
+before it is used. The keys have the same meaning as in torchgen/gen_backend_stubs.py, which is less
+strict: it accepts duplicate entries, names that are invalid in C++, and `symint` entries of
+operators that the file does not list.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OPERATOR = "the name of an operator"
 _NAMESPACE = "a C++ namespace such as torch_npu or torch::lazy"
 _CLASS_NAME = "the name of a C++ class such as NPUNativeFunctions"
 _KERNEL_LISTS = ("supported", "full_codegen", "autograd")
-# A path as in C++, and what may stand around it there.
+# A path as in C++, with or without its delimiters.
 _HEADER = re.compile(r"""(?P<path>[\w.+/-]+)|<[\w.+/-]+>|"[\w.+/-]+\"""", re.ASCII)
 _CPP_KEYWORDS = """
 alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
@@ -43,7 +43,7 @@ wchar_t while xor xor_eq
 
 
 def read_backend_file(path: Path, functions: NativeFunctions) -> BackendFile:
-    """Reads and checks the file; raises ``GenerationError`` with every finding, one per line."""
+    """Read and check the file; raise ``GenerationError`` with every finding, one per line."""
     return _BackendReader(path, functions).read()
 
 
@@ -74,7 +74,7 @@ class _BackendReader(Reader):
             use_out_as_primary=self._flag("use_out_as_primary"),
             device_guard=self._flag("device_guard"),
         )
-        # The shape of what only torchgen's lazy-tensor generator uses.
+        # Check only the types of keys that only torchgen's lazy-tensor generator uses.
         list(self._strings("ir_gen", _OPERATOR))
         for node in self.items("non_native", "a list of mappings"):
             if not is_plain(node, "map"):
@@ -83,8 +83,8 @@ class _BackendReader(Reader):
         return file
 
     def _check_kernel_lists(self) -> None:
-        """There must be something to generate."""
-        if not self.meant.isdisjoint(_KERNEL_LISTS):
+        """Report an error if no operator is listed."""
+        if not self.suggested_keys.isdisjoint(_KERNEL_LISTS):
             return
         present = [self.sections[key] for key in _KERNEL_LISTS if key in self.sections]
         if all(node.value in ("", []) or is_plain(node, "null") for node in present):
@@ -95,7 +95,7 @@ class _BackendReader(Reader):
             )
 
     def _strings(self, key: str, item: str) -> Iterator[tuple[str, yaml.Node]]:
-        """The strings of a list; reports what else there is."""
+        """The strings of a list; report any other value."""
         for node in self.items(key, f"a list, each entry {item}"):
             if self.is_string(key, node, item):
                 yield node.value, node
@@ -108,7 +108,7 @@ class _BackendReader(Reader):
                 self.report(node, f"{key}: {self._operators.refusal(name)}")
 
     def _without_duplicates(self, lists: dict[str, list[Entry]]) -> dict[str, tuple[str, int]]:
-        """Under which key and on which line each operator is listed first."""
+        """Report duplicates; return the key and line of the first entry of each operator."""
         first: dict[str, tuple[str, int]] = {}
         for line, key, name in sorted(
             (entry.line, key, entry.name) for key, entries in lists.items() for entry in entries
@@ -118,14 +118,17 @@ class _BackendReader(Reader):
                 where = "" if key == earlier_key else f" under {earlier_key},"
                 self.report(
                     line,
-                    f"{key}: '{name}' stands twice, first{where} on line {earlier_line}; "
+                    f"{key}: duplicate entry '{name}', first{where} on line {earlier_line}; "
                     "remove one",
                 )
             first.setdefault(name, (key, line))
         return first
 
     def _check_variants(self, listed: dict[str, tuple[str, int]]) -> None:
-        """As torchgen: wrappers derive variants from each other, under one dispatch key."""
+        """Require the variants of one operator under one key, as torchgen does.
+
+        Their wrappers use each other.
+        """
         backward = {name for name, (key, _) in listed.items() if key == "autograd"}
         forward = listed.keys() - backward
         for names in self._operators.variants() if forward and backward else ():
@@ -136,7 +139,7 @@ class _BackendReader(Reader):
             for name in filter(backward.__contains__, names):
                 self.report(
                     listed[name][1],
-                    f"autograd: '{name}' is a variant of '{other}', which stands under "
+                    f"autograd: '{name}' is a variant of '{other}', which is listed under "
                     f"{key} on line {line}; expected {', '.join(names)} all under "
                     "autograd, or none of them",
                 )
@@ -152,15 +155,15 @@ class _BackendReader(Reader):
                     "here",
                 )
             elif not schema.has_symint():
-                # torchgen's emitters fail an assertion on such a kernel.
+                # torchgen's emitters fail with an assertion on such a kernel.
                 self.report(line, f"symint: '{name}' takes no SymInt: {schema}; remove it here")
         return frozenset(entries)
 
     def _word(self, key: str, expected: str, *, example: str | None = None) -> str | None:
-        """A string; with an example, one that the file must have."""
+        """Read a string; with ``example``, the key is required."""
         node = self.sections.get(key)
         if node is None:
-            if example and key not in self.meant:
+            if example and key not in self.suggested_keys:
                 self.report(1, f"no '{key}'; expected {expected}. Add '{key}: {example}'")
         elif is_plain(node, "str"):
             return str(node.value)

@@ -1,4 +1,4 @@
-"""``python -m codegen backend-stubs``: the files of a backend, from its YAML file and a torch."""
+"""``python -m codegen backend-stubs``: generates a backend's files from its YAML file."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def generate_backend(
     implementation: Path | None = None,
     dry_run: bool = False,
 ) -> SyncResult:
-    """Generates the files of the backend that ``source`` describes into ``folder``.
+    """Generate the files of the backend that ``source`` describes into ``folder``.
 
-    ``implementation``, a C++ file or a folder of them, has the definitions of its kernels.
-    Raises ``GenerationError`` with all that is wrong with either, and then writes nothing.
+    ``implementation`` is a C++ file or a folder of C++ files that define its kernels. Raises
+    ``GenerationError`` with all errors of both, and then writes nothing.
     """
     with native_functions(torch) as functions:
         file = read_backend_file(source, functions)
@@ -40,9 +40,9 @@ def generate_backend(
 
 
 def render_backend(file: BackendFile, parsed: NativeFunctions) -> dict[str, str]:
-    """All files, by name; to be called inside ``native_functions``."""
+    """Render all files, by name; call this inside ``native_functions``."""
     groups = [make_kernels(file, file.supported, parsed, is_autograd=False)]
-    if file.autograd:  # most keys of devices have no key for autograd
+    if file.autograd:  # most device keys have no autograd key
         groups.append(make_kernels(file, file.autograd, parsed, is_autograd=True))
     registrations = {each.key: tuple(make_registrations(each, parsed)) for each in groups}
     declarations = sorted({each for kernels in groups for each in _declarations(kernels, parsed)})
@@ -88,7 +88,7 @@ def _register(
         key=kernels.key,
         is_autograd=kernels.is_autograd,
         registrations=registrations,
-        # Those of kernels first: what is derived calls them.
+        # Kernels come first, because derived functions call them.
         definitions=[
             each.definition
             for each in sorted(registrations, key=lambda each: bool(each.source))

@@ -1,4 +1,4 @@
-"""What the YAML file of a backend says, validated, and what it may name: operators and keys."""
+"""The validated content of a backend's YAML file, and the operators and keys it can name."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codegen.aten import NativeFunctions
-from codegen.errors import nearest, quoted
+from codegen.errors import quote, suggestion
 
-# Backends of their own without a key for autograd, sparse tensors and so on.
+# Separate backends without keys for autograd, sparse tensors and so on.
 _KEYS_WITHOUT_FUNCTIONALITIES = ("FPGA", "MAIA", "ORT", "Vulkan", "Metal")
 _AUTOGRAD = "Autograd"
-_A_DEVICE = "expected that of a device which torch leaves to others, such as PrivateUse1"
-MOST_HINTS = 100  # near matches; one among all operators costs 6 ms
+_A_DEVICE = "expected the key of a device that torch has no kernels for, such as PrivateUse1"
+MOST_HINTS = 100  # limit of similarity searches; one among all operators takes 6 ms
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One operator of the file."""
+    """One operator listed in the file."""
 
     name: str  # as torchgen's OperatorName prints it: "add.Tensor"
     line: int
@@ -25,11 +25,11 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class BackendFile:
-    """A valid file; the keys mean what they mean to torchgen/gen_backend_stubs.py."""
+    """A valid file. Its keys have the same meaning as in torchgen/gen_backend_stubs.py."""
 
     path: Path
     backend: str  # dispatch key: "PrivateUse1"
-    class_name: str  # of the kernels; what torchgen gives the key if the file says none
+    class_name: str  # of the kernels; by default torchgen's name for the key
     cpp_namespace: str
     extra_headers: tuple[str, ...]  # as `#include` takes them: '"npu/kernels.h"', "<vector>"
     supported: tuple[Entry, ...]  # `supported` and `full_codegen`, in the order of the file
@@ -40,7 +40,7 @@ class BackendFile:
 
 
 class Operators:
-    """The operators of a torch by name, and which of them are variants of each other."""
+    """The operators of a torch by name, and their variants."""
 
     def __init__(self, functions: NativeFunctions) -> None:
         self._functions = functions
@@ -54,17 +54,17 @@ class Operators:
         return name in self._functions.by_name
 
     def refusal(self, name: str) -> str:
-        """Says that there is no such operator, or no such overload, and what comes near."""
+        """Report that the operator or overload does not exist, and suggest a similar one."""
         torch = f"torch {self._functions.torch_version}"
         base, _, overload = name.partition(".")
         if base not in self._overloads:
             return (
-                f"{torch} has no operator {quoted(name)}; expected name and overload as in "
+                f"{torch} has no operator {quote(name)}; expected name and overload as in "
                 f"native_functions.yaml{self._near(name)}"
             )
         overloads = self._overloads[base]
-        kind = f"overload {quoted(overload)}" if overload else "overload without a name"
-        near = nearest(name, overloads) if overload else f"; did you mean '{overloads[0]}'?"
+        kind = f"overload {quote(overload)}" if overload else "overload without a name"
+        near = suggestion(name, overloads) if overload else f"; did you mean '{overloads[0]}'?"
         return f"'{base}' has no {kind}; expected one of {', '.join(overloads)}{near}"
 
     def _near(self, name: str) -> str:
@@ -72,10 +72,10 @@ class Operators:
         if unqualified in self:
             return f"; write '{unqualified}'"
         self._hints_left -= 1
-        return nearest(name, self._functions.by_name) if self._hints_left >= 0 else ""
+        return suggestion(name, self._functions.by_name) if self._hints_left >= 0 else ""
 
     def variants(self) -> list[list[str]]:
-        """The names of each functional operator with its in-place and out= form."""
+        """For each functional operator, the names of it and its in-place and out= variants."""
         groups = {id(group): group for group in self._functions.groups.values()}
         return [
             [str(function.func.name) for function in group.functions()] for group in groups.values()
@@ -83,7 +83,7 @@ class Operators:
 
 
 class DispatchKeys:
-    """The dispatch keys that a backend may have, and those that have one for autograd."""
+    """The dispatch keys that a backend can use, and those with a key for autograd."""
 
     def __init__(self, functions: NativeFunctions) -> None:
         from torchgen.model import BACKEND_COMPONENTS, FUNCTIONALITY_KEYS, DispatchKey
@@ -99,23 +99,23 @@ class DispatchKeys:
                 if functionality != _AUTOGRAD
             ),
         }
-        self.free = tuple(sorted(of_devices - self._in_tree))  # what a backend may have
+        self.free = tuple(sorted(of_devices - self._in_tree))  # keys that a backend can use
 
     def refusal(self, key: str) -> str | None:
-        """Why a backend can't have this key; None where it can."""
+        """Why a backend can't use this key; None if it can."""
         if key in self.free:
             return None
         if key in self._in_tree:
-            return f"torch has kernels of its own for {quoted(key)}; {_A_DEVICE}"
+            return f"torch has kernels of its own for {quote(key)}; {_A_DEVICE}"
         without = key.removeprefix(_AUTOGRAD)
         if key in self._all and without in self.free:
             return (
-                f"{quoted(key)} is the key of autograd for '{without}'; write '{without}', and the "
-                "operators under 'autograd'"
+                f"{quote(key)} is the autograd key of '{without}'; write '{without}', and list "
+                "the operators under 'autograd'"
             )
         if key in self._all:
-            return f"the dispatch key {quoted(key)} is not that of a device; {_A_DEVICE}"
-        return f"{quoted(key)} is not a dispatch key; {_A_DEVICE}{nearest(key, self.free)}"
+            return f"{quote(key)} is not the dispatch key of a device; {_A_DEVICE}"
+        return f"{quote(key)} is not a dispatch key; {_A_DEVICE}{suggestion(key, self.free)}"
 
     def has_autograd(self, key: str) -> bool:
         return f"{_AUTOGRAD}{key}" in self._all

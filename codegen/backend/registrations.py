@@ -1,8 +1,9 @@
-"""What a backend registers with the dispatcher: its kernels, and wrappers made from them.
+"""The registrations of a backend with the dispatcher: its kernels, and wrappers of them.
 
-torchgen writes the wrappers that guard the device. Its own wrappers of out= and in-place functions
-need two kernels that a backend may not have, do not check what they write into, crash on
-mutable functions and do not compile for lists: they are written here.
+torchgen generates the wrappers that guard the device. Its wrappers of out= and in-place functions
+have problems: they need two kernels that a backend may not have, do not check the tensors that they
+write, crash on mutable functions, and do not compile for lists. This module generates those
+wrappers instead.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from torchgen.api.types import DispatcherSignature
     from torchgen.model import Argument, BackendIndex, NativeFunction
 
-# Backends that torch keeps functional: a structured out= kernel gives them nothing.
-# c10/core/DispatchKey.cpp, non_functional_backend_dispatch_keyset
+# Torch functionalizes these backends, so a structured out= kernel is of no use to them.
+#
+# Source: c10/core/DispatchKey.cpp, non_functional_backend_dispatch_keyset
 _FUNCTIONAL_BACKENDS = frozenset({"XLA", "Lazy"})
 
 _COPIES = frozenset({"_copy_from", "_copy_from_and_resize"})
@@ -27,11 +29,11 @@ _COPIES = frozenset({"_copy_from", "_copy_from_and_resize"})
 
 @dataclass(frozen=True, kw_only=True)
 class Kernels:
-    """The kernels that the file lists for one dispatch key, as torchgen's emitters want them."""
+    """The kernels that the file lists for one dispatch key, as torchgen's emitters need them."""
 
     file: BackendFile
     index: BackendIndex
-    # Overrides of the autograd of operators, not their kernels.
+    # The kernels override the autograd of operators.
     is_autograd: bool
 
     @property
@@ -42,32 +44,32 @@ class Kernels:
         return bool(self.index.has_kernel(function))
 
     def is_symint(self, function: NativeFunction) -> bool:
-        """Whether a size that the kernel takes may be symbolic."""
+        """True if the kernel takes symbolic sizes."""
         return str(function.func.name) in self.file.symint
 
     def guards(self, function: NativeFunction) -> bool:
-        """Copies are between two devices: their kernels choose."""
+        """True if the device is guarded. Copies use two devices: their kernels choose one."""
         return self.file.device_guard and str(function.func.name) not in _COPIES
 
     def wrapper(self, function: NativeFunction) -> str:
-        """Unique for an overload under the key, and as torchgen calls them."""
+        """The name of the wrapper: torchgen's name, unique for an overload under the key."""
         prefix = f"wrapper_{self.key}_{function.func.name.overload_name}_"
         return str(_signature(function, prefix=prefix).name())
 
     def kernel(self, function: NativeFunction) -> str:
-        """The kernel that the owner of the backend writes."""
+        """The qualified name of the kernel that the author of the backend defines."""
         file = self.file
         return f"::{file.cpp_namespace}::{file.class_name}::{member_name(file, function)}"
 
     def callee(self, function: NativeFunction) -> str:
-        """What to call for the kernel of ``function``, the guards of its device included."""
+        """The C++ function to call: the device-guarding wrapper, or the kernel itself."""
         return self.wrapper(function) if self.guards(function) else self.kernel(function)
 
 
 def make_kernels(
     file: BackendFile, entries: Sequence[Entry], parsed: NativeFunctions, *, is_autograd: bool
 ) -> Kernels:
-    """The kernels of ``entries``, which name operators that ``parsed`` has."""
+    """Collect the kernels of ``entries``, which name operators of ``parsed``."""
     from torchgen.model import BackendIndex, BackendMetadata, DispatchKey
 
     functions = [parsed.by_name[entry.name] for entry in entries]
@@ -89,7 +91,7 @@ def make_kernels(
 
 
 def member_name(file: BackendFile, function: NativeFunction) -> str:
-    """The kernel in its class: torchgen's name, marked where its sizes are symbolic."""
+    """The kernel's name in its class: torchgen's name, with a suffix if its sizes are symbolic."""
     from torchgen.api import dispatcher
 
     suffix = "_symint" if str(function.func.name) in file.symint else ""
@@ -102,13 +104,13 @@ class Registration:
 
     operator: str  # "add.Tensor"
     function: str  # expression: pointer to a function with the signature of the dispatcher
-    definition: str = ""  # of that function, where it is not the kernel itself
-    source: str = ""  # the operator from whose kernel it is derived
-    header: str = ""  # that the definition needs: "add" of ATen/ops/add_ops.h
+    definition: str = ""  # definition of that function, unless it is the kernel itself
+    source: str = ""  # the operator whose kernel it calls, if derived
+    header: str = ""  # needed by the definition: "add" for ATen/ops/add_ops.h
 
 
-# Writes the wrapper of one function that calls the kernel of another.
-_Make = Callable[[Kernels, "NativeFunction", "NativeFunction"], str]
+# Generates a wrapper of one function that calls the kernel of another.
+_WrapperMaker = Callable[[Kernels, "NativeFunction", "NativeFunction"], str]
 
 
 def make_registrations(kernels: Kernels, parsed: NativeFunctions) -> Iterator[Registration]:
@@ -116,7 +118,7 @@ def make_registrations(kernels: Kernels, parsed: NativeFunctions) -> Iterator[Re
     for function in parsed.functions:
         operator = str(function.func.name)
         if kernels.has(function):
-            yield _of_kernel(kernels, function)
+            yield _kernel_registration(kernels, function)
             continue
         if operator == "_copy_from_and_resize":  # the CPU fallback needs both
             sources = [parsed.by_name["_copy_from"]]
@@ -127,12 +129,12 @@ def make_registrations(kernels: Kernels, parsed: NativeFunctions) -> Iterator[Re
         else:
             continue
         for source in filter(kernels.has, sources):
-            if make := _maker(kernels, source, function):
-                yield _derived(kernels, function, source, make)
+            if make := _choose_wrapper(kernels, source, function):
+                yield _derived_registration(kernels, function, source, make)
                 break
 
 
-def _of_kernel(kernels: Kernels, function: NativeFunction) -> Registration:
+def _kernel_registration(kernels: Kernels, function: NativeFunction) -> Registration:
     from torchgen.context import native_function_manager
 
     operator = str(function.func.name)
@@ -140,7 +142,7 @@ def _of_kernel(kernels: Kernels, function: NativeFunction) -> Registration:
         return Registration(
             operator=operator,
             function=f"&{kernels.wrapper(function)}",
-            definition=_guarded(kernels, function),
+            definition=_guarding_wrapper(kernels, function),
         )
     with native_function_manager(function):  # the kernel may be overloaded
         pointer = _signature(function, symint=kernels.is_symint(function)).ptr_type()
@@ -149,47 +151,49 @@ def _of_kernel(kernels: Kernels, function: NativeFunction) -> Registration:
     )
 
 
-def _derived(
-    kernels: Kernels, function: NativeFunction, source: NativeFunction, make: _Make
+def _derived_registration(
+    kernels: Kernels, function: NativeFunction, source: NativeFunction, make: _WrapperMaker
 ) -> Registration:
     return Registration(
         operator=str(function.func.name),
         function=f"&{kernels.wrapper(function)}",
         definition=make(kernels, function, source),
         source=str(source.func.name),
-        header=function.root_name if make is _allocating else "",
+        header=function.root_name if make is _allocating_wrapper else "",
     )
 
 
-def _maker(kernels: Kernels, source: NativeFunction, function: NativeFunction) -> _Make | None:
-    """How to derive ``function`` from the kernel of ``source``, if that serves."""
+def _choose_wrapper(
+    kernels: Kernels, source: NativeFunction, function: NativeFunction
+) -> _WrapperMaker | None:
+    """How to derive ``function`` from the kernel of ``source``; None if that is not possible."""
     if str(function.func.name) == "_copy_from_and_resize":
-        return _resizing
+        return _resizing_wrapper
     if "inplace_view" in function.tags:
-        return None  # it changes the argument, not the values in it
+        return None  # it changes the argument itself, not its values
     if source.func.kind().name == "functional":
-        # torch's own kernel for all backends does better than a wrapper would: it ends in the out=
-        # or functional one, and checks what that operator is particular about (``abs_`` refuses
-        # complex numbers); a factory (``empty.out``) has nothing to copy.
+        # For these, torch's own kernel for all backends is better than a wrapper. It calls the out=
+        # or functional operator, and makes the checks of that operator (``abs_`` refuses complex
+        # numbers). A factory (``empty.out``) has nothing to copy.
         is_derived_by_torch = (
             function.has_composite_kernel
             if source.func.arguments.tensor_options is not None
             else function.has_composite_explicit_autograd_kernel
         )
         serves = _can_copy(function, source) and not is_derived_by_torch
-        return _copying if serves else None
+        return _copying_wrapper if serves else None
     if kernels.is_autograd or has_composite(function, kernels.file.backend):
         return None
     kind = function.func.kind().name
     if kind == "functional" and _can_allocate(function, source):
-        return _allocating
+        return _allocating_wrapper
     if kind == "inplace" and _can_replace(function, source):
-        return _replacing
+        return _replacing_wrapper
     return None
 
 
 def has_composite(function: NativeFunction, backend: str) -> bool:
-    """Whether torch has a kernel for every backend, made from other operators."""
+    """True if torch has a kernel for every backend, made from other operators."""
     if (
         function.has_composite_implicit_autograd_kernel
         or function.has_composite_explicit_autograd_kernel
@@ -201,8 +205,8 @@ def has_composite(function: NativeFunction, backend: str) -> bool:
     )
 
 
-def _guarded(kernels: Kernels, function: NativeFunction) -> str:
-    """Checks that all arguments are on one device and makes it the current one, by torchgen."""
+def _guarding_wrapper(kernels: Kernels, function: NativeFunction) -> str:
+    """The device-guarding wrapper: it checks that all arguments are on one device. By torchgen."""
     from torchgen.dest import RegisterDispatchKey
     from torchgen.selective_build.selector import SelectiveBuilder
     from torchgen.utils import Target
@@ -220,42 +224,51 @@ def _guarded(kernels: Kernels, function: NativeFunction) -> str:
 
 
 def _can_copy(function: NativeFunction, functional: NativeFunction) -> bool:
-    """Whether what ``functional`` returns is all that ``function`` writes and returns."""
-    return len(functional.func.returns) == len(_fresh_returns(function)) + len(_written(function))
+    """True if ``functional`` returns exactly the values that ``function`` writes and returns."""
+    return len(functional.func.returns) == len(_fresh_returns(function)) + len(
+        _written_arguments(function)
+    )
 
 
 def _can_allocate(functional: NativeFunction, out: NativeFunction) -> bool:
-    """Whether the Meta key can tell what ``functional`` returns, and ``out`` writes only that."""
+    """True if the Meta key can compute the returned shapes, and ``out`` writes nothing else."""
     return (
         "dynamic_output_shape" not in functional.tags
         and functional.func.arguments.tensor_options is None
         and any(argument.type.is_tensor_like() for argument in functional.func.arguments.flat_all)
         and all(each.type.is_tensor_like() for each in functional.func.returns)
-        and len(functional.func.returns) == len(_written(out)) == len(out.func.arguments.out)
+        and len(functional.func.returns)
+        == len(_written_arguments(out))
+        == len(out.func.arguments.out)
     )
 
 
 def _can_replace(inplace: NativeFunction, out: NativeFunction) -> bool:
-    """Whether ``out`` writes one thing, and ``inplace`` nothing but ``self``."""
-    return len(_written(inplace)) == len(_written(out)) == len(out.func.arguments.out) == 1
+    """True if ``out`` writes one tensor, and ``inplace`` writes only ``self``."""
+    return (
+        len(_written_arguments(inplace))
+        == len(_written_arguments(out))
+        == len(out.func.arguments.out)
+        == 1
+    )
 
 
-def _copying(kernels: Kernels, function: NativeFunction, functional: NativeFunction) -> str:
-    """An out=, in-place or mutable function: copies what the functional kernel returns."""
-    given = _given(function, functional)
+def _copying_wrapper(kernels: Kernels, function: NativeFunction, functional: NativeFunction) -> str:
+    """Define an out=, in-place or mutable function: it copies the functional kernel's results."""
+    given = _argument_expressions(function, functional)
     arguments = [given[each.name] for each in functional.func.arguments.flat_all]
     lines = [f"auto results_ = {kernels.callee(functional)}({', '.join(arguments)});"]
     count = len(functional.func.returns)
     fresh = len(_fresh_returns(function))
     results = [_element("results_", index, count) for index in range(count)]
-    for result, written in zip(results[fresh:], _written(function), strict=True):
+    for result, written in zip(results[fresh:], _written_arguments(function), strict=True):
         verb = "write_out" if written in function.func.arguments.out else "update"
         lines.append(f"{verb}({result}, {written.name});")
     return _definition(kernels, function, functional, lines, results[:fresh])
 
 
-def _allocating(kernels: Kernels, functional: NativeFunction, out: NativeFunction) -> str:
-    """A functional one: the Meta key tells the shapes, the out= kernel writes the values."""
+def _allocating_wrapper(kernels: Kernels, functional: NativeFunction, out: NativeFunction) -> str:
+    """Define a functional one: the Meta key computes shapes, the out= kernel writes the values."""
     from torchgen.api.translate import translate
     from torchgen.api.types import Expr
     from torchgen.context import native_function_manager
@@ -283,9 +296,9 @@ def _allocating(kernels: Kernels, functional: NativeFunction, out: NativeFunctio
     return _definition(kernels, functional, out, lines, names)
 
 
-def _replacing(kernels: Kernels, inplace: NativeFunction, out: NativeFunction) -> str:
-    """An in-place one: not every out= kernel may write into what it reads."""
-    (written,) = _written(inplace)
+def _replacing_wrapper(kernels: Kernels, inplace: NativeFunction, out: NativeFunction) -> str:
+    """Define an in-place one with a temporary: an out= kernel may not support its input as out."""
+    (written,) = _written_arguments(inplace)
     lines = [
         f"auto out0_ = empty_as({written.name});",
         _call_of_out(kernels, inplace, out, ["out0_"]),
@@ -294,8 +307,8 @@ def _replacing(kernels: Kernels, inplace: NativeFunction, out: NativeFunction) -
     return _definition(kernels, inplace, out, lines, [])
 
 
-def _resizing(kernels: Kernels, function: NativeFunction, copy_from: NativeFunction) -> str:
-    """``_copy_from_and_resize``: not a variant of ``_copy_from`` to torchgen."""
+def _resizing_wrapper(kernels: Kernels, function: NativeFunction, copy_from: NativeFunction) -> str:
+    """Define ``_copy_from_and_resize``, which torchgen does not treat as a variant."""
     return f"""\
 at::Tensor {kernels.wrapper(function)}(const at::Tensor & self, const at::Tensor & dst) {{
   if (self.sizes() != dst.sizes()) dst.resize_(self.sizes());
@@ -308,13 +321,13 @@ def _call_of_out(
     kernels: Kernels, function: NativeFunction, out: NativeFunction, names: list[str]
 ) -> str:
     outs = [each.name for each in out.func.arguments.out]
-    given = {**_given(function, out), **dict(zip(outs, names, strict=True))}
+    given = {**_argument_expressions(function, out), **dict(zip(outs, names, strict=True))}
     arguments = [given[each.name] for each in out.func.arguments.flat_all]
     return f"{kernels.callee(out)}({', '.join(arguments)});"
 
 
-def _given(function: NativeFunction, kernel: NativeFunction) -> dict[str, str]:
-    """Expressions for the arguments of ``kernel`` in a wrapper of ``function``."""
+def _argument_expressions(function: NativeFunction, kernel: NativeFunction) -> dict[str, str]:
+    """C++ expressions for the arguments of ``kernel`` in a wrapper of ``function``."""
     given = {each.name: each.name for each in function.func.arguments.flat_all}
     if kernel.func.arguments.tensor_options is not None:
         out = function.func.arguments.out[0].name
@@ -334,14 +347,16 @@ def _definition(
     lines: list[str],
     returned: list[str],
 ) -> str:
-    """The wrapper of ``function`` that calls the kernel of ``source``, both symbolic or not."""
+    """The wrapper of ``function`` around the kernel of ``source``; both symbolic, or neither."""
     from torchgen.context import native_function_manager
 
     with native_function_manager(function):
         signature = _signature(function, symint=kernels.is_symint(source))
         head = signature.defn(name=kernels.wrapper(function))
         type_ = signature.returns_type().cpp_type()
-    written = {str(each.annotation): each.name for each in _written(function) if each.annotation}
+    written = {
+        str(each.annotation): each.name for each in _written_arguments(function) if each.annotation
+    }
     # Moving a whole local variable out keeps the compiler from building it in place.
     move = "{}" if len(function.func.returns) == 1 else "std::move({})"
     fresh = map(move.format, returned)
@@ -360,8 +375,8 @@ def _element(variable: str, index: int, count: int) -> str:
     return variable if count == 1 else f"std::get<{index}>({variable})"
 
 
-def _written(function: NativeFunction) -> list[Argument]:
-    """What the function writes into, in the order in which its functional form returns it."""
+def _written_arguments(function: NativeFunction) -> list[Argument]:
+    """The written arguments, in the order in which the functional variant returns them."""
     arguments = function.func.arguments
     return [*arguments.out, *(each for each in arguments.flat_non_out if each.is_write)]
 

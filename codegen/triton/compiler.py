@@ -1,4 +1,4 @@
-"""The Triton to compile with; compiles variants in worker processes, or takes them from a cache."""
+"""Finds Triton, and compiles variants in worker processes unless they are in the cache."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ PINNED = "3.9.0"  # of the dependency group `triton`
 OLDEST = (3, 4)
 _CHOOSE = "Set TRITON_PYTHON_EXECUTABLE to a Python that has Triton, or WITH_TRITON to OFF."
 
-# Without importing triton, which takes a second, and without asking for the distribution of this
-# name: the one of some builds of torch is called otherwise.
+# Do not import triton, which takes a second. Do not look for a distribution named "triton" either:
+# some builds of torch bring one with another name.
 _FIND = """
 import importlib.util, json, pathlib, re
 spec = importlib.util.find_spec("triton")
@@ -49,14 +49,17 @@ if spec and spec.origin:
 class Toolchain:
     """An installed Triton."""
 
-    python: tuple[str, ...]  # the command
+    python: tuple[str, ...]  # the command that runs it
     version: str
-    assemblers: str  # what its own ptxas, of which it may have several, say of their versions
+    assemblers: str  # version output of its own ptxas; there can be several
 
 
 def find_toolchain(python: str) -> Toolchain:
-    """Asks a Python. An isolated build hides the environment's packages by variables; ``-I``
-    ignores those."""
+    """Find Triton with ``python``.
+
+    An isolated build hides the environment's packages by environment variables. The second attempt,
+    with ``-I``, ignores these variables.
+    """
     for flags in ((), ("-I",)):
         command = (python, *flags)
         if answer := _run([*command, "-c", _FIND], python).strip():
@@ -67,7 +70,7 @@ def find_toolchain(python: str) -> Toolchain:
         found = json.loads(answer)
     except ValueError as error:
         raise GenerationError(
-            f"{python} is no Python: it printed {answer[:40]!r}. {_CHOOSE}"
+            f"{python} is not a Python interpreter: it printed {answer[:40]!r}. {_CHOOSE}"
         ) from error
     match = re.match(r"(\d+)\.(\d+)", found["version"])
     if not match or (int(match[1]), int(match[2])) < OLDEST:
@@ -75,8 +78,8 @@ def find_toolchain(python: str) -> Toolchain:
             f"{found['folder']} is Triton {found['version']}; expected "
             f"{'.'.join(map(str, OLDEST))} or later. {_remedy(python)}"
         )
-    said = [_run([path, "--version"], python) for path in found["assemblers"]]
-    return Toolchain(python=command, version=found["version"], assemblers="".join(said))
+    versions = [_run([path, "--version"], python) for path in found["assemblers"]]
+    return Toolchain(python=command, version=found["version"], assemblers="".join(versions))
 
 
 def _remedy(python: str) -> str:
@@ -94,25 +97,25 @@ def _run(command: list[str], python: str) -> str:
             f"{command[0]!r} can't be run ({error.strerror}). {_CHOOSE}"
         ) from error
     if finished.returncode:
-        said = finished.stderr.strip() or f"exit code {finished.returncode}"
-        raise GenerationError(f"{command[0]} failed: {said}. {_remedy(python)}")
+        message = finished.stderr.strip() or f"exit code {finished.returncode}"
+        raise GenerationError(f"{command[0]} failed: {message}. {_remedy(python)}")
     return finished.stdout
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompiledKernel:
-    """A compiled variant: its code and what a launcher needs to know."""
+    """A compiled variant: its machine code, and the data that a launcher needs."""
 
     cubin: bytes
     entry: str  # the name in the cubin
-    parameters: tuple[str, ...]  # in order, without constants
-    hidden: int  # pointers to scratch memory, of which there is none, after those
+    parameters: tuple[str, ...]  # in order, without compile-time constants
+    hidden: int  # number of scratch pointers after those; they are always null
     num_warps: int
     shared: int  # bytes of dynamic shared memory
 
 
 def default_folder() -> Path:
-    """Where kernels are kept between builds; a user may delete it at any time."""
+    """The folder of cached kernels; users can delete it at any time."""
     if folder := os.environ.get(CACHE_VARIABLE):
         return Path(folder)
     user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -120,18 +123,18 @@ def default_folder() -> Path:
 
 
 def load(folder: Path, key: str) -> CompiledKernel | None:
-    """The kernel, or nothing where there is none or a damaged one."""
+    """Read a kernel from the cache; None if it is missing or damaged."""
     try:
         digest, text = _entry(folder, key).read_bytes().split(b"\n", 1)
         if digest.decode() != hashlib.sha256(text).hexdigest():
             return None
-        return _decoded(json.loads(text))
+        return _decode(json.loads(text))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def store(folder: Path, key: str, kernel: CompiledKernel) -> None:
-    """Keeps the kernel. Several processes may do so at once."""
+    """Write a kernel into the cache. Several processes can do so at once."""
     fields = {**asdict(kernel), "cubin": base64.b64encode(kernel.cubin).decode()}
     text = json.dumps(fields).encode()
     path = _entry(folder, key)
@@ -141,8 +144,8 @@ def store(folder: Path, key: str, kernel: CompiledKernel) -> None:
     partial.replace(path)
 
 
-def _decoded(fields: dict[str, Any]) -> CompiledKernel:
-    """A kernel from what a worker or an entry says of it."""
+def _decode(fields: dict[str, Any]) -> CompiledKernel:
+    """Decode a kernel from the answer of a worker or a cache entry."""
     cubin = base64.b64decode(fields["cubin"], validate=True)
     return CompiledKernel(**fields | {"cubin": cubin, "parameters": tuple(fields["parameters"])})
 
@@ -160,7 +163,7 @@ class CompileJob:
     target: int
 
     def text(self) -> str:
-        """The job as a worker reads it, where the file lies apart: it is no part of a key."""
+        """The job as JSON for a worker, without the path of the file, which is not in the key."""
         variant = self.variant
         fields = {
             "function": variant.kernel,
@@ -171,7 +174,8 @@ class CompileJob:
             "options": {
                 "num_warps": variant.num_warps,
                 "num_stages": variant.num_stages,
-                # As nvcc does for PyTorch's own kernels: a product and a sum are rounded once.
+                # nvcc does the same for PyTorch's own kernels: round once after a multiplication
+                # and addition.
                 "enable_fp_fusion": True,
             },
         }
@@ -199,14 +203,14 @@ class Compilation:
     """The kernels by the keys of their jobs."""
 
     kernels: Mapping[str, CompiledKernel]
-    fresh: int  # how many of them were not in the cache
+    fresh: int  # number of kernels that were not in the cache
     notes: tuple[str, ...]
 
 
 def compile_all(
     jobs: Sequence[CompileJob], toolchain: Toolchain, *, folder: Path, workers: int
 ) -> Compilation:
-    """Takes kernels from the cache in ``folder``, compiles the others and puts them there."""
+    """Take kernels from the cache in ``folder``; compile the others and add them to it."""
     wanted = {job.key(toolchain): job for job in jobs}
     found = {key: load(folder, key) for key in wanted}
     kernels = {key: kernel for key, kernel in found.items() if kernel}
@@ -216,15 +220,18 @@ def compile_all(
     try:
         for key, kernel in fresh.items():
             store(folder, key, kernel)
-    except OSError as error:  # a home folder that is not writable is no reason to fail
-        notes = (f"{folder}: {error.strerror}; kernels are not kept (set {CACHE_VARIABLE})",)
+    except OSError as error:  # a home folder that is not writable is not an error
+        notes = (f"{folder}: {error.strerror}; kernels are not cached (set {CACHE_VARIABLE})",)
     return Compilation(kernels={**kernels, **fresh}, fresh=len(fresh), notes=notes)
 
 
 def _compile(
     jobs: Sequence[tuple[str, CompileJob]], toolchain: Toolchain, workers: int
 ) -> dict[str, CompiledKernel]:
-    """Each thread feeds a process of its own, job after job: importing triton takes a second."""
+    """Compile jobs in one process per thread.
+
+    Each process compiles many jobs, because importing triton takes a second.
+    """
     pending: queue.SimpleQueue[tuple[str, CompileJob]] = queue.SimpleQueue()
     for job in jobs:
         pending.put(job)
@@ -251,10 +258,11 @@ def _compile(
 
 
 def _start_worker(toolchain: Toolchain, scratch: str) -> subprocess.Popen[str]:
-    # Triton's variables change what it compiles, and its own cache knows less than ours.
+    # Triton's variables change its output. Its own cache is off: its key contains less than ours.
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TRITON_")}
     environment["TRITON_CACHE_DIR"] = scratch
-    # Paths of this machine are not in the code, so it is the same everywhere; and it is smaller.
+    # Without line information the code contains no paths of this machine. It is the same on every
+    # machine, and smaller.
     environment["TRITON_DISABLE_LINE_INFO"] = "1"
     return subprocess.Popen(
         [*toolchain.python, _WORKER],
@@ -277,4 +285,4 @@ def _ask(process: subprocess.Popen[str], job: CompileJob) -> CompiledKernel:
         raise GenerationError(f"{where}: Triton ended unexpectedly; its output is above") from error
     if "error" in answer:
         raise GenerationError(f"{where}:\n{answer['error']}")
-    return _decoded(answer)
+    return _decode(answer)

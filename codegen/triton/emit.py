@@ -10,14 +10,14 @@ from hashlib import sha256
 from codegen.emit import make_environment
 from codegen.model import class_name
 from codegen.triton.compiler import CompiledKernel, Toolchain, jobs_of
-from codegen.triton.spec import C_TYPES, FieldKind, Operator, Plan, Variant, substituted
+from codegen.triton.spec import C_TYPES, FieldKind, Operator, Plan, Variant, substitute
 
-_BYTES_PER_LINE = 64  # of four characters each: lines that a diff can show
+_BYTES_PER_LINE = 64  # four characters each; keeps lines short enough for diffs
 
 
 @dataclass(frozen=True, kw_only=True)
 class Launcher:
-    """A compiled variant as the templates see it."""
+    """A compiled variant, with the properties that the templates use."""
 
     operator: Operator
     variant: Variant
@@ -31,7 +31,7 @@ class Launcher:
 
     @property
     def arguments(self) -> list[tuple[str, str]]:
-        """What is passed for each parameter: the type in C, and the field."""
+        """For each parameter, its type in C and the field of the request that is passed."""
         types = self.variant.types
         return [
             (C_TYPES.get(types[name], "void*"), self.variant.field_of(name))
@@ -40,21 +40,21 @@ class Launcher:
 
     @property
     def cubin_lines(self) -> Iterator[str]:
-        """The code as lines of a string literal, which compile faster than an array's numbers."""
+        """The machine code as lines of a string literal, which compiles faster than an array."""
         code = self.kernel.cubin
         for start in range(0, len(code), _BYTES_PER_LINE):
-            # Three digits each, so that no digit after them counts in.
+            # Always three octal digits, so that a digit after them is not read as a part.
             yield "".join(f"\\{byte:03o}" for byte in code[start : start + _BYTES_PER_LINE])
 
     @property
     def grid(self) -> list[str]:
         values = self._values()
-        sizes = [substituted(each, values) for each in self.variant.grid]
+        sizes = [substitute(each, values) for each in self.variant.grid]
         return [*sizes, "1", "1"][:3]
 
     @property
     def conditions(self) -> list[str]:
-        """In C, all of which have to hold for the variant to be taken."""
+        """The C conditions under which the variant is used; all must be true."""
         values = self._values()
         ranges = [
             f"{field} == ({C_TYPES[type]}){field}"
@@ -64,11 +64,11 @@ class Launcher:
         ]
         when = [f"({each})" for each in self.variant.when]
         assumptions = [*self._derived_assumptions(), *ranges, *when]
-        return [substituted(each, values) for each in assumptions] or ["1"]
+        return [substitute(each, values) for each in assumptions] or ["1"]
 
     @property
     def assumptions(self) -> list[str]:
-        """The conditions, over the names of ``build.py``, but for integers being in range."""
+        """The conditions with the names of ``build.py``, without the range checks of integers."""
         return [*self._derived_assumptions(), *self.variant.when]
 
     def _derived_assumptions(self) -> Iterator[str]:
@@ -98,7 +98,7 @@ def render(
     toolchain: Toolchain,
     data_types: Mapping[str, int],
 ) -> dict[str, str]:
-    """All files, by path relative to the output folder."""
+    """Render all files, by path relative to the output folder."""
     environment = make_environment()
     header = environment.get_template("triton/targets.h.j2")
     targets = sorted(plans[0].variants)
@@ -129,7 +129,7 @@ def render(
 
 
 def _row(operator: str, launcher: Launcher) -> dict[str, object]:
-    """What is known of a kernel, for people and tests."""
+    """The properties of a kernel in kernels.json, for people and tests."""
     kernel = launcher.kernel
     return {
         "operator": operator,

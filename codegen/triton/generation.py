@@ -1,4 +1,4 @@
-"""Brings an output folder up to date with ``src/triton/ops``."""
+"""Updates an output folder from ``src/triton/ops``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codegen.errors import counted
-from codegen.output import SyncResult, digest_of, synchronize, up_to_date
+from codegen.output import SyncResult, check_up_to_date, digest_of, synchronize
 from codegen.triton.compiler import Toolchain, compile_all, find_toolchain, jobs_of
 from codegen.triton.spec import OPERATORS, Source, find_sources, read_data_types, read_plan
 
@@ -17,7 +17,7 @@ _CODEGEN = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to generate, and with what."""
+    """The targets and operators to generate, and the tools to use."""
 
     targets: tuple[int, ...]
     workers: int
@@ -33,10 +33,10 @@ class Request:
 
 
 def generate(request: Request, folder: Path, *, dry_run: bool = False) -> SyncResult:
-    """Compiles what changed. Where nothing did, that is found out without reading a kernel."""
+    """Compile the variants that changed. If the folder is up to date, no kernel is read."""
     toolchain = find_toolchain(request.python)
     digest = digest_of(_inputs(request, toolchain))
-    if outcome := up_to_date(folder, digest):
+    if outcome := check_up_to_date(folder, digest):
         return outcome
     from codegen.triton.emit import render
 
@@ -45,17 +45,17 @@ def generate(request: Request, folder: Path, *, dry_run: bool = False) -> SyncRe
     compiled = compile_all(jobs, toolchain, folder=request.cache, workers=request.workers)
     summary = (
         f"Triton {toolchain.version}: {counted(len(plans), 'operator')}, "
-        f"{counted(len(jobs), 'kernel')} for {_text(request.targets)}"
+        f"{counted(len(jobs), 'kernel')} for {_format_targets(request.targets)}"
     )
     files = render(plans, compiled.kernels, toolchain, read_data_types())
     outcome = synchronize(files, folder, inputs=digest, summary=summary, dry_run=dry_run)
-    # True of this run only, and so not in the manifest.
+    # Only in the result of this run, not in the manifest.
     summary += f", {compiled.fresh} compiled"
     return replace(outcome, summary=summary, notes=compiled.notes)
 
 
 def _inputs(request: Request, toolchain: Toolchain) -> Iterator[bytes]:
-    texts = (toolchain.version, toolchain.assemblers, _text(request.targets))
+    texts = (toolchain.version, toolchain.assemblers, _format_targets(request.targets))
     yield from map(str.encode, texts)
     generators = [*_CODEGEN.glob("*.py"), *(_CODEGEN / "triton").glob("*.py")]
     templates = (_CODEGEN / "templates" / "triton").glob("*.j2")
@@ -65,5 +65,5 @@ def _inputs(request: Request, toolchain: Toolchain) -> Iterator[bytes]:
         yield from (source.name.encode(), source.kernel.read_bytes(), source.build.read_bytes())
 
 
-def _text(targets: Sequence[int]) -> str:
+def _format_targets(targets: Sequence[int]) -> str:
     return ", ".join(f"sm_{target}" for target in targets)

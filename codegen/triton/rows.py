@@ -1,8 +1,8 @@
-"""Operators whose kernels take a tensor row by row: what their ``build.py`` share.
+"""Operators whose kernels process a tensor row by row: the shared part of their ``build.py``.
 
-Row r of the tensors lies at [r // inner_rows, r % inner_rows], so that the dimensions before the
-last one may be those of a transposed view. Kernels take BLOCK columns of ROWS rows at a time, and
-LOOP over the blocks of a row that one block does not hold.
+Row r of a tensor is [r // inner_rows, r % inner_rows], so that the dimensions before the last one
+can come from a transposed view. A program processes BLOCK columns of ROWS rows at a time. With
+LOOP, it loops over the blocks of a row that is longer than one block.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ DATA_TYPES = ("kFloat16", "kBFloat16", "kFloat32")
 SIZES = ("rows", "inner_rows", "columns")
 ROW_STRIDES = ("input_outer", "input_inner", "out_outer", "out_inner")
 
-# The columns that one block holds -> rows and warps of a program; narrow rows share one. At most 32
-# elements a thread, as in Triton's own examples of a fused softmax and a layer norm: starting
-# values from public practice, not measured.
+# Columns in one block -> rows and warps of a program; several narrow rows share a program. At most
+# 32 elements per thread, as in Triton's own examples of a fused softmax and a layer norm. These are
+# starting values from public practice, not measured.
 BLOCKS = {128: (16, 4), 1024: (2, 4), 4096: (1, 8), 16384: (1, 16)}
 LOOP_BLOCK = 4096
 STRIDED_BLOCK = 1024
 
 
 def row_operator(kernel: str, tensors: Sequence[str], floats: Sequence[str] = ()) -> Operator:
-    """An operator of the tensors ``tensors``, of which "input" and "out" have rows.
+    """Define an operator of ``tensors``, of which "input" and "out" are split into rows.
 
-    The variants are, for each type, those for rows without gaps, and at last one for any strides.
+    For each type, the variants for rows without gaps come first, and one for any strides comes
+    last.
     """
     columns = tuple(f"{name}_column" for name in tensors)
     types = {

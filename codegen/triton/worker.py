@@ -1,6 +1,7 @@
-"""Compiles kernels, one a line; runs in the Python that has Triton, which need not be codegen's.
+"""Compiles kernels in a process of its own, in a Python that has Triton.
 
-Reads jobs as JSON lines and answers each with one: what the launcher needs to know, or an error.
+Reads jobs as JSON lines and answers each with one line: the data for the launcher, or an error.
+codegen itself may run in another Python.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 
 def main() -> None:
-    # Nothing else may write between the answers.
+    # stdout carries only the answers; all other output goes to stderr.
     answers, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
         job = json.loads(line)
@@ -29,8 +30,11 @@ def main() -> None:
 
 
 def explain(error: BaseException | None, path: str) -> str:
-    """What the error and its causes say, and where in the file at ``path``: no other place is the
-    author's. An error that says nothing is shown with its last place."""
+    """Format the error and its causes, with their places in the file at ``path``.
+
+    Other places are left out, because they are not in the author's code. An error without a message
+    is shown with its last place.
+    """
     lines: list[str] = []
     while error:
         places = traceback.extract_tb(error.__traceback__)
@@ -71,17 +75,16 @@ def compile_kernel(job: dict[str, Any]) -> dict[str, Any]:
 def check_parameters(function: Any, job: dict[str, Any]) -> None:
     given = {*job["types"], *job["constants"]}
     expected = set(function.arg_names)
-    if given != expected:
-        raise TypeError(
-            f"{job['function']} takes {sorted(expected - given)} too"
-            if expected - given
-            else f"{job['function']} takes no {sorted(given - expected)}"
-        )
+    name, missing, unknown = job["function"], expected - given, given - expected
+    if missing:
+        raise TypeError(f"{name} also takes {sorted(missing)}; add them to types or constants")
+    if unknown:
+        raise TypeError(f"{name} takes no {sorted(unknown)}; remove them")
 
 
 def hidden_parameters(ptx: str, passed: int) -> int:
-    """How many pointers to scratch memory the kernel takes last: that depends on the version."""
-    # Global arrays stand before the kernel, with braces of their own.
+    """Count the scratch pointers after the parameters; this depends on Triton's version."""
+    # Global arrays, which also have braces, precede the kernel.
     head = ptx[ptx.index(".entry") :].partition("{")[0]
     types = re.findall(r"\.param \.(\w+)", head)
     hidden = types[passed:]
@@ -91,7 +94,7 @@ def hidden_parameters(ptx: str, passed: int) -> int:
 
 
 def metadata_of(metadata: Any) -> dict[str, Any]:
-    """Refuses what the launcher does not do."""
+    """Select the launcher's data; raise ``ValueError`` for features that it does not support."""
     for name, expected in (
         ("global_scratch_size", 0),
         ("profile_scratch_size", 0),

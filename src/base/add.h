@@ -7,8 +7,8 @@ namespace infini::ops {
 
 // out = input + alpha * other, broadcast to the shape of `out`.
 //
-// Written by hand, so the generator leaves this header alone; the PyTorch backend still
-// fills slot 8.
+// This header is written by hand, so the generator does not generate it. Slot 8 is still the
+// PyTorch backend.
 class Add : public OperatorBase<Add> {
  public:
   static constexpr char kName[] = "add";
@@ -31,7 +31,7 @@ class Add : public OperatorBase<Add> {
     Call(input, other, 1, out, options);
   }
 
-  // A number in place of `other` only PyTorch takes.
+  // Only PyTorch accepts a number instead of `other`.
   static void Call(const Tensor& input, const Scalar& other, const Scalar& alpha, const Tensor& out,
                    const CallOptions& options = {}) {
     static const Overload& overload = FindOverload(kName, "Scalar_out");

@@ -5,8 +5,8 @@
 
 namespace infini::ops {
 
-// out = input in the element type of `out`, broadcast to its shape; as Tensor.copy_, floats lose
-// their fraction on the way to integers.
+// out = input, converted to the element type of `out` and broadcast to its shape. As in
+// Tensor.copy_, floats are truncated when they are converted to integers.
 class Cast : public OperatorBase<Cast> {
  public:
   static constexpr char kName[] = "cast";

@@ -5,7 +5,7 @@
 
 namespace infini::ops {
 
-// out = the tensors one after the other along `dim`; a negative `dim` counts from the end.
+// out = the tensors concatenated along `dim`; a negative `dim` counts from the last dimension.
 class Cat : public OperatorBase<Cat> {
  public:
   static constexpr char kName[] = "cat";

@@ -5,8 +5,9 @@
 
 namespace infini::ops {
 
-// Softmax over the last dimension of [..., m, n], m <= n, where row i sees the first n - m + i + 1
-// columns: the last row sees all, as the newest of m queries sees all n keys. `out` is 0 elsewhere.
+// Softmax over the last dimension of [..., m, n], m <= n, where row i uses only the first n - m + i
+// + 1 columns. The last row uses all: the newest of m queries sees all n keys. `out` is 0 in the
+// other columns.
 class CausalSoftmax : public OperatorBase<CausalSoftmax> {
  public:
   static constexpr char kName[] = "causal_softmax";

@@ -5,10 +5,10 @@
 
 namespace infini::ops {
 
-// out = alpha * op(a) @ op(b) + beta * out, where op transposes the last two dimensions if asked.
+// out = alpha * op(a) @ op(b) + beta * out, where op optionally transposes the last two dimensions.
 //
-// `a` is [..., m, k], `b` [..., k, n] and `out` [..., m, n] after op; the leading dimensions of the
-// inputs broadcast to those of `out`. Where `beta` is 0, what `out` held is not read.
+// `a` is [..., m, k], `b` [..., k, n] and `out` [..., m, n] after op. The leading dimensions of the
+// inputs broadcast to those of `out`. If `beta` is 0, the old values of `out` are not read.
 class Gemm : public OperatorBase<Gemm> {
  public:
   static constexpr char kName[] = "gemm";

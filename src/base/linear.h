@@ -6,7 +6,7 @@
 namespace infini::ops {
 
 // out = input @ weight^T + bias: `input` is [..., in], `weight` [out, in] and `bias` [out], or
-// `weight` [in] and `bias` []; or there is no bias.
+// `weight` [in] and `bias` []. `bias` is optional.
 class Linear : public OperatorBase<Linear> {
  public:
   static constexpr char kName[] = "linear";

@@ -5,8 +5,8 @@
 
 namespace infini::ops {
 
-// out = input @ other, as torch.matmul: a one-dimensional input is a row, a one-dimensional `other`
-// a column, and the leading dimensions broadcast.
+// out = input @ other, like torch.matmul: a one-dimensional `input` is a row, a one-dimensional
+// `other` is a column, and the leading dimensions broadcast.
 class Matmul : public OperatorBase<Matmul> {
  public:
   static constexpr char kName[] = "matmul";

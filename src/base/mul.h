@@ -22,7 +22,7 @@ class Mul : public OperatorBase<Mul> {
     Dispatch(overload, {input, other, out}, options);
   }
 
-  // A number in place of `other` only PyTorch takes.
+  // Only PyTorch accepts a number instead of `other`.
   static void Call(const Tensor& input, const Scalar& other, const Tensor& out,
                    const CallOptions& options = {}) {
     static const Overload& overload = FindOverload(kName, "Scalar_out");

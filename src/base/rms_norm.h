@@ -5,8 +5,8 @@
 
 namespace infini::ops {
 
-// out = input / sqrt(mean(input^2) + eps) * weight, the mean over the last dimension, which
-// `weight` has the size of. Sums are float32 at least.
+// out = input / sqrt(mean(input^2) + eps) * weight, with the mean over the last dimension, whose
+// size `weight` has. Sums are computed in float32 or wider.
 class RmsNorm : public OperatorBase<RmsNorm> {
  public:
   static constexpr char kName[] = "rms_norm";

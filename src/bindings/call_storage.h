@@ -14,11 +14,11 @@
 
 namespace infini::ops::bindings {
 
-// More than any ATen schema has (30).
+// ATen schemas have at most 30 parameters.
 inline constexpr std::size_t kMaxParameters = 64;
 
-// The arguments of one call and whatever they borrow. Empty containers cost nothing, so a
-// call of torch tensors and numbers allocates no memory.
+// The arguments of one call, and the objects that they refer to. Empty containers cost nothing, so
+// a call with torch tensors and numbers allocates no memory.
 class CallStorage {
  public:
   CallStorage() = default;
@@ -38,10 +38,10 @@ class CallStorage {
     return booleans_.emplace_back(std::make_unique<bool[]>(size)).get();
   }
 
-  // Keeps an object alive through the call.
+  // Keeps an object alive during the call.
   nanobind::handle Hold(nanobind::object object) { return held_.emplace_back(std::move(object)); }
 
-  // Views an array that `source` gave, keeping it alive. `array` is any instance of
+  // Makes a view of an array from `source` and keeps the array alive. `array` is an instance of
   // `nanobind::ndarray`.
   const Tensor& AddView(PyObject* source, bool is_writable, nanobind::ndarray<nanobind::ro> array,
                         Tensor view) {
@@ -50,8 +50,8 @@ class CallStorage {
     return *added.view;
   }
 
-  // The view of an array that this call has taken from `source` already, for another parameter or
-  // overload: a DLPack capsule gives its array only once. nullptr where there is none.
+  // A view of `source` that this call has already made for another parameter or overload; nullptr
+  // if there is none. A DLPack capsule provides its array only once.
   const Tensor* FindView(PyObject* source, bool is_writable) const {
     for (const Array& array : arrays_) {
       if (array.source == source && (array.is_writable || !is_writable)) return array.view.get();
@@ -59,8 +59,8 @@ class CallStorage {
     return nullptr;
   }
 
-  // Why an object that looks like a tensor is taken for none; for the message of a call that fits
-  // no overload.
+  // Records why an object that looks like a tensor can't be used as one, for the error of a call
+  // that fits no overload.
   void AddRefusal(std::string text) {
     if (refusals_.find(text) == std::string::npos) refusals_ += "\n  " + text;
   }
@@ -80,11 +80,11 @@ class CallStorage {
     return lists->back();
   }
 
-  // Raw, since making 64 empty arguments would cost more than filling a few.
+  // Raw storage: constructing 64 empty arguments takes longer than filling a few.
   static_assert(std::is_trivially_destructible_v<Argument>);
   std::array<std::aligned_storage_t<sizeof(Argument), alignof(Argument)>, kMaxParameters>
       arguments_;
-  // Vectors of vectors: the elements stay where they are when the outer one grows.
+  // Vectors of vectors: the elements do not move when the outer vector grows.
   std::vector<std::vector<std::int64_t>> integers_;
   std::vector<std::vector<double>> doubles_;
   std::vector<std::vector<Scalar>> scalars_;

@@ -26,10 +26,10 @@ bool HasLength(PyObject* object) {
          (type->tp_as_mapping && type->tp_as_mapping->mp_length);
 }
 
-// A number of Python's or of another library, such as `numpy.float32(1)`. Arrays have the number
-// protocol too, but also a length.
+// A number of Python or of another library, such as `numpy.float32(1)`. Arrays also implement the
+// number protocol, but they have a length.
 bool IsNumber(PyObject* object) {
-  // NumPy's complex numbers have no other sign of being numbers than `__complex__`.
+  // NumPy's complex numbers implement only `__complex__` of the number protocol.
   return !HasLength(object) &&
          (PyNumber_Check(object) || PyObject_HasAttrString(object, "__complex__"));
 }
@@ -48,7 +48,7 @@ std::int64_t ToInteger(PyObject* object) {
   const nb::object index = Checked(PyNumber_Index(object));
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
-  // Torch's exception for it.
+  // Torch throws the same exception.
   if (overflow) throw std::invalid_argument("an integer does not fit into 64 bits");
   return value;
 }
@@ -71,7 +71,7 @@ bool ConvertDouble(PyObject* object, double* value) {
   return true;
 }
 
-// Also what only an unsigned type holds, as for torch.
+// Like torch, also accepts integers that fit only into an unsigned type.
 Scalar ToIntegerScalar(PyObject* number) {
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
@@ -94,7 +94,7 @@ bool ConvertScalar(PyObject* object, Scalar* scalar) {
   } else if (!IsNumber(object)) {
     return false;
   } else if (PyObject_HasAttrString(object, "item")) {
-    // NumPy's numbers know which of Python's they are.
+    // NumPy's `item()` returns the Python number of the right type.
     const nb::object item = Checked(PyObject_CallMethod(object, "item", nullptr));
     return Py_TYPE(item.ptr()) != Py_TYPE(object) && ConvertScalar(item.ptr(), scalar);
   } else if (PyIndex_Check(object)) {
@@ -111,7 +111,7 @@ struct DataTypeCode {
   DataType type;
 };
 
-// DLPack's codes that older versions of nanobind do not name.
+// DLPack type codes that older versions of nanobind do not define.
 constexpr nb::dlpack::dtype_code kFloat8E4M3FN{10};
 constexpr nb::dlpack::dtype_code kFloat8E4M3FNUZ{11};
 constexpr nb::dlpack::dtype_code kFloat8E5M2{12};
@@ -152,8 +152,8 @@ std::optional<DataType> ToDataType(nb::dlpack::dtype type) {
   return std::nullopt;
 }
 
-// What to import an array from. Some buffers (ctypes) leave out their strides, which nanobind
-// reads; a memoryview of them has them.
+// The object to import an array from. nanobind reads a buffer's strides, but some buffers (ctypes)
+// have none. A memoryview of them has strides.
 nb::object ArraySource(PyObject* object) {
   if (PyObject_CheckBuffer(object) && !PyObject_HasAttrString(object, "__dlpack__")) {
     if (PyObject* view = PyMemoryView_FromObject(object)) return nb::steal(view);
@@ -167,8 +167,8 @@ bool IsArrayLike(PyObject* object) {
          PyObject_HasAttrString(object, "__dlpack__");
 }
 
-// The text of the error that is set, which it clears. An error that is not about exporting memory
-// is the object's own, and stays an error.
+// Returns the text of the current error and clears it. An error that does not concern the export of
+// memory is an error of the object itself, and is thrown.
 std::string TakeExportError() {
   if (!PyErr_ExceptionMatches(PyExc_BufferError) && !PyErr_ExceptionMatches(PyExc_TypeError) &&
       !PyErr_ExceptionMatches(PyExc_ValueError)) {
@@ -178,7 +178,7 @@ std::string TakeExportError() {
   return nb::str(error.value()).c_str();
 }
 
-// Nanobind drops the errors of an object that gives no array, so the object is asked again.
+// Nanobind drops the errors of an object that provides no array, so ask the object again.
 void ExplainRefusal(PyObject* object, CallStorage* storage) {
   if (!IsArrayLike(object)) return;
   std::string why = "no writable array of a known type in host memory";
@@ -215,7 +215,7 @@ bool ConvertArray(PyObject* object, bool is_out, CallStorage* storage, Argument*
     *argument = *view;
     return true;
   }
-  // A capsule may have to serve as an out for the next overload.
+  // Make the capsule's view writable, because the next overload may use it as an out.
   const bool is_capsule = PyCapsule_CheckExact(object);
   if ((is_out || is_capsule) && ImportArray<nb::ndarray<>>(object, storage, argument)) return true;
   if (!is_out && ImportArray<nb::ndarray<nb::ro>>(object, storage, argument)) return true;
@@ -244,7 +244,7 @@ bool ConvertString(PyObject* object, Argument* argument) {
 // "cpu" or "nvidia:1".
 bool ConvertDeviceName(std::string_view name, Argument* argument) {
   const std::size_t colon = std::min(name.find(':'), name.size());
-  std::uint8_t index = 0;  // at most 127, as torch's
+  std::uint8_t index = 0;  // torch's limit is 127
   if (colon < name.size()) {
     const char* end = name.data() + name.size();
     const auto [rest, error] = std::from_chars(name.data() + colon + 1, end, index);
@@ -254,7 +254,7 @@ bool ConvertDeviceName(std::string_view name, Argument* argument) {
   return true;
 }
 
-// Python's own types stand for the dtypes that torch gives their values.
+// Python's own types represent the dtypes that torch gives to their values.
 std::optional<DataType> DataTypeOf(PyObject* type) {
   if (type == reinterpret_cast<PyObject*>(&PyFloat_Type)) return DataType::kFloat64;
   if (type == reinterpret_cast<PyObject*>(&PyLong_Type)) return DataType::kInt64;
@@ -362,7 +362,7 @@ bool ConvertBooleans(const Parameter& parameter, nb::handle list, CallStorage* s
   return true;
 }
 
-// One number for a list of fixed size stands for all of its elements, as in torch.
+// A single number for a list of fixed size applies to all of its elements, as in torch.
 void Repeat(std::int64_t value, const Parameter& parameter, CallStorage* storage,
             Argument* argument) {
   std::vector<std::int64_t>& values = storage->AddIntegers(parameter.list_size);
@@ -370,15 +370,15 @@ void Repeat(std::int64_t value, const Parameter& parameter, CallStorage* storage
   *argument = Span<std::int64_t>(values);
 }
 
-// Some parameters take no integers for a default that depends on others: `stride` for the size of
-// the kernel.
+// Some parameters accept an empty list as a default that depends on other parameters: an empty
+// `stride` is the kernel size.
 bool MayBeEmpty(const Parameter& parameter) {
   const bool is_default = parameter.has_default && parameter.default_value.size == 0;
   return is_default || std::string_view(parameter.name) == "stride";
 }
 
-// A list of two or more is checked, since some of torch's kernels read as many without looking; a
-// list of one only names what torch repeats, `dim` for instance.
+// Checks the length of a list of two or more, because some kernels of torch read that many elements
+// without a check. For a size of 1, torch accepts any length (`dim` for instance).
 bool ConvertIntegers(const Parameter& parameter, nb::handle list, CallStorage* storage,
                      Argument* argument) {
   const std::size_t size = PyTuple_GET_SIZE(list.ptr());
@@ -414,7 +414,7 @@ bool ConvertList(const Parameter& parameter, nb::handle list, CallStorage* stora
   }
 }
 
-// A number in place of a list.
+// A single number instead of a list.
 bool ConvertRepeated(const Parameter& parameter, PyObject* object, CallStorage* storage,
                      Argument* argument) {
   std::int64_t value;
@@ -436,7 +436,7 @@ bool Convert(const Parameter& parameter, PyObject* object, CallStorage* storage,
   }
   if (!parameter.is_list()) return ConvertElement(parameter, object, storage, argument);
   if (PyList_Check(object) || PyTuple_Check(object)) {
-    // A tuple of its own: converting an element can run code that changes the list.
+    // Copy into a tuple: converting an element can run code that changes the list.
     return ConvertList(parameter, storage->Hold(Checked(PySequence_Tuple(object))), storage,
                        argument);
   }

@@ -6,9 +6,9 @@
 
 namespace infini::ops::bindings {
 
-// Converts a Python object to an argument for `parameter`. Returns false when the object is
-// of no type that the parameter takes; throws `nanobind::python_error` when it is, but
-// its value is out of range.
+// Converts a Python object to an argument for `parameter`. Returns false if the parameter does not
+// accept the type of the object. Throws `nanobind::python_error` if it accepts the type, but the
+// value is out of range.
 bool Convert(const Parameter& parameter, PyObject* object, CallStorage* storage,
              Argument* argument);
 

@@ -5,7 +5,7 @@
 
 namespace infini::ops::bindings {
 
-// Gives the interpreter lock away for a scope.
+// Releases the interpreter lock for a scope.
 class ReleasedLock {
  public:
   ReleasedLock() : state_(PyEval_SaveThread()) {}

@@ -21,7 +21,7 @@ std::vector<std::string> OperatorNames() {
   return names;
 }
 
-// Of one of `Operators()`; none for a platform that the library was not built for.
+// For one of `Operators()`; empty for a platform that the library was not built for.
 std::vector<int> ActiveImplementationIndices(std::string_view name, std::string_view device) {
   const OperatorEntry& entry = FindOperator(name);
   bool is_known = false;
@@ -43,7 +43,7 @@ std::vector<int> ActiveImplementationIndices(std::string_view name, std::string_
 
 void ClearCache(std::string_view name) { FindOperator(name).ClearCache(); }
 
-// Operator, overload, device and slot; `None` where this thread has called nothing.
+// Operator, overload, device and slot; `None` before the first call on this thread.
 nb::object LastCallAsTuple() {
   const Call& call = LastCall();
   if (!call.overload) return nb::none();
@@ -59,7 +59,7 @@ std::vector<std::string> Devices() {
   return names;
 }
 
-// Name, torch's device type and the plug-in of torch that brings it, or `None`.
+// Name, torch's device type, and the torch plug-in that registers the type, or `None`.
 nb::list Platforms() {
   nb::list platforms;
   for (const DeviceTypeInfo& info : kDeviceTypes) {

@@ -53,7 +53,7 @@ struct PythonCall {
   }
 };
 
-// Python has it as PyLong_AsInt since 3.13. May leave an error set.
+// PyLong_AsInt of Python 3.13. Can leave an error set.
 int ToInt(PyObject* number) {
   const long value = PyLong_AsLong(number);
   const int narrow = static_cast<int>(value);
@@ -85,9 +85,9 @@ void ReadOptions(PythonCall* call) {
   }
 }
 
-// Pairs the values of a call with the parameters of one overload. Keywords go by name. The
-// other values go by position: the last ones to the outs, the first ones to the inputs, so
-// that trailing inputs with defaults can be left out.
+// Assigns the values of a call to the parameters of one overload. Keywords are assigned by name. Of
+// the positional values, the last ones go to the outs and the first ones to the inputs, so that a
+// call can omit trailing inputs with defaults.
 class Binder {
  public:
   Binder(const Overload& overload, const PythonCall& call)
@@ -126,7 +126,7 @@ class Binder {
     const std::size_t inputs = call_.positional - outs;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       if (values[i]) {
-        // By name; an input given by position comes before any input given by name.
+        // Given by name. Positional inputs must come before inputs given by name.
         if (i < first_out && next < inputs) return false;
       } else if (i >= first_out || next < inputs) {
         values[i] = call_.arguments[next++];
@@ -156,7 +156,7 @@ bool Match(const Overload& overload, const PythonCall& call, CallStorage* storag
 }
 
 std::string KeywordText(PyObject* name) {
-  // A keyword can hold what no UTF-8 text can.
+  // A keyword can contain characters that have no UTF-8 encoding.
   const nb::object text = nb::steal(PyUnicode_AsEncodedString(name, "utf-8", "backslashreplace"));
   if (!text.is_valid()) throw nb::python_error();
   return PyBytes_AS_STRING(text.ptr());
@@ -203,7 +203,7 @@ PyObject* CallOperator(const OperatorFunction& function, PythonCall* call) {
   ThrowNoMatch(function, *call, storage);
 }
 
-// No C++ exception may reach the interpreter.
+// No C++ exception may reach the Python interpreter.
 PyObject* VectorCall(PyObject* self, PyObject* const* arguments, std::size_t flagged_count,
                      PyObject* keyword_names) {
   PythonCall call{
@@ -219,7 +219,8 @@ PyObject* VectorCall(PyObject* self, PyObject* const* arguments, std::size_t fla
   } catch (const std::exception& error) {
     PyErr_SetString(PyExc_RuntimeError, error.what());
   } catch (...) {
-    PyErr_SetString(PyExc_RuntimeError, "an implementation threw what is no std::exception");
+    PyErr_SetString(PyExc_RuntimeError,
+                    "an implementation threw an exception that is not a std::exception");
   }
   return nullptr;
 }
@@ -228,7 +229,7 @@ PyObject* Name(PyObject* self, void*) {
   return PyUnicode_FromString(reinterpret_cast<OperatorFunction*>(self)->name());
 }
 
-// By name, as functions are pickled and copied.
+// Functions are pickled and copied by name.
 PyObject* Reduce(PyObject* self, PyObject*) { return Name(self, nullptr); }
 
 PyObject* Represent(PyObject* self) {
@@ -257,11 +258,12 @@ PyObject* Document(PyObject* self, void*) {
   for (const Overload& overload : function.entry->overloads) {
     text += Signature(function.name(), overload.parameters) + "\n";
   }
-  text += "\nWrites into: " + WrittenNames(*function.entry) + ".\n" +
-          "Inputs come first, then what is written; inputs with defaults may be left out before\n"
-          "that. Everything may be passed by keyword, and so may\n"
-          "  implementation_index: a slot; the lowest active one that supports the call if None\n"
-          "  stream: the vendor's stream handle; the current stream if 0\n\n";
+  text +=
+      "\nWrites into: " + WrittenNames(*function.entry) + ".\n" +
+      "Inputs come first, then the outs. A call can omit inputs with defaults before the outs.\n"
+      "All parameters can be passed by keyword. Two further keywords:\n"
+      "  implementation_index: a slot; None (default) is the lowest that supports the call\n"
+      "  stream: the vendor's stream handle; 0 (default) is the current stream\n\n";
   for (const DeviceTypeInfo& info : kDeviceTypes) {
     if (!IsEnabled(info.type)) continue;
     text += "Active slots on " + std::string(info.name) + ": " +

@@ -7,12 +7,11 @@
 
 namespace infini::ops::bindings {
 
-// Makes the Python type of `infini.ops.abs` and its like: one generic callable over the
-// operator table. Called through the vectorcall protocol, so that no tuple or dictionary is
-// built for a call.
+// Defines the Python type of `infini.ops.abs` and the other operators: one generic callable over
+// the operator table. It uses the vectorcall protocol, so that a call needs no tuple or dictionary.
 void InitializeOperatorFunction(nanobind::module_& module);
 
-// The callable of the operator `name`. Throws `std::invalid_argument` when there is none.
+// The callable of the operator `name`. Throws `std::invalid_argument` if there is none.
 nanobind::object MakeOperatorFunction(std::string_view name);
 
 }  // namespace infini::ops::bindings

@@ -22,7 +22,7 @@
 
 namespace nb = nanobind;
 
-// From torch/csrc/Exceptions.h, which costs 5 CPU-seconds.
+// From torch/csrc/Exceptions.h, whose inclusion costs 5 CPU-seconds.
 namespace torch {
 void translate_exception_to_python(const std::exception_ptr& error);
 }
@@ -31,7 +31,7 @@ namespace infini::ops::bindings {
 namespace {
 
 PyTypeObject* tensor_type = nullptr;
-// Where a `torch.Tensor` keeps its `at::Tensor`, in bytes from its beginning.
+// Offset in bytes of the `at::Tensor` in a `torch.Tensor`.
 std::size_t tensor_offset = 0;
 
 bool HoldsAt(std::size_t offset, nb::handle tensor) {
@@ -39,11 +39,11 @@ bool HoldsAt(std::size_t offset, nb::handle tensor) {
   return held == reinterpret_cast<void*>(nb::cast<std::uintptr_t>(tensor.attr("_cdata")));
 }
 
-// The struct is in torch/csrc/autograd/python_variable.h, which costs 9 CPU-seconds, and it has
-// changed with the versions. So torch is asked where the tensor lies: `_cdata` is the address of
-// the `TensorImpl`, and a pointer to that is all an `at::Tensor` consists of.
+// The struct is in torch/csrc/autograd/python_variable.h, whose inclusion costs 9 CPU-seconds, and
+// its layout differs between versions. So the offset is found at run time: `_cdata` is the address
+// of the `TensorImpl`, and an `at::Tensor` consists of just a pointer to it.
 std::size_t FindTensorOffset(const nb::module_& torch) {
-  // On the CPU, whatever the default device is: it may be one that this machine lacks.
+  // On the CPU, because this machine may not have the default device.
   const nb::object empty = torch.attr("empty");
   const nb::object tensors[] = {empty(0, nb::arg("device") = "cpu"),
                                 empty(0, nb::arg("device") = "cpu")};
@@ -52,11 +52,13 @@ std::size_t FindTensorOffset(const nb::module_& torch) {
     if (HoldsAt(offset, tensors[0]) && HoldsAt(offset, tensors[1])) return offset;
   }
   throw nb::import_error(
-      "infini.ops can't find the C++ tensor inside a torch.Tensor: this torch lays its objects out "
-      "as no version before it. Build infini.ops with -C cmake.define.WITH_TORCH=OFF.");
+      "infini.ops can't find the C++ tensor inside a torch.Tensor: the object layout of this torch "
+      "is "
+      "not supported. Build infini.ops with -C cmake.define.WITH_TORCH=OFF.");
 }
 
-// Keeps the warnings of one call on this thread, to be shown when the interpreter lock is held.
+// Collects the warnings of one call on this thread; they are shown after taking the interpreter
+// lock.
 class WarningBuffer : public c10::WarningHandler {
  public:
   explicit WarningBuffer(std::vector<c10::Warning>* warnings)
@@ -88,8 +90,8 @@ bool Show(const c10::Warning& warning) {
   return PyErr_WarnEx(category, text.c_str(), 1) == 0;
 }
 
-// Shows warnings as Python's, which leaves an error set where a filter makes one of them. An
-// error that is pending already outweighs that.
+// Shows warnings as Python warnings. A filter can turn one into an error, which is then set. A
+// pending error takes precedence over it.
 void ShowAll(const std::vector<c10::Warning>& warnings) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -101,16 +103,16 @@ void ShowAll(const std::vector<c10::Warning>& warnings) {
   PyErr_Restore(type, value, traceback);
 }
 
-// References of our own to the tensors of a call, as torch's bindings hold them, which the call
-// gets in place of those inside the Python objects: some kernels bind an out to another tensor
-// (`_add_relu` of mixed types), and while the lock is released another thread may put another
-// C++ tensor into a `torch.Tensor` (`torch.utils.swap_tensors`). It also saves a kernel that copies
-// an `at::Tensor` from taking the lock, which torch does for the second reference: 100 ns of `abs`.
+// Owned references to the tensors of a call, used instead of those inside the Python objects.
+// Torch's bindings also own theirs. Reasons: some kernels bind an out to another tensor
+// (`_add_relu` of mixed types), and while the lock is released another thread can put another C++
+// tensor into a `torch.Tensor` (`torch.utils.swap_tensors`). A kernel that copies an `at::Tensor`
+// then also does not need the lock, which torch takes for the second reference: 100 ns of `abs`.
 class HeldTensors {
  public:
   HeldTensors(Argument* arguments, std::size_t size) {
     std::for_each_n(arguments, size, [this](const Argument& argument) { Hold(argument); });
-    // Not before all are held: the vector may have moved.
+    // After all tensors are held: until then the vector can move them.
     const at::TensorBase* held = tensors_.data();
     std::for_each_n(arguments, size, [&held](Argument& argument) { Redirect(&argument, &held); });
   }
@@ -126,7 +128,7 @@ class HeldTensors {
     }
   }
 
-  // Makes an argument point to what is held of it, and moves `held` past that.
+  // Makes an argument point to the held references to its tensors, and advances `held` past them.
   static void Redirect(Argument* argument, const at::TensorBase** held) {
     if (argument->tag == Argument::Tag::kForeignTensor) {
       argument->pointer = (*held)++;
@@ -135,9 +137,9 @@ class HeldTensors {
     }
   }
 
-  // A list of torch's tensors alone is what torch takes as it is.
+  // Only a list that contains just torch tensors is passed to torch directly.
   static void RedirectList(Argument* list, const at::TensorBase** held) {
-    // In the storage of the call, as `list` is.
+    // It is in the storage of the call, like `list`.
     auto* elements = const_cast<Argument*>(list->As<Argument>());
     if (std::all_of(elements, elements + list->size, IsTorchs)) {
       const at::TensorBase* first = *held;
@@ -157,8 +159,8 @@ class HeldTensors {
   c10::SmallVector<at::TensorBase, 6> tensors_;
 };
 
-// Runs the call with the interpreter lock released; leaves what it throws as a Python error, and
-// what it warns of in `warnings`.
+// Runs the call with the interpreter lock released. Exceptions become the current Python error, and
+// warnings are added to `warnings`.
 void DispatchUnlocked(const Overload& overload, Argument* arguments, const CallOptions& options,
                       std::vector<c10::Warning>* warnings) {
   const std::size_t size = overload.parameters.size();
@@ -168,8 +170,8 @@ void DispatchUnlocked(const Overload& overload, Argument* arguments, const CallO
     const ReleasedLock released;
     Dispatch(overload, {arguments, size}, options);
   } catch (const std::invalid_argument& error) {
-    // Our own complaint about the call; torch would make a RuntimeError of it. What torch warned
-    // of, such as a resized out, was of tensors that the caller has not seen.
+    // Our own error about the call; torch would turn it into a RuntimeError. Drop torch's warnings,
+    // such as one about a resized out: they concern internal tensors.
     warnings->clear();
     PyErr_SetString(PyExc_ValueError, error.what());
   } catch (...) {
@@ -185,7 +187,7 @@ void InitializeTorchObjects() {
   tensor_type = reinterpret_cast<PyTypeObject*>(nb::object(torch.attr("Tensor")).release().ptr());
 }
 
-// By the type, not by `isinstance`, which an object can answer as it likes.
+// Checks the type itself, because objects can override the result of `isinstance`.
 const void* UnpackTensor(PyObject* object) {
   if (!PyObject_TypeCheck(object, tensor_type)) return nullptr;
   return reinterpret_cast<const char*>(object) + tensor_offset;
@@ -223,7 +225,7 @@ PyObject* DispatchWithTorchErrors(const Overload& overload, Argument* arguments,
                                   const CallOptions& options) {
   std::vector<c10::Warning> warnings;
   DispatchUnlocked(overload, arguments, options, &warnings);
-  // Not before the buffer is gone: showing a warning can run Python code that calls torch.
+  // After the warning buffer is gone: showing a warning can run Python code that calls torch.
   if (!warnings.empty()) ShowAll(warnings);
   if (PyErr_Occurred()) return nullptr;
   Py_RETURN_NONE;

@@ -7,27 +7,26 @@
 
 #include "infini/ops/operator.h"
 
-// Everything that needs torch's Python headers, which are included by `torch_objects.cc` alone.
+// All code that needs torch's Python headers. Only `torch_objects.cc` includes them.
 namespace infini::ops::bindings {
 
-// To be called once, before all else. Imports torch; throws `nanobind::import_error` for one
-// whose tensors can't be read.
+// Call this once, before the other functions. Imports torch. Throws `nanobind::import_error` if the
+// tensors of this torch can't be read.
 void InitializeTorchObjects();
 
-// The `at::Tensor` inside a `torch.Tensor`; nullptr for any other object. Borrowed from the
-// object.
+// The `at::Tensor` inside a `torch.Tensor`, as a borrowed pointer; nullptr for any other object.
 const void* UnpackTensor(PyObject* object);
 
 // The `at::Generator` inside a `torch.Generator`; nullptr for any other object.
 const void* UnpackGenerator(PyObject* object);
 
-// The value of a `torch.dtype`, `torch.layout`, `torch.memory_format` or `torch.device`
-// where `type` asks for it; empty for any other object.
+// The value of a `torch.dtype`, `torch.layout`, `torch.memory_format` or `torch.device` if it is of
+// the kind `type`; empty for any other object.
 std::optional<Argument> UnpackValue(Parameter::Type type, PyObject* object);
 
-// Dispatches with the interpreter lock released; `arguments` are the overload's and change. C++
-// exceptions become the Python exceptions that torch makes of them, and torch's warnings Python
-// warnings. Returns a new reference to `None`, or nullptr with the error set.
+// Dispatches with the interpreter lock released, and modifies `arguments`. C++ exceptions become
+// the Python exceptions that torch would raise, and torch's warnings become Python warnings.
+// Returns a new reference to `None`, or nullptr with the error set.
 PyObject* DispatchWithTorchErrors(const Overload& overload, Argument* arguments,
                                   const CallOptions& options);
 

@@ -1,27 +1,28 @@
-# Decides whether the kernels in src/cuda are compiled, and with what. Sets WITH_CUDA_KERNELS and,
-# where it is ON, infini_ops_cuda_compiler, _flags, _vendor (a folder of src/cuda/vendor),
-# _libraries and _library_folders (for the rpath).
+# Decides whether the kernels in src/cuda are compiled, and with which compiler. Sets
+# WITH_CUDA_KERNELS. If it is ON, also sets infini_ops_cuda_compiler, _flags, _vendor (a folder of
+# src/cuda/vendor), _libraries and _library_folders (for the rpath).
 #
-# Each source is compiled by a command of its own, not by enable_language(CUDA): CMake knows nvcc
-# alone of the four vendors' compilers, and not the toolkit of NVIDIA's wheels, whose libraries lie
-# where its nvcc does not look for them (and takes 2 seconds to find that out).
+# Each source is compiled by a custom command, not by enable_language(CUDA). Of the four vendors'
+# compilers, CMake supports only nvcc. It also does not support the toolkit of NVIDIA's wheels,
+# whose libraries are not where its nvcc looks for them (and needs 2 seconds to find that out).
 
-# As where CMake knows the language, the environment counts once: Ninja configures again without it.
+# As for CMake's own languages, the environment is read only once: Ninja reconfigures without it.
 set(CMAKE_CUDA_COMPILER "$ENV{CUDACXX}" CACHE FILEPATH
-  "NVIDIA's compiler; empty: that of the first complete toolkit that is found")
+  "NVIDIA's compiler; empty: use the first complete toolkit that is found")
 set(CMAKE_CUDA_ARCHITECTURES "$ENV{CUDAARCHS}" CACHE STRING
-  "NVIDIA's architectures to compile kernels for; empty: 80-real;90")
-set(CUDA_KERNEL_FLAGS "" CACHE STRING "More options for the compiler of the kernels")
+  "NVIDIA architectures to compile kernels for; empty: 80-real;90")
+set(CUDA_KERNEL_FLAGS "" CACHE STRING "Additional options for the compiler of the kernels")
 
-# What lacks in the toolkit that has this nvcc, or nothing; and its folder and libraries.
+# Reports the missing parts of the toolkit of this nvcc ("" if complete), its folder and its
+# libraries.
 function(infini_ops_inspect_toolkit nvcc)
   file(WRITE "${PROJECT_BINARY_DIR}/empty.cu" "")
-  # nvcc can be a wrapper somewhere else: only itself knows where its toolkit is.
+  # nvcc can be a wrapper in another folder, so ask it where its toolkit is.
   execute_process(
     COMMAND "${nvcc}" -v --dryrun "${PROJECT_BINARY_DIR}/empty.cu"
-    ERROR_VARIABLE said OUTPUT_QUIET)
+    ERROR_VARIABLE nvcc_output OUTPUT_QUIET)
   set(toolkit_lacks "a working nvcc" PARENT_SCOPE)
-  if(NOT said MATCHES "TOP=([^\r\n]+)")
+  if(NOT nvcc_output MATCHES "TOP=([^\r\n]+)")
     return()
   endif()
   cmake_path(SET root NORMALIZE "${CMAKE_MATCH_1}")
@@ -33,7 +34,7 @@ function(infini_ops_inspect_toolkit nvcc)
   endforeach()
   set(libraries "")
   foreach(name cudart_static cublas cublasLt)
-    # The wheels have no libcublas.so, only libcublas.so.13.
+    # NVIDIA's wheels contain no libcublas.so, only libcublas.so.13.
     find_library(found NO_CACHE NO_DEFAULT_PATH
       NAMES ${name} lib${name}.so.13 lib${name}.so.12
       PATHS "${root}" PATH_SUFFIXES lib64 lib targets/x86_64-linux/lib targets/sbsa-linux/lib)
@@ -50,7 +51,7 @@ function(infini_ops_inspect_toolkit nvcc)
   set(toolkit_libraries "${libraries}" PARENT_SCOPE)
 endfunction()
 
-# All nvcc that there are, the one to prefer first.
+# All nvcc on this machine, in order of preference.
 function(infini_ops_find_nvcc result)
   if(CMAKE_CUDA_COMPILER)
     set(${result} "${CMAKE_CUDA_COMPILER}" PARENT_SCOPE)
@@ -59,7 +60,7 @@ function(infini_ops_find_nvcc result)
   find_program(found nvcc NO_CACHE
     HINTS "${CUDAToolkit_ROOT}" ENV CUDAToolkit_ROOT ENV CUDA_HOME
     PATHS /usr/local/cuda PATH_SUFFIXES bin)
-  # The newest toolkit among the wheels; `-E` as in Torch.cmake.
+  # The newest toolkit among NVIDIA's wheels. Torch.cmake explains `-E`.
   set(find_wheels [=[
 import importlib.util, pathlib
 spec = importlib.util.find_spec("nvidia")
@@ -77,8 +78,8 @@ print(*sorted(found, reverse=True)[:1], end="")
   set(${result} "${found}" PARENT_SCOPE)
 endfunction()
 
-# The compiler's options that choose the architectures, which are spelled as CMake's own:
-# 80-real is code for the chip, 90-virtual PTX, which later chips can take, 90 is both.
+# The compiler options for the architectures, which have CMake's syntax: 80-real is machine code for
+# one chip, 90-virtual is PTX, which later chips can use, and 90 is both.
 function(infini_ops_nvcc_architectures result)
   set(options "")
   set(architectures "${CMAKE_CUDA_ARCHITECTURES}")
@@ -89,7 +90,7 @@ function(infini_ops_nvcc_architectures result)
     if(NOT architecture MATCHES "^([0-9]+[af]?)(-real|-virtual)?$")
       message(FATAL_ERROR
         "CMAKE_CUDA_ARCHITECTURES has '${architecture}'. Name each architecture by its number, "
-        "with -real or -virtual behind it or not, such as 80-real;90.")
+        "optionally followed by -real or -virtual, such as 80-real;90.")
     endif()
     set(number ${CMAKE_MATCH_1})
     if(NOT CMAKE_MATCH_2 STREQUAL "-virtual")
@@ -102,10 +103,10 @@ function(infini_ops_nvcc_architectures result)
   set(${result} "${options}" PARENT_SCOPE)
 endfunction()
 
-# Sets infini_ops_cuda_problem where there is no complete toolkit.
+# Sets infini_ops_cuda_problem if there is no complete toolkit.
 macro(infini_ops_use_nvidia)
   infini_ops_find_nvcc(nvcc_candidates)
-  set(infini_ops_cuda_problem "there is no nvcc")
+  set(infini_ops_cuda_problem "no nvcc was found")
   foreach(nvcc IN LISTS nvcc_candidates)
     infini_ops_inspect_toolkit("${nvcc}")
     if(toolkit_lacks STREQUAL "")
@@ -118,24 +119,24 @@ macro(infini_ops_use_nvidia)
   if(CMAKE_CUDA_COMPILER)
     set(infini_ops_cuda_remedy
       "Set CMAKE_CUDA_COMPILER, or CUDACXX in the environment, to the nvcc of a complete toolkit, or "
-      "to nothing so that one is searched for")
+      "to an empty string to search for one")
   else()
     set(infini_ops_cuda_remedy
       "Run `pip install 'cuda-toolkit[cccl,nvcc,cudart,cublas]'`, or set CUDACXX in the environment "
       "to the nvcc of a complete toolkit")
   endif()
   if(infini_ops_cuda_problem)
-    unset(CMAKE_CUDA_COMPILER CACHE)  # what does not work is not kept
+    unset(CMAKE_CUDA_COMPILER CACHE)  # do not cache a compiler that does not work
   endif()
   infini_ops_nvcc_architectures(architectures)
   set(infini_ops_cuda_vendor nvidia)
   set(infini_ops_cuda_flags ${architectures}
     -Xcompiler=-fPIC,-fvisibility=hidden,-fvisibility-inlines-hidden,-Wall,-Wextra)
-  # The runtime's static library: torch brings its own, possibly of another version, and the two
-  # share devices and streams through the driver.
+  # The static runtime library: torch loads its own, possibly of another version. Both use the same
+  # devices and streams through the driver.
   set(infini_ops_cuda_libraries ${toolkit_libraries} ${CMAKE_DL_LIBS} rt pthread)
-  # Beside this package in site-packages: where the wheels of CUDA 13 and 12 have cuBLAS, which
-  # torch, too, loads from there. Or in the toolkit.
+  # cuBLAS is in the wheels of CUDA 13 and 12, beside this package in site-packages; torch loads it
+  # from there too. Otherwise it is in the toolkit.
   set(infini_ops_cuda_library_folders
     "$ORIGIN/../../nvidia/cu13/lib" "$ORIGIN/../../nvidia/cublas/lib")
   if(NOT toolkit_blas_folder MATCHES "/nvidia/cu[0-9]+/lib$")
@@ -143,8 +144,8 @@ macro(infini_ops_use_nvidia)
   endif()
 endmacro()
 
-# The other vendors' compilers are clang, which reads CUDA as the language `language`. None of this
-# has been run: no SDK was at hand.
+# The other vendors' compilers are clang, which has CUDA as the language `language`. This code has
+# never been run, because no SDK was available.
 macro(infini_ops_use_clang vendor sdk compiler language)
   set(infini_ops_cuda_vendor ${vendor})
   set(root "$ENV{${sdk}}")
@@ -154,7 +155,7 @@ macro(infini_ops_use_clang vendor sdk compiler language)
   set(infini_ops_cuda_library_folders "${root}/lib" "${root}/lib64")
   set(infini_ops_cuda_problem "")
   if(root STREQUAL "" OR NOT EXISTS "${infini_ops_cuda_compiler}")
-    set(infini_ops_cuda_problem "${sdk} is '${root}', where there is no ${compiler}")
+    set(infini_ops_cuda_problem "${sdk} is '${root}', which has no ${compiler}")
   endif()
   set(infini_ops_cuda_remedy "Set ${sdk} in the environment to the folder of the vendor's SDK")
 endmacro()
@@ -176,7 +177,7 @@ if(WITH_CUDA_KERNELS OR detect_nvcc)
     infini_ops_use_clang(moore MUSA_HOME bin/mcc musa musart mublas mublasLt)
   else()
     message(FATAL_ERROR
-      "WITH_CUDA_KERNELS is ON, but no accelerator is enabled that takes CUDA sources. Set "
+      "WITH_CUDA_KERNELS is ON, but no enabled accelerator can run CUDA sources. Set "
       "WITH_NVIDIA, WITH_ILUVATAR, WITH_METAX or WITH_MOORE to ON, or WITH_CUDA_KERNELS to OFF.")
   endif()
   if(infini_ops_cuda_problem AND WITH_CUDA_KERNELS)
@@ -191,9 +192,9 @@ if(WITH_CUDA_KERNELS OR detect_nvcc)
   endif()
 endif()
 
-# Compiles sources into the target, as one translation unit called `name`: their headers are read
-# for the host and for each architecture, which takes 2.5 of the 3 CPU-seconds of a small source.
-# Without the operators in `unselected`.
+# Compiles sources into the target, as one translation unit called `name`. Reading the headers, for
+# the host and for each architecture, takes 2.5 of the 3 CPU-seconds of a small source. The
+# operators in `unselected` are left out.
 function(infini_ops_add_cuda_sources target name unselected)
   set(sources ${ARGN})
   infini_ops_leave_out(sources "${unselected}")
@@ -205,7 +206,7 @@ function(infini_ops_add_cuda_sources target name unselected)
   list(TRANSFORM includes REPLACE "(.+)" "#include \"\\1\"\n")
   string(JOIN "" content ${includes})
   file(CONFIGURE OUTPUT "${unit}" CONTENT "${content}" @ONLY)
-  # Not beside another, of which nvcc warns, and of which others would take this one.
+  # nvcc warns about a second optimization option, and some compilers would use this one.
   set(optimization -O3)
   if(CUDA_KERNEL_FLAGS MATCHES "(^|;)-O[0-9]")
     set(optimization "")
@@ -219,7 +220,7 @@ function(infini_ops_add_cuda_sources target name unselected)
       -MD -MF "${unit}.o.d" -c "${unit}" -o "${unit}.o"
     DEPENDS "${unit}" ${sources} DEPFILE "${unit}.o.d"
     COMMENT "Building CUDA object ${name}: ${sources}" VERBATIM)
-  # The sources, too, which CMake does not compile: what is in the library is read from there.
+  # Also list the sources, which CMake does not compile: the registry reads them from the target.
   target_sources(${target} PRIVATE ${sources} "${unit}.o")
   target_link_libraries(${target} PRIVATE ${infini_ops_cuda_libraries})
 endfunction()

@@ -1,8 +1,8 @@
-# Decides the one accelerator, if any, that the library is built for beside the CPU. Sets
-# INFINI_OPS_ACCELERATOR to its enumerator of `DeviceType`, or to nothing.
+# Selects the accelerator, if any, that the library supports in addition to the CPU. Sets
+# INFINI_OPS_ACCELERATOR to its enumerator of `DeviceType`, or to an empty string.
 
-# Which there are, the header says that is generated from codegen/devices.py: reading it costs no
-# start of Python.
+# The accelerators are read from the header that is generated from codegen/devices.py. This is
+# faster than starting Python.
 set(device_types "${PROJECT_SOURCE_DIR}/src/include/infini/ops/device_type.h")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${device_types}")
 file(STRINGS "${device_types}" rows REGEX "{DeviceType::k")
@@ -15,7 +15,7 @@ foreach(row IN LISTS rows)
 endforeach()
 list(REMOVE_ITEM accelerators CPU)
 
-# Whose presence shows the accelerator.
+# Files that exist if the machine has the accelerator.
 set(device_files_NVIDIA "/dev/nvidiactl")
 set(device_files_ILUVATAR "/dev/iluvatar*")
 set(device_files_METAX "/dev/mxcd")
@@ -30,8 +30,8 @@ foreach(accelerator IN LISTS accelerators)
   endif()
 endforeach()
 
-# What was said by name, ON or OFF, wins over what is found.
-set(origin "an option says so")
+# An explicit WITH_<PLATFORM>, ON or OFF, takes precedence over detection.
+set(origin "set by an option")
 if(AUTO_DETECT_DEVICES AND NOT enabled)
   foreach(accelerator IN LISTS accelerators)
     file(GLOB found ${device_files_${accelerator}})
@@ -58,7 +58,7 @@ if(NOT WITH_CPU AND NOT enabled)
     "Set WITH_CPU or one of the WITH_<accelerator> options to ON.")
 endif()
 
-# A run of `python -m ci` says which platform it is for: a build for another would be wasted.
+# `python -m ci` sets the platform of its run. A build for another platform would be useless.
 set(asked "$ENV{INFINI_CI_PLATFORM}")
 string(TOUPPER "${asked}" expected)
 string(REGEX REPLACE "^CPU$" "" expected "${expected}")
@@ -78,8 +78,8 @@ if(asked AND NOT enabled STREQUAL expected)
     set(got "no accelerator (no WITH_${expected}=ON, and AUTO_DETECT_DEVICES is OFF)")
   endif()
   message(FATAL_ERROR
-    "This run is for ${asked} (INFINI_CI_PLATFORM), and the build for another platform: got ${got}. "
-    "${remedy}, in SKBUILD_CMAKE_DEFINE under platforms.${asked}.environment of the "
+    "This run is for ${asked} (INFINI_CI_PLATFORM), but the build is for another platform: got "
+    "${got}. ${remedy}, in SKBUILD_CMAKE_DEFINE under platforms.${asked}.environment of the "
     "configuration, or as options of CMake.")
 endif()
 

@@ -1,5 +1,5 @@
-# Finds the hand-written operators that the environment does not select (INFINI_OPS_TORCH_OPS), and
-# the shared sources that no other operator needs, by the stems of their files.
+# Finds the hand-written operators that INFINI_OPS_TORCH_OPS does not select, and the shared sources
+# that no selected operator needs, by the stems of their files.
 function(infini_ops_find_unselected result)
   set(alone "")
   if(NOT WITH_TORCH)
@@ -10,7 +10,7 @@ function(infini_ops_find_unselected result)
     WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
     OUTPUT_VARIABLE unselected OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE status)
   if(NOT status EQUAL 0)
-    message(FATAL_ERROR "Operators can't be selected; the message is above.")
+    message(FATAL_ERROR "Selecting the operators failed; the message is above.")
   endif()
   foreach(users "product;gemm;linear;matmul" "blas;gemm;linear;matmul" "convert;cast;cat"
       "copy;cast;cat")
@@ -23,8 +23,9 @@ function(infini_ops_find_unselected result)
   set(${result} "${unselected}" PARENT_SCOPE)
 endfunction()
 
-# Removes the files with these stems from a list of sources; the registry lists what they have.
-# `list_variable`, of the caller: its name must not be one that this function has.
+# Removes the files with these stems from a list of sources. The registry reports the operators in
+# them. `list_variable` is a variable of the caller. Its name must differ from all names in this
+# function.
 function(infini_ops_leave_out list_variable stems)
   set(kept "")
   foreach(source IN LISTS ${list_variable})
@@ -39,8 +40,9 @@ function(infini_ops_leave_out list_variable stems)
   set(${list_variable} "${kept}" PARENT_SCOPE)
 endfunction()
 
-# Reads from the sources of a target which implementation is at which slot, and stops at two for one
-# (operator, device, slot). Writes `native_ops_metadata.json` into a folder.
+# Reads the implementations and their slots from the sources of a target. Fails if two
+# implementations have the same (operator, device, slot). Writes `native_ops_metadata.json` into a
+# folder.
 function(infini_ops_write_registry target output)
   get_target_property(sources ${target} SOURCES)
   set(written "")
@@ -62,6 +64,6 @@ function(infini_ops_write_registry target output)
     WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
     RESULT_VARIABLE status)
   if(NOT status EQUAL 0)
-    message(FATAL_ERROR "The sources can't be registered; the message is above.")
+    message(FATAL_ERROR "Reading the registrations failed; the message is above.")
   endif()
 endfunction()

@@ -1,10 +1,10 @@
-# Finds the torch to build the PyTorch backend against. Sets TORCH_ROOT to the
-# site-packages folder that holds it, or to nothing.
+# Finds the torch to build the PyTorch backend against. Sets TORCH_ROOT to the site-packages folder
+# that contains it, or to an empty string.
 #
-# torch is found by asking a Python, not by find_package(Torch): torch's own CMake files look
-# for CUDA, MKL and Kineto and take longer than compiling the backend. An isolated pip build
-# runs with a Python that hides the packages of the environment it installs into; `-E` makes
-# the same interpreter ignore the variables that hide them, those of `pip install --user` too.
+# Python is asked for torch, instead of find_package(Torch): torch's own CMake files look for CUDA,
+# MKL and Kineto, and take longer than compiling the backend. An isolated pip build runs with a
+# Python that hides the packages of the environment it installs into. With `-E`, the same
+# interpreter ignores the variables that hide them, including those of `pip install --user`.
 
 set(TORCH_PYTHON_EXECUTABLE "${Python_EXECUTABLE}" CACHE FILEPATH "The Python that has torch")
 
@@ -40,7 +40,7 @@ if(TORCH_ROOT AND NOT WITH_TORCH)
   set(WITH_TORCH ON)
 endif()
 
-# Runs the generator, which writes only what changed.
+# Runs the generator, which writes only the files that changed.
 function(infini_ops_generate_torch output registry)
   execute_process(
     COMMAND "${Python_EXECUTABLE}" -m codegen torch
@@ -50,10 +50,10 @@ function(infini_ops_generate_torch output registry)
   if(NOT status EQUAL 0)
     message(FATAL_ERROR "The generator failed; its message is above.")
   endif()
-  # There are no headers where all selected operators are written by hand.
+  # If all selected operators are hand-written, no headers are generated.
   file(MAKE_DIRECTORY "${output}/base")
-  # A change of what is generated from runs it again. One of the variable alone does not: ninja
-  # can't see it, and pip, which configures every time, need not.
+  # Runs again if one of the generator's inputs changes. A change of only the variable has no
+  # effect: ninja can't detect it. pip configures at every build, so it does not need this.
   file(GLOB_RECURSE inputs CONFIGURE_DEPENDS
     "${PROJECT_SOURCE_DIR}/codegen/*.py" "${PROJECT_SOURCE_DIR}/codegen/*.j2")
   list(APPEND inputs "${PROJECT_SOURCE_DIR}/codegen/torch_ops.yaml"
@@ -67,7 +67,7 @@ function(infini_ops_generate_torch output registry)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${inputs})
 endfunction()
 
-# Interface target with the headers, libraries, ABI and C++ standard of the torch that was found.
+# Interface target with the headers, libraries, ABI and C++ standard of the selected torch.
 function(infini_ops_add_torch_target)
   set(root "${TORCH_ROOT}/torch")
   add_library(infini_ops_torch INTERFACE)
@@ -75,12 +75,12 @@ function(infini_ops_add_torch_target)
     "${root}/include/torch/csrc/api/include")
   target_link_libraries(infini_ops_torch INTERFACE
     "${root}/lib/libtorch_cpu.so" "${root}/lib/libc10.so")
-  # Wheels older than torch 2.7 were built with the ABI from before C++11.
+  # Wheels before torch 2.7 use the ABI from before C++11.
   file(STRINGS "${root}/share/cmake/Torch/TorchConfig.cmake" abi REGEX "_GLIBCXX_USE_CXX11_ABI=0")
   if(abi)
     target_compile_definitions(infini_ops_torch INTERFACE _GLIBCXX_USE_CXX11_ABI=0)
   endif()
-  # C++20 from torch 2.14 on. TorchConfig.cmake asks for it earlier, in 2.13, without need.
+  # torch 2.14 and later need C++20. TorchConfig.cmake already requires it in 2.13, without need.
   file(STRINGS "${root}/include/torch/csrc/api/include/torch/all.h" standard
     REGEX "__cplusplus < 202002L")
   if(standard)

@@ -1,5 +1,5 @@
-# Compiles the kernels of src/triton ahead of time, where WITH_TRITON is ON: the library contains
-# machine code and C launchers, and neither Triton nor Python nor a GPU is needed to link or load it.
+# If WITH_TRITON is ON, compiles the kernels of src/triton ahead of time. The library then contains
+# machine code and C launchers. Linking and loading it needs no Triton, no Python and no GPU.
 
 set(TRITON_PYTHON_EXECUTABLE "${Python_EXECUTABLE}" CACHE FILEPATH "The Python that has Triton")
 set(TRITON_TARGETS "80;90" CACHE STRING "Compute capabilities to compile Triton's kernels for")
@@ -16,14 +16,14 @@ if(WITH_TRITON AND NOT INFINI_OPS_ACCELERATOR STREQUAL "kNvidia")
   endif()
   message(FATAL_ERROR
     "WITH_TRITON is ON, but its kernels are for NVIDIA's devices alone, got ${got}. "
-    "${remedy}, or WITH_TRITON to OFF.")
+    "${remedy}, or set WITH_TRITON to OFF.")
 endif()
 if(WITH_TRITON)
-  enable_language(C)  # of the launchers; no other build needs a compiler for it
+  enable_language(C)  # for the launchers; other builds need no C compiler
 endif()
 
-# Brings the sources that are generated from src/triton/ops up to date, below `output`, without the
-# operators in `unselected`.
+# Updates the sources generated from src/triton/ops, in the folder `output`, without the operators
+# in `unselected`.
 function(infini_ops_generate_triton output unselected)
   list(JOIN TRITON_TARGETS "," targets)
   list(JOIN unselected "," without)
@@ -34,7 +34,7 @@ function(infini_ops_generate_triton output unselected)
     ERROR_VARIABLE error RESULT_VARIABLE status)
   if(NOT status EQUAL 0)
     string(STRIP "${error}" error)
-    string(REPLACE "\n" "\n  " error "${error}")  # indented lines are left as they are
+    string(REPLACE "\n" "\n  " error "${error}")  # CMake does not reflow indented lines
     message(FATAL_ERROR "WITH_TRITON is ON, but its kernels can't be compiled. ${error}")
   endif()
   if(error)
@@ -46,7 +46,7 @@ function(infini_ops_generate_triton output unselected)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${inputs})
 endfunction()
 
-# Adds driver, launchers and the glue of each operator to the target.
+# Adds the driver, the launchers and the glue code of each operator to the target.
 function(infini_ops_add_triton_sources target output unselected)
   file(GLOB glue CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/triton/ops/*/*.cc")
   infini_ops_leave_out(glue "${unselected}")
@@ -55,7 +55,8 @@ function(infini_ops_add_triton_sources target output unselected)
     cmake_path(GET source STEM name)
     list(APPEND launchers "${output}/triton/${name}.c")
   endforeach()
-  # They only compare, pack and call: more optimization costs a third more and gains nothing.
+  # They only compare, pack and call. More optimization makes compiling a third slower without any
+  # speedup.
   set_source_files_properties(${launchers} PROPERTIES COMPILE_OPTIONS -O1)
   find_package(Threads REQUIRED)
   target_sources(${target} PRIVATE triton/driver.c ${glue} ${launchers})

@@ -5,7 +5,7 @@
 namespace infini::ops {
 namespace {
 
-// True when the shapes are the same but for the dimension.
+// True if the shapes differ in at most this dimension.
 bool SameBut(std::size_t dimension, const Tensor& a, const Tensor& b) {
   if (a.dimensions() != b.dimensions()) return false;
   for (std::size_t i = 0; i < a.dimensions(); ++i) {

@@ -7,22 +7,22 @@
 
 namespace infini::ops {
 
-// Torch takes a one-dimensional empty tensor among tensors of any shape, for nothing: it had no
-// empty ones of several dimensions once.
+// For compatibility, torch ignores one-dimensional empty tensors among tensors of any shape: early
+// versions had no other empty tensors.
 inline bool IsNothing(const Tensor& tensor) {
   return tensor.dimensions() == 1 && tensor.shape()[0] == 0;
 }
 
-// True when `out` has the type and the shape of the tensors one after the other along `dim`, and
-// may be written while they are read.
+// True if `out` has the type and the shape of the tensors concatenated along `dim`, and can be
+// written while they are read.
 bool IsConcatenation(Span<Tensor> tensors, std::int64_t dim, const Tensor& out);
 
-// The number of the dimension from the beginning.
+// The dimension's index, counted from the first one.
 inline std::size_t DimensionOf(std::int64_t dim, const Tensor& out) {
   return static_cast<std::size_t>(dim) + (dim < 0 ? out.dimensions() : 0);
 }
 
-// Calls `function` with each tensor that is something and the part of `out` that it goes to.
+// Calls `function` with each non-empty tensor and its part of `out`.
 template <typename Function>
 void ForEachPart(Span<Tensor> tensors, std::size_t dimension, const Tensor& out,
                  const Function& function) {

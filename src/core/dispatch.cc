@@ -12,11 +12,11 @@
 namespace infini::ops {
 namespace {
 
-// Costs a call less than can be measured (26 to 30 ns of dispatch with and without), and the
-// initial-exec model no less, for which a process has little room.
+// It adds no measurable cost to a call (26 to 30 ns of dispatch with and without it). The
+// initial-exec model is not cheaper, and a process has little room for it.
 thread_local Call last_call;
 
-// Runs an implementation and remembers it. Only when it ends: it may call operators itself.
+// Runs an implementation, and records it afterwards: an implementation can call operators itself.
 void Run(const Overload& overload, const Implementation& implementation,
          const Invocation& invocation) {
   struct Record {
@@ -26,14 +26,15 @@ void Run(const Overload& overload, const Implementation& implementation,
   implementation.Run(invocation);
 }
 
-// The torch slot takes torch's own tensors as they are; every other slot takes views.
+// The torch slot takes torch's own tensors directly. Every other slot takes views.
 bool TakesForeign(const Implementation& implementation) {
   return implementation.slot == static_cast<int>(Slot::kTorch);
 }
 
 // The devices of the tensors among the arguments.
 struct Devices {
-  // The first one, of an accelerator where there is one: a number on the CPU may stand before it.
+  // The first one on an accelerator, or else the first one: a scalar tensor on the CPU can precede
+  // it.
   std::optional<Device> main;
   bool mixed = false;
 
@@ -74,8 +75,8 @@ struct Devices {
   }
 };
 
-// Where tensors lie on several devices only torch knows whether that can work (it takes a
-// number on the CPU, for instance). Returns the slot to ask for in place of `slot`.
+// If tensors are on several devices, only torch knows whether the call is valid (it accepts a
+// scalar tensor on the CPU, for instance). Returns the slot to use instead of `slot`.
 std::optional<int> SlotForMixedDevices(const Overload& overload, const Invocation& invocation,
                                        std::optional<int> slot) {
   for (const Implementation& implementation : overload.implementations) {
@@ -88,12 +89,12 @@ std::optional<int> SlotForMixedDevices(const Overload& overload, const Invocatio
                               ": the tensors are on more than one device");
 }
 
-// The arguments as implementations take them: views in place of torch's tensors, and lists of
-// tensors in place of lists of arguments, which Python's lists become.
+// The arguments in the form that implementations take: views instead of torch's tensors, and lists
+// of tensors instead of the lists of arguments that Python lists are converted to.
 class Views {
  public:
   explicit Views(Span<Argument> arguments) : arguments_(arguments.begin(), arguments.end()) {
-    // Reserved, so that the addresses put into `arguments_` stay.
+    // Reserve first, so that the addresses stored in `arguments_` stay valid.
     tensors_.reserve(arguments.size());
     lists_.reserve(arguments.size());
     for (Argument& argument : arguments_) {
@@ -141,7 +142,7 @@ class Views {
 
 #ifdef INFINI_OPS_WITH_TORCH
 
-// As torch's own calls do, so that autograd refuses a value that it kept and that has changed.
+// Like torch's own calls, so that autograd detects that a saved value has changed, and refuses it.
 void CountWrites(const Invocation& invocation) {
   for (std::size_t i = 0; i < invocation.size; ++i) {
     if (!invocation.parameters[i].is_out) continue;
@@ -165,7 +166,7 @@ void RunOnViews(const Overload& overload, const Invocation& invocation, std::opt
   viewed.arguments = views.arguments();
   const Implementation& implementation = overload.Select(viewed, slot);
   if (TakesForeign(implementation)) return Run(overload, implementation, invocation);
-  // Torch's own kernels know.
+  // Torch's own kernels find the stream themselves.
   const bool has_streams = invocation.device.type() != Device::Type::kCpu;
   if (has_streams && !viewed.stream) viewed.stream = torch_backend::CurrentStream(viewed.device);
   Run(overload, implementation, viewed);
@@ -195,8 +196,7 @@ void Dispatch(const Overload& overload, Span<Argument> arguments, const CallOpti
       devices.mixed ? SlotForMixedDevices(overload, invocation, options.implementation_index)
                     : options.implementation_index;
 #ifdef INFINI_OPS_WITH_TORCH
-  // Making views costs more than a small call, so it is left out where no implementation
-  // would look at them.
+  // Making views takes longer than a small call, so it is skipped if no implementation needs them.
   if (slot != static_cast<int>(Slot::kTorch) && HasNative(overload, invocation.device.type())) {
     RunOnViews(overload, invocation, slot);
   } else {

@@ -6,19 +6,20 @@
 
 #include "infini/ops/data_type.h"
 
-// The element types that native implementations take; 16-bit floats each device has its own of.
+// The element types of native implementations. Each device has its own types for 16-bit floats.
 namespace infini::ops {
 
-// The type to compute in: 16-bit floats as float32; integers as unsigned ones, which wrap around
-// where C++ leaves the sum of signed ones undefined; everything else as itself.
+// The type to compute in. 16-bit floats are computed as float32. Integers are computed as unsigned
+// ones, which wrap around: overflow of signed integers is undefined in C++. Other types are
+// computed as themselves.
 template <typename T>
 using Computed =
     std::conditional_t<std::is_integral_v<T>,
                        std::conditional_t<(sizeof(T) < 8), std::uint32_t, std::uint64_t>,
                        std::conditional_t<std::is_same_v<T, double>, double, float>>;
 
-// Calls `function` with a null pointer to the element type and returns what it does; what stands
-// for nothing (false, a null pointer) for another than a float type.
+// Calls `function` with a null pointer to the element type and returns its result. For a type that
+// is not a float type, returns a default value (false, a null pointer).
 template <typename Float16, typename BFloat16, typename Function>
 auto WithFloatType(DataType type, const Function& function) {
   switch (type) {
@@ -35,7 +36,7 @@ auto WithFloatType(DataType type, const Function& function) {
   }
 }
 
-// The same for integers, too.
+// The same, including integers.
 template <typename Float16, typename BFloat16, typename Function>
 auto WithRealType(DataType type, const Function& function) {
   switch (type) {
@@ -54,7 +55,7 @@ auto WithRealType(DataType type, const Function& function) {
   }
 }
 
-// What the pointers above point to, in a generic lambda.
+// The type that these pointers point to, in a generic lambda.
 template <typename Pointer>
 using ElementOf = std::remove_pointer_t<Pointer>;
 
@@ -64,7 +65,7 @@ inline bool IsFloatType(DataType type) {
 inline bool IsRealType(DataType type) {
   return WithRealType<float, float>(type, [](auto*) { return true; });
 }
-// What can be moved about, if not computed with.
+// Types that can be copied, even if no arithmetic is implemented for them.
 inline bool IsStoredType(DataType type) { return type == DataType::kBool || IsRealType(type); }
 
 }  // namespace infini::ops

@@ -3,9 +3,9 @@
 
 #include "infini/ops/operator.h"
 
-// What the generator hands to the library: `operator_table.cc` defines the table, and
-// `torch/kernels.cc` the kernels of slot 8 in the same order. Without the PyTorch backend
-// neither is compiled and the table is absent.
+// The interface between the generated code and the library: `operator_table.cc` defines the table,
+// and `torch/kernels.cc` the kernels of slot 8 in the same order. In a build without the PyTorch
+// backend neither is compiled, and there is no table.
 namespace infini::ops::generated {
 
 struct Row {
@@ -17,8 +17,8 @@ struct Row {
 
 extern const Span<Row> kTable;
 
-// An ATen function of any type, and what calls it with converted arguments: one function for all
-// that share a signature, since ATen's 1,440 have some 480 signatures.
+// An ATen function of any type, and the function that calls it with converted arguments. Functions
+// with the same signature share the latter: ATen's 1,440 functions have some 480 signatures.
 struct TorchKernel {
   using Function = void (*)();
 

@@ -10,11 +10,11 @@
 
 namespace infini::ops {
 
-// Where an elementwise loop goes: the extents of its dimensions, innermost first, and what a step
-// along each adds to the address of each operand, in bytes. Operand 0 is the output.
+// The iteration space of an elementwise loop: the sizes of its dimensions, innermost first, and for
+// each operand the step in bytes along each dimension. Operand 0 is the output.
 template <int operands>
 struct Geometry {
-  // More dimensions of two elements or more there are in no memory.
+  // Tensors in memory can't have more dimensions of at least two elements.
   static constexpr int kMaxRank = 64;
 
   int rank = 0;
@@ -28,7 +28,7 @@ struct Geometry {
     return product;
   }
 
-  // Outside of all others, without steps.
+  // Outside all other dimensions, without steps.
   void AddDimension(std::int64_t size) {
     sizes[rank] = size;
     for (auto& of_operand : strides) of_operand[rank] = 0;
@@ -48,7 +48,7 @@ struct Geometry {
     }
   }
 
-  // The addresses of an operand's elements lie in less than this many bytes behind each other.
+  // The byte offsets between the operand's elements along the dimension are less than this.
   std::int64_t Reach(int operand, int dimension) const {
     return (sizes[dimension] - 1) * std::abs(strides[operand][dimension]);
   }
@@ -56,8 +56,8 @@ struct Geometry {
 
 namespace internal {
 
-// The output's nearest neighbours innermost, so that tensors of one layout are walked in it,
-// whatever their dimensions' order.
+// Makes the dimension with the output's smallest step the innermost, and so on, so that tensors of
+// one layout are visited in memory order, whatever the order of their dimensions.
 template <int operands>
 void SortDimensions(Geometry<operands>& geometry) {
   const auto& strides = geometry.strides[0];
@@ -68,7 +68,7 @@ void SortDimensions(Geometry<operands>& geometry) {
   }
 }
 
-// True when stepping on along `dimension` continues the walk along the one inside it.
+// True if `dimension` continues the dimension inside it, so that both can be merged.
 template <int operands>
 bool Continues(const Geometry<operands>& geometry, int dimension) {
   for (const auto& strides : geometry.strides) {
@@ -79,7 +79,7 @@ bool Continues(const Geometry<operands>& geometry, int dimension) {
 
 }  // namespace internal
 
-// The loop over `out` with inputs that broadcast to it, in as few dimensions as it takes.
+// The loop over `out` with inputs that broadcast to it, with as few dimensions as possible.
 template <typename... Inputs>
 Geometry<1 + sizeof...(Inputs)> MakeGeometry(const Tensor& out, const Inputs&... inputs) {
   constexpr int kOperands = 1 + sizeof...(Inputs);
@@ -115,8 +115,8 @@ Geometry<1 + sizeof...(Inputs)> MakeGeometry(const Tensor& out, const Inputs&...
 
 namespace internal {
 
-// The dimension along which to cut a geometry that has too many of them or whose offsets reach too
-// far; -1 for one that need not be.
+// The dimension to split if a geometry has too many dimensions or too large offsets; -1 if it does
+// not need to be split.
 template <int operands>
 int DimensionToCut(const Geometry<operands>& geometry, int max_rank, std::int64_t max_offset) {
   if (geometry.rank > max_rank) return geometry.rank - 1;
@@ -134,15 +134,15 @@ int DimensionToCut(const Geometry<operands>& geometry, int max_rank, std::int64_
 
 }  // namespace internal
 
-// Calls `function` with geometries that together are this one, each of at most `max_rank`
-// dimensions and with offsets, from an operand's address, below `max_offset` bytes.
+// Splits the geometry and calls `function` with each part. A part has at most `max_rank`
+// dimensions, and its offsets from an operand's address are below `max_offset` bytes.
 template <int operands, typename Function>
 void ForEachPiece(const Geometry<operands>& geometry, int max_rank, std::int64_t max_offset,
                   const Function& function) {
   const int cut = internal::DimensionToCut(geometry, max_rank, max_offset);
   if (cut < 0) return function(geometry);
   const std::int64_t size = geometry.sizes[cut];
-  // Halves: of a long dimension in multiples of what a vector kernel takes at a time.
+  // Splits in halves; those of a long dimension are multiples of the elements per vector operation.
   const std::int64_t half = size < 64 ? (size + 1) / 2 : (size / 2 + 15) / 16 * 16;
   const std::int64_t length = geometry.rank > max_rank ? 1 : half;
   for (std::int64_t begin = 0; begin < size; begin += length) {
@@ -156,7 +156,7 @@ void ForEachPiece(const Geometry<operands>& geometry, int max_rank, std::int64_t
   }
 }
 
-// The same, however far they reach.
+// The same without a limit for offsets.
 template <int operands, typename Function>
 void ForEachPiece(const Geometry<operands>& geometry, int max_rank, const Function& function) {
   ForEachPiece(geometry, max_rank, std::numeric_limits<std::int64_t>::max(), function);

@@ -32,7 +32,7 @@ void AddGeneratedOperators([[maybe_unused]] OperatorMap* operators) {
 #endif
 }
 
-// A function-local static, since registrations in other source files run in any order.
+// A function-local static, because registrations in other source files run in any order.
 OperatorMap& MutableOperators() {
   static OperatorMap operators = [] {
     OperatorMap initial;
@@ -101,7 +101,7 @@ const Implementation& Overload::Select(const Invocation& invocation,
     }
     if (!lowest) lowest = &implementation;
   }
-  // Where none supports the call, the lowest one is left to say why.
+  // If none supports the call, use the lowest slot, whose error explains why.
   if (slot || !lowest) ThrowNotActive(*this, device, slot);
   return *lowest;
 }

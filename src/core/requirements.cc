@@ -9,7 +9,7 @@
 namespace infini::ops {
 namespace {
 
-// The tensor's extent in a dimension of a shape of `rank` dimensions that it broadcasts to.
+// The tensor's size in a dimension of a shape of `rank` dimensions that it broadcasts to.
 std::int64_t ExtentIn(std::size_t rank, std::size_t dimension, const Tensor& tensor) {
   const std::size_t missing = rank - tensor.dimensions();
   return dimension < missing ? 1 : tensor.shape()[dimension - missing];
@@ -35,10 +35,10 @@ bool HaveSameShape(const Tensor& a, const Tensor& b) {
   return std::equal(a.shape().begin(), a.shape().end(), b.shape().begin(), b.shape().end());
 }
 
-// False for types newer than this library, whose size it does not know.
+// False for types that this library does not know, whose size is unknown.
 bool IsAligned(const Tensor& tensor) {
   const std::size_t size = DataTypeSize(tensor.data_type());
-  // A power of two: this runs twice a call, and a division takes as long as all the rest.
+  // The size is a power of two. This runs twice per call, and a division would double the time.
   return size != 0 && (reinterpret_cast<std::uintptr_t>(tensor.data()) & (size - 1)) == 0;
 }
 

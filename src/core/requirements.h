@@ -6,34 +6,34 @@
 #include "infini/ops/argument.h"
 #include "infini/ops/tensor.h"
 
-// What implementations ask of their arguments, on every device: all but the element types, which
-// differ, and of which those of undefined tensors are float32.
+// Requirements of implementations on their arguments, for every device. Element types are not
+// included, because they differ between devices. An undefined tensor counts as float32.
 namespace infini::ops {
 
 // True when `tensor` broadcasts to the shape of `out`.
 bool BroadcastsTo(const Tensor& tensor, const Tensor& out);
 
-// True when both are there, with aligned elements (those of NumPy's views of raw bytes need not
-// be), and `out` may be written while `input` is read.
+// True if both are defined and aligned, and `out` can be written while `input` is read. NumPy views
+// of raw bytes can be unaligned.
 bool IsInput(const Tensor& input, const Tensor& out);
 
-// The same, of tensors of one type, for operators that read an input more than once: it may not be
-// `out`, either.
+// The same for operators that read an input more than once. Both must have the same type, and
+// `input` must not be `out`.
 bool IsProductInput(const Tensor& input, const Tensor& out);
 
-// True for a bias with the dimensions of linear's weight but the last.
+// True if the bias has the dimensions of linear's weight without the last one.
 bool IsBias(const Tensor& bias, const Tensor& weight, const Tensor& out);
 
-// True for inputs of the type of `out`, which has the shape that they broadcast to. Torch resizes
-// any other.
+// True if the inputs have the type of `out`, and `out` has the shape that they broadcast to. Torch
+// resizes an `out` of another shape.
 bool IsElementwise(const Tensor& out, std::initializer_list<const Tensor*> inputs);
 
-// The `weight` may have another type.
+// `weight` can have another type.
 bool IsRmsNorm(const Tensor& input, const Tensor& weight, const Tensor& out);
 
 bool IsCausalSoftmax(const Tensor& input, const Tensor& out);
 
-// True when torch, too, would take `value` to multiply tensors of the real type with.
+// True if torch also accepts `value` as a factor for tensors of this real type.
 bool IsFactor(const Scalar& value, DataType type);
 
 }  // namespace infini::ops

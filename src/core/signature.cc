@@ -48,7 +48,7 @@ std::string TypeText(const Parameter& parameter) {
   return parameter.is_optional ? text + '?' : text;
 }
 
-// With as few digits as give the same number again: 0.1, not 0.10000000000000001.
+// With the fewest digits that give the same number again: 0.1, not 0.10000000000000001.
 void WriteDouble(double value, std::ostream& out) {
   using Limits = std::numeric_limits<double>;
   std::string text;
@@ -56,7 +56,7 @@ void WriteDouble(double value, std::ostream& out) {
     std::ostringstream rounded;
     rounded << std::setprecision(digits) << value;
     text = rounded.str();
-    // Not `std::stod`, which throws where rounding the largest number makes it infinite.
+    // Not `std::stod`: it throws if the rounded largest number becomes infinite.
     if (std::strtod(text.c_str(), nullptr) == value) break;
   }
   out << text;
@@ -91,7 +91,7 @@ void WriteList(const Argument& argument, std::ostream& out) {
   out << ']';
 }
 
-// Defaults are numbers, strings, `None` and lists of numbers: all that schemas contain.
+// Defaults are numbers, strings, `None` and lists of numbers; schemas contain no others.
 void WriteDefault(const Argument& argument, std::ostream& out) {
   switch (argument.tag) {
     case Argument::Tag::kScalar:

@@ -150,7 +150,7 @@ bool Tensor::is_contiguous() const {
 
 namespace {
 
-// The addresses that the elements lie between.
+// The range of addresses that contains all elements.
 std::pair<const char*, const char*> Extent(const Tensor& tensor) {
   const auto size = static_cast<std::int64_t>(DataTypeSize(tensor.data_type()));
   const char* begin = tensor.data<char>();

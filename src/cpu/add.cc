@@ -15,7 +15,7 @@ namespace {
 
 template <typename T>
 void AddAll(const Tensor& input, const Tensor& other, const Scalar& alpha, const Tensor& out) {
-  // As the type itself holds it.
+  // alpha in the precision of the type itself.
   const auto factor = static_cast<Computed<T>>(static_cast<T>(alpha.To<Computed<T>>()));
   const auto kernel = INFINI_OPS_KERNEL(AddElements<T>);
   cpu::Elementwise<T>(input, other, out, [=](const T* a, const T* b, T* c, std::int64_t count) {
@@ -38,8 +38,8 @@ struct Operator<Add, Device::Type::kCpu, 0> {
     if (!Supports(input, other, alpha, out)) {
       throw std::invalid_argument(
           "add: slot 0 takes aligned strided tensors of one real type, an alpha that the type can "
-          "hold, and an out of the shape they broadcast to that overlaps neither itself nor, in "
-          "part, an input; got " +
+          "hold, and an out of the shape that they broadcast to; out must not overlap itself, or "
+          "an input unless both are the same view; got " +
           Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
     }
     cpu::WithRealType(out.data_type(), [&](auto* element) {

@@ -19,9 +19,9 @@ struct Operator<Cast, Device::Type::kCpu, 0> {
   static void Run(const Tensor& input, const Tensor& out) {
     if (!Supports(input, out)) {
       throw std::invalid_argument(
-          "cast: slot 0 takes aligned strided tensors of bool and real types, the input "
-          "broadcastable to the shape of out, which overlaps neither itself nor, in part, the "
-          "input; got " +
+          "cast: slot 0 takes aligned strided tensors of bool and real types, and an input that "
+          "broadcasts to the shape of out; out must not overlap itself, or the input unless both "
+          "are the same view; got " +
           Describe(input) + " and out " + Describe(out));
     }
     cpu::Convert(input, out);

@@ -22,7 +22,7 @@ std::int64_t CountBefore(std::size_t dimension, const Tensor& tensor) {
   return count;
 }
 
-// Contiguous tensors as rows: what lies at one index of the dimensions before `dimension`.
+// Contiguous tensors as rows; a row is the part at one index of the dimensions before `dimension`.
 class ContiguousRows {
  public:
   ContiguousRows(Span<Tensor> tensors, std::size_t dimension, const Tensor& out)
@@ -60,8 +60,8 @@ class ContiguousRows {
   std::int64_t row_size_ = 0;
 };
 
-// True where `out` is best written from its beginning to its end: with one tensor after the other
-// it would go through the caches once for each (0.7 to 0.9 of the speed).
+// True if `out` should be written from beginning to end. Writing one tensor after the other would
+// pass all of `out` through the caches once per tensor (0.7 to 0.9 of the speed).
 bool HasManyContiguousRows(Span<Tensor> tensors, std::size_t dimension, const Tensor& out) {
   constexpr std::int64_t many = 64;
   return CountBefore(dimension, out) >= many && out.element_count() > 0 && out.is_contiguous() &&
@@ -86,9 +86,9 @@ struct Operator<Cat, Device::Type::kCpu, 0> {
   static void Run(Span<Tensor> tensors, std::int64_t dim, const Tensor& out) {
     if (!Supports(tensors, dim, out)) {
       throw std::invalid_argument(
-          "cat: slot 0 takes aligned strided tensors of one bool or real type, of the same shape "
-          "but for dimension `dim`, and an out of the shape they have together that overlaps "
-          "neither itself nor an input; got " +
+          "cat: slot 0 takes aligned strided tensors of one bool or real type, whose shapes differ "
+          "only in dimension `dim`, and an out of the concatenated shape; out must not overlap "
+          "itself or an input; got " +
           DescribeAll(tensors) + ", dim " + std::to_string(dim) + " and out " + Describe(out));
     }
     const std::size_t dimension = DimensionOf(dim, out);

@@ -18,7 +18,7 @@
 namespace infini::ops {
 namespace {
 
-// Of float32 in the widest vectors.
+// Lanes of float32 in the widest vectors.
 constexpr std::size_t kMostLanes = 16;
 
 template <typename T>
@@ -59,8 +59,8 @@ struct Operator<CausalSoftmax, Device::Type::kCpu, 0> {
     if (!Supports(input, out)) {
       throw std::invalid_argument(
           "causal_softmax: slot 0 takes aligned strided tensors of one floating-point type and "
-          "shape [..., m, n], m <= n, and an out that overlaps neither itself nor, in part, the "
-          "input; got " +
+          "shape [..., m, n], m <= n; out must not overlap itself, or the input unless both are "
+          "the same view; got " +
           Describe(input) + " and out " + Describe(out));
     }
     cpu::WithFloatType(out.data_type(), [&](auto* element) {

@@ -1,13 +1,13 @@
 // The inner loops of causal_softmax.cc, once per instruction set: see for_each_isa.h.
 
 #include "cpu/vector.h"
-// After it.
+// Include it after vector.h.
 #include "cpu/exp.h"
 
 namespace infini::ops::cpu::INFINI_OPS_ISA {
 
-// The elements of a row of `size` from `begin` on that are among the first `visible`, -infinity in
-// the other lanes.
+// Loads the elements of a row of `size` from `begin` on. Lanes that are not among the first
+// `visible` elements are -infinity.
 template <typename T>
 inline INFINI_OPS_INLINE Vector<Computed<T>> LoadVisible(const T* row, std::int64_t begin,
                                                          std::int64_t visible, std::int64_t size) {
@@ -15,17 +15,17 @@ inline INFINI_OPS_INLINE Vector<Computed<T>> LoadVisible(const T* row, std::int6
   constexpr C lowest = -std::numeric_limits<C>::infinity();
   const std::int64_t count = visible - begin;
   if (size - begin < kLanes<T>) return LoadPart(row + begin, count, lowest);
-  // What is not visible lies there, too.
+  // The memory after the visible elements is readable, too.
   return KeepFirst<C>(Load(row + begin), count, lowest);
 }
 
-// A NaN may be lost: the sum finds it.
+// A NaN can be lost here, but it reappears in the sum.
 template <typename T>
 inline INFINI_OPS_INLINE Computed<T> LargestVisible(const T* row, std::int64_t visible,
                                                     std::int64_t size) {
   using C = Computed<T>;
   constexpr C lowest = -std::numeric_limits<C>::infinity();
-  // Several, since each comparison waits for the one before.
+  // Several maxima, because each comparison waits for the one before.
   Vector<C> largest[4] = {Vector<C>{} + lowest, Vector<C>{} + lowest, Vector<C>{} + lowest,
                           Vector<C>{} + lowest};
   std::int64_t i = 0;
@@ -40,8 +40,8 @@ inline INFINI_OPS_INLINE Computed<T> LargestVisible(const T* row, std::int64_t v
   return Largest<C>(Max<C>(Max<C>(largest[0], largest[1]), Max<C>(largest[2], largest[3])));
 }
 
-// The first `visible` of a row of `size` contiguous elements; `out` beyond them may be overwritten.
-// `powers` has room for whole vectors of them.
+// Processes the first `visible` elements of a row of `size` contiguous ones; `out` after them can
+// be overwritten. `powers` has room for whole vectors.
 template <typename T>
 void SoftmaxRow(const T* row, std::int64_t visible, std::int64_t size, Computed<T>* powers,
                 T* out) {
@@ -55,7 +55,7 @@ void SoftmaxRow(const T* row, std::int64_t visible, std::int64_t size, Computed<
     sum += power;
   }
   if (i < visible) {
-    // Where all that is visible is -infinity, every lane is NaN, and the sum with them.
+    // If all visible elements are -infinity, every lane is NaN, and so is the sum.
     const Vector<C> power = Exp<C>(LoadVisible(row, i, visible, size) - largest);
     Store(powers + i, power);
     sum += power;

@@ -18,10 +18,10 @@
 namespace infini::ops::cpu {
 namespace {
 
-// A bool as it lies in memory, where NumPy's views may have put any byte.
+// The memory of a bool. NumPy views can contain any byte in it.
 enum class Bool : std::uint8_t {};
 
-// Contiguous elements of one type into those of another.
+// Converts contiguous elements of one type to another.
 using Step = void (*)(const void* from, void* to, std::int64_t count);
 
 template <typename To, typename From>
@@ -31,7 +31,7 @@ To ConvertElement(From value) {
   } else if constexpr (std::is_same_v<To, Bool>) {
     return static_cast<Bool>(value != 0);
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && sizeof(To) < 4) {
-    // -1 as an unsigned integer is left undefined, and is the greatest one in torch.
+    // Converting -1 to an unsigned integer is undefined, but gives the largest one in torch.
     return static_cast<To>(static_cast<std::int32_t>(value));
   } else {
     return static_cast<To>(value);
@@ -46,8 +46,8 @@ void ConvertElements(const void* from, void* to, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) target[i] = ConvertElement<To>(source[i]);
 }
 
-// Calls `function` with a null pointer to the type; 16-bit floats, which are converted by way of
-// float, count as that.
+// Calls `function` with a null pointer to the type; for 16-bit floats, which are converted through
+// float, with one to float.
 template <typename Function>
 auto WithWideType(DataType type, const Function& function) {
   if (type == DataType::kBool) return function(static_cast<Bool*>(nullptr));
@@ -66,7 +66,7 @@ bool IsHalf(DataType type) { return type == DataType::kFloat16 || type == DataTy
 
 DataType Widened(DataType type) { return IsHalf(type) ? DataType::kFloat32 : type; }
 
-// From one type to another, in up to three steps; none where they are the same.
+// A conversion between two types in up to three steps; no steps if they are the same.
 class Conversion {
  public:
   Conversion(DataType from, DataType to) {
@@ -80,7 +80,7 @@ class Conversion {
 
   bool has_one_step() const { return size_ == 1; }
 
-  // A block at most, unless there is but one step.
+  // At most one block, unless there is only one step.
   void Apply(const void* from, void* to, std::int64_t count) const {
     double buffers[2][kBlock];  // of elements of any type
     for (std::size_t i = 0; i < size_; ++i) {
@@ -97,7 +97,7 @@ class Conversion {
   std::size_t size_ = 0;
 };
 
-// From and To stand for the sizes of the elements.
+// From and To are types with the sizes of the elements.
 template <typename From, typename To>
 void ConvertRow(const RowElements<From>& from, const RowElements<To>& to, std::int64_t size,
                 const Conversion& conversion) {
@@ -134,7 +134,7 @@ void CopyTile(const Tile& tile) {
   }
 }
 
-// Calls `function` with a null pointer to an integer of the type's size.
+// Calls `function` with a null pointer to an integer type of the same size.
 template <typename Function>
 void WithSizeOf(DataType type, const Function& function) {
   switch (DataTypeSize(type)) {

@@ -5,8 +5,8 @@
 
 namespace infini::ops::cpu {
 
-// Copies `from`, which broadcasts to the shape of `to`, in the element type of `to`. Both are
-// stored types.
+// Copies `from`, broadcast to the shape of `to`, and converts it to the element type of `to`. Both
+// must be stored types.
 void Convert(const Tensor& from, const Tensor& to);
 
 }  // namespace infini::ops::cpu

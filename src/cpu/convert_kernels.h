@@ -1,5 +1,5 @@
-// The conversions of convert.cc that the compiler finds no vector code for, once per instruction
-// set: see for_each_isa.h.
+// The conversions of convert.cc that the compiler can't vectorize, once per instruction set: see
+// for_each_isa.h.
 
 #include "cpu/vector.h"
 

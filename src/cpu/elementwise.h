@@ -7,7 +7,7 @@
 
 namespace infini::ops::cpu {
 
-// `loop(input, other, out, count)` on contiguous elements of type T, whatever the layouts.
+// Calls `loop(input, other, out, count)` with contiguous elements of type T, for any layout.
 template <typename T, typename Loop>
 void Elementwise(const Tensor& input, const Tensor& other, const Tensor& out, const Loop& loop) {
   ForEachTile(MakeGeometry(out, input, other), [&](const Tile& tile) {

@@ -1,15 +1,16 @@
-// The exponential function of vectors of one instruction set; included as vector.h is, after it.
+// The exponential function for vectors of one instruction set. Include it after vector.h, without a
+// guard.
 
 namespace infini::ops::cpu::INFINI_OPS_ISA {
 
 template <typename C>
 struct ExpConstants;
-// ln(2) in two parts, so that its multiples by whole numbers are exact in the first.
+// ln(2) in two parts, so that the product of the first part with a whole number is exact.
 template <>
 struct ExpConstants<float> {
   using Bits = std::int32_t;
   static constexpr float ln2 = 0.693359375f, ln2_rest = -2.12194440e-4f;
-  static constexpr float lowest = -104;  // where it is 0
+  static constexpr float lowest = -104;  // exp is 0 below it
   static constexpr int mantissa = 23, bias = 127, terms = 7;
 };
 template <>
@@ -29,24 +30,24 @@ inline INFINI_OPS_INLINE Vector<C> PowerOfTwo(Vector<typename ExpConstants<C>::B
   return reinterpret_cast<Vector<C>>((exponent + K::bias) << K::mantissa);
 }
 
-// std::exp of lanes that are not positive; in float32 within 1 unit in the last place, subnormal
-// results too.
+// std::exp of lanes that are not positive. In float32 the error is at most 1 unit in the last
+// place, also for subnormal results.
 template <typename C>
 inline INFINI_OPS_INLINE Vector<C> Exp(Vector<C> x) {
   using K = ExpConstants<C>;
   using Bits = Vector<typename K::Bits>;
-  // Comparisons with a NaN are false: it stays one.
+  // Comparisons with NaN are false, so a NaN stays NaN.
   x = x < K::lowest ? Vector<C>{} + K::lowest : x;
-  // Adding this leaves the nearest whole number in the lowest bits.
+  // Adding this number leaves the nearest whole number in the lowest bits.
   constexpr C magic = static_cast<C>(3ll << (K::mantissa - 1));
   const Vector<C> shifted = x * static_cast<C>(1.4426950408889634) + magic;
   const Vector<C> whole = shifted - magic;
   const Vector<C> rest = (x - whole * K::ln2) - whole * K::ln2_rest;
-  // Taylor's polynomial: what it leaves out is below 0.1 units in the last place of 1.
+  // Taylor polynomial; the truncation error is below 0.1 units in the last place of 1.
   Vector<C> value = Vector<C>{} + static_cast<C>(Reciprocal(K::terms));
 #pragma GCC unroll 13
   for (int i = K::terms - 1; i >= 0; --i) value = value * rest + static_cast<C>(Reciprocal(i));
-  // In two steps, since 2^-149 has no exponent of its own.
+  // In two steps, because the exponent of 2^-149 is out of range.
   const Bits power = reinterpret_cast<Bits>(shifted) - reinterpret_cast<Bits>(Vector<C>{} + magic);
   const Bits half = power >> 1;
   return value * PowerOfTwo<C>(half) * PowerOfTwo<C>(power - half);

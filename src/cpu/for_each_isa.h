@@ -3,8 +3,8 @@
 //   #define INFINI_OPS_KERNELS "cpu/rms_norm_kernels.h"
 //   #include "cpu/for_each_isa.h"
 //
-// By a pragma in place of the compiler's options: what comes from other headers, templates of the
-// standard library above all, stays code that runs everywhere, whichever copy the linker keeps.
+// It uses a pragma instead of compiler options. Code from other headers, above all templates of the
+// standard library, is then still compiled for every processor, whichever copy the linker keeps.
 
 #define INFINI_OPS_ISA baseline
 #define INFINI_OPS_VECTOR_BYTES 16

@@ -38,8 +38,8 @@ struct Operator<Gemm, Device::Type::kCpu, 0> {
     if (!Supports(a, b, alpha, beta, trans_a, trans_b, out)) {
       throw std::invalid_argument(
           "gemm: slot 0 takes aligned strided tensors of one real type, an alpha and a beta that "
-          "the type can hold, matrices that fit each other after `trans_a` and `trans_b`, and an "
-          "out of the product's shape that overlaps neither itself nor an input; got " +
+          "the type can hold, matrices whose shapes match after `trans_a` and `trans_b`, and an "
+          "out of the product's shape; out must not overlap itself or an input; got " +
           Describe(a) + (trans_a ? " transposed, " : ", ") + Describe(b) +
           (trans_b ? " transposed and out " : " and out ") + Describe(out));
     }

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-// 16-bit floating point by bit patterns, since not every vendor compiler has the types.
+// 16-bit floating point on bit patterns, because not every vendor's compiler has the types.
 namespace infini::ops::cpu {
 
 inline float BitsToFloat(std::uint32_t bits) {
@@ -23,7 +23,7 @@ inline std::uint32_t FloatToBits(float value) {
 class BFloat16 {
  public:
   BFloat16() = default;
-  // Rounds to nearest, ties to even; a NaN stays one.
+  // Rounds to nearest, ties to even; NaN stays NaN.
   explicit BFloat16(double value) : BFloat16(static_cast<float>(value)) {}
   explicit BFloat16(float value) {
     const std::uint32_t bits = FloatToBits(value);

@@ -7,15 +7,15 @@
 namespace infini::ops::cpu {
 namespace {
 
-// A row costs a few nanoseconds beside its elements. Where the innermost dimension is not longer
-// than this, the longest one is taken in its place.
+// A row costs a few nanoseconds in addition to its elements. If the innermost dimension is at most
+// this long, the longest dimension becomes the innermost.
 constexpr std::int64_t kShortRow = 3;
 
-// Nested loops over all operands, dimension 0 the innermost.
+// Nested loops over all operands; dimension 0 is the innermost.
 template <int operands>
 class Loops {
  public:
-  // At least one loop, and the longest inside where it would else be a short one.
+  // At least one loop. If the inner loop would be short, the longest loop becomes the inner one.
   explicit Loops(Geometry<operands>& geometry) : geometry_(geometry) {
     if (geometry.rank == 0) geometry.AddDimension(1);
     const std::int64_t* const sizes = geometry.sizes;
@@ -24,7 +24,7 @@ class Loops {
         0, static_cast<int>(std::max_element(sizes, sizes + geometry.rank) - sizes));
   }
 
-  // The elements [begin, end), counted in the order of the loops.
+  // Visits the elements [begin, end), counted in the order of the loops.
   void Walk(std::int64_t begin, std::int64_t end,
             const std::function<void(const Tile&)>& function) const {
     Index index;
@@ -56,7 +56,7 @@ class Loops {
     return tile;
   }
 
-  // Whole rows, as many as there are, or a part of one; `left` elements at most.
+  // Extends the tile to as many whole rows as possible, or a part of one, at most `left` elements.
   void Extend(const Index& index, std::int64_t left, Tile* tile) const {
     const std::int64_t* const sizes = geometry_.sizes;
     tile->count = std::min(sizes[0] - index[0], left);
@@ -66,7 +66,7 @@ class Loops {
     }
   }
 
-  // To the element after a tile.
+  // Advances to the element after a tile.
   void Advance(Index* index, Tile* tile) const {
     const bool has_rows = tile->rows > 1;
     int i = has_rows ? 1 : 0;

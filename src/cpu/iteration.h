@@ -11,21 +11,22 @@ namespace infini::ops::cpu {
 
 inline constexpr std::size_t kMaxOperands = 3;
 
-// Of each operand, in bytes, 0 where it is broadcast.
+// Strides of each operand, in bytes; 0 if it is broadcast.
 using Strides = std::array<std::int64_t, kMaxOperands>;
 
 // Rows of elements of each operand.
 struct Tile {
   std::array<char*, kMaxOperands> data;
-  Strides strides;  // from an element to the next
+  Strides strides;  // between elements of a row
   std::int64_t count;
   Strides row_strides;
   std::int64_t rows;
 };
 
-// Calls `function` for tiles that cover each element of a geometry of two or three operands once,
-// on several threads where there is enough to do. Rows are as long as the layouts allow: contiguous
-// operands of the same shape are one row, however many dimensions they have and in whatever order.
+// Calls `function` with tiles that together cover each element of a geometry of two or three
+// operands once. Uses several threads if there is enough work. Rows are as long as the layouts
+// allow: contiguous operands of the same shape form one row, for any number and order of
+// dimensions.
 template <int operands>
 void ForEachTile(Geometry<operands>&& geometry, const std::function<void(const Tile&)>& function);
 

@@ -1,7 +1,7 @@
 #ifndef INFINI_OPS_CPU_KERNELS_H_
 #define INFINI_OPS_CPU_KERNELS_H_
 
-// What the kernels of for_each_isa.h need; it has to come before it.
+// Includes and macros for the kernels of for_each_isa.h. Include it before that header.
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
@@ -17,7 +17,7 @@
 #include "cpu/half.h"
 #include "cpu/isa.h"
 
-// A kernel, given as an expression, from the namespace of the active instruction set.
+// An expression for a kernel in the namespace of the active instruction set.
 #ifdef __x86_64__
 #define INFINI_OPS_KERNEL(...)                                         \
   (::infini::ops::cpu::ActiveIsa() == ::infini::ops::cpu::Isa::kAvx512 \

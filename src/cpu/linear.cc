@@ -9,7 +9,7 @@
 namespace infini::ops {
 namespace {
 
-// With the dimensions that vectors lack, in `out`, too.
+// Adds the dimensions that vectors lack, in `out` too.
 cpu::Product ProductOf(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
                        const Tensor& out) {
   cpu::Product product{cpu::Matrices(input), cpu::Matrices(weight).Transposed(), cpu::Matrices(out),
@@ -46,8 +46,8 @@ struct Operator<Linear, Device::Type::kCpu, 0> {
     if (!Supports(input, weight, bias, out)) {
       throw std::invalid_argument(
           "linear: slot 0 takes aligned strided tensors of one real type, a weight [out, in] and a "
-          "bias [out], or a weight [in] and a bias [], and an out of the product's shape that "
-          "overlaps neither itself nor an input; got " +
+          "bias [out], or a weight [in] and a bias [], and an out of the product's shape; out must "
+          "not overlap itself or an input; got " +
           Describe(input) + ", weight " + Describe(weight) + ", bias " +
           (bias ? Describe(*bias) : "none") + " and out " + Describe(out));
     }

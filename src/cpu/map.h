@@ -1,9 +1,11 @@
-// Loops over contiguous elements, of one instruction set; included as vector.h is, after it.
+// Loops over contiguous elements, for one instruction set. Include it after vector.h, without a
+// guard.
 
 namespace infini::ops::cpu::INFINI_OPS_ISA {
 
-// out[i] = function(a[i], b[i]), where `out` may be one of the inputs. `function` takes vectors or,
-// for integers, numbers. No lambda: GCC compiles those for the baseline whatever the pragma says.
+// out[i] = function(a[i], b[i]); `out` can be one of the inputs. `function` takes vectors or, for
+// integers, single numbers. It can't be a lambda: GCC ignores the pragma for lambdas and compiles
+// them for the baseline.
 template <typename T, typename Function>
 INFINI_OPS_INLINE inline void Map(const T* a, const T* b, T* out, std::int64_t count,
                                   const Function& function) {
@@ -18,7 +20,7 @@ INFINI_OPS_INLINE inline void Map(const T* a, const T* b, T* out, std::int64_t c
       StorePart(out + i, function(LoadPart(a + i, rest), LoadPart(b + i, rest)), rest);
     }
   } else {
-    // The compiler finds out that the upper bits are not needed, and takes narrower vectors.
+    // The compiler detects that the upper bits are not needed, and uses narrower vectors.
     INFINI_OPS_INDEPENDENT
     for (; i < count; ++i) {
       out[i] = static_cast<T>(function(static_cast<C>(a[i]), static_cast<C>(b[i])));

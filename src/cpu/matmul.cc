@@ -9,7 +9,7 @@
 namespace infini::ops {
 namespace {
 
-// With the dimensions that vectors lack, in `out`, too.
+// Adds the dimensions that vectors lack, in `out` too.
 cpu::Product ProductOf(const Tensor& input, const Tensor& other, const Tensor& out) {
   cpu::Product product{cpu::Matrices(input), cpu::Matrices(other), cpu::Matrices(out),
                        out.data_type()};
@@ -37,8 +37,8 @@ struct Operator<Matmul, Device::Type::kCpu, 0> {
   static void Run(const Tensor& input, const Tensor& other, const Tensor& out) {
     if (!Supports(input, other, out)) {
       throw std::invalid_argument(
-          "matmul: slot 0 takes aligned strided vectors and matrices of one real type that fit "
-          "each other, and an out of the product's shape that overlaps neither itself nor an "
+          "matmul: slot 0 takes aligned strided vectors and matrices of one real type with "
+          "matching shapes, and an out of the product's shape; out must not overlap itself or an "
           "input; got " +
           Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
     }

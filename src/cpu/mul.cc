@@ -21,7 +21,8 @@ struct Operator<Mul, Device::Type::kCpu, 0> {
     if (!Supports(input, other, out)) {
       throw std::invalid_argument(
           "mul: slot 0 takes aligned strided tensors of one real type, and an out of the shape "
-          "they broadcast to that overlaps neither itself nor, in part, an input; got " +
+          "that they broadcast to; out must not overlap itself, or an input unless both are the "
+          "same view; got " +
           Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
     }
     cpu::WithRealType(out.data_type(), [&](auto* element) {

@@ -22,11 +22,12 @@ namespace {
 
 using Function = std::function<void(std::int64_t, std::int64_t)>;
 
-// More pieces than threads: who is woken late, or shares its core with others, takes fewer.
+// More pieces than threads: a thread that wakes late, or shares its core, then takes fewer pieces.
 constexpr std::int64_t kPiecesPerThread = 4;
 
-// How long a thread looks for work, or for the end of it, before it sleeps: the time that waking
-// one takes (30 to 60 us on a virtual machine), so that calls in a row need not.
+// How long a thread waits actively for work, or for the end of a job, before it sleeps. It is the
+// time needed to wake a thread (30 to 60 us on a virtual machine), so that consecutive calls need
+// not wake any.
 constexpr std::chrono::microseconds kSpin{50};
 
 thread_local bool is_inside = false;
@@ -51,7 +52,7 @@ class Job {
   Job(const Function& function, std::int64_t count, std::int64_t pieces, int invitations)
       : invitations(invitations), function_(function), count_(count), pieces_(pieces) {}
 
-  // Takes pieces until none is left.
+  // Takes pieces until there are no more.
   void Work() {
     is_inside = true;
     for (std::int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < pieces_;) {
@@ -69,12 +70,12 @@ class Job {
     if (error_) std::rethrow_exception(error_);
   }
 
-  // Under the pool's lock, but that its caller looks at `helpers` while it spins.
+  // Protected by the pool's lock, except that the caller reads `helpers` while it spins.
   int invitations;
   std::atomic<int> helpers{0};
 
  private:
-  // The first `count_ % pieces_` pieces are longer by one.
+  // The first `count_ % pieces_` pieces have one more element.
   std::int64_t Begin(std::int64_t piece) const {
     return piece * (count_ / pieces_) + std::min(piece, count_ % pieces_);
   }
@@ -87,8 +88,8 @@ class Job {
   std::exception_ptr error_;
 };
 
-// Threads that help callers. A caller invites them and does not wait for any to come: what nobody
-// helps with it does itself. So the pool works, slower, where threads can't be had, too.
+// Threads that help callers. A caller invites them but does not wait for them to come: it does the
+// remaining work itself. Therefore the pool also works, more slowly, if no threads can be created.
 class Pool {
  public:
   void Run(Job* job) {
@@ -100,7 +101,8 @@ class Pool {
       Uninvite(job);
     }
     SpinUntil(nobody_helps);
-    // Taken even then: the last helper holds it until it has left the job.
+    // Also lock here if there are no helpers: the last helper holds the lock until it has left the
+    // job.
     std::unique_lock lock(mutex_);
     done_.wait(lock, nobody_helps);
   }
@@ -114,11 +116,11 @@ class Pool {
       invitations_ += invitations;
       while (threads_ < invitations && Start()) ++threads_;
     }
-    // Costs a system call for those that sleep only.
+    // Makes system calls only for sleeping threads.
     for (int i = 0; i < invitations; ++i) wake_.notify_one();
   }
 
-  // Helpers take no other job for this one: they leave the list as they find it.
+  // Removes a job from the list, without changing the order of the others.
   void Uninvite(Job* job) {
     invitations_ -= job->invitations;
     job->invitations = 0;
@@ -150,7 +152,7 @@ class Pool {
     }
   }
 
-  // The oldest job; it stays in the list as long as it invites.
+  // The oldest job. It stays in the list until it has no invitations left.
   Job* Accept() {
     Job* job = jobs_.front();
     ++job->helpers;
@@ -162,18 +164,18 @@ class Pool {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::condition_variable done_;
-  std::vector<Job*> jobs_;  // that still invite
+  std::vector<Job*> jobs_;  // jobs with invitations
   std::atomic<int> invitations_{0};
   int threads_ = 0;
 };
 
-// Never destroyed: its threads look at it until the process ends.
+// Never destroyed: its threads use it until the process ends.
 Pool* pool = nullptr;
 
 Pool& ThePool() {
   static const bool initialized = [] {
     pool = new Pool;
-    // None of the threads is in the child of a fork, and the lock may be held by one.
+    // The child of a fork has none of the threads, and one of them may have held the lock.
     pthread_atfork(nullptr, nullptr, [] {
       pool = new Pool;
       is_inside = false;

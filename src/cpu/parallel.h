@@ -6,16 +6,16 @@
 
 namespace infini::ops::cpu {
 
-// How many threads a call may use: torch's intra-op setting where torch is built in, else as many
-// as the process has CPUs.
+// The number of threads that a call can use: torch's intra-op setting if torch is built in,
+// otherwise the number of CPUs of the process.
 int ThreadCount();
 
-// So many elements are worth another thread: a few microseconds.
+// Number of elements for which an additional thread is worthwhile: a few microseconds of work.
 inline constexpr std::int64_t kElementsPerThread = 16384;
 
-// Calls `function(begin, end)` on disjoint pieces that cover [0, count), each at least `grain` long
-// (but where `count` is shorter), on this thread and on others. Calls from within `function` run on
-// the thread that makes them. What `function` throws first is thrown here, when all is at rest.
+// Calls `function(begin, end)` with disjoint pieces that cover [0, count), on this thread and
+// others. A piece has at least `grain` elements, unless `count` is smaller. Nested calls run on the
+// calling thread. After all pieces are finished, throws the first exception of `function`.
 void ParallelFor(std::int64_t count, std::int64_t grain,
                  const std::function<void(std::int64_t, std::int64_t)>& function);
 

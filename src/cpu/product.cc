@@ -17,7 +17,7 @@
 namespace infini::ops::cpu {
 namespace {
 
-// What comes after the sums: out = alpha * sums + beta * out + bias, along a row.
+// The epilogue: out = alpha * sums + beta * out + bias, along a row.
 template <typename T>
 struct ProductEnd {
   Computed<T> alpha;
@@ -45,7 +45,7 @@ struct ProductKernels {
                          std::int64_t row_size, bool add);
   void (*finish)(const C* sums, std::int64_t count, const ProductEnd<T>& end, const T* bias,
                  T* out);
-  // Of floats only.
+  // For floats only.
   void (*convert)(const T* source, std::int64_t count, C* target) = nullptr;
   MultiplyFew multiply_along = nullptr;
   MultiplyFew multiply_across = nullptr;
@@ -60,21 +60,22 @@ struct ProductKernels {
 namespace infini::ops::cpu {
 namespace {
 
-// So many multiplications are worth another thread: some 10 us.
+// Number of multiplications for which an additional thread is worthwhile: some 10 us of work.
 constexpr std::int64_t kMultiplicationsPerThread = 1 << 18;
 
-// Up to so many rows, reading `b` where it lies costs less than packing it: where its columns are
-// contiguous, and where its rows are.
+// With at most this many rows, reading `b` in place is faster than packing it: the limits for
+// contiguous columns and for contiguous rows.
 constexpr std::int64_t kFewRowsAlong = 16;
 constexpr std::int64_t kFewRowsAcross = 4;
 
-// Steps along k that a tile takes at once: a strip of `b` stays in the first-level cache.
+// Steps along k per tile: a strip of `b` stays in the first-level cache.
 constexpr std::int64_t kSteps = 256;
 
-// Tiles of a block, each way: with its part of `a` and `b` it stays in the second-level cache.
+// Tiles of a block in each direction: the block with its parts of `a` and `b` stays in the
+// second-level cache.
 constexpr std::int64_t kBlockTiles = 8;
 
-// Elements of `a` and of `b` that are packed at once: bounds the memory, not the speed.
+// Elements of `a` and of `b` packed at a time. This limits memory and has no effect on speed.
 constexpr std::int64_t kPackedElements = 1 << 23;
 
 constexpr std::int64_t CeilDiv(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -89,7 +90,7 @@ struct Matrix {
   std::int64_t column_stride;
 };
 
-// Not initialized, aligned as vectors are.
+// Uninitialized memory with the alignment of vectors.
 template <typename C>
 class Buffer {
  public:
@@ -116,7 +117,7 @@ struct MatrixProduct {
     const MatrixProduct transposed = Transposed();
     if (n < m && transposed.HasFewRows()) return transposed.RunFewRows();
     if (HasFewRows()) return RunFewRows();
-    // The ends are made along the rows of `out`.
+    // Let the epilogue run along the rows of `out`.
     const bool has_columns = out.column_stride != 1 && out.row_stride == 1;
     return has_columns ? transposed.RunPacked() : RunPacked();
   }
@@ -140,13 +141,13 @@ struct MatrixProduct {
             C* packed_a, C* packed_b) const;
   void MultiplyPacked(std::int64_t row, std::int64_t rows, std::int64_t column,
                       std::int64_t columns, const C* packed_a, const C* packed_b) const;
-  // True when the sums of whole tiles are what `out` gets, so that they can be made in place.
+  // True if `out` is just the sums of whole tiles, which are then computed in place.
   bool IsFinal(std::int64_t rows, std::int64_t columns) const {
     return std::is_same_v<T, C> && alpha == 1 && beta == 0 && !bias.data &&
            out.column_stride == 1 && rows % kernels.tile_rows == 0 &&
            columns % kernels.tile_columns == 0;
   }
-  // Of another type, they are not.
+  // Sums of another type can't be computed in place.
   static C* SumsIn(T* place) {
     if constexpr (std::is_same_v<T, C>) return place;
     return nullptr;
@@ -162,17 +163,17 @@ struct MatrixProduct {
   std::int64_t k;
   Matrix<const T> a;
   Matrix<const T> b;
-  Matrix<const T> bias;  // without data where there is none
+  Matrix<const T> bias;  // data is null if there is no bias
   Matrix<T> out;
   C alpha;
   C beta;
 };
 
-// Columns that few rows are multiplied with at once.
+// Columns that are multiplied with few rows at a time.
 constexpr std::int64_t kColumns = 64;
 constexpr std::int64_t kMostColumns = 64 * kColumns;
 
-// The rows that the kernels for few rows take: with zeros to whole fours.
+// The number of rows for the few-row kernels: 1, or a multiple of four, padded with zeros.
 constexpr std::int64_t FilledUp(std::int64_t m) { return m == 1 ? 1 : CeilDiv(m, 4) * 4; }
 
 template <typename T>
@@ -218,7 +219,7 @@ void MatrixProduct<T>::RunPacked() const {
   const std::int64_t block_columns = kBlockTiles * kernels.tile_columns;
   const std::int64_t rows = std::min(m, CeilDiv(most, block_rows) * block_rows);
   const std::int64_t columns = std::min(n, CeilDiv(most, block_columns) * block_columns);
-  // In one piece: the second time, malloc has it without the kernel's help.
+  // One allocation, which malloc can reuse the second time without a system call.
   const std::int64_t a_size = CeilDiv(rows, kernels.tile_rows) * kernels.tile_rows * k;
   const std::int64_t b_size = CeilDiv(columns, kernels.tile_columns) * kernels.tile_columns * k;
   const Buffer<C> packed(b_size + a_size);
@@ -260,7 +261,7 @@ void MatrixProduct<T>::Pack(std::int64_t row, std::int64_t rows, std::int64_t co
 
 // A grid of blocks over a part of `out`.
 struct Grid {
-  // As large as a block may be, but smaller where there are fewer than threads could share.
+  // Blocks have the maximum size, or are smaller if there would be fewer blocks than threads.
   template <typename T>
   Grid(const ProductKernels<T>& kernels, std::int64_t rows, std::int64_t columns)
       : block_rows(kBlockTiles * kernels.tile_rows),
@@ -313,7 +314,7 @@ void MatrixProduct<T>::MultiplyPacked(std::int64_t row, std::int64_t rows, std::
   });
 }
 
-// A matrix of each operand for each of a batch.
+// One matrix of each operand for each index of a batch.
 struct Batch {
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> strides[4];  // of a, b, bias, out
@@ -333,7 +334,7 @@ struct Batch {
   }
 };
 
-// The stride of a leading dimension of `out` in a tensor that broadcasts to it; 0 where it repeats.
+// The tensor's stride in a leading dimension of `out`; 0 if the tensor repeats along it.
 std::int64_t BatchStride(const Matrices& matrices, const Matrices& out, std::size_t dimension) {
   const std::size_t missing = out.shape.size() - matrices.shape.size();
   if (dimension < missing || matrices.shape[dimension - missing] == 1) return 0;
@@ -362,7 +363,7 @@ Matrix<T> MatrixOf(const Matrices& matrices) {
           matrices.shape[columns] == 1 ? 0 : matrices.strides[columns]};
 }
 
-// Matrices one below the other, multiplied with the same `b`, are one.
+// Merges matrices that are stacked in memory and are multiplied with the same `b` into one matrix.
 template <typename T>
 void Merge(MatrixProduct<T>* one, Batch* batch) {
   while (!batch->shape.empty()) {
@@ -371,7 +372,7 @@ void Merge(MatrixProduct<T>* one, Batch* batch) {
         stride(1) == 0 && (!one->bias.data || (stride(2) == 0 && one->bias.row_stride == 0));
     const bool continues =
         stride(0) == one->m * one->a.row_stride && stride(3) == one->m * one->out.row_stride;
-    // Of single rows the stride says nothing.
+    // The stride of a single row has no meaning.
     if (!repeats || (one->m != 1 && !continues)) return;
     if (one->m == 1) {
       one->a.row_stride = stride(0);
@@ -400,7 +401,7 @@ void RunBatch(const MatrixProduct<T>& first, const Batch& batch) {
   const auto run = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) At(first, batch, i).Run();
   };
-  // Many small ones side by side; large ones one after the other, each on all threads.
+  // Many small products run in parallel. Large ones run one after the other, each on all threads.
   const bool is_many = count >= 4 * ThreadCount() || multiplications < kMultiplicationsPerThread;
   if (!is_many) return run(0, count);
   ParallelFor(count, kMultiplicationsPerThread / multiplications, run);
@@ -408,15 +409,15 @@ void RunBatch(const MatrixProduct<T>& first, const Batch& batch) {
 
 #ifdef INFINI_OPS_WITH_TORCH
 
-// Multiplications that oneDNN's 15 us before it begins are worth.
+// Number of multiplications for which oneDNN's start-up time of 15 us is worthwhile.
 constexpr std::int64_t kOneDnnMultiplications = 1 << 20;
 
-// Our kernels for few rows are 1.5 to 2 times as fast as MKL's with so few, where the other operand
-// has so many elements. With fewer elements they reach half of its speed, with one row all of it.
+// With few rows and at least this many elements of the other operand, our kernels are 1.5 to 2
+// times as fast as MKL. With fewer elements they have half of MKL's speed, or the same for one row.
 constexpr std::int64_t kFewRowsOfBlas = 8;
 constexpr std::int64_t kElementsOfFewRows = 1 << 20;
 
-// True when a library takes the matrix as it lies, which torch would copy otherwise.
+// True if a library can use the matrix in place; otherwise torch would copy it.
 template <typename T>
 bool IsForBlas(const Matrix<T>& matrix, std::int64_t rows, std::int64_t columns) {
   const auto is_along = [](std::int64_t inner, std::int64_t inner_size, std::int64_t outer,
@@ -427,7 +428,7 @@ bool IsForBlas(const Matrix<T>& matrix, std::int64_t rows, std::int64_t columns)
          is_along(matrix.row_stride, rows, matrix.column_stride, columns);
 }
 
-// True for sizes with which torch's library is faster than our kernels.
+// True for sizes for which torch's library is faster than our kernels.
 template <typename T>
 bool IsFasterOnTorch(const MatrixProduct<T>& one, const Batch& batch) {
   const std::int64_t rows = std::min(one.m, one.n);
@@ -439,8 +440,8 @@ bool IsFasterOnTorch(const MatrixProduct<T>& one, const Batch& batch) {
          one.k * std::max(one.m, one.n) < kElementsOfFewRows;
 }
 
-// True when torch can have each operand as it lies: it takes no negative strides, and of those that
-// a library does not take it makes copies.
+// True if torch can use every operand. It has no negative strides, and it copies operands with
+// strides that a library does not support.
 template <typename T>
 bool IsForTorch(const MatrixProduct<T>& one, const Batch& batch) {
   if (one.m == 0 || one.n == 0 || one.k == 0) return false;
@@ -453,13 +454,13 @@ bool IsForTorch(const MatrixProduct<T>& one, const Batch& batch) {
          IsForBlas(one.out, one.m, one.n) && (!one.bias.data || one.bias.column_stride >= 0);
 }
 
-// `rows` x `columns`, or as many of them as the last dimension of the batch has.
+// `rows` x `columns`, for as many matrices as the last dimension of the batch has.
 template <typename T>
 Tensor ViewOf(const Matrix<T>& matrix, std::int64_t rows, std::int64_t columns, const Batch& batch,
               std::size_t operand, DataType type) {
   const bool is_stack = !batch.shape.empty();
   const std::int64_t shape[] = {is_stack ? batch.shape.back() : 1, rows, columns};
-  // Strides of single rows and columns count in torch's choice of a kernel.
+  // The strides of single rows and columns affect torch's choice of a kernel.
   const std::int64_t alone = matrix.column_stride > 1 ? 1 : columns;
   const std::int64_t strides[] = {is_stack ? batch.strides[operand].back() : 0,
                                   rows == 1 ? alone : matrix.row_stride,
@@ -496,7 +497,7 @@ void RunProduct(const Product& product) {
   const C alpha = product.alpha.To<C>();
   const Matrix<const T> no_bias{nullptr, 0, 0};
   MatrixProduct<T> one{INFINI_OPS_KERNEL(KernelsOf<T>()), product.out.rows(), product.out.columns(),
-                       // As in BLAS, what is multiplied by 0 is not read.
+                       // As in BLAS, a factor that is multiplied by 0 is not read.
                        alpha == 0 ? 0 : product.a.columns(), MatrixOf<const T>(product.a),
                        MatrixOf<const T>(product.b),
                        product.bias ? MatrixOf<const T>(*product.bias) : no_bias,
@@ -514,13 +515,13 @@ void RunProduct(const Product& product) {
   RunBatch(one, batch);
 }
 
-// The size of a leading dimension of `out` in a tensor that broadcasts to it.
+// The tensor's size in a leading dimension of `out`.
 std::int64_t BatchSize(const Matrices& matrices, const Matrices& out, std::size_t dimension) {
   const std::size_t missing = out.shape.size() - matrices.shape.size();
   return dimension < missing ? 1 : matrices.shape[dimension - missing];
 }
 
-// True when the leading dimensions of `out` are just those that the others broadcast to.
+// True if the leading dimensions of `out` are exactly the broadcast ones of the inputs.
 bool HasBroadcastShape(const Matrices& a, const Matrices& b, const Matrices& out) {
   if (out.shape.size() != std::max(a.shape.size(), b.shape.size())) return false;
   for (std::size_t i = 0; i + 2 < out.shape.size(); ++i) {

@@ -14,7 +14,8 @@ namespace infini::ops::cpu {
 struct Matrices {
   explicit Matrices(const Tensor& tensor);
 
-  // With a dimension of size 1 at `position` from the end: 0 makes each vector a column, 1 a row.
+  // With an added dimension of size 1 at `position` from the end: 0 makes each vector a column, 1 a
+  // row.
   Matrices With1(std::size_t position) const;
   Matrices Transposed() const;
 
@@ -26,7 +27,7 @@ struct Matrices {
   std::vector<std::int64_t> strides;  // in elements
 };
 
-// out = alpha * a @ b + beta * out + bias, for each matrix of `out`, which the others broadcast to.
+// out = alpha * a @ b + beta * out + bias, for each matrix of `out`; the others broadcast to it.
 struct Product {
   Matrices a;
   Matrices b;
@@ -36,9 +37,9 @@ struct Product {
   Scalar alpha = 1;
   Scalar beta = 0;
 
-  // True when the matrices fit each other and `out` has just the shape of their product.
+  // True if the shapes of the matrices match and `out` has exactly the shape of their product.
   bool HasFittingShapes() const;
-  // True for real types that can hold `alpha` and `beta`.
+  // True for real types that can represent `alpha` and `beta`.
   bool HasFittingScalars() const;
   void Run() const;
 };

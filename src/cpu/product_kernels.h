@@ -4,15 +4,16 @@
 
 namespace infini::ops::cpu::INFINI_OPS_ISA {
 
-// What a tile accumulates stays in registers: 12 x 2 of 32 vectors, or 6 x 2 of 16. On a core that
-// can do 200 GFLOP/s in float32, 8 x 2, 8 x 3, 12 x 2 and 14 x 2 of AVX-512 did 196, 196, 205, 200.
+// The accumulators of a tile stay in registers: 12 x 2 of 32 vectors, or 6 x 2 of 16. On a core
+// with 200 GFLOP/s in float32, AVX-512 tiles of 8 x 2, 8 x 3, 12 x 2 and 14 x 2 reached 196, 196,
+// 205 and 200.
 inline constexpr int kTileRows = INFINI_OPS_VECTOR_BYTES == 64 ? 12 : 6;
 inline constexpr int kTileVectors = 2;
 template <typename C>
 inline constexpr int kTileColumns = kTileVectors * kLanes<C>;
 
-// The first `rows` rows and `vectors` vectors of a tile: the product of strips of `k` steps, in
-// place of what `sums` holds or added to it.
+// The first `rows` rows and `vectors` vectors of a tile: stores the product of strips of `k` steps
+// in `sums`, or adds it.
 template <typename C, int rows, int vectors>
 void MultiplyTile(std::int64_t k, const C* a, const C* b, C* sums, std::int64_t row_size,
                   bool add) {
@@ -25,7 +26,8 @@ void MultiplyTile(std::int64_t k, const C* a, const C* b, C* sums, std::int64_t 
 #pragma GCC unroll 2
       for (int j = 0; j < vectors; ++j) tile[i][j] += a[i] * columns[j];
     }
-    // The first tile of a strip finds it in the second-level cache: 121 became 135 GFLOP/s.
+    // Prefetched for the first tile of a strip, which reads from the second-level cache: 121 became
+    // 135 GFLOP/s.
     for (int j = 0; j < vectors; ++j) __builtin_prefetch(b + 8 * kTileColumns<C> + j * kLanes<C>);
     a += kTileRows;
     b += kTileColumns<C>;
@@ -47,7 +49,7 @@ void MultiplyRows(std::int64_t columns, std::int64_t k, const C* a, const C* b, 
   MultiplyTile<C, rows, 1>(k, a, b, sums, row_size, add);
 }
 
-// Sums of m x n, in whole tiles, from strips that are `a_step` and `b_step` elements apart.
+// Sums of m x n, in whole tiles. The strips are `a_step` and `b_step` elements apart.
 template <typename C>
 void MultiplyBlock(std::int64_t m, std::int64_t n, std::int64_t k, const C* a, std::int64_t a_step,
                    const C* b, std::int64_t b_step, C* sums, std::int64_t row_size, bool add) {
@@ -71,7 +73,7 @@ void Convert(const T* source, std::int64_t count, Computed<T>* target) {
   for (; i < count; ++i) target[i] = static_cast<Computed<T>>(source[i]);
 }
 
-// One strip from rows that are contiguous along k.
+// Packs one strip of rows that are contiguous along k.
 template <typename T, int width>
 void PackAlong(const T* source, std::int64_t stride, std::int64_t count, std::int64_t k,
                Computed<T>* packed) {
@@ -87,7 +89,7 @@ void PackAlong(const T* source, std::int64_t stride, std::int64_t count, std::in
   }
 }
 
-// One strip from rows that lie side by side: contiguous across.
+// Packs one strip of rows that are interleaved: contiguous across the rows.
 template <typename T, int width>
 void PackAcross(const T* source, std::int64_t stride, std::int64_t count, std::int64_t k,
                 Computed<T>* packed) {
@@ -104,7 +106,8 @@ void PackAcross(const T* source, std::int64_t stride, std::int64_t count, std::i
   }
 }
 
-// Strips of `width` of `count` rows of `k` elements each, the last one filled up with zeros.
+// Packs strips of `width` rows from `count` rows of `k` elements each; pads the last one with
+// zeros.
 template <typename T, int width>
 void Pack(const T* source, std::int64_t row_stride, std::int64_t k_stride, std::int64_t count,
           std::int64_t k, Computed<T>* packed) {
@@ -142,8 +145,8 @@ inline INFINI_OPS_INLINE void AddProducts(const Computed<T>* a, std::int64_t a_s
   }
 }
 
-// Products of `rows` rows of `a` and `columns` columns of `b`, both contiguous along k; those of
-// `a` are filled up to whole vectors.
+// Products of `rows` rows of `a` and `columns` columns of `b`, both contiguous along k. The rows of
+// `a` are padded to whole vectors.
 template <typename T, int rows, int columns>
 void Dots(std::int64_t k, const Computed<T>* a, std::int64_t a_stride, const T* b,
           std::int64_t b_stride, Computed<T>* sums, std::int64_t row_size) {
@@ -172,15 +175,15 @@ void DotsOfRows(std::int64_t columns, std::int64_t k, const Computed<T>* a, std:
   }
 }
 
-// Few rows of `a` with columns of `b` that are contiguous along k, read where they lie. The rows of
-// `a` are filled up to whole vectors, and to whole fours if there are more than one.
+// Multiplies few rows of `a` with columns of `b` that are contiguous along k and read in place. The
+// rows of `a` are padded to whole vectors; their number is 1 or padded to a multiple of four.
 template <typename T>
 void MultiplyAlong(std::int64_t m, std::int64_t n, std::int64_t k, const Computed<T>* a,
                    std::int64_t a_stride, const T* b, std::int64_t b_stride, Computed<T>* sums,
                    std::int64_t row_size) {
   constexpr std::int64_t at_once = 4;
   const auto multiply = m == 1 ? &DotsOfRows<T, 1> : &DotsOfRows<T, at_once>;
-  // So many columns stay in the cache for the next rows.
+  // This many columns stay in the cache for the next rows.
   for (std::int64_t j = 0; j < n; j += at_once) {
     const std::int64_t columns = n - j < at_once ? n - j : at_once;
     for (std::int64_t i = 0; i < m; i += at_once) {
@@ -190,7 +193,7 @@ void MultiplyAlong(std::int64_t m, std::int64_t n, std::int64_t k, const Compute
   }
 }
 
-// The same with rows of `b` that are contiguous.
+// The same for contiguous rows of `b`.
 template <typename T>
 void MultiplyAcross(std::int64_t m, std::int64_t n, std::int64_t k, const Computed<T>* a,
                     std::int64_t a_stride, const T* b, std::int64_t b_stride, Computed<T>* sums,
@@ -209,7 +212,7 @@ void MultiplyAcross(std::int64_t m, std::int64_t n, std::int64_t k, const Comput
         row[step] = n - j < kLanes<T> ? LoadPart(place, n - j) : Load(place);
       }
       for (std::int64_t i = 0; i < m; ++i) {
-        // Filled up with zeros: `a` has whole vectors.
+        // Padded with zeros, because `a` has whole vectors.
         const C* const factors = a + i * a_stride + begin;
         C* const place = sums + i * row_size + j;
         Store(place, Load(place) + factors[0] * row[0] + factors[1] * row[1] + factors[2] * row[2] +
@@ -219,8 +222,8 @@ void MultiplyAcross(std::int64_t m, std::int64_t n, std::int64_t k, const Comput
   }
 }
 
-// out = alpha * sums + beta * out + bias, along a row; without a `bias` (nullptr) and without what
-// `out` held where `beta` is 0.
+// out = alpha * sums + beta * out + bias, along a row. `bias` can be nullptr. If `beta` is 0, the
+// old values of `out` are not read.
 template <typename T>
 void Finish(const Computed<T>* sums, std::int64_t count, const ProductEnd<T>& end, const T* bias,
             T* out) {
@@ -249,7 +252,7 @@ constexpr ProductKernels<T> KernelsOf() {
   ProductKernels<T> kernels{kTileRows,           kTileColumns<C>,
                             &Pack<T, kTileRows>, &Pack<T, kTileColumns<C>>,
                             &MultiplyBlock<C>,   &Finish<T>};
-  // Products of few rows matter for inference, in floats; to compile them all takes its time.
+  // Few rows are important for inference, which uses floats. Compiling these kernels takes long.
   if constexpr (!std::is_integral_v<T>) {
     kernels.convert = &Convert<T>;
     kernels.multiply_along = &MultiplyAlong<T>;

@@ -58,7 +58,8 @@ struct Operator<RmsNorm, Device::Type::kCpu, 0> {
       throw std::invalid_argument(
           "rms_norm: slot 0 takes aligned strided tensors of one floating-point type, or of a "
           "16-bit one with a float32 weight, a weight of the size of the last dimension, and an "
-          "out of the input's shape that overlaps neither itself nor, in part, another; got " +
+          "out of the input's shape; out must not overlap itself, or another tensor unless both "
+          "are the same view; got " +
           Describe(input) + ", weight " + Describe(weight) + " and out " + Describe(out));
     }
     cpu::WithFloatType(out.data_type(), [&](auto* element) {

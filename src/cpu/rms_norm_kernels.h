@@ -7,7 +7,7 @@ namespace infini::ops::cpu::INFINI_OPS_ISA {
 template <typename T>
 inline INFINI_OPS_INLINE Computed<T> SumOfBlock(const T* input, std::int64_t count) {
   using C = Computed<T>;
-  // Several, since each addition waits for the one before.
+  // Several sums, because each addition waits for the one before.
   constexpr int chains = 4;
   Vector<C> sums[chains] = {};
   std::int64_t i = 0;
@@ -25,7 +25,7 @@ inline INFINI_OPS_INLINE Computed<T> SumOfBlock(const T* input, std::int64_t cou
   return Sum<C>((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-// By blocks: the error grows with the longest chain of additions.
+// In blocks, because the error grows with the longest chain of additions.
 template <typename T>
 inline INFINI_OPS_INLINE Computed<T> SumOfSquares(const T* input, std::int64_t count) {
   constexpr std::int64_t block = 1024;

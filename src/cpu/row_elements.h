@@ -9,12 +9,12 @@
 
 namespace infini::ops::cpu {
 
-// So many elements of a row are gathered at once where they are not contiguous: what is gathered
-// stays in the first-level cache.
+// Elements of a row that are gathered at a time if they are not contiguous. They stay in the
+// first-level cache.
 inline constexpr std::int64_t kBlock = 512;
 
-// One operand's elements of a row, as contiguous blocks, which is all that vector code takes: the
-// elements themselves, or a copy of them.
+// One operand's row as contiguous blocks, which vector code needs: the elements themselves, or a
+// copy of them.
 template <typename T>
 class RowElements {
  public:
@@ -25,11 +25,11 @@ class RowElements {
   bool is_contiguous() const { return stride_ == sizeof(T); }
   T* At(std::int64_t i) const { return reinterpret_cast<T*>(data_ + i * stride_); }
 
-  // The elements from `begin` on, in `buffer` where they have to be gathered.
+  // The elements from `begin` on; gathered into `buffer` if they are not contiguous.
   const T* Read(std::int64_t begin, std::int64_t count, T* buffer) const {
     if (is_contiguous()) return At(begin);
     if (stride_ == 0) {
-      // A block of a repeated element is the same as the block before it.
+      // All blocks of a repeated element are the same.
       if (begin == 0) std::fill_n(buffer, count, *At(0));
       return buffer;
     }
@@ -37,7 +37,7 @@ class RowElements {
     return buffer;
   }
 
-  // Where to write the elements from `begin` on before `Write`: into place, or into `buffer`.
+  // Where to write the elements from `begin` on before `Write`: in place, or into `buffer`.
   T* Room(std::int64_t begin, T* buffer) const { return is_contiguous() ? At(begin) : buffer; }
 
   void Write(std::int64_t begin, std::int64_t count, const T* values) const {

@@ -8,7 +8,7 @@
 
 namespace infini::ops::cpu {
 
-// Where the rows of a tensor, its last dimension, begin.
+// The addresses of a tensor's rows; a row is its last dimension.
 class Rows {
  public:
   explicit Rows(const Tensor& tensor) {
@@ -18,7 +18,7 @@ class Rows {
     for (std::size_t i = 0; i < last; ++i) {
       const Dimension dimension{tensor.shape()[i], tensor.strides()[i]};
       count *= dimension.size;
-      // Two that continue each other are one.
+      // Merge two dimensions if one continues the other.
       if (!dimensions_.empty() && dimensions_.back().stride == dimension.size * dimension.stride) {
         dimensions_.back() = {dimensions_.back().size * dimension.size, dimension.stride};
       } else if (dimension.size != 1) {
@@ -49,7 +49,7 @@ class Rows {
   std::vector<Dimension> dimensions_;
 };
 
-// The elements of a row where they are contiguous, else a copy of them in `buffer`.
+// The elements of a row in place if they are contiguous, otherwise copied into `buffer`.
 template <typename T>
 const T* Gather(const T* row, std::int64_t size, std::int64_t stride, std::vector<T>* buffer) {
   if (stride == 1) return row;
@@ -58,7 +58,8 @@ const T* Gather(const T* row, std::int64_t size, std::int64_t stride, std::vecto
   return buffer->data();
 }
 
-// Calls `write` with contiguous room for a row: the row itself, or `buffer`, which is copied to it.
+// Calls `write` with contiguous memory for a row: the row itself, or `buffer`, which is then
+// copied.
 template <typename T, typename Write>
 void Scatter(T* row, std::int64_t size, std::int64_t stride, std::vector<T>* buffer,
              const Write& write) {

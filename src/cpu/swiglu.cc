@@ -20,9 +20,9 @@ struct Operator<Swiglu, Device::Type::kCpu, 0> {
   static void Run(const Tensor& input, const Tensor& gate, const Tensor& out) {
     if (!Supports(input, gate, out)) {
       throw std::invalid_argument(
-          "swiglu: slot 0 takes aligned strided tensors of one floating-point type, and an out "
-          "of the shape they broadcast to that overlaps neither itself nor, in part, an input; "
-          "got " +
+          "swiglu: slot 0 takes aligned strided tensors of one floating-point type, and an out of "
+          "the shape that they broadcast to; out must not overlap itself, or an input unless both "
+          "are the same view; got " +
           Describe(input) + ", gate " + Describe(gate) + " and out " + Describe(out));
     }
     cpu::WithFloatType(out.data_type(), [&](auto* element) {

@@ -1,7 +1,7 @@
 // The inner loop of swiglu.cc, once per instruction set: see for_each_isa.h.
 
 #include "cpu/vector.h"
-// After it.
+// Include it after vector.h.
 #include "cpu/exp.h"
 #include "cpu/map.h"
 
@@ -10,7 +10,7 @@ namespace infini::ops::cpu::INFINI_OPS_ISA {
 template <typename C>
 struct GatedBySilu {
   INFINI_OPS_INLINE Vector<C> operator()(Vector<C> input, Vector<C> gate) const {
-    // sigmoid(gate) by the power that is at most 1.
+    // Computes sigmoid(gate) from the exponential that is at most 1.
     const Vector<C> power = Exp<C>(gate < -gate ? gate : -gate);
     const Vector<C> one = Vector<C>{} + 1;
     return input * (gate * (gate < 0 ? power : one) / (one + power));

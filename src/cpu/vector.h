@@ -1,13 +1,13 @@
-// Vectors of one instruction set: no include guard, since for_each_isa.h includes it once for each.
-// Whoever includes for_each_isa.h includes what this needs before: <cstdint>, <cstring>,
-// <type_traits>, "core/elements.h", "cpu/half.h", and <immintrin.h> on x86-64.
+// Vectors of one instruction set. There is no include guard, because for_each_isa.h includes this
+// file once per instruction set. A file that includes for_each_isa.h must first include <cstdint>,
+// <cstring>, <type_traits>, "core/elements.h", "cpu/half.h", and on x86-64 <immintrin.h>.
 
 namespace infini::ops::cpu::INFINI_OPS_ISA {
 
 template <typename T, int bytes = INFINI_OPS_VECTOR_BYTES>
 struct VectorOf {
   typedef T Type __attribute__((vector_size(bytes)));
-  // Anywhere in memory, whatever is there.
+  // For any address, and memory of any type.
   typedef T Loose __attribute__((vector_size(bytes), aligned(1), may_alias));
 };
 template <typename T>
@@ -16,7 +16,7 @@ using Vector = typename VectorOf<T>::Type;
 template <typename T>
 inline constexpr int kLanes = INFINI_OPS_VECTOR_BYTES / static_cast<int>(sizeof(Computed<T>));
 
-// As many elements as a vector of what they are computed as has lanes.
+// As many elements as the vector type of their computation has lanes.
 template <typename T>
 using Packed = VectorOf<T, kLanes<T>* static_cast<int>(sizeof(T))>;
 
@@ -29,7 +29,7 @@ inline INFINI_OPS_INLINE Words Select(Words mask, Words yes, Words no) {
 
 inline INFINI_OPS_INLINE Vector<float> WidenFloat16(const void* source) {
 #if INFINI_OPS_VECTOR_BYTES == 64
-  // With a mask of all: GCC 12 warns of an uninitialized value in those without one.
+  // With a mask of all lanes: GCC 12 warns about an uninitialized value in the version without one.
   return reinterpret_cast<Vector<float>>(
       _mm512_maskz_cvtph_ps(0xFFFF, _mm256_loadu_si256(static_cast<const __m256i*>(source))));
 #elif INFINI_OPS_VECTOR_BYTES == 32
@@ -38,7 +38,8 @@ inline INFINI_OPS_INLINE Vector<float> WidenFloat16(const void* source) {
 #else
   const Words bits = __builtin_convertvector(*static_cast<const HalfWords::Loose*>(source), Words);
   const Words magnitude = (bits & 0x7FFFu) << 13;
-  // Exponents move by 2^112, subnormal ones with the rest; those of infinity and NaN by twice that.
+  // Multiplying by 2^112 corrects the exponents, also of subnormal numbers; those of infinity and
+  // NaN need it twice.
   const Vector<float> scaled = reinterpret_cast<Vector<float>>(magnitude) * 0x1p112f;
   const Words special = reinterpret_cast<Words>(magnitude >= (0x7C00u << 13));
   return reinterpret_cast<Vector<float>>(reinterpret_cast<Words>(scaled) |
@@ -71,7 +72,7 @@ inline INFINI_OPS_INLINE void NarrowBFloat16(void* target, Vector<float> value) 
   *static_cast<HalfWords::Loose*>(target) = __builtin_convertvector(kept, HalfWords::Type);
 }
 
-// As many elements as there are lanes, in the type to compute in.
+// Loads one element per lane, in the type of the computation.
 template <typename T>
 inline INFINI_OPS_INLINE Vector<Computed<T>> Load(const T* source) {
   if constexpr (std::is_same_v<T, Float16>) {
@@ -100,7 +101,7 @@ inline INFINI_OPS_INLINE void Store(T* target, Vector<Computed<T>> value) {
   }
 }
 
-// The first `count` lanes of `value`, `fill` in the others.
+// The first `count` lanes of `value`, and `fill` in the others.
 template <typename C>
 inline INFINI_OPS_INLINE Vector<C> KeepFirst(Vector<C> value, std::int64_t count, C fill) {
   using Lane = std::conditional_t<sizeof(C) == 8, std::int64_t, std::int32_t>;
@@ -109,7 +110,7 @@ inline INFINI_OPS_INLINE Vector<C> KeepFirst(Vector<C> value, std::int64_t count
   return lanes < static_cast<Lane>(count) ? value : Vector<C>{} + fill;
 }
 
-// The first `count` elements only, `fill` in the other lanes.
+// Loads only the first `count` elements; the other lanes are `fill`.
 template <typename T>
 inline INFINI_OPS_INLINE Vector<Computed<T>> LoadPart(const T* source, std::int64_t count,
                                                       Computed<T> fill = 0) {
@@ -130,7 +131,7 @@ inline INFINI_OPS_INLINE Vector<C> Max(Vector<C> a, Vector<C> b) {
   return a > b ? a : b;
 }
 
-// `combine` over all lanes, by halves: one after the other, each would wait for the one before.
+// Reduces all lanes with `combine`, by halves: a sequential reduction would wait at each step.
 template <typename C, typename Combine>
 inline INFINI_OPS_INLINE C Fold(Vector<C> value, Combine combine) {
   C lanes[kLanes<C>];

@@ -34,8 +34,8 @@ struct Operator<Add, cuda::kDevice, 0> {
     if (!Supports(input, other, alpha, out)) {
       throw std::invalid_argument(
           "add: slot 0 takes aligned strided tensors of one real type, an alpha that the type can "
-          "hold, and an out of the shape they broadcast to that overlaps neither itself nor, in "
-          "part, an input; got " +
+          "hold, and an out of the shape that they broadcast to; out must not overlap itself, or "
+          "an input unless both are the same view; got " +
           Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
     }
     cuda::WithRealType(out.data_type(), [&](auto* element) {

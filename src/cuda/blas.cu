@@ -16,7 +16,7 @@ namespace {
 using Status = INFINI_OPS_BLAS(Status_t);
 using Algorithm = INFINI_OPS_BLAS(LtMatmulAlgo_t);
 
-// What torch gives cuBLAS on an H100; cuBLAS itself takes as much there.
+// The size that torch uses for cuBLAS on an H100; cuBLAS itself allocates the same there.
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 
 void CheckBlas(Status status, const char* call) {
@@ -28,7 +28,7 @@ void CheckBlas(Status status, const char* call) {
 #define INFINI_OPS_BLAS_CALL(name, ...) \
   CheckBlas(INFINI_OPS_BLAS(name)(__VA_ARGS__), INFINI_OPS_QUOTED(INFINI_OPS_BLAS(name)))
 
-// Lets this thread allocate while a graph is captured, which does not become part of the graph.
+// Lets this thread allocate during graph capture. The allocation does not become part of the graph.
 class AllocationScope {
  public:
   AllocationScope() { Exchange(); }
@@ -37,7 +37,7 @@ class AllocationScope {
   AllocationScope& operator=(const AllocationScope&) = delete;
 
  private:
-  // An error the next call reports again.
+  // Ignore an error here: the next call reports it again.
   void Exchange() {
     static_cast<void>(INFINI_OPS_RUNTIME(ThreadExchangeStreamCaptureMode)(&mode_));
   }
@@ -58,7 +58,7 @@ auto BlasTypeOf(DataType type) {
   }
 }
 
-// Sums of float32 are not rounded to TF32, as torch's are not unless it is told to.
+// Sums of float32 are not rounded to TF32; torch does not do so by default either.
 auto ComputeTypeOf(DataType type) {
   return type == DataType::kFloat64 ? INFINI_OPS_BLAS_VALUE(_COMPUTE_64F)
                                     : INFINI_OPS_BLAS_VALUE(_COMPUTE_32F);
@@ -68,7 +68,7 @@ auto OperationOf(const BlasMatrix& matrix) {
   return matrix.transposed ? INFINI_OPS_BLAS_VALUE(_OP_T) : INFINI_OPS_BLAS_VALUE(_OP_N);
 }
 
-// alpha and beta in the type to compute in.
+// alpha and beta in the type of the computation.
 class Factor {
  public:
   Factor(double value, DataType type)
@@ -83,7 +83,7 @@ class Factor {
   bool is_double_;
 };
 
-// An object of cuBLASLt's.
+// An object of cuBLASLt.
 template <typename T, Status (*destroy)(T)>
 class Owned {
  public:
@@ -125,7 +125,7 @@ struct Layout : Owned<INFINI_OPS_BLAS(LtMatrixLayout_t), &INFINI_OPS_BLAS(LtMatr
   }
 };
 
-// The largest power of two up to 256, the most that is asked for, that divides the address.
+// The largest power of two that divides the address, at most 256: cuBLASLt uses no larger one.
 std::uint32_t AlignmentOf(const void* data) {
   const auto address = reinterpret_cast<std::uintptr_t>(data) | 256;
   return static_cast<std::uint32_t>(address & (~address + 1));
@@ -148,7 +148,7 @@ struct Preference
   }
 };
 
-// All that the choice of an algorithm depends on.
+// Everything that the choice of an algorithm depends on.
 using Problem = std::array<std::int64_t, 14>;
 
 Problem ProblemOf(int device, const BlasProduct& product, const void* bias) {
@@ -175,7 +175,7 @@ struct Blas::Workspace {
     const AllocationScope scope;
     INFINI_OPS_CALL(Malloc, &data, kWorkspaceBytes);
   }
-  // Waits for the kernels that use it.
+  // Waits for the kernels that use the workspace.
   ~Workspace() {
     const AllocationScope scope;
     static_cast<void>(INFINI_OPS_RUNTIME(Free)(data));
@@ -187,14 +187,14 @@ struct Blas::Workspace {
 };
 
 struct Blas::Cache {
-  // The threads of a device that have a stream of their own by the same handle tell it apart.
+  // Includes the thread, because one handle can mean a different stream in each thread.
   using Place = std::tuple<int, Stream, std::thread::id>;
 
-  // More problems than this a program has that never repeats them: better to forget all.
+  // A program with more problems than this does not repeat them, so all are dropped.
   static constexpr std::size_t kMostProblems = 4096;
 
   std::mutex mutex;
-  std::map<int, std::vector<BlasHandle>> idle;  // by device
+  std::map<int, std::vector<BlasHandle>> idle;  // per device
   std::map<Place, std::shared_ptr<Workspace>> workspaces;
   std::map<Problem, std::optional<Algorithm>> algorithms;
 
@@ -235,7 +235,7 @@ struct Blas::Cache {
   }
 };
 
-// Never destroyed: the runtime may be gone before it would be.
+// Never destroyed: the runtime may already be gone at that time.
 Blas::Cache& Blas::TheCache() {
   static auto* const cache = new Cache;
   return *cache;
@@ -246,7 +246,7 @@ Blas::Blas(Device device, Stream stream) : device_(device.index()), stream_(stre
   const std::lock_guard lock(cache.mutex);
   workspace_ = cache.WorkspaceOf(device_, stream);
   handle_ = cache.TakeHandle(device_);
-  // In this order: the stream comes with a workspace of the library's own.
+  // In this order, because setting the stream resets the workspace to the library's own.
   INFINI_OPS_BLAS_CALL(SetStream, handle_, stream);
   INFINI_OPS_BLAS_CALL(SetWorkspace, handle_, workspace_->data, kWorkspaceBytes);
 }
@@ -264,7 +264,7 @@ void Blas::ClearCache() {
     if (handles.empty()) continue;
     const DeviceGuard guard({kDevice, device});
     const AllocationScope scope;
-    // Each is gone, whether it could be destroyed or not.
+    // Each handle is removed, even if destroying it fails.
     for (BlasHandle handle : std::exchange(handles, {})) INFINI_OPS_BLAS_CALL(Destroy, handle);
   }
   cache.workspaces.clear();
@@ -294,8 +294,8 @@ void Blas::Multiply(const BlasProduct& product) const {
 }
 
 bool Blas::MultiplyAndAdd(const BlasProduct& product, const void* bias) const {
-  if (product.data_type == DataType::kFloat64) return false;  // no kernel adds such a bias
-  // A handle of cuBLAS is one of cuBLASLt, too.
+  if (product.data_type == DataType::kFloat64) return false;  // no kernel for such a bias
+  // A handle of cuBLAS is also one of cuBLASLt.
   const auto handle = reinterpret_cast<INFINI_OPS_BLAS(LtHandle_t)>(handle_);
   const Description description(product, bias);
   const Layout a(product.data_type, product.a, product.m, product.k);

@@ -7,18 +7,18 @@
 #include <optional>
 
 #include "cuda/runtime.h"
-// One file per vendor, as vendor.h: the headers of its BLAS, and how its functions and types
-// (INFINI_OPS_BLAS), its constants (INFINI_OPS_BLAS_VALUE) and its data types
-// (INFINI_OPS_DATA_TYPE) begin. What is used of it is in blas.cu alone: Create, Destroy,
-// SetStream, SetWorkspace, GetStatusString, GemmEx, GemmStridedBatchedEx, and LtMatmul with its
-// descriptors, layouts, preferences and LtMatmulAlgoGetHeuristic.
+// Every vendor has one file vendor_blas.h. Like vendor.h, it includes the BLAS headers and defines
+// the prefixes of the BLAS functions and types (INFINI_OPS_BLAS), constants (INFINI_OPS_BLAS_VALUE)
+// and data types (INFINI_OPS_DATA_TYPE). Only blas.cu uses them: Create, Destroy, SetStream,
+// SetWorkspace, GetStatusString, GemmEx, GemmStridedBatchedEx, and LtMatmul with its descriptors,
+// layouts, preferences and LtMatmulAlgoGetHeuristic.
 #include "vendor_blas.h"
 
 namespace infini::ops::cuda {
 
 using BlasHandle = INFINI_OPS_BLAS(Handle_t);
 
-// A matrix in columns, `leading` elements from one to the next; transposed, in rows.
+// A column-major matrix; its columns are `leading` elements apart. If transposed, it is row-major.
 struct BlasMatrix {
   void* data;
   std::int64_t leading;
@@ -26,7 +26,8 @@ struct BlasMatrix {
   bool transposed;
 };
 
-// out = alpha * a @ b + beta * out: `a` is [m, k], `b` [k, n], `out` [m, n] and not transposed.
+// out = alpha * a @ b + beta * out: `a` is [m, k], `b` [k, n], `out` [m, n]. `out` is not
+// transposed.
 struct BlasProduct {
   DataType data_type;  // float16, bfloat16, float32 or float64
   std::int64_t m, n, k, batch_size;
@@ -34,12 +35,14 @@ struct BlasProduct {
   double alpha, beta;
 };
 
-// The vendor's BLAS for calls on one stream, with a handle that no other thread uses meanwhile.
+// The vendor's BLAS for calls on one stream, with a handle that no other thread uses at the same
+// time.
 //
-// A workspace belongs to a device and a stream, whose kernels come one after the other, whichever
-// thread launches them. The first call on a stream allocates it, also while a graph is captured; a
-// graph keeps using the one of the stream that it was captured on. So, as with torch, graphs
-// captured on one stream must not run at the same time, nor after `ClearCache`.
+// A workspace belongs to a device and a stream. The kernels on a stream run one after the other,
+// whichever thread launches them. The first call on a stream allocates the workspace, even during
+// graph capture. A graph keeps using the workspace of the stream on which it was captured.
+// Therefore, as in torch, graphs captured on one stream must not run at the same time, or after
+// `ClearCache`.
 class Blas {
  public:
   Blas(Device device, Stream stream);
@@ -49,11 +52,12 @@ class Blas {
 
   void Multiply(const BlasProduct& product) const;
 
-  // Of one matrix, with bias[i] added to row i. False where the vendor's library can't.
+  // For one matrix; bias[i] is added to row i. Returns false if the vendor's library does not
+  // support it.
   bool MultiplyAndAdd(const BlasProduct& product, const void* bias) const;
 
-  // Frees the handles and workspaces, but for those in use. Waits for the devices, so not while a
-  // graph is captured.
+  // Frees all handles and workspaces that are not in use. Waits for the devices, so do not call it
+  // during graph capture.
   static void ClearCache();
 
  private:

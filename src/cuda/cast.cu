@@ -9,7 +9,7 @@
 namespace infini::ops {
 namespace {
 
-// A value of any type: all integers and all floats fit into one of the two without loss.
+// A value of any type. One of the two members can represent every integer and float exactly.
 struct Number {
   double real;
   std::int64_t integer;
@@ -29,7 +29,8 @@ struct Number {
     if constexpr (std::is_same_v<T, bool>) {
       return is_integer ? integer != 0 : real != 0;
     } else if constexpr (std::is_integral_v<T>) {
-      // Through the widest, as torch: there is no other way from a negative number to uint8.
+      // Via the widest integer, as in torch; converting a negative float directly to uint8 is
+      // undefined.
       return static_cast<T>(is_integer ? integer : static_cast<std::int64_t>(real));
     } else {
       using C = Computed<T>;
@@ -43,7 +44,7 @@ struct Element {
   using Type = T;
 };
 
-// `WithStoredType` for the device, where a lambda can't be called that is not marked for it.
+// `WithStoredType` for device code, which can only call lambdas marked for the device.
 template <typename Visitor>
 __device__ void Visit(DataType type, Visitor& visitor) {
   switch (type) {
@@ -92,8 +93,8 @@ struct Writer {
 
 constexpr int kUnroll = 4;
 
-// Between any two types, which are looked at for each element, as torch's kernel does: a kernel
-// for each of the 90 pairs would cost 10 times the compile time.
+// Converts between any two types, and checks the types for each element, as torch's kernel does.
+// One kernel for each of the 90 pairs would take 10 times as long to compile.
 __global__ void __launch_bounds__(cuda::kBlock)
     CastKernel(const cuda::Walk<2> walk, const DataType out_type, const DataType input_type) {
   using cuda::kBlock;
@@ -136,7 +137,7 @@ struct RoundFunction {
   }
 };
 
-// Between the types that models are made of, many at a time. False for others.
+// Converts between the usual types of models, several elements at a time. False for other types.
 bool CastFloats(const Invocation& invocation, const Tensor& input, const Tensor& out) {
   if (input.data_type() == DataType::kFloat64 || out.data_type() == DataType::kFloat64) {
     return false;
@@ -167,8 +168,8 @@ struct Operator<Cast, cuda::kDevice, 0> {
     if (!Supports(input, out)) {
       throw std::invalid_argument(
           "cast: slot 0 takes an aligned strided tensor of an integer, float or bool type and an "
-          "out of such a type, of a shape that it broadcasts to, that overlaps neither itself nor, "
-          "in part, the input; got " +
+          "out of such a type and of a shape that the tensor broadcasts to; out must not overlap "
+          "itself, or the input unless both are the same view; got " +
           Describe(input) + " and out " + Describe(out));
     }
     if (input.data_type() == out.data_type()) {

@@ -17,8 +17,8 @@ struct Operator<Cat, cuda::kDevice, 0> {
     if (!Supports(tensors, dim, out)) {
       throw std::invalid_argument(
           "cat: slot 0 takes aligned strided tensors of one integer, float or bool type whose "
-          "shapes differ along dim alone, and an out of their shape, as long as all of them, that "
-          "overlaps neither itself nor an input; got " +
+          "shapes differ only in dimension `dim`, and an out of the concatenated shape; out must "
+          "not overlap itself or an input; got " +
           std::to_string(tensors.size()) + " tensors" +
           (tensors.empty() ? "" : ", the first " + Describe(tensors[0])) + ", dim " +
           std::to_string(dim) + " and out " + Describe(out));

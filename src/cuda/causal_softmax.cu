@@ -14,20 +14,20 @@ template <typename T>
 struct Operands {
   const T* input;
   T* out;
-  std::int64_t queries;  // rows of a matrix
+  std::int64_t queries;  // rows per matrix
 };
 
-// Vectors that a thread keeps: their values take a register each, of 64.
+// Vectors kept by each thread: each of their values takes one of 64 registers.
 template <typename T>
 inline constexpr int kKept = std::min(kVectors, 16 / kWidth<T>);
 
-// How many columns the row sees.
+// The number of columns that the row uses.
 __device__ inline std::int64_t VisibleOf(std::int64_t row, const Rows& rows, std::int64_t queries) {
   return rows.size - queries + row % queries + 1;
 }
 
-// Rows of whole vectors, few enough that the threads keep them. As in torch's softmax, a row that
-// sees a NaN, plus infinity or nothing but minus infinity is NaN: in `sum`, each of them is.
+// Rows of whole vectors, short enough that the threads can keep them. As in torch's softmax, a row
+// is NaN if it contains NaN, plus infinity, or only minus infinity: then `sum` is NaN.
 template <typename T>
 __global__ void __launch_bounds__(kMaxThreads) SoftmaxInRegisters(Rows rows, Operands<T> operands) {
   using A = Computed<T>;
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kMaxThreads) SoftmaxInRegisters(Rows rows, Ope
   });
 }
 
-// The sum of exp(x - maximum) over the x so far.
+// The sum of exp(x - maximum) over all x so far.
 template <typename A>
 struct OnlineSum {
   A maximum = A(-INFINITY);
@@ -89,12 +89,12 @@ struct OnlineSum {
       sum *= exp(maximum - x);
       maximum = x;
     }
-    // Minus infinity adds nothing, but less itself, while it is the maximum, it would be NaN.
+    // Minus infinity adds nothing. If it is the maximum, the difference would be NaN.
     if (x != A(-INFINITY)) sum += exp(x - maximum);
   }
 };
 
-// All other rows: they are read twice, the second time from a cache if that holds them.
+// All other rows. They are read twice, the second time possibly from a cache.
 template <typename T, int width>
 __global__ void __launch_bounds__(kMaxThreads) SoftmaxTwice(Rows rows, Operands<T> operands) {
   using A = Computed<T>;
@@ -148,9 +148,9 @@ struct Operator<CausalSoftmax, cuda::kDevice, 0> {
   static void Run(const Invocation& invocation, const Tensor& input, const Tensor& out) {
     if (!Supports(input, out)) {
       throw std::invalid_argument(
-          "causal_softmax: slot 0 takes aligned tensors of one type of float16, bfloat16, float32 "
-          "and float64 and one shape [..., m, n], m <= n, where out overlaps neither itself nor, "
-          "in part, the input; got " +
+          "causal_softmax: slot 0 takes aligned tensors of one type (float16, bfloat16, float32 or "
+          "float64) and one shape [..., m, n], m <= n; out must not overlap itself, or the input "
+          "unless both are the same view; got " +
           Describe(input) + " and out " + Describe(out));
     }
     if (out.element_count() == 0) return;

@@ -15,7 +15,7 @@ struct Batch {
   Walk<2> walks[size];
 };
 
-// One row of blocks for each tensor.
+// One row of blocks per tensor.
 template <typename Unit, int size>
 __global__ void __launch_bounds__(kBlock) CopyKernel(const Batch<size> batch) {
   const Walk<2>& walk = batch.walks[size == 1 ? 0 : blockIdx.y];
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kBlock) CopyKernel(const Batch<size> batch) {
   }
 }
 
-// The most bytes that can be moved at a time, at most `largest`.
+// The largest number of bytes that can be copied at a time, at most `largest`.
 int UnitOf(const Geometry<2>& geometry, int size, int largest) {
   for (int unit = largest; unit > size; unit /= 2) {
     if (TakesVectors(geometry, 0, size, unit) && TakesVectors(geometry, 1, size, unit) &&
@@ -48,7 +48,7 @@ int UnitOf(const Geometry<2>& geometry, int size, int largest) {
   return size;
 }
 
-// The same bytes in units of `unit`.
+// The same geometry in units of `unit` bytes.
 Geometry<2> InUnits(Geometry<2> geometry, std::int64_t size, std::int64_t unit) {
   if (unit == size) return geometry;
   geometry.sizes[0] = geometry.sizes[0] * size / unit;

@@ -6,19 +6,19 @@
 
 namespace infini::ops::cuda {
 
-// Copies tensors of any strides, several at a launch. Types do not matter, only their size: what
-// lies together moves 16 bytes at a time.
+// Copies tensors with any strides, several per launch. Only the size of the element type matters.
+// Contiguous parts are copied 16 bytes at a time.
 class Copier {
  public:
   explicit Copier(const Invocation& invocation) : invocation_(invocation) {}
 
-  // Copies operand 1 to operand 0, of elements of `size` bytes, at the latest when `Flush` is
-  // called.
+  // Copies operand 1 to operand 0; elements have `size` bytes. The copy may start only when `Flush`
+  // is called.
   void Add(const Geometry<2>& geometry, std::size_t size);
   void Flush();
 
  private:
-  static constexpr int kMost = 16;  // what fits into a kernel's 4 KB of arguments
+  static constexpr int kMost = 16;  // limited by the 4 KB of arguments of a kernel
 
   const Invocation& invocation_;
   int count_ = 0;

@@ -9,10 +9,10 @@
 #include "cuda/vector.h"
 #include "cuda/walk.h"
 
-// out[i] = function(inputs[i]...) for tensors of any strides.
+// out[i] = function(inputs[i]...) for tensors with any strides.
 namespace infini::ops::cuda {
 
-// The first `left` of `width` elements, or one for all where they are the same.
+// The first `left` of `width` elements, or a single one if all are the same.
 template <int width, typename T>
 __device__ Vector<T, width> LoadVector(const char* address, bool repeats, std::int32_t left) {
   const T* source = reinterpret_cast<const T*>(address);
@@ -37,8 +37,8 @@ __device__ void StoreVector(char* address, std::int32_t left, const Vector<T, wi
   }
 }
 
-// A step is `width` elements. A thread loads all that it needs for `unroll` steps before it
-// computes, so that enough bytes are under way.
+// A step is `width` elements. A thread loads the elements of `unroll` steps before it computes, so
+// that enough loads are in flight.
 template <int width, int unroll, typename Out, typename In, int inputs, typename Function>
 __global__ void __launch_bounds__(kBlock)
     ElementwiseKernel(const Walk<1 + inputs> walk, const Function function) {
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-// True when all operands can be had `width` elements at a time, or one for all.
+// True if all operands can be read `width` elements at a time, or repeat one element.
 template <typename Out, typename In, int operands>
 bool TakeVectors(const Geometry<operands>& geometry, int width) {
   if (geometry.rank == 0 || geometry.sizes[0] < width) return false;
@@ -88,7 +88,7 @@ bool TakeVectors(const Geometry<operands>& geometry, int width) {
   return true;
 }
 
-// Calls `function`, which takes elements of `In` and returns one of `Out`, all over the geometry.
+// Applies `function`, from elements of `In` to one of `Out`, to the whole geometry.
 template <typename Out, typename In, int operands, typename Function>
 void RunElementwise(const Invocation& invocation, const Geometry<operands>& geometry,
                     const Function& function) {

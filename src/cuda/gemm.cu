@@ -38,9 +38,9 @@ struct Operator<Gemm, cuda::kDevice, 0> {
     const auto product = cuda::GemmOf(a, b, alpha, beta, trans_a, trans_b, out);
     if (!product) {
       throw std::invalid_argument(
-          "gemm: slot 0 takes aligned tensors of one type of float16, bfloat16, float32 and "
-          "float64, [..., m, k], [..., k, n] and out [..., m, n], to which the inputs broadcast "
-          "and which shares no memory with them, and real alpha and beta; got " +
+          "gemm: slot 0 takes aligned tensors of one type (float16, bfloat16, float32 or float64), "
+          "[..., m, k], [..., k, n] and out [..., m, n], whose leading dimensions the inputs "
+          "broadcast to, and real alpha and beta; out must not share memory with an input; got " +
           Describe(a) + (trans_a ? " transposed, " : ", ") + Describe(b) +
           (trans_b ? " transposed and out " : " and out ") + Describe(out));
     }

@@ -48,9 +48,9 @@ struct Operator<Linear, cuda::kDevice, 0> {
     const auto product = cuda::LinearOf(input, weight, bias, out);
     if (!product) {
       throw std::invalid_argument(
-          "linear: slot 0 takes aligned tensors of one type of float16, bfloat16, float32 and "
-          "float64, an input [..., in], a weight [out, in] and a bias [out], or a weight [in] and "
-          "a bias [], and an out of the shape of their product that shares no memory with them; "
+          "linear: slot 0 takes aligned tensors of one type (float16, bfloat16, float32 or "
+          "float64), an input [..., in], a weight [out, in] and a bias [out], or a weight [in] and "
+          "a bias [], and an out of the product's shape; out must not share memory with an input; "
           "got " +
           Describe(input) + ", weight " + Describe(weight) +
           (bias ? ", bias " + Describe(*bias) : "") + " and out " + Describe(out));

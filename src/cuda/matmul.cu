@@ -9,7 +9,7 @@ namespace infini::ops {
 namespace cuda {
 namespace {
 
-// True when each dimension of `out` but the last two comes from an input. Torch resizes any other.
+// True if the batch dimensions of `out` are those of the inputs. Torch resizes any other `out`.
 bool HasBatchOf(const Tensor& out, const Tensor& a, const Tensor& b) {
   const std::size_t rank = out.dimensions();
   if (rank != std::max(a.dimensions(), b.dimensions())) return false;
@@ -50,9 +50,9 @@ struct Operator<Matmul, cuda::kDevice, 0> {
     const auto product = cuda::MatmulOf(input, other, out);
     if (!product) {
       throw std::invalid_argument(
-          "matmul: slot 0 takes aligned tensors of one type of float16, bfloat16, float32 and "
-          "float64 that fit as torch.matmul's, and an out of the shape of their product that "
-          "shares no memory with them; got " +
+          "matmul: slot 0 takes aligned tensors of one type (float16, bfloat16, float32 or "
+          "float64) with shapes that torch.matmul takes, and an out of the product's shape; out "
+          "must not share memory with an input; got " +
           Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
     }
     cuda::Multiply(invocation, *product);

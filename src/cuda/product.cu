@@ -12,10 +12,9 @@ namespace infini::ops::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kMaxSize = std::numeric_limits<std::int32_t>::max();  // BLAS's, and a grid's
+constexpr std::int64_t kMaxSize = std::numeric_limits<std::int32_t>::max();  // of BLAS and grids
 
-// The step along a dimension of `out` for a tensor that broadcasts to it; nothing where it does
-// not.
+// The step of the tensor along a dimension of `out`; nothing if it does not broadcast to `out`.
 std::optional<std::int64_t> StepOf(const Tensor& tensor, const Tensor& out, std::size_t dimension) {
   const std::size_t missing = out.dimensions() - tensor.dimensions();
   if (dimension < missing) return 0;
@@ -25,8 +24,8 @@ std::optional<std::int64_t> StepOf(const Tensor& tensor, const Tensor& out, std:
   return tensor.strides()[dimension - missing];
 }
 
-// Adds a dimension outside of those that there are, or makes the outermost longer. False where
-// there is no room.
+// Adds an outermost dimension, or merges it with the current outermost one. Returns false if there
+// are too many dimensions.
 bool AddBatchDimension(Product& product, std::int64_t size, const std::int64_t (&steps)[3]) {
   if (size == 1) return true;
   std::int64_t* const strides[] = {product.a.batch_strides, product.b.batch_strides,
@@ -76,7 +75,7 @@ void RemoveBatchDimension(Product& product, int index) {
   }
 }
 
-// Where one `b` multiplies all of a batch, they are one matrix of more rows.
+// If one `b` multiplies the whole batch, the batch is one matrix with more rows.
 void MergeBatchIntoRows(Product& product) {
   int i = 0;
   while (i < product.batch_dimensions) {
@@ -94,7 +93,7 @@ void MergeBatchIntoRows(Product& product) {
     }
     product.m *= product.batch_sizes[i];
     RemoveBatchDimension(product, i);
-    i = 0;  // what did not continue the rows before may do so now
+    i = 0;  // dimensions that did not continue the rows before may do so now
   }
 }
 
@@ -108,8 +107,8 @@ Product Transposed(Product product) {
   return product;
 }
 
-// The columns of a matrix one after the other, as BLAS takes it; nothing where they are not. A
-// dimension of one element may have any stride.
+// The matrix as column-major, as BLAS needs it; nothing if its columns are not contiguous. A
+// dimension of one element can have any stride.
 std::optional<BlasMatrix> InColumns(const Matrix& matrix, std::int64_t rows, std::int64_t columns) {
   const std::int64_t leading = columns == 1 ? rows : matrix.column_stride;
   const bool is_contiguous = rows == 1 || matrix.row_stride == 1;
@@ -117,7 +116,8 @@ std::optional<BlasMatrix> InColumns(const Matrix& matrix, std::int64_t rows, std
   return BlasMatrix{matrix.data, leading, matrix.batch_strides[0], false};
 }
 
-// A row is one column transposed rather than many columns, which would count as badly aligned.
+// A single row is treated as one transposed column, because many columns would count as badly
+// aligned.
 std::optional<BlasMatrix> InColumnsOrRows(const Matrix& matrix, std::int64_t rows,
                                           std::int64_t columns) {
   const bool is_row = rows == 1 && matrix.column_stride == 1;
@@ -130,7 +130,7 @@ std::optional<BlasMatrix> InColumnsOrRows(const Matrix& matrix, std::int64_t row
   return in_rows;
 }
 
-// Of the batch, the first dimension.
+// Handles only the first dimension of the batch.
 std::optional<BlasProduct> ForBlas(const Product& product) {
   const std::int64_t batch_size = product.batch_dimensions > 0 ? product.batch_sizes[0] : 1;
   if (std::max({product.m, product.n, product.k, batch_size}) > kMaxSize) return std::nullopt;
@@ -157,7 +157,7 @@ void Advance(BlasMatrix& matrix, std::int64_t elements, DataType type) {
   matrix.data = static_cast<char*>(matrix.data) + bytes;
 }
 
-// A call for each place along all dimensions of the batch but the first.
+// One call for each index of the other dimensions of the batch.
 void MultiplyBatch(const Blas& blas, const BlasProduct& first, const Product& product) {
   std::int64_t calls = 1;
   for (int d = 1; d < product.batch_dimensions; ++d) calls *= product.batch_sizes[d];
@@ -219,7 +219,7 @@ void MultiplySimply(Stream stream, const Product& product) {
   });
 }
 
-// out = beta * out + bias, so that what is left to do is to add the product.
+// Computes out = beta * out + bias, so that only the product remains to be added.
 void StartWithBias(Stream stream, Product& product) {
   Product start = product;
   start.k = 0;
@@ -265,7 +265,7 @@ void Multiply(const Invocation& invocation, const Product& given) {
   MergeBatchIntoRows(product);
   MakeLongestBatchDimensionFirst(product);
 
-  // A tensor in rows, the usual one, is a transposed one in columns; a single column is in both.
+  // A row-major tensor, the usual kind, is a transposed column-major one. A single column is both.
   bool is_transposed = product.n != 1;
   Product in_columns = is_transposed ? Transposed(product) : product;
   auto blas_product = ForBlas(in_columns);

@@ -6,10 +6,10 @@
 
 #include "infini/ops/operator.h"
 
-// What gemm, matmul and linear share.
+// The shared part of gemm, matmul and linear.
 namespace infini::ops::cuda {
 
-// The last two dimensions of a tensor, and its steps along those before them.
+// The last two dimensions of a tensor, and its strides along the batch dimensions.
 struct Matrix {
   static constexpr int kMaxBatchDimensions = 8;
 
@@ -22,7 +22,7 @@ struct Matrix {
 struct Product {
   DataType data_type = DataType::kFloat32;
   std::int64_t m = 0, n = 0, k = 0;
-  int batch_dimensions = 0;  // merged where all three step alike, the innermost first
+  int batch_dimensions = 0;  // merged if all three tensors allow it, innermost first
   std::int64_t batch_sizes[Matrix::kMaxBatchDimensions] = {};
   Matrix a, b, out;
   double alpha = 1, beta = 0;
@@ -30,20 +30,20 @@ struct Product {
   std::int64_t bias_stride = 0;
 };
 
-// The product of tensors of at least two dimensions; those before the last two of the inputs
-// broadcast to those of `out`. Nothing for other shapes, types that are not one of float16,
+// Describes the product of tensors with at least two dimensions. The batch dimensions of the inputs
+// broadcast to those of `out`. Returns nothing for other shapes, types other than float16,
 // bfloat16, float32 and float64, unaligned elements, an `out` that shares memory with an input, or
-// more than 8 dimensions before the last two after merging.
+// more than 8 batch dimensions after merging.
 std::optional<Product> ProductOf(const Tensor& a, const Tensor& b, const Tensor& out);
 
-// All strides are right. BLAS takes those where, in each matrix, one dimension is contiguous and
-// the other steps over it; the rest is computed by a simple kernel, element by element.
+// Supports all strides. BLAS computes products in which one dimension of each matrix is contiguous,
+// and the rows or columns do not overlap. A simple kernel computes the others, element by element.
 void Multiply(const Invocation& invocation, const Product& product);
 
-// Frees what `Multiply` keeps.
+// Frees the data that `Multiply` keeps.
 void ClearProductCache();
 
-// A view with a dimension of one element before dimension `index`.
+// A view with a dimension of one element inserted before dimension `index`.
 Tensor Unsqueezed(const Tensor& tensor, std::size_t index);
 // A view with the last two dimensions swapped.
 Tensor Transposed(const Tensor& tensor);

@@ -48,7 +48,7 @@ __device__ A ScaleOf(A sum_of_squares, std::int64_t size, A epsilon) {
   return A(1) / sqrt(sum_of_squares / static_cast<A>(size) + epsilon);
 }
 
-// Rows of whole vectors, few enough that the threads keep them.
+// Rows of whole vectors, short enough that the threads can keep them.
 template <typename T>
 __global__ void __launch_bounds__(kMaxThreads) NormInRegisters(Rows rows, Operands<T> operands) {
   using A = Computed<T>;
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kMaxThreads) NormInRegisters(Rows rows, Operan
   });
 }
 
-// All other rows: they are read twice, the second time from a cache if that holds them.
+// All other rows. They are read twice, the second time possibly from a cache.
 template <typename T, int width>
 __global__ void __launch_bounds__(kMaxThreads) NormTwice(Rows rows, Operands<T> operands) {
   using A = Computed<T>;
@@ -127,9 +127,10 @@ struct Operator<RmsNorm, cuda::kDevice, 0> {
                   double eps, const Tensor& out) {
     if (!Supports(input, weight, eps, out)) {
       throw std::invalid_argument(
-          "rms_norm: slot 0 takes aligned tensors of one type of float16, bfloat16, float32 and "
-          "float64, a weight of the size of the last dimension, and an out of the shape of the "
-          "input that overlaps neither itself nor, in part, another tensor; got " +
+          "rms_norm: slot 0 takes aligned tensors of one type (float16, bfloat16, float32 or "
+          "float64), a weight of the size of the last dimension, and an out of the shape of the "
+          "input; out must not overlap itself, or another tensor unless both are the same view; "
+          "got " +
           Describe(input) + ", weight " + Describe(weight) + " and out " + Describe(out));
     }
     if (out.element_count() == 0) return;

@@ -11,24 +11,24 @@
 #include "cuda/vector.h"
 #include "infini/ops/tensor.h"
 
-// What the kernels share that work row by row, a row being the last dimension.
+// The shared part of kernels that work row by row; a row is the last dimension.
 //
-// The threads of a block along x work on one row. Where a warp or a part of it, a power of two, is
-// enough, the block has several rows along y, which never wait for each other.
+// The threads of a block along x work on one row. If a warp or a power-of-two part of it is enough,
+// the block has several rows along y, which never wait for each other.
 namespace infini::ops::cuda {
 
-// 16 bytes, the widest.
+// A vector of 16 bytes, the widest one.
 template <typename T>
 inline constexpr int kWidth = 16 / static_cast<int>(sizeof(T));
 
-// So many vectors a thread keeps in registers: with half of a multiprocessor's threads running, 64
-// KiB are under way. More threads than `kMaxThreads` no block has; its kernels get 64 registers.
+// Vectors that a thread keeps in registers. With half of a multiprocessor's threads running, 64 KiB
+// are in flight. No block has more than `kMaxThreads` threads; its kernels have 64 registers.
 inline constexpr int kVectors = 4;
 inline constexpr int kMaxThreads = 1024;
 inline constexpr int kThreadsOfShortRows = 128;
 
-// Where the rows of an input and of an output begin. Of the dimensions but the last, those are
-// merged that both step through alike.
+// Where the rows of an input and of an output start. Dimensions before the last one are merged if
+// both tensors allow it.
 struct Rows {
   static constexpr int kMaxDimensions = 8;
 
@@ -40,7 +40,7 @@ struct Rows {
   std::int64_t input_strides[kMaxDimensions], out_strides[kMaxDimensions];
 };
 
-// Nothing for tensors with more dimensions than `Rows` has after merging.
+// Nothing if the tensors have more dimensions than `Rows` supports, after merging.
 inline std::optional<Rows> RowsOf(const Tensor& input, const Tensor& out) {
   const std::size_t last = input.dimensions() - 1;
   Rows rows{1, input.shape()[last], input.strides()[last], out.strides()[last], 0, {}, {}, {}};
@@ -64,7 +64,7 @@ inline std::optional<Rows> RowsOf(const Tensor& input, const Tensor& out) {
   return rows;
 }
 
-// True when every row of the tensor begins and goes on in whole vectors.
+// True if every row of the tensor starts at a vector boundary and consists of whole vectors.
 inline bool IsVectorizable(const Tensor& tensor) {
   const std::size_t last = tensor.dimensions() - 1;
   const std::size_t bytes = DataTypeSize(tensor.data_type());
@@ -81,7 +81,7 @@ struct LaunchShape {
   dim3 grid, block;
 };
 
-// For rows of so many vectors, of which a thread takes `share` where there are threads enough.
+// For rows of `vectors` vectors. A thread takes `share` of them if there are enough threads.
 inline LaunchShape ShapeOf(const Rows& rows, std::int64_t vectors, int share) {
   const std::int64_t needed = (vectors + share - 1) / share;
   int threads = 1;
@@ -96,9 +96,9 @@ inline LaunchShape ShapeOf(const Rows& rows, std::int64_t vectors, int share) {
   return {dim3(static_cast<unsigned>(std::min(blocks, most_blocks))), dim3(threads, rows_of_block)};
 }
 
-// Calls `function` with the number of each row that this thread works on. All threads of a block
-// stay together, so that they can wait for each other: past the last row `function` is to compute
-// as for the last, but not to store. It says so with `is_row`.
+// Calls `function` with the index of each row of this thread. All threads of a block make the same
+// calls, so that they can wait for each other. After the last row, `function` gets the last row
+// again with `is_row` false: it must compute but not store.
 template <typename Function>
 __device__ void ForEachRow(const Rows& rows, Function function) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.y;
@@ -117,7 +117,8 @@ struct RowOffsets {
 __device__ inline RowOffsets OffsetsOf(const Rows& rows, std::int64_t row) {
   RowOffsets offsets;
   for (int i = 0; i < rows.dimensions; ++i) {
-    // The outermost has no more than it: most tensors have one, and need no division.
+    // The outermost index is already below its size. Most tensors have only this one, and need no
+    // division.
     const bool is_outermost = i == rows.dimensions - 1;
     const std::int64_t index = is_outermost ? row : row % rows.sizes[i];
     offsets.input += index * rows.input_strides[i];
@@ -127,7 +128,7 @@ __device__ inline RowOffsets OffsetsOf(const Rows& rows, std::int64_t row) {
   return offsets;
 }
 
-// The vector at `index` of a row whose elements are `stride` apart: 1, but for vectors of one.
+// The vector at `index` of a row. `stride` is the distance of elements, and 1 unless width is 1.
 template <int width, typename T>
 __device__ Vector<T, width> Load(const T* row, std::int64_t index, std::int64_t stride) {
   if constexpr (width == 1) {
@@ -147,8 +148,8 @@ __device__ void Store(T* row, std::int64_t index, std::int64_t stride,
   }
 }
 
-// Combines the values of a row's threads; each gets the result, the same to the last bit.
-// `partial` has room for a value per warp.
+// Combines the values of a row's threads. All threads get the same result, bit for bit. `partial`
+// has room for one value per warp.
 template <typename T, typename Combine>
 __device__ T Reduce(T value, T* partial, Combine combine) {
   const int threads = static_cast<int>(blockDim.x);
@@ -156,7 +157,7 @@ __device__ T Reduce(T value, T* partial, Combine combine) {
     value = combine(value, __shfl_xor_sync(kAllLanes, value, lanes, kWarpSize));
   }
   if (threads <= kWarpSize) return value;
-  __syncthreads();  // what a previous call put there has been read
+  __syncthreads();  // values of a previous call have been read
   if (threadIdx.x % kWarpSize == 0) partial[threadIdx.x / kWarpSize] = value;
   __syncthreads();
   value = partial[0];
@@ -169,7 +170,7 @@ __device__ T Sum(T value, T* partial) {
   return Reduce(value, partial, [](T a, T b) { return a + b; });
 }
 
-// NaN is less than anything here.
+// NaN compares as smaller than any other value.
 template <typename T>
 __device__ T Maximum(T value, T* partial) {
   return Reduce(value, partial, [](T a, T b) { return a > b ? a : b; });

@@ -8,12 +8,13 @@
 #include <string>
 
 #include "infini/ops/operator.h"
-// One file per vendor in vendor/*/, of which the build's include path has one: the headers, the
-// prefix of the runtime's names and of its macro INFINI_OPS_RUNTIME, the 16-bit types Float16 and
-// BFloat16, and LaneMask. All vendors here copy CUDA's names behind their prefix.
+// Every vendor has one file vendor/*/vendor.h; the build's include path contains one of them. It
+// includes the headers and defines the prefix of the runtime's names with the macro
+// INFINI_OPS_RUNTIME, the 16-bit types Float16 and BFloat16, and LaneMask. All vendors here use
+// CUDA's names with their own prefix.
 #include "vendor.h"
 
-// All that the kernels' sources know of the vendor's runtime.
+// The parts of the vendor's runtime that the kernels' sources use.
 namespace infini::ops::cuda {
 
 inline constexpr Device::Type kDevice = Device::Type::INFINI_OPS_ACCELERATOR;
@@ -21,11 +22,11 @@ inline constexpr Device::Type kDevice = Device::Type::INFINI_OPS_ACCELERATOR;
 using Stream = INFINI_OPS_RUNTIME(Stream_t);
 using Error = INFINI_OPS_RUNTIME(Error_t);
 
-// For shuffles. They get kWarpSize as their width, too: a vendor's warp can be two of these.
+// For shuffles, which also get kWarpSize as their width: a vendor's warp can be twice as wide.
 inline constexpr int kWarpSize = 32;
 inline constexpr LaneMask kAllLanes = ~LaneMask{0};
 
-// Throws `std::runtime_error` that names the call, unless it succeeded.
+// Throws `std::runtime_error` with the name of the call if it failed.
 inline void Check(Error error, const char* call) {
   if (error == INFINI_OPS_RUNTIME(Success)) return;
   std::string message = std::string(call) + " failed with " +
@@ -37,14 +38,14 @@ inline void Check(Error error, const char* call) {
   throw std::runtime_error(message);
 }
 
-// INFINI_OPS_CALL(SetDevice, 0) calls and checks cudaSetDevice(0), or what the vendor calls it.
+// INFINI_OPS_CALL(SetDevice, 0) calls cudaSetDevice(0), or the vendor's equivalent, and checks it.
 #define INFINI_OPS_CALL(name, ...)                                  \
   ::infini::ops::cuda::Check(INFINI_OPS_RUNTIME(name)(__VA_ARGS__), \
                              INFINI_OPS_QUOTED(INFINI_OPS_RUNTIME(name)))
 #define INFINI_OPS_QUOTED(name) INFINI_OPS_QUOTED_AS_IS(name)
 #define INFINI_OPS_QUOTED_AS_IS(name) #name
 
-// Makes a device the thread's current one for a scope.
+// Makes a device the thread's current one, for a scope.
 class DeviceGuard {
  public:
   explicit DeviceGuard(Device device) {
@@ -54,7 +55,7 @@ class DeviceGuard {
     changed_ = true;
   }
   ~DeviceGuard() {
-    // Nothing can be done about an error, which the next call reports again.
+    // A destructor can't throw; the next call reports the error again.
     if (changed_) static_cast<void>(INFINI_OPS_RUNTIME(SetDevice)(previous_));
   }
   DeviceGuard(const DeviceGuard&) = delete;
@@ -65,12 +66,12 @@ class DeviceGuard {
   bool changed_ = false;
 };
 
-// The stream that the call is to run on.
+// The stream on which the call must run.
 inline Stream CurrentStream(const Invocation& invocation) {
   return static_cast<Stream>(invocation.stream);
 }
 
-// How many blocks' worth of processors the device has. Asked once: it takes microseconds.
+// The number of multiprocessors of the device. Cached, because the query takes microseconds.
 inline int MultiprocessorCount(Device device) {
   static std::atomic<int> known[64];
   const auto index = static_cast<std::size_t>(device.index());
@@ -82,14 +83,14 @@ inline int MultiprocessorCount(Device device) {
   return count;
 }
 
-// A type that a template's arguments are not deduced from, so that arguments convert.
+// Disables template argument deduction for a parameter, so that arguments are converted.
 template <typename T>
 struct Identity {
   using Type = T;
 };
 
-// In place of `kernel<<<grid, block, shared_bytes, stream>>>(arguments...)`, which only a compiler
-// for CUDA can read.
+// Replaces `kernel<<<grid, block, shared_bytes, stream>>>(arguments...)`, which only CUDA compilers
+// support.
 template <typename... Parameters>
 void Launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
             Stream stream, typename Identity<Parameters>::Type... arguments) {

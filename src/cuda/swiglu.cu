@@ -31,9 +31,9 @@ struct Operator<Swiglu, cuda::kDevice, 0> {
                   const Tensor& out) {
     if (!Supports(input, gate, out)) {
       throw std::invalid_argument(
-          "swiglu: slot 0 takes aligned strided tensors of one of the types float16, bfloat16, "
-          "float32 and float64 and an out of the shape they broadcast to that overlaps neither "
-          "itself nor, in part, an input; got " +
+          "swiglu: slot 0 takes aligned strided tensors of one type (float16, bfloat16, float32 or "
+          "float64) and an out of the shape that they broadcast to; out must not overlap itself, "
+          "or an input unless both are the same view; got " +
           Describe(input) + ", " + Describe(gate) + " and out " + Describe(out));
     }
     cuda::WithFloatType(out.data_type(), [&](auto* element) {

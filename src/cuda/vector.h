@@ -3,7 +3,7 @@
 
 namespace infini::ops::cuda {
 
-// The elements that a thread loads or stores at once.
+// Elements that a thread loads or stores at a time.
 template <typename T, int width>
 struct alignas(sizeof(T) * width) Vector {
   T elements[width];

@@ -7,12 +7,12 @@
 #include "core/geometry.h"
 #include "cuda/runtime.h"
 
-// How the threads of a kernel find their elements in strided tensors.
+// How kernel threads find their elements in strided tensors.
 namespace infini::ops::cuda {
 
-// Divides by a number that the kernel does not know: a division takes some 20 instructions, this
-// three. Granlund and Montgomery, "Division by Invariant Integers using Multiplication", for
-// dividends below 2^31.
+// Division by a number that is not known at compile time: three instructions instead of some 20.
+// Granlund and Montgomery, "Division by Invariant Integers using Multiplication", for dividends
+// below 2^31.
 struct Divider {
   std::uint32_t divisor = 1;
   std::uint32_t multiplier = 1;
@@ -31,21 +31,22 @@ struct Divider {
   }
 };
 
-// Where a thread's step through the innermost dimension lies.
+// The position of a thread's step in the innermost dimension.
 template <int operands>
 struct Place {
   std::int32_t offsets[operands];  // in bytes
-  std::uint32_t inner;             // the index in the innermost dimension
+  std::uint32_t inner;             // index in the innermost dimension
 };
 
-// A geometry whose innermost dimension is taken `width` elements at a time, by value to the kernel.
-// Larger ones are cut into several of these, so kernels do with 32-bit indices.
+// A geometry whose innermost dimension is processed `width` elements at a time; passed to the
+// kernel by value. Larger geometries are split into several of these, so that kernels need only
+// 32-bit indices.
 template <int operands>
 struct Walk {
   static constexpr int kMaxRank = 6;
   static constexpr std::int64_t kMaxOffset = std::int64_t{1} << 31;
 
-  std::uint32_t count = 1;       // of steps
+  std::uint32_t count = 1;       // number of steps
   std::uint32_t inner_size = 1;  // elements in the innermost dimension
   int rank = 0;
   Divider sizes[kMaxRank];
@@ -67,7 +68,7 @@ struct Walk {
     for (int operand = 0; operand < operands; ++operand) data[operand] = geometry.data[operand];
   }
 
-  // The place of step `index`, below `count`.
+  // The position of step `index`, which must be below `count`.
   __device__ Place<operands> Find(std::uint32_t index) const {
     Place<operands> place{};
 #pragma unroll
@@ -87,7 +88,7 @@ struct Walk {
   }
 };
 
-// Calls `function` with walks' geometries that together are this one.
+// Splits the geometry and calls `function` with each part.
 template <int operands, typename Function>
 void ForEachWalk(const Geometry<operands>& geometry, const Function& function) {
   using Steps = Walk<operands>;
@@ -95,8 +96,8 @@ void ForEachWalk(const Geometry<operands>& geometry, const Function& function) {
   ForEachPiece(geometry, Steps::kMaxRank, Steps::kMaxOffset, function);
 }
 
-// True when the operand can be read and written `bytes` at a time along the innermost dimension,
-// whose elements have `size` bytes.
+// True if the operand can be read and written `bytes` at a time along the innermost dimension. Its
+// elements have `size` bytes.
 template <int operands>
 bool TakesVectors(const Geometry<operands>& geometry, int operand, std::int64_t size,
                   std::int64_t bytes) {
@@ -110,8 +111,8 @@ bool TakesVectors(const Geometry<operands>& geometry, int operand, std::int64_t 
 
 inline constexpr int kBlock = 256;
 
-// Enough blocks for `steps` steps of all threads of a block, but at most 4 times what the device
-// runs at once: threads that loop spread the work better than ever more blocks.
+// Enough blocks for the given number of steps, but at most 4 times as many as the device runs at
+// once: threads that loop distribute the work better than more blocks.
 inline unsigned BlockCount(std::uint32_t steps, int steps_per_thread, Device device) {
   const std::uint32_t per_block = kBlock * static_cast<std::uint32_t>(steps_per_thread);
   const std::uint32_t needed = steps / per_block + (steps % per_block != 0);

@@ -6,7 +6,7 @@
 
 #include "torch/kernel.h"
 
-// From ATen/native/Resize.h, which costs 5 CPU-seconds.
+// From ATen/native/Resize.h, whose inclusion costs 5 CPU-seconds.
 namespace at::native {
 bool resize_output(const Tensor& output, IntArrayRef shape);
 }
@@ -18,7 +18,7 @@ bool HasStrides(const at::Tensor& tensor) {
   return IsStrided(tensor) && !tensor.key_set().has(c10::DispatchKey::Python);
 }
 
-// The outs at the end; what else is written is an input too.
+// The outs are at the end. Other written arguments are also inputs.
 std::size_t FirstOut(Span<Parameter> parameters) {
   std::size_t first = parameters.size();
   while (first > 0 && parameters[first - 1].is_out) --first;
@@ -36,10 +36,10 @@ at::IntArrayRef LargestShape(Span<Argument> inputs) {
   return largest ? largest->sizes() : at::IntArrayRef();
 }
 
-// What the kernel gets in place of `tensor`; undefined where it can take that.
+// The copy that the kernel gets instead of `tensor`; undefined if it can use `tensor` itself.
 at::Tensor CopyFor(Quirk quirk, const at::Tensor& tensor, bool is_out, at::IntArrayRef shape) {
   if (quirk == Quirk::kIgnoresOverlap || (quirk != Quirk::kIgnoresStrides && !is_out)) return {};
-  // Of one element, torch leaves the dimensions as they are given.
+  // If there is only one element, torch does not resize.
   const bool is_one = tensor.numel() == 1 && c10::multiply_integers(shape) == 1;
   if (quirk == Quirk::kTrustsOuts && tensor.sizes() != shape && !is_one) {
     return at::empty(shape, tensor.options());

@@ -11,16 +11,16 @@
 
 namespace infini::ops::torch_backend {
 
-// The arguments of a call with copies in place of the tensors that a kernel with a quirk can't
-// take. The invocation's tensors are all torch's.
+// The arguments of a call to a kernel with a quirk: tensors that it can't handle are replaced by
+// copies. All tensors of the invocation are torch's.
 class Copies {
  public:
-  // Throws `c10::Error`, as other kernels do, for an out of which one element stands for several.
+  // Throws `c10::Error`, as other kernels do, for an out with overlapping elements.
   Copies(const Invocation& invocation, Quirk quirk);
 
   const Argument* data() const { return arguments_.data(); }
 
-  // To be called after the kernel: gives the outs what was written to their copies.
+  // Call this after the kernel: copies the results from the copies to the outs.
   void WriteBack() const;
 
  private:
@@ -31,7 +31,7 @@ class Copies {
   };
 
   c10::SmallVector<Argument, 8> arguments_;
-  std::deque<Copy> copies_;  // a deque, so that the tensors stay where they are
+  std::deque<Copy> copies_;  // a deque, so that tensors do not move
 };
 
 }  // namespace infini::ops::torch_backend

@@ -5,43 +5,42 @@
 
 #include "infini/ops/operator.h"
 
-// What the core may ask about an `at::Tensor` that it passes on by address, and how it passes
-// it on; no torch header is needed for that.
+// The functions through which the core uses an `at::Tensor`, which it knows only by address. They
+// need no torch header.
 namespace infini::ops::torch_backend {
 
-// The tensor at `index` of an array of them; nullptr for an undefined one.
+// The tensor at `index` of an array; nullptr for an undefined one.
 const void* ElementOf(const void* tensors, std::size_t index);
 
 // Throws `std::invalid_argument` for a device that this library was not built for.
 Device DeviceOf(const void* tensor);
 
-// Counts a write to each tensor of an array in its version, which autograd looks at.
+// Increments the version of each tensor of an array, which autograd checks.
 void CountWrites(const void* tensors, std::size_t size);
 
-// A view of the tensor's memory; `Tensor()` where there is none to view (an undefined,
-// sparse or meta tensor).
+// A view of the tensor's memory; `Tensor()` if there is none (an undefined, sparse or meta tensor).
 Tensor ViewOf(const void* tensor);
 
-// The vendor's handle of the stream that is current on the device, nullptr for the default one.
-// Throws `std::runtime_error` where torch does not tell.
+// The vendor's handle of the current stream of the device, nullptr for the default stream. Throws
+// `std::runtime_error` if torch does not provide the handle.
 void* CurrentStream(Device device);
 
-// The kernel of slot 8 for the operator of this public name, to be registered with a
+// The kernel of slot 8 for the operator with this public name. Register it with a
 // `generated::TorchKernel` as its data.
 Kernel KernelOf(std::string_view operator_name);
 
-// What `torch.set_num_threads` says on this thread.
+// The setting of `torch.set_num_threads` on this thread.
 int ThreadCount();
 
-// True where torch multiplies matrices of this type on the CPU with a library: its BLAS, oneDNN.
+// True if torch multiplies matrices of this type on the CPU with a library: its BLAS, or oneDNN.
 bool HasFastProducts(DataType type);
 
-// out = alpha * a @ b + beta * term, of matrices or of stacks of them on the CPU, past torch's
-// dispatcher and its modes. `term` has the shape of `out`, and may be `out`.
+// out = alpha * a @ b + beta * term, for matrices or batches of matrices on the CPU, without
+// torch's dispatcher and its modes. `term` has the shape of `out`, and can be `out`.
 //
-// ATen's kernel rather than `sgemm_`: in a process with several BLAS libraries, some with 64-bit
-// sizes, that name may be another's; and torch's kernel knows which of its libraries is best here
-// and obeys `torch.set_num_threads`.
+// This calls ATen's kernel instead of `sgemm_`. In a process with several BLAS libraries, some with
+// 64-bit sizes, that name can belong to another one. Torch's kernel also knows which of its
+// libraries is best here, and obeys `torch.set_num_threads`.
 void Multiply(const Tensor& a, const Tensor& b, const Tensor& term, const Scalar& alpha,
               const Scalar& beta, const Tensor& out);
 

@@ -24,9 +24,9 @@ static_assert(static_cast<int>(MemoryFormat::kChannelsLast3d) ==
 
 const at::Tensor& AsTorch(const void* tensor) { return *static_cast<const at::Tensor*>(tensor); }
 
-// The accelerator of this build and torch's type for it, from the first tensor on it that was seen
-// (the CPU until then): a plug-in may name its device to torch after this library was loaded, and
-// a call must not compare strings.
+// The accelerator of this build and torch's type for it, taken from the first tensor on it (the CPU
+// until then). A plug-in can define its device's name in torch after this library was loaded, and
+// calls must not compare strings.
 struct Accelerator {
   Device::Type type = Device::Type::kCpu;
   c10::DeviceType torch_type = c10::DeviceType::CPU;
@@ -58,7 +58,7 @@ Device::Type TypeOf(c10::DeviceType type) {
   if (type == c10::DeviceType::CPU) return Device::Type::kCpu;
   Accelerator accelerator = seen_accelerator.load(std::memory_order_relaxed);
   if (type != accelerator.torch_type) {
-    // Throws, with the devices of the build, for what is none.
+    // Throws if the type is unknown; the message lists the devices of the build.
     accelerator = Remember({ParseDeviceType(c10::DeviceTypeName(type, true)), type});
   }
   return accelerator.type;
@@ -70,8 +70,8 @@ c10::DeviceType TorchTypeOf(Device::Type type) {
   return accelerator.torch_type;
 }
 
-// True for a tensor whose memory holds its values as they are: not sparse, nested or meta,
-// not a lazily conjugated, negated or zero one, not a wrapper around another tensor.
+// True if the tensor's memory contains its values: it is not sparse, nested or meta, not a lazily
+// conjugated, negated or zero tensor, and not a wrapper around another tensor.
 bool IsPlain(const at::Tensor& tensor) {
   if (!IsStrided(tensor) || tensor.is_meta() || !tensor.has_storage()) return false;
   constexpr c10::DispatchKeySet unusual({c10::DispatchKey::Python, c10::DispatchKey::Functionalize,
@@ -81,8 +81,8 @@ bool IsPlain(const at::Tensor& tensor) {
          (tensor.numel() == 0 || tensor.storage().nbytes() > 0);
 }
 
-// Makes the caller's stream the current one. A vendor's stream handle is its own identifier in
-// torch (an "external" stream).
+// Makes the caller's stream the current one. In torch, a vendor's stream handle identifies the
+// stream itself (an "external" stream).
 class StreamScope {
  public:
   StreamScope(at::Device device, void* stream)
@@ -98,14 +98,14 @@ class StreamScope {
   c10::Stream previous_;
 };
 
-// Calls a kernel. A template, so that the common case has no more in it than its call.
+// Calls a kernel. A template, so that the usual case contains nothing but the call.
 template <Quirk quirk>
 void Call(const generated::TorchKernel& kernel, const Invocation& invocation) {
   if constexpr (quirk == Quirk::kNone) {
     kernel.call(kernel.function, invocation.arguments);
   } else {
-    // Where gradients are on, torch's `matmul` and what it makes of it refuse a parameter. All of
-    // them have a quirk; the other kernels do without this, which costs 20 ns.
+    // If gradients are enabled, torch's `matmul` and operators based on it refuse a parameter as
+    // input. They all have a quirk. Other kernels do not need this, which costs 20 ns.
     const c10::NoGradGuard without_gradients;
     const Copies copies(invocation, quirk);
     kernel.call(kernel.function, copies.data());
@@ -116,7 +116,7 @@ void Call(const generated::TorchKernel& kernel, const Invocation& invocation) {
 template <Quirk quirk>
 void RunWith(const Invocation& invocation, const void* torch_kernel) {
   const auto& kernel = *static_cast<const generated::TorchKernel*>(torch_kernel);
-  // The library is for inference.
+  // The library is for inference, so autograd is skipped.
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   std::optional<StreamScope> stream;
   if (invocation.stream && invocation.device.type() != Device::Type::kCpu) {
@@ -195,7 +195,8 @@ at::Device ToDevice(Device device) {
 
 at::ScalarType ToScalarType(DataType data_type) {
   const auto type = static_cast<at::ScalarType>(data_type);
-  // A torch from before the type has `Undefined` there, or nothing, which it does not check.
+  // In a torch without this type, its value is that of `Undefined` or unused, which torch does not
+  // check.
   if (type >= at::ScalarType::Undefined) {
     throw std::invalid_argument("this torch has no data type '" +
                                 std::string(DataTypeName(data_type)) + "'");
@@ -210,7 +211,7 @@ const void* ElementOf(const void* tensors, std::size_t index) {
 
 void CountWrites(const void* tensors, std::size_t size) {
   for (const at::Tensor& tensor : at::TensorList(static_cast<const at::Tensor*>(tensors), size)) {
-    // Tensors made in inference mode have no version.
+    // Tensors created in inference mode have no version.
     if (tensor.defined() && !tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
   }
 }

@@ -18,12 +18,12 @@
 
 #include "core/generated.h"
 
-// How slot 8 calls ATen. The argument types of a function come from `at::_ops::abs_out::schema`,
-// so the same source serves every torch version. One `Caller` is instantiated for each of some
-// 480 signatures in one translation unit; whatever needs no template is in `kernel.cc`.
+// How slot 8 calls ATen. The argument types of a function come from `at::_ops::abs_out::schema`, so
+// the same source supports every torch version. One translation unit instantiates one `Caller` for
+// each of some 480 signatures. Code that needs no template is in `kernel.cc`.
 //
-// Tensors and lists of tensors have become `kForeignTensor` and `kForeignTensors` before a `Caller`
-// sees them.
+// Tensors and lists of tensors are converted to `kForeignTensor` and `kForeignTensors` before a
+// `Caller` gets them.
 namespace infini::ops::torch_backend {
 
 at::Scalar ToScalar(const Scalar& scalar);
@@ -34,15 +34,15 @@ at::Device ToDevice(Device device);
 inline bool IsStrided(const at::Tensor& tensor) {
   return tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_nested();
 }
-// Throws `std::invalid_argument` for a type that only newer torches have.
+// Throws `std::invalid_argument` for a type that only newer torch versions have.
 at::ScalarType ToScalarType(DataType data_type);
 
-// `To<T>` makes the argument of ATen type T, or something that converts to it and lives
-// until the end of the call.
+// `To<T>` makes the argument of ATen type T, or an object that converts to it and lives until the
+// end of the call.
 template <typename T>
 struct To {
   static_assert(sizeof(T) == 0,
-                "this torch passes an operator a C++ type that slot 8 cannot make yet (T above): "
+                "slot 8 does not support a C++ type of an operator of this torch yet (T above): "
                 "specialise To<T> in src/torch/kernel.h, or exclude the operator in "
                 "codegen/torch_ops.yaml");
 };
@@ -89,7 +89,7 @@ template <>
 struct To<at::Device> {
   static at::Device From(const Argument& argument) { return ToDevice(argument.device); }
 };
-// A class of torch's own before torch 2.6, `std::string_view` since.
+// A class of torch before version 2.6, `std::string_view` since then.
 template <>
 struct To<c10::string_view> {
   static c10::string_view From(const Argument& argument) {

@@ -8,7 +8,7 @@
 namespace infini::ops::torch_backend {
 namespace {
 
-// The bytes that the elements lie between.
+// The range of bytes that contains all elements.
 struct Extent {
   const char* begin = nullptr;
   const char* end = nullptr;
@@ -26,7 +26,7 @@ Extent ExtentOf(const at::Tensor& tensor) {
   return {begin, begin + (last + 1) * tensor.itemsize()};
 }
 
-// All the memory that the tensor could be a part of.
+// The memory of the whole storage of the tensor.
 Extent StorageOf(const at::Tensor& tensor) {
   if (!tensor.has_storage()) return {};
   const char* begin = static_cast<const char*>(tensor.storage().data());
@@ -35,7 +35,7 @@ Extent StorageOf(const at::Tensor& tensor) {
 
 bool Intersect(Extent a, Extent b) { return a.begin < b.end && b.begin < a.end; }
 
-// Calls `function` with the bytes that each element has before it, from the first one on.
+// Calls `function` with the offset in bytes of each element from the first one.
 template <typename Function>
 void ForEachOffset(const at::Tensor& tensor, std::int64_t dimension, std::int64_t offset,
                    Function function) {
@@ -49,7 +49,7 @@ void ForEachOffset(const at::Tensor& tensor, std::int64_t dimension, std::int64_
 }  // namespace
 
 bool MayOverlap(const at::Tensor& a, const at::Tensor& b) {
-  // Nearly always enough, and 10 to 20 ns less of a call.
+  // Usually decides the result, and saves 10 to 20 ns of a call.
   if (!Intersect(StorageOf(a), StorageOf(b))) return false;
   return Intersect(ExtentOf(a), ExtentOf(b));
 }

@@ -5,11 +5,11 @@
 
 namespace infini::ops::torch_backend {
 
-// True when an element of one may lie in memory between elements of the other. Cheap. False for
-// tensors without memory of their own (sparse, meta and so on).
+// True if the memory ranges of the two tensors intersect. Cheap. False for tensors without memory
+// of their own (sparse, meta and so on).
 bool MayOverlap(const at::Tensor& a, const at::Tensor& b);
 
-// True when an element of one lies in the memory of an element of the other. Looks at each.
+// True if an element of one overlaps an element of the other. Checks each element.
 bool Overlap(const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace infini::ops::torch_backend

@@ -12,7 +12,8 @@
 namespace infini::ops::torch_backend {
 namespace {
 
-// oneDNN's, where the CPU multiplies bfloat16: elsewhere they are no faster than float32's.
+// oneDNN's kernels, on CPUs with bfloat16 multiplication; on others they are no faster than
+// float32.
 bool HasFastBFloat16() {
 #if AT_MKLDNN_ENABLED() && defined(__x86_64__)
   return __builtin_cpu_supports("avx512bf16") && at::globalContext().userEnabledMkldnn();
@@ -21,7 +22,7 @@ bool HasFastBFloat16() {
 #endif
 }
 
-// What `shells` lend is theirs to change, as in `To<at::Tensor>`.
+// The tensors of `shells` may be changed, as in `To<at::Tensor>`.
 at::Tensor& Borrow(ShellLoan& shells, const Tensor& view) {
   return const_cast<at::Tensor&>(shells.Around(view));
 }
@@ -35,11 +36,12 @@ bool HasFastProducts(DataType type) {
 
 void Multiply(const Tensor& a, const Tensor& b, const Tensor& term, const Scalar& alpha,
               const Scalar& beta, const Tensor& out) {
-  // The kernels copy `term` through the dispatcher, where a mode of Python's would see it.
+  // The kernels copy `term` through the dispatcher, where Python's dispatch modes would intercept
+  // it.
   using Key = c10::DispatchKey;
   const c10::impl::ExcludeDispatchKeyGuard no_modes(
       c10::DispatchKeySet({Key::Python, Key::PythonTLSSnapshot}));
-  // What was set on another thread MKL would not heed on this one.
+  // MKL needs this on each thread to use a setting made on another thread.
   at::internal::lazy_init_num_threads();
   ShellLoan shells;
   at::Tensor& result = Borrow(shells, out);

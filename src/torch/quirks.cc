@@ -6,7 +6,7 @@
 namespace infini::ops::torch_backend {
 namespace {
 
-// Of torch 2.13, sorted; tests/ops/test_boundary_memory.py finds them.
+// For torch 2.13, sorted; tests/ops/test_boundary_memory.py detects them.
 constexpr std::string_view kIgnoresStrides[] = {
     "adaptive_avg_pool2d",
     "adaptive_avg_pool3d",

@@ -3,20 +3,20 @@
 
 #include <string_view>
 
-// Where kernels of torch itself write wrong values, or to memory that is not theirs, for
-// arguments that the other kernels take or refuse.
+// Operators for which torch's own kernels write wrong values or out of bounds, for arguments that
+// other kernels support or refuse.
 namespace infini::ops::torch_backend {
 
 enum class Quirk {
   kNone,
-  // The kernel takes tensors for contiguous without looking: it gets contiguous copies.
+  // The kernel assumes contiguous tensors without a check: it gets contiguous copies.
   kIgnoresStrides,
-  // The same for outs only.
+  // The same, but for outs only.
   kIgnoresOutStrides,
-  // The kernel does not refuse outs of which one element stands for several: we do.
+  // The kernel does not refuse outs with overlapping elements: slot 8 does.
   kIgnoresOverlap,
-  // The kernel takes the outs for contiguous ones of the largest input's shape, if only as scratch
-  // for a result of another shape, whatever lies behind them in memory: it gets such.
+  // The kernel assumes contiguous outs with the shape of the largest input, even if only as scratch
+  // for a result of another shape, and writes past other outs: it gets such outs.
   kTrustsOuts,
 };
 

@@ -31,7 +31,7 @@ const at::Tensor& Shell::Around(const Tensor& view) {
     tensor_.reset();
     return tensor_;
   }
-  // ATen checks this too, but in a function that must not throw, which ends the process.
+  // ATen also checks this, but in a noexcept function, where throwing ends the process.
   for (std::int64_t stride : view.strides()) {
     if (stride < 0) {
       throw std::invalid_argument("torch takes no array with negative strides: " + Describe(view) +
@@ -58,11 +58,12 @@ void Shell::TakeBack() {
     storage.unsafeGetStorageImpl()->set_data_ptr_noswap(
         storage.allocator()->clone(lent_, storage.nbytes()));
   }
-  // Moved, since what is freed can run code of Python's that comes here again.
+  // Moved out first: freeing it can run Python code that calls this function again.
   const at::Tensor kept = std::move(tensor_);
 }
 
-// Not where a call has left more in it than values, nor a tensor of inference mode outside it.
+// Not if a call has changed more than its values, or if it is an inference tensor outside inference
+// mode.
 bool Shell::IsReusable(const Tensor& view) const {
   return tensor_.defined() && tensor_.key_set() == keys_ &&
          tensor_.is_inference() == c10::InferenceMode::is_enabled() &&

@@ -9,19 +9,19 @@
 
 namespace infini::ops::torch_backend {
 
-// A new torch tensor around the view's memory, which stays its owner's.
+// Makes a torch tensor that uses the view's memory without owning it.
 at::Tensor MakeAround(const Tensor& view);
 
-// A torch tensor around memory that is not torch's, for one call after another: making one costs
-// 170 ns, pointing this one elsewhere 30.
+// A reusable torch tensor for memory that torch does not own: creating one takes 170 ns, changing
+// the pointer of this one 30.
 class Shell {
  public:
-  // Throws `std::invalid_argument` for negative strides, which torch does not have.
+  // Throws `std::invalid_argument` for negative strides, which torch does not support.
   const at::Tensor& Around(const Tensor& view);
 
-  // To be called after the call, also one that failed. What others keep, a dispatch mode of Python
-  // for one, gets a copy of the memory, which the view's owner will free; memory of torch's own
-  // that the call has left here is freed.
+  // Call this after the call, even if it failed. If other code keeps the tensor, a dispatch mode of
+  // Python for example, it gets a copy of the memory, because the view's owner will free the
+  // original. If the call has put memory of torch into the tensor, that memory is freed.
   void TakeBack();
 
  private:
@@ -30,10 +30,10 @@ class Shell {
 
   at::Tensor tensor_;
   c10::DispatchKeySet keys_;
-  const void* lent_ = nullptr;  // the memory that `tensor_` was put around
+  const void* lent_ = nullptr;  // the memory that `tensor_` uses
 };
 
-// Lends the shells of this thread to one call. Calls that run inside it get others.
+// Lends the shells of this thread to one call. Nested calls get others.
 class ShellLoan {
  public:
   ShellLoan() : pool_(ThreadPool()), first_(pool_.lent) {}
@@ -50,7 +50,7 @@ class ShellLoan {
 
  private:
   struct Pool {
-    std::deque<Shell> shells;  // a deque, so that the tensors stay where they are
+    std::deque<Shell> shells;  // a deque, so that tensors do not move
     std::size_t lent = 0;
   };
   static Pool& ThreadPool() {

@@ -10,20 +10,20 @@
 namespace infini::ops::torch_backend {
 namespace {
 
-// What a vendor's runtime calls the stream; nullptr where torch does not tell.
+// The vendor's handle of the stream; nullptr if torch does not provide it.
 template <typename Guard>
 auto HandleOf(const Guard& guard, const c10::Stream& stream, int)
     -> decltype(guard.getStreamNativeHandle(stream)) {
   try {
     return guard.getStreamNativeHandle(stream);
   } catch (const c10::Error&) {
-    return nullptr;  // a plug-in from before the method
+    return nullptr;  // an older plug-in without this method
   }
 }
 
-// Guards from before https://github.com/pytorch/pytorch/pull/171040 don't tell, but CUDA's own
-// class does, whose only member is the stream. It is looked up where it is loaded already, so that
-// the library needs neither its headers, which include the toolkit's, nor it to link.
+// Guards from before https://github.com/pytorch/pytorch/pull/171040 do not provide the handle.
+// CUDA's stream class does, and the stream is its only member. The function is looked up in the
+// loaded libraries, so that the library needs neither CUDA's headers nor linking against it.
 template <typename Guard>
 void* HandleOf(const Guard& guard, const c10::Stream& stream, long) {
   using Function = void* (*)(const c10::Stream*);
@@ -46,15 +46,15 @@ void* CurrentStream(Device device) {
   try {
     where = ToDevice(device);
   } catch (const std::invalid_argument&) {
-    return nullptr;  // without the device's plug-in torch has no stream on it
+    return nullptr;  // torch has no streams of a device without its plug-in
   }
   const auto* guard = GuardOf(where.type());
   if (!guard) return nullptr;
   const c10::Stream stream = guard->getStream(where);
   if (stream == c10::Stream(c10::Stream::DEFAULT, stream.device())) return nullptr;
   if (void* handle = HandleOf(*guard, stream, 0)) return handle;
-  throw std::runtime_error("this torch does not tell what the current stream of " + where.str() +
-                           " is to a native kernel: pass its handle as `stream`, call on the "
+  throw std::runtime_error("this torch does not provide the current stream of " + where.str() +
+                           " for a native kernel: pass its handle as `stream`, call on the "
                            "default stream, or pass implementation_index=8");
 }
 

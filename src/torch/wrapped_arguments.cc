@@ -8,7 +8,7 @@
 namespace infini::ops::torch_backend {
 namespace {
 
-// The view at `index` of a tensor argument or a list of them; nullptr for what is none.
+// The view at `index` of a tensor argument or a list of tensors; nullptr if it is not a view.
 const Tensor* ViewAt(const Argument& argument, std::uint32_t index) {
   switch (argument.tag) {
     case Argument::Tag::kTensor:
@@ -30,8 +30,8 @@ bool SameSizes(at::IntArrayRef sizes, Span<std::int64_t> view) {
   return std::equal(sizes.begin(), sizes.end(), view.begin(), view.end());
 }
 
-// Hands a view back to its owner, who would not see that ATen gave it another shape or other
-// memory, and would take a part of the values, or old ones, for the result.
+// Checks that ATen has not given the view's tensor another shape or other memory. The view's owner
+// would not see that, and would use a part of the values, or old ones, as the result.
 void Return(const Tensor& view, const at::Tensor& wrapped) {
   if (!view.defined()) return;
   if (!SameSizes(wrapped.sizes(), view.shape())) {
@@ -39,15 +39,15 @@ void Return(const Tensor& view, const at::Tensor& wrapped) {
                                 " was given as " + Describe(view) + ", which can't be resized");
   }
   if (wrapped.storage().use_count() > 1) {
-    throw std::invalid_argument("the operator keeps the memory of a tensor, which " +
-                                Describe(view) + " only lends; pass a torch tensor");
+    throw std::invalid_argument("the operator keeps a reference to " + Describe(view) +
+                                ", whose memory is only borrowed; pass a torch tensor");
   }
   if (!SameSizes(wrapped.strides(), view.strides()) || wrapped.storage_offset() != 0 ||
       wrapped.requires_grad()) {
-    throw std::invalid_argument("the operator changes more than the values of a tensor, which " +
-                                Describe(view) + " can't follow; pass a torch tensor");
+    throw std::invalid_argument("the operator changes more than the values of " + Describe(view) +
+                                ", which is not a torch tensor; pass a torch tensor");
   }
-  // A loss has used it as scratch of another shape, and torch has given it more memory for that.
+  // A loss has used it as scratch of another shape, so torch has allocated more memory for it.
   if (wrapped.storage().data() != view.data()) MakeAround(view).copy_(wrapped);
 }
 
@@ -95,7 +95,7 @@ at::TensorList WrappedArguments::TensorsAt(std::size_t i) const {
   return {arguments_[i].As<at::Tensor>(), arguments_[i].size};
 }
 
-// Whether this tensor or that is a view. Torch sees to its own.
+// True if either tensor is a view. Torch checks its own tensors.
 bool WrappedArguments::AnyView(std::size_t i, std::size_t j, std::size_t k, std::size_t l) const {
   return (NeedsWrapping(given_[i]) && ViewAt(given_[i], j)) ||
          (NeedsWrapping(given_[k]) && ViewAt(given_[k], l));
@@ -109,7 +109,9 @@ void WrappedArguments::CheckApart(std::size_t i, std::size_t j, std::size_t k) c
   for (std::size_t l = 0; l < TensorsAt(k).size(); ++l) {
     if (std::pair(i, j) >= std::pair(k, l) || !AnyView(i, j, k, l)) continue;
     if (Overlap(TensorsAt(i)[j], TensorsAt(k)[l])) {
-      throw std::invalid_argument("two outs share memory, so that neither can be right");
+      throw std::invalid_argument(
+          "two outs share memory, so that they overwrite each other; pass "
+          "separate tensors");
     }
   }
 }

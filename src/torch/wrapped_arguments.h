@@ -13,26 +13,26 @@
 
 namespace infini::ops::torch_backend {
 
-// True for arguments that hold tensors which are not torch's.
+// True for arguments with tensors that are not torch's.
 inline bool NeedsWrapping(const Argument& argument) {
   return argument.tag == Argument::Tag::kTensor || argument.tag == Argument::Tag::kTensors ||
          argument.tag == Argument::Tag::kArguments;
 }
 
-// The arguments of a call, with torch tensors around those that are not torch's.
+// The arguments of a call; tensors that are not torch's are wrapped in torch tensors.
 class WrappedArguments {
  public:
   explicit WrappedArguments(const Invocation& invocation);
 
   const Argument* data() const { return arguments_.data(); }
 
-  // Puts copies in place of the inputs whose memory the call may write: torch sees overlaps only
-  // between tensors of one storage, which views never are. Throws `std::invalid_argument` for
-  // outs that overlap.
+  // Replaces inputs that overlap an out by copies. Torch detects overlaps only between tensors of
+  // one storage, and views never share one. Throws `std::invalid_argument` for outs that overlap
+  // each other.
   void Separate(Span<Parameter> parameters);
 
-  // To be called after the kernel: hands the views back to their owners. Throws
-  // `std::invalid_argument` for what an owner would not see, such as another shape.
+  // Call this after the kernel: returns the views to their owners. Throws `std::invalid_argument`
+  // for changes that an owner would not see, such as another shape.
   void Return() const;
 
  private:
@@ -46,10 +46,10 @@ class WrappedArguments {
   ShellLoan shells_;
   const Argument* const given_;
   c10::SmallVector<Argument, 8> arguments_;
-  // Linked lists: the addresses put into `arguments_` stay, and an empty one costs nothing.
+  // Linked lists: addresses stored in `arguments_` stay valid, and an empty list costs nothing.
   std::list<std::vector<at::Tensor>> lists_;
   std::list<at::Tensor> copies_;
-  std::vector<std::pair<std::size_t, std::size_t>> copied_;  // argument and place in its list
+  std::vector<std::pair<std::size_t, std::size_t>> copied_;  // argument, and index in its list
 };
 
 }  // namespace infini::ops::torch_backend

@@ -9,10 +9,10 @@
 
 #include "triton/targets.h"
 
-// Kernels are loaded as libraries (CUDA 12.0 and later): one handle serves all contexts, so a call
-// needs no table of contexts, and none is left behind when somebody resets a device.
+// Kernels are loaded as libraries (CUDA 12.0 and later). One handle is then valid in all contexts,
+// so a call needs no table of contexts, and no stale handle remains if a device is reset.
 
-// cuda.h's, which is not here to be included; tests/triton compares them with it.
+// Copied from cuda.h, which is not available at build time; tests/triton compares them with it.
 typedef int CUresult;
 typedef int CUdevice;
 typedef struct CUctx_st* CUcontext;
@@ -60,21 +60,21 @@ static struct {
 } driver;
 #undef DECLARE
 
-// What is known of a device; filled in once.
+// Properties of a device; filled in once.
 typedef struct DeviceFacts {
   bool known;  // set last
   CUdevice handle;
-  CUcontext primary;  // retained for good
+  CUcontext primary;  // never released
   int capability;     // 90 for 9.0
-  int target;         // 0 where none of the build's runs on it
+  int target;         // 0 if the build has no target for it
   int shared_limit;
 } DeviceFacts;
 
 enum { kMaxDevices = 64 };  // bits of InfiniOpsTritonVariant.devices
 static DeviceFacts devices[kMaxDevices];
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;  // of all that is filled in once
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;  // protects all cached data
 
-// Why the driver can't be used; empty where it can.
+// Why the driver can't be used; empty if it can.
 static char driver_problem[256];
 static pthread_once_t opened = PTHREAD_ONCE_INIT;
 
@@ -94,7 +94,7 @@ static const char* Text(CUresult result) {
   return text ? text : "unknown error";
 }
 
-// Ends the calling function with a message where a function of the driver fails.
+// Returns from the calling function with a message if a driver function fails.
 #define CHECK(call, function, ...)                                                          \
   do {                                                                                      \
     const CUresult result = driver.function(__VA_ARGS__);                                   \
@@ -113,7 +113,7 @@ static void Open(void) {
     return;
   }
   const char* missing = NULL;
-// The cast by way of a union: C has none from an object's pointer to a function's.
+// Casts through a union: C can't cast an object pointer to a function pointer.
 #define FIND(name, symbol, parameters)    \
   {                                       \
     union {                               \
@@ -137,8 +137,8 @@ static void Open(void) {
   }
 }
 
-// Machine code runs on later minor versions of its major one, but from 9.0 on Triton compiles for
-// one version alone (sm_90a).
+// Machine code also runs on later minor versions of its major version. From 9.0 on, however, Triton
+// compiles for exactly one version (sm_90a).
 static int TargetFor(int capability) {
   int best = 0;
   for (size_t i = 0; i < sizeof(kTargets) / sizeof(*kTargets); ++i) {
@@ -170,8 +170,8 @@ static InfiniOpsTritonStatus FindDevice(InfiniOpsTritonCall* call, DeviceFacts**
   pthread_once(&opened, Open);
   if (*driver_problem) return InfiniOpsTritonFail(call, "%s", driver_problem);
   if (call->device < 0 || call->device >= kMaxDevices) {
-    return InfiniOpsTritonFail(call, "device %d is not among the first %d", call->device,
-                               kMaxDevices);
+    return InfiniOpsTritonFail(call, "device %d is not supported; expected one of the first %d",
+                               call->device, kMaxDevices);
   }
   DeviceFacts* facts = *found = &devices[call->device];
   if (__atomic_load_n(&facts->known, __ATOMIC_ACQUIRE)) return kInfiniOpsTritonOk;
@@ -198,7 +198,7 @@ InfiniOpsTritonStatus InfiniOpsTritonFindTarget(InfiniOpsTritonCall* call, int* 
   return kInfiniOpsTritonOk;
 }
 
-// With the lock held and a context of the device current.
+// The lock must be held, and a context of the device must be current.
 static InfiniOpsTritonStatus Load(InfiniOpsTritonVariant* variant, const DeviceFacts* facts,
                                   InfiniOpsTritonCall* call) {
   if (!variant->kernel) {
@@ -214,7 +214,7 @@ static InfiniOpsTritonStatus Load(InfiniOpsTritonVariant* variant, const DeviceF
     }
     variant->kernel = kernel;
   }
-  // Now, since the driver loads lazily and a launch that is captured should not have to.
+  // Load now: otherwise the driver loads at the first launch, which can be part of a graph capture.
   CUfunction function;
   CHECK(call, cuKernelGetFunction, &function, variant->kernel);
   if (variant->shared > 48 * 1024) {
@@ -226,8 +226,8 @@ static InfiniOpsTritonStatus Load(InfiniOpsTritonVariant* variant, const DeviceF
   return kInfiniOpsTritonOk;
 }
 
-// Once for a variant and device. A capture under way on this thread may forbid what loading does,
-// though it concerns no stream: so not while this lasts.
+// Once per variant and device. Loading concerns no stream, but a graph capture on this thread may
+// forbid it. So the capture mode is relaxed meanwhile.
 static InfiniOpsTritonStatus Prepare(InfiniOpsTritonVariant* variant, const DeviceFacts* facts,
                                      InfiniOpsTritonCall* call) {
   const uint64_t bit = UINT64_C(1) << call->device;
@@ -254,7 +254,7 @@ static InfiniOpsTritonStatus PrepareAndLaunch(InfiniOpsTritonVariant* variant,
   return kInfiniOpsTritonOk;
 }
 
-// The primary context, which is also that of the runtime API and so of torch.
+// The primary context, which the runtime API and therefore torch also use.
 static InfiniOpsTritonStatus FindPrimary(DeviceFacts* facts, InfiniOpsTritonCall* call,
                                          CUcontext* context) {
   pthread_mutex_lock(&mutex);

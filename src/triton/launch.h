@@ -7,10 +7,10 @@
 #include "infini/ops/operator.h"
 #include "triton/driver.h"
 
-// What the glue of an operator needs beside its generated header.
+// Functions for the glue code of an operator, in addition to its generated header.
 namespace infini::ops::triton {
 
-// Whether this build has kernels for the device, and there is a driver to run them with.
+// True if this build has kernels for the device and the driver can be used.
 inline bool HasKernelsFor(Device device) {
   InfiniOpsTritonCall call{};
   call.device = device.index();
@@ -19,7 +19,7 @@ inline bool HasKernelsFor(Device device) {
   return InfiniOpsTritonFindTarget(&call, &target, &shared_limit) == kInfiniOpsTritonOk;
 }
 
-// Calls a generated dispatcher, on the device and the stream of the invocation.
+// Calls a generated dispatcher on the device and the stream of the invocation.
 template <typename Request>
 void Launch(const char* name,
             InfiniOpsTritonStatus (*dispatcher)(const Request*, InfiniOpsTritonCall*),

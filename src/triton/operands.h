@@ -10,10 +10,10 @@
 #include "core/geometry.h"
 #include "infini/ops/tensor.h"
 
-// How the glue of operators looks at tensors, and what it tells kernels of them.
+// How the glue code of operators describes tensors to kernels.
 namespace infini::ops::triton {
 
-// Where the rows (`own` is 1) or matrices (2) of a tensor begin.
+// The dimensions before a tensor's rows (`own` is 1) or matrices (2).
 inline Tensor Leading(const Tensor& tensor, std::size_t own) {
   const std::size_t leading = tensor.dimensions() - own;
   return {tensor.data(),
@@ -23,22 +23,22 @@ inline Tensor Leading(const Tensor& tensor, std::size_t own) {
           tensor.device()};
 }
 
-// True for the types that the kernels of all operators but add are compiled for.
+// True for the types that all operators except add are compiled for.
 inline bool IsSmallFloatType(DataType type) {
   return IsFloatType(type) && type != DataType::kFloat64;
 }
 
-// True where kernels can count along every dimension with 32 bits, to the end of the last block.
+// True if 32 bits are enough for the index in every dimension, up to the end of the last block.
 inline bool IsCountable(const Tensor& tensor) {
   const Span<std::int64_t> shape = tensor.shape();
   return std::all_of(shape.begin(), shape.end(),
                      [](std::int64_t size) { return size <= std::int64_t{1} << 30; });
 }
 
-// Kernels with 32-bit offsets count with them to the end of the last block of elements.
+// Limit for kernels with 32-bit offsets, which count up to the end of the last block of elements.
 inline constexpr std::int64_t kMaxOffset = std::numeric_limits<std::int32_t>::max() - 1024;
 
-// In elements; 1 and 0 for a dimension that is not there.
+// In elements. Absent dimensions have size 1 and stride 0.
 template <int operands>
 std::int64_t SizeOf(const Geometry<operands>& geometry, int dimension) {
   return dimension < geometry.rank ? geometry.sizes[dimension] : 1;

@@ -13,7 +13,7 @@ import pytest
 
 from bench import __main__ as cli
 from bench.compiler_launcher import main as launch
-from bench.context import CommandCost, Context, uncached
+from bench.context import CommandCost, Context, without_compiler_cache
 from bench.interleaved import Interleaved
 from bench.parts.build import profile_table
 from bench.parts.calls import import_table
@@ -121,7 +121,7 @@ class TestReport:
     def test_an_unknown_part_lists_the_parts(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit, match="2"):
             cli.main(["--only", "wheel,instal"])
-        assert "'instal' is no part; expected some of install, " in capsys.readouterr().err
+        assert "'instal' is not a part; expected some of install, " in capsys.readouterr().err
 
 
 class TestEnvironment:
@@ -131,25 +131,25 @@ class TestEnvironment:
             "CMAKE_CXX_COMPILER_LAUNCHER": "ccache",
             "INFINI_OPS_TORCH_OPS": "abs",
         }
-        assert uncached(variables) == {"PATH": "/bin", "CCACHE_DISABLE": "1"}
+        assert without_compiler_cache(variables) == {"PATH": "/bin", "CCACHE_DISABLE": "1"}
 
     def test_a_cache_inside_the_compiler_command_is_refused(self) -> None:
         with pytest.raises(MeasurementError, match=r"CXX=ccache g\+\+ puts a compiler cache"):
-            uncached({"CXX": "ccache g++"})
+            without_compiler_cache({"CXX": "ccache g++"})
 
 
 class TestCommandCost:
     def test_it_is_of_the_whole_process_tree(self, context: Context) -> None:
         grandchild = "b'x' * 200_000_000"
         child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}])"
-        usage = context.measured([sys.executable, "-c", child])
+        usage = context.measure_command([sys.executable, "-c", child])
         assert usage.peak_rss_mb > 200
         assert usage.cpu_s > 0
 
     def test_a_failure_ends_with_the_last_words_of_the_command(self, context: Context) -> None:
         command = [sys.executable, "-c", "import sys; print('last words'); sys.exit(3)"]
         with pytest.raises(MeasurementError, match=r"ended with 3:\nlast words"):
-            context.measured(command)
+            context.measure_command(command)
 
 
 class TestProfile:
@@ -177,7 +177,7 @@ class TestProfile:
         assert profile_table(records, usage).rows == (
             ("a: y.cc", "2.00", "9"),
             ("a: x.cc", "1.00", "10"),
-            ("all else: pip, CMake, the generator", "2.00", ""),
+            ("everything else: pip, CMake, the generator", "2.00", ""),
             ("the whole build", "5.00", "10"),
         )
 

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from bench.changes.replay import replay, score
-from bench.changes.series import LabelledSeries, silences, steps, tigerbeetle, turing
+from bench.changes.series import (
+    LabelledSeries,
+    noise_scenarios,
+    step_scenarios,
+    tigerbeetle,
+    turing,
+)
 from bench.rows import MeasurementError
 
 
@@ -27,7 +33,7 @@ def test_what_is_neutral_counts_nothing() -> None:
 
 
 def test_a_seed_makes_the_same_series() -> None:
-    for scenario in (*steps(), *silences()):
+    for scenario in (*step_scenarios(), *noise_scenarios()):
         assert scenario.series(7) == scenario.series(7) != scenario.series(8)
 
 

@@ -38,12 +38,12 @@ def test_what_the_cpu_computes(bare: Coverage) -> None:
     """Of the operators that are not composite: those with a CPU kernel, except a few."""
     torch = pytest.importorskip("torch")
     has_kernel = torch._C._dispatch_has_computed_kernel_for_dispatch_key
-    fallback = bare.of(Status.FALLBACK)
+    fallback = bare.with_status(Status.FALLBACK)
     assert len(fallback) > 500
     assert [each.name for each in fallback if not has_kernel(f"aten::{each.name}", "CPU")] == []
     without = {
         each.name
-        for each in bare.of(Status.MISSING)
+        for each in bare.with_status(Status.MISSING)
         if each.detail.startswith("no CPU kernel")
         and torch._C._dispatch_has_kernel(f"aten::{each.name}")
     }
@@ -62,15 +62,15 @@ def test_what_every_backend_needs_is_named_first(bare: Coverage) -> None:
     ("name", "reason"),
     [
         ("cudnn_convolution", "no CPU kernel, only CUDA"),
-        ("empty_strided", "makes the tensors that the CPU fallback needs"),
+        ("empty_strided", "creates tensors, which the CPU fallback itself needs"),
         ("unfold", "a view, which cannot share the memory of a copy on the CPU"),
-        ("set_.source_Tensor", "changes its argument itself, of which the CPU has a copy"),
+        ("set_.source_Tensor", "changes the argument itself, but the CPU fallback works on a copy"),
         ("_nested_get_values", "no kernel in torch"),
         (
             "fbgemm_pack_gemm_matrix_fp16",
-            "torch's kernel for all backends serves its own devices only",
+            "torch's kernel for all backends works only on torch's own devices",
         ),
-        ("_to_sparse", "to a layout that is under other dispatch keys than the backend's"),
+        ("_to_sparse", "converts to a layout whose dispatch keys are not the backend's"),
     ],
 )
 def test_why_something_is_missing(bare: Coverage, name: str, reason: str) -> None:
@@ -90,9 +90,9 @@ def test_a_registration_decides(functions: NativeFunctions) -> None:
     kernel = Registration(operator="abs", function="&f")
     wrapper = Registration(operator="abs.out", function="&g", source="abs")
     coverage = make_coverage(functions, "PrivateUse1", {"PrivateUse1": (kernel, wrapper)})
-    assert coverage.of(Status.SUPPORTED) == (
+    assert coverage.with_status(Status.SUPPORTED) == (
         OverloadCoverage(name="abs", status=Status.SUPPORTED, detail="PrivateUse1"),
     )
-    assert coverage.of(Status.DERIVED) == (
+    assert coverage.with_status(Status.DERIVED) == (
         OverloadCoverage(name="abs.out", status=Status.DERIVED, detail="abs"),
     )

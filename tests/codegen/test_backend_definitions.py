@@ -339,22 +339,22 @@ Tensor Kernels::abs(Tensor self) {{
         ),
         (
             "Tensor Kernels::abs(\n  UNARY_PARAMETERS) {}\n",
-            "1: Kernels::abs is written with 'UNARY_PARAMETERS', which is not understood; "
+            "1: Kernels::abs is written with 'UNARY_PARAMETERS', which can't be parsed; "
             "its signature is not checked",
         ),
         (
             "Tensor Kernels::abs(IN(Tensor, self)) {}\n",
-            "1: Kernels::abs is written with 'IN', which is not understood; its signature "
+            "1: Kernels::abs is written with 'IN', which can't be parsed; its signature "
             "is not checked",
         ),
         (
             "Tensor Kernels::abs(\n#ifdef A\nTensor a)\n#else\nconst Tensor& a)\n#endif\n{}\n",
-            "1: Kernels::abs is written with '#if', which is not understood; its signature "
+            "1: Kernels::abs is written with '#if', which can't be parsed; its signature "
             "is not checked",
         ),
         (
             "using A = B;\nusing B = A;\nA Kernels::abs(const Tensor& self) {}\n",
-            "3: Kernels::abs is written with 'A', which is not understood; its signature is "
+            "3: Kernels::abs is written with 'A', which can't be parsed; its signature is "
             "not checked",
         ),
     ],
@@ -366,7 +366,7 @@ def test_signatures_that_macros_hide_are_reported(check: Check, text: str, note:
 def test_a_bomb_of_aliases_is_not_understood(check: Check) -> None:
     lines = [f"using A{n} = std::pair<A{n + 1}, A{n + 1}>;\n" for n in range(40)]
     assert check("".join([*lines, "A0 Kernels::abs(const Tensor& self) {}\n"])) == [
-        "kernels.cc:41: Kernels::abs is written with 'A40', which is not understood; its "
+        "kernels.cc:41: Kernels::abs is written with 'A40', which can't be parsed; its "
         "signature is not checked"
     ]
 
@@ -387,7 +387,7 @@ def test_a_folder(tmp_path: Path, functions: NativeFunctions) -> None:
     (kernels / "unary").mkdir(parents=True)
     with pytest.raises(GenerationError, match="without C") as raised:
         check_definitions(file, functions, kernels)
-    expected = "expected a C++ file, or a folder of them, with the definitions of the kernels"
+    expected = "expected a C++ file or a folder of C++ files that define the kernels"
     assert str(raised.value) == f"{kernels}: got a folder without C++ files; {expected}"
 
     (kernels / "abs.cc").write_bytes(b"// caf\xe9\n" + ABS.encode())

@@ -19,7 +19,7 @@ from codegen.nodes import LARGEST
 HEAD = "backend: PrivateUse1\ncpp_namespace: torch_npu\n"
 ONE = f"{HEAD}supported:\n  - abs\n"
 ALL_KEYS = f"expected one of {', '.join(KEYS)}"
-A_DEVICE = "expected that of a device which torch leaves to others, such as PrivateUse1"
+A_DEVICE = "expected the key of a device that torch has no kernels for, such as PrivateUse1"
 
 Read = Callable[[str], BackendFile]
 Refusal = Callable[[str | bytes], str]
@@ -160,7 +160,7 @@ def test_a_file_as_editors_save_it(read: Read, marker: str) -> None:
         ),
         pytest.param(
             "[" * 1500,
-            "npu.yaml: got hundreds of lists or mappings inside each other; expected the YAML file "
+            "npu.yaml: got hundreds of nested lists or mappings; expected the YAML file "
             "of a backend",
             id="deep",
         ),
@@ -245,7 +245,7 @@ _WRONG = {
     "number-as-key": (f"{ONE}1: 2\n", f"5: unknown key: got the number 1, {ALL_KEYS}"),
     "duplicate-key": (
         f"{ONE}supported:\n  - sin\n",
-        "5: 'supported' stands twice, first on line 3; make them one",
+        "5: duplicate key 'supported', first on line 3; merge them",
     ),
     "unknown-operator": (
         f"{ONE}  - abz\n",
@@ -284,24 +284,24 @@ _WRONG = {
     ),
     "stands-twice": (
         f"{ONE}  - sin\n  - abs\n",
-        "6: supported: 'abs' stands twice, first on line 4; remove one",
+        "6: supported: duplicate entry 'abs', first on line 4; remove one",
     ),
     "supported-and-full-codegen": (
         f"{ONE}full_codegen: [abs]\n",
-        "5: full_codegen: 'abs' stands twice, first under supported, on line 4; remove one",
+        "5: full_codegen: duplicate entry 'abs', first under supported, on line 4; remove one",
     ),
     "supported-and-autograd": (
         f"{HEAD}autograd: [abs]\nsupported:\n  - abs\n",
-        "5: supported: 'abs' stands twice, first under autograd, on line 3; remove one",
+        "5: supported: duplicate entry 'abs', first under autograd, on line 3; remove one",
     ),
     "variants-split": (
         f"{HEAD}supported:\n  - add.Tensor\nautograd:\n  - add.out\n",
-        "6: autograd: 'add.out' is a variant of 'add.Tensor', which stands under supported on "
+        "6: autograd: 'add.out' is a variant of 'add.Tensor', which is listed under supported on "
         "line 4; expected add.Tensor, add.out, add_.Tensor all under autograd, or none of them",
     ),
     "variants-split-with-full-codegen": (
         f"{HEAD}full_codegen: [abs]\nautograd: [abs_]\n",
-        "4: autograd: 'abs_' is a variant of 'abs', which stands under full_codegen on line 3; "
+        "4: autograd: 'abs_' is a variant of 'abs', which is listed under full_codegen on line 3; "
         "expected abs, abs.out, abs_ all under autograd, or none of them",
     ),
     "number-as-list": (
@@ -380,7 +380,7 @@ _WRONG = {
     ),
     "symint-twice": (
         f"{HEAD}supported: [view]\nsymint:\n  - view\n  - view\n",
-        "6: symint: 'view' stands twice, first on line 5; remove one",
+        "6: symint: duplicate entry 'view', first on line 5; remove one",
     ),
     "symint-without-sizes": (
         f"{ONE}symint: [abs]\n",
@@ -400,12 +400,12 @@ _WRONG = {
     ),
     "key-of-no-device": (
         ONE.replace("PrivateUse1", "Functionalize"),
-        f"1: backend: the dispatch key 'Functionalize' is not that of a device; {A_DEVICE}",
+        f"1: backend: 'Functionalize' is not the dispatch key of a device; {A_DEVICE}",
     ),
     "autograd-key": (
         ONE.replace("PrivateUse1", "AutogradPrivateUse1"),
-        "1: backend: 'AutogradPrivateUse1' is the key of autograd for 'PrivateUse1'; write "
-        "'PrivateUse1', and the operators under 'autograd'",
+        "1: backend: 'AutogradPrivateUse1' is the autograd key of 'PrivateUse1'; write "
+        "'PrivateUse1', and list the operators under 'autograd'",
     ),
     "no-autograd-key": (
         f"{ONE.replace('PrivateUse1', 'FPGA')}autograd: [sin]\n",
@@ -508,7 +508,7 @@ fallback: 1
     assert refusal(text).splitlines() == [
         "npu.yaml:1: autograd: got the boolean no, expected the name of an operator; put it in "
         "quotes if it is one",
-        "npu.yaml:1: autograd: 'add.Tensor' is a variant of 'add.out', which stands under "
+        "npu.yaml:1: autograd: 'add.Tensor' is a variant of 'add.out', which is listed under "
         "supported on line 2; expected add.Tensor, add.out, add_.Tensor all under autograd, or "
         "none of them",
         "npu.yaml:1: no 'cpp_namespace'; expected a C++ namespace such as torch_npu or "
@@ -606,7 +606,7 @@ def _lines(key: str, entries: list[str]) -> str:
 
 # Beside anything that torchgen's reader refuses too; its emitters fail on `symint` without sizes.
 _STRICTER = (
-    "stands twice",
+    "duplicate entry",
     "all empty or missing",
     "has no kernel; list it under",
     "takes no SymInt",

@@ -64,7 +64,12 @@ def test_every_field_of_a_row(tmp_path: Path) -> None:
         ('kName[] = "scale"', 'kName[] = "abs"', 3, "kName is 'abs', expected 'scale', the name"),
         ("class Scale", "class SCALE", 1, "class is 'SCALE', expected 'Scale', 'scale' in Pascal"),
         ("kOverloadName[]", "kOverload[]", 1, "expected one 'static constexpr char kOverloadName"),
-        ('{Parameter::Type::kTensor, "input"}', "INPUT", 6, "'INPUT,' is no row of kParameters; "),
+        (
+            '{Parameter::Type::kTensor, "input"}',
+            "INPUT",
+            6,
+            "'INPUT,' is not a row of kParameters; ",
+        ),
         ('kTensor, "input"', 'kTensr, "input"', 6, "unknown type 'kTensr'; did you mean 'Tensor"),
         (".List()\n", ".Lists()\n", 7, "can't read '.Lists()'; expected {Parameter::Type::"),
         (".List()\n          .Opt", ".Opt", 7, ".OptionalElements() without .List()"),
@@ -74,8 +79,8 @@ def test_every_field_of_a_row(tmp_path: Path) -> None:
         ("Default(std::nullopt)", "Default(3)", 10, "can't read the default of a kInt"),
         (".List(2).Optional().Default(std::nullopt)", ".Default(Mean)", 10, "can't read the def"),
         ("Default(-2.5)", "Default(True)", 11, "can't read the default of a kFloat"),
-        ('"factor"', '"input"', 11, "parameter 'input' stands twice"),
-        ('"factor"', '"self"', 11, "'self' is no name for a parameter; use 'input'"),
+        ('"factor"', '"input"', 11, "duplicate parameter 'input'"),
+        ('"factor"', '"self"', 11, "invalid parameter name 'self'; use 'input'"),
     ],
 )
 def test_what_is_written_in_another_way(
@@ -89,7 +94,9 @@ def test_what_is_written_in_another_way(
 
 def test_an_input_behind_an_out(tmp_path: Path) -> None:
     text = BASE.replace('"mask").Out()', '"mask")')
-    with pytest.raises(GenerationError, match=r"scale\.h:13: input 'mask' stands behind an out"):
+    with pytest.raises(
+        GenerationError, match=r"scale\.h:13: input 'mask' follows an out; move it before the outs"
+    ):
         read(tmp_path, text)
 
 

@@ -76,7 +76,7 @@ def test_no_device(root: Path, tmp_path: Path) -> None:
         (
             "ascend",
             ["WITH_NVIDIA=ON"],
-            "WITH_NVIDIA (an option says so)",
+            "WITH_NVIDIA (set by an option)",
             "Set WITH_ASCEND to ON and AUTO_DETECT_DEVICES to OFF",
         ),
         (
@@ -88,7 +88,7 @@ def test_no_device(root: Path, tmp_path: Path) -> None:
         (
             "cpu",
             ["WITH_METAX=1"],
-            "WITH_METAX (an option says so)",
+            "WITH_METAX (set by an option)",
             "Set AUTO_DETECT_DEVICES and WITH_METAX to OFF",
         ),
     ],
@@ -196,11 +196,11 @@ def test_two_implementations_of_one_place(root: Path, tmp_path: Path) -> None:
         source.write("INFINI_OPS_REGISTER(Add, Device::Type::kCpu, 0);")
     message = configure(tree, tmp_path / "build", "-DWITH_TORCH=OFF")
     assert re.search(
-        r"src/\S+:\d+: add has an implementation for cpu at slot 0 already, in src/\S+:\d+; give",
+        r"src/\S+:\d+: add already has an implementation for cpu at slot 0, in src/\S+:\d+; give",
         message,
     )
     assert {"src/core/types.cc", "src/cpu/add.cc"} == set(re.findall(r"src/\w+/\w+\.cc", message))
-    assert "The sources can't be registered; the message is above." in message
+    assert "Reading the registrations failed; the message is above." in message
 
 
 def test_kernels_of_unselected_operators_are_not_compiled(
@@ -226,7 +226,7 @@ def test_kernels_of_unselected_operators_are_not_compiled(
         assert left_out == bases - names
     monkeypatch.setenv("INFINI_OPS_TORCH_OPS", "abs")
     message = configure(root, tmp_path, "-DWITH_TORCH=OFF")
-    assert "no operator written by hand is 'abs', and this build has no torch" in message
+    assert "'abs' is not a hand-written operator, and this build has no torch" in message
 
 
 def test_the_environment_narrows_each_configuration(

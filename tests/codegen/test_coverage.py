@@ -14,7 +14,7 @@ from codegen.model import (
     SkippedOverload,
     SkipReason,
 )
-from codegen.selection import choose, parse_variable
+from codegen.selection import apply_selections, parse_variable
 from codegen.translate import make_library
 
 # torch 2.13 has 1,107 out= and 337 in-place overloads, of 1,139 base names.
@@ -60,7 +60,7 @@ def test_the_set_cannot_shrink_silently(schemas: Schemas) -> None:
 
 @pytest.mark.parametrize("variable", ["", "abs,fft_*,set_"])
 def test_every_overload_is_generated_or_skipped(variable: str, schemas: Schemas) -> None:
-    library = make_library(schemas, choose([parse_variable(variable)], schemas))
+    library = make_library(schemas, apply_selections([parse_variable(variable)], schemas))
     reasons = skipped(library)
     assert len(reasons) == len(library.skipped)
     assert generated(library).isdisjoint(reasons)
@@ -89,7 +89,7 @@ def test_the_reasons_are_a_fixed_vocabulary() -> None:
 
 
 def test_a_name_that_this_torch_lacks_is_skipped(schemas: Schemas) -> None:
-    choice = dataclasses.replace(choose([], schemas), missing=("gelo",))
+    choice = dataclasses.replace(apply_selections([], schemas), missing=("gelo",))
     missing = SkippedOverload(aten_name="gelo", overload_name="", reason=SkipReason.NOT_IN_TORCH)
     assert missing in make_library(schemas, choice).skipped
 

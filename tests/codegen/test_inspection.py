@@ -16,7 +16,7 @@ from codegen.errors import GenerationError
 from codegen.inputs import SELECTION_VARIABLE
 from codegen.inspection import inspect, render_json, render_text
 from codegen.model import Choice, Schemas
-from codegen.selection import choose, parse_variable
+from codegen.selection import apply_selections, parse_variable
 
 
 def as_json(schemas: Schemas, pattern: str, choice: Choice | None = None) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def test_text_says_why_not(schemas: Schemas) -> None:
     assert "  set_.source_Storage  [not generated: takes a storage]\n" in text
     assert "      source  Storage (takes a storage)\n" in text
     assert text.endswith("1 operator, 5 overloads, 3 generated; 2: takes a storage\n")
-    choice = choose([parse_variable("exp")], schemas)
+    choice = apply_selections([parse_variable("exp")], schemas)
     text = render_text(inspect(schemas, choice, "abs"))
     assert "[not generated: not selected by INFINI_OPS_TORCH_OPS]" in text
 
@@ -116,7 +116,7 @@ def test_nothing_matches(schemas: Schemas) -> None:
 
 
 def test_an_overload_by_itself(schemas: Schemas) -> None:
-    with pytest.raises(GenerationError, match=r"'add\.out'; .* all its overloads: write 'add'$"):
+    with pytest.raises(GenerationError, match=r"'add\.out'; .* all its overloads; write 'add'$"):
         inspect(schemas, Choice(), "add.out")
 
 

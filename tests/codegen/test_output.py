@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from codegen.output import MANIFEST_NAME, digest_of, synchronize, up_to_date
+from codegen.output import MANIFEST_NAME, check_up_to_date, digest_of, synchronize
 
 
 def test_only_changed_files_are_written(tmp_path: Path) -> None:
@@ -68,15 +68,15 @@ def test_a_damaged_manifest_removes_no_file(tmp_path: Path, manifest: str) -> No
 
 def test_an_untouched_folder_is_up_to_date(tmp_path: Path) -> None:
     synchronize({"a.h": "1", "b.h": "2"}, tmp_path, inputs="x", summary="two", notes=("n",))
-    outcome = up_to_date(tmp_path, "x")
+    outcome = check_up_to_date(tmp_path, "x")
     assert outcome is not None
     assert (outcome.summary, outcome.notes) == ("two", ("n",))
     assert (outcome.written, outcome.unchanged, outcome.removed) == ((), ("a.h", "b.h"), ())
-    assert up_to_date(tmp_path, "y") is None
+    assert check_up_to_date(tmp_path, "y") is None
     (tmp_path / "a.h").write_text("edited")
-    assert up_to_date(tmp_path, "x") is None
+    assert check_up_to_date(tmp_path, "x") is None
     (tmp_path / "a.h").unlink()
-    assert up_to_date(tmp_path, "x") is None
+    assert check_up_to_date(tmp_path, "x") is None
 
 
 def test_a_run_that_is_cut_off_is_repeated_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_run_that_is_cut_off_is_repeated_and_leaves_nothing_behind(tmp_path: P
     with pytest.raises(IsADirectoryError, match=r"c\.h"):
         synchronize({"b.h": "2", "c.h": "3"}, tmp_path, inputs="y")
     assert (tmp_path / "b.h").exists()
-    assert up_to_date(tmp_path, "y") is None
+    assert check_up_to_date(tmp_path, "y") is None
     assert synchronize({"a.h": "1"}, tmp_path, inputs="x").removed == ("b.h",)
 
 

@@ -83,8 +83,8 @@ def test_two_implementations_of_one_place(root: Path, tmp_path: Path) -> None:
         "src/nvidia/add.cc": "\n\nINFINI_OPS_REGISTER(Add, Device::Type::kNvidia, 0);",
     }
     expected = (
-        "src/nvidia/add.cc:3: add has an implementation for nvidia at slot 0 already, in "
-        "src/cuda/add.cu:1; give one of them another slot (1 is free), or take it out of the build"
+        "src/nvidia/add.cc:3: add already has an implementation for nvidia at slot 0, in "
+        "src/cuda/add.cu:1; give one of them another slot (1 is free), or remove it from the build"
     )
     with pytest.raises(GenerationError, match=f"^{re.escape(expected)}$"):
         registry(root, tmp_path, sources, "kNvidia")
@@ -93,18 +93,34 @@ def test_two_implementations_of_one_place(root: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
-        ("src/cpu/a.cc", "Add, Device::Type::kCpu, 8", "slot 8 is not this source's: native code"),
-        ("src/cpu/a.cc", "Add, Device::Type::kCpu, 9", "native code has 0 to 7, the generated Py"),
-        ("src/cpu/a.cc", "Add, Device::Type::kCpu, 10", "slot 10 is not this source's"),
-        ("src/triton/ops/a.cc", "Add, Device::Type::kCpu, 0", "slot 0 is not this source's"),
+        (
+            "src/cpu/a.cc",
+            "Add, Device::Type::kCpu, 8",
+            "slot 8 is not allowed in this source: native code",
+        ),
+        ("src/cpu/a.cc", "Add, Device::Type::kCpu, 9", "native code uses 0 to 7, the generated Py"),
+        ("src/cpu/a.cc", "Add, Device::Type::kCpu, 10", "slot 10 is not allowed in this source"),
+        (
+            "src/triton/ops/a.cc",
+            "Add, Device::Type::kCpu, 0",
+            "slot 0 is not allowed in this source",
+        ),
         (
             "src/cpu/a.cc",
             "Addd, Device::Type::kCpu, 0",
-            "Addd has no base; expected src/base/<op>.",
+            "Addd has no base; declare it in src/base/<op>.h",
         ),
-        ("src/cpu/a.cc", "Addd, Device::Type::kCpu, 0", "to declare it; did you mean 'Add'?"),
+        (
+            "src/cpu/a.cc",
+            "Addd, Device::Type::kCpu, 0",
+            "declare it in src/base/<op>.h; did you mean 'Add'?",
+        ),
         ("src/cpu/a.cc", "Add, Device::Type::kCPU, 0", "unknown device 'Device::Type::kCPU'; exp"),
-        ("src/cuda/a.cu", "Add, cuda::kDevice, 0", "cuda::kDevice in a build without accelerator;"),
+        (
+            "src/cuda/a.cu",
+            "Add, cuda::kDevice, 0",
+            "cuda::kDevice in a build without an accelerator; remove",
+        ),
         (
             "src/cpu/a.cc",
             "Add, Device::Type::kCpu, kSlot",

@@ -12,10 +12,10 @@ from codegen.inputs import PREDEFINED
 from codegen.model import Schemas, SkipReason
 from codegen.selection import (
     Choice,
-    choose,
-    hand_written_selection,
+    apply_selections,
     load_selection,
     parse_variable,
+    select_hand_written,
 )
 
 FIRST_ALLOWLIST_NAMES = 559
@@ -32,16 +32,18 @@ def chosen(choice: Choice, schemas: Schemas) -> set[str]:
 
 
 def choose_from_file(folder: Path, text: str, schemas: Schemas, variable: str = "") -> Choice:
-    return choose([load_selection(write(folder, text)), parse_variable(variable)], schemas)
+    return apply_selections(
+        [load_selection(write(folder, text)), parse_variable(variable)], schemas
+    )
 
 
 def test_our_selection_is_everything(root: Path, schemas: Schemas) -> None:
-    choice = choose([load_selection(root / "codegen" / "torch_ops.yaml")], schemas)
+    choice = apply_selections([load_selection(root / "codegen" / "torch_ops.yaml")], schemas)
     assert choice == Choice()
 
 
 def test_the_first_allowlist_is_known_to_aten(root: Path, schemas: Schemas) -> None:
-    choice = choose([load_selection(root / "bench" / "first_allowlist.yaml")], schemas)
+    choice = apply_selections([load_selection(root / "bench" / "first_allowlist.yaml")], schemas)
     assert choice.missing == ()
     assert choice.notes == ()
     assert len(chosen(choice, schemas)) == FIRST_ALLOWLIST_NAMES
@@ -68,7 +70,7 @@ def test_everything_with_exclusions(tmp_path: Path, schemas: Schemas) -> None:
 def test_an_operator_has_the_name_all(tmp_path: Path, schemas: Schemas) -> None:
     choice = choose_from_file(tmp_path, "operators:\n  - all\n", schemas)
     assert chosen(choice, schemas) == {"all"}
-    assert chosen(choose([parse_variable("all,abs")], schemas), schemas) == {"all", "abs"}
+    assert chosen(apply_selections([parse_variable("all,abs")], schemas), schemas) == {"all", "abs"}
 
 
 def test_what_a_file_lists_and_this_torch_lacks_is_noted(tmp_path: Path, schemas: Schemas) -> None:
@@ -89,7 +91,7 @@ def test_what_a_file_lists_and_this_torch_lacks_is_noted(tmp_path: Path, schemas
 
 @pytest.mark.parametrize("value", ["", "all"])
 def test_a_variable_that_narrows_nothing(value: str, schemas: Schemas) -> None:
-    assert choose([parse_variable(value)], schemas) == Choice()
+    assert apply_selections([parse_variable(value)], schemas) == Choice()
 
 
 @pytest.mark.parametrize("value", ["abs,exp_,fft_*", "abs exp_ fft_*", "abs, exp_,\n fft_*,"])
@@ -117,17 +119,20 @@ def test_the_variable_can_name_a_file(tmp_path: Path, schemas: Schemas) -> None:
     ("value", "message"),
     [
         ("gelo", "named 'gelo'; did you mean 'gelu'?"),
-        ("abs_inplace", "named 'abs_inplace'; 'abs_inplace' is ATen's 'abs_': write that"),
-        ("internal_softmax", "; 'internal_softmax' is ATen's '_softmax': write that"),
-        ("absolute_inplac*", "; 'absolute_inplace' is ATen's 'absolute_': write that"),
-        ("add.out", "named 'add.out'; a name stands for all its overloads: write 'add'"),
+        (
+            "abs_inplace",
+            "named 'abs_inplace'; the ATen name of 'abs_inplace' is 'abs_'; write that",
+        ),
+        ("internal_softmax", "; the ATen name of 'internal_softmax' is '_softmax'; write that"),
+        ("absolute_inplac*", "; the ATen name of 'absolute_inplace' is 'absolute_'; write that"),
+        ("add.out", "named 'add.out'; a name selects all its overloads; write 'add'"),
         ("zz*", "that matches 'zz*'"),
         ("fft_ffft*", "that matches 'fft_ffft*'; did you mean 'fft_"),
     ],
 )
 def test_a_typed_name_that_stands_for_nothing(value: str, message: str, schemas: Schemas) -> None:
     with pytest.raises(GenerationError, match=r"^INFINI_OPS_TORCH_OPS: torch .*") as caught:
-        choose([parse_variable(f"abs,{value}")], schemas)
+        apply_selections([parse_variable(f"abs,{value}")], schemas)
     assert message in str(caught.value)
 
 
@@ -152,7 +157,7 @@ def test_a_typed_name_that_the_file_leaves_out(tmp_path: Path, schemas: Schemas)
         ),
         (
             "operators:\n  - abs\noperators:\n  - exp\n",
-            "3: 'operators' stands twice, first on line 1; make them one",
+            "3: duplicate key 'operators', first on line 1; merge them",
         ),
         (
             "operators: abs\n",
@@ -161,11 +166,11 @@ def test_a_typed_name_that_the_file_leaves_out(tmp_path: Path, schemas: Schemas)
         ("operators: {all: 1}\n", "1: operators: got a mapping, expected 'all' or a list"),
         ("operators:\n  - abs\n  - 3\n", "3: operators: got the number 3, expected a name; put"),
         ("operators:\n  - abs\n  - [exp]\n", "3: operators: got a list, expected a name"),
-        ("operators:\n  - abs\n  - abs\n", "3: 'abs' stands twice"),
-        ("operators:\n  - exp\n  - abs\n", "3: 'abs' belongs before 'exp'"),
+        ("operators:\n  - abs\n  - abs\n", "3: duplicate entry 'abs'"),
+        ("operators:\n  - exp\n  - abs\n", "3: 'abs' is not in sorted order; move it before 'exp'"),
         (
             "operators:\n  - *_backward\n",
-            "2: not YAML: found undefined alias '_backward'; a pattern",
+            "2: not YAML: found undefined alias '_backward'; put a pattern that begins",
         ),
         ("operators:\n  - *\n", "2: not YAML: "),
         ("operators:\n  - abs\nexcluded: {exp: }\n", "3: excluded: 'exp' needs a reason"),
@@ -176,7 +181,7 @@ def test_a_typed_name_that_the_file_leaves_out(tmp_path: Path, schemas: Schemas)
             "1: operators: got a value of the type '!!python/object:os.system', expected 'all'",
         ),
         ("operators:\n  - abs\nexcluded: {exp: null}\n", "3: excluded: 'exp' needs a reason"),
-        ("operators:\n  - abs\nexcluded: {exp: a, exp: b}\n", "3: excluded: 'exp' stands twice"),
+        ("operators:\n  - abs\nexcluded: {exp: a, exp: b}\n", "3: excluded: duplicate entry 'exp'"),
         ("operators:\n  - abs\nexcluded: {[exp]: a}\n", "3: excluded: got a list, expected a name"),
         (
             "{[operators]: [abs]}\n",
@@ -196,7 +201,7 @@ def test_malformed_selections(tmp_path: Path, text: str, message: str) -> None:
 
 def test_all_findings_are_reported_at_once(tmp_path: Path) -> None:
     path = write(tmp_path, "operators:\n  - exp\n  - exp\n  - abs\nother: 1\n")
-    with pytest.raises(GenerationError, match=r"(?s)twice.*belongs before.*unknown key"):
+    with pytest.raises(GenerationError, match=r"(?s)duplicate entry.*move it before.*unknown key"):
         load_selection(path)
 
 
@@ -225,7 +230,7 @@ def test_what_is_no_text(tmp_path: Path, content: bytes, message: str) -> None:
 def test_deep_nesting(tmp_path: Path) -> None:
     path = write(tmp_path, "operators: " + "[" * 3000)
     with pytest.raises(
-        GenerationError, match=r"ops\.yaml: got hundreds of lists .*; expected a sel"
+        GenerationError, match=r"ops\.yaml: got hundreds of nested lists .*; expected a sel"
     ):
         load_selection(path)
 
@@ -244,39 +249,39 @@ HAND_WRITTEN = ["add", "gemm", "mul", "rms_norm"]
     ],
 )
 def test_operators_written_by_hand_are_selected_too(variable: str, names: list[str]) -> None:
-    assert hand_written_selection(variable, HAND_WRITTEN, alone=False) == names
+    assert select_hand_written(variable, HAND_WRITTEN, alone=False) == names
 
 
 def test_a_file_selects_operators_written_by_hand(tmp_path: Path) -> None:
     path = write(tmp_path, "operators:\n  - '*m*'\nexcluded: {gemm: odd}\n")
-    assert hand_written_selection(str(path), HAND_WRITTEN, alone=False) == ["mul", "rms_norm"]
+    assert select_hand_written(str(path), HAND_WRITTEN, alone=False) == ["mul", "rms_norm"]
 
 
 def test_what_is_typed_without_torch_is_written_by_hand() -> None:
-    assert hand_written_selection("add", HAND_WRITTEN, alone=True) == ["add"]
+    assert select_hand_written("add", HAND_WRITTEN, alone=True) == ["add"]
     expected = (
-        r"^INFINI_OPS_TORCH_OPS: no operator written by hand is 'rms_nom', and this build has no "
+        r"^INFINI_OPS_TORCH_OPS: 'rms_nom' is not a hand-written operator, and this build has no "
         r"torch; did you mean 'rms_norm'\?$"
     )
     with pytest.raises(GenerationError, match=expected):
-        hand_written_selection("add,rms_nom", HAND_WRITTEN, alone=True)
+        select_hand_written("add,rms_nom", HAND_WRITTEN, alone=True)
 
 
 def test_the_variable_names_what_torch_has_not(schemas: Schemas) -> None:
-    choice = choose([parse_variable("gemm,abs")], schemas, HAND_WRITTEN)
+    choice = apply_selections([parse_variable("gemm,abs")], schemas, HAND_WRITTEN)
     assert chosen(choice, schemas) == {"abs"}
     with pytest.raises(GenerationError, match="named 'rms_nom'; did you mean 'rms_norm'"):
-        choose([parse_variable("rms_nom")], schemas, ["rms_norm"])
+        apply_selections([parse_variable("rms_nom")], schemas, ["rms_norm"])
 
 
 def test_predefined_selections_are_known_to_this_torch(schemas: Schemas) -> None:
     paths = sorted(PREDEFINED.glob("*.yaml"))
     assert [path.stem for path in paths] == ["smoke"]
     for path in paths:
-        choice = choose([parse_variable(path.stem)], schemas)
+        choice = apply_selections([parse_variable(path.stem)], schemas)
         assert (choice.missing, choice.notes) == ((), ())
         assert chosen(choice, schemas) == load_selection(path).names(schemas.by_name)
-    names = chosen(choose([parse_variable("smoke,gelu_")], schemas), schemas)
+    names = chosen(apply_selections([parse_variable("smoke,gelu_")], schemas), schemas)
     assert {"abs", "abs_", "fft_fft", "gelu_", "sum"} <= names
-    smoke = hand_written_selection("smoke", HAND_WRITTEN, alone=False)
+    smoke = select_hand_written("smoke", HAND_WRITTEN, alone=False)
     assert smoke == ["add"]

@@ -185,8 +185,9 @@ def test_a_call_without_a_gpu_says_so(program_says: list[str]) -> None:
 def test_what_no_slot_takes_is_refused_before_anything_runs(program_says: list[str]) -> None:
     assert program_says[-1] == (
         "refused: add: slot 0 takes aligned strided tensors of one real type, an alpha that the "
-        "type can hold, and an out of the shape they broadcast to that overlaps neither itself "
-        "nor, in part, an input; got float32[4], int32[4] and out float32[4]"
+        "type can hold, and an out of the shape that they broadcast to; out must not overlap "
+        "itself, or an input unless both are the same view; got float32[4], int32[4] "
+        "and out float32[4]"
     )
 
 

@@ -40,7 +40,7 @@ def make_program(path: Path, text: str) -> None:
 @pytest.mark.parametrize("accelerator", ["WITH_CPU=ON", "WITH_CAMBRICON=ON", "WITH_ASCEND=ON"])
 def test_no_accelerator_that_takes_cuda(tmp_path: Path, accelerator: str) -> None:
     message = refusal(tmp_path, accelerator, "WITH_CUDA_KERNELS=ON")
-    assert "WITH_CUDA_KERNELS is ON, but no accelerator is enabled that takes CUDA" in message
+    assert "WITH_CUDA_KERNELS is ON, but no enabled accelerator can run CUDA" in message
     assert "Set WITH_NVIDIA, WITH_ILUVATAR, WITH_METAX or WITH_MOORE to ON, or" in message
 
 
@@ -112,10 +112,10 @@ def test_a_vendor_without_its_sdk(
     """And with it: how its compiler would be called, which is all that can be tested without."""
     options = [f"WITH_{platform.upper()}=ON", "WITH_CUDA_KERNELS=ON"]
     monkeypatch.delenv(variable, raising=False)
-    assert f"{variable} is '', where" in refusal(tmp_path / "build", *options)
+    assert f"{variable} is '', which has no" in refusal(tmp_path / "build", *options)
     monkeypatch.setenv(variable, str(tmp_path / "sdk"))
     message = refusal(tmp_path / "build", *options)
-    assert f"{variable} is '{tmp_path}/sdk', where there is no {compiler}. Set " in message
+    assert f"{variable} is '{tmp_path}/sdk', which has no {compiler}. Set " in message
     make_program(tmp_path / "sdk" / compiler, "exit 1")
     configured = configure(tmp_path / "build", *options)
     assert configured.returncode == 0, configured.stderr

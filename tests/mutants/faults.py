@@ -290,12 +290,12 @@ def kernel_of_another_overload(sources: Sources) -> Iterator[Site]:
             yield _kernel_site(sources, operator, overload, other)
 
 
-def _calls(sources: Sources) -> Iterator[tuple[Operator, cpp.Form]]:
+def _calls(sources: Sources) -> Iterator[tuple[Operator, cpp.CallForm]]:
     """Yield the forms of ``Call`` in generated headers."""
     for operator in sources.library.operators:
         if operator.name in sources.hand_written:
             continue
-        for form in cpp.forms(operator):
+        for form in cpp.call_forms(operator):
             yield operator, form
 
 
@@ -307,7 +307,9 @@ def _call(overload: Overload, arguments: Sequence[str]) -> str:
     )
 
 
-def _call_site(sources: Sources, operator: Operator, form: cpp.Form, what: str, wrong: str) -> Site:
+def _call_site(
+    sources: Sources, operator: Operator, form: cpp.CallForm, what: str, wrong: str
+) -> Site:
     right = _call(form.overload, form.arguments)
     plant = _edit(sources, f"base/{operator.name}.h", right, wrong)
     return _site(operator, form.overload, what, plant)

@@ -11,7 +11,7 @@ from random import Random
 from codegen.aten import find_torch, load_schemas
 from codegen.inputs import Inputs
 from codegen.native import read_bases, read_registry
-from codegen.selection import choose_for
+from codegen.selection import choose_operators
 from codegen.translate import make_library
 from tests.mutants.faults import FAULTS, Fault, PlantingError, Site, Sources
 from tests.ops.samples import load
@@ -58,7 +58,7 @@ def read_sources(root: Path = ROOT) -> Sources:
     registry = read_registry(native, bases, None, root)
     return Sources(
         root=root,
-        library=make_library(schemas, choose_for(inputs, schemas), bases, registry.operators),
+        library=make_library(schemas, choose_operators(inputs, schemas), bases, registry.operators),
         hand_written=inputs.hand_written_bases(),
         sampled=frozenset(load().samples),
     )

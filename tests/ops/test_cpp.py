@@ -55,8 +55,9 @@ def test_the_example_runs_without_python(tmp_path: Path) -> None:
         "row means   = 0, 3",
         "by slot 8   = 9 ... 34",
         "error: add: slot 0 takes aligned strided tensors of one real type, an alpha that the type "
-        "can hold, and an out of the shape they broadcast to that overlaps neither itself nor, in "
-        "part, an input; got float32[2, 3], float32[2] and out float32[2, 3]",
+        "can hold, and an out of the shape that they broadcast to; out must not overlap itself, or "
+        "an input unless both are the same view; got float32[2, 3], float32[2] "
+        "and out float32[2, 3]",
     ]
 
 

@@ -406,7 +406,7 @@ def test_a_program_without_python_calls_with_views_of_memory_on_devices(
         of_the_current_stream = ["native: device 1, stream 77", "current: no error"]
     else:
         of_the_current_stream = [
-            f"current: this torch does not tell what the current stream of {device}:1 is to a "
+            f"current: this torch does not provide the current stream of {device}:1 for a "
             "native kernel: pass its handle as `stream`, call on the default stream, or pass "
             "implementation_index=8"
         ]
@@ -425,9 +425,9 @@ def test_a_program_without_python_calls_with_views_of_memory_on_devices(
         "both: Expected all tensors to be on the same device, but found at least two devices, "
         f"{device}:0 and {device}:1!",
         "shifted: 1 2 4 6 8",
-        "two outs: two outs share memory, so that neither can be right",
+        "two outs: two outs share memory, so that they overwrite each other; pass separate tensors",
         "short out: an output of shape [5] was given as float32[2], which can't be resized",
-        "kept: the operator keeps the memory of a tensor, which float32[2] only lends; "
+        "kept: the operator keeps a reference to float32[2], whose memory is only borrowed; "
         "pass a torch tensor",
         "after the errors: -1 -2 -4 -6 -8",
         "strided: 1 3 3 7",

@@ -22,11 +22,11 @@ def failure(build: Path, *options: str) -> str:
 @pytest.mark.parametrize(
     ("options", "got", "remedy"),
     [
-        ([], "no accelerator", "Set WITH_NVIDIA to ON, or WITH_TRITON to OFF"),
+        ([], "no accelerator", "Set WITH_NVIDIA to ON, or set WITH_TRITON to OFF"),
         (
             ["-DWITH_ASCEND=ON"],
             "WITH_ASCEND",
-            "Set WITH_NVIDIA to ON and WITH_ASCEND to OFF, or WITH_TRITON to OFF",
+            "Set WITH_NVIDIA to ON and WITH_ASCEND to OFF, or set WITH_TRITON to OFF",
         ),
     ],
 )

@@ -146,7 +146,7 @@ def test_a_cache_that_can_not_be_written(run: Generate, tmp_path: Path) -> None:
     outcome = run(cache=tmp_path / "file")
     (note,) = outcome.notes
     assert note.startswith(f"{tmp_path / 'file'}: ")
-    assert f"kernels are not kept (set {compiler.CACHE_VARIABLE})" in note
+    assert f"kernels are not cached (set {compiler.CACHE_VARIABLE})" in note
     assert outcome.written
 
 
@@ -180,18 +180,30 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     ("old", "new", "message"),
     [
         ("OPERATOR =", "OPERATR =", r"build\.py failed:\n(.*\n)*.*'build' has no attribute 'OPERA"),
-        ('"any"', '"aligned"', "variant 'aligned' is there twice; expected a name of its own"),
-        ('"any"', '"an y"', "variant 'an y' is no C identifier"),
-        ("cdiv(count", "cdiv(cuont", "has 'cuont' in .*; did you mean 'count'?"),
+        (
+            '"any"',
+            '"aligned"',
+            "variant 'aligned' has the name of another variant; give it a unique name",
+        ),
+        ('"any"', '"an y"', "variant 'an y' is not a C identifier; rename it"),
+        (
+            "cdiv(count",
+            "cdiv(cuont",
+            "uses 'cuont' in .*, which is not a field or constant; did you mean 'count'?",
+        ),
         ('["', '"', "SyntaxError"),
-        ('"count": "i32"', '"count": "fp32"', "takes the field 'count' of kind INTEGER as 'fp32'"),
-        ('"count": "i32"', '"cuont": "i32"', "takes 'cuont', which is no field of the request"),
+        (
+            '"count": "i32"',
+            '"count": "fp32"',
+            "passes the field 'count' of kind INTEGER as the type 'fp32'",
+        ),
+        ('"count": "i32"', '"cuont": "i32"', "takes 'cuont', which is not a field of the request"),
         ('"out"))', '"BLOCK"))', "has 'BLOCK' divisible; expected one of input, out, count"),
         ('grid=("cdiv(count, BLOCK)",)', "grid=()", "has a grid of 0 dimensions; expected 1 to 3"),
         (
             'kernel="scale",',
             'kernel="scale", data_types={"count": ["kInt8"]},',
-            "has data types of 'count', which is no field of kind DATA_TYPE",
+            "has data types of 'count', which is not a field of kind DATA_TYPE",
         ),
     ],
 )
@@ -208,8 +220,12 @@ def test_mistakes_in_a_build(tree: Path, old: str, new: str, message: str) -> No
     ("old", "new", "message"),
     [
         ("* factor", "* facter", "variant 'aligned', target 80:\n(.*\n)*.*facter is not defined"),
-        ("count, factor", "count, more, factor", r"scale takes \['more'\] too"),
-        ("count, factor", "factor", r"scale takes no \['count'\]"),
+        (
+            "count, factor",
+            "count, more, factor",
+            r"scale also takes \['more'\]; add them to types or constants",
+        ),
+        ("count, factor", "factor", r"scale takes no \['count'\]; remove them"),
         ("def scale", "def scala", "has no attribute 'scale'"),
         (
             "import triton\n",
@@ -231,14 +247,16 @@ def test_mistakes_in_a_kernel(
 
 
 def test_no_operators(tmp_path: Path) -> None:
-    with pytest.raises(GenerationError, match=r"no \*/build\.py there; expected one for each"):
+    with pytest.raises(GenerationError, match=r"no \*/build\.py in it; expected one for each"):
         find_sources(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["build.py", "kernel.py"])
 def test_a_part_of_an_operator_is_missing(tree: Path, name: str) -> None:
     (tree / "scale" / name).unlink()
-    with pytest.raises(GenerationError, match=rf"scale/{name} is not there; expected one for each"):
+    with pytest.raises(
+        GenerationError, match=rf"scale/{name}: no such file; expected one for each"
+    ):
         find_sources(tree)
 
 
@@ -250,7 +268,7 @@ def test_a_python_without_triton(tmp_path: Path) -> None:
     with pytest.raises(GenerationError, match=r"'/no/python' can't be run \(No such file.*\. Set "):
         find_toolchain("/no/python")
     with pytest.raises(
-        GenerationError, match=r"echo is no Python: it printed '-c .*\. Set TRITON_"
+        GenerationError, match=r"echo is not a Python interpreter: it printed '-c .*\. Set TRITON_"
     ):
         find_toolchain("echo")
 

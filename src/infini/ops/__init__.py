@@ -1,19 +1,19 @@
-"""Operators that write into their outputs, on every device this library was built for.
+"""Operators that write into their outputs, on every device that this library was built for.
 
-``infini.ops.abs(x, out)`` calls an operator, ``help(infini.ops.abs)`` shows its overloads and
-slots, and ``infini.ops.Abs`` is what can be asked of it. All are made on first use from the
-operator table of the compiled library, so importing costs the same however many operators
-there are.
+``infini.ops.abs(x, out)`` calls an operator. ``help(infini.ops.abs)`` shows its overloads and
+slots. ``infini.ops.Abs`` is its class, with methods such as ``active_implementation_indices``. All
+of them are created on first use from the operator table of the compiled library, so the time of an
+import does not depend on the number of operators.
 """
 
-# Imports are private: operators and their classes take any public name (`Any`, for one).
+# Imports are private, because operators and their classes can have any public name (such as `Any`).
 import pathlib as _pathlib
 import sys as _sys
 import typing as _typing
 
 try:
-    # First, so that the libraries that the compiled module needs are loaded from it, wherever it
-    # is: the loader looks for no library that is loaded already.
+    # First, so that torch loads the libraries that the compiled module needs, wherever torch is
+    # installed: the loader does not search for a library that is already loaded.
     import torch as _torch  # noqa: F401
 except ModuleNotFoundError as _error:
     if _pathlib.Path(__file__).with_name("torch_ops_metadata.json").exists():
@@ -42,7 +42,7 @@ __all__ = [
 
 
 class Operator:
-    """Base of the operator classes, ``infini.ops.Abs`` for instance; asked itself, all of them."""
+    """Base of the operator classes, such as ``infini.ops.Abs``, and of all operators together."""
 
     name: str
 
@@ -55,8 +55,9 @@ class Operator:
         """The slots that implement this operator on ``device``, ascending.
 
         ``device`` is a platform ("cpu", "nvidia") or torch's name for it ("cuda", or a
-        ``torch.device``); one that this build does not have has no slots. Raises ``ValueError``
-        for a name that is not a platform. ``Operator`` has the slots of all operators.
+        ``torch.device``). A platform that this build does not support has no slots. Raises
+        ``ValueError`` for a name that is not a platform. On ``Operator`` itself, returns the slots
+        of all operators.
         """
         name = str(device).partition(":")[0]
         found = (_core.active_implementation_indices(each, name) for each in cls._names())
@@ -64,27 +65,27 @@ class Operator:
 
     @classmethod
     def clear_cache(cls) -> None:
-        """Drops what implementations keep between calls: handles, plans, workspaces.
+        """Free the data that implementations keep between calls: handles, plans, workspaces.
 
-        ``Operator.clear_cache()`` does it for all operators.
+        ``Operator.clear_cache()`` does so for all operators.
         """
         for name in cls._names():
             _core.clear_cache(name)
 
 
 class Call(_typing.NamedTuple):
-    """What a call ran: the implementation of an operator's overload at one slot for one device."""
+    """The implementation that a call ran: an operator's overload at one slot for one device."""
 
     operator: str
-    overload: str  # ATen's name of it, "" or "out" for instance
+    overload: str  # ATen's overload name, such as "" or "out"
     device: str  # the platform, as in ``devices()``
     slot: int
 
 
 def last_call() -> Call | None:
-    """What this thread's last call ran, whether it succeeded or raised; None before the first.
+    """The last implementation that this thread ran, whether it succeeded or raised; None before.
 
-    A call that finds no implementation runs none and leaves the one before it.
+    A call without an active implementation is not recorded.
     """
     ran = _core.last_call()
     return None if ran is None else Call(*ran)
@@ -100,11 +101,11 @@ class Platform(_typing.NamedTuple):
 
     name: str
     torch_device: str  # torch's device type, which several platforms can share
-    torch_plugin: str | None  # the module that brings torch the type; None where torch has it
+    torch_plugin: str | None  # module that registers the type in torch; None if torch has it
 
 
 def platforms() -> list[Platform]:
-    """All that the library can be built for, whatever this build supports."""
+    """All platforms that the library can be built for, including those that this build lacks."""
     return [Platform(*platform) for platform in _core.platforms()]
 
 
@@ -114,12 +115,12 @@ def metadata_path() -> _pathlib.Path:
 
 
 def native_metadata_path() -> _pathlib.Path:
-    """``native_ops_metadata.json``: the hand-written operators, and what is at which slot."""
+    """``native_ops_metadata.json``: the hand-written operators and their slots."""
     return _PACKAGE / "native_ops_metadata.json"
 
 
 def include_dir() -> _pathlib.Path:
-    """The folder to include the C++ headers from."""
+    """The folder that C++ programs need in their include path."""
     return _PACKAGE / "include"
 
 

@@ -1,7 +1,7 @@
 #ifndef INFINI_OPS_CUDA_VENDOR_H_
 #define INFINI_OPS_CUDA_VENDOR_H_
 
-// MetaX, with the names of MACA's own headers. Not compiled: no SDK was at hand.
+// MetaX, with the names of MACA's own headers. Never compiled, because no SDK was available.
 #include <common/maca_bfloat16.h>
 #include <common/maca_fp16.h>
 #include <mcr/mc_runtime.h>

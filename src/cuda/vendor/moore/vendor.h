@@ -1,7 +1,7 @@
 #ifndef INFINI_OPS_CUDA_VENDOR_H_
 #define INFINI_OPS_CUDA_VENDOR_H_
 
-// Moore Threads. Not compiled: no SDK was at hand.
+// Moore Threads. Never compiled, because no SDK was available.
 #include <musa_bf16.h>
 #include <musa_fp16.h>
 #include <musa_runtime.h>

@@ -1,7 +1,7 @@
 #ifndef INFINI_OPS_CUDA_VENDOR_BLAS_H_
 #define INFINI_OPS_CUDA_VENDOR_BLAS_H_
 
-// Moore Threads. Not compiled: no SDK was at hand.
+// Moore Threads. Never compiled, because no SDK was available.
 #include <mublas.h>
 #include <mublasLt.h>
 

@@ -1,8 +1,8 @@
 #ifndef INFINI_OPS_CUDA_VENDOR_H_
 #define INFINI_OPS_CUDA_VENDOR_H_
 
-// NVIDIA, and Iluvatar, whose clang++ takes the same names (not compiled there: no SDK was at
-// hand). What a vendor has to say here, runtime.h lists.
+// NVIDIA, and Iluvatar, whose clang++ accepts the same names (never compiled there, because no SDK
+// was available). runtime.h lists what a vendor must define here.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>

@@ -1,8 +1,8 @@
 #ifndef INFINI_OPS_CUDA_VENDOR_BLAS_H_
 #define INFINI_OPS_CUDA_VENDOR_BLAS_H_
 
-// NVIDIA, and Iluvatar, whose libraries have the same names (not compiled there: no SDK was at
-// hand). What a vendor has to say here, blas.h lists.
+// NVIDIA, and Iluvatar, whose libraries have the same names (never compiled there, because no SDK
+// was available). blas.h lists what a vendor must define here.
 #include <cublasLt.h>
 #include <cublas_v2.h>
 

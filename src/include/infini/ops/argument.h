@@ -13,10 +13,10 @@
 
 namespace infini::ops {
 
-// A number of any of Python's four kinds, as ATen's `Scalar`.
+// A number of one of Python's four kinds, like ATen's `Scalar`.
 class Scalar {
  public:
-  // kUnsigned: an integer that only an unsigned type of 64 bits holds.
+  // kUnsigned: an integer that fits only into an unsigned type of 64 bits.
   enum class Kind : std::uint8_t { kBool, kInt, kUnsigned, kDouble, kComplex };
 
   constexpr Scalar() = default;
@@ -39,7 +39,7 @@ class Scalar {
   constexpr Kind kind() const { return kind_; }
   constexpr bool is_integral() const { return kind_ <= Kind::kUnsigned; }
 
-  // The value as a real number type; the imaginary part of a complex one is dropped.
+  // The value as a real number type; a complex number loses its imaginary part.
   template <typename T>
   constexpr T To() const {
     if (kind_ == Kind::kUnsigned) return static_cast<T>(static_cast<std::uint64_t>(integer_));
@@ -54,7 +54,7 @@ class Scalar {
   double imaginary_ = 0;
 };
 
-// The values of these two are torch's too.
+// The values of the next two types are the same as in torch.
 enum class Layout : std::int8_t {
   kStrided = 0,
   kSparse = 1,
@@ -72,9 +72,9 @@ enum class MemoryFormat : std::int8_t {
   kChannelsLast3d = 3
 };
 
-// One argument of a call, type-erased: a tag and a value or a borrowed pointer. An operator
-// call is an array of these, so that neither the dispatch nor the bindings contain code
-// per operator. Whatever is borrowed has to outlive the call.
+// One argument of a call, type-erased: a tag and a value or a borrowed pointer. An operator call is
+// an array of arguments, so that neither the dispatch nor the bindings contain code per operator.
+// Borrowed objects must outlive the call.
 struct Argument {
   enum class Tag : std::uint8_t {
     kNone,

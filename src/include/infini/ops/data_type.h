@@ -10,10 +10,10 @@
 
 namespace infini::ops {
 
-// Element types, all that torch 2.14 has; a type of less than a byte, or several in one, takes
-// a whole byte. The values are those of `c10::ScalarType`, which torch keeps stable
-// because it serialises them; `src/torch/kernel.cc` asserts it. So a conversion between
-// the two is a cast, and a torch newer than this list can pass types unknown here.
+// Element types: all types of torch 2.14. An element of a type with less than a byte, or with
+// several values, takes a whole byte. The values are those of `c10::ScalarType`, which torch keeps
+// stable because it serialises them; `src/torch/kernel.cc` asserts this. A conversion between the
+// two is therefore a cast, and a newer torch can pass types that are not listed here.
 enum class DataType : std::int8_t {
   kUInt8 = 0,
   kInt8 = 1,
@@ -67,7 +67,7 @@ enum class DataType : std::int8_t {
 // "float32" and so on; "unknown" for a value that is not listed above.
 INFINI_OPS_API const char* DataTypeName(DataType data_type);
 
-// The type of that name; nothing for a name that no type above has.
+// The type with this name; nothing if there is none.
 INFINI_OPS_API std::optional<DataType> ParseDataType(std::string_view name);
 
 // Bytes per element; 0 for a value that is not listed above.

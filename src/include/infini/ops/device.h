@@ -9,7 +9,7 @@
 
 namespace infini::ops {
 
-// Where a tensor lives: a platform and the ordinal of one of its devices.
+// The location of a tensor: a platform and the ordinal of one of its devices.
 class Device {
  public:
   using Type = DeviceType;

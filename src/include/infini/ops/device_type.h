@@ -17,9 +17,9 @@ enum class DeviceType : std::uint8_t {
   kAscend,
 };
 
-// What a platform is called here and in torch, and the Python module that brings torch the device
-// type; an empty one where torch has it. Three vendors ship torch forks that present their devices
-// as `cuda`, which is why a build enables at most one accelerator.
+// The names of a platform in this library and in torch, and the Python module that registers the
+// device type in torch; empty if torch has it. The torch forks of three vendors present their
+// devices as `cuda`. A build therefore enables at most one accelerator.
 struct DeviceTypeInfo {
   DeviceType type;
   std::string_view name;
@@ -27,7 +27,7 @@ struct DeviceTypeInfo {
   std::string_view torch_plugin;
 };
 
-// By the value of `DeviceType`. CMake reads the lines too.
+// Indexed by the value of `DeviceType`. CMake parses these lines too.
 inline constexpr DeviceTypeInfo kDeviceTypes[] = {
     {DeviceType::kCpu, "cpu", "cpu", ""},
     {DeviceType::kNvidia, "nvidia", "cuda", ""},

@@ -24,18 +24,18 @@ struct Invocation {
   const Argument* arguments = nullptr;
   std::size_t size = 0;
   Device device;
-  // The vendor's handle of the stream to run on: the caller's, or else what is torch's current one;
-  // nullptr for the default stream.
+  // The vendor's handle of the stream to run on: the caller's stream, or otherwise torch's current
+  // one; nullptr for the default stream.
   void* stream = nullptr;
   Span<Parameter> parameters = {};  // one per argument
 };
 
-// `data` is what the implementation was registered with.
+// `data` is the pointer that the implementation was registered with.
 using Kernel = void (*)(const Invocation& invocation, const void* data);
-// Whether a kernel takes these arguments; nullptr takes all that fit the schema.
+// Returns true if a kernel supports these arguments. nullptr: it supports all that fit the schema.
 using Predicate = bool (*)(const Invocation& invocation);
 
-// What fills one (overload, device, slot).
+// An implementation of one (overload, device, slot).
 struct Implementation {
   Device::Type device;
   int slot;
@@ -47,26 +47,27 @@ struct Implementation {
   void Run(const Invocation& invocation) const { kernel(invocation, data); }
 };
 
-// One schema of an operator and what implements it, lowest slot first.
+// One schema of an operator and its implementations, lowest slot first.
 struct INFINI_OPS_API Overload {
   const char* operator_name;
   const char* name;  // ATen's overload name, "" or "out" for instance
   Span<Parameter> parameters;
   std::vector<Implementation> implementations;
 
-  // The implementation at `slot`, or without one the lowest that supports the call; where none
-  // does, the lowest. Throws `std::invalid_argument` that lists the active slots.
+  // The implementation at `slot`. Without a slot: the one with the lowest slot that supports the
+  // call, or the lowest one if none does. Throws `std::invalid_argument` that lists the active
+  // slots.
   const Implementation& Select(const Invocation& invocation, std::optional<int> slot) const;
 };
 
-// An operator by its public name: overloads in the order in which they are tried. A list,
-// so that whoever holds an overload keeps it when a library loaded later adds another.
+// An operator by its public name. The overloads are in the order in which calls try them. They are
+// in a list, so that references stay valid if a library loaded later adds an overload.
 struct INFINI_OPS_API OperatorEntry {
   std::list<Overload> overloads;
 
   // Slots that at least one overload has on this device, ascending.
   std::vector<int> ActiveSlots(Device::Type device) const;
-  // Drops what implementations keep between calls: handles, plans, workspaces.
+  // Frees the data that implementations keep between calls: handles, plans, workspaces.
   void ClearCache() const;
 };
 
@@ -76,7 +77,7 @@ INFINI_OPS_API std::string JoinSlots(const std::vector<int>& slots);
 // All operators by public name.
 INFINI_OPS_API const std::map<std::string, OperatorEntry, std::less<>>& Operators();
 
-// Throws `std::invalid_argument` for a name that no operator has.
+// Throws `std::invalid_argument` if no operator has this name.
 INFINI_OPS_API const OperatorEntry& FindOperator(std::string_view name);
 INFINI_OPS_API const Overload& FindOverload(std::string_view operator_name,
                                             std::string_view overload_name);
@@ -86,24 +87,24 @@ struct CallOptions {
   void* stream = nullptr;
 };
 
-// Selects by slot and by the device of the first tensor argument that is not on the CPU (the CPU
-// without one), and calls. Throws what the implementation throws.
+// Selects by slot and device, and calls. The device is that of the first tensor argument that is
+// not on the CPU, or the CPU if there is none. Throws the errors of the implementation.
 INFINI_OPS_API void Dispatch(const Overload& overload, Span<Argument> arguments,
                              const CallOptions& options);
 
-// What a call ran: an overload's implementation at one slot for one device.
+// The implementation that a call ran: an overload, a device and a slot.
 struct Call {
   const Overload* overload = nullptr;
   Device::Type device = Device::Type::kCpu;
   int slot = 0;
 };
 
-// What the last call on this thread ran, whether it succeeded or threw; without an overload where
-// none has come so far. A call that finds no implementation runs none.
+// The last call on this thread that ran an implementation, whether it succeeded or threw. Has no
+// overload before the first call. A call without an active implementation is not recorded.
 INFINI_OPS_API const Call& LastCall();
 
-// Base of the operator classes, hand-written (`src/base/`) and generated alike. `Self` has
-// `kName`, the public name of the operator.
+// Base of the operator classes, both hand-written (`src/base/`) and generated. `Self` has `kName`,
+// the public name of the operator.
 template <typename Self>
 class OperatorBase {
  public:
@@ -113,21 +114,22 @@ class OperatorBase {
   static void ClearCache() { FindOperator(Self::kName).ClearCache(); }
 };
 
-// A hand-written implementation is a specialisation with a static `Run` that takes the
-// overload's parameters, after a `const Invocation&` if it needs the device or the stream;
-// optionally a static `Supports` that takes the overload's parameters and says whether `Run` can
-// do it, and a static `ClearCache`. `INFINI_OPS_REGISTER` makes it known.
+// A hand-written implementation is a specialisation with a static `Run` that takes the overload's
+// parameters. A `const Invocation&` before them gives access to the device and the stream. Optional
+// members: a static `Supports` with the overload's parameters, which returns true if `Run` supports
+// the call, and a static `ClearCache`. `INFINI_OPS_REGISTER` registers it.
 template <typename Op, Device::Type device, int slot>
 struct Operator;
 
-// Adds a kernel to an overload, creating operator and overload where the generated table has
-// none. Throws `std::logic_error` naming the place when it is taken.
+// Adds a kernel to an overload. Creates the operator and the overload if the generated table does
+// not contain them. Throws `std::logic_error` with operator, device and slot if the slot is already
+// used.
 INFINI_OPS_API void Register(const char* operator_name, const char* overload_name,
                              Span<Parameter> parameters, const Implementation& implementation);
 
 namespace internal {
 
-// By reference where the argument has it: a copy of a tensor allocates.
+// Returns a reference if the argument contains the value: a copy of a tensor allocates.
 template <typename T>
 std::conditional_t<std::is_same_v<T, Tensor>, const Tensor&, T> Unpack(const Argument& argument) {
   if constexpr (std::is_same_v<T, Tensor>) {
@@ -145,8 +147,8 @@ std::conditional_t<std::is_same_v<T, Tensor>, const Tensor&, T> Unpack(const Arg
   }
 }
 
-// Turns a typed function, which may take the invocation before the overload's parameters, into one
-// over an argument array.
+// Converts a typed function to one over an argument array. The function may take the invocation
+// before the overload's parameters.
 template <auto function>
 struct Unpacked {
   static void Run(const Invocation& invocation, const void*) { Call(invocation, function); }
@@ -201,7 +203,7 @@ struct Registration {
 }  // namespace internal
 }  // namespace infini::ops
 
-// At namespace scope of a source file: `INFINI_OPS_REGISTER(Add, Device::Type::kCpu, 0)`.
+// Use it at namespace scope of a source file: `INFINI_OPS_REGISTER(Add, Device::Type::kCpu, 0)`.
 #define INFINI_OPS_REGISTER(Op, device, slot) \
   static const ::infini::ops::internal::Registration<Op, device, slot> k##Op##Registration##slot {}
 

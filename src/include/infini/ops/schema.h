@@ -11,8 +11,8 @@
 
 namespace infini::ops {
 
-// One parameter of an overload, as data. Built fluently, so that the generated tables and
-// the hand-written bases read like a schema: `Parameter(kInt, "dim").List(2).Default(1)`.
+// One parameter of an overload, as data. A fluent interface builds it, so that the generated tables
+// and the hand-written bases read like a schema: `Parameter(kInt, "dim").List(2).Default(1)`.
 struct Parameter {
   enum class Type : std::uint8_t {
     kTensor,
@@ -33,14 +33,14 @@ struct Parameter {
 
   constexpr Parameter(Type type, const char* name) : name(name), type(type) {}
 
-  // A list of `size` values (any number with `kAnySize`). One value given for a list of
-  // fixed size stands for all of them, as in torch.
+  // A list of `size` values (any number with `kAnySize`). As in torch, a single value for a list of
+  // fixed size applies to all elements.
   constexpr Parameter List(std::int8_t size = kAnySize) const {
     Parameter copy = *this;
     copy.list_size = size;
     return copy;
   }
-  // `None` is allowed.
+  // `None` is a valid argument.
   constexpr Parameter Optional() const {
     Parameter copy = *this;
     copy.is_optional = true;
@@ -52,7 +52,7 @@ struct Parameter {
     copy.has_optional_elements = true;
     return copy;
   }
-  // Written by the call.
+  // The call writes into it.
   constexpr Parameter Out() const {
     Parameter copy = *this;
     copy.is_out = true;
@@ -84,7 +84,7 @@ inline constexpr std::array<std::int64_t, sizeof...(values)> kIntegers = {values
 
 }  // namespace internal
 
-// A list of integers that outlives every call, as the default of a parameter.
+// A list of integers with static storage, for the default of a parameter.
 template <std::int64_t... values>
 constexpr Span<std::int64_t> Integers() {
   return internal::kIntegers<values...>;

@@ -9,16 +9,16 @@
 
 namespace infini::ops {
 
-// A borrowed, read-only run of values: what `std::span<const T>` will be once every
-// vendor compiler speaks C++20.
+// A borrowed, read-only array: to be replaced by `std::span<const T>` when every vendor's compiler
+// supports C++20.
 template <typename T>
 class Span {
  public:
   constexpr Span() = default;
-  // A template, so that `{0, 1}` is no null pointer and a size, but never anything but a list.
+  // A template, so that `{0, 1}` is always a list and never a null pointer with a size.
   template <typename U, std::enable_if_t<std::is_same_v<U, T>, int> = 0>
   constexpr Span(const U* data, std::size_t size) : data_(data), size_(size) {}
-  // The list lives until the end of the full expression, that is, through the call.
+  // The list lives until the end of the full expression, and therefore during the call.
   constexpr Span(std::initializer_list<T> values) : Span(values.begin(), values.size()) {}
   template <std::size_t size>
   constexpr Span(const std::array<T, size>& values) : Span(values.data(), size) {}

@@ -12,11 +12,11 @@
 
 namespace infini::ops {
 
-// A view of memory that somebody else owns, in no framework's terms. Shape and strides
-// are counted in elements; a stride of 0 broadcasts.
+// A view of memory with another owner, independent of any framework. Shape and strides are counted
+// in elements; a stride of 0 broadcasts.
 class INFINI_OPS_API Tensor {
  public:
-  // Not a tensor: stands for an absent element in a list of optional tensors.
+  // Not a tensor: an absent element in a list of optional tensors.
   Tensor() = default;
 
   // Contiguous, row-major.
@@ -50,11 +50,11 @@ class INFINI_OPS_API Tensor {
   bool defined_ = false;
 };
 
-// True when an elementwise kernel may write `out` while it reads `input`: no element of `out`
-// stands for two, and the two are the same view or lie apart.
+// True if an elementwise kernel can write `out` while it reads `input`: the elements of `out` do
+// not overlap each other, and the two tensors are the same view or do not overlap.
 INFINI_OPS_API bool IsWritable(const Tensor& out, const Tensor& input);
 
-// "float32[2, 3]"; "undefined" for `Tensor()`. For messages.
+// "float32[2, 3]"; "undefined" for `Tensor()`. Used in messages.
 INFINI_OPS_API std::string Describe(const Tensor& tensor);
 
 }  // namespace infini::ops

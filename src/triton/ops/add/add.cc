@@ -57,9 +57,10 @@ struct Operator<Add, Device::Type::kNvidia, 9> {
                   const Scalar& alpha, const Tensor& out) {
     if (!TakesArguments(input, other, alpha, out)) {
       throw std::invalid_argument(
-          "add: slot 9 takes aligned strided tensors of one type of float16, bfloat16, float32 and "
-          "integers of 8 to 64 bits, an alpha that the type can hold, and an out of the shape they "
-          "broadcast to that overlaps neither itself nor, in part, an input; got " +
+          "add: slot 9 takes aligned strided tensors of one type (float16, bfloat16, float32 or an "
+          "integer type of 8 to 64 bits), an alpha that the type can hold, and an out of the shape "
+          "that they broadcast to; out must not overlap itself, or an input unless both are the "
+          "same view; got " +
           Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
     }
     if (out.element_count() == 0) return;

@@ -1,8 +1,8 @@
 """The variants of add.
 
-The glue merges dimensions that lie without a gap in all three tensors, so contiguous tensors of any
-shape arrive as one row, and cuts up what has more than five dimensions or 2 GiB. Sizes and strides
-of dimensions that are not there are 1 and 0.
+The glue code merges dimensions that have no gap between them in all three tensors. Contiguous
+tensors of any shape therefore arrive as one row. It splits tensors that have more than five
+dimensions after that, or more than 2 GiB. Absent dimensions have size 1 and stride 0.
 """
 
 from collections.abc import Iterator
@@ -11,24 +11,24 @@ from codegen.triton.spec import TRITON_TYPES, FieldKind, Operator, Variant
 
 RANK = 5
 TENSORS = ("input", "other", "out")
-SIZES = tuple(f"size{i}" for i in range(RANK - 1))  # of the outermost nobody asks
+SIZES = tuple(f"size{i}" for i in range(RANK - 1))  # the outermost size is not needed
 STRIDES = tuple(f"{name}_stride{i}" for name in TENSORS for i in range(RANK))
 INNER_STRIDES = tuple(stride for stride in STRIDES if stride.endswith("0"))
 OUTER_STRIDES = tuple(stride for stride in STRIDES if not stride.endswith("0"))
 
-# Its indices, too, have 32 bits.
+# Offsets also have 32 bits.
 LAST_BLOCK = ("count <= INT32_MAX - BLOCK",)
 
 FIELDS = {
     "data_type": FieldKind.DATA_TYPE,
     **dict.fromkeys(TENSORS, FieldKind.POINTER),
-    "alpha": FieldKind.FLOAT,  # for floats
-    "integer_alpha": FieldKind.INTEGER,  # for integers
+    "alpha": FieldKind.FLOAT,  # for float types
+    "integer_alpha": FieldKind.INTEGER,  # for integer types
     "count": FieldKind.INTEGER,
     **dict.fromkeys((*SIZES, *STRIDES), FieldKind.INTEGER),
 }
 
-# The types in memory, and as what alpha is passed. Sums of integers wrap around, signed or not.
+# Element types -> the type of alpha. Sums of integers wrap around, so signs do not matter.
 TYPES = {
     ("kFloat16",): "fp32",
     ("kBFloat16",): "fp32",
@@ -88,7 +88,8 @@ def of_type(data_types: tuple[str, ...]) -> Iterator[Variant]:
         name=f"{prefix}_elements",
         kernel="add_elements",
         types={**fixed, **dict.fromkeys(("count", *SIZES, *STRIDES), "i32")},
-        # One per thread: more of them find their places no faster, in three times the code.
+        # One element per thread: with more, finding them is not faster, and the code three times as
+        # large.
         constants={"BLOCK": 256},
         num_warps=8,
         data_types=data_type,

@@ -1,6 +1,6 @@
-"""out = input + alpha * other, elementwise, over up to five dimensions, 0 the innermost.
+"""out = input + alpha * other, elementwise, over up to five dimensions; 0 is the innermost.
 
-All indices have 32 bits: larger tensors come in pieces.
+All offsets have 32 bits. The glue code splits larger tensors.
 """
 
 import triton
@@ -9,7 +9,7 @@ import triton.language as tl
 
 @triton.jit
 def _sum(a, b, alpha):
-    """Rounded once: 16-bit floats are computed in float32, small integers in 32 bits."""
+    """Round once: 16-bit floats are computed in float32, small integers in 32 bits."""
     if a.dtype.is_floating():
         return (a.to(tl.float32) + alpha * b.to(tl.float32)).to(a.dtype)
     elif a.dtype == tl.int64:
@@ -20,12 +20,12 @@ def _sum(a, b, alpha):
 
 @triton.jit
 def _add_block(a, b, c, alpha, start, size, a_stride, b_stride, c_stride, BLOCK: tl.constexpr):
-    """Elements `start` to `start + BLOCK` of rows of `size`."""
+    """Process the elements `start` to `start + BLOCK` of a row of `size`."""
     index = start + tl.arange(0, BLOCK)
     a += index * a_stride
     b += index * b_stride
     c += index * c_stride
-    # A mask that may end at any element forbids vector loads: only a row's last block has one.
+    # A mask with an arbitrary end prevents vector loads, so only the last block of a row uses one.
     if start + BLOCK <= size:
         tl.store(c, _sum(tl.load(a), tl.load(b), alpha))
     else:
@@ -35,7 +35,7 @@ def _add_block(a, b, c, alpha, start, size, a_stride, b_stride, c_stride, BLOCK:
 
 @triton.jit
 def add_contiguous(input, other, out, alpha, count, BLOCK: tl.constexpr):
-    """No gaps and the same order in all three."""
+    """Process three tensors without gaps and with the same order of elements."""
     start = tl.program_id(0) * BLOCK
     _add_block(input, other, out, alpha, start, count, 1, 1, 1, BLOCK)
 
@@ -67,7 +67,7 @@ def add_rows(
     out_stride4,
     BLOCK: tl.constexpr,
 ):
-    """A program adds up to BLOCK elements of one row, so that no element costs a division."""
+    """Add up to BLOCK elements of one row per program, so that no element needs a division."""
     blocks = tl.cdiv(size0, BLOCK)
     program = tl.program_id(0)
     row = program // blocks
@@ -113,7 +113,7 @@ def add_elements(
     out_stride4,
     BLOCK: tl.constexpr,
 ):
-    """Rows too short for a program each: every element finds its own place."""
+    """Process rows that are too short for a program each: every element computes its position."""
     index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = index < count
     i0 = index % size0

@@ -12,7 +12,8 @@ namespace {
 
 using Request = InfiniOpsTritonCausalSoftmaxRequest;
 
-// Of matrices in at most one dimension: `matrices.data` is where those of `out` and `input` begin.
+// For at most one dimension of matrices: `matrices.data` contains the addresses in `out` and
+// `input`.
 Request MakeRequest(const Geometry<2>& matrices, const Tensor& input, const Tensor& out) {
   const DataType type = out.data_type();
   const std::size_t last = out.dimensions() - 1;
@@ -43,9 +44,9 @@ struct Operator<CausalSoftmax, Device::Type::kNvidia, 9> {
   static void Run(const Invocation& invocation, const Tensor& input, const Tensor& out) {
     if (!TakesArguments(input, out)) {
       throw std::invalid_argument(
-          "causal_softmax: slot 9 takes aligned tensors of one type of float16, bfloat16 and "
-          "float32 with no more rows than columns, and an out of the shape of the input that "
-          "overlaps neither itself nor, in part, the input; got " +
+          "causal_softmax: slot 9 takes aligned tensors of one type (float16, bfloat16 or float32) "
+          "with no more rows than columns, and an out of the shape of the input; out must not "
+          "overlap itself, or the input unless both are the same view; got " +
           Describe(input) + " and out " + Describe(out));
     }
     if (out.element_count() == 0) return;

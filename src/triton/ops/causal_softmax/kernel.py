@@ -1,4 +1,4 @@
-"""Softmax of the rows of matrices, each over the columns that it may see."""
+"""Softmax of the rows of matrices, each over its visible columns."""
 
 import triton
 import triton.language as tl
@@ -9,7 +9,7 @@ def causal_softmax(
     input,
     out,
     rows,
-    inner_rows,  # of one matrix: row r is [r // inner_rows, r % inner_rows]
+    inner_rows,  # rows per matrix: row r is [r // inner_rows, r % inner_rows]
     columns,
     input_outer,
     input_inner,
@@ -19,7 +19,7 @@ def causal_softmax(
     out_column,
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
-    LOOP: tl.constexpr,  # over blocks of a row that one block does not hold
+    LOOP: tl.constexpr,  # loop over the blocks of a row that is longer than one block
 ):
     tl.static_assert(ROWS == 1 or not LOOP)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -29,13 +29,13 @@ def causal_softmax(
     out += outer * out_outer + inner.to(tl.int64) * out_inner
     is_row = (row < rows)[:, None]
     visible = columns - inner_rows + inner + 1
-    # A mask that changes within 16 columns would forbid vector loads.
+    # A mask that changes within 16 columns would prevent vector loads.
     loaded = tl.minimum(tl.cdiv(visible, 16) * 16, columns)
     column = tl.arange(0, BLOCK)[None, :]
     minus_infinity = float("-inf")
     if LOOP:
         end = columns - inner_rows + tl.program_id(0) % inner_rows + 1
-        # Every lane has the sum of what it has seen, relative to the maximum of that.
+        # Every lane contains the sum of its columns so far, relative to the maximum of these.
         peak = tl.full((ROWS, BLOCK), minus_infinity, tl.float32)
         total = tl.zeros((ROWS, BLOCK), tl.float32)
         for start in range(0, end, BLOCK):
@@ -43,7 +43,7 @@ def causal_softmax(
             value = tl.load(input + place.to(tl.int64) * input_column, mask=place < loaded)
             value = tl.where(place < visible, value.to(tl.float32), minus_infinity)
             new_peak = tl.maximum(peak, value)
-            # Where a lane has seen nothing but -inf: not -inf - -inf, which is NaN.
+            # Avoid -inf - -inf, which is NaN, in lanes that have seen only -inf.
             shift = tl.where(new_peak == minus_infinity, 0.0, new_peak)
             total = total * tl.exp(peak - shift) + tl.exp(value - shift)
             peak = new_peak

@@ -1,11 +1,11 @@
 """The variants of gemm.
 
-The glue swaps the operands of a product whose out lies column by column, so that what is fast has
-out row by row, and gives dimensions of one element stride 0, so that they are never misaligned.
+For a column-major out, the glue code swaps the operands, so that the fast variants always have a
+row-major out. It gives dimensions of one element stride 0, so that they never count as misaligned.
 
 Tiles, warps and stages are starting values from public practice (Triton's tutorials on matrix
-multiplication, for A100 and H100), not measured. A tile of sm_80 and its stages fit in the 99 KiB
-of shared memory that sm_86 and sm_89 have, which run the same code.
+multiplication, for A100 and H100), not measured. A tile of sm_80 and its stages fit into 99 KiB of
+shared memory, because sm_86 and sm_89 have no more and run the same code.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,13 +30,13 @@ FIELDS = {
     **dict.fromkeys(("alpha", "beta"), FieldKind.FLOAT),
     **dict.fromkeys(STRIDES, FieldKind.INTEGER),
 }
-# How a matrix lies -> its stride of 1: row by row, or column by column as a transposed one.
+# Layout of a matrix -> the stride that is 1; a column-major matrix is a transposed row-major one.
 LAYOUTS = {"n": "column", "t": "row"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tile:
-    """The part of `out` that a program computes, and how."""
+    """The part of `out` that a program computes, and its launch parameters."""
 
     m: int
     n: int
@@ -45,11 +45,11 @@ class Tile:
     stages: int
 
 
-# Sizes, in the order in which they are tried.
+# Sizes, in the order in which the dispatcher tries them.
 WHEN = {
-    # Few rows, as in the decoding of text: `b` is read once, by as many programs as can be.
+    # Few rows, as in text generation: `b` is read once, by as many programs as possible.
     "skinny": ("m <= BLOCK_M",),
-    # About one tile or more for each multiprocessor of an A100 (108) or H100 (132).
+    # At least about one tile for each multiprocessor of an A100 (108) or H100 (132).
     "large": ("cdiv(m, BLOCK_M) * cdiv(n, BLOCK_N) * batches >= 100",),
     "small": (),
 }
@@ -80,10 +80,10 @@ def variants(target: int) -> list[Variant]:
 
 
 def of_type(data_type: str, tiles: Mapping[str, Tile]) -> Iterator[Variant]:
-    """Yields those for aligned matrices without gaps, and at last the one for any strides."""
+    """Yield the variants for aligned matrices without gaps, then the one for any strides."""
     for size, tile in tiles.items():
         for a, b in product(LAYOUTS, LAYOUTS):
-            # Of 16 rows at most few columns are aligned.
+            # A tile of 16 rows has too few aligned columns.
             if size != "skinny" or a == "n":
                 yield aligned(data_type, size, tile, a, b)
     yield make(data_type, "strided", STRIDED, {"ALIGNED": False})

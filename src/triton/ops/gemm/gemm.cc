@@ -15,7 +15,7 @@ namespace {
 using Request = InfiniOpsTritonGemmRequest;
 
 // The last two dimensions of a tensor, in elements. A dimension of one element has stride 0, so
-// that it is never misaligned.
+// that it never counts as misaligned.
 struct Matrix {
   explicit Matrix(const Tensor& tensor, bool is_transposed = false) {
     const std::size_t last = tensor.dimensions() - 1;
@@ -39,7 +39,8 @@ struct Product {
   double alpha, beta;
 };
 
-// Of matrices in at most two dimensions: `batches.data` is where those of `out`, `a` and `b` begin.
+// For at most two dimensions of matrices: `batches.data` contains the addresses in `out`, `a` and
+// `b`.
 Request MakeRequest(const Product& product, const Geometry<3>& batches, DataType type) {
   Request request{};
   request.data_type = static_cast<int>(type);
@@ -68,7 +69,7 @@ Request MakeRequest(const Product& product, const Geometry<3>& batches, DataType
   return request;
 }
 
-// Where one `b` multiplies matrices `a` that follow each other, they are one of more rows.
+// If one `b` multiplies consecutive matrices `a`, they form one matrix with more rows.
 void MergeBatchesIntoRows(Product* product, Geometry<3>* batches, DataType type) {
   const auto size = static_cast<std::int64_t>(DataTypeSize(type));
   Matrix& a = product->a;
@@ -87,7 +88,7 @@ void MergeBatchesIntoRows(Product* product, Geometry<3>* batches, DataType type)
   }
 }
 
-// out^T = b^T @ a^T, for an `out` that lies column by column: kernels want it row by row.
+// out^T = b^T @ a^T, for a column-major `out`: the kernels need a row-major one.
 void TransposeIfByColumns(Product* product, Geometry<3>* batches) {
   if (product->out.row_stride != 1 || product->out.column_stride == 1) return;
   for (Matrix* matrix : {&product->a, &product->b, &product->out}) matrix->Transpose();
@@ -114,9 +115,9 @@ struct Operator<Gemm, Device::Type::kNvidia, 9> {
                   const Tensor& out) {
     if (!TakesArguments(a, b, alpha, beta, trans_a, trans_b, out)) {
       throw std::invalid_argument(
-          "gemm: slot 9 takes aligned tensors of one type of float16, bfloat16 and float32, "
-          "[..., m, k], [..., k, n] and out [..., m, n], to which the inputs broadcast and which "
-          "shares no memory with them, and real alpha and beta; got " +
+          "gemm: slot 9 takes aligned tensors of one type (float16, bfloat16 or float32), [..., m, "
+          "k], [..., k, n] and out [..., m, n], whose leading dimensions the inputs broadcast to, "
+          "and real alpha and beta; out must not share memory with an input; got " +
           Describe(a) + (trans_a ? " transposed, " : ", ") + Describe(b) +
           (trans_b ? " transposed and out " : " and out ") + Describe(out));
     }

@@ -31,14 +31,15 @@ def gemm(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
-    ALIGNED: tl.constexpr,  # no 16 bytes of a matrix without gaps lie across its edge
+    ALIGNED: tl.constexpr,  # no 16-byte block of a matrix without gaps crosses its edge
 ):
-    """A program computes one tile of one matrix; `beta * out` is read only where beta is not 0."""
+    """Compute one tile of one matrix per program; `beta * out` is read only if beta is not 0."""
     tiles_m = tl.cdiv(m, BLOCK_M)
     tiles_n = tl.cdiv(n, BLOCK_N)
     batch = tl.program_id(0) // (tiles_m * tiles_n)
     tile = tl.program_id(0) % (tiles_m * tiles_n)
-    # GROUP rows of tiles at a time, column by column, so that neighbours find their operands in L2.
+    # Process GROUP rows of tiles at a time, column by column, so that neighbors share operands in
+    # L2.
     group_size = GROUP * tiles_n
     first_tile = tile // group_size * GROUP
     group_rows = tl.minimum(tiles_m - first_tile, GROUP)
@@ -51,7 +52,7 @@ def gemm(
     b += outer * b_outer + inner * b_inner
     out += outer * out_outer + inner * out_inner
 
-    # Past the edge a tile takes rows from the start, whose results are not stored: no masks.
+    # A tile beyond the edge reads rows from the start, and their results are not stored: no masks.
     a_rows = row % m
     b_columns = column % n
     if ALIGNED:
@@ -64,7 +65,7 @@ def gemm(
     for start in range(0, k, BLOCK_K):
         left = tl.load(a_tile, mask=(depth < k - start)[None, :], other=0.0)
         right = tl.load(b_tile, mask=(depth < k - start)[:, None], other=0.0)
-        # float32 as torch has it by default, without TF32.
+        # float32 as in torch by default, without TF32.
         total = tl.dot(left, right, total, input_precision="ieee")
         a_tile += BLOCK_K * a_column
         b_tile += BLOCK_K * b_row

@@ -1,4 +1,4 @@
-"""The rows of a tensor divided by their root mean square, times a weight."""
+"""The rows of a tensor divided by their root mean square and multiplied by a weight."""
 
 import triton
 import triton.language as tl
@@ -22,7 +22,7 @@ def rms_norm(
     out_column,
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
-    LOOP: tl.constexpr,  # over blocks of a row that one block does not hold
+    LOOP: tl.constexpr,  # loop over the blocks of a row that is longer than one block
 ):
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     outer = (row // inner_rows).to(tl.int64)[:, None]

@@ -12,7 +12,7 @@ namespace {
 
 using Request = InfiniOpsTritonRmsNormRequest;
 
-// Of rows in at most two dimensions: `rows.data` is where those of `out` and of `input` begin.
+// For at most two dimensions of rows: `rows.data` contains the addresses in `out` and `input`.
 Request MakeRequest(const Geometry<2>& rows, const Tensor& input, const Tensor& weight, double eps,
                     const Tensor& out) {
   const DataType type = out.data_type();
@@ -49,9 +49,9 @@ struct Operator<RmsNorm, Device::Type::kNvidia, 9> {
                   double eps, const Tensor& out) {
     if (!TakesArguments(input, weight, out)) {
       throw std::invalid_argument(
-          "rms_norm: slot 9 takes aligned tensors of one type of float16, bfloat16 and float32, a "
-          "weight of the size of the last dimension, and an out of the shape of the input that "
-          "overlaps neither itself nor, in part, another tensor; got " +
+          "rms_norm: slot 9 takes aligned tensors of one type (float16, bfloat16 or float32), a "
+          "weight of the size of the last dimension, and an out of the shape of the input; out "
+          "must not overlap itself, or another tensor unless both are the same view; got " +
           Describe(input) + ", weight " + Describe(weight) + " and out " + Describe(out));
     }
     if (out.element_count() == 0) return;

@@ -1,8 +1,8 @@
 """The variants of swiglu.
 
-The glue merges dimensions that lie without a gap in all three tensors and cuts up what has more
-than two dimensions after that, or 2 GiB. Block sizes are starting values from public practice, not
-measured.
+The glue code merges dimensions that have no gap between them in all three tensors. It splits
+tensors that have more than two dimensions after that, or more than 2 GiB. Block sizes are starting
+values from public practice, not measured.
 """
 
 from collections.abc import Iterator

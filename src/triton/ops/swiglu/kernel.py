@@ -1,6 +1,6 @@
 """out = input * gate * sigmoid(gate), elementwise.
 
-All indices have 32 bits: larger tensors come in pieces.
+All offsets have 32 bits. The glue code splits larger tensors.
 """
 
 import triton
@@ -9,7 +9,7 @@ import triton.language as tl
 
 @triton.jit
 def _gated(input, gate):
-    """Rounded once: computed in float32."""
+    """Round once: the computation uses float32."""
     factor = gate.to(tl.float32)
     return (input.to(tl.float32) * factor * tl.sigmoid(factor)).to(input.dtype)
 
@@ -25,7 +25,7 @@ def swiglu_rows(
     out_row,
     BLOCK: tl.constexpr,
 ):
-    """A program takes up to BLOCK elements of one row without gaps."""
+    """Process up to BLOCK elements of one row without gaps per program."""
     blocks = tl.cdiv(columns, BLOCK)
     row = tl.program_id(0) // blocks
     start = tl.program_id(0) % blocks * BLOCK
@@ -33,7 +33,7 @@ def swiglu_rows(
     a = input + row * input_row + column
     b = gate + row * gate_row + column
     c = out + row * out_row + column
-    # A mask that may end at any element forbids vector loads: only a row's last block has one.
+    # A mask with an arbitrary end prevents vector loads, so only the last block of a row uses one.
     if start + BLOCK <= columns:
         tl.store(c, _gated(tl.load(a), tl.load(b)))
     else:

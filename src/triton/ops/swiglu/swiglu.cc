@@ -42,9 +42,9 @@ struct Operator<Swiglu, Device::Type::kNvidia, 9> {
                   const Tensor& out) {
     if (!TakesArguments(input, gate, out)) {
       throw std::invalid_argument(
-          "swiglu: slot 9 takes aligned strided tensors of one type of float16, bfloat16 and "
-          "float32, and an out of the shape they broadcast to that overlaps neither itself nor, in "
-          "part, an input; got " +
+          "swiglu: slot 9 takes aligned strided tensors of one type (float16, bfloat16 or "
+          "float32), and an out of the shape that they broadcast to; out must not overlap itself, "
+          "or an input unless both are the same view; got " +
           Describe(input) + ", gate " + Describe(gate) + " and out " + Describe(out));
     }
     if (out.element_count() == 0) return;

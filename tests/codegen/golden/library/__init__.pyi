@@ -1,8 +1,8 @@
 # Generated from the ATen schemas of torch TORCH and src/base. Do not edit.
 #
-# Inputs come first, in schema order, then what is written. Inputs that have a default may be
-# left out before the outs, and everything may be passed by keyword. Names of this file's own
-# begin with "_": operators take any other name, `Any` and `complex` for two.
+# Inputs come first, in schema order, then the outs. Inputs with a default can be omitted before the
+# outs, and everything can be passed by keyword. Names that belong to this file begin with "_",
+# because operators use other names, such as `Any` and `complex`.
 import builtins as _builtins
 import collections.abc as _abc
 import pathlib as _pathlib

@@ -25,7 +25,7 @@ namespace {
               result.scalar_type(), " can't be cast to the desired output type ", written.scalar_type());
 }
 
-// The values of a result into an out= argument, which takes its shape.
+// Copies a result into an out= argument, which is resized to its shape.
 [[maybe_unused]] void write_out(const Tensor & result, const Tensor & out) {
   if (!result.defined()) return;
   check_written(result, out);
@@ -33,7 +33,7 @@ namespace {
   out.copy_(result);
 }
 
-// The values of a result into an argument that is written in place, which keeps its shape.
+// Copies a result into an argument that is written in place, which keeps its shape.
 [[maybe_unused]] void update(const Tensor & result, const Tensor & self) {
   if (!result.defined()) return;
   check_written(result, self);
@@ -53,7 +53,7 @@ namespace {
 
 constexpr DispatchKeySet kMeta_(DispatchKey::Meta);
 
-// What the Meta key computes shapes and types with, for lack of values.
+// An argument with the same shape and type but without values, for a call with the Meta key.
 [[maybe_unused]] Tensor on_meta(const Tensor & tensor) {
   if (!tensor.defined()) return tensor;
   Tensor meta = detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
@@ -84,7 +84,7 @@ constexpr DispatchKeySet kMeta_(DispatchKey::Meta);
   return metas;
 }
 
-// Of tensors that an operator takes together; numbers among them may lie on the CPU.
+// The common device of an operator's tensors. Zero-dimensional ones among them can be on the CPU.
 [[maybe_unused]] Device device_among(::std::initializer_list<::std::optional<Device>> devices) {
   for (const auto & device : devices) {
     if (device && !device->is_cpu()) return *device;
@@ -174,7 +174,8 @@ at::Tensor wrapper_PrivateUse1__glu_backward(const at::Tensor & grad_output, con
   return out0_;
 }
 
-// A pointer is given at run time: boxing code is then compiled once per signature, not per kernel.
+// Pointers are passed at run time, so that boxing code is compiled once per signature, not per
+// kernel.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("add.Tensor", &wrapper_PrivateUse1_Tensor_add);
   m.impl("add_.Tensor", &wrapper_PrivateUse1_Tensor_add_);
@@ -185,8 +186,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("glu_backward", &wrapper_PrivateUse1__glu_backward);
 }
 
-// copy_ hands conjugate and negative views on, and what these keys do by default, materialize
-// them, is a copy again, without end. Here _copy_from gets the values as they are stored.
+// copy_ passes conjugate and negative views on to _copy_from. The default kernels of these keys
+// would materialize the views, which is again a copy: an endless recursion. Here _copy_from gets
+// the stored values.
 Tensor copy_stored_values(const Tensor & self, const Tensor & dst, bool non_blocking) {
   const auto stored = [](const Tensor & view) {
     const Tensor values = view.is_conj() ? view.conj() : view;

@@ -23,7 +23,7 @@ namespace {
               result.scalar_type(), " can't be cast to the desired output type ", written.scalar_type());
 }
 
-// The values of a result into an out= argument, which takes its shape.
+// Copies a result into an out= argument, which is resized to its shape.
 [[maybe_unused]] void write_out(const Tensor & result, const Tensor & out) {
   if (!result.defined()) return;
   TORCH_CHECK(!result.requires_grad(), "out= arguments don't support automatic differentiation, "
@@ -33,7 +33,7 @@ namespace {
   out.copy_(result);
 }
 
-// The values of a result into an argument that is written in place, which keeps its shape.
+// Copies a result into an argument that is written in place, which keeps its shape.
 [[maybe_unused]] void update(const Tensor & result, const Tensor & self) {
   if (!result.defined()) return;
   check_written(result, self);
@@ -57,7 +57,8 @@ at::Tensor & wrapper_AutogradPrivateUse1_out_mm_out(const at::Tensor & self, con
   return out;
 }
 
-// A pointer is given at run time: boxing code is then compiled once per signature, not per kernel.
+// Pointers are passed at run time, so that boxing code is compiled once per signature, not per
+// kernel.
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   m.impl("mm", static_cast<at::Tensor (*)(const at::Tensor &, const at::Tensor &)>(&::demo::native::DemoFunctions::mm));
   m.impl("mm.out", &wrapper_AutogradPrivateUse1_out_mm_out);
