@@ -127,7 +127,8 @@ def shown(notes: tuple[str, ...], verdict: Verdict) -> str:
     ResultsReport(run).print(console)
     assert isinstance(console.file, StringIO)
     printed = console.file.getvalue()
-    return f"Notes: {table_rows([result])[0].notes}\n{printed[printed.index('product ') :]}"
+    below = printed[printed.index(f"product {verdict.product}, ") :]  # the explanation of words
+    return f"Notes: {table_rows([result])[0].notes}\n{below}"
 
 
 def examples() -> dict[str, str]:

@@ -51,7 +51,7 @@ def test_the_required_operators_that_it_names_are_those_of_the_report(tmp_path: 
     source.write_text(documents()[0], encoding="utf-8")
     generate_backend(source, tmp_path / "generated", find_torch(None))
     report = (tmp_path / "generated" / "coverage.md").read_text(encoding="utf-8")
-    section = report.split("every backend needs them")[1].split("\n## ")[0]
+    section = report.split("required by every backend")[1].split("\n## ")[0]
     required = re.findall(r"^\| (`\S+`) \|", section, re.MULTILINE)
     assert required
     assert [name for name in required if name not in PAGE] == []
