@@ -282,7 +282,8 @@ def refused(site: Site, plan: RunPlan, names: str) -> None:
 def test_system_packages_by_apt(site: Site) -> None:
     plan = site.plan("moore", OFFLINE_BASE, "iniconfig\n", "[less]")
     reason = site.prepare(plan).reason
-    assert reason.endswith(("no image of platform moore yet", "system-packages is new")), reason
+    # The engine may have images of other commits, from which more differs.
+    assert "no image of platform moore yet" in reason or "system-packages is new" in reason
     assert site.run(plan, "less --version").startswith("less ")
     refused(site, site.plan("moore", OFFLINE_BASE, "iniconfig\n", "[less, lesss]"), "lesss")
 
