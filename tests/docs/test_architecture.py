@@ -16,7 +16,7 @@ from tests.docs import pictures
 from tests.docs.reference import PLATFORM_FILES, ROOT, RUN_FILES
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-ROOMS, DATA = map(pictures.parse, re.findall(r"^```mermaid\n(.*?)^```$", PAGE, re.M | re.S))
+DATA, ROOMS = map(pictures.parse, re.findall(r"^```mermaid\n(.*?)^```$", PAGE, re.M | re.S))
 BY_NAME = ("cli", "commands")  # importlib: only the module of the command at hand
 PLAIN_FILES = {"ci.yaml", *RUN_FILES, *PLATFORM_FILES}
 
