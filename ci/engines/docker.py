@@ -170,7 +170,7 @@ class DockerEngine:
     def _follow_to_end(
         self, container: Container, plan: RunPlan, observer: Observer
     ) -> ExecutionFacts:
-        """Follow a container to its end and copy its results out; reconnect if necessary.
+        """Follow a container until it ends and copy its results out; reconnect if necessary.
 
         The first Ctrl-C ends the stages, for which the agent needs at most 10 s. The second one
         kills the container; its results so far are copied. The third one returns at once.

@@ -227,7 +227,7 @@ def _copy_sources(plan: RunPlan, folder: WorkFolder) -> list[str]:
 
 
 def _follow_to_end(folder: WorkFolder, plan: RunPlan, observer: Observer) -> ExecutionFacts:
-    """Follow the agent to its end."""
+    """Follow the agent until it ends."""
     reader = EventReader(LiveLogs(observer, {}), plan.results)  # the stages' logs are here already
     interrupted = False
     with folder.output.open("rb") as printed:

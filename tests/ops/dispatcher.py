@@ -20,7 +20,7 @@ _KINDS = ("", "Sparse", "SparseCsr", "Quantized", "NestedTensor")
 
 @cache
 def has_kernel(overload: Any, device: str) -> bool:
-    """Says whether there is a kernel for strided tensors: the device's own or a composite one.
+    """Report whether there is a kernel for strided tensors: the device's own or a composite one.
 
     A generated overload also needs the kernel of the overload that it calls. A fallback to the CPU
     is not a kernel.
@@ -30,7 +30,7 @@ def has_kernel(overload: Any, device: str) -> bool:
 
 @cache
 def has_own_kernel(overload: Any, device: str) -> bool:
-    """Says whether the device has a kernel of its own, for any kind of tensors.
+    """Report whether the device has a kernel of its own, for any kind of tensors.
 
     The device's fallback does not count, even if it is registered for the operator.
     """
@@ -53,7 +53,7 @@ def kernel_of(overload: Any, device: str) -> str:
 
 
 def is_boxed_fallback(overload: Any, key: str) -> bool:
-    """Says whether the function under a key is boxed and from C++: a fallback, not a kernel.
+    """Report whether the function under a key is boxed and from C++: a fallback, not a kernel.
 
     A kernel has the argument types of its operator; a fallback has none. Devices also register
     their fallback for single operators whose composite kernel accepts only the CPU or CUDA. A
@@ -64,7 +64,7 @@ def is_boxed_fallback(overload: Any, key: str) -> bool:
 
 
 def has_fallback(device: str) -> bool:
-    """Says whether a device has a fallback for operators that it has no kernel for."""
+    """Report whether a device has a fallback for operators that it has no kernel for."""
     key = getattr(torch._C.DispatchKey, _key(device))
     return bool(torch._C._dispatch_has_backend_fallback(key))
 
@@ -97,5 +97,5 @@ def _inputs(overload: Any) -> list[tuple[str, str]]:
 
 
 def _describes_output(argument: Any) -> bool:
-    """Says whether it is an output, or describes the output of a factory without ``out``."""
+    """Report whether it is an output, or describes the output of a factory without ``out``."""
     return argument.is_out or argument.name in ("dtype", "layout", "device", "pin_memory")

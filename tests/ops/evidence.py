@@ -30,13 +30,13 @@ _COPIED = "tensors were copied to the CPU by its fallback"
 
 
 def is_simulated(device: str) -> bool:
-    """Says whether a device is a simulated one, independent of the command line."""
+    """Report whether a device is a simulated one, independent of the command line."""
     return getattr(getattr(torch, device, None), "is_simulated", False) is True
 
 
 @cache
 def is_absent(device: str) -> bool:
-    """Says whether torch knows a device type but this machine has no such device."""
+    """Report whether torch knows a device type but this machine has no such device."""
     is_available = getattr(getattr(torch, device, None), "is_available", None)
     return is_available is not None and not is_available()
 

@@ -223,7 +223,7 @@ class TestGuards:
 
 
 def is_debugged() -> bool:
-    """Says whether a debugger is active: a test may then wait at a breakpoint for any time."""
+    """Report whether a debugger is active: a test may then wait at a breakpoint for any time."""
     monitoring = getattr(sys, "monitoring", None)  # since Python 3.12
     return bool(sys.gettrace() or (monitoring and monitoring.get_tool(monitoring.DEBUGGER_ID)))
 

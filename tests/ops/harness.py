@@ -303,7 +303,7 @@ def _first_difference(expected: Arguments, actual: Arguments) -> str | None:
 
 
 def _has_gaps(*tensors: torch.Tensor) -> bool:
-    """Says whether tensors of one dtype lie in memory of one size that they do not fill."""
+    """Report whether tensors of one dtype lie in memory of one size that they do not fill."""
     if any(tensor.layout != torch.strided for tensor in tensors):
         return False
     sizes = {tensor.untyped_storage().nbytes() for tensor in tensors}
@@ -317,7 +317,7 @@ def _memory(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def equal(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Says whether two tensors of one dtype and shape hold the same bits, or the same values."""
+    """Report whether two tensors of one dtype and shape hold the same bits, or the same values."""
     left, right = left.detach().cpu().contiguous(), right.detach().cpu().contiguous()
     if torch.equal(_bytes(left), _bytes(right)):
         return True

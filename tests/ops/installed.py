@@ -160,7 +160,7 @@ def class_name(public_name: str) -> str:
 
 
 def is_recording_torch() -> bool:
-    """Says whether this is the version of torch that the samples were recorded with."""
+    """Report whether this is the version of torch that the samples were recorded with."""
     recorded = str(load().header["torch_version"])
     return torch.__version__.partition("+")[0] == recorded.partition("+")[0]
 

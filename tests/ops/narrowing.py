@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_left_out(item: pytest.Item) -> bool:
-    """Says whether a test is of an operator that was not selected, or of the full suite only."""
+    """Report whether a test is of an operator that was not selected, or of the full suite only."""
     callspec = getattr(item, "callspec", None)
     parameters = callspec.params if callspec else {}
     names = (parameters.get("shadowing"), parameters.get("alone"))

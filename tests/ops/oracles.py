@@ -54,7 +54,7 @@ def against_cpu(sample: Sample, overload: Any, actual: Arguments) -> str:
 
 
 def compare(overload: Any, inputs: Arguments, expected: Arguments, actual: Arguments) -> str:
-    """Says whether the second outcome of a call is right, if the first one is."""
+    """Report whether the second outcome of a call is right, if the first one is."""
     names = written_names(overload)
     wanted, got = _written(names, expected), _written(names, actual)
     base = overload._schema.name.removeprefix("aten::").rstrip("_")
@@ -89,7 +89,7 @@ def summary(verdicts: list[str]) -> str:
 
 
 def is_random(overload: Any) -> bool:
-    """Says whether an overload draws random numbers, of which devices have their own."""
+    """Report whether an overload draws random numbers, of which devices have their own."""
     return torch.Tag.nondeterministic_seeded in overload.tags
 
 

@@ -70,7 +70,7 @@ def skip_without_device(device: str, platform: str) -> None:
 
 
 def answers(device: str) -> bool:
-    """Says whether a device still computes; a CUDA device never does after a bad access."""
+    """Report whether a device still computes; a CUDA device never does after a bad access."""
     if device == "cpu" or is_absent(device):
         return True
     try:

@@ -67,7 +67,7 @@ def _broken(sample: Sample, aten: Any, name: str, change: Break) -> Arguments:
 
 
 def _is_refusal(error: Exception | None) -> bool:
-    """Says whether our own check of the arguments refuses the call before torch sees it."""
+    """Report whether our own check of the arguments refuses the call before torch sees it."""
     return isinstance(error, TypeError) and "candidates:" in str(error)
 
 

@@ -41,11 +41,11 @@ def main() -> None:
     )
     kernel, foreign_kernel = load(driver, code), load(driver, foreign)
     answers["no context"] = launch(kernel)
-    answers["a context of nobody"] = driver.cuCtxPushCurrent_v2(ctypes.byref(other))
+    answers["an unknown context"] = driver.cuCtxPushCurrent_v2(ctypes.byref(other))
     assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
     assert driver.cuCtxPushCurrent_v2(context) == 0
     answers["another architecture"] = launch(foreign_kernel, block=128, size=0)
-    answers["a kernel of nobody"] = launch(ctypes.c_void_p(ctypes.addressof(other)))
+    answers["an unknown kernel"] = launch(ctypes.c_void_p(ctypes.addressof(other)))
     answers["shared memory without the attribute"] = launch(kernel)
     answers["more shared memory than there is"] = driver.cuKernelSetAttribute(
         DYNAMIC_SHARED, 228 * 1024, kernel, 0
