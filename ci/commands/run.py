@@ -26,7 +26,7 @@ from ci.engines.host import HostEngine, prerequisites_of
 from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode, UsageError
 from ci.model.plan import RunPlan
-from ci.model.results import exit_code
+from ci.model.results import Harness, exit_code
 from ci.plan.config import MOST_RERUNS
 from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
@@ -219,8 +219,11 @@ def _execute_plans(
             print(f"\nresults: {folder}")
             for command in coordinator.install:
                 print(f"install what is missing: {command}")
-            if not all(platform.verdict.product.is_final for platform in result.platforms):
-                print(f"to continue this run: {coordinator.command_to_resume}")
+            verdicts = [platform.verdict for platform in result.platforms]
+            open_ = {verdict.harness for verdict in verdicts if not verdict.product.is_final}
+            if open_ - {Harness.CLEAN}:  # with the same sources, a clean harness repeats its result
+                command = coordinator.command_to_resume
+                print(f"to continue this run with unchanged sources and configuration: {command}")
     return ExitCode.INTERRUPTED if coordinator.interrupted else exit_code(result.platforms)
 
 

@@ -203,9 +203,11 @@ class DockerEngine:
                 continue
             except SDK_ERRORS as error:
                 name, why = plan.container.name, explain(error)
-                note = f"lost the connection to container {name}, --resume may find it again: {why}"
                 return ExecutionFacts(
-                    engine=self.name, lost=True, interrupted=interrupted, notes=(note,)
+                    engine=self.name,
+                    lost=True,
+                    interrupted=interrupted,
+                    notes=(lost_note(name, why),),
                 )
         return ExecutionFacts(engine=self.name, interrupted=True)
 
@@ -229,6 +231,11 @@ class DockerEngine:
                 self.client.api.remove_volume(plan.cache.name)
         except SDK_ERRORS:
             pass  # without the engine nothing can be removed; the run is reported as lost
+
+
+def lost_note(container: str, why: str) -> str:
+    """Return the note on a container that the engine no longer reaches."""
+    return f"lost the connection to container {container}, --resume may find it again: {why}"
 
 
 def _start(container: Container, plan: RunPlan) -> None:

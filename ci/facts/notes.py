@@ -45,7 +45,8 @@ def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
         *rerun_notes(case.reruns, failed, case.record),
         *_simulated_notes(case),
         *_contract_notes(case),
-        *_executed_notes(case.overloads),
+        # The overloads of a suite that was cut short are only those that it reached.
+        *(_executed_notes(case.overloads) if case.session_ended else ()),
         *_kernel_notes(case.overloads),
         *_operator_notes(tests),
         *([f"device lease waited {waited:.0f} s"] if waited >= NOTICEABLE_WAIT_S else ()),

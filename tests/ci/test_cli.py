@@ -411,6 +411,17 @@ def test_a_dry_run_shows_the_platforms_that_can_be_run(
     assert "error: platforms.iluvatar: no base image is configured" in shown.err
 
 
+@pytest.mark.usefixtures("engine")
+def test_a_suite_that_refuses_to_run_is_not_resumed(
+    source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (source / "ci.yaml").write_text(CONFIG + STAGES.replace("m pytest", "m pytest --no-such"))
+    assert run("run", "cpu", "--source", source) == ExitCode.PRODUCT_FAILURE
+    shown = capsys.readouterr().out
+    assert "product incomplete, harness clean" in shown
+    assert "--resume" not in shown
+
+
 def test_an_interrupted_run_says_how_to_go_on(
     source: Path, engine: LocalEngine, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ from published import PUBLISHED, platform_result
 from rich.console import Console
 from test_verdict import ADD, MUL, begin, case, contract, end, ended, last, log, operators
 
+from ci.engines.docker import lost_note
 from ci.errors import ExitCode
 from ci.facts.case import Case
 from ci.facts.notes import notes_of
@@ -54,7 +55,7 @@ NO_LEASE = LeaseFailed(
     stage="pytest",
     reason=f"device lease timed out after 3600 s: {HELD} since 2026-11-20 10:15:04 UTC",
 )
-LOST = "lost the container infini-ci-20261120T101500Z-0123abcd-0001-nvidia,"
+CONTAINER = "infini-ci-20261120T101500Z-0123abcd-0001-nvidia"
 
 
 def limited(given: Case) -> Case:
@@ -93,8 +94,9 @@ CASES: dict[str, Case] = {
         BUILT,
         begin("pytest"),
         lost=True,
-        notes=(f"{LOST} --resume may find it again: Connection refused",),
+        notes=(lost_note(CONTAINER, "Connection refused"),),
     ),
+    "a killed container": case(CUT, BUILT, begin("pytest"), exit_code=137),
     "no lease": case(
         None, BUILT, NO_LEASE, StageSkipped(stage="pytest", reason="not run"), last(1), exit_code=1
     ),

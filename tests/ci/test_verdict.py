@@ -1055,3 +1055,9 @@ def test_not_run() -> None:
     verdict = not_run("cannot pull the image")
     assert (verdict.product, verdict.harness) == (Product.NOT_RUN, Harness.INFRASTRUCTURE)
     assert [evidence.grade for evidence in verdict.evidence] == [Grade.FACT]
+
+
+def test_a_suite_that_was_cut_short_has_no_share_of_executed_overloads() -> None:
+    assert "overloads executed: 1 of 1" in notes(ended(operators(ADD)))
+    cut = replace(operators(ADD), exit_status=None)
+    assert "overloads executed" not in notes(ended(cut))
