@@ -87,7 +87,9 @@ def status_folder(stage: StagePlan, log: Path) -> Iterator[Path | None]:
 
 def _remove(folder: Path | None) -> None:
     if folder is not None:
-        shutil.rmtree(str(folder), ignore_errors=True)  # the suite may have made it a link
+        shutil.rmtree(str(folder), ignore_errors=True)
+        with suppress(OSError):  # the suite may have put a link or a file in its place
+            folder.unlink()
 
 
 def pytest_status(folder: Path) -> int | None:

@@ -180,7 +180,12 @@ def test_a_status_that_no_process_has_is_not_read(suite: Job, status: str) -> No
         "(folder / 'statuses/link').symlink_to('/dev/zero')",
     ],
 )
-def test_a_suite_cannot_break_the_agent(suite: Job, tmp_path: Path, attack: str) -> None:
+def test_a_suite_cannot_break_the_agent(
+    suite: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attack: str
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     (suite.workspace / "tests/conftest.py").write_text(
         "import os, pathlib, shutil, infini_ci_status\n"
         f"folder, other = infini_ci_status.FOLDER, pathlib.Path({str(tmp_path / 'other')!r})\n"
@@ -189,3 +194,4 @@ def test_a_suite_cannot_break_the_agent(suite: Job, tmp_path: Path, attack: str)
     code, status = wrapped(suite, f'{OURS} "$@"; exit 7')
     assert (code, status) in ((7, 0), (7, 2), (7, None))
     assert suite.events("run_finished")
+    assert not list(temporary.glob("infini-ci-status-*"))
