@@ -1,4 +1,4 @@
-"""The pictures of ``docs/architecture.md`` are those of the sources."""
+"""``docs/architecture.md`` shows what is in the sources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from tests.docs import pictures
 from tests.docs.reference import PLATFORM_FILES, ROOT, RUN_FILES
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-DATA, ROOMS = map(pictures.parse, re.findall(r"^```mermaid\n(.*?)^```$", PAGE, re.M | re.S))
+DATA, ROOMS, LIBRARY = map(
+    pictures.parse, re.findall(r"^```mermaid\n(.*?)^```$", PAGE, re.M | re.S)
+)
 BY_NAME = ("cli", "commands")  # importlib: only the module of the command at hand
 PLAIN_FILES = {"ci.yaml", *RUN_FILES, *PLATFORM_FILES}
 
@@ -72,7 +74,35 @@ def test_an_arrow_makes_the_lower_shape(arrow: pictures.Arrow) -> None:
         assert re.search(rf"\b{shape}\b", inspect.getsource(maker))
 
 
-@pytest.mark.parametrize("picture", [ROOMS, DATA], ids=["rooms", "data"])
+def test_the_build_of_the_library() -> None:
+    for node in LIBRARY.nodes.values():
+        shape, _, place = node.partition("<br>")
+        if place.startswith("codegen."):
+            assert hasattr(import_module(place), shape)
+    for arrow in LIBRARY.arrows:
+        if "/" in arrow.label:
+            assert (ROOT / arrow.label).is_file(), arrow.label
+            continue
+        module, name = arrow.label.split(".")
+        maker = inspect.getsource(getattr(import_module(f"codegen.{module}"), name))
+        for file in re.findall(r"\w+\.cc", LIBRARY.nodes[arrow.end]):
+            assert file in maker
+        if LIBRARY.nodes[arrow.end].endswith("<br>codegen.model"):
+            assert f"-> {LIBRARY.nodes[arrow.end].partition('<br>')[0]}:" in maker
+
+
+def test_the_places_of_the_library() -> None:
+    section = PAGE.partition("\n## How the library is built\n")[2]
+    paths = re.findall(r"`((?:codegen|src)/[\w/.]+)`", section)
+    assert len(paths) > 5
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    functions = re.findall(r"`(?:\w+::)?(\w+)` in `([\w/.]+)`", section)
+    assert len(functions) == 2
+    for function, path in functions:
+        assert f"{function}(" in (ROOT / path).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("picture", [ROOMS, DATA, LIBRARY], ids=["rooms", "data", "library"])
 def test_a_picture_is_drawn(picture: pictures.Picture) -> None:
     image = ElementTree.fromstring(pictures.draw(picture))  # noqa: S314
     kinds = [element.tag.rpartition("}")[2] for element in image]
