@@ -61,12 +61,35 @@ EXTENSIONS = {
 }
 _VERSION = re.compile(r"\d+\.\d+")
 
-# Run by the Python of the stages, which may differ from the agent's.
+# Run by the Python of the stages, which may differ from the agent's, in the project's folder.
 PYTHON_PROBE = """
-import importlib.metadata, json, platform
-found = [entry.metadata for entry in importlib.metadata.distributions()]  # each parsed once
+import importlib.machinery, importlib.metadata, json, os, platform, sys, urllib.parse
+entries = list(importlib.metadata.distributions())
+found = [entry.metadata for entry in entries]  # each parsed once
 packages = {entry["Name"]: entry["Version"] for entry in found if entry["Name"]}
-print(json.dumps({"python": platform.python_version(), "packages": packages}))
+
+def is_this_project(entry):
+    origin = json.loads(entry.read_text("direct_url.json") or "{}")
+    folder = urllib.parse.unquote(origin.get("url", "").partition("file://")[2])
+    editable = origin.get("dir_info", {}).get("editable")
+    return not editable and os.path.isdir(folder) and os.path.samefile(folder, ".")
+
+is_safe = getattr(sys.flags, "safe_path", False)  # the current folder is not searched
+
+def is_uncompiled_in_the_sources(file):
+    package, _, rest = file.partition("/")
+    is_in_sources = rest and not is_safe and os.path.isfile(os.path.join(package, "__init__.py"))
+    is_module = file.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))
+    return is_in_sources and is_module and not os.path.exists(file)
+
+try:
+    files = [str(file) for it in entries if is_this_project(it) for file in it.files or ()]
+except Exception:  # any tool may have written the metadata
+    files = []
+missing = filter(is_uncompiled_in_the_sources, files)
+uncompiled = sorted(file.partition(".")[0].replace("/", ".") for file in missing)
+facts = {"python": platform.python_version(), "packages": packages, "uncompiled": uncompiled}
+print(json.dumps(facts))
 """
 
 
@@ -113,7 +136,10 @@ def _cpuid() -> set[str] | None:
 def tool_facts(
     variables: Mapping[str, str], workspace: Path, device_compiler: str | None = None
 ) -> dict[str, object]:
-    """Return the versions of Python, its packages, and the build tools."""
+    """Return the versions of Python, its packages, and the build tools.
+
+    ``uncompiled``: modules of the project that are installed, but missing in its sources.
+    """
 
     def printed(*command: str) -> str:
         return tool_output(command, variables, workspace) or ""
@@ -127,6 +153,7 @@ def tool_facts(
         found = {}
     python, packages = found.get("python"), found.get("packages")
     packages = packages if isinstance(packages, dict) else {}
+    uncompiled = found.get("uncompiled")
     try:  # CXX may hold options too
         compiler = shlex.split(variables.get("CXX", "")) or ["c++"]
     except ValueError:  # an unbalanced quote, which no build system accepts either
@@ -136,6 +163,7 @@ def tool_facts(
     return {
         "python": python if isinstance(python, str) else None,
         "packages": packages,
+        "uncompiled": uncompiled if isinstance(uncompiled, list) else [],
         "compiler": version(*compiler),
         "device_compiler": f"{device_compiler}: {versions[0]}" if versions else None,
         "cmake": version("cmake"),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
+from ci.agent.pytest_stage import is_pytest
 from ci.facts.case import Case
 from ci.facts.difference import ChangeKind, group_lines
 from ci.facts.verdict import BREACHES, code_after_summary, exit_status
 from ci.model.details import Rerun
 from ci.model.events import LeaseFailed, LeaseTaken, RerunsEnded, RunRecord
+from ci.model.job import StagePlan
 from ci.model.results import COMPILED_ONLY, SIMULATED, Harness, OverloadCount, Product, Verdict
 from ci.model.tests import INSTRUCTION_SET, KERNELS, NO_DEVICE, Outcome, TestOutcome
 from ci.util.invocation import command
@@ -19,6 +23,7 @@ FULL_SUITE = "full suite passed"
 SELECTED_SUITE = "suite of the selected operators passed"
 HOST = "host engine: a fresh virtual environment on this machine"
 
+MODULE = re.compile(r"\w+(\.\w+)+")
 NOTICEABLE_WAIT_S = 10.0  # shorter waits do not matter in a suite of minutes
 
 _HARNESS = {
@@ -72,6 +77,31 @@ def cache_notes(environment: Mapping[str, object]) -> list[str]:
             return [f"warm compiler cache ({100 * rate:.0f} % hits)"]
         case _:
             return []
+
+
+def source_notes(environment: Mapping[str, object], stage: StagePlan) -> list[str]:
+    """Return the note on compiled modules that the tests did not import."""
+    match environment.get("uncompiled"):
+        case [_, *_] as modules if imports_current_folder(stage):
+            names = [it for it in modules if isinstance(it, str) and MODULE.fullmatch(it)]
+        case _:
+            names = []
+    if not names:
+        return []
+    return [
+        f"not tested: compiled {join_names(names)}: python -m pytest imports the sources, which "
+        "lack it; use pytest --import-mode=importlib"
+    ]
+
+
+def imports_current_folder(stage: StagePlan) -> bool:
+    """Return whether Python searches the current folder first, as ``python -m pytest`` does."""
+    command = stage.command
+    is_python = Path(command[0]).name.startswith("python")
+    if not is_python or not is_pytest(command) or stage.environment.get("PYTHONSAFEPATH"):
+        return False
+    options = command[1 : command.index("-m")]
+    return not any(re.match(r"-[a-zA-Z]*[IP]", option) for option in options)
 
 
 def _verdict_notes(case: Case, verdict: Verdict) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pydantic import JsonValue
 
 from ci.facts.case import TESTS_FAILED, UNFINISHED, Case
-from ci.facts.notes import cache_notes, notes_of
+from ci.facts.notes import cache_notes, notes_of, source_notes
 from ci.facts.result_files import ResultFiles
 from ci.facts.verdict import judge, not_run
 from ci.model.events import StageFinished
@@ -36,7 +36,11 @@ def judged_result(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> P
     case = _case(plan, facts, files)
     verdict = judge(case)
     environment = _environment(case, files)
-    notes = (*notes_of(case, verdict), *cache_notes(environment))
+    notes = (
+        *notes_of(case, verdict),
+        *source_notes(environment, case.pytest_stage),
+        *cache_notes(environment),
+    )
     build, pytest = (_column_seconds(case, c) for c in (Column.BUILD_INSTALL, Column.PYTEST))
     stages = (_stage_result(stage, case.end_of(stage)) for stage in plan.stages)
     return PlatformResult(
