@@ -11,6 +11,7 @@ entry that only the base has.
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -446,7 +447,8 @@ def make_contract(
         raise UsageError(f"{folder} has no per-test log", remedy=RUN_AGAIN)
     if selected := result.facts("selection").get("operators"):
         message = f"run {run.run_id} has only selected operators: {selected}"
-        remedy = f"Run all operators first: python -m ci run {platform} --select all"
+        option = f" --config {shlex.quote(config)}" if config else ""
+        remedy = f"Run all operators first: python -m ci run {platform}{option} --select all"
         raise UsageError(message, remedy=remedy)
     # A session that ended early is incomplete even with exit status 0.
     if not result.verdict.product.is_final or not is_complete(log):

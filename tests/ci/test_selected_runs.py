@@ -14,6 +14,7 @@ from local_engine import LocalEngine
 from ci import cli
 from ci.commands import run as run_command
 from ci.errors import ExitCode, UsageError
+from ci.facts.contract import make_contract
 from ci.facts.environment_key import environment_key
 from ci.facts.operators import read_record, recorded_properties
 from ci.facts.suite import UNSELECTED, restrict_to_selection
@@ -348,6 +349,12 @@ def test_no_contract_is_written_from_a_selected_run(
     assert "has only selected operators: abs" in told
     assert "python -m ci run cpu --select all" in told
     assert contract.read_text() == before
+    results = tiny.folder / "results"
+    run = read_results(results / "latest" / "results.json")
+    with pytest.raises(UsageError) as caught:
+        make_contract(run, "cpu", results, config="tests/simulated/ci.yaml")
+    remedy = "python -m ci run cpu --config tests/simulated/ci.yaml --select all"
+    assert caught.value.remedy == f"Run all operators first: {remedy}"
 
 
 @pytest.mark.parametrize("is_base", [True, False])
