@@ -18,7 +18,6 @@ from ci.upkeep.doctor.engine import cache_finding, engine_check
 from ci.upkeep.doctor.network import network_checks
 from ci.util import prerequisites
 from ci.util.prerequisites import Finding, ok
-from ci.util.text import join_names
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +62,7 @@ def _findings(options: argparse.Namespace) -> Iterator[Finding]:
         return
     site = site_file(project.path, project.environ)
     files = f"{project.path} and {site}" if site.exists() else f"{project.path}, no {SITE_FILE}"
-    yield ok("configuration", f"{files}: {join_names(configured, 7)}")
+    yield ok("configuration", f"{files}: {', '.join(configured)}")
     by_engine: dict[EnginePlan, list[RunPlan]] = {}
     wrong: dict[str, tuple[CiError, list[str]]] = {}  # by error message, with the platforms
     for name in chosen:
