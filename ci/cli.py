@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +22,7 @@ EXIT_CODES = """exit codes:
        this program
   4    a regression, with compare --fail-on or history --check
   130  interrupted
+  141  the reader of the output has ended
 """
 
 
@@ -51,7 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _execute(options: argparse.Namespace) -> int:
     try:
-        return int(options.execute(options))
+        code = int(options.execute(options))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader of the output, such as `head`, has ended
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end
+        return ExitCode.OUTPUT_CLOSED
     except CiError as error:
         print(f"error: {mask_credentials(str(error))}", file=sys.stderr)
         if error.remedy:

@@ -14,6 +14,7 @@ class ExitCode(IntEnum):
     INFRASTRUCTURE = 3
     REGRESSION = 4
     INTERRUPTED = 130
+    OUTPUT_CLOSED = 141  # as for any program that SIGPIPE ends
 
 
 class CiError(Exception):

@@ -99,6 +99,21 @@ def test_an_engine_failure_is_exit_code_3(source: Path, engine: LocalEngine) -> 
     assert run("run", "cpu", "--source", source) == ExitCode.INFRASTRUCTURE
 
 
+@pytest.mark.parametrize("command", ["platforms", "schema", "run cpu --dry-run"])
+def test_a_reader_that_ends_early_gets_no_error(command: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(
+        [sys.executable, "-m", "ci", *command.split()],
+        cwd=REPOSITORY,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (ExitCode.OUTPUT_CLOSED, b"")
+
+
 def test_an_interrupt_is_exit_code_130(source: Path, engine: LocalEngine) -> None:
     engine.interrupted = True
     assert run("run", "cpu", "--source", source) == ExitCode.INTERRUPTED
