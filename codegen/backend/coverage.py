@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
-# Without these operators little works, and no fallback can replace them.
+# Without these operators little works, no fallback can replace them, and no other kernel provides
+# them: _copy_from_and_resize is derived from _copy_from.
 REQUIRED: Mapping[str, str] = {
     "empty.memory_format": "makes tensors",
     "empty_strided": "makes tensors with strides: to(), results of the CPU fallback",
     "_copy_from": "copies to, from and on the device: to(), copy_(), the CPU fallback",
-    "_copy_from_and_resize": "results of the CPU fallback for out= and in-place functions",
     "as_strided": "views: slices, transposed and expanded tensors",
     "view": "views with another shape",
     "_reshape_alias": "reshape() of tensors that are not contiguous",
@@ -153,6 +153,8 @@ def _why_no_fallback(parsed: NativeFunctions, function: NativeFunction) -> str:
     )
     if name.startswith(_PACKING):
         return "torch's kernel for all backends works only on torch's own devices"
+    if name == "_copy_from_and_resize":
+        return "derived from _copy_from, which is missing"
     if "CPU" not in keys:
         return f"no CPU kernel, only {', '.join(keys)}" if keys else "no kernel in torch"
     if "inplace_view" in function.tags:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from codegen.backend.coverage import REQUIRED, Coverage, OverloadCoverage, Status, make_coverage
-from codegen.backend.registrations import Registration, has_composite
+from codegen.backend.model import BackendFile, Entry
+from codegen.backend.registrations import (
+    Registration,
+    has_composite,
+    make_kernels,
+    make_registrations,
+)
 
 if TYPE_CHECKING:
     from codegen.aten import NativeFunctions
@@ -58,9 +65,33 @@ def test_what_every_backend_needs_is_named_first(bare: Coverage) -> None:
     assert not {each.name for each in bare.other_missing()} & REQUIRED.keys()
 
 
+@pytest.mark.parametrize("listed", [*REQUIRED])
+def test_what_is_derived_from_a_required_kernel_is_not_required(
+    functions: NativeFunctions, listed: str
+) -> None:
+    """A backend that lists only this operator gets the others from it, or needs them."""
+    file = BackendFile(
+        path=Path("npu.yaml"),
+        backend="PrivateUse1",
+        class_name="Kernels",
+        cpp_namespace="npu",
+        extra_headers=(),
+        supported=(Entry(name=listed, line=1),),
+        autograd=(),
+        symint=frozenset(),
+        use_out_as_primary=False,
+        device_guard=False,
+    )
+    kernels = make_kernels(file, file.supported, functions, is_autograd=False)
+    derived = {each.operator for each in make_registrations(kernels, functions) if each.source}
+    assert derived & REQUIRED.keys() == set()
+    assert "_copy_from_and_resize" in derived or listed != "_copy_from"
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
+        ("_copy_from_and_resize", "derived from _copy_from, which is missing"),
         ("cudnn_convolution", "no CPU kernel, only CUDA"),
         ("empty_strided", "creates tensors, which the CPU fallback itself needs"),
         ("unfold", "a view, which cannot share the memory of a copy on the CPU"),
