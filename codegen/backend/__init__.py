@@ -25,5 +25,5 @@ The keys of the YAML file:
 
 All errors in the file are reported at once, by line, with exit code 2; no file is written then.
 With --impl-path, declared kernels that are not defined, or that are defined with another signature,
-are errors too.
+are errors too. A kernel that is defined but not listed gets a note.
 """

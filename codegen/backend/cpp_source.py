@@ -156,6 +156,7 @@ class _Scanner:
             self._declaration()
             self._next_statement()
         elif token.text == "}":
+            self._find_invocations(self._statement)  # macro calls without a semicolon
             self._scope = self._scope[1] if self._scope else None
             self._next_statement()
         elif token.text == "{":

@@ -6,8 +6,9 @@ import functools
 import os
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from codegen.aten import NativeFunctions
 from codegen.backend.cpp_source import ClassSource, Definition, Invocation, Words, scan, words
@@ -15,6 +16,9 @@ from codegen.backend.cpp_types import UnclearTypeError, canonical_type
 from codegen.backend.model import MOST_HINTS, BackendFile, Entry
 from codegen.backend.registrations import member_name
 from codegen.errors import GenerationError, counted, suggestion
+
+if TYPE_CHECKING:
+    from torchgen.model import NativeFunction
 
 _SUFFIXES = frozenset(
     {
@@ -49,7 +53,7 @@ def check_definitions(
     """
     paths = _source_files(implementation)
     sources = [scan(path, _text(path), file.class_name) for path in paths]
-    comparison = _Comparison(file, declared_kernels(file, functions), implementation, sources)
+    comparison = _Comparison(file, functions, implementation, sources)
     comparison.compare()
     errors, notes = (
         [f"{path}:{line}: {text}" for path, line, text in sorted(found, key=lambda each: each[:2])]
@@ -84,48 +88,78 @@ def _text(path: Path) -> str:
 
 def declared_kernels(file: BackendFile, functions: NativeFunctions) -> list[Kernel]:
     """The kernels that `<Backend>NativeFunctions.h` declares, in file order."""
+    return [
+        _kernel(file, functions.by_name[entry.name], entry)
+        for entry in (*file.supported, *file.autograd)
+    ]
+
+
+def _kernel(file: BackendFile, function: NativeFunction, entry: Entry) -> Kernel:
     from torchgen.api.types import DispatcherSignature
     from torchgen.context import native_function_manager
 
-    kernels = []
-    for entry in (*file.supported, *file.autograd):
-        function = functions.by_name[entry.name]
-        name = member_name(file, function)
-        with native_function_manager(function):
-            signature = DispatcherSignature.from_schema(
-                function.func, symint=entry.name in file.symint
-            )
-            kernels.append(
-                Kernel(
-                    entry=entry,
-                    name=name,
-                    returns=signature.returns_type().cpp_type(),
-                    parameters=tuple(argument.type for argument in signature.arguments()),
-                    declaration=signature.decl(name=f"{file.class_name}::{name}"),
-                )
-            )
-    return kernels
+    name = member_name(file, function)
+    with native_function_manager(function):
+        signature = DispatcherSignature.from_schema(function.func, symint=entry.name in file.symint)
+        return Kernel(
+            entry=entry,
+            name=name,
+            returns=signature.returns_type().cpp_type(),
+            parameters=tuple(argument.type for argument in signature.arguments()),
+            declaration=signature.decl(name=f"{file.class_name}::{name}"),
+        )
+
+
+class _Unlisted:
+    """The operators that the file does not list, by the names that their kernels would have."""
+
+    def __init__(self, file: BackendFile, functions: NativeFunctions) -> None:
+        listed = {entry.name for entry in (*file.supported, *file.autograd)}
+        others = [each for each in functions.functions if str(each.func.name) not in listed]
+        symint = frozenset(str(each.func.name) for each in others if each.func.has_symint())
+        with_symint = replace(file, symint=symint)
+        self._functions: dict[str, list[tuple[BackendFile, NativeFunction]]] = {}
+        for function in others:
+            takes_symint = str(function.func.name) in symint
+            for variant in (file, with_symint) if takes_symint else (file,):
+                name = member_name(variant, function)
+                self._functions.setdefault(name, []).append((variant, function))
+        self._kernels: dict[str, list[Kernel]] = {}  # made when needed: all of them take a second
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._functions
+
+    def operators(self, name: str, signature: tuple[str, ...] | None) -> list[str]:
+        """The operators whose kernel has this name and signature; ``None``: any signature."""
+        if name not in self._kernels:
+            self._kernels[name] = [
+                _kernel(file, function, Entry(name=str(function.func.name), line=0))
+                for file, function in self._functions.get(name, ())
+            ]
+        kernels = self._kernels[name]
+        return [each.entry.name for each in kernels if signature in (None, each.signature())]
 
 
 class _Comparison:
     def __init__(
         self,
         file: BackendFile,
-        kernels: Sequence[Kernel],
+        functions: NativeFunctions,
         implementation: Path,
         sources: Sequence[ClassSource],
     ) -> None:
         self.errors: list[tuple[str, int, str]] = []  # path, line and text
         self.notes: list[tuple[str, int, str]] = []
         self._file = file
+        self._unlisted = _Unlisted(file, functions)
         self._implementation = implementation
         self._hints_left = MOST_HINTS
         self._kernels: dict[str, list[Kernel]] = {}
-        for kernel in kernels:
+        for kernel in declared_kernels(file, functions):
             self._kernels.setdefault(kernel.name, []).append(kernel)
         self._aliases: dict[str, Words] = {}
         self._defined: dict[str, list[Definition]] = {}
-        self._foreign: dict[str, Definition] = {}  # definitions in another namespace
+        self._foreign: dict[str, list[Definition]] = {}  # definitions in another namespace
         macros: dict[str, Words] = {}
         for source in sources:
             self._aliases |= source.aliases
@@ -133,12 +167,13 @@ class _Comparison:
                 if self._is_ours(definition):
                     self._defined.setdefault(definition.name, []).append(definition)
                 else:
-                    self._foreign.setdefault(definition.name, definition)
+                    self._foreign.setdefault(definition.name, []).append(definition)
             for macro, body in source.macros.items():
                 macros[macro] = macros.get(macro, ()) + body
         # Invocations of macros that name the class, or whose definition was not found.
         self._invocations: dict[str, Invocation] = {}  # by argument
         self._pasting: list[Invocation] = []  # of macros that build names with ##
+        self._defining: list[Invocation] = []  # of macros that certainly name the class
         for invocation in (each for source in sources for each in source.invocations):
             text = macros.get(invocation.macro, (file.class_name,))
             if file.class_name in text:
@@ -146,6 +181,8 @@ class _Comparison:
                     self._invocations.setdefault(argument, invocation)
                 if "#" in text:
                     self._pasting.append(invocation)
+                elif invocation.macro in macros:
+                    self._defining.append(invocation)
 
     def _is_ours(self, definition: Definition) -> bool:
         """True if the definition can be in our namespace; using-directives make this ambiguous."""
@@ -162,10 +199,28 @@ class _Comparison:
             missing += [kernel for kernel in kernels if kernel.entry.name not in settled]
         for kernel in missing:
             self._report_missing(kernel)
-        missing_names = {kernel.name for kernel in missing}
+        self._report_undeclared({kernel.name for kernel in missing})
+
+    def _report_undeclared(self, missing: Collection[str]) -> None:
+        """Report the definitions of kernels that no entry of the file declares."""
         for name, definitions in self._defined.items():
             for definition in definitions if name not in self._kernels else ():
-                self._note_undeclared(definition, missing_names)
+                self._note_undeclared(definition, missing)
+        for name, definitions in self._foreign.items():
+            is_unlisted = name not in self._kernels and name in self._unlisted
+            for definition in definitions if is_unlisted else ():
+                self._note_undeclared(definition, ())
+        for invocation in self._defining:
+            names = sorted(filter(self._unlisted.__contains__, invocation.arguments))
+            if names and self._kernels.keys().isdisjoint(invocation.arguments):
+                operators = [
+                    each for name in names for each in self._unlisted.operators(name, None)
+                ]
+                self._note(
+                    invocation,
+                    f"the macro {invocation.macro} may define {self._file.class_name}::{names[0]}, "
+                    f"which is declared by no entry of {self._file.path}; {_list(operators)}",
+                )
 
     def _note(self, place: Definition | Invocation, text: str) -> None:
         self.notes.append((str(place.path), place.line, text))
@@ -203,7 +258,8 @@ class _Comparison:
                     f"{kernel.declaration}"
                 )
                 self.errors.append((str(definition.path), definition.line, text))
-            elif not definition.is_conditional:  # it may be for another version of torch
+            elif not definition.is_conditional or self._unlisted_operators(definition):
+                # A conditional one of no operator may be for another version of torch.
                 self._note_undeclared(definition, ())
         return settled if is_clear else {kernel.entry.name for kernel in kernels}
 
@@ -259,7 +315,8 @@ class _Comparison:
 
     def _describe_similar(self, kernel: Kernel) -> str:
         """Describe a similar definition, for the message about a missing one."""
-        if foreign := self._foreign.get(kernel.name):
+        if kernel.name in self._foreign:
+            foreign = self._foreign[kernel.name][0]
             return (
                 f"; got one in namespace {'::'.join(foreign.namespace)} at "
                 f"{foreign.path}:{foreign.line}, expected it in {self._file.cpp_namespace}"
@@ -276,17 +333,37 @@ class _Comparison:
         return ""
 
     def _note_undeclared(self, definition: Definition, missing: Collection[str]) -> None:
-        self._hints_left -= 1
-        known = missing if self._hints_left >= 0 else ()
+        """Note a definition without a declaration; ``missing`` are names that it may misspell."""
+        operators = self._unlisted_operators(definition)
+        operators = operators or self._unlisted.operators(definition.name, None)
+        self._hints_left -= not operators
+        known = missing if not operators and self._hints_left >= 0 else ()
+        remedy = f"; {_list(operators)}" if operators else suggestion(definition.name, known)
+        ours = self._is_ours(definition)
+        namespace = "" if ours else "".join(f"{each}::" for each in definition.namespace)
         parameters = ", ".join(map(_format_type, definition.parameters))
         self._note(
             definition,
-            f"{self._name(definition)}({parameters}) is declared by no entry of "
-            f"{self._file.path}{suggestion(definition.name, known)}",
+            f"{namespace}{self._name(definition)}({parameters}) is declared by no entry of "
+            f"{self._file.path}{remedy or '; correct its name and types, or remove it'}",
         )
+
+    def _unlisted_operators(self, definition: Definition) -> list[str]:
+        """The operators outside of the file that the definition is exactly the kernel of."""
+        try:
+            return self._unlisted.operators(definition.name, self._signature(definition))
+        except UnclearTypeError:
+            return []
 
     def _name(self, definition: Definition) -> str:
         return f"{self._file.class_name}::{definition.name}"
+
+
+def _list(operators: Sequence[str]) -> str:
+    """The remedy for a kernel that the file does not list."""
+    *others, last = (f"'{name}'" for name in operators)
+    one = f"{', '.join(others)} or {last}" if others else last
+    return f"list {one} under supported, or remove it"
 
 
 @functools.cache

@@ -228,7 +228,8 @@ def test_overloads_are_told_apart(check: Check) -> None:
     ]
     assert check(tensor + scalar, "add.Tensor") == [
         "kernels.cc:2: Kernels::add(const Tensor & self, const Scalar & other, const Scalar "
-        "& alpha) is declared by no entry of npu.yaml"
+        "& alpha) is declared by no entry of npu.yaml; list 'add.Scalar' under supported, or "
+        "remove it"
     ]
 
 
@@ -254,8 +255,89 @@ def test_a_definition_with_a_misspelt_name(check: Check) -> None:
 
 def test_a_definition_too_many_is_a_note(check: Check) -> None:
     assert check(f"{ABS}Tensor Kernels::quux(int) {{}}\n") == [
-        "kernels.cc:2: Kernels::quux(int) is declared by no entry of npu.yaml"
+        "kernels.cc:2: Kernels::quux(int) is declared by no entry of npu.yaml; correct its name "
+        "and types, or remove it"
     ]
+
+
+def unlisted(line: int, kernel: str, operators: str) -> str:
+    return (
+        f"kernels.cc:{line}: {kernel} is declared by no entry of npu.yaml; list {operators} under "
+        "supported, or remove it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        pytest.param(
+            "Tensor Kernels::neg(const Tensor& self) {}\n",
+            unlisted(2, "Kernels::neg(const Tensor & self)", "'neg'"),
+            id="operator",
+        ),
+        pytest.param(
+            "#ifdef A\nTensor Kernels::neg(const Tensor& self) {}\n#endif\n",
+            unlisted(3, "Kernels::neg(const Tensor & self)", "'neg'"),
+            id="conditional",
+        ),
+        pytest.param(
+            "#ifdef A\nTensor& Kernels::abs_out(const Tensor& self, Tensor& out) {}\n#endif\n",
+            unlisted(3, "Kernels::abs_out(const Tensor & self, Tensor & out)", "'abs.out'"),
+            id="variant",
+        ),
+        pytest.param(
+            "Tensor Kernels::mul(int) {}\n",
+            unlisted(2, "Kernels::mul(int)", "'mul.Tensor' or 'mul.Scalar'"),
+            id="other types",
+        ),
+        pytest.param(
+            "Tensor Kernels::neg(PARAMETERS) {}\n",
+            unlisted(2, "Kernels::neg(PARAMETERS)", "'neg'"),
+            id="unclear types",
+        ),
+        pytest.param(
+            "Tensor Kernels::view_symint(const Tensor& self, c10::SymIntArrayRef size) {}\n",
+            unlisted(
+                2, "Kernels::view_symint(const Tensor & self, c10::SymIntArrayRef size)", "'view'"
+            ),
+            id="symint",
+        ),
+        pytest.param(
+            "namespace other {\nTensor Kernels::neg(const Tensor& self) {}\n}\n",
+            unlisted(3, "other::Kernels::neg(const Tensor & self)", "'neg'"),
+            id="namespace",
+        ),
+        pytest.param(
+            "#define MAKE(name) Tensor Kernels::name(const Tensor& self) {}\nMAKE(neg)\n",
+            unlisted(3, "the macro MAKE may define Kernels::neg, which", "'neg'"),
+            id="macro",
+        ),
+    ],
+)
+def test_a_kernel_that_the_file_does_not_list(check: Check, text: str, note: str) -> None:
+    assert check(f"{ABS}{text}") == [note]
+
+
+def test_kernels_that_the_file_does_not_list_are_noted_beside_errors(check: Check) -> None:
+    neg = ABS.replace("abs", "neg")
+    assert check(neg) == [
+        "error",
+        f"npu.yaml:6: 'abs' has no kernel in kernels.cc; {DECLARED_ABS}",
+        "note: " + unlisted(1, "Kernels::neg(const Tensor & self)", "'neg'"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "namespace other {\nvoid Kernels::quux() {}\n}\n",  # not an operator
+        "#ifdef A\nTensor Kernels::abs(Tensor self) {}\n#endif\n",  # for another torch
+        "#define MAKE(name, like) Tensor Kernels::name(const Tensor&) {}\nMAKE(abs, neg)\n",
+        "DEFINE_ELSEWHERE(neg)\n",
+    ],
+)
+def test_what_may_belong_to_something_else_is_not_noted(check: Check, text: str) -> None:
+    assert check(f"{ABS}{text}") == []
 
 
 def test_symint_belongs_to_the_name(check: Check) -> None:
@@ -331,6 +413,11 @@ Tensor Kernels::abs(Tensor self) {{
         (
             "#define DEFINE(name) Tensor Kernels::name##s(const Tensor& self) {}\n#if A\n"
             "DEFINE(ab);\n#endif\n",
+            "3: the macro DEFINE may define Kernels::abs of 'abs'; not checked",
+        ),
+        (
+            "#define DEFINE(name) Tensor Kernels::name(const Tensor& self) {}\n"
+            "namespace torch_npu {\nDEFINE(abs)\n}\n",
             "3: the macro DEFINE may define Kernels::abs of 'abs'; not checked",
         ),
         (
