@@ -176,32 +176,36 @@ Mismatch = Callable[[OperatorRecord], object]  # the mismatch; falsy: as request
 def mismatches(
     log: PytestLog, *, platform: str, torch_device: str, simulated: bool
 ) -> tuple[str, ...]:
-    """Return one line for each way in which operator tests did not run on the platform."""
+    """Return one line for each way in which operator tests did not run on the platform.
+
+    A test counts only for the first way that applies: one made for the CPU also runs there.
+    """
     device, compiled_only = torch_device, is_compiled_only(platform, simulated=simulated)
     operators = _recorded_tests(log)
     executed = [(test, record) for test, record in operators if record.ran]
     if compiled_only:  # every test must skip because the device is missing
         wanted = f"{device} to be compiled only"
         checks = [
-            (wanted, operators, "tests were on", _other_kind(simulated)),
             (wanted, operators, "tests were made for", _other_value("device", device)),
             (platform, operators, "tests were made for", _other_value("platform", platform)),
+            (wanted, operators, "tests were on", _other_kind(simulated)),
             (wanted, operators, "tests skipped:", _skipped(NOT_ACTIVE)),
             (wanted, operators, "tests", _ran_without_device),
         ]
     else:
         wanted = f"a {device_kind(simulated=simulated)} {device}"
         checks = [
+            (device, operators, "tests were made for", _other_value("device", device)),
+            (platform, operators, "tests were made for", _other_value("platform", platform)),
             (wanted, operators, "tests were on", _other_kind(simulated)),
             (device, executed, "executed tests ran on", _other_value("ran_device", device)),
             (platform, executed, "executed tests ran on", _other_value("ran_platform", platform)),
             ("the slot of each test", executed, "executed tests ran on", _other_slot),
-            (device, operators, "tests were made for", _other_value("device", device)),
-            (platform, operators, "tests were made for", _other_value("platform", platform)),
             (device, operators, "tests skipped:", _skipped(NOT_ACTIVE, NO_DEVICE)),
             (device, executed, "executed tests ran", _unrecorded_device),
         ]
-    found = [line for check in checks for line in _mismatch_lines(*check)]
+    reported: set[str] = set()
+    found = [line for check in checks for line in _mismatch_lines(*check, reported)]
     if log.exit_status is None:
         return tuple(found)
     # A suite that skips every operator test succeeds, but proves nothing.
@@ -214,13 +218,17 @@ def mismatches(
 
 
 def fallbacks(log: PytestLog, torch_device: str) -> tuple[str, ...]:
-    """Return one line for each device that tests fell back to, and therefore skipped."""
+    """Return one line for each device that tests fell back to, and therefore skipped.
+
+    Only a test made for the requested device falls back; the others are mismatches.
+    """
     other = _other_value("ran_device", torch_device)
 
     def place(record: OperatorRecord) -> object:
-        return None if record.ran else other(record)
+        return None if record.ran or record.device != torch_device else other(record)
 
-    return tuple(_mismatch_lines(torch_device, _recorded_tests(log), "tests fell back to", place))
+    tests = _recorded_tests(log)
+    return tuple(_mismatch_lines(torch_device, tests, "tests fell back to", place, set()))
 
 
 def _recorded_tests(log: PytestLog) -> list[RecordedTest]:
@@ -267,11 +275,17 @@ def _ran_without_device(record: OperatorRecord) -> str | None:
 
 
 def _mismatch_lines(
-    requested: str, tests: Sequence[RecordedTest], what: str, place: Mismatch
+    requested: str,
+    tests: Sequence[RecordedTest],
+    what: str,
+    place: Mismatch,
+    reported: set[str],
 ) -> Iterator[str]:
+    """Yield a line for each place; ``reported`` are tests in earlier lines, and gets these too."""
     found: dict[str, list[str]] = defaultdict(list)
     for test, record in tests:
-        if where := place(record):
+        if test.node_id not in reported and (where := place(record)):
+            reported.add(test.node_id)
             # add.out-float32-cpu-slot8: what is between the brackets, if anything is.
             _, bracket, parameters = test.node_id.partition("[")
             found[str(where)].append(parameters.removesuffix("]") if bracket else test.node_id)

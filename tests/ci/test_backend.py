@@ -67,8 +67,30 @@ def test_one_test_that_ran_elsewhere(changes: dict[str, Any], line: str) -> None
 def test_a_device_given_by_hand() -> None:
     by_hand = {**CUDA, "device": "cpu", "ran_device": "cpu", "ran_platform": None}
     assert found(lines("add.out", **by_hand)) == (
-        "requested cuda; 1 of 1 executed tests ran on cpu: add.out-float32-cpu-slot8",
         "requested cuda; 1 of 1 tests were made for cpu: add.out-float32-cpu-slot8",
+    )
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+def test_a_suite_of_another_platform_is_one_line(simulated: bool) -> None:
+    """Whatever else is wrong with its tests follows from that."""
+    tests = [
+        lines("add.out"),
+        lines("mul.out", ran_slot=0),
+        lines("sub.out", "skipped", executed=0, reason="no sample"),
+        lines("div.out", "skipped", executed=0, ran_device=None, reason="slot not active"),
+    ]
+    assert on_ascend(*tests, simulated=simulated) == (
+        "requested npu; 4 of 4 tests were made for cpu: add.out-float32-cpu-slot8,"
+        " mul.out-float32-cpu-slot8, sub.out-float32-cpu-slot8, div.out-float32-cpu-slot8",
+    )
+
+
+def test_each_of_two_causes_has_its_tests() -> None:
+    elsewhere = lines("mul.out", **{**CUDA, "ran_device": "cpu", "ran_platform": "cpu"})
+    assert found(lines("add.out"), elsewhere) == (
+        "requested cuda; 1 of 2 tests were made for cpu: add.out-float32-cpu-slot8",
+        "requested cuda; 1 of 2 executed tests ran on cpu: mul.out-float32-cuda-slot8",
     )
 
 

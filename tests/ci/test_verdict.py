@@ -785,11 +785,12 @@ MUL_FAILED = operator_log.lines("mul.out", "failed")
 def test_tests_that_ran_elsewhere_prove_nothing() -> None:
     given = ended(operators(ADD, MUL), platform="nvidia", torch_device="cuda")
     verdict = judge(given)
-    elsewhere = "requested cuda; 2 of 2 executed tests ran on cpu: add.out-float32-cpu-slot8, mul"
+    elsewhere = "requested cuda; 2 of 2 tests were made for cpu: add.out-float32-cpu-slot8, mul"
     assert (verdict.product, verdict.harness) == (Product.FAILED, Harness.CLEAN)
     assert verdict.evidence[0].grade is Grade.FACT
     assert verdict.evidence[0].text.startswith(elsewhere)
     assert notes(given).startswith(elsewhere)
+    assert (notes(given) + texts(verdict)).count("requested ") == 2  # once in each
     assert "full suite passed" not in notes(given)
 
 
@@ -804,7 +805,7 @@ def test_tests_that_ran_elsewhere_before_a_crash() -> None:
     given = case(tests, end("install"), end("pytest", 139, signal=11), last(1), exit_code=1)
     verdict = judge(replace(given, platform="nvidia", torch_device="cuda"))
     assert (verdict.product, verdict.harness) == (Product.FAILED, Harness.CRASHED)
-    assert verdict.evidence[0].text.startswith("requested cuda; 1 of 1 executed tests ran on cpu")
+    assert verdict.evidence[0].text.startswith("requested cuda; 1 of 1 tests were made for cpu")
 
 
 def test_the_executed_share_is_a_note() -> None:
