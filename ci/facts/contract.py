@@ -35,7 +35,7 @@ from ci.facts.suite import (
     suite_of,
 )
 from ci.model.platforms import PLATFORMS
-from ci.model.results import RunResult, device_kind, hardware_note
+from ci.model.results import Product, RunResult, device_kind, hardware_note
 from ci.model.tests import SKIP_REASONS, OperatorTest, Outcome, PytestLog, State, Suite
 from ci.util.invocation import command
 from ci.util.text import join_names, near_match
@@ -445,18 +445,16 @@ def make_contract(
     log = ResultFiles(folder=folder).log
     if log is None:
         raise UsageError(f"{folder} has no per-test log", remedy=RUN_AGAIN)
-    if selected := result.facts("selection").get("operators"):
-        message = f"run {run.run_id} has only selected operators: {selected}"
-        option = f" --config {shlex.quote(config)}" if config else ""
-        remedy = f"Run all operators first: python -m ci run {platform}{option} --select all"
-        raise UsageError(message, remedy=remedy)
-    # A session that ended early is incomplete even with exit status 0.
-    if not result.verdict.product.is_final or not is_complete(log):
-        message = f"the tests of {platform} did not finish in run {run.run_id}"
-        raise UsageError(message, remedy=RUN_AGAIN)
-    device, simulated = PLATFORMS[platform].torch_device, result.simulated
-    if wrong := mismatches(log, platform=platform, torch_device=device, simulated=simulated):
-        raise UsageError(f"run {run.run_id} was not on {platform}: {wrong[0]}", remedy=RUN_AGAIN)
+    simulated = result.simulated
+    check_recordable(
+        log,
+        platform=platform,
+        product=result.verdict.product,
+        simulated=simulated,
+        selected=result.facts("selection").get("operators"),
+        run=f"run {run.run_id}",
+        config=config,
+    )
     suite = _keep_conditions(log, [it.suite for it in (before, base and base.contract) if it])
     contract = Contract(platform=platform, suite=suite, simulated=simulated, base=base)
     torch = result.facts("packages").get("torch")
@@ -467,6 +465,35 @@ def make_contract(
         date=run.started_at,
     )
     return contract, text
+
+
+def check_recordable(
+    log: PytestLog,
+    *,
+    platform: str,
+    product: Product,
+    simulated: bool,
+    selected: object,
+    run: str,
+    config: str | None,
+) -> None:
+    """Raise ``UsageError`` if no contract can be made from a run.
+
+    ``selected`` are the operators that the run was narrowed to; falsy: all. ``run`` and ``config``
+    are for the message: the run's name, and its configuration if it is not the default one.
+    """
+    if selected:
+        message = f"{run} has only selected operators: {selected}"
+        option = f" --config {shlex.quote(config)}" if config else ""
+        remedy = f"Run all operators first: python -m ci run {platform}{option} --select all"
+        raise UsageError(message, remedy=remedy)
+    # A session that ended early is incomplete even with exit status 0.
+    if not product.is_final or not is_complete(log):
+        raise UsageError(f"the tests of {platform} did not finish in {run}", remedy=RUN_AGAIN)
+    device = PLATFORMS[platform].torch_device
+    if wrong := mismatches(log, platform=platform, torch_device=device, simulated=simulated):
+        raise UsageError(f"{run} was not on {platform}: {wrong[0]}", remedy=RUN_AGAIN)
+    _check_suite(suite_of(log.tests))
 
 
 def _keep_conditions(log: PytestLog, known_suites: Sequence[Suite]) -> Suite:

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ci.agent.pytest_stage import is_pytest
+from ci.errors import UsageError
 from ci.facts.case import Case
+from ci.facts.contract import check_recordable
 from ci.facts.difference import ChangeKind, group_lines
 from ci.facts.verdict import BREACHES, code_after_summary, exit_status
 from ci.model.details import Rerun
@@ -49,7 +51,7 @@ def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
         *selected,
         *rerun_notes(case.reruns, failed, case.record),
         *_simulated_notes(case),
-        *_contract_notes(case),
+        *_contract_notes(case, verdict),
         # The overloads of a suite that was cut short are only those that it reached.
         *(_executed_notes(case.overloads) if case.session_ended else ()),
         *_kernel_notes(case.overloads),
@@ -153,13 +155,13 @@ def _product_notes(case: Case, verdict: Verdict) -> list[str]:
     return [] if case.session_ended else ["the suite did not finish"]
 
 
-def _contract_notes(case: Case) -> list[str]:
+def _contract_notes(case: Case, verdict: Verdict) -> list[str]:
     if case.contract is None or case.tests is None:
         return []
-    config = case.contract.config
-    update = command("contract", case.platform, *(("--config", config) if config else ()))
     if case.contract.suite is None:
-        return [f"no contract for {case.platform} yet; write it with {update}"]
+        update = _contract_command(case, verdict)
+        how = f"; write it with {update}" if update else ""
+        return [f"no contract for {case.platform} yet{how}"]
     if case.changes is None:
         return []
     found = []
@@ -168,7 +170,30 @@ def _contract_notes(case: Case) -> list[str]:
             # The count and, for changes that break the contract, the largest group.
             group = f": {group_lines(changes, 1)[0]}" if kind in BREACHES else ""
             found.append(case.changes.headline(kind) + group)
-    return [f"contract: {'; '.join(found)}; update with: {update}"] if found else []
+    if not found:
+        return []
+    update = _contract_command(case, verdict)
+    return [f"contract: {'; '.join([*found, *([f'update with: {update}'] if update else ())])}"]
+
+
+def _contract_command(case: Case, verdict: Verdict) -> str | None:
+    """Return the command that makes this run the contract; ``None`` if it would refuse the run."""
+    if case.contract is None or case.tests is None:
+        return None
+    config = case.contract.config
+    try:
+        check_recordable(
+            case.tests,
+            platform=case.platform,
+            product=verdict.product,
+            simulated=case.simulated,
+            selected=case.selected or (case.selection and case.selection.asked),
+            run="the run",
+            config=config,
+        )
+    except UsageError:
+        return None
+    return command("contract", case.platform, *(("--config", config) if config else ()))
 
 
 def _executed_notes(counts: Sequence[OverloadCount]) -> list[str]:

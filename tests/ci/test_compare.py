@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from local_engine import LocalEngine
@@ -309,6 +310,35 @@ def test_a_failure_is_never_part_of_a_contract(
     assert "a contract cannot expect failures: test_ops.py::test_overload[mul.out-" in (
         capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize("has_contract", [True, False])
+@pytest.mark.parametrize(
+    ("changes", "options", "works"),
+    [
+        ({}, {"others": 2}, True),
+        ({"mul.out-float32": "failed"}, {"others": 2}, False),
+        ({"mul.out-float32": "for no known reason"}, {"others": 2}, False),
+        ({}, {"others": 2, "ran": "cuda"}, False),
+    ],
+    ids=["passed", "failed", "unknown reason", "another device"],
+)
+def test_the_command_for_the_contract_is_proposed_where_it_works(
+    tiny: Tiny,
+    has_contract: bool,
+    changes: dict[str, str | None],
+    options: dict[str, Any],
+    works: bool,
+) -> None:
+    if has_contract:
+        tiny.run()
+        assert tiny.write_contract() == ExitCode.PASSED
+    tiny.write(changes, **options)
+    _, result = tiny.run()
+    [note] = [each for each in result.platforms[0].notes if "contract" in each]
+    assert ("with python -m ci contract" in note.replace(":", "")) is works
+    assert note.startswith("contract: 1 test " if has_contract else "no contract for cpu yet")
+    assert tiny.write_contract() == (ExitCode.PASSED if works else ExitCode.USAGE)
 
 
 def test_a_run_that_broke_off_makes_no_contract(

@@ -31,7 +31,7 @@ from ci.model.events import (
 from ci.model.job import Column, StageKind, StagePlan
 from ci.model.plan import ContractPlan
 from ci.model.results import ExecutionFacts, Grade, Harness, Product, Verdict
-from ci.model.tests import ClosingSummary, Outcome, PytestLog, TestOutcome
+from ci.model.tests import ClosingSummary, Outcome, PytestLog, Suite, TestOutcome
 
 DATA = Path(__file__).parent / "data"
 
@@ -976,6 +976,24 @@ def test_a_contract_that_is_not_written_yet() -> None:
 
 
 @pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"tests": operators(ADD, MUL_FAILED)}, id="failed"),
+        pytest.param({"selected": "add"}, id="selected"),
+        pytest.param({"platform": "nvidia", "torch_device": "cuda"}, id="another device"),
+        pytest.param({"tests": replace(operators(ADD), running=("t.py::test_1",))}, id="crashed"),
+    ],
+)
+@pytest.mark.parametrize("suite", [None, contract(ADD, MUL_SKIPPED).suite])
+def test_no_command_is_proposed_that_would_refuse_the_run(
+    changes: dict[str, Any], suite: Suite | None
+) -> None:
+    given = ended(operators(ADD), contract=replace(contract(), suite=suite))
+    assert "python -m ci contract cpu" in notes(given)
+    assert "python -m ci contract" not in notes(replace(given, **changes))
+
+
+@pytest.mark.parametrize(
     ("expected", "tests", "breach"),
     [
         ([ADD, MUL], [ADD], "1 test vanished: float32 of mul.out (slot 8; was passed)"),
@@ -1000,7 +1018,8 @@ def test_a_broken_contract_fails_the_product(
 
 def test_a_broken_contract_is_reported_beside_failures() -> None:
     given = ended(replace(operators(MUL_FAILED), exit_status=1), contract=contract(ADD, MUL))
-    assert "1 test failed; contract: 1 test vanished: float32 of add.out" in notes(given)
+    vanished = "contract: 1 test vanished: float32 of add.out (slot 8; was passed)"
+    assert f"1 test failed; {vanished}; overloads" in notes(given)
     assert "fact: 1 failed, 0 errors" in texts(judge(given))
     assert "newly failing" not in notes(given) + texts(judge(given))
 
