@@ -42,12 +42,12 @@ def configured_in(path: str) -> Callable[[], set[str]]:
     return lambda: set(yaml.safe_load(text_of(path))["platforms"])
 
 
-def hardware_names() -> set[str]:
-    """Read, not imported: the operator suite needs the installed library."""
-    for node in ast.parse(text_of("tests/ops/platforms.py")).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "HARDWARE":
+def assigned_in(path: str, name: str) -> set[str]:
+    """Read, not imported: these modules need the installed library or torch."""
+    for node in ast.parse(text_of(path)).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
             return set(ast.literal_eval(node.value))
-    raise AssertionError("tests/ops/platforms.py: no HARDWARE")
+    raise AssertionError(f"{path}: no {name}")
 
 
 def labels_in_readme() -> set[str]:
@@ -56,6 +56,7 @@ def labels_in_readme() -> set[str]:
     return {known.get(label, label) for label in labels.split(", ")}
 
 
+SIMULATED_DEVICE = "tests/simulated/src/simulated_device/__init__.py"
 # Where a developer adds a platform, as docs/add-a-platform.md lists it.
 PLACES: dict[str, Callable[[], set[str]]] = {
     "src/include/infini/ops/device_type.h": named_in(
@@ -68,7 +69,7 @@ PLACES: dict[str, Callable[[], set[str]]] = {
     "tests/simulated/ci.yaml": configured_in("tests/simulated/ci.yaml"),
     "src/cmake/Devices.cmake": named_in("src/cmake/Devices.cmake", r"^set\(device_files_(\w+) \""),
     "docker/platforms": lambda: {path.stem for path in REPOSITORY.glob("docker/platforms/*.sh")},
-    "tests/ops/platforms.py": hardware_names,
+    "tests/ops/platforms.py": lambda: assigned_in("tests/ops/platforms.py", "HARDWARE"),
     "tests/ops/test_platforms.py": named_in(
         "tests/ops/test_platforms.py", r'^    \("\w+", "[^"]+", "(\w+)"\),$'
     ),
@@ -97,7 +98,24 @@ def test_a_new_platform_is_missed_in_every_place() -> None:
     assert [place for place in PLACES if "newcomer" not in missing.get(place, ())] == []
 
 
-@pytest.mark.parametrize("place", ["codegen/devices.py", *PLACES])
+def simulated_device_differences(platforms: Iterable[devices.Platform]) -> set[str]:
+    """What the simulated device's names lack of the plug-ins' torch devices or have beyond them."""
+    wanted = {platform.torch_device for platform in platforms if platform.torch_plugin}
+    return wanted ^ assigned_in(SIMULATED_DEVICE, "NAMES")
+
+
+def test_the_simulated_device_can_be_each_device_that_a_plug_in_adds() -> None:
+    assert simulated_device_differences(devices.PLATFORMS) == set(), "see docs/add-a-platform.md"
+
+
+def test_a_new_plug_in_is_missed_in_the_simulated_device() -> None:
+    fork = devices.Platform(name="fork", torch_device="cuda")
+    assert simulated_device_differences([*devices.PLATFORMS, fork]) == set()
+    new = devices.Platform(name="new", torch_device="acme", torch_plugin="torch_acme")
+    assert simulated_device_differences([*devices.PLATFORMS, new]) == {"acme"}
+
+
+@pytest.mark.parametrize("place", ["codegen/devices.py", *PLACES, SIMULATED_DEVICE])
 def test_the_page_about_platforms_names_every_place(place: str) -> None:
     steps = text_of("docs/add-a-platform.md").partition("\n## 1.")[2].partition("\n## Run it")[0]
     assert f"`{place}" in steps
