@@ -103,6 +103,11 @@ COMPILERS = ("c++", "CC", "g++", "clang++")  # the order in which CMake looks fo
 # Variables that can also choose a compiler.
 CMAKE_SETTINGS = ("CMAKE_ARGS", "SKBUILD_CMAKE_ARGS", "SKBUILD_CMAKE_DEFINE")
 CHOSEN = re.compile("CMAKE_(CXX_COMPILER|TOOLCHAIN_FILE)\\b")
+# Variables that compilers, and wrappers such as ccache and hipcc, read: the compiler and its flags,
+# and where it looks for programs, headers and libraries.
+COMPILER_INPUTS = re.compile(
+    r"CXX|CXXFLAGS|CMAKE_TOOLCHAIN_FILE|\w*(PATH|HOME|ROOT|DIR|PREFIX)|(CCACHE|CCC|GCC|LD)_\w+"
+)
 COMPILE_S = 60.0  # GCC takes 0.3 s; a wrapper may first request a license from a server
 # The program is also linked, since a compiler without its library can still compile it. CMake
 # links its test programs too.
@@ -239,7 +244,7 @@ def check_compiler(environ: Mapping[str, str], *, can_write: bool = True) -> Fin
     Without a writable temporary folder (``can_write``), only look for the compiler.
     """
     subject, expected = "C++ compiler", "one that supports -std=c++17, such as GCC 9 or Clang 10"
-    by_setting = [name for name in CMAKE_SETTINGS if CHOSEN.search(environ.get(name, ""))]
+    by_setting = _choosing_settings(environ)
     if by_setting or environ.get("CMAKE_TOOLCHAIN_FILE"):
         where = ", ".join(by_setting) or "CMAKE_TOOLCHAIN_FILE"
         return ok(subject, f"the one that {where} chooses, not tried")
@@ -275,6 +280,23 @@ def check_compiler(environ: Mapping[str, str], *, can_write: bool = True) -> Fin
     return ok(subject, f"{shown} builds C++17")
 
 
+def _choosing_settings(environ: Mapping[str, str]) -> list[str]:
+    """Return CMake's settings that choose a compiler."""
+    return [name for name in CMAKE_SETTINGS if CHOSEN.search(environ.get(name, ""))]
+
+
+def _check_compilers(
+    environs: Iterable[Mapping[str, str]], *, can_write: bool
+) -> Iterator[Finding]:
+    """Yield the distinct findings; compile once for each compiler with its flags and paths."""
+    distinct: dict[frozenset[str], Mapping[str, str]] = {}
+    for environ in environs:
+        read = (f"{n}={environ[n]}" for n in environ if COMPILER_INPUTS.fullmatch(n))
+        distinct.setdefault(frozenset([*read, *_choosing_settings(environ)]), environ)
+    checks = (check_compiler(environ, can_write=can_write) for environ in distinct.values())
+    yield from dict.fromkeys(checks)
+
+
 def check_memory(*, builds: bool) -> Finding:
     """Check the memory that a run may use, on this machine and in its container, if any."""
     found: list[int] = []
@@ -308,8 +330,7 @@ def check_host_engine(source: Path, *environs: Mapping[str, str]) -> Iterator[Fi
     yield room
     yield check_memory(builds=builds)
     can_write = room.level is not Severity.PROBLEM
-    compilers = dict.fromkeys(check_compiler(environ, can_write=can_write) for environ in environs)
-    for found in (*compilers, check_headers()):
+    for found in (*_check_compilers(environs, can_write=can_write), check_headers()):
         if found.level is Severity.PROBLEM and not builds:
             expected = "present, if pip compiles something here"
             found = replace(found, level=Severity.WARNING, expected=expected)

@@ -139,6 +139,44 @@ def test_a_compiler_that_is_named(programs: Path, monkeypatch: pytest.MonkeyPatc
     assert chosen.found == "the one that CMAKE_ARGS chooses, not tried"
 
 
+def test_platforms_with_one_compiler_compile_once(tmp_path: Path, programs: Path) -> None:
+    link(programs, "dirname")
+    for name in ("c++", "other-c++"):
+        add(programs, name, COMPILER)
+    platforms = [
+        {
+            **os.environ,
+            "INFINI_CI_PLATFORM": name,
+            "SKBUILD_CMAKE_DEFINE": f"WITH_{name.upper()}=ON",
+        }
+        for name in ("cpu", "nvidia", "ascend")
+    ]
+    others = [
+        {**os.environ, "CXX": "other-c++"},
+        {**os.environ, "CXXFLAGS": "-O1"},
+        {**os.environ, "CPATH": "/opt/include"},
+    ]
+
+    def compilations(*environs: Mapping[str, str]) -> int:
+        (programs / "asked").write_text("")
+        assert all(
+            found.level is Severity.OK
+            for found in prerequisites.check_host_engine(tmp_path, *environs)
+            if found.subject == "C++ compiler"
+        )
+        return len((programs / "asked").read_text().splitlines())
+
+    assert compilations(*platforms) == 1
+    assert compilations(*platforms, *others) == 4
+    chosen = {**os.environ, "CMAKE_ARGS": "-DCMAKE_CXX_COMPILER=/opt/c++"}
+    subjects = [
+        found.found
+        for found in prerequisites.check_host_engine(tmp_path, *platforms, chosen)
+        if found.subject == "C++ compiler"
+    ]
+    assert subjects[1:] == ["the one that CMAKE_ARGS chooses, not tried"]
+
+
 def test_the_compiler_of_this_machine() -> None:
     if not any(map(shutil.which, prerequisites.COMPILERS)):
         pytest.skip("this machine has no C++ compiler")
