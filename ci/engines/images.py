@@ -228,7 +228,7 @@ class ImageBuilder:
         elif image.offline_base_image is None:
             raise InfrastructureError(
                 f"base image {reference} is not on the engine and cannot be pulled{log.tail()}",
-                remedy=f"{base_image_remedy(plan.platform)}; the log is {log.path}",
+                remedy=f"{base_image_remedy(plan.platform, image)}; the log is {log.path}",
             )
 
     def _base(self, plan: RunPlan, log: ImageLog) -> str:

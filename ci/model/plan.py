@@ -12,7 +12,12 @@ from pathlib import Path
 
 from ci.errors import ConfigError
 from ci.model.job import ArtifactPlan, StagePlan
-from ci.model.platforms import DeviceFacts
+from ci.model.platforms import (
+    OFFLINE_BASE_COMMAND,
+    OFFLINE_BASE_IMAGE,
+    PLATFORMS,
+    DeviceFacts,
+)
 from ci.model.results import title
 from ci.model.tests import Suite
 
@@ -224,15 +229,24 @@ class RunPlan:
             raise ConfigError(
                 f"platforms.{self.platform}: no base image is configured, and no public registry"
                 " has one",
-                remedy=f"{base_image_remedy(self.platform)}, or use --engine host.",
+                remedy=f"{base_image_remedy(self.platform, None)}, or use --engine host.",
             )
         return self.image
 
 
-def base_image_remedy(platform: str) -> str:
-    """How to get the base image of a platform."""
-    return (
-        "Load the vendor's archive (docker load) and name it in"
-        f" INFINI_CI_BASE_IMAGE_{platform.upper()} or as platforms.{platform}.base_image in"
+def base_image_remedy(platform: str, image: ImagePlan | None) -> str:
+    """How to get the base image of a platform; ``image`` is the one to build, if a base is known.
+
+    A platform without a vendor can start from a base that this repository makes.
+    """
+    if image and image.offline_base_image and image.offline_base_command:
+        make = " ".join([*image.offline_base_command, image.offline_base_image])
+        return f"To make the offline base before a run does: {make}"
+    names = (
+        f"INFINI_CI_BASE_IMAGE_{platform.upper()} or as platforms.{platform}.base_image in"
         " ci.site.yaml"
     )
+    if image and PLATFORMS[platform].offline_base:
+        make = " ".join([*OFFLINE_BASE_COMMAND, OFFLINE_BASE_IMAGE])
+        return f"Make a base without a registry ({make}) and name {OFFLINE_BASE_IMAGE} in {names}"
+    return f"Load the vendor's archive (docker load) and name it in {names}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import ssl
 import threading
 from collections.abc import Iterable, Iterator
@@ -16,12 +17,13 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from test_plan import CONFIG, plan
 
 from ci import cli
 from ci.agent.lease import Detection
 from ci.errors import ConfigError, ExitCode, InfrastructureError
-from ci.model.plan import DevicePlan, EnginePlan, Exposure, ImagePlan, NetworkPlan
-from ci.model.platforms import PLATFORMS
+from ci.model.plan import DevicePlan, EnginePlan, Exposure, NetworkPlan
+from ci.model.platforms import OFFLINE_BASE_IMAGE, PLATFORMS
 from ci.upkeep.doctor import devices as device_checks
 from ci.upkeep.doctor.checks import (
     Check,
@@ -54,6 +56,7 @@ from ci.upkeep.doctor.network import (
     network_checks,
 )
 from ci.util import prerequisites
+from ci.util.files import REPOSITORY
 from ci.util.prerequisites import Finding, Severity, check_disk, ok, problem, unknown, warning
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -325,20 +328,60 @@ def test_architectures() -> None:
     assert found.expected == "amd64, the architecture of the engine on gpu-1"
 
 
-@pytest.mark.parametrize(("offline", "level"), [("x", Severity.WARNING), (None, Severity.PROBLEM)])
-def test_a_base_image_that_cannot_be_pulled(offline: str | None, level: Severity) -> None:
-    image = ImagePlan(
-        tag="t",
-        dockerfile="Dockerfile",
-        context={},
-        build_arguments={},
-        base_image="host/base:1",
-        offline_base_image=offline,
-        offline_base_command=None,
-    )
-    found = judge_unpullable("nvidia", image, "no such host")
-    assert found.level is level
-    assert "INFINI_CI_BASE_IMAGE_NVIDIA" in (found.remedy or "")
+MAKE = "docker/make-base-image infini-ops-base:bookworm"
+
+
+@pytest.mark.parametrize(
+    ("platform", "base", "has_offline", "level", "remedy"),
+    [
+        pytest.param(
+            "cpu",
+            None,
+            False,
+            Severity.WARNING,
+            f"To make the offline base before a run does: {MAKE}",
+            id="default",
+        ),
+        pytest.param(
+            "cpu",
+            None,
+            True,
+            Severity.WARNING,
+            "To use the usual base, load it with docker load.",
+            id="made",
+        ),
+        pytest.param(
+            "cpu",
+            "python:3.11-slim",
+            False,
+            Severity.PROBLEM,
+            f"Make a base without a registry ({MAKE}) and name infini-ops-base:bookworm in"
+            " INFINI_CI_BASE_IMAGE_CPU or as platforms.cpu.base_image in ci.site.yaml",
+            id="configured",
+        ),
+        pytest.param(
+            "nvidia",
+            None,
+            False,
+            Severity.PROBLEM,
+            "Load the vendor's archive (docker load) and name it in INFINI_CI_BASE_IMAGE_NVIDIA or"
+            " as platforms.nvidia.base_image in ci.site.yaml",
+            id="vendor",
+        ),
+    ],
+)
+def test_a_base_image_that_cannot_be_pulled(
+    platform: str, base: str | None, has_offline: bool, level: Severity, remedy: str
+) -> None:
+    """The remedy names a script of this repository, for the platforms that it serves."""
+    config = {**CONFIG, "platforms": {platform: {}}}
+    image = plan(config, base_image=base).needed_image
+    found = judge_unpullable(platform, image, "no such host", has_offline=has_offline)
+    assert (found.level, found.remedy) == (level, remedy)
+    if MAKE in remedy:
+        named = plan(config, base_image=OFFLINE_BASE_IMAGE).needed_image
+        assert named.offline_base_command == (MAKE.split()[0],)
+        assert os.access(REPOSITORY / MAKE.split()[0], os.X_OK)
 
 
 # Devices

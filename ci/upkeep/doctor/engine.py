@@ -160,7 +160,9 @@ def image_findings(
     try:
         answer = client.images.get_registry_data(image.base_image)
     except APIError as error:
-        yield judge_unpullable(plan.platform, image, explain(error))
+        offline = image.offline_base_image
+        has_offline = offline is not None and images.find(offline) is not None
+        yield judge_unpullable(plan.platform, image, explain(error), has_offline=has_offline)
         return
     yield ok(subject, f"{image.base_image} can be pulled")
     platforms = answer.attrs.get("Platforms") or ()
@@ -168,13 +170,15 @@ def image_findings(
     yield from judge_architecture(subject, architectures, info)
 
 
-def judge_unpullable(platform: str, image: ImagePlan, why: str) -> Finding:
-    """Judge a base image that cannot be pulled."""
+def judge_unpullable(platform: str, image: ImagePlan, why: str, *, has_offline: bool) -> Finding:
+    """Judge a base image that cannot be pulled; ``has_offline``: the offline base is there."""
     subject = f"base image of {platform}"
     found = f"{image.base_image} is not on the engine and cannot be pulled: {why}"
-    remedy = base_image_remedy(platform)
+    remedy = base_image_remedy(platform, image)
     if image.offline_base_image is None:
         return problem(subject, found, remedy=remedy)
+    if has_offline:
+        remedy = "To use the usual base, load it with docker load."
     expected = f"the usual base; runs will use {image.offline_base_image}, and note it"
     return warning(subject, found, expected=expected, remedy=remedy)
 
