@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from ci.engines.images import image_labels, reason_to_build
 from ci.model.plan import RunPlan
@@ -74,6 +77,21 @@ def test_the_vendors_packages_are_not_requested() -> None:
     lines = (RECIPE / "requirements-vendor.txt").read_text().splitlines()
     names = {line.partition("==")[0] for line in lines if not line.startswith("#")}
     assert not names & {"torch", "numpy", "triton"}
+
+
+@pytest.mark.parametrize("python", ["3.10", "3.11", "3.12", "3.13"])
+def test_each_python_of_the_library_gets_one_version_of_each_package(python: str) -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert SpecifierSet(project["requires-python"]).contains(python)
+    lines = (RECIPE / "requirements-cpu.txt").read_text(encoding="utf-8").splitlines()
+    stated = (line.partition("  #")[0] for line in lines if not line.startswith(("#", "-")))
+    requirements = [Requirement(line) for line in stated]
+    this = {"python_version": python}
+    chosen = [each for each in requirements if not each.marker or each.marker.evaluate(this)]
+    assert sorted(each.name for each in chosen) == sorted({each.name for each in requirements})
+    [numpy] = [each for each in chosen if each.name == "numpy"]
+    # NumPy 2.3 and later have Requires-Python: >=3.11.
+    assert numpy.specifier.contains("2.2.6" if python == "3.10" else "2.4.6")
 
 
 def test_the_first_image(folder: Path) -> None:
