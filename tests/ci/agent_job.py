@@ -42,7 +42,7 @@ class Job:
     def start(self) -> subprocess.Popen[bytes]:
         program, document = self._folder / "agent.pyz", self._folder / "job.json"
         program.write_bytes(agent_archive())
-        told = AgentJob(
+        job = AgentJob(
             run_id="run-1",
             platform="cpu",
             workspace=str(self.workspace),
@@ -54,7 +54,7 @@ class Job:
             devices=self.devices,
             device_compiler=self.device_compiler,
         )
-        document.write_text(json.dumps({**json.loads(told.to_json()), "protocol": self.protocol}))
+        document.write_text(json.dumps({**json.loads(job.to_json()), "protocol": self.protocol}))
         return subprocess.Popen(
             [self.interpreter, str(program), str(document)], stdout=subprocess.PIPE, cwd="/"
         )

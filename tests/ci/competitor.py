@@ -61,7 +61,7 @@ def make_leases(folder: Path, chance: random.Random) -> Leases:
         probe=("cat", str(folder / "devices.json")),
         visible="VISIBLE",
         visible_by="uuid",
-        user="somebody",
+        user="tester",
     )
     return Leases(
         plan,

@@ -96,9 +96,9 @@ def _program(name: str) -> list[str | Path]:
 
 def _wait(server: subprocess.Popen[str]) -> None:
     assert server.stderr is not None
-    told = []
+    lines = []
     for line in server.stderr:
-        told.append(line)
+        lines.append(line)
         if READY in line:
             return
-    raise RuntimeError(f"PostgreSQL does not start: {''.join(told)}")
+    raise RuntimeError(f"PostgreSQL does not start: {''.join(lines)}")

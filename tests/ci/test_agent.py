@@ -394,7 +394,7 @@ def test_cpuid_and_the_kernel_agree_on_instruction_sets(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "widest"),
     [
         ("sse2", "SSE2"),
         ("sse4_2 avx fma f16c avx2 avx_vnni", "AVX2 VNNI"),
@@ -403,11 +403,11 @@ def test_cpuid_and_the_kernel_agree_on_instruction_sets(monkeypatch: pytest.Monk
     ],
 )
 def test_instruction_sets_are_named_by_the_widest_vectors(
-    monkeypatch: pytest.MonkeyPatch, flags: str, told: str
+    monkeypatch: pytest.MonkeyPatch, flags: str, widest: str
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(machine, "_cpuid", lambda: set(flags.split()))
-    assert machine.instruction_sets() == told
+    assert machine.instruction_sets() == widest
 
 
 def test_what_was_asked_to_be_built_is_described(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -443,8 +443,8 @@ def test_the_device_s_compiler_is_described(job: Job, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PATH", f"{job.workspace}:{os.environ['PATH']}")
     job.device_compiler = "nvcc"
     job.run()
-    told = "nvcc: Cuda compilation tools, release 13.0, V13.0.88"
-    assert described(job)["device_compiler"] == told
+    version = "nvcc: Cuda compilation tools, release 13.0, V13.0.88"
+    assert described(job)["device_compiler"] == version
 
 
 def test_unknown_protocol_is_refused(job: Job, capfd: pytest.CaptureFixture[str]) -> None:

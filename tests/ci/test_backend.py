@@ -162,8 +162,8 @@ def test_nothing_runs_without_a_real_or_simulated_device() -> None:
 def test_a_test_that_says_more_than_that_its_device_is_not_here(
     changes: dict[str, Any], line: str
 ) -> None:
-    [told] = on_metax(compiled_only("add.out"), compiled_only("mul.out", **changes))
-    assert told.startswith(f"requested {line}: mul.out-")
+    [reported] = on_metax(compiled_only("add.out"), compiled_only("mul.out", **changes))
+    assert reported.startswith(f"requested {line}: mul.out-")
 
 
 def test_what_is_compiled_only_needs_tests_that_say_so() -> None:

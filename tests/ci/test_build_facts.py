@@ -81,11 +81,11 @@ def test_a_build_is_put_together(tmp_path: Path) -> None:
     )
     assert build.details.flags == ("-O3",)
     assert build.details.generated == {"generated/abs.h": 2}
-    told = {unit.output: (unit.kind, unit.seconds, unit.cached) for unit in build.details.units}
-    assert told["src/CMakeFiles/infini_ops.dir/core/dispatch.cc.o"] == ("compile", 1.19, True)
-    assert told["src/CMakeFiles/infini_ops.dir/core/operator.cc.o"] == ("compile", 1.377, None)
-    assert told["build/CMakeFiles/cmake.verify_globs"] == ("other", 0.005, None)
-    assert next(iter(told)).endswith("kernels.cc.o")  # the most expensive one
+    units = {unit.output: (unit.kind, unit.seconds, unit.cached) for unit in build.details.units}
+    assert units["src/CMakeFiles/infini_ops.dir/core/dispatch.cc.o"] == ("compile", 1.19, True)
+    assert units["src/CMakeFiles/infini_ops.dir/core/operator.cc.o"] == ("compile", 1.377, None)
+    assert units["build/CMakeFiles/cmake.verify_globs"] == ("other", 0.005, None)
+    assert next(iter(units)).endswith("kernels.cc.o")  # the most expensive one
 
 
 def test_an_empty_folder_says_nothing(tmp_path: Path) -> None:

@@ -145,17 +145,19 @@ def test_a_unit_with_a_large_share_is_reported_separately() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ratio", "change", "told"),
+    ("ratio", "change", "difference"),
     [
         (1.2, "+36 s (+20 %), 36 s", "20 % longer"),
         (0.8, "-36 s (-20 %), 36 s", "20 % shorter"),
         (3.0, "+360 s (+200 %), 360 s", "3.0 times as long"),
     ],
 )
-def test_units_that_are_all_alike_are_no_units_fault(ratio: float, change: str, told: str) -> None:
+def test_units_that_are_all_alike_are_no_units_fault(
+    ratio: float, change: str, difference: str
+) -> None:
     after = side(details({name: seconds * ratio for name, seconds in CPU.items()}))
     assert compile_time(BEFORE, after).text == (
-        f"compile {change} of it in all 60 units alike, each about {told}: "
+        f"compile {change} of it in all 60 units alike, each about {difference}: "
         "because of the machine, or of something they all share"
     )
 

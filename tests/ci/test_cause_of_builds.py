@@ -143,8 +143,8 @@ def test_new_expensive_units(project: Project, base: BuildSide) -> None:
         assert added.share is not None
         assert added.share > 0
     units = explain("compile.units", base, after)
-    told = "2 new units in src/attention (flash.cc, paged.cc)"
-    assert units.text == f"compile +2 units (+40 %), {told}"
+    new_units = "2 new units in src/attention (flash.cc, paged.cc)"
+    assert units.text == f"compile +2 units (+40 %), {new_units}"
 
 
 def test_other_flags(project: Project, base: BuildSide) -> None:

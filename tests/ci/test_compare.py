@@ -155,9 +155,9 @@ def test_the_run_that_made_a_contract_fulfils_it(
     assert tiny.contract.read_bytes() == first
     assert "no difference: 6 tests" in capsys.readouterr().out
     assert tiny.write_contract("--format=json") == ExitCode.PASSED
-    told = json.loads(capsys.readouterr().out)
-    assert told["contract"] == str(tiny.contract)
-    assert set(told["changes"].values()) == {0}
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["contract"] == str(tiny.contract)
+    assert set(printed["changes"].values()) == {0}
     code, result = tiny.run()
     assert (code, "contract" in notes(result)) == (ExitCode.PASSED, False)
 
@@ -263,8 +263,8 @@ def test_a_simulated_run_serves_no_real_platform(
     capsys.readouterr()
     source = tiny.folder / "source"
     assert tiny.command("run", "ascend", "--source", source) == ExitCode.USAGE
-    told = "simulated: got a contract for a real ascend, expected one for a simulated ascend"
-    assert f"contracts/ascend.yaml:9: {told}" in capsys.readouterr().err
+    message = "simulated: got a contract for a real ascend, expected one for a simulated ascend"
+    assert f"contracts/ascend.yaml:9: {message}" in capsys.readouterr().err
     real = contract.rename(contract.with_name("real.yaml"))
     assert tiny.run("ascend")[0] == ExitCode.PASSED
     capsys.readouterr()
@@ -276,8 +276,8 @@ def test_a_simulated_run_serves_no_real_platform(
     tiny.simulate(simulated=False)
     capsys.readouterr()
     assert tiny.write_contract(platform="ascend") == ExitCode.USAGE
-    told = ": got a run of a simulated ascend, expected a real one, as "
-    assert f"{told}{source}/ci.yaml configures it\n" in capsys.readouterr().err
+    message = ": got a run of a simulated ascend, expected a real one, as "
+    assert f"{message}{source}/ci.yaml configures it\n" in capsys.readouterr().err
     assert not contract.exists()
 
 
@@ -286,7 +286,7 @@ def test_the_requested_device_and_the_recorded_one_must_agree(tiny: Tiny, simula
     tiny.simulate(simulated=simulated)
     suite = tiny.folder / "source" / "test_ops.py"
     if simulated:
-        suite.write_text(suite.read_text().replace('"INFINI_CI_SIMULATED"', '"NOBODY"'))
+        suite.write_text(suite.read_text().replace('"INFINI_CI_SIMULATED"', '"UNSET"'))
     else:
         tiny.write({}, lies=True)
     code, result = tiny.run("ascend")

@@ -44,7 +44,7 @@ def test_branches_tags_prefixes_and_revisions(branched: Project) -> None:
     first = f"base  run-000/cpu (commit {commit_of(branched, 'v1')[:12]}"
     second = f"head  run-001/cpu (commit {commit_of(branched, 'topic/fast')[:12]}"
     near = ", 1 commit before"
-    for base, told in {
+    for base, reference in {
         "main": f"{near} main)",
         "main/cpu": f"{near} main)",
         "refs/heads/main": f"{near} refs/heads/main)",
@@ -53,7 +53,7 @@ def test_branches_tags_prefixes_and_revisions(branched: Project) -> None:
         prefix: f" of {prefix})",
     }.items():
         code, said = project.compare(base, "topic/fast")
-        assert (code, f"{first}{told}: 1 passed, 1 skipped\n" in said) == (0, True), said
+        assert (code, f"{first}{reference}: 1 passed, 1 skipped\n" in said) == (0, True), said
         assert f"{second} of topic/fast): " in said
     assert "only base has ascend\n" in project.compare("main", "topic/fast")[1]
     assert f"{second} of topic/fast): " in project.compare("v1", "topic/fast/cpu")[1]
@@ -82,14 +82,16 @@ def test_changes_without_a_commit_stand_for_none(project: Project) -> None:
     project.run(commit, dirty=True)
     code, said = project.compare("main", "latest")
     assert code == ExitCode.USAGE
-    told = "the store holds no run of it or its ancestors (1 commit); runs with uncommitted changes"
-    told += " belong to no commit\n"
-    assert told in said
+    message = (
+        "the store holds no run of it or its ancestors (1 commit); runs with uncommitted changes"
+    )
+    message += " belong to no commit\n"
+    assert message in said
     assert "Name the run itself: run-000\n" in said
 
 
 @pytest.mark.parametrize(
-    ("base", "told"),
+    ("base", "message"),
     [
         ("mian", "the store holds no run 'mian'"),
         ("--all", "the store holds no run '--all'"),
@@ -104,9 +106,9 @@ def test_changes_without_a_commit_stand_for_none(project: Project) -> None:
         ("run-01", "the store holds no run 'run-01'; did you mean 'run-001'?"),
     ],
 )
-def test_what_is_unknown(branched: Project, base: str, told: str) -> None:
+def test_what_is_unknown(branched: Project, base: str, message: str) -> None:
     code, said = branched.compare("--", base, "topic/fast")
-    assert (code, told in said) == (ExitCode.USAGE, True), said
+    assert (code, message in said) == (ExitCode.USAGE, True), said
 
 
 def test_the_beginning_of_two_commits(project: Project) -> None:
@@ -150,16 +152,16 @@ def test_without_git_runs_and_commits_are_known(
     project, commit = copied, commit_of(copied, "v1")
     if without == "git":
         monkeypatch.setenv("PATH", str(project.folder))
-        told = "git was not found"
+        message = "git was not found"
     elif without == "repository":
         shutil.rmtree(project.source / ".git")
-        told = "not a git repository"
+        message = "not a git repository"
     else:
         shutil.rmtree(project.source)
-        told = "is not a folder"
+        message = "is not a folder"
     assert project.compare(commit[:9], "run-001")[0] == ExitCode.PASSED
     code, said = project.compare("main", "latest")
-    assert (code, told in said) == (ExitCode.USAGE, True), said
+    assert (code, message in said) == (ExitCode.USAGE, True), said
 
 
 def test_what_base_has_and_head_has_not(branched: Project) -> None:

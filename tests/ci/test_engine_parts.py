@@ -208,7 +208,7 @@ def wait_for_server(port: int) -> None:
     while monotonic() < deadline:
         with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
             return
-    pytest.fail(f"nobody serves at port {port}")
+    pytest.fail(f"no process serves at port {port}")
 
 
 def test_wheelhouse_of_another_folder_is_not_used(
@@ -294,11 +294,11 @@ QUERY = urlencode({"buildargs": json.dumps({"PIP_INDEX_URL": ADDRESS, "TOKEN": "
 )
 def test_error_of_a_build_does_not_contain_its_arguments(error: Exception) -> None:
     with (
-        pytest.raises(InfrastructureError, match=r"failed: (400|unknown|retries)") as told,
+        pytest.raises(InfrastructureError, match=r"failed: (400|unknown|retries)") as raised,
         typed_sdk_errors("the Docker Engine at tcp://lab"),
     ):
         raise error
-    assert not [secret for secret in ("s3cretpw", "t0ken") if secret in str(told.value)]
+    assert not [secret for secret in ("s3cretpw", "t0ken") if secret in str(raised.value)]
 
 
 def test_image_log_hides_passwords(tmp_path: Path) -> None:
@@ -321,12 +321,12 @@ def test_image_log_hides_passwords(tmp_path: Path) -> None:
 )
 def test_full_disk_is_reported_with_its_machine(error: Exception, machine: str) -> None:
     with (
-        pytest.raises(InfrastructureError, match=f"^the disk of {machine} is full: ") as told,
+        pytest.raises(InfrastructureError, match=f"^the disk of {machine} is full: ") as raised,
         typed_sdk_errors("the engine at x"),
     ):
         raise error
-    assert told.value.remedy is not None
-    assert "python -m ci gc" in told.value.remedy
+    assert raised.value.remedy is not None
+    assert "python -m ci gc" in raised.value.remedy
 
 
 @pytest.mark.parametrize(

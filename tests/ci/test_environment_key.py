@@ -102,8 +102,8 @@ CHANGES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(("name", "changes"), CHANGES.items(), ids=CHANGES)
 def test_changes_of_the_environment_are_reported(name: str, changes: dict[str, Any]) -> None:
     now = key_of(**changes)
-    [told] = now.changes(key_of())
-    assert told.startswith(f"{name} changed: ")
+    [change] = now.changes(key_of())
+    assert change.startswith(f"{name} changed: ")
     assert now.digest != key_of().digest
 
 
@@ -141,7 +141,7 @@ def test_a_processor_without_a_model_has_its_architecture() -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "told"),
+    ("facts", "state"),
     [
         (None, "no compiler cache"),
         ({"state": None, "hit_rate": None}, "no compiler cache"),
@@ -150,8 +150,8 @@ def test_a_processor_without_a_model_has_its_architecture() -> None:
         ({"state": "warm", "hit_rate": 0.49}, "warm compiler cache, less than half hits"),
     ],
 )
-def test_states_of_the_compiler_cache(facts: dict[str, Any] | None, told: str) -> None:
-    assert key_of(compiler_cache=facts).cache == told
+def test_states_of_the_compiler_cache(facts: dict[str, Any] | None, state: str) -> None:
+    assert key_of(compiler_cache=facts).cache == state
 
 
 def test_a_series_of_before_instruction_sets_were_recorded_goes_on() -> None:

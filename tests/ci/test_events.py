@@ -171,8 +171,8 @@ def test_a_line_of_any_length_is_counted_with_its_length(tmp_path: Path) -> None
     record = parse_events(lines_of_file(path, LONGEST_EVENT))
     assert set(record.finished_stages) == {"build"}
     assert (record.unreadable_lines, record.longest_line) == (2, 64 << 20)
-    told = describe_unreadable(record.unreadable_lines, record.longest_line)
-    assert told == "2 unreadable lines, the longest of 67,108,864 bytes"
+    message = describe_unreadable(record.unreadable_lines, record.longest_line)
+    assert message == "2 unreadable lines, the longest of 67,108,864 bytes"
 
 
 def test_events_without_an_end_are_counted() -> None:

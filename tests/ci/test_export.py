@@ -196,8 +196,8 @@ def test_without_pyarrow_the_remedy_is_named(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert exported(results, "parquet") == ExitCode.USAGE
     error = capsys.readouterr().err
-    told = "error: export: --format parquet: the package pyarrow is not installed\n"
-    assert error.startswith(told)
+    message = "error: export: --format parquet: the package pyarrow is not installed\n"
+    assert error.startswith(message)
     assert "pip install 'pyarrow~=26.0'" in error
     assert list((results / "out").iterdir()) == []
 

@@ -25,7 +25,7 @@ sys.meta_path.insert(0, Fault())
 
 
 @pytest.mark.parametrize(
-    ("module", "fault", "told"),
+    ("module", "fault", "message"),
     [
         ("ci.commands.platforms", "KeyError('stage')", "KeyError: 'stage'"),
         ("ci.commands.platforms", "RecursionError('deep')", "RecursionError: deep"),
@@ -34,7 +34,7 @@ sys.meta_path.insert(0, Fault())
         ("ci.cli", "SyntaxError('no Python')", "SyntaxError: no Python"),
     ],
 )
-def test_a_fault_is_exit_code_3(tmp_path: Path, module: str, fault: str, told: str) -> None:
+def test_a_fault_is_exit_code_3(tmp_path: Path, module: str, fault: str, message: str) -> None:
     (tmp_path / "sitecustomize.py").write_text(SITE.format(module=module, fault=fault))
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
@@ -47,7 +47,7 @@ def test_a_fault_is_exit_code_3(tmp_path: Path, module: str, fault: str, told: s
     )
     assert done.returncode == 3
     first, second, *traceback = done.stderr.splitlines()
-    assert first.startswith(f"error: internal error of this program: {told}")
+    assert first.startswith(f"error: internal error of this program: {message}")
     assert "sitecustomize.py, line " in first
     assert second.startswith("Please report it with the traceback below.")
     assert traceback[0] == "Traceback (most recent call last):"

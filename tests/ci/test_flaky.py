@@ -40,7 +40,7 @@ def at(commit: str, *runs: Outcomes, again: Sequence[Rerun] = (), key: str = "k"
 @pytest.mark.parametrize(
     "attempts",
     [
-        pytest.param([at("a", run(t="f"), run(t="f")), at("b", run(t="p"))], id="mended"),
+        pytest.param([at("a", run(t="f"), run(t="f")), at("b", run(t="p"))], id="fixed"),
         pytest.param([at("a", run(t="f")), at("a", run(t="p"), key="other")], id="elsewhere"),
         pytest.param([at("a", run(t="f"), run(t="s"))], id="skipped"),
         pytest.param([at("a", run(t="f"), run())], id="not there"),
@@ -105,9 +105,9 @@ def test_what_the_commands_say(work: Workplace, capsys: pytest.CaptureFixture[st
     times = f"failed 1 of 2 times at commit {str(second.commit)[:12]}"
     evidence = f"{times}: flaky, 50 %, 95 % interval 9 to 91 %"
     assert main(["history", "cpu", "--flaky", *results]) == 0
-    told = capsys.readouterr().out
-    assert f"  tests/test_b.py::test_b: {evidence}\n" in told
-    assert "1 test both passed and failed" in told
+    printed = capsys.readouterr().out
+    assert f"  tests/test_b.py::test_b: {evidence}\n" in printed
+    assert "1 test both passed and failed" in printed
     assert main(["history", "cpu", "--flaky", "--format", "markdown", *results]) == 0
     assert f"* tests/test_b.py::test_b: {escape(evidence)}\n" in capsys.readouterr().out
     assert main(["history", "cpu", "--flaky", "--format", "json", *results]) == 0

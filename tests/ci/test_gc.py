@@ -172,12 +172,14 @@ def test_what_it_did_as_json(results: Path, capsys: pytest.CaptureFixture[str]) 
     add_run(results, "young", days=2)
     assert gc(results, "--format=json") == ExitCode.PASSED
     assert names(results) == ["young"]
-    told = json.loads(capsys.readouterr().out)
-    assert told["dry_run"] is False
-    assert told["freed_bytes"] == sum(item["bytes"] for item in told["items"] if item["removed"])
-    found = {item["name"]: (item["kind"], item["removed"]) for item in told["items"]}
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["dry_run"] is False
+    assert printed["freed_bytes"] == sum(
+        item["bytes"] for item in printed["items"] if item["removed"]
+    )
+    found = {item["name"]: (item["kind"], item["removed"]) for item in printed["items"]}
     assert found == {"old": ("results", True), "young": ("results", False)}
-    assert {item["place"] for item in told["items"]} == {"this machine"}
+    assert {item["place"] for item in printed["items"]} == {"this machine"}
 
 
 def test_the_age_is_the_callers(results: Path) -> None:

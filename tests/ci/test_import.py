@@ -70,9 +70,9 @@ def test_what_was_imported_as_json(
     options = ("--format=json",)
     assert imported(here, there, tmp_path / "nowhere", options=options) == ExitCode.USAGE
     shown = capsys.readouterr()
-    told = json.loads(shown.out)
-    assert [(it["run_id"], it["change"]) for it in told["runs"]] == [(run.run_id, "imported")]
-    assert told["refused"] == 1
+    printed = json.loads(shown.out)
+    assert [(it["run_id"], it["change"]) for it in printed["runs"]] == [(run.run_id, "imported")]
+    assert printed["refused"] == 1
     assert "nowhere" in shown.err
 
 

@@ -66,7 +66,7 @@ class Machine:
             probe=("cat", str(self._answer)),
             visible="CUDA_VISIBLE_DEVICES",
             visible_by="uuid",
-            user="somebody",
+            user="tester",
         )
         return replace(policy, **changes)
 
@@ -240,7 +240,7 @@ def test_a_taken_device_says_by_whom(machine: Machine) -> None:
     first.check()
     second.check()
     first.take("pytest")
-    message = r"GPU-0 is held by run run-1 \(nvidia\) of user somebody since 20\d\d-"
+    message = r"GPU-0 is held by run run-1 \(nvidia\) of user tester since 20\d\d-"
     with pytest.raises(LeaseError, match=f"device lease timed out after 0 s: {message}"):
         second.take("pytest")
     second.release()
@@ -262,9 +262,9 @@ def test_waiting_is_reported_and_ends_with_the_earlier_lease(
     monkeypatch.setattr(lease.time, "sleep", lambda _: first.release())
     second.take("pytest")
     assert [event.event for event in events] == ["lease_waiting", "lease_taken"]
-    told = r"pytest has waited \d+ s for devices: GPU-0 is held by run run-1"
+    message = r"pytest has waited \d+ s for devices: GPU-0 is held by run run-1"
     assert isinstance(events[0], LeaseWaiting)
-    assert re.search(told, events[0].text)
+    assert re.search(message, events[0].text)
     second.release()
 
 
@@ -301,7 +301,7 @@ def test_competing_processes_never_share_a_device(tmp_path: Path) -> None:
     assert len(taken) >= competitor.LEASES
     assert deaths > 0
     assert len(devices) == 4
-    assert {name for name, _ in taken} == set("01234567"), "somebody starved"
+    assert {name for name, _ in taken} == set("01234567"), "a process starved"
     assert any("," in uuids for _, uuids in taken)
 
 
@@ -406,9 +406,7 @@ open("let-go").read()
         wait_for_end(supervisor)
     second, _ = machine.leases("run-2")
     second.check()
-    left = (
-        r"GPU-0 is held by leftover processes of run run-1 \(cpu\) of user somebody since .* died"
-    )
+    left = r"GPU-0 is held by leftover processes of run run-1 \(cpu\) of user tester since .* died"
     with pytest.raises(LeaseError, match=left):
         second.take("pytest")
     second.release()

@@ -54,9 +54,9 @@ def test_all_that_was_measured() -> None:
 
 
 def test_an_image_counts_where_it_was_made() -> None:
-    for built, told in ((True, 0.4), (False, None)):
+    for built, seconds in ((True, 0.4), (False, None)):
         found = measures_of(ran(environment={"engine": {"image": {"built": built}}}))
-        assert found.get("image.wall_s") == told
+        assert found.get("image.wall_s") == seconds
 
 
 def test_cpu_seconds_of_the_total_need_those_of_all_stages() -> None:

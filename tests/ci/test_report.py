@@ -101,14 +101,14 @@ def test_the_parts_of_a_build_are_shown_below_its_stages(published: RunResult) -
         wheel_bytes=1133561,
         generated_lines=53253,
     )
-    told = (
+    line = (
         "build, included in the stages: configure 0.4 s, compile 12.2 s (13 translation units),"
         " link 0.5 s, 53,253 generated lines, wheel 1.1 MiB"
     )
     result = published.platforms[0].model_copy(update={"build": build})
     run = published.model_copy(update={"platforms": (result,)})
-    assert told in terminal(run)
-    assert f"\n\nB{told[1:]}.\n" in ResultsReport(run).markdown()
+    assert line in terminal(run)
+    assert f"\n\nB{line[1:]}.\n" in ResultsReport(run).markdown()
 
 
 def test_only_known_measures_of_a_build_are_shown() -> None:

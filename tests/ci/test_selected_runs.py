@@ -316,10 +316,10 @@ def test_a_narrow_library_does_not_pass_for_a_whole_one(tiny: Tiny) -> None:
     tiny.plant('ASKED = os.environ["TINY_OPERATORS"]', 'ASKED = "abs,add"')
     code, row = tiny.run()
     assert code == ExitCode.PRODUCT_FAILURE
-    told = "requested all operators; the library has abs,add: selected 2 of 4 overloads"
-    assert row.notes[0] == told
+    note = "requested all operators; the library has abs,add: selected 2 of 4 overloads"
+    assert row.notes[0] == note
     evidence = [each.text for each in row.verdict.evidence]
-    assert evidence[0] == told
+    assert evidence[0] == note
     assert any(text.startswith("contract: 4 tests vanished: ") for text in evidence)
     code, row = tiny.run("--select", "mul")
     assert (code, row.notes[0]) == (
@@ -345,9 +345,9 @@ def test_no_contract_is_written_from_a_selected_run(
     capsys.readouterr()
     config = tiny.source / "ci.yaml"
     assert tiny.command("contract", "cpu", "--config", config) == ExitCode.USAGE
-    told = capsys.readouterr().err
-    assert "has only selected operators: abs" in told
-    assert "python -m ci run cpu --select all" in told
+    printed = capsys.readouterr().err
+    assert "has only selected operators: abs" in printed
+    assert "python -m ci run cpu --select all" in printed
     assert contract.read_text() == before
     results = tiny.folder / "results"
     run = read_results(results / "latest" / "results.json")
@@ -379,8 +379,8 @@ def test_a_selected_run_is_no_baseline_for_a_full_one(
     assert "not comparable, selected operators differ: base has " in capsys.readouterr().err
     tiny.command("compare", *sides, "--format", "json")
     [platform] = json.loads(capsys.readouterr().out)["platforms"]
-    told = [platform[side]["selected"] for side in ("base", "head")]
-    assert told == (["add*", None] if is_base else [None, "add*"])
+    recorded = [platform[side]["selected"] for side in ("base", "head")]
+    assert recorded == (["add*", None] if is_base else [None, "add*"])
     assert (platform["tests"]["regression"], platform["times"]["compared"]) == (False, False)
     tiny.command("compare", *sides, "--format", "markdown")
     assert "selected operators differ" in capsys.readouterr().out
@@ -430,6 +430,6 @@ def test_one_variable_has_one_meaning(tiny: Tiny, capsys: pytest.CaptureFixture[
     config = tiny.source / "ci.yaml"
     config.write_text(CONFIG.replace("cpu: {}", "cpu: {environment: {TINY_OPERATORS: abs}}"))
     assert tiny.command("run", "cpu", "--source", tiny.source) == ExitCode.USAGE
-    told = capsys.readouterr().err
-    assert "ci.yaml:8: selection.variable: got " in told
-    assert "expected a variable that no 'environment' of this file sets" in told
+    printed = capsys.readouterr().err
+    assert "ci.yaml:8: selection.variable: got " in printed
+    assert "expected a variable that no 'environment' of this file sets" in printed

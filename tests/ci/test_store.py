@@ -110,7 +110,7 @@ def test_saving_again_replaces(published: RunResult, store_url: str) -> None:
 
 def test_a_platform_brings_its_tests_once(published: RunResult, store_url: str) -> None:
     first, second, *others = published.platforms
-    changed = second.model_copy(update={"notes": ("judged anew",)})
+    changed = second.model_copy(update={"notes": ("judged again",)})
     later = published.model_copy(update={"platforms": (first, changed, *others)})
     with Store(store_url) as store:
         store.save(

@@ -77,10 +77,10 @@ def test_a_url_of_no_database_is_a_usage_error(
 ) -> None:
     monkeypatch.setenv(STORE_VARIABLE, url)
     assert main(["report", "--results", str(tmp_path)]) == ExitCode.USAGE
-    told = capsys.readouterr().err
-    assert f"{message}\n" in told
-    assert "Set INFINI_CI_DB to sqlite:////FOLDER/FILE or postgresql+psycopg://USER" in told
-    assert "secret" not in told
+    error = capsys.readouterr().err
+    assert f"{message}\n" in error
+    assert "Set INFINI_CI_DB to sqlite:////FOLDER/FILE or postgresql+psycopg://USER" in error
+    assert "secret" not in error
 
 
 def test_a_missing_driver_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

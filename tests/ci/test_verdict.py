@@ -140,7 +140,7 @@ CASES = {
         "fact: exit code 137 after the pytest summary",
         "outer wrapper returned 137 after the pytest summary",
     ),
-    "nobody sees the end of the reruns": (
+    "the end of the reruns is not seen": (
         case(FAILING, end("install"), end("pytest", 1), again(1), lost=True),
         (Product.FAILED, Harness.LOST),
         "fact: the agent vanished without a result",
@@ -298,7 +298,7 @@ CASES = {
         "likely: SIGKILL came from outside: the kernel counts no out-of-memory kill",
         "pytest did not finish; its log has 1 result",
     ),
-    "killed, nobody knows by whom": (
+    "killed by an unknown sender": (
         case(
             log(Outcome.PASSED, status=None),
             end("install"),
@@ -377,7 +377,7 @@ CASES = {
         "fact: the run was interrupted by its caller",
         "interrupted",
     ),
-    "interrupted, and nobody took the record": (
+    "interrupted, and the record was not taken": (
         case(None, interrupted=True),
         (Product.INCOMPLETE, Harness.INFRASTRUCTURE),
         "unknown: the agent's record could not be fetched, so a stage may have started",
@@ -833,12 +833,12 @@ def test_a_fallback_fails_until_a_contract_expects_it() -> None:
         "mul.out", "skipped", executed=0, ran_device="cpu", reason=reason, **nvidia
     )
     given = ended(operators(ran, fell_back), platform="nvidia", torch_device="cuda")
-    told = "requested cuda; 1 of 2 tests fell back to cpu: mul.out-float32-cuda-slot8"
+    line = "requested cuda; 1 of 2 tests fell back to cpu: mul.out-float32-cuda-slot8"
     assert judge(given).product is Product.FAILED
-    assert notes(given).startswith(told)
+    assert notes(given).startswith(line)
     accepted = replace(given, contract=contract(ran, fell_back))
     assert judge(accepted).product is Product.PASSED
-    assert told not in notes(accepted)
+    assert line not in notes(accepted)
 
 
 ON_ASCEND = {"platform": "ascend", "torch_device": "npu"}
@@ -862,9 +862,9 @@ def test_a_simulated_run_that_was_not_requested_fails_and_is_labelled() -> None:
     given = ended(operators(ADD_SIMULATED, MUL_SIMULATED), **ON_ASCEND)
     assert judge(given).product is Product.FAILED
     assert given.simulated
-    told = "requested a real npu; 2 of 2 tests were on a simulated one: add.out-float32-npu-slot8,"
-    assert judge(given).evidence[0].text.startswith(told)
-    assert notes(given).startswith(told)
+    line = "requested a real npu; 2 of 2 tests were on a simulated one: add.out-float32-npu-slot8,"
+    assert judge(given).evidence[0].text.startswith(line)
+    assert notes(given).startswith(line)
     assert "simulated device: no vendor hardware was used" in notes(given)
 
 

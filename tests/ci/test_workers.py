@@ -345,10 +345,10 @@ def test_what_one_platform_writes_is_its_own_row(work: Workplace) -> None:
     odd(work)
     result, run = work.run(platforms=["cpu", "moore"])
     assert products(result) == {"cpu": "passed", "moore": "incomplete"}
-    told = " ".join(each.text for each in result.platform("moore").verdict.evidence)
+    evidence = " ".join(each.text for each in result.platform("moore").verdict.evidence)
     for place in ("the per-test log has ", "events.jsonl has 4 ", "the agent's output has 4 "):
-        assert place in told
-    assert f"the longest of {LONGEST:,} bytes" in told
+        assert place in evidence
+    assert f"the longest of {LONGEST:,} bytes" in evidence
     assert exit_code(result.platforms) == ExitCode.PRODUCT_FAILURE
     log = run.records.folder / "moore" / "agent.log"
     assert log.read_text().startswith('{"event":"stage_started"}\n')

@@ -182,8 +182,8 @@ def layers(image: Image) -> list[str]:
 
 def test_a_torch_of_the_vendors_is_kept(site: Site, both: list[tuple[RunPlan, ImageFacts]]) -> None:
     program = "python -c 'import torch, iniconfig; print(torch.__version__, torch.__file__)'"
-    told = site.run(both[0][0], f"{program}; cat $PIP_CONSTRAINT")
-    assert told.splitlines() == [
+    constraints = site.run(both[0][0], f"{program}; cat $PIP_CONSTRAINT")
+    assert constraints.splitlines() == [
         f"2.4.0+vendor {PACKAGES}/torch/__init__.py",
         "numpy<2",
         "torch==2.4.0+vendor",

@@ -302,13 +302,13 @@ def judged(bench: Bench, plan: RunPlan) -> PlatformResult:
 
 def check(result: PlatformResult, suite: Suite) -> None:
     [row] = table_rows([result])
-    told = "\n".join(evidence.text for evidence in result.verdict.evidence)
-    print(row, told, sep="\n")
+    reported = "\n".join(evidence.text for evidence in result.verdict.evidence)
+    print(row, reported, sep="\n")
     verdict = result.verdict
     assert (verdict.product, verdict.harness, exit_code([result])) == suite.verdict
     assert row.pytest_result.startswith(suite.column)
     assert result.notes[0].startswith(suite.note)
-    assert suite.evidence in told
+    assert suite.evidence in reported
     is_green = suite.verdict in (GREEN, AFTER_SUMMARY)
     assert ("full suite passed" in result.notes) is is_green
 

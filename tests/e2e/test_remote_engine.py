@@ -207,11 +207,11 @@ def test_cut_connection_is_made_again(lab: Bench, machine: Machine) -> None:
     facts = lab.run(plan)
     assert (facts.exit_code, facts.lost) == (0, False)
     assert [event["text"] for event in lab.observer.named("output")] == lines  # each once
-    told = " ".join(str(event["text"]) for event in lab.observer.named("engine"))
+    printed = " ".join(str(event["text"]) for event in lab.observer.named("engine"))
     assert re.search(
-        r"lost the connection to the Docker Engine at ssh://lab: .*; trying again for 60 s", told
+        r"lost the connection to the Docker Engine at ssh://lab: .*; trying again for 60 s", printed
     )
-    assert "reached the Docker Engine at ssh://lab again" in told
+    assert "reached the Docker Engine at ssh://lab again" in printed
 
 
 def test_run_on_an_unreachable_machine_can_be_adopted(

@@ -91,7 +91,7 @@ class TestRefusals:
     def test_a_folder_that_is_in_use_is_left_alone(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        (tmp_path / "somebody's").touch()
+        (tmp_path / "foreign").touch()
         assert main(["--only", "lost-stride", "--work-dir", str(tmp_path)]) == 2
         assert "is not empty" in capsys.readouterr().err
 

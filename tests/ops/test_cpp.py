@@ -350,7 +350,9 @@ int main() {
 @pytest.mark.operators
 def test_every_form_of_call_dispatches_what_the_schema_says(tmp_path: Path) -> None:
     """The program has its own ``Dispatch``, which prints the arguments of every ``Call``."""
-    expected = [(name, types, told) for name in operator_names() for types, told in forms(name)]
+    expected = [
+        (name, types, arguments) for name in operator_names() for types, arguments in forms(name)
+    ]
     source = tmp_path / "program.cc"
     includes = "\n".join(f"#include <infini/ops/base/{name}.h>" for name in operator_names())
     calls = "\n".join(
@@ -358,6 +360,6 @@ def test_every_form_of_call_dispatches_what_the_schema_says(tmp_path: Path) -> N
     )
     source.write_text(includes + DISPATCH_THAT_PRINTS.replace("// calls", calls))
     lines = run_program(source, tmp_path)
-    for (name, types, told), line in zip(expected, lines, strict=True):
+    for (name, types, arguments), line in zip(expected, lines, strict=True):
         got = ast.literal_eval(line) if line.startswith("[") else line  # an error's message
-        assert got == told, f"{name}({types})"
+        assert got == arguments, f"{name}({types})"
