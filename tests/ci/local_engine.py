@@ -72,7 +72,7 @@ class LocalEngine:
 
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
         self._called(f"resume {plan.platform}")
-        observer.event({"event": "engine", "text": "looking for what is left"})
+        observer.event({"event": "engine", "text": "looking for a container"})
         return self.adopted
 
     def describe(self, plan: RunPlan) -> str:

@@ -28,7 +28,7 @@ from ci.model.plan import EnginePlan, RunPlan
 
 pytestmark = pytest.mark.docker
 
-NOBODY = 65534
+UNPRIVILEGED = 65534
 DOCKER = EnginePlan(name="docker", kind="docker")
 
 
@@ -209,7 +209,7 @@ def held_back_by_permissions() -> Iterator[None]:
     """Run as another user than root, since root passes every permission check."""
     user = os.geteuid()
     if user == 0:
-        os.seteuid(NOBODY)
+        os.seteuid(UNPRIVILEGED)
     try:
         yield
     finally:

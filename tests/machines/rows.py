@@ -19,7 +19,7 @@ from typing import Any
 from ci.util.process import ProcessError, run
 
 HERE = Path(__file__).resolve().parent
-USER = "nobody"
+USER = "nobody"  # codespell:ignore nobody
 SHARED_MEMORY = "512m"
 TURKISH = "tr_TR"
 SEED = 1
