@@ -14,6 +14,7 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryFile
 from time import monotonic, sleep
@@ -34,20 +35,26 @@ from ci.util.invocation import NOX_VARIABLE
 from ci.util.lines import CHUNK
 from ci.util.prerequisites import Finding, install_command, package_manager
 
-# Variables of the caller that would bypass the virtual environment, skip assertions, compile each
-# module again in each process, or refer to another run.
+# Variables of the caller that stages never get: they would bypass the virtual environment, skip
+# assertions, compile each module again in each process, or refer to another run.
 EXCLUDED_VARIABLES = RESERVED_VARIABLES | {
     *("PYTHONPATH", "PYTHONHOME", "PYTHONOPTIMIZE", "PYTHONDONTWRITEBYTECODE", NOX_VARIABLE),
     # With the variables of a worker, syrupy reports nothing and passes.
     *("PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"),
 }
-# All variables of the shell reach the stages. A dry run prints only these, because builds and tests
-# depend on them; any other variable may hold a secret.
-PRINTED_VARIABLES = re.compile(
-    r"(INFINI|PIP|SKBUILD|CMAKE|CCACHE|PYTEST|TORCH|CUDA|OMP|MKL|LD|LC)_\w+|(NINJA|PYTHON)\w+"
-    r"|CC|CXX|CPP|(C|CXX|CPP|LD|MAKE)FLAGS|(C_INCLUDE_|CPLUS_INCLUDE_|LIBRARY_|C)PATH|LANG|TZ"
+# The variables of the caller that stages get, besides those of `pass_environment`: what shells,
+# compilers, build tools, pytest and vendors' tools read. Any other variable may hold a secret.
+PASSED_VARIABLES = re.compile(
+    r"HOME|USER|LOGNAME|SHELL|TERM|COLORTERM|NO_COLOR|FORCE_COLOR|TMPDIR|TMP|TEMP|CI|TZ|LANG"
+    r"|LANGUAGE|SOURCE_DATE_EPOCH|CC|CXX|CPP|FC|AR|NM|RANLIB|PATH"
+    r"|(C|CPP|CXX|CUDA|F|LD|MAKE|ARCH)FLAGS|(C_INCLUDE_|CPLUS_INCLUDE_|LIBRARY_|C)PATH"
+    r"|(LC|LD|XDG|PKG_CONFIG|INFINI|PIP|SKBUILD|CMAKE|SETUPTOOLS|CCACHE|PYTEST|COVERAGE)_\w+"
+    r"|(TORCH|ATEN|TRITON|OMP|KMP|GOMP|MKL|DNNL|ONEDNN|OPENBLAS|NCCL|GLOO)_\w+"
+    r"|(CUDA|NVCC|NVIDIA|COREX|MACA|NEUWARE|MLU|MUSA|ASCEND|HCCL)\w*|(NINJA|PYTHON|CARGO|RUST)\w+"
     r"|\w+_VISIBLE_DEVICES"
 )
+# Parts of a name that mark a secret, unless `pass_environment` has the name.
+SECRET_NAME = re.compile("TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|PRIVATE|AUTH", re.IGNORECASE)
 POLL_S = 0.05  # the interval at which the agent prints an event that is not full
 QUERY_S = 30.0  # for the package manager's database, which another process may have locked
 STOP_GRACE_S = 30.0  # the agent needs 10 s to end a stage, then collects artifacts
@@ -149,14 +156,8 @@ class HostEngine:
 
     def describe(self, plan: RunPlan) -> str:
         """Return a script that does the same as ``execute``."""
-        shell = process.inherited_environment()
-        shown = {
-            name: shell[name]
-            for name in sorted(shell.keys() - EXCLUDED_VARIABLES)
-            if PRINTED_VARIABLES.fullmatch(name)
-        }
-        environment = {**shown, **plan.network.host_environment, **plan.environment}
-        return describe_host(plan, environment, unset=EXCLUDED_VARIABLES | {process.STORE_VARIABLE})
+        passed = dict(sorted(passed_variables(plan).items()))
+        return describe_host(plan, {**passed, **plan.network.host_environment, **plan.environment})
 
     def close(self) -> None:
         """Do nothing: there is no connection to close."""
@@ -164,8 +165,7 @@ class HostEngine:
 
 def prerequisites_of(*plans: RunPlan) -> Iterator[Finding]:
     """Yield what the plans of one project need on this machine; checked before any download."""
-    inherited = process.inherited_environment()
-    environments = [{**inherited, **plan.environment} for plan in plans]
+    environments = [{**passed_variables(plan), **plan.environment} for plan in plans]
     return prerequisites.check_host_engine(plans[0].source, *environments)
 
 
@@ -207,10 +207,23 @@ def _make_environment(plan: RunPlan, folder: WorkFolder, log: ImageLog) -> None:
             )
 
 
-def _environment(plan: RunPlan, venv: Path) -> Mapping[str, str]:
-    """Return the caller's variables, those that activate the environment, and the plan's."""
+def passed_variables(plan: RunPlan) -> dict[str, str]:
+    """Return the caller's variables that the stages of ``plan`` get."""
+
+    def is_passed(name: str) -> bool:
+        if name in EXCLUDED_VARIABLES:
+            return False
+        if any(fnmatchcase(name, pattern) for pattern in plan.host.pass_environment):
+            return True
+        return bool(PASSED_VARIABLES.fullmatch(name)) and not SECRET_NAME.search(name)
+
     inherited = process.inherited_environment()
-    ambient = {name: value for name, value in inherited.items() if name not in EXCLUDED_VARIABLES}
+    return {name: value for name, value in inherited.items() if is_passed(name)}
+
+
+def _environment(plan: RunPlan, venv: Path) -> Mapping[str, str]:
+    """Return the passed variables, those that activate the environment, and the plan's."""
+    ambient = passed_variables(plan)
     path = os.pathsep.join([str(venv / "bin"), ambient.get("PATH", os.defpath)])
     active = {"PATH": path, "VIRTUAL_ENV": str(venv)}
     return {**ambient, **active, **plan.network.host_environment, **plan.environment}

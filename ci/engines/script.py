@@ -84,18 +84,14 @@ def describe_docker(plan: RunPlan, engine: Mapping[str, str]) -> str:
     )
 
 
-def describe_host(plan: RunPlan, environment: Mapping[str, str], *, unset: Iterable[str]) -> str:
-    """Return the script of a run on this machine.
-
-    The stages get ``environment`` and the shell's variables, except for those in ``unset``.
-    """
+def describe_host(plan: RunPlan, environment: Mapping[str, str]) -> str:
+    """Return the script of a run on this machine, whose stages get only ``environment``."""
     return _script(
         plan,
         job.host_job(plan, work_folder(plan)),
         {},
         on_host=True,
-        exports=environment,
-        unset=sorted(unset),
+        exports={name: value for name, value in environment.items() if name != "PATH"},
         pip_install=shlex.join(PIP_INSTALL),
         workspace=job.WORKSPACE,
         owner="0",

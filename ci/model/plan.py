@@ -174,6 +174,7 @@ class HostPlan:
 
     python: str
     requirements: Path  # a requirements file of the repository
+    pass_environment: tuple[str, ...] = ()  # variables of the caller for the stages, as patterns
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -85,6 +85,12 @@ def _check_variable(name: str) -> str:
     return name
 
 
+def _check_variable_pattern(pattern: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*\*?", pattern):
+        raise _expected("a variable's name, or the beginning of names and a '*'")
+    return pattern
+
+
 def _check_workspace_path(path: str) -> str:
     parts = PurePosixPath(path)
     if not path or parts.is_absolute() or ".." in parts.parts:
@@ -125,6 +131,7 @@ Command = Annotated[str, AfterValidator(_check_command)]
 ArtifactName = Annotated[Name, AfterValidator(_check_artifact)]
 VariableName = Annotated[str, AfterValidator(_check_variable)]
 Environment = dict[VariableName, str]
+VariablePattern = Annotated[str, AfterValidator(_check_variable_pattern)]
 PlatformName = Annotated[str, AfterValidator(_check_platform)]
 IMAGE_REFERENCE = r"^[\w][\w./:@-]*$"
 ImageReference = Annotated[str, StringConstraints(pattern=IMAGE_REFERENCE)]
@@ -332,6 +339,10 @@ class Config(Model):
     outcomes of its tests (``python -m ci contract``). By default there are no contracts."""
     network: NetworkConfig = NetworkConfig()
     """Access to the package index."""
+    pass_environment: tuple[VariablePattern, ...] = ()
+    """Variables of the caller's shell that stages of the host engine also get: names, or beginnings
+    of names and a ``*``. By default they get only those that compilers, build tools and pytest are
+    known to read, and none whose name marks a secret. Stages in containers get none."""
     selection: SelectionConfig | None = None
     """How ``--select`` restricts a run to some operators. By default it cannot be used."""
 
@@ -424,6 +435,8 @@ class SiteConfig(Model):
     """Access to the package index."""
     engines: dict[Name, SiteEngine] = Field(default_factory=dict)
     """Docker Engines in addition to the default one."""
+    pass_environment: tuple[VariablePattern, ...] = ()
+    """Variables of the shell for stages of the host engine, in addition to those in ``ci.yaml``."""
     platforms: dict[PlatformName, SitePlatform] = Field(default_factory=dict)
     """Base image, engine and devices by platform."""
 

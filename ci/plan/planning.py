@@ -96,6 +96,7 @@ class PlanInputs:
     network: NetworkPlan
     engine: EnginePlan
     devices: DevicePolicy
+    pass_environment: tuple[str, ...] = ()  # the site's
     contract: ContractPlan | None = None
     options: RunOptions = AS_CONFIGURED
 
@@ -137,7 +138,11 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         network=inputs.network,
         image=_image_plan(platform, wanted, packages, inputs),
         container=_container_plan(config.project, platform, wanted, inputs, devices),
-        host=HostPlan(python=sys.executable, requirements=inputs.requirements),
+        host=HostPlan(
+            python=sys.executable,
+            requirements=inputs.requirements,
+            pass_environment=(*config.pass_environment, *inputs.pass_environment),
+        ),
         engine=inputs.engine,
         devices=devices,
         cache=CachePlan(

@@ -192,6 +192,7 @@ def plan_run(
             network=network,
             engine=project.engine(name, options.engine_of(name)),
             devices=project.devices(name),
+            pass_environment=project.site.pass_environment,
             contract=contract,
             options=options,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,26 +20,51 @@ def test_stages_see_the_fresh_environment(
     monkeypatch.setenv("PYTHONPATH", "/somewhere/else")
     monkeypatch.setenv("PYTHONOPTIMIZE", "2")  # a suite that asserts nothing would pass
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # each process would compile all of torch's
-    monkeypatch.setenv("AMBIENT", "yes")
     program = """
 import json, os, sys
-names = ("AMBIENT", "GREETING", "PYTHONPATH", "VIRTUAL_ENV")
+names = ("GREETING", "PYTHONPATH", "VIRTUAL_ENV")
 flags = (__debug__, sys.dont_write_bytecode)
 print(json.dumps([sys.prefix, os.getcwd(), flags, *map(os.environ.get, names)]))
 """
     plan = host_bench.plan(python_stage("look", program))
     facts = host_bench.run(plan)
-    prefix, folder, flags, ambient, greeting, python_path, venv = json.loads(
+    prefix, folder, flags, greeting, python_path, venv = json.loads(
         (plan.results / "look.log").read_text()
     )
     assert prefix == venv
     assert not folder.startswith(str(plan.source))
     assert flags == [True, False]
-    assert (ambient, greeting, python_path) == ("yes", "good morning", None)
+    assert (greeting, python_path) == ("good morning", None)
     assert facts.image is not None
     assert (facts.image.built, facts.image.digest) == (True, None)
     assert sorted(path.name for path in plan.source.iterdir()) == ["pyproject.toml", "src", "tests"]
     assert not (plan.results / "host.lock").exists()
+
+
+def test_stages_get_only_listed_variables_of_the_shell(
+    host_bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed = {"CXXFLAGS": "-O1", "LC_TIME": "C", "ASCEND_HOME_PATH": "/opt", "OMP_NUM_THREADS": "1"}
+    asked = {"DEPLOY_TOKEN": "by its name", "LAB_NAME": "by its beginning"}
+    withheld = {
+        "AWS_SECRET_ACCESS_KEY": "SECRET",
+        "PIP_PASSWORD": "SECRET",
+        "LAB_OTHER": "withheld",
+        "AMBIENT": "withheld",
+        "INFINI_CI_DB": "postgresql+psycopg://ci:SECRET@db/ci",
+    }
+    for name, value in {**passed, **asked, **withheld}.items():
+        monkeypatch.setenv(name, value)
+    program = "import json, os; print(json.dumps(dict(os.environ)))"
+    plan = host_bench.plan(python_stage("look", program))
+    patterns = ("DEPLOY_TOKEN", "LAB_N*")
+    plan = replace(plan, host=replace(plan.host, pass_environment=patterns))
+    host_bench.run(plan)
+    text = (plan.results / "look.log").read_text()
+    assert "SECRET" not in text
+    seen = json.loads(text)
+    assert {**passed, **asked}.items() <= seen.items()
+    assert withheld.keys().isdisjoint(seen)
 
 
 # Prints the environment of this process, and those of its ancestors up to the agent.
@@ -71,12 +97,12 @@ def test_the_store_is_hidden_from_what_runs(
     host_bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INFINI_CI_DB", "postgresql+psycopg://ci:SECRET@db/ci")
-    monkeypatch.setenv("AMBIENT", "yes")
+    monkeypatch.setenv("CXXFLAGS", "-O1")
     plan = host_bench.plan(python_stage("look", ENVIRONMENTS))
     assert host_bench.run(plan).exit_code == 0
     seen = (plan.results / "look.log").read_text()
     assert seen.endswith("\n2 ancestors\n")  # the supervisor of the stage, and the agent
-    assert seen.count("AMBIENT") == 3
+    assert seen.count("CXXFLAGS") == 3
     assert "INFINI_CI_DB" not in seen
     assert "SECRET" not in seen
 
