@@ -34,6 +34,7 @@ from ci.util import prerequisites, process
 from ci.util.invocation import NOX_VARIABLE
 from ci.util.lines import CHUNK
 from ci.util.prerequisites import Finding, install_command, package_manager
+from ci.util.redaction import SECRET_NAME
 
 # Variables of the caller that stages never get: they would bypass the virtual environment, skip
 # assertions, compile each module again in each process, or refer to another run.
@@ -53,8 +54,6 @@ PASSED_VARIABLES = re.compile(
     r"|(CUDA|NVCC|NVIDIA|COREX|MACA|NEUWARE|MLU|MUSA|ASCEND|HCCL)\w*|(NINJA|PYTHON|CARGO|RUST)\w+"
     r"|\w+_VISIBLE_DEVICES"
 )
-# Parts of a name that mark a secret, unless `pass_environment` has the name.
-SECRET_NAME = re.compile("TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|PRIVATE|AUTH", re.IGNORECASE)
 POLL_S = 0.05  # the interval at which the agent prints an event that is not full
 QUERY_S = 30.0  # for the package manager's database, which another process may have locked
 STOP_GRACE_S = 30.0  # the agent needs 10 s to end a stage, then collects artifacts

@@ -78,7 +78,7 @@ class LiveLogs:
             path.parent.mkdir(parents=True, exist_ok=True)
             # The first write replaces the log of a caller that died.
             with path.open("ab" if stage in self._begun else "wb") as log:
-                log.write(_bytes(text))
+                log.write(_bytes(mask_credentials(text)))
             self._begun.add(stage)
         except OSError as error:
             del self._files[stage]  # the run goes on; the complete log comes at the end
@@ -164,7 +164,7 @@ class EventReader:
     def _keep_unreadable(self, line: str) -> None:
         """Count a line that is no event; write and show it, unless there were too many."""
         self.unreadable_lines += 1
-        text = line[:LONGEST_SHOWN]
+        text = mask_credentials(line[:LONGEST_SHOWN])
         if isinstance(line, TruncatedLine):
             self.longest_line = max(self.longest_line, line.length)
             text += f" [the beginning of {line.length:,} bytes]"

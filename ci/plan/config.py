@@ -437,6 +437,10 @@ class SiteConfig(Model):
     """Docker Engines in addition to the default one."""
     pass_environment: tuple[VariablePattern, ...] = ()
     """Variables of the shell for stages of the host engine, in addition to those in ``ci.yaml``."""
+    redact: tuple[VariablePattern, ...] = ()
+    """Variables of the shell whose values are secrets: names, or beginnings of names and a ``*``.
+    Their values are hidden in everything that is shown or kept. So are passwords in addresses, and
+    the values of variables whose name marks a secret, such as ``DEPLOY_TOKEN``."""
     platforms: dict[PlatformName, SitePlatform] = Field(default_factory=dict)
     """Base image, engine and devices by platform."""
 

@@ -18,7 +18,7 @@ from ci.model.platforms import PLATFORMS
 from ci.model.tests import Suite
 from ci.plan.config import ENGINES, IMAGE_REFERENCE, Config, DevicePolicy, NetworkConfig, SiteConfig
 from ci.plan.load import load_config, load_site
-from ci.plan.network import resolve_network
+from ci.plan.network import network_settings, resolve_network
 from ci.plan.planning import (
     AS_CONFIGURED,
     CA_BUNDLE_IN_CONTEXT,
@@ -30,7 +30,8 @@ from ci.plan.planning import (
 )
 from ci.util.files import REPOSITORY
 from ci.util.invocation import CONFIG_FILE
-from ci.util.text import near_match
+from ci.util.redaction import secret_values
+from ci.util.text import hide_values, near_match
 
 DEFAULT_REQUIREMENTS = Path(__file__).resolve().with_name("default-requirements.txt")
 RECIPE = REPOSITORY / "docker"
@@ -68,8 +69,13 @@ class Project:
         return (self.folder / self.config.source).resolve()
 
     def network(self) -> NetworkPlan:
-        sections = (self.site.network, self.config.network, self.pip)
-        return resolve_network(self.environ, *sections, folder=self.folder)
+        return resolve_network(self.environ, *self._network_sections(), folder=self.folder)
+
+    def network_settings(self) -> dict[str, str | None]:
+        return network_settings(self.environ, *self._network_sections())
+
+    def _network_sections(self) -> tuple[NetworkConfig, ...]:
+        return (self.site.network, self.config.network, self.pip)
 
     def base_image(self, platform: str) -> str | None:
         """Return this site's own base image, if it has one."""
@@ -114,7 +120,8 @@ def load_project(
 ) -> Project:
     """Load a configuration and the site file beside it, or the one that INFINI_CI_SITE names.
 
-    ``pip`` has the settings of pip's own configuration, the last source of network settings.
+    ``pip`` has the settings of pip's own configuration, the last source of network settings. From
+    now on, this process hides the secret values of the environment and of these settings.
     """
     path = path.resolve()
     site_path = site_file(path, environ)
@@ -134,7 +141,12 @@ def load_project(
     if config is None or wrong:
         remedy = next((error.remedy for error in wrong if error.remedy), None)
         raise ConfigError("\n".join(map(str, wrong)), remedy=remedy)
-    return Project(path=path, config=config, site=site, environ=environ, pip=pip or NetworkConfig())
+    project = Project(
+        path=path, config=config, site=site, environ=environ, pip=pip or NetworkConfig()
+    )
+    addresses = filter(None, project.network_settings().values())
+    hide_values(secret_values(environ, addresses=addresses, patterns=site.redact))
+    return project
 
 
 def _with_absolute_paths(network: NetworkConfig, folder: Path) -> NetworkConfig:

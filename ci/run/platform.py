@@ -17,6 +17,7 @@ from ci.model.plan import RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts, PlatformResult
 from ci.plan.request import RunRequest, source_changes
 from ci.util.process import handle_interrupts
+from ci.util.redaction import redact_folder
 
 RESUMED = "resumed: the first caller's image and sync times are lost"
 
@@ -124,7 +125,11 @@ def prepare_image(engine: Engine, plan: RunPlan, observer: Observer) -> ImageFac
 def judge_platform(
     plan: RunPlan, facts: ExecutionFacts, files: ResultFiles | None = None
 ) -> PlatformOutcome:
-    """Judge the platform's results folder; ``files``, if some of it was already read."""
+    """Judge the platform's results folder; ``files``, if some of it was already read.
+
+    Secret values are hidden in the folder first: what is read may be stored.
+    """
+    facts = replace(facts, notes=(*facts.notes, *redact_folder(plan.results)))
     files = files or ResultFiles(folder=plan.results, stages=plan.stages)
     result = judged_result(plan, facts, files)
     return PlatformOutcome(result=result, details=files.details, interrupted=facts.interrupted)
@@ -136,6 +141,7 @@ def judge_lost(
     """Judge a platform whose harness failed, by its files, if any stage started."""
     files = ResultFiles(folder=plan.results, stages=plan.stages)
     if not files.record.events:
+        redact_folder(plan.results)
         return PlatformOutcome(result=not_run_result(plan, reason))
     facts = ExecutionFacts(engine=engine, image=image, lost=True, notes=(reason,))
     return judge_platform(plan, facts, files)

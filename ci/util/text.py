@@ -6,11 +6,15 @@ bytes of a file name that are not UTF-8), control characters, colors.
 
 from __future__ import annotations
 
+import base64
 import difflib
+import html
+import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 from ci.util.lines import parse
 
@@ -99,6 +103,9 @@ def _printable(character: str) -> str:
     return " " if character.isspace() else _REPLACEMENT
 
 
+MASK = "***"
+SHORTEST_HIDDEN = 6  # characters; shorter values occur in ordinary text
+
 # Mask up to the last @ of the word, since passwords may hold @ and /.
 # An engine's error can quote an address inside another one, percent-encoded.
 # The user name in an ssh address is not a secret, and readers need the whole address.
@@ -108,6 +115,43 @@ _CREDENTIALS = re.compile(
 )
 
 
+_hidden: list[str] = []  # every form of every hidden value, the longest first
+
+
+def hide_values(values: Iterable[str]) -> None:
+    """Let ``mask_credentials`` also hide these values, in place of those of an earlier call.
+
+    Each line of a value counts as one value, as tools print them line by line. Hidden are also its
+    URL-encoded, HTML, JSON and Python forms, and base64 of any text around it. Values of fewer than
+    ``SHORTEST_HIDDEN`` characters are not hidden.
+    """
+    lines = (line.strip() for value in values for line in value.splitlines())
+    forms = {form for line in lines if len(line) >= SHORTEST_HIDDEN for form in _forms(line)}
+    _hidden[:] = sorted(forms, key=len, reverse=True)  # one form may begin with another
+
+
+def hidden_forms() -> tuple[str, ...]:
+    """Return every text that is hidden."""
+    return tuple(_hidden)
+
+
+def _forms(value: str) -> Iterator[str]:
+    content = value.encode(errors="surrogateescape")
+    yield from (value, quote(content), quote(content, safe=""), quote_plus(content))
+    yield from (html.escape(value), html.escape(value, quote=False), repr(value)[1:-1])
+    yield from (json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False))
+    for before in range(3):  # bytes of other text in the first group of three
+        encoded = base64.b64encode(b"\0" * before + content).decode()
+        # The first and the last characters also depend on the text around.
+        own = encoded[-(-before * 8 // 6) : (before + len(content)) * 8 // 6]
+        yield from (own, own.replace("+", "-").replace("/", "_"))
+
+
 def mask_credentials(text: str) -> str:
-    """Hide ``user:password`` in every address; in an ssh address only if it has a password."""
-    return _CREDENTIALS.sub("***", text)
+    """Hide known secret values, and ``user:password`` in every address.
+
+    In an ssh address it is hidden only if it has a password.
+    """
+    for form in _hidden:
+        text = text.replace(form, MASK)
+    return _CREDENTIALS.sub(MASK, text)

@@ -25,7 +25,6 @@ from ci.model.plan import RunPlan
 from ci.plan import bundle as names
 from ci.plan import source
 from ci.plan.bundle import BundledImage, BundleDocument
-from ci.plan.network import network_settings
 from ci.plan.project import SITE_FILE, Project
 from ci.plan.request import RunRequest
 from ci.run.platform import prepare_image
@@ -245,8 +244,7 @@ def site_settings(
     if secret := [name for name, value in settings.items() if "@" in str(value)]:
         message = f"{project.path}: network.{secret[0]} may hold a password, and would be packed"
         raise ConfigError(message, remedy=f"Move it to {SITE_FILE}, which is not packed.")
-    sections = (project.site.network, project.config.network, project.pip)
-    found = network_settings(project.environ, *sections)
+    found = project.network_settings()
     settings = {name: value for name, value in found.items() if value}
     secret = [name for name, value in settings.items() if "@" in value]
     # The bundle's own wheels replace any others.
