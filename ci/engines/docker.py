@@ -157,7 +157,9 @@ class DockerEngine:
                 entrypoint=[*plan.needed_image.entry, *job.COMMAND],
                 # The only driver whose logs can always be read.
                 log_config=LogConfig(type="json-file"),
-                **job.container_options(plan, found),
+                **job.container_options(
+                    plan, found, machine_memory=int(self.client.info()["MemTotal"])
+                ),
             )
         except APIError as error:
             if error.status_code != HTTPStatus.CONFLICT:

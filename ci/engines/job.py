@@ -84,13 +84,18 @@ COMMAND = ("python3", AGENT, JOB)
 CACHE_MOUNT = "/cache"
 # Below the mount: a volume belongs to root if the image has no folder at the mount point.
 CACHE_FOLDER = f"{CACHE_MOUNT}/ccache"
-PIDS_LIMIT = 32768  # against fork bombs; threads count, and large machines use thousands
+# Of the engine's memory, for a container without a limit of its own: the rest keeps the machine
+# usable. A tenth of the smallest machine in use, 4 GiB, is enough for the engine and ssh.
+MEMORY_TENTHS = 9
 
 
-def container_options(plan: RunPlan, found: DeviceFiles | None = None) -> dict[str, Any]:
+def container_options(
+    plan: RunPlan, found: DeviceFiles | None = None, *, machine_memory: int | None = None
+) -> dict[str, Any]:
     """Return the options of ``docker create``, except for image and command.
 
     ``found`` are the device files that exist; without it the options hold patterns.
+    ``machine_memory``, in bytes, gives the limit of a plan that has none.
     """
     container = plan.container
     ulimits = container.ulimits.items()
@@ -105,9 +110,10 @@ def container_options(plan: RunPlan, found: DeviceFiles | None = None) -> dict[s
         "init": True,
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges"],
-        "pids_limit": PIDS_LIMIT,
+        "pids_limit": container.processes,
         "shm_size": container.shm_size_bytes,
-        "mem_limit": container.memory_bytes,
+        "mem_limit": container.memory_bytes
+        or (machine_memory and machine_memory // 10 * MEMORY_TENTHS),
         "memswap_limit": container.memory_bytes,  # the same as memory alone: no swap
         "ulimits": [Ulimit(name=name, soft=limit, hard=limit) for name, limit in ulimits],
         **devices,

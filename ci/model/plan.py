@@ -110,7 +110,8 @@ class ContainerPlan:
     workspace: str
     results: str
     shm_size_bytes: int | None
-    memory_bytes: int | None
+    memory_bytes: int | None  # None: most of the memory of the engine's machine
+    processes: int
     network_mode: str | None
     ulimits: Mapping[str, int] = field(default_factory=dict)
 

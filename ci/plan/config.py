@@ -40,6 +40,7 @@ RECORDS = frozenset(
 MOST_RERUNS = 100  # reveal a test that fails in 3 % of its runs with a probability of 95 %
 LEAST_MEMORY_BYTES = 6 * 2**20  # the minimum of a Docker Engine
 MOST_BYTES = 2**63 - 1  # a Docker Engine counts in signed 64 bits
+MOST_PROCESSES = 2**22  # the most that a Linux kernel can number
 SHELL_OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1"})
 
 
@@ -282,7 +283,10 @@ class PlatformConfig(Model):
     shm_size_bytes: Annotated[int, Field(gt=0, le=MOST_BYTES)] | None = None
     """Size of the container's /dev/shm; by default that of the engine."""
     memory_bytes: Annotated[int, Field(ge=LEAST_MEMORY_BYTES, le=MOST_BYTES)] | None = None
-    """Memory limit of the container; by default none."""
+    """Memory limit of the container; by default 90 % of the memory of the engine's machine."""
+    # On 4 processors the build and the tests of a selection have at most 34 at once.
+    processes: Annotated[int, Field(ge=16, le=MOST_PROCESSES)] = 4096
+    """Most processes and threads of the container at once."""
     simulated: bool = False
     """Run without the vendor's hardware: on a simulated device or, if the device cannot be
     simulated, only the tests that need no device. Every report marks the result as simulated, and

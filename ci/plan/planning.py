@@ -253,6 +253,7 @@ def _container_plan(
         results=RESULTS,
         shm_size_bytes=wanted.shm_size_bytes or (facts.shm_size_bytes if facts else None),
         memory_bytes=wanted.memory_bytes,
+        processes=wanted.processes,
         # The wheelhouse is served on the loopback of this machine.
         network_mode="host" if inputs.network.wheelhouse else None,
         ulimits=facts.ulimits if facts else {},

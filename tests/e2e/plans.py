@@ -158,6 +158,7 @@ def make_run_plan(
             results="/results",
             shm_size_bytes=None,
             memory_bytes=memory_bytes,
+            processes=4096,
             network_mode="host" if network.wheelhouse else None,
         ),
         host=HostPlan(python=python, requirements=folder / "requirements.txt"),

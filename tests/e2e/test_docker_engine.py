@@ -245,6 +245,32 @@ open("/workspace/a", "w"), open("/results/b.log", "w")
     assert client.containers.list(all=True, filters={"label": labels}) == []
 
 
+LIMITS = """
+from pathlib import Path
+
+groups = Path("/sys/fs/cgroup")
+version_1 = ("pids/pids.max", "memory/memory.limit_in_bytes")
+version_2 = ("pids.max", "memory.max")
+for names in (version_1, version_2):
+    if (groups / names[0]).exists():
+        print(*[(groups / name).read_text().strip() for name in names])
+        break
+"""
+
+
+@pytest.mark.parametrize("limit", [None, 512 * 2**20])
+def test_a_container_cannot_exhaust_the_machine(
+    docker_bench: Bench, client: DockerClient, limit: int | None
+) -> None:
+    plan = docker_bench.plan(python_stage("look", LIMITS))
+    plan = replace(plan, container=replace(plan.container, memory_bytes=limit, processes=77))
+    assert docker_bench.run(plan).exit_code == 0
+    processes, memory = map(int, (plan.results / "look.log").read_text().split())
+    assert processes == 77
+    machine = int(client.info()["MemTotal"])
+    assert memory == limit if limit else machine // 2 < memory < machine
+
+
 def test_container_that_never_started_is_not_adopted(
     docker_bench: Bench, client: DockerClient
 ) -> None:
