@@ -43,6 +43,7 @@ class NetworkPlan:
 
     ``environment`` holds the pip and proxy variables with their values inside the container,
     ``host_environment`` the same settings with their values on this machine.
+    ``without_credentials`` holds the variables whose addresses have passwords, without these.
     ``wheelhouse`` is a folder of this machine that the engine serves on loopback at
     ``wheelhouse_port`` while it builds or runs; the address is already in ``environment``.
     ``ca_bundle`` is a PEM file of this machine, copied to ``CONTAINER_CA_BUNDLE``.
@@ -54,6 +55,7 @@ class NetworkPlan:
     wheelhouse: Path | None = None
     wheelhouse_port: int | None = None
     host_environment: Mapping[str, str] = field(default_factory=dict)
+    without_credentials: Mapping[str, str] = field(default_factory=dict)
     wheels: Path | None = None
 
 

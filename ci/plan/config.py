@@ -219,6 +219,9 @@ class StageConfig(Model):
     device: bool | None = None
     """Whether the stage needs the platform's devices. It then holds a lease on them while it runs.
     By default a ``pytest`` stage needs them, and a command does not."""
+    credentials: bool | None = None
+    """Whether the stage gets the passwords in the addresses of ``network``. By default a command
+    gets them, and a ``pytest`` stage does not."""
     reruns: Annotated[int, Field(ge=0, le=MOST_RERUNS)] = 0
     """How often failed tests of a ``pytest`` stage are rerun, as evidence of flaky tests. Reruns
     come last, take at most ``timeout_s``, and change no verdict. ``--reruns`` overrides it."""

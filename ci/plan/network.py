@@ -15,6 +15,7 @@ from ci.errors import ConfigError
 from ci.model.plan import CONTAINER_CA_BUNDLE, NetworkPlan
 from ci.plan.config import NetworkConfig
 from ci.util.process import ProcessError, run
+from ci.util.redaction import CREDENTIALS
 
 LOOPBACK = "127.0.0.1"
 WHEELHOUSE_PORT = 8421  # not assigned to any known service
@@ -59,9 +60,14 @@ def resolve_network(
         inside["pip_find_links"] = " ".join([*links, f"http://{LOOPBACK}:{port}/"])
         if settings["http_proxy"] or settings["https_proxy"]:  # a proxy cannot reach this loopback
             inside["no_proxy"] = ",".join(filter(None, (settings["no_proxy"], LOOPBACK)))
+    # A folder of links is another address in a container.
+    addresses = {**settings, "pip_find_links": " ".join(links)}
+    public = {name: CREDENTIALS.sub("", value or "") for name, value in addresses.items()}
+    public = {name: value for name, value in public.items() if value != (addresses[name] or "")}
     return NetworkPlan(
         environment=_environment(inside),
         host_environment=_environment(here),
+        without_credentials=_environment(public),
         ca_bundle=bundle,
         wheelhouse=wheelhouse,
         wheelhouse_port=port,

@@ -120,7 +120,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         source=inputs.source,
         results=inputs.results / platform.name,
         stages=tuple(
-            _stage_plan(stage, inputs.options.reruns)
+            _stage_plan(stage, inputs)
             for stage in config.stages
             if stage.platforms is None or platform.name in stage.platforms
         ),
@@ -162,16 +162,21 @@ def cache_name(project: str, platform: str) -> str:
     return f"infini-ci-cache-{project}-{platform}"
 
 
-def _stage_plan(stage: StageConfig, reruns: int | None) -> StagePlan:
+def _stage_plan(stage: StageConfig, inputs: PlanInputs) -> StagePlan:
     tests = stage.kind is StageKind.PYTEST
     by_kind = Column.PYTEST if tests else Column.BUILD_INSTALL
+    reruns = inputs.options.reruns
+    withheld = tests if stage.credentials is None else not stage.credentials
     return StagePlan(
         name=stage.name,
         kind=stage.kind,
         command=tuple(shlex.split(stage.command)),
         column=stage.column or by_kind,
         timeout_s=stage.timeout_s,
-        environment=stage.environment,
+        environment={
+            **(inputs.network.without_credentials if withheld else {}),
+            **stage.environment,
+        },
         device=tests if stage.device is None else stage.device,
         reruns=reruns if tests and reruns is not None else stage.reruns,
     )

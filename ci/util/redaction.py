@@ -11,13 +11,15 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from ci.util.files import open_for_replacement
 from ci.util.text import MASK, hidden_forms
 
 # Parts of a variable's name that mark a secret.
 SECRET_NAME = re.compile("TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|PRIVATE|AUTH(?!OR)", re.IGNORECASE)
+# What comes before the host in an address: a user, or a user and a password.
+CREDENTIALS = re.compile(r"(?<=://)(?P<credentials>[^\s/]+)@")
 CHUNK = 1 << 20  # bytes that are searched at once
 MOST_PIECES = 1 << 10  # of a compressed file: 1 GiB takes 20 s
 
@@ -44,11 +46,9 @@ def secret_values(
 
 def _passwords(text: str) -> Iterator[str]:
     """Yield the passwords in a list of addresses, as written and as meant."""
-    for word in text.split():
-        before, at, _ = urlsplit(word).netloc.rpartition("@")
-        user, _, password = before.partition(":")
-        if at:  # a token can be the user name alone
-            yield from {password or user, unquote(password or user)}
+    for match in CREDENTIALS.finditer(text):
+        user, _, password = match["credentials"].partition(":")
+        yield from {password or user, unquote(password or user)}  # a token can be the user name
 
 
 def redact_folder(folder: Path) -> list[str]:

@@ -110,3 +110,20 @@ def test_a_missing_ca_bundle_is_named(tmp_path: Path) -> None:
 )
 def test_credentials_are_masked(text: str, masked: str) -> None:
     assert mask_credentials(text) == masked
+
+
+def test_passwords_can_be_withheld(tmp_path: Path) -> None:
+    environ = {
+        "PIP_INDEX_URL": "https://me:p%40ss@index.example/@team/simple",
+        "PIP_EXTRA_INDEX_URL": "https://a.example/simple https://token@b.example/simple",
+        "PIP_TRUSTED_HOST": "b.example",
+        "https_proxy": "http://me:a@b@proxy.example:3128",
+        "http_proxy": "http://proxy.example:3128",
+    }
+    plan = resolve_network(environ, folder=tmp_path)
+    assert plan.without_credentials == {
+        "PIP_INDEX_URL": "https://index.example/@team/simple",
+        "PIP_EXTRA_INDEX_URL": "https://a.example/simple https://b.example/simple",
+        "HTTPS_PROXY": "http://proxy.example:3128",
+        "https_proxy": "http://proxy.example:3128",
+    }

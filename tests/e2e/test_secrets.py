@@ -29,6 +29,8 @@ project: leaky
 platforms:
   cpu:
     environment: {{GREETING: good morning, KEY: {VALUE!r}}}
+network:
+  http_proxy: http://me:of-the-proxy@127.0.0.1:9
 stages:
   - {{name: print, command: python leak.py}}
   - {{name: pytest, command: python -m pytest, kind: pytest}}
@@ -44,6 +46,7 @@ text = "\\n".join(
     [key, urllib.parse.quote(key), repr(key), base64.b64encode(key.encode()).decode()]
 )
 print(text)
+assert "@" in os.environ["HTTP_PROXY"]  # a stage that may download packages
 pathlib.Path("leaked.txt").write_text(text)
 pathlib.Path("packed").mkdir()
 pathlib.Path("packed", "leaked.txt").write_text(text)
@@ -58,6 +61,10 @@ import pytest
 def test_key(key):
     print(key)
     assert key == "another", key
+
+
+def test_proxy():
+    assert os.environ["HTTP_PROXY"] == "http://127.0.0.1:9"
 """
 
 
@@ -83,7 +90,7 @@ def test_a_planted_secret_is_nowhere(engine: str, tmp_path: Path) -> None:
     assert finished.returncode == 1, shown  # the test fails
     assert "***" in shown
     [row] = json.loads((results / "latest" / "results.json").read_text())["platforms"]
-    assert row["pytest"]["failed"] == 1
+    assert (row["pytest"]["passed"], row["pytest"]["failed"]) == (1, 1)
     notes = "\n".join(row["notes"])
     assert "a secret value was hidden in junit.xml" in notes
     assert "packed.tar.gz was removed from the results" in notes
