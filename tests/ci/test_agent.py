@@ -27,6 +27,7 @@ from ci.util.files import REPOSITORY
 # Modules of the standard library of every Python from 3.8 on; additions must be, too.
 OLD_MODULES = frozenset(
     {
+        "base64",
         "collections",
         "contextlib",
         "ctypes",
@@ -36,6 +37,7 @@ OLD_MODULES = frozenset(
         "fcntl",
         "functools",
         "hashlib",
+        "html",
         "json",
         "math",
         "os",
@@ -53,7 +55,7 @@ OLD_MODULES = frozenset(
         "subprocess",
         "sys",
     }
-    | {"tarfile", "tempfile", "time", "traceback", "types", "__future__", "typing"}
+    | {"tarfile", "tempfile", "time", "traceback", "types", "__future__", "typing", "urllib"}
 )
 
 
