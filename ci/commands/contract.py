@@ -18,6 +18,7 @@ from ci.plan.project import chosen_platforms, config_option, load_project
 from ci.report.document import output, print_document
 from ci.store.folder import open_existing_store
 from ci.util.files import write_atomically
+from ci.util.terminal import show
 
 OTHER_CONFIG = (
     "Pass the configuration of that run with --config, another run with --run, or use --output."
@@ -69,9 +70,9 @@ def execute(options: argparse.Namespace) -> int:
     if options.format == "json":
         changes = found and {kind: len(found.of(kind)) for kind in ChangeKind}
         content = {"contract": str(path), "run_id": run.run_id, "changes": changes, "needs": needs}
-        print(json.dumps(content, indent=2))
+        show(json.dumps(content, indent=2))
         return ExitCode.PASSED
-    print(f"{path}: written from run {run.run_id}. Review the changes, then commit the file.")
+    show(f"{path}: written from run {run.run_id}. Review the changes, then commit the file.")
     if before and found:
         # Imported here: NumPy and the change-point library take 0.2 s, and --help needs neither.
         from ci.analysis.comparison import contract_side
@@ -80,7 +81,7 @@ def execute(options: argparse.Namespace) -> int:
         base, head = contract_side("before", before), contract_side("now", now)
         print_document(tests_document(base, head, found), output())
     if needs:
-        print(f"outcomes that depend on the processor: passed only with {'; '.join(needs)}")
+        show(f"outcomes that depend on the processor: passed only with {'; '.join(needs)}")
     return ExitCode.PASSED
 
 

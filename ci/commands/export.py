@@ -11,6 +11,7 @@ from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
 from ci.store.exporting import TABLES, WRITERS, export
 from ci.store.folder import make_folder, open_existing_store
+from ci.util.terminal import show
 from ci.util.text import counted
 
 
@@ -89,5 +90,5 @@ def execute(options: argparse.Namespace) -> int:
         }
         written = export(store, run_ids, files, options.platform or ())
     for path, rows in written.items():
-        print(f"{path}: {counted(rows, 'row')} of {counted(len(run_ids), 'run')}")
+        show(f"{path}: {counted(rows, 'row')} of {counted(len(run_ids), 'run')}")
     return ExitCode.PASSED

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
@@ -30,7 +29,8 @@ from ci.upkeep.gc import (
     machine_items,
     run_folders,
 )
-from ci.util.text import counted, mask_credentials, strip_controls
+from ci.util.terminal import show, show_error
+from ci.util.text import counted, strip_controls
 
 # Chosen by judgment, not measured: a run can still be resumed after two weeks of absence, and 50 GB
 # hold the images of seven platforms, which take several GB each with torch and a vendor's toolkit.
@@ -99,14 +99,14 @@ def execute(options: argparse.Namespace) -> int:
     for place, items in _places(options, project, engines):
         decisions = decide(items, now=datetime.now(UTC), age=age, size_bytes=size_bytes)
         if table:
-            print(f"{place}:" if decisions else f"{place}: nothing from this program")
+            show(f"{place}:" if decisions else f"{place}: nothing from this program")
         for decision in decisions:
             failure = None
             if decision.removed and not options.dry_run:
                 try:
                     decision.item.remove()
                 except (CiError, *SDK_ERRORS) as fault:  # the other items are still removed
-                    failure = strip_controls(explain(fault))
+                    failure = explain(fault)
             if decision.removed:
                 freed += 0 if failure else decision.item.size_bytes
                 images |= decision.item.kind is ItemKind.IMAGE
@@ -117,13 +117,12 @@ def execute(options: argparse.Namespace) -> int:
             _print_kept([decision for decision in decisions if not decision.removed])
     if table:
         most = " at most: images can share layers with other images" if images else ""
-        print(f"{'would free' if options.dry_run else 'freed'} {decimal(freed)}{most}")
+        show(f"{'would free' if options.dry_run else 'freed'} {decimal(freed)}{most}")
     else:
         content = {"dry_run": options.dry_run, "freed_bytes": freed, "items": listed}
-        print(json.dumps(content, indent=2))
+        show(json.dumps(content, indent=2))
     for error in silent:
-        message = "\n".join(filter(None, (mask_credentials(str(error)), error.remedy)))
-        print(f"error: {message}", file=sys.stderr)
+        show_error(error)
     return ExitCode.INFRASTRUCTURE if silent else ExitCode.PASSED
 
 
@@ -177,11 +176,11 @@ def _print_removed(decision: Decision, failure: str | None, *, dry_run: bool) ->
     item = decision.item
     days = (datetime.now(UTC) - item.used) / timedelta(days=1)
     ago = f"{counted(round(days), 'day')} ago" if days >= 1 else "today"
-    what = f"{item.kind} {strip_controls(item.name)}, {decimal(item.size_bytes)}, last used {ago}"
+    what = f"{item.kind} {item.name}, {decimal(item.size_bytes)}, last used {ago}"
     if failure:
-        print(f"  cannot remove {what}: {failure}")
+        show(f"  cannot remove {what}: {failure}")
     else:
-        print(f"  {'would remove' if dry_run else 'removed'} {what}: {decision.reason}")
+        show(f"  {'would remove' if dry_run else 'removed'} {what}: {decision.reason}")
 
 
 def _print_kept(kept: Sequence[Decision]) -> None:
@@ -194,7 +193,7 @@ def _print_kept(kept: Sequence[Decision]) -> None:
         kind, sizes = list(ItemKind)[number], [decision.item.size_bytes for decision in decisions]
         of_runs = f"results of {counted(len(sizes), 'run')}"
         what = of_runs if kind is ItemKind.RESULTS else counted(len(sizes), kind)
-        print(f"  kept {what}, {decimal(sum(sizes))}: {reason}")
+        show(f"  kept {what}, {decimal(sum(sizes))}: {reason}")
 
 
 def _listed(place: str, decision: Decision, failure: str | None) -> dict[str, object]:

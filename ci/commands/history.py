@@ -7,6 +7,7 @@ import json
 
 from ci.commands.options import add_format, add_results, whole_number
 from ci.errors import ExitCode, UsageError
+from ci.util.terminal import show
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +75,7 @@ def execute(options: argparse.Namespace) -> int:
             listed = [select_attributes(it, "measure", "level", "run_id") for it in accepted]
             lines = "\n".join(map(accepted_line, accepted))
             is_json = options.format == "json"
-            print(json.dumps({"accepted": listed}, indent=2) if is_json else lines)
+            show(json.dumps({"accepted": listed}, indent=2) if is_json else lines)
             return ExitCode.PASSED
     HistoryReport(record, options.check).show(options.format)
     if not options.check:
