@@ -10,13 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from ci.commands.options import add_config, add_format, add_results, config_file
+from ci.commands.reading import reading_store
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts.contract import Contract, ContractBase, load_contract, make_contract
 from ci.facts.difference import ChangeKind, compare_suites
 from ci.model.results import RunResult, device_kind
 from ci.plan.project import chosen_platforms, config_option, load_project
 from ci.report.document import output, print_document
-from ci.store.folder import open_existing_store
 from ci.util.files import write_atomically
 from ci.util.terminal import show
 
@@ -49,7 +49,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Write the contract of a platform from one of its runs, and print what has changed."""
-    with open_existing_store(options.results, run=options.run) as store:
+    with reading_store(options.results, run=options.run) as store:
         run = store.load(options.run, platform=options.platform)
     config = config_file(options).resolve()
     path = options.output or _contract_file(config, options.platform, run)

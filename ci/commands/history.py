@@ -6,6 +6,7 @@ import argparse
 import json
 
 from ci.commands.options import add_format, add_results, whole_number
+from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
 from ci.util.terminal import show
 
@@ -57,10 +58,9 @@ def execute(options: argparse.Namespace) -> int:
     from ci.report.document import select_attributes
     from ci.report.history import HistoryReport, accepted_line
     from ci.report.tests import FlakyReport
-    from ci.store.folder import open_existing_store
 
     platform, project = options.platform, options.project
-    with open_existing_store(options.results) as store:
+    with reading_store(options.results) as store:
         if options.flaky:
             found = find_flaky_tests(store, platform, find_project(store, platform, project))
             FlakyReport(platform, found).show(options.format)

@@ -76,7 +76,7 @@ def _folders(named: Sequence[Path], errors: list[CiError]) -> Iterator[Path]:
     for folder in named:
         try:
             yield from find_run_folders(folder)
-        except CiError as error:
+        except (CiError, OSError) as error:
             errors.append(_report_refusal(folder, error))
 
 

@@ -6,9 +6,12 @@ run.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +71,31 @@ def database_message(error: Exception) -> str:
     return " ".join(str(original).split())
 
 
+@dataclass(frozen=True)
+class Unreadable:
+    """The value of a column with JSON that cannot be read; it is of no type that readers accept."""
+
+    reason: str
+
+
+def _read_json(text: str | bytes) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:  # RecursionError: nested some hundred deep
+        return Unreadable(f"{type(error).__name__}: {error}")
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"got {name}, which is not JSON")
+
+
+# Options of an engine. A row that cannot be read must not keep others of its query from being read.
+_JSON: Mapping[str, Any] = {
+    "json_deserializer": _read_json,
+    "json_serializer": partial(json.dumps, allow_nan=False),
+}
+
+
 def refill_remedy() -> str:
     """How to rebuild an unreadable store: the folders of the runs contain all its data."""
     again = command("import", "RESULTS", "--results", "RESULTS")
@@ -107,6 +135,7 @@ def _postgresql(url: URL) -> Engine:
     try:
         return create_engine(
             url.set(drivername="postgresql+psycopg", query=query),
+            **_JSON,
             pool_pre_ping=True,  # a network can drop the connection in the hours between two saves
         )
     except ImportError as error:  # psycopg, or the C library that it needs
@@ -116,7 +145,8 @@ def _postgresql(url: URL) -> Engine:
 
 
 def _sqlite(url: URL) -> Engine:
-    engine = create_engine(url.set(drivername="sqlite"), connect_args={"timeout": SQLITE_TIMEOUT_S})
+    limit = {"timeout": SQLITE_TIMEOUT_S}
+    engine = create_engine(url.set(drivername="sqlite"), connect_args=limit, **_JSON)
     if database := engine.url.database:
         Path(database).parent.mkdir(parents=True, exist_ok=True)
     event.listen(engine, "connect", _prepare)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Column, Connection, Engine, Row, func, select
 
+from ci.errors import UnreadableRunError
 from ci.facts.environment_key import EnvironmentKey, successors
 from ci.facts.suite import Outcomes
-from ci.model.results import Product
+from ci.model.results import SCHEMA_VERSION, Product
 from ci.store import blobs
-from ci.store.connect import read_transaction
+from ci.store.connect import masked_url, read_transaction
 from ci.store.rows import Acceptance, RepeatedRuns, RunHead, RunMeasures
 from ci.store.tables import ACCEPTED, BLOBS, DETAILS, ENVIRONMENT_KEYS, MEASURED, PLATFORMS, RUNS
+from ci.util.invocation import command
 
 # Start times have a resolution of one second, so short runs can share one.
 NEWEST_FIRST = (RUNS.c.started_at.desc(), RUNS.c.finished_at.desc(), RUNS.c.run_id.desc())
@@ -28,6 +31,27 @@ class StoreQueries:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self.skipped: dict[str, UnreadableRunError] = {}
+        """The runs that queries left out, by id, each with the reason."""
+
+    def skip(self, error: UnreadableRunError) -> None:
+        """Leave a run out, and keep the reason for the user."""
+        self.skipped.setdefault(error.run_id, error)
+
+    def unreadable(
+        self, run_id: str, reason: object, *, newer: int | None = None
+    ) -> UnreadableRunError:
+        """The error for a run; ``newer`` is its version if that is newer than this program."""
+        store = f"the store {masked_url(self._engine)}"
+        if newer is not None:
+            message = f"{store} was written by a newer version of this program: run {run_id}: got"
+            message += f" results of version {newer}, expected at most {SCHEMA_VERSION}"
+            return UnreadableRunError(run_id, message, remedy="Update this program.")
+        remedy = f"Remove it: {command('gc')}. If its folder is intact, import it again:"
+        remedy += f" {command('import', f'RESULTS/{run_id}')}"
+        return UnreadableRunError(
+            run_id, f"{store} cannot read run {run_id}: {reason}", remedy=remedy, damaged=True
+        )
 
     def heads(self, *, project: str | None = None, last: int | None = None) -> list[RunHead]:
         """List runs, newest first: the ``last`` ones, or all."""
@@ -77,10 +101,15 @@ class StoreQueries:
         with read_transaction(self._engine) as connection:
             found = [row._mapping for row in connection.execute(query)]
             now = _successors(connection, platform)
-        return [
-            RunMeasures(**{**row, "key": now.get(row["key"], row["key"])})
-            for row in reversed(found)
-        ]
+            keys = _environment_keys(connection, {row["key"] for row in found})
+        rows = []
+        for row in reversed(found):
+            if are_measures(row["values"]) and row["key"] in keys:
+                rows.append(RunMeasures(**{**row, "key": now.get(row["key"], row["key"])}))
+            else:
+                damage = f"{platform}: its measures are damaged"
+                self.skip(self.unreadable(row["run_id"], damage))
+        return rows
 
     def environment_keys(self, digests: Collection[str]) -> dict[str, EnvironmentKey]:
         """Look up environment keys by their digests."""
@@ -174,7 +203,7 @@ def _successors(connection: Connection, platform: str) -> dict[str, str]:
     query = select(key).where(PLATFORMS.c.platform == platform).group_by(key)
     digests = connection.scalars(query.order_by(func.min(PLATFORMS.c.id))).all()
     keys = _environment_keys(connection, digests)
-    return successors({digest: keys[digest] for digest in digests})
+    return successors({digest: keys[digest] for digest in digests if digest in keys})
 
 
 def _environment_keys(
@@ -182,7 +211,25 @@ def _environment_keys(
 ) -> dict[str, EnvironmentKey]:
     query = select(ENVIRONMENT_KEYS.c.digest, ENVIRONMENT_KEYS.c.components)
     rows = _rows_of(connection, query, ENVIRONMENT_KEYS.c.digest, sorted(set(digests)))
-    return {digest: EnvironmentKey(**components) for digest, components in rows}
+    keys = {digest: read_key(components) for digest, components in rows}
+    return {digest: key for digest, key in keys.items() if key is not None}
+
+
+def read_key(components: object) -> EnvironmentKey | None:
+    """Read an environment key; ``None`` if its row is damaged."""
+    try:
+        key = EnvironmentKey(**components)  # type: ignore[arg-type]
+    except TypeError:  # not a mapping, or with other names
+        return None
+    return key if all(isinstance(it, str) for it in vars(key).values()) else None
+
+
+def are_measures(values: object) -> bool:
+    """Whether a row has finite numbers by the names of measures."""
+    if not isinstance(values, dict):
+        return False
+    most = sys.float_info.max
+    return all(isinstance(it, int | float) and -most <= it <= most for it in values.values())
 
 
 def _rows_of(
