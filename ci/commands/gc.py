@@ -17,8 +17,9 @@ from ci.engines import typed_errors
 from ci.engines.docker import DockerEngine
 from ci.engines.link import SDK_ERRORS, explain
 from ci.engines.select import select_engine
-from ci.errors import CiError, ExitCode
+from ci.errors import CiError, ExitCode, UsageError
 from ci.plan.project import Project, load_project
+from ci.store.folder import open_existing_store
 from ci.upkeep.gc import (
     Decision,
     EngineContents,
@@ -28,6 +29,7 @@ from ci.upkeep.gc import (
     decide,
     machine_items,
     run_folders,
+    store_items,
 )
 from ci.util.terminal import show, show_error
 from ci.util.text import counted, strip_controls
@@ -43,8 +45,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Remove leftovers of earlier runs: stopped containers, images, compiler caches, results"
         " and work folders. gc removes only what this program created and labelled. It never"
-        " removes anything that a current run uses, nor the latest results. The store keeps all"
-        " its rows: report, compare and history still show runs whose folders are removed."
+        " removes anything that a current run uses, nor the latest results. The store keeps its"
+        " rows: report, compare and history still show runs whose folders are removed. Only runs"
+        " with damaged rows, which no command can show, are removed from the store."
     )
     parser.add_argument(
         "--older-than",
@@ -96,7 +99,7 @@ def execute(options: argparse.Namespace) -> int:
     engines, silent = _engines(project, options.engine)
     freed, images, listed = 0, False, []
     table = options.format == "table"
-    for place, items in _places(options, project, engines):
+    for place, items in _places(options, project, engines, silent):
         decisions = decide(items, now=datetime.now(UTC), age=age, size_bytes=size_bytes)
         if table:
             show(f"{place}:" if decisions else f"{place}: nothing from this program")
@@ -150,11 +153,15 @@ def _engine_errors() -> AbstractContextManager[None]:
 
 
 def _places(
-    options: argparse.Namespace, project: Project, engines: Sequence[EngineContents]
+    options: argparse.Namespace,
+    project: Project,
+    engines: Sequence[EngineContents],
+    silent: list[CiError],
 ) -> Iterator[tuple[str, tuple[Item, ...]]]:
-    """The items of this program on each engine and on this machine, with the place's name.
+    """The items of this program in each place, with the place's name.
 
-    Engines come first: a run in one of their containers also needs its files on this machine.
+    Engines come first: a run in one of their containers also needs its files on this machine. The
+    error of a store that cannot be opened is added to ``silent``.
     """
     runs = run_folders(options.results)
     going_on = [run for run in runs if run.going_on]
@@ -169,6 +176,14 @@ def _places(
             items = tuple(engine.items(scope))
         yield f"Docker Engine of {engine.machine}", items
     yield "this machine", tuple(machine_items(runs, scope))
+    try:
+        with open_existing_store(options.results) as store:
+            if items := tuple(store_items(store, scope)):
+                yield "the store", items
+    except UsageError:  # there is none yet
+        return
+    except CiError as error:
+        silent.append(error)
 
 
 def _print_removed(decision: Decision, failure: str | None, *, dry_run: bool) -> None:

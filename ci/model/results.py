@@ -309,8 +309,10 @@ class RunResult(_Model):
 def parse_run(document: Any) -> RunResult:
     """Read a run; raises ``ValueError`` with its faults, the version first if it does not fit."""
     version = document.get("schema_version") if isinstance(document, dict) else None
-    if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
+    if not isinstance(version, int) or version < 1:
         raise ValueError(f"schema_version: got {version!r:.100}, expected 1 to {SCHEMA_VERSION}")
+    if version > SCHEMA_VERSION:
+        raise ValueError(f"got results of version {version}, expected at most {SCHEMA_VERSION}")
     try:
         return RunResult.model_validate(document)
     except ValidationError as error:

@@ -25,6 +25,7 @@ from ci.plan.source import SourceState
 from ci.util.text import join_names, make_storable, near_match
 
 REQUEST_FILE = "request.json"
+LARGEST_REQUEST = 1 << 20  # bytes; one has 1,000
 SELECT = "--select"
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-(?:[0-9a-f]{8}|nogit)-[0-9a-f]{4}", re.ASCII)
 

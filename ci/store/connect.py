@@ -17,7 +17,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DBAPIError,
+    OperationalError,
+    SQLAlchemyError,
+)
 
 from ci.errors import InfrastructureError, UsageError
 from ci.util.invocation import command
@@ -98,16 +104,25 @@ _JSON: Mapping[str, Any] = {
 
 def refill_remedy() -> str:
     """How to rebuild an unreadable store: the folders of the runs contain all its data."""
-    again = command("import", "RESULTS", "--results", "RESULTS")
-    return f"Move it away, then rebuild it from the folders of the runs: {again}"
+    return f"Move it away, then rebuild it from the folders of the runs: {import_all()}"
 
 
-def remedy_for(error: Exception) -> str | None:
-    """The remedy for a damaged store; ``None`` for a store that only does not answer."""
+def remedy_for(error: Exception, engine: Engine) -> str | None:
+    """The remedy for a damaged store, or for a server that does not answer or let the user in."""
     # SQLite raises DatabaseError itself for "malformed" and "not a database", and a subclass of it
     # for a lock or a lost connection.
-    is_damage = isinstance(error, ValueError) or type(error) is DatabaseError
-    return refill_remedy() if is_damage else None
+    if isinstance(error, ValueError) or type(error) is DatabaseError:
+        return refill_remedy()
+    if isinstance(error, OperationalError) and engine.dialect.name == "postgresql":
+        what = "Check that the server runs, and the host, user and password in INFINI_CI_DB. To go"
+        what += " on without it, unset INFINI_CI_DB: runs are then stored in RESULTS/ci.db. Later,"
+        return f"{what} with INFINI_CI_DB set again, store them on the server: {import_all()}"
+    return None
+
+
+def import_all() -> str:
+    """The command that stores all runs of a folder of results."""
+    return command("import", "RESULTS", "--results", "RESULTS")
 
 
 @contextmanager
@@ -120,7 +135,7 @@ def read_transaction(engine: Engine) -> Iterator[Connection]:
             yield connection
     except (SQLAlchemyError, ValueError) as error:  # ValueError: stored text is not valid text
         message = f"the store {masked_url(engine)} cannot be read: {database_message(error)}"
-        raise InfrastructureError(message, remedy=remedy_for(error)) from error
+        raise InfrastructureError(message, remedy=remedy_for(error, engine)) from error
 
 
 @contextmanager
@@ -187,7 +202,7 @@ def upgrade_tables(engine: Engine) -> None:
                 _migrate(connection)
     except (SQLAlchemyError, ValueError) as error:
         message = f"the store {masked_url(engine)} cannot be opened: {database_message(error)}"
-        raise InfrastructureError(message, remedy=remedy_for(error)) from error
+        raise InfrastructureError(message, remedy=remedy_for(error, engine)) from error
 
 
 def _is_current(connection: Connection) -> bool:

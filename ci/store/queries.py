@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import MISSING, fields
 from typing import Any
 
 from sqlalchemy import Column, Connection, Engine, Row, func, select
@@ -12,7 +13,7 @@ from sqlalchemy import Column, Connection, Engine, Row, func, select
 from ci.errors import UnreadableRunError
 from ci.facts.environment_key import EnvironmentKey, successors
 from ci.facts.suite import Outcomes
-from ci.model.results import SCHEMA_VERSION, Product
+from ci.model.results import Product
 from ci.store import blobs
 from ci.store.connect import masked_url, read_transaction
 from ci.store.rows import Acceptance, RepeatedRuns, RunHead, RunMeasures
@@ -38,20 +39,16 @@ class StoreQueries:
         """Leave a run out, and keep the reason for the user."""
         self.skipped.setdefault(error.run_id, error)
 
-    def unreadable(
-        self, run_id: str, reason: object, *, newer: int | None = None
-    ) -> UnreadableRunError:
-        """The error for a run; ``newer`` is its version if that is newer than this program."""
+    def unreadable(self, run_id: str, reason: object, *, newer: bool = False) -> UnreadableRunError:
+        """The error for a run; ``newer`` is whether a newer version of this program wrote it."""
         store = f"the store {masked_url(self._engine)}"
-        if newer is not None:
-            message = f"{store} was written by a newer version of this program: run {run_id}: got"
-            message += f" results of version {newer}, expected at most {SCHEMA_VERSION}"
-            return UnreadableRunError(run_id, message, remedy="Update this program.")
+        if newer:
+            message = f"{store} was written by a newer version of this program: run {run_id}"
+            return UnreadableRunError(run_id, f"{message}: {reason}", remedy="Update this program.")
         remedy = f"Remove it: {command('gc')}. If its folder is intact, import it again:"
         remedy += f" {command('import', f'RESULTS/{run_id}')}"
-        return UnreadableRunError(
-            run_id, f"{store} cannot read run {run_id}: {reason}", remedy=remedy, damaged=True
-        )
+        message = f"{store} cannot read run {run_id}: {reason}"
+        return UnreadableRunError(run_id, message, remedy=remedy, damaged=True)
 
     def heads(self, *, project: str | None = None, last: int | None = None) -> list[RunHead]:
         """List runs, newest first: the ``last`` ones, or all."""
@@ -101,15 +98,28 @@ class StoreQueries:
         with read_transaction(self._engine) as connection:
             found = [row._mapping for row in connection.execute(query)]
             now = _successors(connection, platform)
-            keys = _environment_keys(connection, {row["key"] for row in found})
+            environments = _components(connection, {row["key"] for row in found})
         rows = []
         for row in reversed(found):
-            if are_measures(row["values"]) and row["key"] in keys:
-                rows.append(RunMeasures(**{**row, "key": now.get(row["key"], row["key"])}))
+            try:
+                self.check_row(row["run_id"], platform, row["values"], environments[row["key"]])
+            except UnreadableRunError as error:
+                self.skip(error)
             else:
-                damage = f"{platform}: its measures are damaged"
-                self.skip(self.unreadable(row["run_id"], damage))
+                rows.append(RunMeasures(**{**row, "key": now.get(row["key"], row["key"])}))
         return rows
+
+    def check_row(self, run_id: str, platform: str, measures: object, components: object) -> None:
+        """Raise ``UnreadableRunError`` if measures or an environment's components are damaged."""
+        most = sys.float_info.max
+        if not isinstance(measures, dict) or not all(
+            isinstance(it, int | float) and -most <= it <= most for it in measures.values()
+        ):
+            raise self.unreadable(run_id, f"{platform}: its measures are damaged")
+        if not _is_environment(components):
+            newer = isinstance(components, dict) and not components.keys() <= _COMPONENTS.keys()
+            reason = "got unknown components" if newer else "damaged"
+            raise self.unreadable(run_id, f"{platform}: its environment: {reason}", newer=newer)
 
     def environment_keys(self, digests: Collection[str]) -> dict[str, EnvironmentKey]:
         """Look up environment keys by their digests."""
@@ -209,27 +219,28 @@ def _successors(connection: Connection, platform: str) -> dict[str, str]:
 def _environment_keys(
     connection: Connection, digests: Collection[str]
 ) -> dict[str, EnvironmentKey]:
+    """The environment keys that can be read, by their digests."""
+    found = _components(connection, digests).items()
+    return {digest: EnvironmentKey(**it) for digest, it in found if _is_environment(it)}
+
+
+def _components(connection: Connection, digests: Collection[str]) -> dict[str, Any]:
     query = select(ENVIRONMENT_KEYS.c.digest, ENVIRONMENT_KEYS.c.components)
     rows = _rows_of(connection, query, ENVIRONMENT_KEYS.c.digest, sorted(set(digests)))
-    keys = {digest: read_key(components) for digest, components in rows}
-    return {digest: key for digest, key in keys.items() if key is not None}
+    return {row.digest: row.components for row in rows}
 
 
-def read_key(components: object) -> EnvironmentKey | None:
-    """Read an environment key; ``None`` if its row is damaged."""
-    try:
-        key = EnvironmentKey(**components)  # type: ignore[arg-type]
-    except TypeError:  # not a mapping, or with other names
-        return None
-    return key if all(isinstance(it, str) for it in vars(key).values()) else None
+_COMPONENTS = {it.name: it.default is MISSING for it in fields(EnvironmentKey)}  # whether required
 
 
-def are_measures(values: object) -> bool:
-    """Whether a row has finite numbers by the names of measures."""
-    if not isinstance(values, dict):
-        return False
-    most = sys.float_info.max
-    return all(isinstance(it, int | float) and -most <= it <= most for it in values.values())
+def _is_environment(components: object) -> bool:
+    """Whether a row has the components of an environment key, all texts."""
+    return (
+        isinstance(components, dict)
+        and components.keys() <= _COMPONENTS.keys()
+        and all(name in components for name, required in _COMPONENTS.items() if required)
+        and all(isinstance(it, str) for it in components.values())
+    )
 
 
 def _rows_of(

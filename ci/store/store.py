@@ -23,11 +23,12 @@ from ci.store.connect import (
     Unreadable,
     connect,
     database_message,
+    import_all,
     read_transaction,
     upgrade_tables,
     write_transaction,
 )
-from ci.store.queries import NEWEST_FIRST, StoreQueries, are_measures, read_key
+from ci.store.queries import NEWEST_FIRST, StoreQueries
 from ci.store.rows import LATEST, Acceptance, RunHead
 from ci.store.tables import ACCEPTED, BLOBS, DETAILS, ENVIRONMENT_KEYS, MEASURED, PLATFORMS, RUNS
 from ci.util.invocation import command
@@ -60,7 +61,10 @@ class Store(StoreQueries):
         # ValueError and OverflowError: checks of the driver, and durations that are no numbers.
         except (SQLAlchemyError, ValueError, OverflowError) as error:
             message = f"the store cannot save run {run.run_id}: {database_message(error)}"
-            raise InfrastructureError(message) from error
+            remedy = (
+                f"Its results are in its folder. Once the store works, import them: {import_all()}"
+            )
+            raise InfrastructureError(message, remedy=remedy) from error
 
     def accept(self, accepted: Acceptance) -> None:
         """Save an accepted change; saving it again replaces its reason."""
@@ -115,8 +119,8 @@ class Store(StoreQueries):
             return parse_run({**document, **_columns(row), "platforms": platforms})
         except ValueError as error:
             version = document.get("schema_version") if isinstance(document, dict) else None
-            is_newer = isinstance(version, int) and version > SCHEMA_VERSION
-            raise self.unreadable(run_id, error, newer=version if is_newer else None) from error
+            newer = isinstance(version, int) and version > SCHEMA_VERSION
+            raise self.unreadable(run_id, error, newer=newer) from error
 
     def damaged_runs(self) -> Iterator[tuple[UnreadableRunError, RunHead]]:
         """Read every run, and yield those with damaged rows; not those of newer versions."""
@@ -124,13 +128,16 @@ class Store(StoreQueries):
             try:
                 self.load(head.run_id)
                 for platform in head.platforms:
-                    self._check_rows(head.run_id, platform)
+                    self._check_platform(head.run_id, platform)
             except UnreadableRunError as error:
                 if error.damaged:
                     yield error, head
 
-    def _check_rows(self, run_id: str, platform: str) -> None:
-        """Read the rows beside a platform's result; raises ``UnreadableRunError``."""
+    def _check_platform(self, run_id: str, platform: str) -> None:
+        """Read the rows beside a platform's result; raises ``UnreadableRunError``.
+
+        Lists of tests are not read: other runs share them, and a run without them is still shown.
+        """
         query = (
             select(MEASURED.c.measures, ENVIRONMENT_KEYS.c.components)
             .join(PLATFORMS, MEASURED.c.platform_id == PLATFORMS.c.id)
@@ -139,14 +146,7 @@ class Store(StoreQueries):
         )
         with read_transaction(self._engine) as connection:
             for row in connection.execute(query):
-                if not are_measures(row.measures) or read_key(row.components) is None:
-                    raise self.unreadable(run_id, f"{platform}: its measures are damaged")
-        try:
-            self.tests(run_id, platform)
-            self.reruns(run_id, platform)
-            self.build_details(run_id, platform)
-        except InfrastructureError as error:
-            raise self.unreadable(run_id, f"{platform}: {error}") from error
+                self.check_row(run_id, platform, row.measures, row.components)
 
     def remove(self, run_id: str) -> None:
         """Remove a run with all its rows, and the environment keys that no other run has."""
