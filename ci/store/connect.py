@@ -20,9 +20,9 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
     ArgumentError,
     DatabaseError,
-    DBAPIError,
     OperationalError,
     SQLAlchemyError,
+    StatementError,
 )
 
 from ci.errors import InfrastructureError, UsageError
@@ -73,7 +73,7 @@ def masked_url(engine: Engine) -> str:
 
 def database_message(error: Exception) -> str:
     """The database's own message, without the statement and its values."""
-    original = error.orig if isinstance(error, DBAPIError) and error.orig else error
+    original = error.orig if isinstance(error, StatementError) and error.orig else error
     return " ".join(str(original).split())
 
 

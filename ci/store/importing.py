@@ -23,7 +23,7 @@ from ci.facts.result_files import ResultFiles
 from ci.model.details import NO_DETAILS
 from ci.model.platforms import PLATFORMS
 from ci.model.results import HOST_LOCK, PlatformResult, RunResult
-from ci.plan.request import RUN_ID
+from ci.plan.request import REQUEST_FILE, RUN_ID, imported_request
 from ci.store.folder import (
     LOCK_FILE,
     RESULTS_FILE,
@@ -42,7 +42,8 @@ if TYPE_CHECKING:  # it imports SQLAlchemy
 
 STAGING = ".import"
 ASIDE = "-aside"
-NOT_COPIED = (LOCK_FILE, HOST_LOCK)  # they refer to processes of the original machine
+# The locks refer to processes of the original machine, and the request to its files.
+NOT_COPIED = (LOCK_FILE, HOST_LOCK, REQUEST_FILE)
 # Bounds of a run's folder; one of seven platforms has 300 files with 300 MB.
 LARGEST_RUN = 1 << 34  # bytes
 MOST_FILES = 100_000
@@ -291,6 +292,9 @@ class Importer:
         if read_run(staged) != run or read_run(folder) != run:
             message = f"{folder}: its results changed while they were copied"
             raise UsageError(message, remedy="Wait until its run ends, then import it again.")
+        names = [result.platform for result in run.platforms]
+        request = imported_request(run.project, names, run.started_at)
+        (staged / REQUEST_FILE).write_text(request, encoding="utf-8")
         return left_out
 
     def _place(self, run_id: str, locks: ExitStack) -> None:

@@ -61,9 +61,7 @@ class Store(StoreQueries):
         # ValueError and OverflowError: checks of the driver, and durations that are no numbers.
         except (SQLAlchemyError, ValueError, OverflowError) as error:
             message = f"the store cannot save run {run.run_id}: {database_message(error)}"
-            remedy = (
-                f"Its results are in its folder. Once the store works, import them: {import_all()}"
-            )
+            remedy = f"Its results are in its folder. Store them later: {import_all()}"
             raise InfrastructureError(message, remedy=remedy) from error
 
     def accept(self, accepted: Acceptance) -> None:
