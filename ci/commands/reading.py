@@ -25,4 +25,4 @@ def reading_store(results: Path, *, run: str | None = None) -> Iterator[Store]:
             yield store
         finally:
             for error in store.skipped.values():
-                complain(f"left out: {error}", *filter(None, [error.remedy]))
+                complain(f"left out: {error}\n{error.remedy}")

@@ -50,9 +50,11 @@ EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 30, tzin
 
 
 def _check_name(name: str) -> str:
-    if name.isprintable():
-        return name
-    raise ValueError(f"got {name!r}, expected printable characters on one line")
+    if len(name) > LONGEST_NAME:
+        raise ValueError(f"got {len(name):,} characters, expected at most {LONGEST_NAME}")
+    if not name.isprintable():
+        raise ValueError(f"got {name!r}, expected printable characters on one line")
+    return name
 
 
 def _check_moment(moment: datetime) -> datetime:
@@ -71,7 +73,7 @@ def _check_environment(value: Any) -> Any:
 
 Text = Annotated[str, BeforeValidator(make_storable)]
 Environment = Annotated[dict[str, JsonValue], BeforeValidator(_check_environment)]
-Name = Annotated[Text, Field(max_length=LONGEST_NAME), AfterValidator(_check_name)]
+Name = Annotated[Text, AfterValidator(_check_name)]
 Count = Annotated[int, Field(ge=0, le=LARGEST_INTEGER)]
 ExitStatus = Annotated[int, Field(ge=-LARGEST_INTEGER, le=LARGEST_INTEGER)]
 Seconds = Annotated[float, Field(ge=0, le=LONGEST_SUM)]
@@ -321,7 +323,8 @@ def parse_run(document: Any) -> RunResult:
         for fault in error.errors(include_url=False):
             place, got = ".".join(map(str, fault["loc"])), fault["input"]
             shown = f", got {got!r:.100}" if isinstance(got, int | float | None) else ""
-            faults.append(f"{place}: {fault['msg']}{shown}" if place else fault["msg"])
+            message = fault["msg"].removeprefix("Value error, ")  # raised by a check of this module
+            faults.append(f"{place}: {message}{shown}" if place else message)
         raise ValueError(join_names(faults, SHOWN_FAULTS)) from error
 
 

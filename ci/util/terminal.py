@@ -21,13 +21,13 @@ def show(text: str = "", *, end: str = "\n") -> None:
 def show_error(error: Exception | str, remedy: str | None = None) -> None:
     """Print an error and its remedy, by default the error's own, to the standard error.
 
-    Passwords in addresses are masked: messages quote URLs of engines, indexes and stores.
+    Passwords in addresses are masked: messages quote URLs of engines, indexes and stores. A remedy
+    is this program's own text, and may show how to write such a URL.
     """
     remedy = remedy or (error.remedy if isinstance(error, CiError) else None)
-    complain(f"error: {error}", *filter(None, [remedy]))
+    complain("\n".join(filter(None, (mask_credentials(f"error: {error}"), remedy))))
 
 
-def complain(*lines: str) -> None:
-    """Print lines to the standard error, with passwords masked."""
-    text = strip_controls(mask_credentials("\n".join(lines)))
-    print(text, file=sys.stderr)  # noqa: T201
+def complain(text: str) -> None:
+    """Print to the standard error."""
+    print(strip_controls(text), file=sys.stderr)  # noqa: T201
