@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ def documents(draw: st.DrawFn, run: RunResult) -> bytes:
             elif value == "twice":
                 container[key] *= 2
             else:
-                container[key] = value
+                container[key] = deepcopy(value)  # the next change may be inside of it
 
         changed(document, place, change)
     content = json.dumps(document).encode()

@@ -376,6 +376,20 @@ def test_resuming_runs_again_what_was_judged_as_incomplete(work: Workplace) -> N
     assert result.platforms[0].verdict.product is Product.PASSED
 
 
+def test_resuming_does_not_guess_the_events_of_another_version(work: Workplace) -> None:
+    request = _interrupted_before_the_verdict(work)
+    events = work.results / request.run_id / "cpu" / "events.jsonl"
+    first, *others = events.read_text().splitlines()
+    older = json.dumps({**json.loads(first), "protocol": 2})
+    events.write_text("\n".join([older, *others, ""]))
+    result, _ = work.run(request)
+    expected = (Product.INCOMPLETE, Harness.INFRASTRUCTURE, ExitCode.INFRASTRUCTURE)
+    assert judged(result.platforms[0]) == expected
+    assert (
+        "agent's events: got protocol 2, expected 3" in result.platforms[0].verdict.evidence[0].text
+    )
+
+
 def test_resuming_starts_over_without_a_container(work: Workplace) -> None:
     work.engine.prepare_error = InfrastructureError("no space left")
     _, run = work.run()
