@@ -86,7 +86,7 @@ class Unreadable:
 
 def _read_json(text: str | bytes) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return _DECODER.decode(text if isinstance(text, str) else text.decode())
     except (ValueError, RecursionError) as error:  # RecursionError: nested some hundred deep
         return Unreadable(f"{type(error).__name__}: {error}")
 
@@ -95,6 +95,7 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"got {name}, which is not JSON")
 
 
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 # Options of an engine. A row that cannot be read must not keep others of its query from being read.
 _JSON: Mapping[str, Any] = {
     "json_deserializer": _read_json,

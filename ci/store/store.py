@@ -125,34 +125,40 @@ class Store(StoreQueries):
         for head in self.heads():
             try:
                 self.load(head.run_id)
-                for platform in head.platforms:
-                    self._check_platform(head.run_id, platform)
+                self._check_rows(head.run_id)
             except UnreadableRunError as error:
                 if error.damaged:
                     yield error, head
 
-    def _check_platform(self, run_id: str, platform: str) -> None:
-        """Read the rows beside a platform's result; raises ``UnreadableRunError``.
+    def _check_rows(self, run_id: str) -> None:
+        """Read the rows beside the results of a run; raises ``UnreadableRunError``.
 
         Lists of tests are not read: other runs share them, and a run without them is still shown.
         """
         query = (
-            select(MEASURED.c.measures, ENVIRONMENT_KEYS.c.components)
-            .join(PLATFORMS, MEASURED.c.platform_id == PLATFORMS.c.id)
+            select(PLATFORMS.c.platform, MEASURED.c.measures, ENVIRONMENT_KEYS.c.components)
+            .select_from(PLATFORMS)
+            .join(MEASURED, MEASURED.c.platform_id == PLATFORMS.c.id)
             .join(ENVIRONMENT_KEYS, ENVIRONMENT_KEYS.c.digest == PLATFORMS.c.environment_key)
-            .where(PLATFORMS.c.run_id == run_id, PLATFORMS.c.platform == platform)
+            .where(PLATFORMS.c.run_id == run_id)
         )
         with read_transaction(self._engine) as connection:
             for row in connection.execute(query):
-                self.check_row(run_id, platform, row.measures, row.components)
+                self.check_row(run_id, row.platform, row.measures, row.components)
 
     def remove(self, run_id: str) -> None:
-        """Remove a run with all its rows, and the environment keys that no other run has."""
-        used = select(PLATFORMS.c.environment_key)
-        unused = ENVIRONMENT_KEYS.c.digest.not_in(used)
+        """Remove a run with all its rows, and its environment keys that no other run has.
+
+        A damaged key would not be replaced by saving the run again.
+        """
+        key = PLATFORMS.c.environment_key
         try:
             with write_transaction(self._engine) as connection:
+                own = connection.scalars(select(key).where(PLATFORMS.c.run_id == run_id)).all()
                 connection.execute(delete(RUNS).where(RUNS.c.run_id == run_id))
+                unused = ENVIRONMENT_KEYS.c.digest.in_(own) & ENVIRONMENT_KEYS.c.digest.not_in(
+                    select(key)
+                )
                 connection.execute(delete(ENVIRONMENT_KEYS).where(unused))
         except SQLAlchemyError as error:
             message = f"the store cannot remove run {run_id}: {database_message(error)}"
