@@ -76,7 +76,7 @@ def find_run_folders(folder: Path) -> list[Path]:
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """``os.walk`` to a limited depth: from there on, its own recursion would fail."""
+    """``os.walk`` to a limited depth; on Python 3.11 it recurses and fails in deep folders."""
     for parent, folders, names in os.walk(folder):
         path = Path(parent)
         yield path, folders, names
@@ -249,13 +249,13 @@ class Importer:
             outcome = self._outcome(run)
             is_missing = outcome is ImportOutcome.UNCHANGED and not target.exists()
             is_placed = outcome.changes_results or is_missing
-            left_out = self._stage(folder, run) if is_placed else 0
+            left_out = self._stage(folder, run, locks) if is_placed else 0
             results = self._staging if is_placed else self._results
             notes = []
             if outcome is not ImportOutcome.OUTDATED:
                 notes = list(self._save(run, outcome, results))
             if is_placed:
-                self._place(run.run_id, locks)
+                self._place(run.run_id)
             # `latest` is the run that began last, not the one that was imported last.
             if outcome.changes_results and self._store.heads(last=1)[0].run_id == run.run_id:
                 link_latest(target)
@@ -283,7 +283,7 @@ class Importer:
                 return None
             raise
 
-    def _stage(self, folder: Path, run: RunResult) -> int:
+    def _stage(self, folder: Path, run: RunResult, locks: ExitStack) -> int:
         """Copy a run's folder, and return the number of files that were left out."""
         check_size(folder)
         staged = self._staging / run.run_id
@@ -295,12 +295,12 @@ class Importer:
         names = [result.platform for result in run.platforms]
         request = imported_request(run.project, names, run.started_at)
         (staged / REQUEST_FILE).write_text(request, encoding="utf-8")
+        locks.enter_context(lock_run(staged))  # the lock file moves with the folder
         return left_out
 
-    def _place(self, run_id: str, locks: ExitStack) -> None:
+    def _place(self, run_id: str) -> None:
         """Move the copy to its place."""
         staged, target = self._staging / run_id, self._results / run_id
-        locks.enter_context(lock_run(staged))  # the lock file moves with the folder
         if target.exists():
             target.rename(self._staging / f"{run_id}{ASIDE}")
         staged.rename(target)

@@ -236,6 +236,19 @@ def test_a_strangers_request_is_not_kept(there: Path, here: Path, capsys: Output
     assert f"would remove results {RUN_ID}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", [".lock", "request.json"])
+def test_a_folder_in_place_of_a_file_changes_nothing(
+    there: Path, here: Path, capsys: Output, name: str
+) -> None:
+    (there / RUN_ID / name).mkdir()
+    assert run_ci(here, "import", there) == ExitCode.INFRASTRUCTURE
+    shown = capsys.readouterr()
+    assert name in shown.err
+    assert f"{GOOD}: imported" in shown.out
+    with Store(default_url(here)) as store:
+        assert [head.run_id for head in store.heads()] == [GOOD]
+
+
 def test_a_run_that_cannot_be_stored_changes_nothing(
     there: Path, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:

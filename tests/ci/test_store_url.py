@@ -116,11 +116,11 @@ def test_a_wrong_password_has_a_remedy_that_works(
     results = tmp_path / "results"
     for words in (["report"], ["import", str(tmp_path)], ["history", "cpu"]):
         assert main([*words, "--results", str(results)]) == ExitCode.INFRASTRUCTURE
-        told = capsys.readouterr().err
-        assert "password authentication failed" in told
-        assert "Check that the server runs, and the host, user and password in INFINI_CI_DB" in told
-        assert "python -m ci import RESULTS --results RESULTS" in told
-        assert "wrong" not in told
+        shown = capsys.readouterr().err
+        assert "password authentication failed" in shown
+        assert "Check that the server runs, and the host, user and password in INFINI_CI_DB" in shown
+        assert "python -m ci import RESULTS --results RESULTS" in shown
+        assert "wrong" not in shown
     monkeypatch.delenv(STORE_VARIABLE)
     write_run(tmp_path / "there" / RUN_ID, small(published))
     assert main(["import", str(tmp_path / "there"), "--results", str(results)]) == ExitCode.PASSED
