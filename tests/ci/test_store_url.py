@@ -118,7 +118,7 @@ def test_a_wrong_password_has_a_remedy_that_works(
         assert main([*words, "--results", str(results)]) == ExitCode.INFRASTRUCTURE
         shown = capsys.readouterr().err
         assert "password authentication failed" in shown
-        assert "Check that the server runs, and the host, user and password in INFINI_CI_DB" in shown
+        assert "Check that the server runs, and the host, user and password in" in shown
         assert "python -m ci import RESULTS --results RESULTS" in shown
         assert "wrong" not in shown
     monkeypatch.delenv(STORE_VARIABLE)
