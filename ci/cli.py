@@ -12,7 +12,8 @@ from importlib import import_module
 
 from ci.errors import CiError, ExitCode
 from ci.util.invocation import command, remember_options
-from ci.util.text import mask_credentials, near_match
+from ci.util.terminal import complain, show_error
+from ci.util.text import near_match
 
 EXIT_CODES = """exit codes:
   0    every requested platform was built and passed its tests
@@ -60,18 +61,15 @@ def _execute(options: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end
         return ExitCode.OUTPUT_CLOSED
     except CiError as error:
-        print(f"error: {mask_credentials(str(error))}", file=sys.stderr)
-        if error.remedy:
-            print(error.remedy, file=sys.stderr)
+        show_error(error)
         return error.exit_code
     except OSError as error:  # a full disk, a folder without permission
-        print(f"error: {error}", file=sys.stderr)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            remedy = f"Make room there: `{command('gc')}` removes leftovers of earlier runs."
-            print(remedy, file=sys.stderr)
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        room = f"Make room there: `{command('gc')}` removes leftovers of earlier runs."
+        show_error(error, room if is_full else None)
         return ExitCode.INFRASTRUCTURE
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        complain("interrupted")
         return ExitCode.INTERRUPTED
 
 

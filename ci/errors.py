@@ -49,6 +49,20 @@ class InfrastructureError(CiError):
     exit_code = ExitCode.INFRASTRUCTURE
 
 
+class UnreadableRunError(InfrastructureError):
+    """A run in the store whose rows are damaged, or were written by another version.
+
+    A query of many runs leaves it out and goes on. ``damaged`` is whether no version can read it.
+    """
+
+    def __init__(
+        self, run_id: str, message: str, *, remedy: str | None = None, damaged: bool = False
+    ) -> None:
+        super().__init__(message, remedy=remedy)
+        self.run_id = run_id
+        self.damaged = damaged
+
+
 class PrerequisiteError(InfrastructureError):
     """This machine lacks prerequisites of a run; the message has a line for each of them.
 

@@ -13,8 +13,8 @@ from ci.model.job import PROTOCOL, read_job
 def main() -> None:
     """Execute the job named on the command line, and exit with its exit code."""
     document = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    if document["protocol"] != PROTOCOL:
-        sys.exit(f"agent: job protocol {document['protocol']}, expected {PROTOCOL}")
+    if document.get("protocol") != PROTOCOL:
+        sys.exit(f"agent: job protocol {document.get('protocol')}, expected {PROTOCOL}")
     sys.exit(JobRun(read_job(document)).execute())
 
 

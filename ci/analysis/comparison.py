@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ci.analysis import references
 from ci.analysis.cause import Explanation
@@ -19,6 +20,7 @@ from ci.analysis.flaky import find_flaky_tests
 from ci.analysis.history import explain_changes
 from ci.analysis.references import ReferenceFinder, ReferenceRuns, Repository
 from ci.analysis.times import Judgement, MissingTimes, Times, compare_times
+from ci.errors import UnreadableRunError
 from ci.facts.difference import (
     ChangeKind,
     Difference,
@@ -34,6 +36,7 @@ from ci.util.text import commit_name, counted
 
 if TYPE_CHECKING:  # 0.3 s for SQLAlchemy, 0.1 s for YAML
     from ci.facts.contract import Contract
+    from ci.store.rows import RunHead
     from ci.store.store import Store
 
 
@@ -169,16 +172,23 @@ def run_side(store: Store, runs: ReferenceRuns, result: PlatformResult) -> Side:
         simulated=result.simulated,
         run_id=run_id,
         origin=runs.origin(result.platform),
-        missing=None if pytest and not lost else result.verdict.evidence[0].text,
+        missing=None if pytest and not lost else _reason(result),
         is_broken=result.built is False,
         selected=result.facts("selection").get("operators"),
     )
 
 
+def _reason(result: PlatformResult) -> str:
+    """The first reason of its verdict; results from elsewhere may have none."""
+    return next((it.text for it in result.verdict.evidence), "its verdict has no evidence")
+
+
 # From references to sides
 
 
-def compare(open_store: Callable[[], Store], source: Path, base: str, head: str) -> Comparison:
+def compare(
+    open_store: Callable[[], AbstractContextManager[Store]], source: Path, base: str, head: str
+) -> Comparison:
     """Compare two references; the store is opened only if one of them needs a run.
 
     Branches and tags are looked up in the git repository of ``source``, the project's folder.
@@ -187,8 +197,8 @@ def compare(open_store: Callable[[], Store], source: Path, base: str, head: str)
     repository = Repository(source)
     if not any(files.values()):
         with open_store() as store:
-            finder = ReferenceFinder(store.heads(), repository)
-            return _RunComparison(store, finder, *finder.find_pair(base, head)).compare()
+            find = partial(_compare_runs, store, repository, base, head)
+            return _without_unreadable(store, (base, head), find)
     from ci.facts.contract import load_contract  # 0.1 s, not needed for two runs
 
     contracts = {name: load_contract(file) for name, file in files.items() if file}
@@ -198,13 +208,9 @@ def compare(open_store: Callable[[], Store], source: Path, base: str, head: str)
             sides.append((contract_side(name, contract), contract.suite, None))
             continue
         with open_store() as store:
-            runs = ReferenceFinder(store.heads(), repository).find_runs(name)
-            platform = references.choose_platform(runs, next(iter(contracts.values())).platform)
-            run_id = runs.runs[platform].run_id
-            suite = suite_of(store.tests(run_id, platform))
-            result = store.load(run_id).platform(platform)
-            processor = read_record("processor", result.environment)
-            sides.append((run_side(store, runs, result), suite, processor))
+            other = next(iter(contracts.values()))
+            find_side = partial(_run_side, store, repository, name, other.platform)
+            sides.append(_without_unreadable(store, (name,), find_side))
     (first, before, here), (second, after, there) = sides
     suites = adapt_to_processor(before, after, there), adapt_to_processor(after, before, here)
     found = PlatformComparison(
@@ -214,6 +220,46 @@ def compare(open_store: Callable[[], Store], source: Path, base: str, head: str)
         times=MissingTimes(reasons=("a contract has no times",)),
     )
     return Comparison(base=first.name, head=second.name, platforms=(found,))
+
+
+def _compare_runs(
+    store: Store, repository: Repository, base: str, head: str, heads: Sequence[RunHead]
+) -> Comparison:
+    finder = ReferenceFinder(heads, repository)
+    return _RunComparison(store, finder, *finder.find_pair(base, head)).compare()
+
+
+def _run_side(
+    store: Store, repository: Repository, name: str, platform: str, heads: Sequence[RunHead]
+) -> tuple[Side, Suite, Processor | None]:
+    runs = ReferenceFinder(heads, repository).find_runs(name)
+    platform = references.choose_platform(runs, platform)
+    run_id = runs.runs[platform].run_id
+    result = store.load(run_id).platform(platform)
+    processor = read_record("processor", result.environment)
+    return run_side(store, runs, result), suite_of(store.tests(run_id, platform)), processor
+
+
+Found = TypeVar("Found")
+
+
+def _without_unreadable(
+    store: Store, names: Sequence[str], find: Callable[[Sequence[RunHead]], Found]
+) -> Found:
+    """Call ``find`` with the runs of the store, again without each one that cannot be read.
+
+    Raises ``UnreadableRunError`` for a run that the user named.
+    """
+    # Earlier versions stored runs without platforms.
+    heads = [it for it in store.heads() if it.platforms or store.load_or_skip(it.run_id)]
+    while True:
+        try:
+            return find(heads)
+        except UnreadableRunError as error:
+            if any(name.partition("/")[0] == error.run_id for name in names):
+                raise
+            store.skip(error)
+            heads = [head for head in heads if head.run_id != error.run_id]
 
 
 def _compare_tests(base: Side, head: Side, tests: Callable[[], Difference]) -> Difference | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -24,6 +23,7 @@ from ci.plan.project import chosen_platforms, load_project
 from ci.plan.request import new_request, plan_request
 from ci.run.progress import Progress
 from ci.upkeep.bundle.pack import Packer, commands
+from ci.util.terminal import complain, show
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -74,14 +74,14 @@ def execute(options: argparse.Namespace) -> int:
         )
         document = packer.pack(plans, output)
     for name in document.left_out:
-        print(f"not packed: {name}", file=sys.stderr)
+        complain(f"not packed: {name}")
     size = output.stat().st_size
     if options.format == "json":
         content = {"bundle": str(output), "bytes": size, "commands": commands(output).splitlines()}
-        print(json.dumps({**content, "left_out": document.left_out}, indent=2))
+        show(json.dumps({**content, "left_out": document.left_out}, indent=2))
     else:
-        print(f"{options.output}: {size:,} bytes. Run it on the other machine:\n")
-        print(commands(output))
+        show(f"{options.output}: {size:,} bytes. Run it on the other machine:\n")
+        show(commands(output))
     return ExitCode.PASSED
 
 

@@ -53,10 +53,10 @@ def execute(options: argparse.Namespace) -> int:
     # Imported here: NumPy, the change-point library and the models take 0.5 s, and neither --help
     # nor a wrong command line needs them.
     from ci.analysis.comparison import compare
+    from ci.commands.reading import reading_store
     from ci.report.comparison import ComparisonReport
-    from ci.store.folder import open_existing_store
 
-    open_store = partial(open_existing_store, options.results)
+    open_store = partial(reading_store, options.results)
     found = compare(open_store, options.source, options.base, options.head)
     ComparisonReport(found).show(options.format)
     if options.fail_on is None:

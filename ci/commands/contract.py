@@ -10,14 +10,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from ci.commands.options import add_config, add_format, add_results, config_file
+from ci.commands.reading import reading_store
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts.contract import Contract, ContractBase, load_contract, make_contract
 from ci.facts.difference import ChangeKind, compare_suites
 from ci.model.results import RunResult, device_kind
 from ci.plan.project import chosen_platforms, config_option, load_project
 from ci.report.document import output, print_document
-from ci.store.folder import open_existing_store
 from ci.util.files import write_atomically
+from ci.util.terminal import show
 
 OTHER_CONFIG = (
     "Pass the configuration of that run with --config, another run with --run, or use --output."
@@ -48,7 +49,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Write the contract of a platform from one of its runs, and print what has changed."""
-    with open_existing_store(options.results, run=options.run) as store:
+    with reading_store(options.results, run=options.run) as store:
         run = store.load(options.run, platform=options.platform)
     config = config_file(options).resolve()
     path = options.output or _contract_file(config, options.platform, run)
@@ -69,9 +70,9 @@ def execute(options: argparse.Namespace) -> int:
     if options.format == "json":
         changes = found and {kind: len(found.of(kind)) for kind in ChangeKind}
         content = {"contract": str(path), "run_id": run.run_id, "changes": changes, "needs": needs}
-        print(json.dumps(content, indent=2))
+        show(json.dumps(content, indent=2))
         return ExitCode.PASSED
-    print(f"{path}: written from run {run.run_id}. Review the changes, then commit the file.")
+    show(f"{path}: written from run {run.run_id}. Review the changes, then commit the file.")
     if before and found:
         # Imported here: NumPy and the change-point library take 0.2 s, and --help needs neither.
         from ci.analysis.comparison import contract_side
@@ -80,7 +81,7 @@ def execute(options: argparse.Namespace) -> int:
         base, head = contract_side("before", before), contract_side("now", now)
         print_document(tests_document(base, head, found), output())
     if needs:
-        print(f"outcomes that depend on the processor: passed only with {'; '.join(needs)}")
+        show(f"outcomes that depend on the processor: passed only with {'; '.join(needs)}")
     return ExitCode.PASSED
 
 

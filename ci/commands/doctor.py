@@ -18,6 +18,7 @@ from ci.upkeep.doctor.engine import cache_finding, engine_check
 from ci.upkeep.doctor.network import network_checks
 from ci.util import prerequisites
 from ci.util.prerequisites import Finding, ok
+from ci.util.terminal import show
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +46,7 @@ def execute(options: argparse.Namespace) -> int:
     """Check what runs need, and print each finding with its remedy."""
     findings = list(_findings(options))
     if options.format == "json":
-        print(checks.findings_json(findings), end="")
+        show(checks.findings_json(findings), end="")
     else:
         checks.print_findings(findings, output())
     return checks.exit_code(findings)

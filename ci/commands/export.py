@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ci.commands.options import add_results, choice_of
+from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
 from ci.store.exporting import TABLES, WRITERS, export
-from ci.store.folder import make_folder, open_existing_store
+from ci.store.folder import make_folder
+from ci.util.terminal import show
 from ci.util.text import counted
 
 
@@ -70,7 +72,7 @@ def _parse_time(text: str) -> datetime:
 
 def execute(options: argparse.Namespace) -> int:
     """Export the selected runs, oldest first, and print the files that were written."""
-    with open_existing_store(options.results) as store:
+    with reading_store(options.results) as store:
         named = {store.load(run).run_id for run in options.run or ()}
         run_ids = [
             head.run_id
@@ -88,6 +90,7 @@ def execute(options: argparse.Namespace) -> int:
             for name in options.table or TABLES
         }
         written = export(store, run_ids, files, options.platform or ())
+    count = len(run_ids) - len(store.skipped)
     for path, rows in written.items():
-        print(f"{path}: {counted(rows, 'row')} of {counted(len(run_ids), 'run')}")
-    return ExitCode.PASSED
+        show(f"{path}: {counted(rows, 'row')} of {counted(count, 'run')}")
+    return ExitCode.INFRASTRUCTURE if store.skipped else ExitCode.PASSED

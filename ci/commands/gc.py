@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
@@ -18,8 +17,9 @@ from ci.engines import typed_errors
 from ci.engines.docker import DockerEngine
 from ci.engines.link import SDK_ERRORS, explain
 from ci.engines.select import select_engine
-from ci.errors import CiError, ExitCode
+from ci.errors import CiError, ExitCode, UsageError
 from ci.plan.project import Project, load_project
+from ci.store.folder import open_existing_store
 from ci.upkeep.gc import (
     Decision,
     EngineContents,
@@ -29,8 +29,10 @@ from ci.upkeep.gc import (
     decide,
     machine_items,
     run_folders,
+    store_items,
 )
-from ci.util.text import counted, mask_credentials, strip_controls
+from ci.util.terminal import show, show_error
+from ci.util.text import counted, strip_controls
 
 # Chosen by judgment, not measured: a run can still be resumed after two weeks of absence, and 50 GB
 # hold the images of seven platforms, which take several GB each with torch and a vendor's toolkit.
@@ -43,8 +45,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Remove leftovers of earlier runs: stopped containers, images, compiler caches, results"
         " and work folders. gc removes only what this program created and labelled. It never"
-        " removes anything that a current run uses, nor the latest results. The store keeps all"
-        " its rows: report, compare and history still show runs whose folders are removed."
+        " removes anything that a current run uses, nor the latest results. The store keeps its"
+        " rows: report, compare and history still show runs whose folders are removed. Only runs"
+        " with damaged rows, which no command can show, are removed from the store."
     )
     parser.add_argument(
         "--older-than",
@@ -96,17 +99,17 @@ def execute(options: argparse.Namespace) -> int:
     engines, silent = _engines(project, options.engine)
     freed, images, listed = 0, False, []
     table = options.format == "table"
-    for place, items in _places(options, project, engines):
+    for place, items in _places(options, project, engines, silent):
         decisions = decide(items, now=datetime.now(UTC), age=age, size_bytes=size_bytes)
         if table:
-            print(f"{place}:" if decisions else f"{place}: nothing from this program")
+            show(f"{place}:" if decisions else f"{place}: nothing from this program")
         for decision in decisions:
             failure = None
             if decision.removed and not options.dry_run:
                 try:
                     decision.item.remove()
                 except (CiError, *SDK_ERRORS) as fault:  # the other items are still removed
-                    failure = strip_controls(explain(fault))
+                    failure = explain(fault)
             if decision.removed:
                 freed += 0 if failure else decision.item.size_bytes
                 images |= decision.item.kind is ItemKind.IMAGE
@@ -117,13 +120,12 @@ def execute(options: argparse.Namespace) -> int:
             _print_kept([decision for decision in decisions if not decision.removed])
     if table:
         most = " at most: images can share layers with other images" if images else ""
-        print(f"{'would free' if options.dry_run else 'freed'} {decimal(freed)}{most}")
+        show(f"{'would free' if options.dry_run else 'freed'} {decimal(freed)}{most}")
     else:
         content = {"dry_run": options.dry_run, "freed_bytes": freed, "items": listed}
-        print(json.dumps(content, indent=2))
+        show(json.dumps(content, indent=2))
     for error in silent:
-        message = "\n".join(filter(None, (mask_credentials(str(error)), error.remedy)))
-        print(f"error: {message}", file=sys.stderr)
+        show_error(error)
     return ExitCode.INFRASTRUCTURE if silent else ExitCode.PASSED
 
 
@@ -151,11 +153,15 @@ def _engine_errors() -> AbstractContextManager[None]:
 
 
 def _places(
-    options: argparse.Namespace, project: Project, engines: Sequence[EngineContents]
+    options: argparse.Namespace,
+    project: Project,
+    engines: Sequence[EngineContents],
+    silent: list[CiError],
 ) -> Iterator[tuple[str, tuple[Item, ...]]]:
-    """The items of this program on each engine and on this machine, with the place's name.
+    """The items of this program in each place, with the place's name.
 
-    Engines come first: a run in one of their containers also needs its files on this machine.
+    Engines come first: a run in one of their containers also needs its files on this machine. The
+    error of a store that cannot be opened is added to ``silent``.
     """
     runs = run_folders(options.results)
     going_on = [run for run in runs if run.going_on]
@@ -170,6 +176,14 @@ def _places(
             items = tuple(engine.items(scope))
         yield f"Docker Engine of {engine.machine}", items
     yield "this machine", tuple(machine_items(runs, scope))
+    try:
+        with open_existing_store(options.results) as store:
+            if items := tuple(store_items(store, scope)):
+                yield "the store", items
+    except UsageError:  # there is none yet
+        return
+    except CiError as error:
+        silent.append(error)
 
 
 def _print_removed(decision: Decision, failure: str | None, *, dry_run: bool) -> None:
@@ -177,11 +191,11 @@ def _print_removed(decision: Decision, failure: str | None, *, dry_run: bool) ->
     item = decision.item
     days = (datetime.now(UTC) - item.used) / timedelta(days=1)
     ago = f"{counted(round(days), 'day')} ago" if days >= 1 else "today"
-    what = f"{item.kind} {strip_controls(item.name)}, {decimal(item.size_bytes)}, last used {ago}"
+    what = f"{item.kind} {item.name}, {decimal(item.size_bytes)}, last used {ago}"
     if failure:
-        print(f"  cannot remove {what}: {failure}")
+        show(f"  cannot remove {what}: {failure}")
     else:
-        print(f"  {'would remove' if dry_run else 'removed'} {what}: {decision.reason}")
+        show(f"  {'would remove' if dry_run else 'removed'} {what}: {decision.reason}")
 
 
 def _print_kept(kept: Sequence[Decision]) -> None:
@@ -194,7 +208,7 @@ def _print_kept(kept: Sequence[Decision]) -> None:
         kind, sizes = list(ItemKind)[number], [decision.item.size_bytes for decision in decisions]
         of_runs = f"results of {counted(len(sizes), 'run')}"
         what = of_runs if kind is ItemKind.RESULTS else counted(len(sizes), kind)
-        print(f"  kept {what}, {decimal(sum(sizes))}: {reason}")
+        show(f"  kept {what}, {decimal(sum(sizes))}: {reason}")
 
 
 def _listed(place: str, decision: Decision, failure: str | None) -> dict[str, object]:

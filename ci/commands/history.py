@@ -6,7 +6,9 @@ import argparse
 import json
 
 from ci.commands.options import add_format, add_results, whole_number
+from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
+from ci.util.terminal import show
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -56,10 +58,9 @@ def execute(options: argparse.Namespace) -> int:
     from ci.report.document import select_attributes
     from ci.report.history import HistoryReport, accepted_line
     from ci.report.tests import FlakyReport
-    from ci.store.folder import open_existing_store
 
     platform, project = options.platform, options.project
-    with open_existing_store(options.results) as store:
+    with reading_store(options.results) as store:
         if options.flaky:
             found = find_flaky_tests(store, platform, find_project(store, platform, project))
             FlakyReport(platform, found).show(options.format)
@@ -74,7 +75,7 @@ def execute(options: argparse.Namespace) -> int:
             listed = [select_attributes(it, "measure", "level", "run_id") for it in accepted]
             lines = "\n".join(map(accepted_line, accepted))
             is_json = options.format == "json"
-            print(json.dumps({"accepted": listed}, indent=2) if is_json else lines)
+            show(json.dumps({"accepted": listed}, indent=2) if is_json else lines)
             return ExitCode.PASSED
     HistoryReport(record, options.check).show(options.format)
     if not options.check:

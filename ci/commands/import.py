@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +12,8 @@ from ci.commands.options import add_format, add_results
 from ci.errors import CiError, ExitCode, InfrastructureError
 from ci.store.folder import make_folder, open_store
 from ci.store.importing import Importer, ImportOutcome, find_run_folders
-from ci.util.text import counted, mask_credentials, strip_controls
+from ci.util.terminal import show, show_error
+from ci.util.text import counted
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -61,14 +61,14 @@ def execute(options: argparse.Namespace) -> int:
             listed.append(data)
             if options.format == "table":
                 products = ", ".join(f"{platform} {how}" for platform, how in verdicts.items())
-                print(f"{run.run_id}: {outcome}: {products}")
+                show(f"{run.run_id}: {outcome}: {products}")
                 for note in notes:
-                    print(f"  {strip_controls(note)}")
+                    show(f"  {note}")
     if options.format == "json":
-        print(json.dumps({"runs": listed, "refused": len(errors)}, indent=2))
+        show(json.dumps({"runs": listed, "refused": len(errors)}, indent=2))
     elif taken.total() + len(errors) > 1:  # 3 runs imported, 1 run already here, 1 refused
         parts = [f"{counted(taken[it], 'run')} {it}" for it in ImportOutcome if taken[it]]
-        print(", ".join([*parts, *([f"{len(errors)} refused"] if errors else [])]))
+        show(", ".join([*parts, *([f"{len(errors)} refused"] if errors else [])]))
     return max((error.exit_code for error in errors), default=ExitCode.PASSED)
 
 
@@ -76,7 +76,7 @@ def _folders(named: Sequence[Path], errors: list[CiError]) -> Iterator[Path]:
     for folder in named:
         try:
             yield from find_run_folders(folder)
-        except CiError as error:
+        except (CiError, OSError) as error:
             errors.append(_report_refusal(folder, error))
 
 
@@ -84,6 +84,5 @@ def _report_refusal(folder: Path, error: CiError | OSError) -> CiError:
     """Print why a folder was not imported; return the error with its exit code."""
     if not isinstance(error, CiError):
         error = InfrastructureError(f"{folder}: {error}")
-    message = "\n".join(filter(None, (str(error), error.remedy)))
-    print(f"error: {mask_credentials(strip_controls(message))}", file=sys.stderr)
+    show_error(error)
     return error

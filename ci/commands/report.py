@@ -6,11 +6,11 @@ import argparse
 
 from ci.analysis.durations import add_up_costs
 from ci.commands.options import add_format, add_results, whole_number
+from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
 from ci.model.results import title
 from ci.report.table import ResultsReport
 from ci.report.tests import SlowestReport
-from ci.store.folder import open_existing_store
 
 SLOWEST = 10  # lines: the three lists fit on a screen of 50
 
@@ -33,7 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Show the results of a run, or its most expensive tests."""
-    with open_existing_store(options.results, run=options.run) as store:
+    with reading_store(options.results, run=options.run) as store:
         run = store.load(options.run)
         if not options.slowest:
             ResultsReport(run).show(options.format)

@@ -48,6 +48,7 @@ from ci.upkeep.bundle.unpack import open_bundle
 from ci.util import prerequisites
 from ci.util.prerequisites import Severity
 from ci.util.process import handle_interrupts
+from ci.util.terminal import show
 from ci.util.text import mask_credentials
 
 
@@ -216,14 +217,14 @@ def _execute_plans(
     with handle_interrupts(signal.SIG_IGN):  # the run has ended, and printing is quick
         ResultsReport(result).show(options.format)
         if options.format == "table":
-            print(f"\nresults: {folder}")
+            show(f"\nresults: {folder}")
             for command in coordinator.install:
-                print(f"install what is missing: {command}")
+                show(f"install what is missing: {command}")
             verdicts = [platform.verdict for platform in result.platforms]
             open_ = {verdict.harness for verdict in verdicts if not verdict.product.is_final}
             if open_ - {Harness.CLEAN}:  # with the same sources, a clean harness repeats its result
                 command = coordinator.command_to_resume
-                print(f"to continue this run with unchanged sources and configuration: {command}")
+                show(f"to continue this run with unchanged sources and configuration: {command}")
     return ExitCode.INTERRUPTED if coordinator.interrupted else exit_code(result.platforms)
 
 
@@ -233,8 +234,8 @@ def _print_scripts(plans: Sequence[RunPlan]) -> int:
         try:
             with closing(select_engine(plan.engine)) as engine:
                 engine.check(plan)
-                print(f"# {plan.title}, {engine.name} engine")
-                print(mask_credentials(engine.describe(plan)))
+                show(f"# {plan.title}, {engine.name} engine")
+                show(mask_credentials(engine.describe(plan)))
         except CiError as error:  # the others are still described
             refused[plan.platform] = error
     if refused:

@@ -7,6 +7,7 @@ import argparse
 from ci.commands.options import add_format
 from ci.errors import ExitCode
 from ci.plan.load import schema_text
+from ci.util.terminal import show
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -16,5 +17,5 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def execute(_options: argparse.Namespace) -> int:
     """Print the JSON schema of ci.yaml."""
-    print(schema_text(), end="")
+    show(schema_text(), end="")
     return ExitCode.PASSED

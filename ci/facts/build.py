@@ -17,6 +17,7 @@ from ci.agent.compiler_cache import HITS, STATISTICS
 from ci.facts.files import ArchiveMember, read_archive, read_log_lines, read_text_file, strip_place
 from ci.model.details import BuildDetails, Unit, UnitKind
 from ci.model.results import BuildResult
+from ci.util.lines import LARGEST_DOCUMENT, LONGEST_SECONDS
 from ci.util.text import parse_json
 
 # File names of the artifacts of ``ci.yaml`` that are read here.
@@ -62,7 +63,7 @@ def read_build(folder: Path, *, stages: Iterable[str] = ()) -> Build | None:
             for it in sorted(commands, key=lambda it: (it.start - it.end, it.output))
         ),
         generated=generated,
-        flags=compiler_flags(read_text_file(folder / COMPILE_COMMANDS)),
+        flags=compiler_flags(read_text_file(folder / COMPILE_COMMANDS, LARGEST_DOCUMENT)),
         traced=traced_seconds(read_archive(folder / TIME_TRACES) or ()),
     )
     nothing = (result, details) == (BuildResult(), BuildDetails())
@@ -93,7 +94,12 @@ def read_logs(lines: Iterable[str]) -> tuple[float | None, int | None]:
             # pip builds the given project before its dependencies.
             own_is_next = False
             wheel_bytes = wheel_bytes or int(match[1])
-    return configure_s, wheel_bytes
+    return _possible(configure_s), wheel_bytes
+
+
+def _possible(seconds: float | None) -> float | None:
+    """Return ``None`` for a sum that no build can take: its log is not from the tool."""
+    return None if seconds is None or seconds > LONGEST_SECONDS else seconds
 
 
 # ``.ninja_log``: the commands that Ninja ran, with their times
@@ -165,7 +171,7 @@ def wall_seconds(commands: Iterable[NinjaCommand], kind: UnitKind) -> float | No
         covered = place[1] if place[0] == invocation else 0
         total += max(0, end - max(start, covered))
         place = (invocation, max(end, covered))
-    return total / 1000
+    return _possible(total / 1000)
 
 
 def _kind(output: str) -> UnitKind:

@@ -28,7 +28,7 @@ from ci.model.tests import (
     Selection,
     TestOutcome,
 )
-from ci.util.lines import TruncatedLine
+from ci.util.lines import LONGEST_SECONDS, TruncatedLine
 from ci.util.text import make_json_storable
 
 REASON_LENGTH = 2000  # characters; an assertion on two large tensors prints megabytes
@@ -39,8 +39,8 @@ _WORKER_CRASH_PHASE = "???"
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _SUMMARY = re.compile(
-    r"^=*\s*((?:no tests ran|\d+ [a-z]+(?:, \d+ [a-z ]+)*)"
-    r" in (\d+(?:\.\d+)?)s(?: \([^)]*\))?)\s*=*$"
+    r"^=*\s*((?:no tests ran|\d{1,9} [a-z]+(?:, \d{1,9} [a-z ]+)*)"
+    r" in (\d{1,9}(?:\.\d{1,9})?)s(?: \([^)]*\))?)\s*=*$"
 )
 _COLLECTED = re.compile(
     r"^(?:collecting \.\.\. )?collected (\d{1,9}) items?(?: / (?:.* )?(\d{1,9}) selected)?"
@@ -75,7 +75,8 @@ class _Attempt:
     quarantine: str | None = None
 
     def add(self, report: Mapping[str, Any], properties: Mapping[str, Any]) -> None:
-        self.seconds += float(report.get("duration") or 0.0)
+        # The sum of many durations within bounds may exceed them.
+        self.seconds = min(self.seconds + (report.get("duration") or 0.0), LONGEST_SECONDS)
         self.ended |= report.get("when") in ("teardown", _WORKER_CRASH_PHASE)
         self.rerun |= report.get("outcome") == "rerun"
         if properties:

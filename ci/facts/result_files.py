@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,6 @@ from ci.model.events import RerunFinished, RunRecord
 from ci.model.job import Column, StagePlan
 from ci.model.tests import Outcome, PytestLog
 from ci.util.lines import (
-    LARGEST_DOCUMENT,
     LONGEST_EVENT,
     LONGEST_REPORT,
     lines_of_file,
@@ -35,6 +35,8 @@ _RERUN_LOG = re.compile(r"pytest\.rerun-([1-9][0-9]*)\.jsonl", re.ASCII)
 # Last lines of an output that evidence quotes: pytest's usage errors have four.
 LAST_LINES = 5
 LONGEST_LINE = 200  # characters: two lines of a terminal
+# Bytes; a real one has 20,000. With those of seven platforms, results.json can still be read.
+LARGEST_ENVIRONMENT = 1 << 18
 TAIL = 16 * 1024  # bytes that are searched for them; the shown characters take at most 4,000
 
 
@@ -98,14 +100,15 @@ class ResultFiles:
     @property
     def environment(self) -> dict[str, JsonValue]:
         """The environment that the agent recorded; empty if its file is missing or invalid."""
-        text = read_text_file(self.folder / ENVIRONMENT, LARGEST_DOCUMENT)
+        text = read_text_file(self.folder / ENVIRONMENT, LARGEST_ENVIRONMENT)
         try:
             content: dict[str, JsonValue] = (
                 make_json_storable(text, parse_object(text)) if text else {}
             )
         except ValueError:
             return {}
-        return content
+        # As in results.json: deep lists of short values take 50 times their size there.
+        return content if len(json.dumps(content, indent=2)) <= LARGEST_ENVIRONMENT else {}
 
     @property
     def artifacts(self) -> dict[str, str]:

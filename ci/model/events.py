@@ -242,6 +242,12 @@ class RunRecord:
         return next(iter(self.every(kind)), None)
 
     @property
+    def protocol(self) -> int | None:
+        """Version of the agent's events, see ``ci.model.job``; ``None``: it did not start."""
+        started = self.first(RunStarted)
+        return started.protocol if started else None
+
+    @property
     def finished_stages(self) -> dict[str, StageFinished]:
         return {end.stage: end for end in self.every(StageFinished)}
 

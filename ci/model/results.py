@@ -11,15 +11,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    field_validator,
+)
 
 from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
-from ci.util.text import make_storable, near_match
+from ci.util.lines import DEEPEST, LARGEST_INTEGER, LONGEST_SECONDS, is_deep
+from ci.util.text import join_names, make_storable, near_match
 
 SCHEMA_VERSION = 4  # 1 had no counts of overloads, 2 no simulated devices, 3 no builds
 SIMULATED = "simulated device: no vendor hardware was used"
@@ -28,8 +38,46 @@ COMPILED_ONLY = "no device: compiled only; no vendor hardware was used"
 HOST_LOCK = "host.lock"
 
 
-Storable = BeforeValidator(make_storable)
-Text = Annotated[str, Storable]
+# Bounds of a document, which a stranger may have written. All results of this program are within.
+LARGEST_DOCUMENT = 1 << 23  # bytes of results.json; one of seven platforms has 100,000
+DEEPEST_DOCUMENT = 2 * DEEPEST  # levels; an environment is within it, and has DEEPEST by itself
+SHOWN_FAULTS = 3  # of a document: the first ones show what kind of file it is
+MOST_STAGES = 1000  # of a platform; ours has three, and a report takes 2 ms for each
+LONGEST_NAME = 64  # characters, as in ci.yaml; also the length of the store's columns
+LONGEST_SUM = LONGEST_SECONDS * MOST_STAGES
+# Of the calendar, without the days that another time zone moves into a year that does not exist.
+EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
+
+
+def _check_name(name: str) -> str:
+    if len(name) > LONGEST_NAME:
+        raise ValueError(f"got {len(name):,} characters, expected at most {LONGEST_NAME}")
+    if not name.isprintable():
+        raise ValueError(f"got {name!r}, expected printable characters on one line")
+    return name
+
+
+def _check_moment(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        raise ValueError("got a time without a zone, expected one with a zone")
+    if not EARLIEST <= moment <= LATEST:
+        raise ValueError(f"got {moment}, expected a time from {EARLIEST:%Y} to {LATEST:%Y}")
+    return moment
+
+
+def _check_environment(value: Any) -> Any:
+    if is_deep(value, DEEPEST_DOCUMENT):
+        raise ValueError(f"nested more than {DEEPEST_DOCUMENT} deep")
+    return make_storable(value)
+
+
+Text = Annotated[str, BeforeValidator(make_storable)]
+Environment = Annotated[dict[str, JsonValue], BeforeValidator(_check_environment)]
+Name = Annotated[Text, AfterValidator(_check_name)]
+Count = Annotated[int, Field(ge=0, le=LARGEST_INTEGER)]
+ExitStatus = Annotated[int, Field(ge=-LARGEST_INTEGER, le=LARGEST_INTEGER)]
+Seconds = Annotated[float, Field(ge=0, le=LONGEST_SUM)]
+Moment = Annotated[datetime, AfterValidator(_check_moment)]
 
 
 class Product(StrEnum):
@@ -100,23 +148,23 @@ class PytestResult(_Model):
     If the per-test log is lost, the counts come from the summary.
     """
 
-    passed: int
+    passed: Count
     """Tests that passed."""
-    failed: int
+    failed: Count
     """Tests that failed."""
-    errors: int
+    errors: Count
     """Tests whose setup or teardown failed, and files that could not be collected."""
-    skipped: int
+    skipped: Count
     """Tests that were skipped."""
-    xfailed: int
+    xfailed: Count
     """Tests that failed as expected."""
-    xpassed: int
+    xpassed: Count
     """Tests that passed although a failure was expected."""
-    warnings: int
+    warnings: Count
     """Warnings that pytest counted."""
-    deselected: int | None
+    deselected: Count | None
     """Always null: no log records it. ``summary`` has pytest's own count."""
-    seconds: float | None
+    seconds: Seconds | None
     """Duration in pytest's closing line."""
     summary: Text | None
     """pytest's closing line, verbatim."""
@@ -127,34 +175,34 @@ class OverloadCount(_Model):
 
     slot: int
     """Number of the implementation: 0 to 7 native and vendor code, 8 PyTorch, 9 Triton."""
-    device: str
+    device: Text
     """Device type of torch, such as ``cpu`` or ``npu``."""
-    active: int
+    active: Count
     """Overloads that have this slot on the requested device."""
-    executed: int
+    executed: Count
     """Active overloads for which at least one test ran a sample on this slot and device."""
-    passed: int
+    passed: Count
     """Executed overloads of which a test passed and none failed."""
     simulated: bool = False
     """Whether the device is simulated."""
-    kernels: dict[str, int] = Field(default_factory=dict)
+    kernels: dict[str, Count] = Field(default_factory=dict)
     """Passed overloads on a simulated device, by the kernels it has for them."""
 
 
 class StageResult(_Model):
     """The cost of a stage."""
 
-    name: str
+    name: Name
     """Name of the stage; ``image`` and ``sync`` are the engine's own."""
-    seconds: float | None
+    seconds: Seconds | None
     """Wall seconds, on a monotonic clock."""
-    cpu_user_s: float | None = None
+    cpu_user_s: Seconds | None = None
     """CPU seconds in user code, of the stage's whole process group."""
-    cpu_system_s: float | None = None
+    cpu_system_s: Seconds | None = None
     """CPU seconds in the kernel, of the stage's whole process group."""
-    peak_rss_bytes: int | None = None
+    peak_rss_bytes: Count | None = None
     """Largest resident memory of one of its processes."""
-    exit_code: int | None
+    exit_code: ExitStatus | None
     """Exit code of the command; null where the stage did not start or has no known end."""
     in_total: bool
     """Whether the seconds are part of ``total_s``."""
@@ -163,26 +211,26 @@ class StageResult(_Model):
 class BuildResult(_Model):
     """Figures of the build; ``None``: its logs and artifacts do not show the figure."""
 
-    configure_s: float | None = None
+    configure_s: Seconds | None = None
     """Seconds that CMake reports for configuration and generation."""
-    compile_s: float | None = None
+    compile_s: Seconds | None = None
     """Wall seconds in which something was compiled."""
-    link_s: float | None = None
+    link_s: Seconds | None = None
     """Wall seconds in which something was linked."""
-    translation_units: int | None = None
+    translation_units: Count | None = None
     """Number of translation units that were compiled."""
-    wheel_bytes: int | None = None
+    wheel_bytes: Count | None = None
     """Size of the wheel."""
-    generated_lines: int | None = None
+    generated_lines: Count | None = None
     """Lines of the generated source."""
 
 
 class PlatformResult(_Model):
     """One row of the table, with its details."""
 
-    platform: str
+    platform: Name
     """Name of the platform, as in ``ci.yaml``."""
-    label: str
+    label: Text
     """Name in the table."""
     simulated: bool = False
     """Whether the run did without the vendor's hardware."""
@@ -192,21 +240,21 @@ class PlatformResult(_Model):
     """Counts of the tests; null where there is no per-test log."""
     overloads: tuple[OverloadCount, ...] = ()
     """Counts of operator overloads, where the tests record them."""
-    stages: tuple[StageResult, ...]
+    stages: Annotated[tuple[StageResult, ...], Field(max_length=MOST_STAGES)]
     """Every stage with its cost, in order."""
     build: BuildResult | None = None
     """What the build was made of; null where nothing says so."""
-    build_install_s: float | None
+    build_install_s: Seconds | None
     """Seconds in the table's ``build/install`` column."""
-    pytest_s: float | None
+    pytest_s: Seconds | None
     """Seconds in the table's ``pytest`` column."""
-    total_s: float | None
+    total_s: Seconds | None
     """Sum of the two."""
     verdict: Verdict
     """Whether the product passed, and what happened to the harness."""
     notes: tuple[Text, ...]
     """Notes in the table."""
-    environment: Annotated[dict[str, JsonValue], Storable]
+    environment: Environment
     """Machine, image, tools and packages, as in ``environment.json``."""
     artifacts: dict[Text, Text]
     """File name to path, relative to ``results.json``."""
@@ -224,21 +272,21 @@ class RunResult(_Model):
 
     schema_version: Annotated[int, Field(ge=1, le=SCHEMA_VERSION)] = SCHEMA_VERSION
     """Version of this format. Older versions load."""
-    run_id: str
+    run_id: Name
     """Name of the run, and of its folder: start time, commit, random digits."""
-    project: str
+    project: Name
     """Name of the project, as in ``ci.yaml``."""
-    commit: str | None
+    commit: Name | None
     """Commit of the source; null where it is not a git checkout."""
     dirty: bool
     """Whether the source had uncommitted changes."""
-    started_at: datetime
+    started_at: Moment
     """When the run started, in UTC."""
-    finished_at: datetime
+    finished_at: Moment
     """When the run finished, in UTC."""
-    engine: str
+    engine: Name
     """Engine or engines that ran it."""
-    platforms: tuple[PlatformResult, ...]
+    platforms: Annotated[tuple[PlatformResult, ...], Field(min_length=1)]
     """One row of the table each."""
 
     @field_validator("schema_version", mode="after")
@@ -248,7 +296,8 @@ class RunResult(_Model):
         return SCHEMA_VERSION
 
     def to_json(self) -> str:
-        return self.model_dump_json(indent=2) + "\n"
+        # Escapes alone: a terminal obeys some characters outside of ASCII.
+        return self.model_dump_json(indent=2, ensure_ascii=True) + "\n"
 
     def platform(self, name: str) -> PlatformResult:
         """The row of a platform; raises ``UsageError`` if the run has none."""
@@ -257,6 +306,26 @@ class RunResult(_Model):
             return results[name]
         hint = near_match(name, results)
         raise UsageError(f"run {self.run_id} has {', '.join(results)}, not '{name}'{hint}")
+
+
+def parse_run(document: Any) -> RunResult:
+    """Read a run; raises ``ValueError`` with its faults, the version first if it does not fit."""
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    if not isinstance(version, int) or version < 1:
+        raise ValueError(f"schema_version: got {version!r:.100}, expected 1 to {SCHEMA_VERSION}")
+    if version > SCHEMA_VERSION:
+        raise ValueError(f"got results of version {version}, expected at most {SCHEMA_VERSION}")
+    try:
+        return RunResult.model_validate(document)
+    except ValidationError as error:
+        # platforms.0.total_s: Input should be a finite number, got inf
+        faults = []
+        for fault in error.errors(include_url=False):
+            place, got = ".".join(map(str, fault["loc"])), fault["input"]
+            shown = f", got {got!r:.100}" if isinstance(got, int | float | None) else ""
+            message = fault["msg"].removeprefix("Value error, ")  # raised by a check of this module
+            faults.append(f"{place}: {message}{shown}" if place else message)
+        raise ValueError(join_names(faults, SHOWN_FAULTS)) from error
 
 
 def title(name: str, *, simulated: bool) -> str:

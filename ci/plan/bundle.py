@@ -22,6 +22,7 @@ CONFIG = "config/"
 SITE = "site/ci.site.yaml"
 CA_BUNDLE = "site/ca-bundle.pem"
 IMAGES = "images/"
+VERSION: Literal[1] = 1  # of the document; other versions are refused
 WHEELS = "wheels/"  # <platform>/*.whl: wheels that its stages install
 
 
@@ -51,7 +52,7 @@ class BundledImage(BundleModel):
 class BundleDocument(BundleModel):
     """The contents of a bundle, and their origin."""
 
-    version: Literal[1] = 1
+    version: Literal[1]
     project: str
     commit: str | None
     dirty: bool

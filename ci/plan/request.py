@@ -7,14 +7,14 @@ it began with.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import secrets
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-
-from pydantic import ValidationError
+from typing import Literal
 
 from ci.errors import UsageError
 from ci.model.plan import RunPlan
@@ -22,9 +22,13 @@ from ci.plan import source
 from ci.plan.planning import AS_CONFIGURED, RunOptions
 from ci.plan.project import SELECTION_FILES, Project, plan_run
 from ci.plan.source import SourceState
+from ci.util.lines import parse_object
 from ci.util.text import join_names, make_storable, near_match
 
 REQUEST_FILE = "request.json"
+IMPORTED = "imported"  # key of the request of a run from elsewhere
+REQUEST_VERSION: Literal[1] = 1  # of the document; other versions are refused
+LARGEST_REQUEST = 1 << 20  # bytes; one has 1,000
 SELECT = "--select"
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-(?:[0-9a-f]{8}|nogit)-[0-9a-f]{4}", re.ASCII)
 
@@ -32,6 +36,7 @@ RUN_ID = re.compile(r"\d{8}T\d{6}Z-(?:[0-9a-f]{8}|nogit)-[0-9a-f]{4}", re.ASCII)
 class RunRequest(RunOptions):
     """The request of a run, stored in the run's folder for ``--resume``."""
 
+    version: Literal[1] = REQUEST_VERSION
     run_id: str
     project: str
     commit: str | None
@@ -161,15 +166,39 @@ def read_request(results: Path, run_id: str) -> RunRequest:
     """Read back the request of an earlier run."""
     path = results / run_id / REQUEST_FILE
     try:
-        return RunRequest.model_validate_json(path.read_bytes())
+        with path.open("rb") as file:
+            document = parse_object(file.read(LARGEST_REQUEST).decode())
+        _check_origin(path, document)
+        return RunRequest.model_validate(document)
     except OSError:
         folders = (path.parent for path in results.glob(f"*/{REQUEST_FILE}"))
         known = sorted(folder.name for folder in folders if not folder.is_symlink())  # no latest
         message = f"--resume: there is no run '{run_id}' in {results}{near_match(run_id, known)}"
         newest = f"The newest: {join_names(known[::-1])}." if known else "It holds none yet."
         raise UsageError(message, remedy=newest) from None
-    except ValidationError as error:
+    except ValueError as error:
         raise UsageError(f"--resume: {path} is not a request: {error}") from None
+
+
+def _check_origin(path: Path, document: Mapping[str, object]) -> None:
+    """Raise ``UsageError`` for the request of an imported run, or of another version."""
+    if document.get(IMPORTED):
+        message = f"--resume: run {path.parent.name} was imported, expected a run that began here"
+        raise UsageError(message, remedy="Resume it where it began, then import it again.")
+    if (version := document.get("version")) != REQUEST_VERSION:
+        message = f"--resume: {path}: got a request of version {version!r:.100}, expected version"
+        remedy = "Resume it with the version of this program that started it, or start a new run."
+        raise UsageError(f"{message} {REQUEST_VERSION}", remedy=remedy)
+
+
+def imported_request(project: str, platforms: Sequence[str], started_at: datetime) -> str:
+    """The request of a run from elsewhere, which ``gc`` reads and ``--resume`` refuses.
+
+    The original is not kept: a stranger's request can name any configuration of this machine, or
+    one that came with the run, whose commands ``--resume`` would execute.
+    """
+    times = {"started_at": started_at.isoformat()}
+    return json.dumps({IMPORTED: True, "project": project, "platforms": [*platforms], **times})
 
 
 def source_changes(request: RunRequest, results: Path) -> str | None:

@@ -21,6 +21,7 @@ from rich import table as terminal
 from rich.console import Console, JustifyMethod
 from rich.text import Text
 
+from ci.util.terminal import show
 from ci.util.text import strip_controls
 
 # Width in characters where the output is no terminal: the table of six platforms takes 187.
@@ -102,9 +103,9 @@ class Report(ABC):
     def show(self, form: str) -> None:
         """Print the report in the format of ``--format``."""
         if form == "json":
-            print(self.json(), end="")
+            show(self.json(), end="")
         elif form == "markdown":
-            print(self.markdown(), end="")
+            show(self.markdown(), end="")
         else:
             self.print(output())
 

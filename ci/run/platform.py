@@ -13,6 +13,7 @@ from ci.errors import CiError, PrerequisiteError, UsageError
 from ci.facts.platform_result import judged_result, not_judged_result, not_run_result
 from ci.facts.result_files import ResultFiles
 from ci.model.details import NO_DETAILS, Details
+from ci.model.job import PROTOCOL
 from ci.model.plan import RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts, PlatformResult
 from ci.plan.request import RunRequest, source_changes
@@ -131,6 +132,10 @@ def judge_platform(
     """
     facts = replace(facts, notes=(*facts.notes, *redact_folder(plan.results)))
     files = files or ResultFiles(folder=plan.results, stages=plan.stages)
+    if files.record.protocol not in (None, PROTOCOL):
+        reason = f"the agent's events: got protocol {files.record.protocol}, expected {PROTOCOL}:"
+        reason += " another version of this program started the run, so start a new one"
+        return PlatformOutcome(result=not_judged_result(plan, reason))
     result = judged_result(plan, facts, files)
     return PlatformOutcome(result=result, details=files.details, interrupted=facts.interrupted)
 

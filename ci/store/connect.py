@@ -6,15 +6,24 @@ run.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    OperationalError,
+    SQLAlchemyError,
+    StatementError,
+)
 
 from ci.errors import InfrastructureError, UsageError
 from ci.util.invocation import command
@@ -64,22 +73,57 @@ def masked_url(engine: Engine) -> str:
 
 def database_message(error: Exception) -> str:
     """The database's own message, without the statement and its values."""
-    original = error.orig if isinstance(error, DBAPIError) and error.orig else error
+    original = error.orig if isinstance(error, StatementError) and error.orig else error
     return " ".join(str(original).split())
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """The value of a column with JSON that cannot be read; it is of no type that readers accept."""
+
+    reason: str
+
+
+def _read_json(text: str | bytes) -> Any:
+    try:
+        return _DECODER.decode(text if isinstance(text, str) else text.decode())
+    except (ValueError, RecursionError) as error:  # RecursionError: nested some hundred deep
+        return Unreadable(f"{type(error).__name__}: {error}")
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"got {name}, which is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+# Options of an engine. A row that cannot be read must not keep others of its query from being read.
+_JSON: Mapping[str, Any] = {
+    "json_deserializer": _read_json,
+    "json_serializer": partial(json.dumps, allow_nan=False),
+}
 
 
 def refill_remedy() -> str:
     """How to rebuild an unreadable store: the folders of the runs contain all its data."""
-    again = command("import", "RESULTS", "--results", "RESULTS")
-    return f"Move it away, then rebuild it from the folders of the runs: {again}"
+    return f"Move it away, then rebuild it from the folders of the runs: {import_all()}"
 
 
-def remedy_for(error: Exception) -> str | None:
-    """The remedy for a damaged store; ``None`` for a store that only does not answer."""
+def remedy_for(error: Exception, engine: Engine) -> str | None:
+    """The remedy for a damaged store, or for a server that does not answer or let the user in."""
     # SQLite raises DatabaseError itself for "malformed" and "not a database", and a subclass of it
     # for a lock or a lost connection.
-    is_damage = isinstance(error, ValueError) or type(error) is DatabaseError
-    return refill_remedy() if is_damage else None
+    if isinstance(error, ValueError) or type(error) is DatabaseError:
+        return refill_remedy()
+    if isinstance(error, OperationalError) and engine.dialect.name == "postgresql":
+        what = "Check that the server runs, and the host, user and password in INFINI_CI_DB. To go"
+        what += " on without it, unset INFINI_CI_DB: runs are then stored in RESULTS/ci.db. Later,"
+        return f"{what} with INFINI_CI_DB set again, store them on the server: {import_all()}"
+    return None
+
+
+def import_all() -> str:
+    """The command that stores all runs of a folder of results."""
+    return command("import", "RESULTS", "--results", "RESULTS")
 
 
 @contextmanager
@@ -92,7 +136,7 @@ def read_transaction(engine: Engine) -> Iterator[Connection]:
             yield connection
     except (SQLAlchemyError, ValueError) as error:  # ValueError: stored text is not valid text
         message = f"the store {masked_url(engine)} cannot be read: {database_message(error)}"
-        raise InfrastructureError(message, remedy=remedy_for(error)) from error
+        raise InfrastructureError(message, remedy=remedy_for(error, engine)) from error
 
 
 @contextmanager
@@ -107,6 +151,7 @@ def _postgresql(url: URL) -> Engine:
     try:
         return create_engine(
             url.set(drivername="postgresql+psycopg", query=query),
+            **_JSON,
             pool_pre_ping=True,  # a network can drop the connection in the hours between two saves
         )
     except ImportError as error:  # psycopg, or the C library that it needs
@@ -116,7 +161,8 @@ def _postgresql(url: URL) -> Engine:
 
 
 def _sqlite(url: URL) -> Engine:
-    engine = create_engine(url.set(drivername="sqlite"), connect_args={"timeout": SQLITE_TIMEOUT_S})
+    limit = {"timeout": SQLITE_TIMEOUT_S}
+    engine = create_engine(url.set(drivername="sqlite"), connect_args=limit, **_JSON)
     if database := engine.url.database:
         Path(database).parent.mkdir(parents=True, exist_ok=True)
     event.listen(engine, "connect", _prepare)
@@ -157,7 +203,7 @@ def upgrade_tables(engine: Engine) -> None:
                 _migrate(connection)
     except (SQLAlchemyError, ValueError) as error:
         message = f"the store {masked_url(engine)} cannot be opened: {database_message(error)}"
-        raise InfrastructureError(message, remedy=remedy_for(error)) from error
+        raise InfrastructureError(message, remedy=remedy_for(error, engine)) from error
 
 
 def _is_current(connection: Connection) -> bool:

@@ -68,7 +68,9 @@ def _columns(model: type[BaseModel]) -> dict[str, ColumnKind]:
     kinds |= {str: ColumnKind.WORD, datetime: ColumnKind.TIME}
     found = {}
     for name, field in model.model_fields.items():
-        types = set(get_args(field.annotation) or [field.annotation]) - {NoneType}
+        # A type with bounds, ``Annotated[float, ...]``, has the plain one as its origin.
+        named = get_args(field.annotation) or [field.annotation]
+        types: set[Any] = {getattr(it, "__origin__", it) for it in named} - {NoneType}
         if len(types) == 1 and (kind := kinds.get(types.pop())):
             found[name] = kind
     return found
@@ -263,18 +265,23 @@ def export(
 ) -> Counter[Path]:
     """Write each table to its file, in the format of the file's suffix; return the rows of each.
 
-    With ``platforms``, write only the results of these.
+    With ``platforms``, write only the results of these. Runs that cannot be read are left out.
     """
     written = Counter(dict.fromkeys(files, 0))
     with ExitStack() as stack:
         writers = {path: stack.enter_context(_writer(path, table)) for path, table in files.items()}
         for run_id in run_ids:
-            run = store.load(run_id)
+            run = store.load_or_skip(run_id)
+            if run is None:
+                continue
             if platforms:  # as if the run had only these platforms
                 chosen = [result for result in run.platforms if result.platform in platforms]
                 run = run.model_copy(update={"platforms": tuple(chosen)})
-            for path, writer in writers.items():
-                rows = [*files[path].rows(run, partial(store.tests, run_id))]
-                writer.write(rows)
-                written[path] += len(rows)
+            rows = {
+                path: [*table.rows(run, partial(store.tests, run_id))]
+                for path, table in files.items()
+            }
+            for path, writer in writers.items():  # all tables of a run, or none
+                writer.write(rows[path])
+                written[path] += len(rows[path])
     return written

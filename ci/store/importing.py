@@ -1,7 +1,9 @@
 """Import runs from elsewhere into a folder of results and its store, one at a time.
 
-A run's folder is copied to a staging folder and then renamed, so it arrives as a whole or not at
-all. Importing again completes an interrupted import.
+A run's folder is copied to a staging folder, stored from there in one transaction, and then moved.
+So a run that cannot be stored changes nothing, and importing again completes an interrupted import.
+
+The folder may come from anywhere. Its size and depth are checked before it is copied or read.
 """
 
 from __future__ import annotations
@@ -9,18 +11,19 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from ci.errors import UsageError
+from ci.errors import CiError, UnreadableRunError, UsageError
 from ci.facts.result_files import ResultFiles
+from ci.model.details import NO_DETAILS
 from ci.model.platforms import PLATFORMS
 from ci.model.results import HOST_LOCK, PlatformResult, RunResult
-from ci.plan.request import RUN_ID
+from ci.plan.request import REQUEST_FILE, RUN_ID, imported_request
 from ci.store.folder import (
     LOCK_FILE,
     RESULTS_FILE,
@@ -30,6 +33,7 @@ from ci.store.folder import (
     lock_run,
     read_results,
 )
+from ci.util.lines import DEEPEST
 from ci.util.text import counted, join_names
 
 if TYPE_CHECKING:  # it imports SQLAlchemy
@@ -38,19 +42,29 @@ if TYPE_CHECKING:  # it imports SQLAlchemy
 
 STAGING = ".import"
 ASIDE = "-aside"
-NOT_COPIED = (LOCK_FILE, HOST_LOCK)  # they refer to processes of the original machine
+# The locks refer to processes of the original machine, and the request to its files.
+NOT_COPIED = (LOCK_FILE, HOST_LOCK, REQUEST_FILE)
+# Bounds of a run's folder; one of seven platforms has 300 files with 300 MB.
+LARGEST_RUN = 1 << 34  # bytes
+MOST_FILES = 100_000
+# Bytes of a platform's per-test logs, reruns included. Those of 17,000 tests have 30 MB, and take
+# 6 times their size in memory.
+LARGEST_LOGS = 1 << 28
 
 
 def find_run_folders(folder: Path) -> list[Path]:
-    """The run folders: ``folder`` itself, or those below it. Links are not followed."""
+    """The run folders: ``folder`` itself, or those below it, at most ``DEEPEST`` levels down.
+
+    Links are not followed.
+    """
     if not folder.is_dir():
         message = f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}"
         raise UsageError(message, remedy="Name a folder. Unpack an archive first.")
     found = []
-    for parent, folders, _ in os.walk(folder):
+    for parent, folders, _ in _walk(folder):
         # A run folder without results was not copied completely: it is reported, not skipped.
-        if is_regular(Path(parent) / RESULTS_FILE) or RUN_ID.fullmatch(Path(parent).name):
-            found.append(Path(parent))
+        if is_regular(parent / RESULTS_FILE) or RUN_ID.fullmatch(parent.name):
+            found.append(parent)
             folders.clear()
         else:
             folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -59,6 +73,15 @@ def find_run_folders(folder: Path) -> list[Path]:
         remedy = "Name a folder results/<run id>, or a folder that contains several."
         raise UsageError(message, remedy=remedy)
     return found
+
+
+def _walk(folder: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """``os.walk`` to a limited depth; on Python 3.11 it recurses and fails in deep folders."""
+    for parent, folders, names in os.walk(folder):
+        path = Path(parent)
+        yield path, folders, names
+        if len(path.parts) - len(folder.parts) >= DEEPEST:
+            folders.clear()
 
 
 def read_run(folder: Path) -> RunResult:
@@ -85,22 +108,35 @@ def _faults(run: RunResult) -> Iterator[str]:
             yield f"platforms: got {name!r}, expected only {', '.join(PLATFORMS)}"
         elif names.count(name) > 1:
             yield f"platforms: got {name} {names.count(name)} times, expected it once"
-    if run.started_at.tzinfo is None or run.finished_at.tzinfo is None:
-        yield "started_at, finished_at: got a time without a zone, expected one with a zone"
+
+
+def check_size(folder: Path) -> None:
+    """Raise ``UsageError`` for a folder that exceeds the bounds, before any of it is copied."""
+    files = size = 0
+    for parent, folders, names in _walk(folder):
+        if folders and len(parent.parts) - len(folder.parts) >= DEEPEST:
+            raise UsageError(f"{folder}: got more than {DEEPEST} nested folders, expected fewer")
+        files += len(folders) + len(names)
+        size += sum((parent / name).lstat().st_size for name in names)
+        for got, most, noun in ((files, MOST_FILES, "file"), (size, LARGEST_RUN, "byte")):
+            if got > most:
+                message = f"{folder}: got more than {counted(most, noun)}, expected at most that"
+                remedy = "Remove what the run did not write. No results of a run are that large."
+                raise UsageError(message, remedy=remedy)
 
 
 def copy_files(folder: Path, target: Path) -> int:
     """Copy regular files and folders; return the number of links and special files left out."""
     left_out = 0
-    for parent, folders, names in os.walk(folder):
-        copy = target / Path(parent).relative_to(folder)
+    for parent, folders, names in _walk(folder):
+        copy = target / parent.relative_to(folder)
         copy.mkdir(parents=True, exist_ok=True)
-        left_out += sum((Path(parent) / name).is_symlink() for name in folders)
+        left_out += sum((parent / name).is_symlink() for name in folders)
         for name in names:
-            if not is_regular(Path(parent) / name):
+            if not is_regular(parent / name):
                 left_out += 1
             elif name not in NOT_COPIED:
-                shutil.copyfile(Path(parent) / name, copy / name)
+                shutil.copyfile(parent / name, copy / name)
     return left_out
 
 
@@ -211,14 +247,17 @@ class Importer:
             if target.is_dir():
                 locks.enter_context(lock_run(target))
             outcome = self._outcome(run)
-            left_out = 0
-            if outcome.changes_results or (
-                outcome is ImportOutcome.UNCHANGED and not target.exists()
-            ):
-                left_out = self._place(folder, run, locks)
-            notes = list(self._save(run, outcome)) if outcome is not ImportOutcome.OUTDATED else []
+            is_missing = outcome is ImportOutcome.UNCHANGED and not target.exists()
+            is_placed = outcome.changes_results or is_missing
+            left_out = self._stage(folder, run, locks) if is_placed else 0
+            results = self._staging if is_placed else self._results
+            notes = []
+            if outcome is not ImportOutcome.OUTDATED:
+                notes = list(self._save(run, outcome, results))
+            if is_placed:
+                self._place(run.run_id)
             # `latest` is the run that began last, not the one that was imported last.
-            if outcome.changes_results and self._store.load().run_id == run.run_id:
+            if outcome.changes_results and self._store.heads(last=1)[0].run_id == run.run_id:
                 link_latest(target)
         if left_out:
             notes.append(f"left out: {counted(left_out, 'link')} or special files")
@@ -226,44 +265,73 @@ class Importer:
 
     def _outcome(self, run: RunResult) -> ImportOutcome:
         path = self._results / run.run_id / RESULTS_FILE
-        known = read_results(path) if path.exists() else self._stored(run.run_id)
         try:
+            known = read_results(path) if path.exists() else self._stored(run.run_id)
             return compare_with_known(known, run)
-        except UsageError:
+        except CiError:  # other results, or damaged ones
             if self._replace:
                 return ImportOutcome.UPDATED
             raise
 
     def _stored(self, run_id: str) -> RunResult | None:
-        with suppress(UsageError):  # there is none
+        try:
             return self._store.load(run_id)
-        return None
+        except UsageError:  # there is none
+            return None
+        except UnreadableRunError as error:
+            if error.damaged:  # importing it again replaces its rows
+                return None
+            raise
 
-    def _place(self, folder: Path, run: RunResult, locks: ExitStack) -> int:
+    def _stage(self, folder: Path, run: RunResult, locks: ExitStack) -> int:
+        """Copy a run's folder, and return the number of files that were left out."""
+        check_size(folder)
         staged = self._staging / run.run_id
+        shutil.rmtree(staged, ignore_errors=True)  # of another folder, which was refused
         left_out = copy_files(folder, staged)
         if read_run(staged) != run or read_run(folder) != run:
             message = f"{folder}: its results changed while they were copied"
             raise UsageError(message, remedy="Wait until its run ends, then import it again.")
+        names = [result.platform for result in run.platforms]
+        request = imported_request(run.project, names, run.started_at)
+        (staged / REQUEST_FILE).write_text(request, encoding="utf-8")
         locks.enter_context(lock_run(staged))  # the lock file moves with the folder
-        target = self._results / run.run_id
-        if target.exists():
-            target.rename(self._staging / f"{run.run_id}{ASIDE}")
-        staged.rename(target)
         return left_out
 
-    def _save(self, run: RunResult, outcome: ImportOutcome) -> Iterator[str]:
-        """Store platforms that the store does not have, with their tests; yield notes."""
+    def _place(self, run_id: str) -> None:
+        """Move the copy to its place."""
+        staged, target = self._staging / run_id, self._results / run_id
+        if target.exists():
+            target.rename(self._staging / f"{run_id}{ASIDE}")
+        staged.rename(target)
+
+    def _save(self, run: RunResult, outcome: ImportOutcome, results: Path) -> Iterator[str]:
+        """Store platforms that the store does not have, with their tests; yield notes.
+
+        ``results`` is the folder that has the folder of the run.
+        """
         stored = self._stored(run.run_id)
         if stored == run:
             return
         details = {}
         for result in run.platforms:
             if stored is None or result not in stored.platforms:
-                files = ResultFiles(folder=self._results / run.run_id / result.platform)
+                files = ResultFiles(folder=results / run.run_id / result.platform)
+                if too_long := _describe_long_logs(files.folder):
+                    yield f"{result.platform}: stored without its tests: {too_long}"
+                    details[result.platform] = NO_DETAILS
+                    continue
                 details[result.platform] = files.details
                 if files.log is None and result.pytest is not None:
                     yield f"{result.platform}: stored without its tests: their log is missing"
         self._store.save(run, details)
         if outcome is ImportOutcome.UNCHANGED:
             yield "the run was missing in the store and is stored now"
+
+
+def _describe_long_logs(folder: Path) -> str | None:
+    """``their logs have 3,000,000,000 bytes, ...``; ``None`` if the logs are within the bound."""
+    size = sum(path.lstat().st_size for path in folder.glob("pytest*.jsonl"))
+    if size <= LARGEST_LOGS:
+        return None
+    return f"their logs have {counted(size, 'byte')}, expected at most {LARGEST_LOGS:,}"

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import MISSING, fields
 from typing import Any
 
 from sqlalchemy import Column, Connection, Engine, Row, func, select
 
+from ci.errors import UnreadableRunError
 from ci.facts.environment_key import EnvironmentKey, successors
 from ci.facts.suite import Outcomes
 from ci.model.results import Product
 from ci.store import blobs
-from ci.store.connect import read_transaction
+from ci.store.connect import masked_url, read_transaction
 from ci.store.rows import Acceptance, RepeatedRuns, RunHead, RunMeasures
 from ci.store.tables import ACCEPTED, BLOBS, DETAILS, ENVIRONMENT_KEYS, MEASURED, PLATFORMS, RUNS
+from ci.util.invocation import command
 
 # Start times have a resolution of one second, so short runs can share one.
 NEWEST_FIRST = (RUNS.c.started_at.desc(), RUNS.c.finished_at.desc(), RUNS.c.run_id.desc())
@@ -28,6 +32,23 @@ class StoreQueries:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self.skipped: dict[str, UnreadableRunError] = {}
+        """The runs that queries left out, by id, each with the reason."""
+
+    def skip(self, error: UnreadableRunError) -> None:
+        """Leave a run out, and keep the reason for the user."""
+        self.skipped.setdefault(error.run_id, error)
+
+    def unreadable(self, run_id: str, reason: object, *, newer: bool = False) -> UnreadableRunError:
+        """The error for a run; ``newer`` is whether a newer version of this program wrote it."""
+        store = f"the store {masked_url(self._engine)}"
+        if newer:
+            message = f"{store} was written by a newer version of this program: run {run_id}"
+            return UnreadableRunError(run_id, f"{message}: {reason}", remedy="Update this program.")
+        remedy = f"Remove it: {command('gc')}. If its folder is intact, import it again:"
+        remedy += f" {command('import', f'RESULTS/{run_id}')}"
+        message = f"{store} cannot read run {run_id}: {reason}"
+        return UnreadableRunError(run_id, message, remedy=remedy, damaged=True)
 
     def heads(self, *, project: str | None = None, last: int | None = None) -> list[RunHead]:
         """List runs, newest first: the ``last`` ones, or all."""
@@ -77,10 +98,28 @@ class StoreQueries:
         with read_transaction(self._engine) as connection:
             found = [row._mapping for row in connection.execute(query)]
             now = _successors(connection, platform)
-        return [
-            RunMeasures(**{**row, "key": now.get(row["key"], row["key"])})
-            for row in reversed(found)
-        ]
+            environments = _components(connection, {row["key"] for row in found})
+        rows = []
+        for row in reversed(found):
+            try:
+                self.check_row(row["run_id"], platform, row["values"], environments[row["key"]])
+            except UnreadableRunError as error:
+                self.skip(error)
+            else:
+                rows.append(RunMeasures(**{**row, "key": now.get(row["key"], row["key"])}))
+        return rows
+
+    def check_row(self, run_id: str, platform: str, measures: object, components: object) -> None:
+        """Raise ``UnreadableRunError`` if measures or an environment's components are damaged."""
+        most = sys.float_info.max
+        if not isinstance(measures, dict) or not all(
+            isinstance(it, int | float) and -most <= it <= most for it in measures.values()
+        ):
+            raise self.unreadable(run_id, f"{platform}: its measures are damaged")
+        if not _is_environment(components):
+            newer = isinstance(components, dict) and not components.keys() <= _COMPONENTS.keys()
+            reason = "got unknown components" if newer else "damaged"
+            raise self.unreadable(run_id, f"{platform}: its environment: {reason}", newer=newer)
 
     def environment_keys(self, digests: Collection[str]) -> dict[str, EnvironmentKey]:
         """Look up environment keys by their digests."""
@@ -174,15 +213,34 @@ def _successors(connection: Connection, platform: str) -> dict[str, str]:
     query = select(key).where(PLATFORMS.c.platform == platform).group_by(key)
     digests = connection.scalars(query.order_by(func.min(PLATFORMS.c.id))).all()
     keys = _environment_keys(connection, digests)
-    return successors({digest: keys[digest] for digest in digests})
+    return successors({digest: keys[digest] for digest in digests if digest in keys})
 
 
 def _environment_keys(
     connection: Connection, digests: Collection[str]
 ) -> dict[str, EnvironmentKey]:
+    """The environment keys that can be read, by their digests."""
+    found = _components(connection, digests).items()
+    return {digest: EnvironmentKey(**it) for digest, it in found if _is_environment(it)}
+
+
+def _components(connection: Connection, digests: Collection[str]) -> dict[str, Any]:
     query = select(ENVIRONMENT_KEYS.c.digest, ENVIRONMENT_KEYS.c.components)
     rows = _rows_of(connection, query, ENVIRONMENT_KEYS.c.digest, sorted(set(digests)))
-    return {digest: EnvironmentKey(**components) for digest, components in rows}
+    return {row.digest: row.components for row in rows}
+
+
+_COMPONENTS = {it.name: it.default is MISSING for it in fields(EnvironmentKey)}  # whether required
+
+
+def _is_environment(components: object) -> bool:
+    """Whether a row has the components of an environment key, all texts."""
+    return (
+        isinstance(components, dict)
+        and components.keys() <= _COMPONENTS.keys()
+        and all(name in components for name, required in _COMPONENTS.items() if required)
+        and all(isinstance(it, str) for it in components.values())
+    )
 
 
 def _rows_of(

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from pydantic import ValidationError
 from sqlalchemy import Connection, Row, Table, delete, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from ci.errors import InfrastructureError, UsageError
+from ci.errors import InfrastructureError, UnreadableRunError, UsageError
 from ci.facts.environment_key import environment_key
 from ci.facts.measures import measures_of
 from ci.facts.suite import Outcomes, outcomes_of
 from ci.model.details import NO_DETAILS, BuildDetails, Details, Rerun
-from ci.model.results import SCHEMA_VERSION, PlatformResult, RunResult
+from ci.model.results import SCHEMA_VERSION, PlatformResult, RunResult, parse_run
 from ci.model.tests import TestOutcome
 from ci.store import blobs
 from ci.store.connect import (
+    Unreadable,
     connect,
     database_message,
-    masked_url,
+    import_all,
     read_transaction,
     upgrade_tables,
     write_transaction,
 )
 from ci.store.queries import NEWEST_FIRST, StoreQueries
-from ci.store.rows import LATEST, Acceptance
+from ci.store.rows import LATEST, Acceptance, RunHead
 from ci.store.tables import ACCEPTED, BLOBS, DETAILS, ENVIRONMENT_KEYS, MEASURED, PLATFORMS, RUNS
 from ci.util.invocation import command
 from ci.util.text import join_names, near_match
@@ -59,7 +61,8 @@ class Store(StoreQueries):
         # ValueError and OverflowError: checks of the driver, and durations that are no numbers.
         except (SQLAlchemyError, ValueError, OverflowError) as error:
             message = f"the store cannot save run {run.run_id}: {database_message(error)}"
-            raise InfrastructureError(message) from error
+            remedy = f"Its results are in its folder. Store them later: {import_all()}"
+            raise InfrastructureError(message, remedy=remedy) from error
 
     def accept(self, accepted: Acceptance) -> None:
         """Save an accepted change; saving it again replaces its reason."""
@@ -71,30 +74,95 @@ class Store(StoreQueries):
             raise InfrastructureError(message) from error
 
     def load(self, run_id: str | None = None, *, platform: str | None = None) -> RunResult:
-        """Load a run: by default the latest, or the latest one that tested ``platform``."""
-        query = select(RUNS).order_by(*NEWEST_FIRST).limit(1)
-        if run_id not in (None, LATEST):
+        """Load a run: by default the latest, or the latest one that tested ``platform``.
+
+        Raises ``UnreadableRunError`` for a named run that cannot be read. Without a name, such runs
+        are skipped.
+        """
+        query = select(RUNS.c.run_id).order_by(*NEWEST_FIRST)
+        if is_named := run_id not in (None, LATEST):
             query = query.where(RUNS.c.run_id == run_id)
         elif platform is not None:
             tested = PLATFORMS.c.tested & (PLATFORMS.c.platform == platform)
             query = query.where(RUNS.c.run_id.in_(select(PLATFORMS.c.run_id).where(tested)))
         with read_transaction(self._engine) as connection:
-            row = connection.execute(query).one_or_none()
-            if row is None:
-                known = connection.scalars(select(RUNS.c.run_id).order_by(*NEWEST_FIRST)).all()
-                raise _missing(run_id, platform, known)
-            if row.document["schema_version"] > SCHEMA_VERSION:
-                message = (
-                    f"the store {masked_url(self._engine)} was written by a newer version of this"
-                )
-                message += f" program: run {row.run_id}: got results of version"
-                message += f" {row.document['schema_version']}, expected at most {SCHEMA_VERSION}"
-                raise InfrastructureError(message, remedy="Update this program.")
-            of_run = select(PLATFORMS.c.document).where(PLATFORMS.c.run_id == row.run_id)
-            platforms = connection.scalars(of_run.order_by(PLATFORMS.c.position)).all()
+            for name in connection.scalars(query).all():
+                try:
+                    return self._load(connection, name)
+                except UnreadableRunError as error:
+                    if is_named:
+                        raise
+                    self.skip(error)
+            known = connection.scalars(select(RUNS.c.run_id).order_by(*NEWEST_FIRST)).all()
+            raise _missing(run_id, platform, known)
+
+    def load_or_skip(self, run_id: str) -> RunResult | None:
+        """Load a run; ``None`` for one that cannot be read, which is then skipped."""
+        try:
+            return self.load(run_id)
+        except UnreadableRunError as error:
+            self.skip(error)
+            return None
+
+    def _load(self, connection: Connection, run_id: str) -> RunResult:
+        row = connection.execute(select(RUNS).where(RUNS.c.run_id == run_id)).one()
+        of_run = select(PLATFORMS.c.document).where(PLATFORMS.c.run_id == run_id)
+        platforms = connection.scalars(of_run.order_by(PLATFORMS.c.position)).all()
+        document = row.document
+        try:
+            for it in (document, *platforms):
+                if not isinstance(it, dict):
+                    raise ValueError(it.reason if isinstance(it, Unreadable) else "not an object")
             # The columns win over the document: their times are in UTC, not in the run's own zone.
-            values = {**row.document, **_columns(row), "platforms": platforms}
-            return RunResult.model_validate(values)
+            return parse_run({**document, **_columns(row), "platforms": platforms})
+        except ValueError as error:
+            version = document.get("schema_version") if isinstance(document, dict) else None
+            newer = isinstance(version, int) and version > SCHEMA_VERSION
+            raise self.unreadable(run_id, error, newer=newer) from error
+
+    def damaged_runs(self) -> Iterator[tuple[UnreadableRunError, RunHead]]:
+        """Read every run, and yield those with damaged rows; not those of newer versions."""
+        for head in self.heads():
+            try:
+                self.load(head.run_id)
+                self._check_rows(head.run_id)
+            except UnreadableRunError as error:
+                if error.damaged:
+                    yield error, head
+
+    def _check_rows(self, run_id: str) -> None:
+        """Read the rows beside the results of a run; raises ``UnreadableRunError``.
+
+        Lists of tests are not read: other runs share them, and a run without them is still shown.
+        """
+        query = (
+            select(PLATFORMS.c.platform, MEASURED.c.measures, ENVIRONMENT_KEYS.c.components)
+            .select_from(PLATFORMS)
+            .join(MEASURED, MEASURED.c.platform_id == PLATFORMS.c.id)
+            .join(ENVIRONMENT_KEYS, ENVIRONMENT_KEYS.c.digest == PLATFORMS.c.environment_key)
+            .where(PLATFORMS.c.run_id == run_id)
+        )
+        with read_transaction(self._engine) as connection:
+            for row in connection.execute(query):
+                self.check_row(run_id, row.platform, row.measures, row.components)
+
+    def remove(self, run_id: str) -> None:
+        """Remove a run with all its rows, and its environment keys that no other run has.
+
+        A damaged key would not be replaced by saving the run again.
+        """
+        key = PLATFORMS.c.environment_key
+        try:
+            with write_transaction(self._engine) as connection:
+                own = connection.scalars(select(key).where(PLATFORMS.c.run_id == run_id)).all()
+                connection.execute(delete(RUNS).where(RUNS.c.run_id == run_id))
+                unused = ENVIRONMENT_KEYS.c.digest.in_(own) & ENVIRONMENT_KEYS.c.digest.not_in(
+                    select(key)
+                )
+                connection.execute(delete(ENVIRONMENT_KEYS).where(unused))
+        except SQLAlchemyError as error:
+            message = f"the store cannot remove run {run_id}: {database_message(error)}"
+            raise InfrastructureError(message) from error
 
     def holds(self, run_id: str, result: PlatformResult) -> bool:
         """Whether exactly this result of a run is stored."""
@@ -102,8 +170,7 @@ class Store(StoreQueries):
             PLATFORMS.c.run_id == run_id, PLATFORMS.c.platform == result.platform
         )
         with read_transaction(self._engine) as connection:
-            document = connection.scalar(query)
-            return document is not None and PlatformResult.model_validate(document) == result
+            return _platform_result(connection.scalar(query)) == result
 
     def tests(self, run_id: str, platform: str) -> list[TestOutcome]:
         """Load the tests of one platform of a run, in order of their node ids.
@@ -201,8 +268,7 @@ def save(connection: Connection, run: RunResult, details: Mapping[str, Details])
     kept = {
         row.platform: row.id
         for row in connection.execute(select(PLATFORMS).where(of_run))
-        if row.platform not in details
-        and PlatformResult.model_validate(row.document) in run.platforms
+        if row.platform not in details and _platform_result(row.document) in run.platforms
     }
     connection.execute(delete(PLATFORMS).where(of_run, PLATFORMS.c.id.not_in(kept.values())))
     for position, result in enumerate(run.platforms):
@@ -225,6 +291,14 @@ def save(connection: Connection, run: RunResult, details: Mapping[str, Details])
         connection.execute(insert(MEASURED).values(**place, measures=measures_of(result)))
         if beside := _details_values(details.get(name, NO_DETAILS), suites.get(name)):
             connection.execute(insert(DETAILS).values(**place, **beside))
+
+
+def _platform_result(document: object) -> PlatformResult | None:
+    """The result in a row; ``None`` if there is no row or it is damaged."""
+    try:
+        return PlatformResult.model_validate(document)
+    except ValidationError:
+        return None
 
 
 def _details_values(details: Details, suite: blobs.SuiteBlobs | None) -> dict[str, Any]:

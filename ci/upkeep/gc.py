@@ -19,7 +19,7 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from docker.client import DockerClient
 from docker.errors import APIError, ImageNotFound
@@ -30,12 +30,16 @@ from rich.filesize import decimal
 from ci.engines.images import BASE_DIGEST_LABEL, PLATFORM_LABEL
 from ci.engines.link import explain
 from ci.errors import InfrastructureError
+from ci.facts.files import read_text_file
 from ci.model.platforms import PLATFORMS
 from ci.plan.planning import cache_name
-from ci.plan.request import REQUEST_FILE
+from ci.plan.request import LARGEST_REQUEST, REQUEST_FILE
 from ci.store.folder import LOCK_FILE, RESULTS_FILE, is_running
 from ci.store.rows import LATEST
 from ci.util.files import user_cache
+
+if TYPE_CHECKING:  # it imports SQLAlchemy
+    from ci.store.store import Store
 
 LABELS = "infini-ci."
 PROJECT = LABELS + "project"
@@ -57,6 +61,7 @@ class ItemKind(StrEnum):
     CACHE = "compiler cache"
     RESULTS = "results"
     WORK_FOLDER = "work folder"
+    STORED_RUN = "stored run"
 
 
 # Runs share items of these kinds, and recreate missing ones. Other items belong to one run.
@@ -70,6 +75,7 @@ class Item:
     Attributes:
         used: when it was last used, as far as is known
         needed: why it must stay at any age; ``None`` if it need not
+        useless: why it is removed at any age; ``None`` if its age decides
         remove: removes it; raises the error of its engine or of the disk
     """
 
@@ -78,6 +84,7 @@ class Item:
     size_bytes: int
     used: datetime
     needed: str | None = None
+    useless: str | None = None
     remove: Callable[[], object] = field(repr=False, compare=False)
 
 
@@ -106,6 +113,8 @@ def decide(
         for item in members:
             if item.needed is not None:
                 removed, reason = False, item.needed
+            elif item.useless is not None:
+                removed, reason = True, item.useless
             elif now - item.used >= age:
                 removed, reason = True, f"not used for {days:g} days"
             elif kind in SIZE_LIMITED and rest > size_bytes:
@@ -331,7 +340,8 @@ def run_folders(results: Path) -> tuple[RunFolder, ...]:
         # Folders of other users or other programs are skipped.
         with suppress(OSError, ValidationError):
             if not path.is_symlink():
-                request = _Request.model_validate_json(file.read_bytes())
+                text = read_text_file(file, LARGEST_REQUEST) or ""
+                request = _Request.model_validate_json(text)
                 used = max([request.started_at, *map(_modified_at, path.glob(RESULTS_FILE))])
                 going_on = is_running(path)
                 found.append(RunFolder(path=path, request=request, used=used, going_on=going_on))
@@ -373,6 +383,22 @@ def _work_items(projects: Mapping[str, str], scope: Scope) -> Iterator[Item]:
             in_use = any(str(path) in command for command in commands)
             needed = "its run is in progress" if in_use else scope.needed_by_run(name["run"])
             yield _folder_item(ItemKind.WORK_FOLDER, path, _modified_at(path), needed)
+
+
+def store_items(store: Store, scope: Scope) -> Iterator[Item]:
+    """The runs in the store whose rows are damaged: no command can show them."""
+    for error, head in store.damaged_runs():
+        # Its project may be damaged, too.
+        if scope.orphans or head.project == scope.project:
+            yield Item(
+                kind=ItemKind.STORED_RUN,
+                name=head.run_id,
+                size_bytes=0,  # a database does not know it
+                used=head.started_at,
+                needed=scope.needed_by_run(head.run_id),
+                useless=str(error),
+                remove=partial(store.remove, head.run_id),
+            )
 
 
 def _folder_item(kind: ItemKind, path: Path, used: datetime, needed: str | None) -> Item:

@@ -85,11 +85,11 @@ def lines_of_file(path: Path, longest: int, *, returns: bool = False) -> Iterato
     yield from cutter.end()
 
 
-def parse(text: str, *, any_integer: bool = False) -> Any:
+def parse(text: str, *, any_integer: bool = False, deepest: int = DEEPEST) -> Any:
     """Decode JSON; raises ``ValueError`` for other text, and for values out of bounds.
 
     NaN and Infinity are not JSON. Of two equal names the last one counts. With ``any_integer`` the
-    caller checks whether an integer fits into 64 bits.
+    caller checks whether an integer fits into 64 bits. ``deepest`` is the limit of nested levels.
     """
     if isinstance(text, TruncatedLine):
         raise ValueError(f"a line of {text.length:,} bytes")
@@ -99,24 +99,27 @@ def parse(text: str, *, any_integer: bool = False) -> Any:
         raise ValueError("nested too deeply") from None
     # In a short text, counting brackets is faster than walking the values. In a long text, mostly
     # a log's, it takes as long as decoding.
-    may_be = len(text) > SHORT or text.count("[") + text.count("{") > DEEPEST
-    if may_be and _is_deep(value):
-        raise ValueError(f"nested more than {DEEPEST} deep")
+    may_be = len(text) > SHORT or text.count("[") + text.count("{") > deepest
+    if may_be and is_deep(value, deepest):
+        raise ValueError(f"nested more than {deepest} deep")
     return value
 
 
-def parse_object(text: str, *, any_integer: bool = False) -> dict[str, Any]:
+def parse_object(text: str, *, any_integer: bool = False, deepest: int = DEEPEST) -> dict[str, Any]:
     """Decode a JSON object; raises ``ValueError`` for any other text."""
-    value = parse(text, any_integer=any_integer)
+    value = parse(text, any_integer=any_integer, deepest=deepest)
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
     return value
 
 
-def _is_deep(value: Any) -> bool:
-    """Check level by level, since a recursive check could run out of stack itself."""
+def is_deep(value: Any, deepest: int) -> bool:
+    """Return whether lists and dicts are nested in more than ``deepest`` levels.
+
+    Checked level by level, since a recursive check could run out of stack itself.
+    """
     level = [value]
-    for _ in range(DEEPEST):
+    for _ in range(deepest):
         level = [
             item
             for node in level
@@ -139,7 +142,7 @@ def _float(digits: str) -> float:
     number = float(digits)
     if number - number == 0.0:
         return number
-    raise ValueError("got a number that is not finite")
+    raise ValueError(f"got {digits:.40}, which is not finite")
 
 
 def _constant(name: str) -> None:

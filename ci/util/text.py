@@ -21,6 +21,7 @@ from ci.util.lines import parse
 _ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
 SHORT = 12  # characters of a commit that are shown
 LONGEST_NAME = 500  # characters; a pytest node id repeats the parameters, which may be long texts
+_UNUSUAL = re.compile(r"[^\t\n -~]")  # may be a control character
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -92,13 +93,13 @@ def join_names(names: Sequence[str], most: int = 5) -> str:
 
 
 def strip_controls(text: str) -> str:
-    """Remove colors and other control characters, which a terminal would obey."""
-    plain = _ESCAPE_SEQUENCE.sub("", text)
-    return "".join(map(_printable, plain))
+    """Remove colors, and replace other characters that a terminal would obey."""
+    return _UNUSUAL.sub(_printable, _ESCAPE_SEQUENCE.sub("", text))
 
 
-def _printable(character: str) -> str:
-    if character.isprintable() or character in "\n\t":
+def _printable(found: re.Match[str]) -> str:
+    character = found[0]
+    if character.isprintable():
         return character
     return " " if character.isspace() else _REPLACEMENT
 

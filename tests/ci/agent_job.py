@@ -28,7 +28,7 @@ class Job:
         self.artifacts: dict[str, str] = {}  # paths by name
         self.devices: DeviceJob | None = None
         self.device_compiler: str | None = None
-        self.protocol = PROTOCOL
+        self.protocol: int | None = PROTOCOL
         self.printed_bytes_per_s = 1 << 24
         self.interpreter = sys.executable
 

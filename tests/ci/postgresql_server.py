@@ -20,6 +20,7 @@ from sqlalchemy import Connection, text
 from ci.store.connect import connect, write_transaction
 
 INSTALLED = Path("/usr/lib/postgresql")
+LOCKED = "locked"  # a user of the database who needs a password; the others need none
 USER = "postgres"  # the package makes this user; the server refuses to run as root
 READY = "database system is ready to accept connections"
 SETTINGS = {
@@ -66,6 +67,8 @@ def running_server() -> Iterator[Server]:
         options = ["-U", "ci", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
         initdb = [*_program("initdb"), "-D", data, *options]
         subprocess.run(initdb, check=True, capture_output=True, cwd=folder)
+        rules = data / "pg_hba.conf"  # the first rule that fits decides
+        rules.write_text(f"local all {LOCKED} scram-sha-256\n{rules.read_text()}")
         settings = [word for pair in SETTINGS.items() for word in ("-c", "=".join(pair))]
         postgres = [*_program("postgres"), "-D", data, "-k", folder, *settings]
         with subprocess.Popen(postgres, stderr=subprocess.PIPE, text=True, cwd=folder) as server:

@@ -449,11 +449,13 @@ def test_the_device_s_compiler_is_described(job: Job, monkeypatch: pytest.Monkey
     assert described(job)["device_compiler"] == version
 
 
-def test_unknown_protocol_is_refused(job: Job, capfd: pytest.CaptureFixture[str]) -> None:
-    job.protocol = PROTOCOL + 1
+@pytest.mark.parametrize("protocol", [PROTOCOL + 1, PROTOCOL - 1, None])
+def test_unknown_protocol_is_refused(
+    job: Job, capfd: pytest.CaptureFixture[str], protocol: int | None
+) -> None:
+    job.protocol = protocol
     assert job.run() == 1
-    expected = f"agent: job protocol {PROTOCOL + 1}, expected {PROTOCOL}"
-    assert expected in capfd.readouterr().err
+    assert f"agent: job protocol {protocol}, expected {PROTOCOL}" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

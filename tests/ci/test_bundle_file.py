@@ -20,7 +20,7 @@ from ci.model.job import Column, StageKind, StagePlan
 from ci.model.plan import CONTAINER_WHEELS
 from ci.plan import bundle as names
 from ci.plan import source
-from ci.plan.bundle import BundledImage, BundleDocument
+from ci.plan.bundle import VERSION, BundledImage, BundleDocument
 from ci.plan.config import NetworkConfig
 from ci.plan.planning import RunOptions
 from ci.plan.project import Project, load_project
@@ -72,6 +72,7 @@ def bundle(project: Path, tmp_path: Path) -> Path:
         writer.add_text("wheels/cpu/a-1-py3-none-any.whl", "a wheel")
         writer.add_text(IMAGE.member, "an image")
         document = BundleDocument(
+            version=VERSION,
             project="tiny",
             commit=COMMIT,
             dirty=True,

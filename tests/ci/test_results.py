@@ -100,10 +100,16 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
 
 def test_an_invalid_number_is_refused(published: RunResult, tmp_path: Path) -> None:
     path = tmp_path / "results.json"
-    path.write_text(published.to_json().replace("888.75", "1e999"))
-    place = r"platforms\.0\.build_install_s: Input should be a finite number, got inf"
-    with pytest.raises(InfrastructureError, match=place):
-        read_results(path)
+    for number, fault in {
+        "1e999": "got 1e999, which is not finite",
+        "-Infinity": "got -Infinity, which is not JSON",
+        "1e300": r"platforms\.0\.build_install_s: Input should be less than .*, got 1e\+300",
+        "-1": r"platforms\.0\.build_install_s: Input should be greater than or equal to 0, got -1",
+        '"many"': r"platforms\.0\.build_install_s: Input should be a valid number",
+    }.items():
+        path.write_text(published.to_json().replace("888.75", number))
+        with pytest.raises(InfrastructureError, match=fault):
+            read_results(path)
 
 
 @pytest.mark.parametrize(

@@ -376,6 +376,20 @@ def test_resuming_runs_again_what_was_judged_as_incomplete(work: Workplace) -> N
     assert result.platforms[0].verdict.product is Product.PASSED
 
 
+def test_resuming_does_not_guess_the_events_of_another_version(work: Workplace) -> None:
+    request = _interrupted_before_the_verdict(work)
+    events = work.results / request.run_id / "cpu" / "events.jsonl"
+    first, *others = events.read_text().splitlines()
+    older = json.dumps({**json.loads(first), "protocol": 2})
+    events.write_text("\n".join([older, *others, ""]))
+    result, _ = work.run(request)
+    expected = (Product.INCOMPLETE, Harness.INFRASTRUCTURE, ExitCode.INFRASTRUCTURE)
+    assert judged(result.platforms[0]) == expected
+    assert (
+        "agent's events: got protocol 2, expected 3" in result.platforms[0].verdict.evidence[0].text
+    )
+
+
 def test_resuming_starts_over_without_a_container(work: Workplace) -> None:
     work.engine.prepare_error = InfrastructureError("no space left")
     _, run = work.run()
@@ -494,10 +508,21 @@ def test_an_unknown_run_cannot_be_resumed(tmp_path: Path) -> None:
         load_request(tmp_path, "x")
 
 
-def test_an_invalid_request_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{}", r"request\.json: got a request of version None, expected version 1"),
+        ('{"version": 2}', r"request\.json: got a request of version 2, expected version 1"),
+        ('{"imported": true}', "run x was imported, expected a run that began here"),
+        ('{"version": 1}', r"request\.json is not a request: .*validation errors"),
+        ("[" * 5000, r"request\.json is not a request: nested too deeply"),
+        ('{"version": 1e999}', r"request\.json is not a request: got 1e999, which is not finite"),
+    ],
+)
+def test_an_invalid_request_is_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "x").mkdir()
-    (tmp_path / "x" / "request.json").write_text("{}")
-    with pytest.raises(UsageError, match=r"request\.json is not a request"):
+    (tmp_path / "x" / "request.json").write_text(text)
+    with pytest.raises(UsageError, match=message):
         load_request(tmp_path, "x")
 
 

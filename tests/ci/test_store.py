@@ -75,14 +75,6 @@ def test_every_field_of_a_result_comes_back(published: RunResult, store_url: str
         assert store.load().to_json() == run.to_json()
 
 
-def test_a_run_without_platforms_comes_back(published: RunResult, store_url: str) -> None:
-    run = published.model_copy(update={"platforms": ()})
-    with Store(store_url) as store:
-        store.save(run, {})
-        assert store.load() == run
-        assert [head.platforms for head in store.heads()] == [()]
-
-
 def test_times_come_back_in_utc(published: RunResult, store_url: str) -> None:
     there = timezone(timedelta(hours=8))
     started, finished = (

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from postgresql_server import Server, connected
+from foreign_runs import RUN_ID, small, write_run
+from postgresql_server import LOCKED, Server, connected
 from sqlalchemy import text
 
 from ci.cli import main
@@ -97,6 +98,48 @@ def test_a_server_that_does_not_answer_is_named_without_the_password(tmp_path: P
         Store(url)
     assert "No such file or directory" in str(caught.value)
     assert "secret" not in str(caught.value)
+    assert caught.value.remedy is not None
+    assert "Check that the server runs" in caught.value.remedy
+
+
+def test_a_wrong_password_has_a_remedy_that_works(
+    published: RunResult,
+    postgresql: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    url = postgresql.new_store()
+    with connected(url) as connection:
+        connection.execute(text(f"CREATE ROLE {LOCKED} LOGIN PASSWORD 'right'"))
+    monkeypatch.setenv(STORE_VARIABLE, url.replace("//ci@", f"//{LOCKED}:wrong@"))
+    results = tmp_path / "results"
+    for words in (["report"], ["import", str(tmp_path)], ["history", "cpu"]):
+        assert main([*words, "--results", str(results)]) == ExitCode.INFRASTRUCTURE
+        shown = capsys.readouterr().err
+        assert "password authentication failed" in shown
+        assert "Check that the server runs, and the host, user and password in" in shown
+        assert "python -m ci import RESULTS --results RESULTS" in shown
+        assert "wrong" not in shown
+    monkeypatch.delenv(STORE_VARIABLE)
+    write_run(tmp_path / "there" / RUN_ID, small(published))
+    assert main(["import", str(tmp_path / "there"), "--results", str(results)]) == ExitCode.PASSED
+    monkeypatch.setenv(STORE_VARIABLE, url)
+    assert main(["import", str(results), "--results", str(results)]) == ExitCode.PASSED
+    assert "missing in the store and is stored now" in capsys.readouterr().out
+    with Store(url) as store:
+        assert store.load() == small(published)
+
+
+def test_a_save_that_fails_says_how_to_repair_it(published: RunResult, store_url: str) -> None:
+    with Store(store_url) as store:
+        with connected(store_url) as connection:
+            connection.execute(text("DROP TABLE details"))
+            connection.execute(text("DROP TABLE measured"))
+        with pytest.raises(InfrastructureError, match=r"cannot save run .*measured") as caught:
+            store.save(published, {})
+    assert caught.value.remedy is not None
+    assert "Store them later: python -m ci import RESULTS" in caught.value.remedy
 
 
 def test_what_cannot_be_read_is_a_typed_error(store_url: str) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import tarfile
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from io import SEEK_END, BufferedIOBase, BytesIO
 from pathlib import Path
 from typing import cast
@@ -14,12 +13,12 @@ from typing import cast
 from pydantic import ValidationError
 
 from ci.errors import UsageError
-from ci.plan.bundle import DOCUMENT, FOLDER, BundleDocument, Member
+from ci.plan.bundle import DOCUMENT, FOLDER, VERSION, BundleDocument, Member
 from ci.plan.source import TIMESTAMP
 from ci.util.files import open_for_replacement
+from ci.util.lines import parse_object
 
 COPY_REMEDY = "Copy the bundle again, or rebuild it with `python -m ci bundle`."
-VERSION = BundleDocument.model_fields["version"].default
 LARGEST_DOCUMENT = 2**24  # bytes; a few hundred for each member
 
 
@@ -106,7 +105,7 @@ def open_archive(path: Path) -> Iterator[BundleReader]:
         message = f"--bundle: {path} cannot be read: {error.strerror}"
         remedy = "Name a file that `python -m ci bundle` wrote."
         raise UsageError(message, remedy=remedy) from None
-    except tarfile.TarError as error:
+    except (tarfile.TarError, ValueError, OverflowError) as error:
         raise _bundle_error(path, f"not a tar file: {error}") from None
     with archive:
         yield BundleReader(path, archive)
@@ -123,7 +122,7 @@ def _entries(path: Path, archive: tarfile.TarFile) -> dict[str, tarfile.TarInfo]
             if entry.offset_data + entry.size > end:
                 raise _bundle_error(path, f"it ends within {name}, after {end:,} bytes")
             entries[name] = entry
-    except tarfile.TarError as error:
+    except (tarfile.TarError, ValueError, OverflowError) as error:
         raise _bundle_error(path, f"it ends early, after {end:,} bytes: {error}") from None
     if DOCUMENT not in entries:
         raise _bundle_error(path, f"its last member, {DOCUMENT}, is missing")
@@ -131,15 +130,16 @@ def _entries(path: Path, archive: tarfile.TarFile) -> dict[str, tarfile.TarInfo]
 
 
 def _document(path: Path, file: BufferedIOBase) -> BundleDocument:
-    text = file.read(LARGEST_DOCUMENT)
-    with suppress(ValueError, AttributeError, TypeError):
-        version = json.loads(text).get("version")
-        if isinstance(version, int) and version != VERSION:
-            message = f"{path}: a bundle of version {version}, expected version {VERSION}"
-            remedy = "Run it with the program that it contains: see its README.md."
-            raise UsageError(message, remedy=remedy)
     try:
-        return BundleDocument.model_validate_json(text)
+        content = parse_object(file.read(LARGEST_DOCUMENT).decode())
+    except ValueError as error:
+        raise _bundle_error(path, f"{DOCUMENT}: {error}") from None
+    if (version := content.get("version")) != VERSION:
+        message = f"{path}: a bundle of version {version!r:.100}, expected version {VERSION}"
+        remedy = "Run it with the program that it contains: see its README.md."
+        raise UsageError(message, remedy=remedy)
+    try:
+        return BundleDocument.model_validate(content)
     except ValidationError as error:
         raise _bundle_error(path, f"{DOCUMENT}: {error}") from None
 

@@ -96,6 +96,7 @@ class Packer:
             for each in platforms:
                 self._add_platform(writer, each, output.parent)
             document = BundleDocument(
+                version=names.VERSION,
                 project=self.request.project,
                 commit=self.request.commit,
                 dirty=self.request.dirty,

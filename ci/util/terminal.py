@@ -1,0 +1,33 @@
+"""The one place that prints: it replaces whatever a terminal would obey.
+
+Results name projects, engines, commits, stages, tests and files, and a stranger's run can have
+chosen any of these. ruff rejects `print` elsewhere in this program. Colored output goes through
+``ci.report.document`` and ``ci.run.progress``, which clean each text before they color it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ci.errors import CiError
+from ci.util.text import mask_credentials, strip_controls
+
+
+def show(text: str = "", *, end: str = "\n") -> None:
+    """Print to the standard output."""
+    print(strip_controls(text), end=end)  # noqa: T201
+
+
+def show_error(error: Exception | str, remedy: str | None = None) -> None:
+    """Print an error and its remedy, by default the error's own, to the standard error.
+
+    Passwords in addresses are masked: messages quote URLs of engines, indexes and stores. A remedy
+    is this program's own text, and may show how to write such a URL.
+    """
+    remedy = remedy or (error.remedy if isinstance(error, CiError) else None)
+    complain("\n".join(filter(None, (mask_credentials(f"error: {error}"), remedy))))
+
+
+def complain(text: str) -> None:
+    """Print to the standard error."""
+    print(strip_controls(text), file=sys.stderr)  # noqa: T201
