@@ -19,6 +19,7 @@ from time import monotonic
 from ci.engines import Observer
 from ci.facts.events import parse_event
 from ci.model.events import RunFinished
+from ci.model.results import HOST_LOCK
 from ci.util.lines import LONGEST_EVENT, LineSplitter, TruncatedLine
 from ci.util.text import mask_credentials
 
@@ -31,6 +32,9 @@ SHOWN_LINES = 30  # at a time; the display quotes as many of a failed stage
 SHOWN_CHARACTERS = 8192  # at a time: a line may be as long as the whole output
 
 AGENT_LOG = "agent.log"  # lines of an agent's stream that are no events; the first ones are enough
+IMAGE_LOG = "image.log"
+# Files of the results that this machine writes. A container's file of such a name is left out.
+ENGINE_FILES = frozenset({AGENT_LOG, IMAGE_LOG, HOST_LOCK})
 LONGEST_SHOWN = 1000  # characters of a line
 MOST_SHOWN = 1000  # lines; further ones are counted
 
@@ -105,7 +109,7 @@ class ImageLog:
 
     def __init__(self, results: Path, observer: Observer) -> None:
         results.mkdir(parents=True, exist_ok=True)
-        self.path = results / "image.log"
+        self.path = results / IMAGE_LOG
         self.path.touch()
         self._observer = observer
         self._last: deque[str] = deque(maxlen=LAST_LINES)

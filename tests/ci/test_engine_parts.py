@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-import io
 import json
 import re
 import socket
-import tarfile
 import urllib.request
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
@@ -22,7 +20,6 @@ from docker.errors import APIError
 from urllib3.exceptions import ProtocolError
 
 from ci.engines import wheelhouse as wheelhouse_server
-from ci.engines.archives import extract, pack
 from ci.engines.host import HostEngine, missing_packages
 from ci.engines.link import is_connection_lost, typed_sdk_errors
 from ci.engines.logs import AGENT_LOG, LONGEST_SHOWN, MOST_SHOWN, EventReader, ImageLog
@@ -41,79 +38,6 @@ class Recorder:
 
     def event(self, event: Mapping[str, object]) -> None:
         self.events.append(event)
-
-
-def archive(*members: tuple[str, bytes, str]) -> io.BytesIO:
-    """Make an archive of (name, type, content or link target)."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as file:
-        for name, kind, text in members:
-            entry = tarfile.TarInfo(name)
-            entry.type = kind
-            if kind == tarfile.REGTYPE:
-                entry.size = len(text)
-            else:
-                entry.linkname = text
-            file.addfile(entry, io.BytesIO(text.encode()))
-    buffer.seek(0)
-    return buffer
-
-
-def test_extract_drops_leading_parts(tmp_path: Path) -> None:
-    content = archive(
-        ("results", tarfile.DIRTYPE, ""),
-        ("results/events.jsonl", tarfile.REGTYPE, "{}"),
-        ("results/deep/er/a.log", tarfile.REGTYPE, "a"),
-    )
-    assert extract(content, tmp_path, strip=1) == ()
-    assert (tmp_path / "events.jsonl").read_text() == "{}"
-    assert (tmp_path / "deep/er/a.log").read_text() == "a"
-
-
-@pytest.mark.parametrize(
-    "members",
-    [
-        pytest.param([("../escaped", tarfile.REGTYPE, "x")], id="parent"),
-        pytest.param([("a/../../escaped", tarfile.REGTYPE, "x")], id="hidden parent"),
-        pytest.param([("/escaped", tarfile.REGTYPE, "x")], id="absolute"),
-        pytest.param([("link", tarfile.SYMTYPE, "/etc/passwd")], id="absolute link"),
-        pytest.param([("link", tarfile.SYMTYPE, "../..")], id="link to parent"),
-        pytest.param([("link", tarfile.LNKTYPE, "../escaped")], id="hard link"),
-        pytest.param([("tty", tarfile.CHRTYPE, "")], id="device"),
-        pytest.param([("fifo", tarfile.FIFOTYPE, "")], id="fifo"),
-    ],
-)
-def test_extract_refuses_what_leads_out(
-    tmp_path: Path, members: list[tuple[str, bytes, str]]
-) -> None:
-    inside = tmp_path / "inside"
-    inside.mkdir()
-    (name, _, _) = members[0]
-    assert extract(archive(*members, ("good", tarfile.REGTYPE, "x")), inside) == (name,)
-    assert sorted(path.name for path in tmp_path.rglob("*")) in (
-        ["good", "inside"],
-        ["a", "good", "inside"],
-    )
-
-
-def test_extract_does_not_write_through_a_link(tmp_path: Path) -> None:
-    (tmp_path / "target").write_text("mine")
-    members = (("link", tarfile.SYMTYPE, "target"), ("link", tarfile.REGTYPE, "theirs"))
-    assert extract(archive(*members), tmp_path) == ("link",)
-    assert (tmp_path / "target").read_text() == "mine"
-
-
-def test_pack_is_deterministic_and_extracts_again(tmp_path: Path) -> None:
-    contents = {"b/c": b"2", "a": b"1"}
-    packed = pack(contents, folders=["results"], owner=1000)
-    assert (
-        packed.read()
-        == pack(dict(reversed(contents.items())), folders=["results"], owner=1000).read()
-    )
-    packed.seek(0)
-    assert extract(packed, tmp_path) == ()
-    assert (tmp_path / "b/c").read_bytes() == b"2"
-    assert (tmp_path / "results").is_dir()
 
 
 STREAM = (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Bench
-from plans import REQUIREMENTS, stage
+from plans import REQUIREMENTS, python_stage, stage
 
 from ci.errors import ExitCode
 from ci.model.job import StageKind
@@ -61,3 +61,32 @@ def test_what_it_writes_is_counted_and_the_verdict_is_true(
         assert "the per-test log has " in evidence
     assert bench.observer.named("run_finished")
     assert bench.engine.resume(plan, bench.observer) is None  # no leftovers
+
+
+LINKS = """
+import os
+os.chdir("/results")
+os.symlink("zz/" * 20 + "../" * 20 + "etc/hostname", "a_leak.txt")
+os.symlink(".", "zz")
+os.symlink("/etc/hostname", "plant.log.d")
+os.mkdir("host.lock")
+os.mkfifo("pipe")
+os.rename("plant.log", "moved.log")
+os.symlink("moved.log", "plant.log")
+print("written before and after", flush=True)
+"""
+
+
+@pytest.mark.docker
+def test_no_link_comes_out_of_a_container(docker_bench: Bench) -> None:
+    plan = docker_bench.plan(python_stage("plant", LINKS))
+    facts = docker_bench.run(plan)
+    assert (facts.lost, facts.exit_code) == (False, 0)
+    assert set(facts.notes[-3:]) == {
+        "not copied from the container's results: 4 links: results/a_leak.txt, results/plant.log,"
+        " results/plant.log.d, results/zz",
+        "not copied from the container's results: 1 reserved name: results/host.lock",
+        "not copied from the container's results: 1 special file: results/pipe",
+    }
+    assert not any(path.is_symlink() for path in plan.results.rglob("*"))
+    assert (plan.results / "plant.log").read_text() == "written before and after\n"  # as streamed

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 import re
-import shutil
 import sys
-import tarfile
 import tomllib
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, cast
 
 from ci.engines import Engine, Observer
+from ci.engines.archives import chunks_of, extract
 from ci.errors import InfrastructureError
 from ci.model.job import ArtifactPlan, Column, StageKind, StagePlan
 from ci.model.plan import RunPlan
@@ -75,12 +75,14 @@ def collect_wheels(
         text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
         message = f"the wheels of {plan.platform} cannot be collected{last_lines(text)}"
         raise InfrastructureError(message, remedy="Check the requirements, and the package index.")
-    destination.mkdir(parents=True)
-    with tarfile.open(plan.results / f"{FOLDER}.tar.gz", mode="r:gz") as members:
-        for member in filter(tarfile.TarInfo.isreg, members):
-            content = cast(IO[bytes], members.extractfile(member))
-            with (destination / Path(member.name).name).open("wb") as file:
-                shutil.copyfileobj(content, file)
+    try:
+        with gzip.open(plan.results / f"{FOLDER}.tar.gz") as archive:
+            left_out = extract(chunks_of(archive), destination, strip=1)
+    except (OSError, EOFError, zlib.error) as error:
+        left_out = (str(error),)
+    if left_out:
+        message = f"the wheels of {plan.platform} cannot be copied: {left_out[0]}"
+        raise InfrastructureError(message, remedy="Check the requirements, and the package index.")
 
 
 def pip_arguments(stage: StagePlan) -> list[str] | None:
