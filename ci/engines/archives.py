@@ -12,12 +12,13 @@ import os
 import shutil
 import tarfile
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from io import BufferedIOBase
 from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO, cast
 
+from ci.model.plan import ResultLimits
 from ci.plan.source import TIMESTAMP, decode_file_name
 from ci.util.files import open_for_replacement
 from ci.util.text import LONGEST_NAME, counted, strip_controls
@@ -28,6 +29,8 @@ ZEROS = bytes(CHUNK)
 # Bytes of all headers of an entry, which tarfile holds in memory. A path has at most 4,096 bytes,
 # and an engine adds a few attributes.
 LARGEST_HEADERS = 1 << 16
+# Times the limit on bytes. Zeros of sparse files are sent too: 64 GiB of them take two minutes.
+MOST_SENT = 16
 NAMED = 5  # names that a line lists; the others are counted
 LATEST_TIME = 1 << 33  # the year 2242; file systems fail or wrap around at later ones
 # What tarfile raises for a damaged archive, depending on the field.
@@ -69,6 +72,7 @@ def extract(
     strip: int = 0,
     links: bool = False,
     reserved: Collection[str] = (),
+    limits: ResultLimits | None = None,
 ) -> tuple[str, ...]:
     """Extract the files and folders of an uncompressed tar file while its bytes arrive.
 
@@ -80,34 +84,50 @@ def extract(
         links: Whether symbolic links are created: after everything else, and only those that then
             lead to a place inside of ``destination``.
         reserved: Names at the top of ``destination`` that are left out.
+        limits: What is beyond them is left out; ``None``: there are none.
 
     Returns:
         Lines about what was left out, such as ``2 links: a, b``.
     """
     root = Path(os.path.realpath(destination))
     root.mkdir(parents=True, exist_ok=True)
-    extraction = _Extraction(root, links=links)
+    extraction = _Extraction(root, links=links, room=limits.total_bytes if limits else None)
     stream = _Stream(chunks)
     try:
         with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r:") as archive:
-            for entry in _entries(archive, stream):
+            for entry in _entries(archive, stream, limits):
                 parts = [part for part in PurePosixPath(entry.name).parts if part != "."]
-                if {"/", ".."} & set(parts) or "\0" in entry.name:
+                if limits and (why := _excess(entry, parts, limits)):
+                    extraction.leave_out("name", entry.name, why)
+                elif {"/", ".."} & set(parts) or "\0" in entry.name:
                     extraction.leave_out("unsafe name", entry.name)
                 elif parts[strip : strip + 1] and parts[strip] in reserved:
                     extraction.leave_out("reserved name", entry.name)
                 elif parts[strip:]:
                     extraction.add(archive, entry, root.joinpath(*parts[strip:]))
+    except _LimitError as error:
+        extraction.leave_out("part of the archive", str(error))
     except TAR_ERRORS as error:
         extraction.leave_out("damaged part of the archive", str(error))
     extraction.make_links()
     return extraction.left_out()
 
 
-def _entries(archive: tarfile.TarFile, stream: _Stream) -> Iterator[tarfile.TarInfo]:
+def _entries(
+    archive: tarfile.TarFile, stream: _Stream, limits: ResultLimits | None
+) -> Iterator[tarfile.TarInfo]:
+    count = sent = 0
     while entry := archive.next():
+        count += 1
+        sent += entry.size
         if entry.size < 0:
             raise tarfile.ReadError("an entry of an impossible size")
+        if limits and count > limits.entries:
+            raise _LimitError(f"everything after the first {limits.entries:,} entries")
+        if limits and sent > MOST_SENT * limits.total_bytes:
+            raise _LimitError(
+                f"{_shown(entry.name)} of {entry.size:,} bytes, and everything after it"
+            )
         stream.header_room = None
         yield entry
         archive.members.clear()  # type: ignore[attr-defined]  # tarfile would keep all
@@ -116,28 +136,44 @@ def _entries(archive: tarfile.TarFile, stream: _Stream) -> Iterator[tarfile.TarI
         raise tarfile.ReadError("it ends early")
 
 
+class _LimitError(Exception):
+    """The rest of an archive is not read."""
+
+
+def _excess(entry: tarfile.TarInfo, parts: Sequence[str], limits: ResultLimits) -> str | None:
+    """Return which limit a name exceeds."""
+    if len(entry.name.encode(errors="surrogateescape")) > limits.name_bytes:
+        return f" of more than {limits.name_bytes:,} bytes"
+    return f" of more than {limits.depth:,} parts" if len(parts) > limits.depth else None
+
+
+def _shown(name: str) -> str:
+    return strip_controls(decode_file_name(name))[:LONGEST_NAME]
+
+
 class _Extraction:
     """The entries of one archive on their way into a folder."""
 
-    def __init__(self, root: Path, *, links: bool) -> None:
+    def __init__(self, root: Path, *, links: bool, room: int | None) -> None:
         self._root = root
         self._with_links = links
+        self._room = self._limit = room
         self._links: dict[Path, str] = {}  # the target of each
-        self._names: defaultdict[str, list[str]] = defaultdict(list)
-        self._counts: Counter[str] = Counter()
+        self._names: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        self._counts: Counter[tuple[str, str]] = Counter()
 
-    def leave_out(self, why: str, name: str) -> None:
+    def leave_out(self, what: str, name: str, why: str = "") -> None:
         """Count an entry that is left out, and remember the first names."""
-        self._counts[why] += 1
-        if len(self._names[why]) < NAMED:
-            self._names[why].append(strip_controls(decode_file_name(name))[:LONGEST_NAME])
+        self._counts[what, why] += 1
+        if len(self._names[what, why]) < NAMED:
+            self._names[what, why].append(_shown(name))
 
     def left_out(self) -> tuple[str, ...]:
         """Return one line for each reason."""
         return tuple(
-            f"{counted(count, why)}: {', '.join(self._names[why])}"
+            f"{counted(count, what)}{why}: {', '.join(self._names[what, why])}"
             + (f" and {count - NAMED:,} more" if count > NAMED else "")
-            for why, count in self._counts.items()
+            for (what, why), count in self._counts.items()
         )
 
     def add(self, archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path) -> None:
@@ -148,10 +184,13 @@ class _Extraction:
             self._links.pop(path, None)
             try:
                 self._write(archive, entry, path)
+            except _LimitError:
+                why = f" for which the limit of {self._limit:,} bytes leaves no room"
+                self.leave_out("file", entry.name, why)
             except OSError as error:
                 if error.errno not in UNNAMEABLE:
                     raise
-                self.leave_out("name that this disk does not accept", entry.name)
+                self.leave_out("name", entry.name, " that this disk does not accept")
         else:
             self.leave_out("link" if entry.issym() or entry.islnk() else "special file", entry.name)
 
@@ -162,7 +201,9 @@ class _Extraction:
         self._clear(path)
         content = cast(IO[bytes], archive.extractfile(entry))
         with open_for_replacement(path) as file:
-            _copy_with_holes(content, file)
+            written = _copy_with_holes(content, file, self._room)
+        if self._room is not None:
+            self._room -= written
         path.chmod(0o755 if entry.mode & 0o100 else 0o644)
         if 0 <= entry.mtime <= LATEST_TIME:
             os.utime(path, (entry.mtime, entry.mtime))
@@ -207,14 +248,22 @@ class _Extraction:
         return Path(os.path.realpath(path)).is_relative_to(self._root)
 
 
-def _copy_with_holes(content: IO[bytes], file: BinaryIO) -> None:
-    """Copy a file; pieces that hold only zeros take no room on the disk."""
+def _copy_with_holes(content: IO[bytes], file: BinaryIO, most: int | None) -> int:
+    """Copy a file, and return the bytes that it takes on the disk; pieces of zeros take none.
+
+    Raises ``_LimitError`` if it takes more than ``most``.
+    """
+    written = 0
     for chunk in chunks_of(content):
         if chunk == ZEROS[: len(chunk)]:
             file.seek(len(chunk), os.SEEK_CUR)
-        else:
-            file.write(chunk)
+            continue
+        written += len(chunk)
+        if most is not None and written > most:
+            raise _LimitError
+        file.write(chunk)
     file.truncate(file.tell())
+    return written
 
 
 class _Stream:

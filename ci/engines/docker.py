@@ -177,7 +177,8 @@ class DockerEngine:
         kills the container; its results so far are copied. The third one returns at once.
         """
         logs = {stage.name: plan.results / f"{stage.name}.log" for stage in plan.stages}
-        reader = EventReader(LiveLogs(observer, logs), plan.results)
+        live = LiveLogs(observer, logs, most_bytes=plan.result_limits.total_bytes)
+        reader = EventReader(live, plan.results)
         for number in (None, signal.SIGTERM, signal.SIGKILL):
             interrupted = number is not None
             try:
@@ -297,4 +298,4 @@ def _copy_results(container: Container, plan: RunPlan) -> tuple[str, ...]:
     with closing(
         cast(Generator[bytes], chunks)
     ):  # if reading ends early, this closes the connection
-        return extract(chunks, plan.results, strip=1, reserved=reserved)
+        return extract(chunks, plan.results, strip=1, reserved=reserved, limits=plan.result_limits)

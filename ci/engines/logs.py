@@ -19,6 +19,7 @@ from time import monotonic
 from ci.engines import Observer
 from ci.facts.events import parse_event
 from ci.model.events import RunFinished
+from ci.model.plan import DEFAULT_LIMITS
 from ci.model.results import HOST_LOCK
 from ci.util.lines import LONGEST_EVENT, LineSplitter, TruncatedLine
 from ci.util.text import mask_credentials
@@ -50,9 +51,19 @@ class LiveLogs:
     later event.
     """
 
-    def __init__(self, observer: Observer, files: Mapping[str, Path]) -> None:
-        """``files`` are the logs to write, by stage; empty if the engine writes them itself."""
+    def __init__(
+        self,
+        observer: Observer,
+        files: Mapping[str, Path],
+        *,
+        most_bytes: int = DEFAULT_LIMITS.total_bytes,
+    ) -> None:
+        """``files`` are the logs to write, by stage; empty if the engine writes them itself.
+
+        They get at most ``most_bytes`` in all.
+        """
         self._observer = observer
+        self._room = most_bytes
         self._files = dict(files)
         self._begun: set[str] = set()
         self._stage = self._held = ""
@@ -77,12 +88,18 @@ class LiveLogs:
         """Append to a stage's log; a stage that the plan does not have is ignored."""
         if stage not in self._files:
             return
-        path = self._files[stage]
+        path, content = self._files[stage], _bytes(text)
+        if len(content) > self._room:
+            del self._files[stage]
+            text = f"{stage}.log is not written any further while the stage runs: it is too large"
+            self._observer.event({"event": "engine", "text": text})
+            return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # The first write replaces the log of a caller that died.
             with path.open("ab" if stage in self._begun else "wb") as log:
-                log.write(_bytes(text))
+                log.write(content)
+            self._room -= len(content)
             self._begun.add(stage)
         except OSError as error:
             del self._files[stage]  # the run goes on; the complete log comes at the end

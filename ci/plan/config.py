@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from ci.model.job import Column, StageKind
-from ci.model.plan import RESERVED_VARIABLES, Exposure
+from ci.model.plan import DEFAULT_LIMITS, RESERVED_VARIABLES, Exposure
 from ci.model.platforms import PLATFORMS
 
 ENGINE_STAGES = ("image", "sync")
@@ -417,6 +417,26 @@ class SitePlatform(Model):
     """The devices that a run uses here, in place of those in ``ci.yaml``."""
 
 
+class SiteResults(Model):
+    """Limits for what is copied out of a container: the code under test decides what that is.
+
+    Files beyond a limit are left out, and a note of the row names them.
+    """
+
+    # Twenty times the largest known results; a log of a whole night has some 100 MB.
+    total_bytes: Annotated[int, Field(ge=2**20, le=MOST_BYTES)] = DEFAULT_LIMITS.total_bytes
+    """Bytes that the files take on the disk; holes in sparse files are free."""
+    # A run leaves about 20, and 3 for each of at most 100 reruns.
+    entries: Annotated[int, Field(ge=100, le=10**6)] = DEFAULT_LIMITS.entries
+    """Number of files and folders."""
+    # A run has no folders there. Python's functions run out of stack at some hundreds.
+    depth: Annotated[int, Field(ge=1, le=100)] = DEFAULT_LIMITS.depth
+    """Number of folders in each other."""
+    # Linux allows 4,096 for a whole path, in which the folder of the results comes first.
+    name_bytes: Annotated[int, Field(ge=255, le=3072)] = DEFAULT_LIMITS.name_bytes
+    """Bytes of a file's name with its folders."""
+
+
 class SiteConfig(Model):
     """``ci.site.yaml``: the untracked settings of one site."""
 
@@ -426,6 +446,8 @@ class SiteConfig(Model):
     """Docker Engines in addition to the default one."""
     platforms: dict[PlatformName, SitePlatform] = Field(default_factory=dict)
     """Base image, engine and devices by platform."""
+    results: SiteResults = SiteResults()
+    """Limits for what is copied out of a container."""
 
     def platform_settings(self, platform: str) -> SitePlatform:
         """Return this site's settings for a platform; empty if it has none."""

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from ci.engines.archives import CHUNK, LARGEST_HEADERS, chunks_of, extract, pack
 from ci.facts.files import read_archive
+from ci.model.plan import ResultLimits
 
 FILE, FOLDER, LINK, HARD_LINK = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
 Member = tuple[str, bytes, str]  # name, type, and content or target
@@ -189,6 +190,42 @@ def test_holes_stay_holes(results: Path) -> None:
     assert (results / "hole").stat().st_size == size
     assert (results / "hole").stat().st_blocks * 512 <= 4096
     assert (results / "mixed").read_bytes() == b"a" * CHUNK + bytes(CHUNK) + b"b" + bytes(CHUNK)
+
+
+LIMITS = ResultLimits(total_bytes=3 * CHUNK, entries=8, depth=3, name_bytes=20)
+
+
+def test_files_beyond_the_limit_of_bytes_are_left_out(results: Path) -> None:
+    members = [("a.txt", FILE, "a" * 2 * CHUNK), ("b.txt", FILE, "b" * CHUNK + "b")]
+    hole = raw("hole", size=8 * CHUNK, text=bytes(8 * CHUNK))
+    content = hole + tar(*members, ("c.txt", FILE, "c"), ("d.txt", FILE, "d" * CHUNK))
+    why = f"for which the limit of {3 * CHUNK:,} bytes leaves no room"
+    assert extract(pieces(content), results, limits=LIMITS) == (f"2 files {why}: b.txt, d.txt",)
+    sizes = {path.name: path.stat().st_size for path in results.iterdir()}
+    assert sizes == {"hole": 8 * CHUNK, "a.txt": 2 * CHUNK, "c.txt": 1}
+
+
+def test_names_and_entries_beyond_a_limit_are_left_out(results: Path) -> None:
+    many = [(f"{number}.txt", FILE, "") for number in range(8)]
+    content = tar(("a/b/c.txt", FILE, ""), ("a/b/c/d", FILE, ""), ("long" * 6, FILE, ""), *many)
+    assert extract(pieces(content), results, limits=LIMITS) == (
+        "1 name of more than 3 parts: a/b/c/d",
+        f"1 name of more than 20 bytes: {'long' * 6}",
+        "1 part of the archive: everything after the first 8 entries",
+    )
+    assert files(results).keys() == {"a/b/c.txt", *(f"{number}.txt" for number in range(5))}
+
+
+def test_holes_without_end_are_not_read(results: Path) -> None:
+    def endless() -> Iterator[bytes]:
+        yield GOOD + raw("hole", size=1 << 60)
+        while True:
+            yield bytes(CHUNK)
+
+    (line,) = extract(endless(), results, limits=LIMITS)
+    what = f"hole of {1 << 60:,} bytes, and everything after it"
+    assert line == f"1 part of the archive: {what}"
+    assert files(results) == {"good.txt": "x"}
 
 
 GOOD = tar(("good.txt", FILE, "x"))[:1024]  # without the end

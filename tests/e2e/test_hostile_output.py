@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from plans import REQUIREMENTS, python_stage, stage
 
 from ci.errors import ExitCode
 from ci.model.job import StageKind
+from ci.model.plan import ResultLimits
 from ci.model.results import Harness, Product, exit_code
 from ci.run.platform import judge_platform
 
@@ -61,6 +63,34 @@ def test_what_it_writes_is_counted_and_the_verdict_is_true(
         assert "the per-test log has " in evidence
     assert bench.observer.named("run_finished")
     assert bench.engine.resume(plan, bench.observer) is None  # no leftovers
+
+
+SPARSE = """
+import os
+megabytes = {"a": (256, 0), "b": (0, 40), "c": (0, 1), "d": (1 << 20, 0), "e": (0, 1)}
+for name, (holes, content) in megabytes.items():
+    with open("/results/" + name, "wb") as file:
+        file.write(os.urandom(content << 20))
+        file.truncate(content + holes << 20)
+"""
+
+
+@pytest.mark.docker
+def test_bytes_of_a_container_are_bounded_and_holes_stay_holes(docker_bench: Bench) -> None:
+    limits = ResultLimits(total_bytes=32 << 20)
+    plan = replace(docker_bench.plan(python_stage("plant", SPARSE)), result_limits=limits)
+    facts = docker_bench.run(plan)
+    assert (facts.lost, facts.exit_code) == (False, 0)
+    assert facts.notes[-2:] == (
+        "not copied from the container's results: 1 file for which the limit of 33,554,432 bytes"
+        " leaves no room: results/b",
+        "not copied from the container's results: 1 part of the archive: results/d of"
+        " 1,099,511,627,776 bytes, and everything after it",
+    )
+    assert (plan.results / "a").stat().st_size == 256 << 20
+    assert (plan.results / "a").stat().st_blocks == 0
+    assert (plan.results / "c").stat().st_size == 1 << 20
+    assert not (plan.results / "e").exists()
 
 
 LINKS = """

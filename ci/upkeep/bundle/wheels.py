@@ -17,12 +17,13 @@ from ci.engines import Engine, Observer
 from ci.engines.archives import chunks_of, extract
 from ci.errors import InfrastructureError
 from ci.model.job import ArtifactPlan, Column, StageKind, StagePlan
-from ci.model.plan import RunPlan
+from ci.model.plan import ResultLimits, RunPlan
 from ci.model.results import ImageFacts
 from ci.util.files import REPOSITORY
 from ci.util.process import last_lines, run
 
 COLLECTOR = Path(__file__).with_name("collect_wheels.py")
+LIMITS = ResultLimits(total_bytes=1 << 36)  # 64 GiB; torch with CUDA has 4
 FOLDER = ".infini-ci-wheels"  # in the workspace: no project has a folder of this name
 TIMEOUT_S = 3600.0  # for several GB at 1 MB/s, if torch is downloaded
 
@@ -66,7 +67,14 @@ def collect_wheels(
         environment={},
     )
     artifact = ArtifactPlan(name=FOLDER, path=FOLDER)
-    collection = replace(plan, stages=(stage,), artifacts=(artifact,), devices=None, cache=None)
+    collection = replace(
+        plan,
+        stages=(stage,),
+        artifacts=(artifact,),
+        devices=None,
+        cache=None,
+        result_limits=LIMITS,
+    )
     facts = engine.execute(collection, image, observer)
     if facts.interrupted:
         raise KeyboardInterrupt
@@ -77,7 +85,7 @@ def collect_wheels(
         raise InfrastructureError(message, remedy="Check the requirements, and the package index.")
     try:
         with gzip.open(plan.results / f"{FOLDER}.tar.gz") as archive:
-            left_out = extract(chunks_of(archive), destination, strip=1)
+            left_out = extract(chunks_of(archive), destination, strip=1, limits=LIMITS)
     except (OSError, EOFError, zlib.error) as error:
         left_out = (str(error),)
     if left_out:
