@@ -90,7 +90,8 @@ class Stage:
         os.close(self._result)
         self._running = False  # before waitpid, after which the PID may be reused
         _, status = os.waitpid(self._pid, 0)
-        if written:
+        # The stage's processes may be able to write into the pipe of the supervisor.
+        with suppress(ValueError, TypeError):
             return CommandEnd(**json.loads(written))
         # The supervisor failed or was killed: use the agent's own counters.
         return _command_end(time.monotonic() - self._start, status or SUPERVISOR_FAILED << 8)

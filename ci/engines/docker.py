@@ -156,8 +156,7 @@ class DockerEngine:
                 image.digest or image.reference,  # the tag may name another image
                 # Replaces the image's own entry point, which may be anything.
                 entrypoint=[*plan.needed_image.entry, *job.COMMAND],
-                # The only driver whose logs can always be read.
-                log_config=LogConfig(type="json-file"),
+                log_config=LogConfig(type=job.LOG_DRIVER, config=job.LOG_OPTIONS),
                 **job.container_options(plan, found),
             )
         except APIError as error:
@@ -189,6 +188,7 @@ class DockerEngine:
                         container.kill(signal=number.name)
                 self._link.retry(partial(_read_log, container, reader), observer)
                 left_out = self._link.retry(partial(_copy_results, container, plan), observer)
+                reader.complete()
                 return ExecutionFacts(
                     engine=self.name,
                     exit_code=container.attrs["State"]["ExitCode"],

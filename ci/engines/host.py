@@ -237,6 +237,7 @@ def _follow_to_end(folder: WorkFolder, plan: RunPlan, observer: Observer) -> Exe
             observer.event({"event": "engine", "text": "interrupted: ending the running stage"})
             folder.signal(signal.SIGTERM)
             _read_output(printed, reader, folder, timeout_s=STOP_GRACE_S)
+    reader.complete()
     finished = reader.finished
     return ExecutionFacts(
         engine=HostEngine.name,

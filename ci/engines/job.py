@@ -81,6 +81,10 @@ def job_document(
 AGENT = "/opt/infini-ci/agent.pyz"
 JOB = "/opt/infini-ci/job.json"
 COMMAND = ("python3", AGENT, JOB)
+# The only driver whose logs can always be read. The run is judged from this log: an engine whose
+# own settings rotate logs must not lose its beginning. The agent limits what it prints.
+LOG_DRIVER = "json-file"
+LOG_OPTIONS = {"max-size": "1t", "max-file": "1", "compress": "false"}
 CACHE_MOUNT = "/cache"
 # Below the mount: a volume belongs to root if the image has no folder at the mount point.
 CACHE_FOLDER = f"{CACHE_MOUNT}/ccache"

@@ -18,7 +18,8 @@ from time import monotonic
 
 from ci.engines import Observer
 from ci.facts.events import parse_event
-from ci.model.events import RunFinished
+from ci.facts.result_files import ENGINE_EVENTS
+from ci.model.events import Output, RunFinished
 from ci.model.plan import DEFAULT_LIMITS
 from ci.model.results import HOST_LOCK
 from ci.util.lines import LONGEST_EVENT, LineSplitter, TruncatedLine
@@ -35,9 +36,12 @@ SHOWN_CHARACTERS = 8192  # at a time: a line may be as long as the whole output
 AGENT_LOG = "agent.log"  # lines of an agent's stream that are no events; the first ones are enough
 IMAGE_LOG = "image.log"
 # Files of the results that this machine writes. A container's file of such a name is left out.
-ENGINE_FILES = frozenset({AGENT_LOG, IMAGE_LOG, HOST_LOCK})
+ENGINE_FILES = frozenset({AGENT_LOG, ENGINE_EVENTS, IMAGE_LOG, HOST_LOCK})
 LONGEST_SHOWN = 1000  # characters of a line
 MOST_SHOWN = 1000  # lines; further ones are counted
+
+# Bytes of a run's events. A run has some dozens, and one a minute while it waits for devices.
+LARGEST_RECORD = 1 << 26
 
 LAST_LINES = 20  # of an image's log, in an error message
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -145,13 +149,20 @@ class ImageLog:
 
 
 class EventReader:
-    """Cuts a byte stream into events and passes them to an observer, each exactly once."""
+    """Cuts a byte stream into events and passes them to an observer, each exactly once.
+
+    The events are kept in ``engine-events.jsonl``, from which the run is judged: the code under
+    test may be able to change the agent's own files, but not what this machine has received.
+    """
 
     def __init__(self, observer: Observer, results: Path) -> None:
         self.finished: RunFinished | None = None
         self.unreadable_lines = 0
         self.longest_line = 0  # bytes, of those that are longer than an event may be
         self._log = results / AGENT_LOG
+        self._record = results / ENGINE_EVENTS
+        self._recorded = 0  # bytes
+        self._last_line = ""
         self._observer = observer
         self._seen = 0
         self._skip = 0
@@ -179,8 +190,26 @@ class EventReader:
         if event is None:  # an event of a newer agent
             return
         if isinstance(event, RunFinished):
-            self.finished = event
+            self.finished, self._last_line = event, line
+        elif not isinstance(event, Output):
+            self._keep_event(line)
         self._observer.event({"event": event.event, **vars(event)})
+
+    def complete(self) -> None:
+        """Keep the agent's last event, now that its results are on this machine.
+
+        Until then its record is incomplete, so that a later caller looks for the container.
+        """
+        if self.finished is not None:
+            self._keep_event(self._last_line)
+
+    def _keep_event(self, line: str) -> None:
+        if self._recorded + len(line) > LARGEST_RECORD:
+            return
+        # The first write replaces the record of a caller that died.
+        with self._record.open("a" if self._recorded else "w", encoding="utf-8") as record:
+            record.write(f"{line}\n")
+        self._recorded += len(line)
 
     def _keep_unreadable(self, line: str) -> None:
         """Count a line that is no event; write and show it, unless there were too many."""

@@ -34,8 +34,8 @@ ENGINES = ("auto", "docker", "host")  # engines without an entry in the site fil
 LONGEST_TIMEOUT_S = 1e7  # 116 days; far more overflows the timers of the kernel
 # Files that the agent and the engines write into a platform's results, in addition to stage logs.
 RECORDS = frozenset(
-    {"events.jsonl", "pytest.jsonl", "junit.xml", "environment.json", "environment.tmp"}
-    | {"host.lock", "ccache.txt"}
+    {"events.jsonl", "engine-events.jsonl", "pytest.jsonl", "junit.xml"}
+    | {"environment.json", "environment.tmp", "host.lock", "ccache.txt"}
 )
 MOST_RERUNS = 100  # reveal a test that fails in 3 % of its runs with a probability of 95 %
 LEAST_MEMORY_BYTES = 6 * 2**20  # the minimum of a Docker Engine

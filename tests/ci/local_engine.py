@@ -116,6 +116,7 @@ def run_agent(plan: RunPlan, observer: Observer) -> tuple[int, EventReader]:
     done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, check=False)
     reader = EventReader(LiveLogs(observer, {}), plan.results)
     reader.feed(done.stdout)
+    reader.complete()
     return done.returncode, reader
 
 

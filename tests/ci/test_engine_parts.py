@@ -26,6 +26,7 @@ from ci.engines.logs import AGENT_LOG, LONGEST_SHOWN, MOST_SHOWN, EventReader, I
 from ci.engines.select import select_engine
 from ci.engines.wheelhouse import serve
 from ci.errors import ExitCode, InfrastructureError
+from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.plan import EnginePlan, NetworkPlan, SystemPackages
 from ci.util.prerequisites import package_manager
 
@@ -79,6 +80,29 @@ def test_events_from_pieces_of_any_size(reader: EventReader, tmp_path: Path, siz
     assert (reader.unreadable_lines, reader.longest_line) == (2, 0)
     kept = (tmp_path / AGENT_LOG).read_text()
     assert kept == "Traceback (most recent call last):\n[1, 2]\n"
+
+
+def test_events_are_kept_the_last_one_with_the_results(reader: EventReader, tmp_path: Path) -> None:
+    kept = tmp_path / ENGINE_EVENTS
+    kept.write_text("of a caller that died\n")
+    reader.feed(STREAM)
+    reader.restart()
+    reader.feed(STREAM)
+    assert [json.loads(line)["event"] for line in kept.read_text().splitlines()] == [
+        "stage_started"
+    ]
+    reader.complete()
+    names = [json.loads(line)["event"] for line in kept.read_text().splitlines()]
+    assert names == ["stage_started", "run_finished"]
+
+
+def test_kept_events_are_bounded(
+    reader: EventReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ci.engines.logs.LARGEST_RECORD", 1000)
+    for _ in range(100):
+        reader.feed(STREAM)
+    assert (tmp_path / ENGINE_EVENTS).stat().st_size <= 1000 + 100
 
 
 def test_events_are_passed_once_when_the_stream_starts_again(reader: EventReader) -> None:

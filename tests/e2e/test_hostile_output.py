@@ -18,7 +18,7 @@ from ci.model.results import Harness, Product, exit_code
 from ci.run.platform import judge_platform
 
 sys.path.append(str(Path(__file__).parents[1] / "ci"))
-from hostile import LONGEST, suite
+from hostile import FORGED_TIMES, LONGEST, suite
 
 PYTEST = stage("pytest", "python", "-m", "pytest", "tests/test_tiny.py", kind=StageKind.PYTEST)
 FILES = ("pytest.jsonl", "events.jsonl")
@@ -63,6 +63,20 @@ def test_what_it_writes_is_counted_and_the_verdict_is_true(
         assert "the per-test log has " in evidence
     assert bench.observer.named("run_finished")
     assert bench.engine.resume(plan, bench.observer) is None  # no leftovers
+
+
+def test_times_of_a_file_that_the_tests_wrote_are_not_believed(bench: Bench) -> None:
+    plan = bench.plan(stage("build", "sleep", "0.2"), PYTEST, requirements=REQUIREMENTS)
+    (plan.source / "tests" / "test_tiny.py").write_text(FORGED_TIMES)
+    result = judge_platform(plan, bench.run(plan)).result
+    assert (result.verdict.product, result.verdict.harness) == (Product.PASSED, Harness.CLEAN)
+    [build] = [each.seconds for each in result.stages if each.name == "build"]
+    assert build is not None
+    assert build >= 0.2
+    assert '"seconds": 0.001' in (plan.results / "events.jsonl").read_text()
+    what = "events.jsonl differs from the events that the engine received: stage build ended with"
+    ends = f"exit code 0 after {build:.3f} s; the file has exit code 0 after 0.001 s"
+    assert f"{what} {ends}" in [each.text for each in result.verdict.evidence]
 
 
 SPARSE = """
