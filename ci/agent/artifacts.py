@@ -6,14 +6,15 @@ folders without end. Only regular files are copied, and nothing is written throu
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import stat
 import tarfile
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import BinaryIO, Iterator
+from typing import BinaryIO, Callable, ContextManager, Iterator
 
 from ci.model.events import ArtifactCut, ArtifactMissing
 from ci.model.job import ArtifactPlan
@@ -24,31 +25,38 @@ DEEPEST = 64  # levels of a folder; Python's own functions run out of stack at s
 
 
 def collect(
-    artifact: ArtifactPlan, workspace: Path, results: Path
+    artifact: ArtifactPlan,
+    workspace: Path,
+    results: Path,
+    access: Callable[[], ContextManager[None]] = nullcontext,
 ) -> ArtifactCut | ArtifactMissing | None:
     """Copy an artifact; a folder becomes an archive, and so do the files that match a pattern.
+
+    With ``access`` the workspace is read with the rights of the stages.
 
     Returns an event if the artifact is missing or incomplete.
     """
     name, path = artifact.name, artifact.path
     source = workspace / path
-    if source.is_file():
-        with suppress(OSError), _open(source) as content, _replacement(results / name) as file:
-            shutil.copyfileobj(content, file)
+    found: list[Path] = []
+    left_out, above = 0, workspace
+    with access():
+        is_file, is_folder = source.is_file(), source.is_dir()
+        if is_folder:
+            found, left_out = _files_of(source)
+            above = source.parent
+        elif not is_file and set(path) & set("*?["):
+            found, left_out = _largest(_matches(workspace, path))
+    if is_file:
+        with suppress(OSError), replacement(results / name) as file, access():
+            with open_regular(source) as content:
+                shutil.copyfileobj(content, file)
             return None
         return ArtifactCut(name=name, path=path, left_out=1)
-    if source.is_dir():
-        found, left_out = _files_of(source)
-        above = source.parent
-    elif set(path) & set("*?["):
-        found, left_out = _largest(_matches(workspace, path))
-        above = workspace
-    else:
-        found, left_out = [], 0
-    if not found and not left_out and not source.is_dir():
+    if not found and not left_out and not is_folder:
         return ArtifactMissing(name=name, path=path)
     try:
-        with _replacement(results / f"{name}.tar.gz") as file:
+        with replacement(results / f"{name}.tar.gz") as file, access():
             left_out += _pack(found, above, file)
     except OSError:  # such as a full disk
         left_out += len(found)
@@ -62,10 +70,12 @@ def _pack(files: list[Path], above: Path, destination: BinaryIO) -> int:
     # reading 1,100 small files takes twice as long.
     form = tarfile.GNU_FORMAT
     # With "dereference", a second hard link is stored as a file.
-    with tarfile.open(fileobj=destination, mode="w:gz", format=form, dereference=True) as archive:
+    with gzip.GzipFile(fileobj=destination, mode="wb") as packed, tarfile.open(
+        fileobj=packed, mode="w", format=form, dereference=True
+    ) as archive:
         for path in sorted(files):
             try:
-                content = _open(path, os.O_NOFOLLOW)
+                content = open_regular(path, os.O_NOFOLLOW)
             except OSError:
                 left_out += 1
                 continue
@@ -116,7 +126,7 @@ def _largest(files: list[Path]) -> tuple[list[Path], int]:
     return taken, len(files) - len(taken)
 
 
-def _open(path: Path, flags: int = 0) -> BinaryIO:
+def open_regular(path: Path, flags: int = 0) -> BinaryIO:
     """Open a regular file; raises ``OSError`` for anything else, such as a pipe."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | flags)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -126,7 +136,7 @@ def _open(path: Path, flags: int = 0) -> BinaryIO:
 
 
 @contextmanager
-def _replacement(path: Path) -> Iterator[BinaryIO]:
+def replacement(path: Path) -> Iterator[BinaryIO]:
     """Open a new file that replaces ``path`` if the block ends without an error."""
     descriptor, name = tempfile.mkstemp(dir=str(path.parent))
     temporary = Path(name)

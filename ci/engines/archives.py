@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from io import BufferedIOBase
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import IO, BinaryIO, cast
 
 from ci.model.plan import ResultLimits
@@ -38,15 +39,17 @@ TAR_ERRORS = (tarfile.TarError, ValueError, OverflowError, RecursionError)
 UNNAMEABLE = {errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL}  # the disk's rules for file names
 
 
-def pack(contents: Mapping[str, bytes], *, folders: Iterable[str] = (), owner: int = 0) -> BinaryIO:
+NO_FOLDERS: Mapping[str, int] = MappingProxyType({})
+
+
+def pack(contents: Mapping[str, bytes], *, folders: Mapping[str, int] = NO_FOLDERS) -> BinaryIO:
     """Return a tar file of ``contents``, owned by root; equal contents give equal bytes.
 
-    Files that begin with ``#!`` are executable. ``folders`` are empty folders that belong to
-    ``owner``.
+    Files that begin with ``#!`` are executable. ``folders`` are empty folders, with their owners.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for folder in folders:
+        for folder, owner in folders.items():
             entry = tarfile.TarInfo(folder)
             entry.type, entry.mode, entry.mtime = tarfile.DIRTYPE, 0o755, TIMESTAMP
             entry.uid = entry.gid = owner

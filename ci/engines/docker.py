@@ -270,8 +270,8 @@ def _copy_in(container: Container, plan: RunPlan) -> Iterator[str]:
     files = {name: path.read_bytes() for name, path in job.container_files(plan).items()}
     files |= {job.AGENT: job.agent_archive(), job.JOB: job.container_job(plan)}
     named = {name.strip("/"): content for name, content in files.items()}
-    empty = [name.strip("/") for name in job.container_folders(plan)]
-    container.put_archive("/", pack(named, folders=empty, owner=owner))
+    empty = {name.strip("/"): owner for name, owner in job.container_folders(plan).items()}
+    container.put_archive("/", pack(named, folders=empty))
 
 
 def _read_log(container: Container, reader: EventReader) -> None:

@@ -206,6 +206,7 @@ class EventReader:
     def _keep_event(self, line: str) -> None:
         if self._recorded + len(line) > LARGEST_RECORD:
             return
+        self._record.parent.mkdir(parents=True, exist_ok=True)
         # The first write replaces the record of a caller that died.
         with self._record.open("a" if self._recorded else "w", encoding="utf-8") as record:
             record.write(f"{line}\n")

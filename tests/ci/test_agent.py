@@ -33,6 +33,8 @@ OLD_MODULES = frozenset(
         "difflib",
         "dataclasses",
         "stat",
+        "gzip",
+        "pwd",
         "enum",
         "fcntl",
         "functools",

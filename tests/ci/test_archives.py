@@ -329,8 +329,8 @@ def test_any_artifact_is_read_to_its_end(
 
 def test_pack_is_deterministic_and_extracts_again(results: Path) -> None:
     contents = {"b/c.d": b"2", "a.b": b"1"}
-    packed = pack(contents, folders=["folder"], owner=1000).read()
-    again = pack(dict(reversed(contents.items())), folders=["folder"], owner=1000).read()
+    packed = pack(contents, folders={"folder": 1000}).read()
+    again = pack(dict(reversed(contents.items())), folders={"folder": 1000}).read()
     assert packed == again
     assert extract(pieces(packed), results) == ()
     assert files(results) == {"b/c.d": "2", "a.b": "1"}
