@@ -102,7 +102,7 @@ def extract(
                 parts = [part for part in PurePosixPath(entry.name).parts if part != "."]
                 if limits and (why := _excess(entry, parts, limits)):
                     extraction.leave_out("name", entry.name, why)
-                elif {"/", ".."} & set(parts) or "\0" in entry.name:
+                elif entry.name.startswith("/") or ".." in parts or "\0" in entry.name:
                     extraction.leave_out("unsafe name", entry.name)
                 elif parts[strip : strip + 1] and parts[strip] in reserved:
                     extraction.leave_out("reserved name", entry.name)

@@ -125,6 +125,8 @@ def test_of_two_entries_of_one_name_the_last_one_counts(results: Path) -> None:
         (("../escaped.txt", FILE, "x"), "unsafe name"),
         (("a/../../escaped.txt", FILE, "x"), "unsafe name"),
         (("/escaped.txt", FILE, "x"), "unsafe name"),
+        (("//escaped.txt", FILE, "x"), "unsafe name"),
+        (("//escaped", LINK, "x"), "unsafe name"),
         (("hard", HARD_LINK, "good.txt"), "link"),
         (("tty", tarfile.CHRTYPE, ""), "special file"),
         (("disk", tarfile.BLKTYPE, ""), "special file"),
