@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from ci.agent.run import JobRun
+from ci.agent.user import StageUser
 from ci.model.job import PROTOCOL, read_job
 
 
@@ -15,7 +16,14 @@ def main() -> None:
     document = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     if document.get("protocol") != PROTOCOL:
         sys.exit(f"agent: job protocol {document.get('protocol')}, expected {PROTOCOL}")
-    sys.exit(JobRun(read_job(document)).execute())
+    job = read_job(document)
+    try:
+        if job.user is not None:
+            with StageUser.find(job.user).access():
+                pass
+    except (OSError, OverflowError) as error:
+        sys.exit(f"agent: stages cannot run as user {job.user}: {error}")
+    sys.exit(JobRun(job).execute())
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ci.agent.machine import tool_output
+from ci.agent.user import Handover
 from ci.model.job import CacheJob
 
 STATISTICS = "ccache.txt"  # in the results: every compilation, with hit or miss
@@ -20,7 +21,14 @@ HITS = ("direct_cache_hit", "preprocessed_cache_hit")
 class CompilerCache:
     """ccache for a job's stages; off if ccache is missing or the folder is not writable."""
 
-    def __init__(self, job: CacheJob | None, environment: Mapping[str, str], results: Path) -> None:
+    def __init__(
+        self,
+        job: CacheJob | None,
+        environment: Mapping[str, str],
+        results: Path,
+        handover: Handover | None = None,
+    ) -> None:
+        self._handover = handover or Handover(results, None)
         self.variables: dict[str, str] = {}  # for the stages, in addition to ``environment``
         self._folder = Path(job.folder) if job else None
         self._tool: str | None = None
@@ -30,10 +38,11 @@ class CompilerCache:
         tool = shutil.which("ccache", path=environment.get("PATH"))
         if tool is None:
             return
-        with suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(job.folder, os.W_OK):
-            return
+        with self._handover.access():
+            with suppress(OSError):
+                self._folder.mkdir(parents=True, exist_ok=True)
+            if not os.access(job.folder, os.W_OK, effective_ids=True):
+                return
         self._tool = tool
         wanted = {
             **{f"CMAKE_{name}_COMPILER_LAUNCHER": "ccache" for name in ("C", "CXX", "CUDA")},
@@ -42,7 +51,7 @@ class CompilerCache:
             # The folder of the sources may differ between runs.
             "CCACHE_BASEDIR": job.base,
             "CCACHE_NOHASHDIR": "1",
-            "CCACHE_STATSLOG": str(self._log),
+            "CCACHE_STATSLOG": str(self._handover.path(STATISTICS)),
             **({"CCACHE_RECACHE": "1"} if job.cold else {}),
         }
         self.variables = {name: wanted[name] for name in wanted if name not in environment}
@@ -55,13 +64,15 @@ class CompilerCache:
 
         ``empty``: the folder holds nothing yet, so the engine need not keep it.
         """
-        if self._folder is None or not self._folder.is_dir():
-            return None
-        empty = not any(self._folder.iterdir())
+        with self._handover.access():
+            if self._folder is None or not self._folder.is_dir():
+                return None
+            empty = not any(self._folder.iterdir())
         if self._tool is None:
             return {"tool": None, "state": None, "empty": empty}
         # From 4.4 on, ccache writes a log for this run alone. The cache's own counters, all that
         # older versions have, also count other runs at the same time.
+        self._handover.take(STATISTICS)
         if self._log.exists():
             counted = parse_statistics_log(self._log.read_text(encoding="utf-8", errors="replace"))
         else:
@@ -83,7 +94,10 @@ class CompilerCache:
         return parse_statistics(self._printed("--print-stats"))
 
     def _printed(self, option: str) -> str:
-        return tool_output([str(self._tool), option], self._environment) or ""
+        return (
+            tool_output([str(self._tool), option], self._environment, user=self._handover.user)
+            or ""
+        )
 
 
 def parse_statistics_log(text: str) -> Counter[str]:

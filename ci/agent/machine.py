@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Mapping, Sequence
 
+from ci.agent.user import StageUser
 from ci.util.lines import parse_object
 from ci.util.text import mask_credentials
 
@@ -134,7 +135,10 @@ def _cpuid() -> set[str] | None:
 
 
 def tool_facts(
-    variables: Mapping[str, str], workspace: Path, device_compiler: str | None = None
+    variables: Mapping[str, str],
+    workspace: Path,
+    device_compiler: str | None = None,
+    user: StageUser | None = None,
 ) -> dict[str, object]:
     """Return the versions of Python, its packages, and the build tools.
 
@@ -142,7 +146,7 @@ def tool_facts(
     """
 
     def printed(*command: str) -> str:
-        return tool_output(command, variables, workspace) or ""
+        return tool_output(command, variables, workspace, user) or ""
 
     def version(*command: str) -> str | None:
         return next((line.strip() for line in printed(*command, "--version").splitlines()), None)
@@ -173,9 +177,15 @@ def tool_facts(
 
 
 def tool_output(
-    command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path | None = None,
+    user: StageUser | None = None,
 ) -> str | None:
-    """Return a tool's output; ``None``: it is missing, fails or does not end."""
+    """Return a tool's output; ``None``: it is missing, fails or does not end.
+
+    It runs as ``user``: the code under test may have replaced it.
+    """
     try:
         done = subprocess.run(
             command,
@@ -186,8 +196,9 @@ def tool_output(
             stderr=subprocess.DEVNULL,
             timeout=PROBE_TIMEOUT_S,
             check=False,
+            preexec_fn=user.become if user else None,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.decode(errors="replace") if done.returncode == 0 else None
 

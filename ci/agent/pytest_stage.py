@@ -19,10 +19,13 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from ci.agent.rerun_plugin import FILE_VARIABLE
+from ci.agent.user import Handover, LogPipe, make_public
 from ci.model.events import CommandEnd, Event, RerunFinished, RerunsEnded, RerunStarted
 from ci.model.job import StageKind, StagePlan
 from ci.util.lines import LONGEST_REPORT, LONGEST_SECONDS, SHORT, lines_of_file, parse_object
 
+LOG = "pytest.jsonl"  # the run's per-test log, of pytest-reportlog
+JUNIT = "junit.xml"
 PACKAGE = "infini_ci_status"
 METADATA = f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: 1\n"
 ENTRY_POINTS = f"[pytest11]\n{PACKAGE} = {PACKAGE}\n"
@@ -39,16 +42,11 @@ PHASES = ("TestReport", "SubtestReport")
 LARGEST_SESSION_STATUS = (1 << 31) - 1  # limit of the store's integer columns
 
 
-def log_path(results: Path) -> Path:
-    """Return the path of the run's per-test log (pytest-reportlog)."""
-    return results / "pytest.jsonl"
-
-
-def extra_arguments(stage: StagePlan, results: Path) -> list[str]:
+def extra_arguments(stage: StagePlan, log: Path, junit: Path) -> list[str]:
     """Return pytest's arguments in addition to the stage's own; none for other kinds."""
     if stage.kind is not StageKind.PYTEST:
         return []
-    return [f"--report-log={log_path(results)}", f"--junitxml={results / 'junit.xml'}"]
+    return [f"--report-log={log}", f"--junitxml={junit}"]
 
 
 def python_path(*folders: str | None) -> str:
@@ -62,8 +60,13 @@ def python_path(*folders: str | None) -> str:
 
 
 @contextmanager
-def status_folder(stage: StagePlan, log: Path) -> Iterator[Path | None]:
-    """Create a folder with the plugin, for a stage that runs pytest in a wrapper."""
+def status_folder(
+    stage: StagePlan, log: Path, *, other_user: bool = False
+) -> Iterator[Path | None]:
+    """Create a folder with the plugin, for a stage that runs pytest in a wrapper.
+
+    With ``other_user`` the stage does not run as the agent's user.
+    """
     folder: Path | None = None
     # The exit code of a command that is pytest itself is pytest's.
     if stage.kind is StageKind.PYTEST and not is_pytest(stage.command):
@@ -76,6 +79,9 @@ def status_folder(stage: StagePlan, log: Path) -> Iterator[Path | None]:
             (folder / f"{PACKAGE}.py").write_bytes(_plugin("status_plugin"))
             (folder / "report-log").write_text(str(log.resolve()), encoding="utf-8")
             (folder / "statuses").mkdir()
+            if other_user:
+                make_public(folder)
+                (folder / "statuses").chmod(0o777)
         except OSError:  # such as a full disk: the tests run without the plugin
             _remove(folder)
             folder = None
@@ -149,11 +155,12 @@ class Reruns:
     results: Path
     environment: Mapping[str, str]
     emit: Callable[[Event], None]
-    carry_out: Callable[[str, StagePlan], CommandEnd]
+    carry_out: Callable[[str, StagePlan, LogPipe | None], CommandEnd]
     """Runs the command of a stage, under another name."""
+    handover: Handover
 
     def __post_init__(self) -> None:
-        self._tests = failed_tests(log_path(self.results))
+        self._tests = failed_tests(self.results / LOG)
         self._last: set[str] = set()
 
     def can_run(self, end: CommandEnd) -> bool:
@@ -174,6 +181,7 @@ class Reruns:
         limit_s, most = self.stage.timeout_s, self.stage.reruns
         deadline = time.monotonic() + limit_s
         with tempfile.TemporaryDirectory(prefix="infini-ci-rerun-") as folder:
+            make_public(Path(folder))  # the stage may have another user
             Path(folder, f"{RERUN_PLUGIN}.py").write_bytes(_plugin("rerun_plugin"))
             for attempt in range(1, most + 1):
                 end = self._attempt(attempt, Path(folder), deadline)
@@ -193,13 +201,14 @@ class Reruns:
         path = python_path(str(folder), self.environment.get("PYTHONPATH"))
         text = f"{name}: rerun {attempt} of the failed tests ({len(self._tests or ())})"
         self.emit(RerunStarted(stage=name, attempt=attempt, text=text))
-        rerun = replace(
-            self.stage,
-            command=(*self.stage.command, "-p", RERUN_PLUGIN, f"--report-log={log}"),
-            environment={**self.environment, FILE_VARIABLE: str(tests), "PYTHONPATH": path},
-            timeout_s=max(deadline - time.monotonic(), 0.0),
-        )
-        end = self.carry_out(f"{name}.rerun-{attempt}", rerun)
+        with self.handover.log(log.name) as (written, pipe):
+            rerun = replace(
+                self.stage,
+                command=(*self.stage.command, "-p", RERUN_PLUGIN, f"--report-log={written}"),
+                environment={**self.environment, FILE_VARIABLE: str(tests), "PYTHONPATH": path},
+                timeout_s=max(deadline - time.monotonic(), 0.0),
+            )
+            end = self.carry_out(f"{name}.rerun-{attempt}", rerun, pipe)
         self._last |= unfinished_tests(log)  # tests that kill the process run last
         self.emit(RerunFinished(stage=name, attempt=attempt, **asdict(end)))
         return end

@@ -16,8 +16,9 @@ from ci.agent.lease import LeaseError, Leases
 from ci.agent.machine import build_settings, machine_facts, tool_facts
 from ci.agent.output import EventLog, StageOutput
 from ci.agent.stage import Stage, StageCommand
+from ci.agent.user import Handover, LogPipe, StageUser
 from ci.model import events
-from ci.model.job import PROTOCOL, Job, StagePlan
+from ci.model.job import PROTOCOL, Job, StageKind, StagePlan
 
 INTERRUPTED = 130
 
@@ -33,7 +34,13 @@ class JobRun:
         # Otherwise a Python process that dies loses its last lines, such as pytest's summary.
         unbuffered = {"PYTHONUNBUFFERED": "1"}
         self._environment = {**unbuffered, **os.environ, **job.environment}
-        self._cache = CompilerCache(job.compiler_cache, self._environment, self._results)
+        self._user = StageUser.find(job.user) if job.user is not None else None
+        if self._user is not None and "HOME" not in job.environment:
+            self._environment["HOME"] = self._user.home  # an engine sets that of the agent
+        self._handover = Handover(self._results, self._user)
+        self._cache = CompilerCache(
+            job.compiler_cache, self._environment, self._results, self._handover
+        )
         self._environment.update(self._cache.variables)
         self._log = EventLog(self._results / "events.jsonl")
         self._stage: Stage | None = None
@@ -62,16 +69,17 @@ class JobRun:
         )
         passed = self._run_stages()
         for artifact in job.artifacts:
-            lack = collect(artifact, self._workspace, self._results)
+            lack = collect(artifact, self._workspace, self._results, self._handover.access)
             if lack is not None:
                 self._log.emit(lack)
-        tools = tool_facts(self._environment, self._workspace, job.device_compiler)
+        tools = tool_facts(self._environment, self._workspace, job.device_compiler, self._user)
         described = {"machine": facts, **built, **tools, "compiler_cache": self._cache.facts()}
         self._describe(**described)
         if self._reruns is not None and not self._interrupted:
             self._reruns.run()
             self._release()
             self._describe(**described)  # with the final state of the devices
+        self._handover.remove()
         code = INTERRUPTED if self._interrupted else 0 if passed else 1
         self._log.emit(events.RunFinished(exit_code=code, interrupted=self._interrupted))
         return code
@@ -95,6 +103,7 @@ class JobRun:
                     environment=self._stage_environment(stage),
                     emit=self._log.emit,
                     carry_out=self._carry_out,
+                    handover=self._handover,
                 )
                 self._reruns = reruns if reruns.can_run(end) else None
         if self._reruns is None:  # reruns still need the devices
@@ -127,24 +136,32 @@ class JobRun:
             self._leases.release()
 
     def _run_stage(self, stage: StagePlan) -> events.CommandEnd:
-        command = (*stage.command, *pytest_stage.extra_arguments(stage, self._results))
-        self._log.emit(events.StageStarted(stage=stage.name, command=command))
-        log = pytest_stage.log_path(self._results)
-        with pytest_stage.status_folder(stage, log) as folder:
-            variables = dict(stage.environment)
-            if folder is not None:
-                own = self._stage_environment(stage).get("PYTHONPATH")
-                variables["PYTHONPATH"] = pytest_stage.python_path(own, str(folder))
-            end = self._carry_out(
-                stage.name, replace(stage, command=command, environment=variables)
-            )
-            status = pytest_stage.pytest_status(folder) if folder else None
+        tests = stage.kind is StageKind.PYTEST
+        with self._handover.log(pytest_stage.LOG if tests else None) as (log, pipe):
+            junit = self._handover.path(pytest_stage.JUNIT)
+            command = (*stage.command, *pytest_stage.extra_arguments(stage, log, junit))
+            self._log.emit(events.StageStarted(stage=stage.name, command=command))
+            other = self._user is not None
+            with pytest_stage.status_folder(stage, log, other_user=other) as folder:
+                variables = dict(stage.environment)
+                if folder is not None:
+                    own = self._stage_environment(stage).get("PYTHONPATH")
+                    variables["PYTHONPATH"] = pytest_stage.python_path(own, str(folder))
+                changed = replace(stage, command=command, environment=variables)
+                end = self._carry_out(stage.name, changed, pipe)
+                with self._handover.access():
+                    status = pytest_stage.pytest_status(folder) if folder else None
+        if tests:
+            self._handover.take(pytest_stage.JUNIT)
         finished = events.StageFinished(stage=stage.name, **asdict(end), pytest_status=status)
         self._log.emit(finished)
         return end
 
-    def _carry_out(self, name: str, stage: StagePlan) -> events.CommandEnd:
-        """Run the command of a stage, with its output in ``<name>.log``."""
+    def _carry_out(self, name: str, stage: StagePlan, pipe: LogPipe | None) -> events.CommandEnd:
+        """Run the command of a stage, with its output in ``<name>.log``.
+
+        ``pipe`` is the one that its pytest, if it runs one, writes its log to.
+        """
         leases = self._leases if stage.device else None
         leased = leases.variables if leases else {}
         self._stage = Stage(
@@ -154,13 +171,14 @@ class JobRun:
                 workspace=self._workspace,
                 timeout_s=stage.timeout_s,
                 inherited=leases.descriptors if leases else (),
+                user=self._user,
             )
         )
         if self._interrupted:  # the signal came before the stage existed
             self._stage.end()
         log, rate = self._results / f"{name}.log", self._job.printed_bytes_per_s
         output = StageOutput(log, self._log.printer, stage=name, bytes_per_s=rate)
-        end = self._stage.follow(output)
+        end = self._stage.follow(output, pipe)
         output.finish()
         self._stage = None
         return end

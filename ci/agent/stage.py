@@ -24,11 +24,11 @@ from functools import partial
 from pathlib import Path
 
 from ci.agent.output import QUIET_S, StageOutput
+from ci.agent.user import LARGEST_PIPE, LogPipe, StageUser
 from ci.model.events import CommandEnd
 
 GRACE_S = 10.0  # between SIGTERM and SIGKILL when a stage must end; the default of `docker stop`
 LEFTOVER_GRACE_S = 2.0  # the same for leftover processes of a finished stage
-LARGEST_PIPE = 1 << 20  # Linux's limit for the size of a pipe, so one read empties it
 SUPERVISOR_FAILED = 70  # EX_SOFTWARE of sysexits.h
 
 EVENTS = "memory.events"  # of cgroup v2
@@ -51,6 +51,7 @@ class StageCommand:
     workspace: Path
     timeout_s: float
     inherited: Sequence[int] = ()
+    user: StageUser | None = None  # None: the agent's own
 
 
 class Stage:
@@ -58,6 +59,7 @@ class Stage:
 
     def __init__(self, command: StageCommand) -> None:
         self._output, output = os.pipe()
+        os.fchmod(output, 0o622)  # a stage of another user may open /dev/stdout
         self._result, result = os.pipe()
         # The supervisor takes its signals with sigtimedwait: blocked from its birth on.
         self._start = time.monotonic()
@@ -83,30 +85,37 @@ class Stage:
         if self._running:
             os.kill(self._pid, signal.SIGTERM)
 
-    def follow(self, output: StageOutput) -> CommandEnd:
-        """Pass on the output until the stage has ended; return the measurements."""
-        written = self._forward_output(output)
+    def follow(self, output: StageOutput, log: LogPipe | None = None) -> CommandEnd:
+        """Pass on the output until the stage has ended; return the measurements.
+
+        What the stage writes into the pipe ``log`` is copied too.
+        """
+        written = self._forward_output(output, log)
         os.close(self._output)
         os.close(self._result)
         self._running = False  # before waitpid, after which the PID may be reused
         _, status = os.waitpid(self._pid, 0)
-        if written:
+        # The stage's processes may be able to write into the pipe of the supervisor.
+        with suppress(ValueError, TypeError):
             return CommandEnd(**json.loads(written))
         # The supervisor failed or was killed: use the agent's own counters.
         return _command_end(time.monotonic() - self._start, status or SUPERVISOR_FAILED << 8)
 
-    def _forward_output(self, output: StageOutput) -> bytes:
+    def _forward_output(self, output: StageOutput, log: LogPipe | None) -> bytes:
         """Pass on the output until the supervisor has ended; return the supervisor's result.
 
         Do not wait for the end of the output: a process that the supervisor cannot reach may hold
         it open.
         """
         written = b""
-        reading = {self._output, self._result}
+        reading = {self._output, self._result, *([log.descriptor] if log else [])}
         while self._result in reading:
             printing, patience_s = output.wait_conditions()
             ready, printable, _ = select.select(reading, printing, [], patience_s)
             for pipe in ready:
+                if log is not None and pipe == log.descriptor:
+                    log.copy()
+                    continue
                 chunk = os.read(pipe, LARGEST_PIPE)
                 if not chunk:
                     reading.remove(pipe)
@@ -135,18 +144,19 @@ def _supervise(command: StageCommand, output: int) -> CommandEnd:
     try:
         process = subprocess.Popen(
             command.arguments,
-            cwd=command.workspace,
+            cwd=command.workspace if command.user is None else None,
             env=command.environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
             pass_fds=command.inherited,
-            # Restore the signal mask for the command. Safe, as this process has no threads.
-            preexec_fn=partial(signal.pthread_sigmask, signal.SIG_SETMASK, ()),
+            # Safe, as this process has no threads.
+            preexec_fn=partial(_prepare, command),
         )
-    except OSError as error:
-        os.write(output, f"{command.arguments[0]}: {error.strerror}\n".encode())
+    except (OSError, subprocess.SubprocessError) as error:
+        reason = error.strerror if isinstance(error, OSError) else f"not run: {error}"
+        os.write(output, f"{command.arguments[0]}: {reason}\n".encode())
         code = 127 if isinstance(error, FileNotFoundError) else 126  # as a shell would
         return _command_end(time.monotonic() - start, code << 8)
     processes = ProcessTree(process.pid)
@@ -158,6 +168,14 @@ def _supervise(command: StageCommand, output: int) -> CommandEnd:
     finally:
         processes.end(LEFTOVER_GRACE_S)
     return _command_end(seconds, status, cause, before)
+
+
+def _prepare(command: StageCommand) -> None:
+    """Restore the signal mask for the command, and become its user."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    if command.user is not None:
+        command.user.become()
+        os.chdir(command.workspace)  # now: only this user may be allowed to
 
 
 class ProcessTree:

@@ -1,30 +1,55 @@
-"""Create small archives in memory, and extract any archive safely.
+"""Create small archives in memory, and extract archives that may be hostile.
 
-``TarFile.extractall(filter="data")`` is not used: Debian 12's Python 3.11.2 does not have it.
+``TarFile.extractall(filter="data")`` is not used: Debian 12's Python 3.11.2 does not have it, a
+chain of links leads it out of the folder (CVE-2025-4517), and it bounds nothing.
 """
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import shutil
 import tarfile
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from io import BufferedIOBase
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import IO, BinaryIO, cast
 
-from ci.plan.source import TIMESTAMP
+from ci.model.plan import ResultLimits
+from ci.plan.source import TIMESTAMP, decode_file_name
+from ci.util.files import open_for_replacement
+from ci.util.text import LONGEST_NAME, counted, strip_controls
+
+# Bytes. Pieces of zeros become holes, so it is a multiple of every file system's block.
+CHUNK = 1 << 16
+ZEROS = bytes(CHUNK)
+# Bytes of all headers of an entry, which tarfile holds in memory. A path has at most 4,096 bytes,
+# and an engine adds a few attributes.
+LARGEST_HEADERS = 1 << 16
+# Times the limit on bytes. Zeros of sparse files are sent too: 64 GiB of them take two minutes.
+MOST_SENT = 16
+NAMED = 5  # names that a line lists; the others are counted
+LATEST_TIME = 1 << 33  # the year 2242; file systems fail or wrap around at later ones
+# What tarfile raises for a damaged archive, depending on the field.
+TAR_ERRORS = (tarfile.TarError, ValueError, OverflowError, RecursionError)
+UNNAMEABLE = {errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL}  # the disk's rules for file names
 
 
-def pack(contents: Mapping[str, bytes], *, folders: Iterable[str] = (), owner: int = 0) -> BinaryIO:
+NO_FOLDERS: Mapping[str, int] = MappingProxyType({})
+
+
+def pack(contents: Mapping[str, bytes], *, folders: Mapping[str, int] = NO_FOLDERS) -> BinaryIO:
     """Return a tar file of ``contents``, owned by root; equal contents give equal bytes.
 
-    Files that begin with ``#!`` are executable. ``folders`` are empty folders that belong to
-    ``owner``.
+    Files that begin with ``#!`` are executable. ``folders`` are empty folders, with their owners.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for folder in folders:
+        for folder, owner in folders.items():
             entry = tarfile.TarInfo(folder)
             entry.type, entry.mode, entry.mtime = tarfile.DIRTYPE, 0o755, TIMESTAMP
             entry.uid = entry.gid = owner
@@ -38,42 +63,263 @@ def pack(contents: Mapping[str, bytes], *, folders: Iterable[str] = (), owner: i
     return buffer
 
 
-def extract(archive: BinaryIO, destination: Path, *, strip: int = 0) -> tuple[str, ...]:
-    """Extract files, folders and links; return the names of entries that were refused.
+def chunks_of(file: IO[bytes] | BufferedIOBase) -> Iterator[bytes]:
+    """Yield the bytes of an open file."""
+    return iter(partial(file.read, CHUNK), b"")
 
-    The first ``strip`` parts of each name are dropped. Refused are entries that would be written
-    outside of ``destination``, links that lead out of it, devices and other special files.
+
+def extract(
+    chunks: Iterable[bytes],
+    destination: Path,
+    *,
+    strip: int = 0,
+    links: bool = False,
+    reserved: Collection[str] = (),
+    limits: ResultLimits | None = None,
+) -> tuple[str, ...]:
+    """Extract the files and folders of an uncompressed tar file while its bytes arrive.
+
+    An entry replaces what has its name, and is never written through a link. Left out are devices,
+    pipes, hard links, and names that lead out of ``destination``.
+
+    Args:
+        strip: Number of leading parts of each name that are dropped.
+        links: Whether symbolic links are created: after everything else, and only those that then
+            lead to a place inside of ``destination``.
+        reserved: Names at the top of ``destination`` that are left out.
+        limits: What is beyond them is left out; ``None``: there are none.
+
+    Returns:
+        Lines about what was left out, such as ``2 links: a, b``.
     """
-    refused = []
     root = Path(os.path.realpath(destination))
-    with tarfile.open(fileobj=archive, mode="r:") as members:
-        for member in members:
-            parts = [part for part in PurePosixPath(member.name).parts if part != "."]
-            if len(parts) <= strip:
-                continue
-            if not _extract_one(members, member, root, root.joinpath(*parts[strip:])):
-                refused.append(member.name)
-    return tuple(refused)
+    root.mkdir(parents=True, exist_ok=True)
+    extraction = _Extraction(root, links=links, room=limits.total_bytes if limits else None)
+    stream = _Stream(chunks)
+    try:
+        with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r:") as archive:
+            for entry in _entries(archive, stream, limits):
+                parts = [part for part in PurePosixPath(entry.name).parts if part != "."]
+                if limits and (why := _excess(entry, parts, limits)):
+                    extraction.leave_out("name", entry.name, why)
+                elif entry.name.startswith("/") or ".." in parts or "\0" in entry.name:
+                    extraction.leave_out("unsafe name", entry.name)
+                elif parts[strip : strip + 1] and parts[strip] in reserved:
+                    extraction.leave_out("reserved name", entry.name)
+                elif parts[strip:]:
+                    extraction.add(archive, entry, root.joinpath(*parts[strip:]))
+    except _LimitError as error:
+        extraction.leave_out("part of the archive", str(error))
+    except TAR_ERRORS as error:
+        extraction.leave_out("damaged part of the archive", str(error))
+    extraction.make_links()
+    return extraction.left_out()
 
 
-def _extract_one(members: tarfile.TarFile, member: tarfile.TarInfo, root: Path, path: Path) -> bool:
-    if not _inside(root, path.parent) or path.is_symlink():
-        return False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if member.isdir():
-        path.mkdir(exist_ok=True)
-    elif member.isreg():
-        path.unlink(missing_ok=True)  # a reader of the old file must not see it change
-        with path.open("wb") as file:
-            shutil.copyfileobj(cast(IO[bytes], members.extractfile(member)), file)
-        path.chmod(0o755 if member.mode & 0o100 else 0o644)
-        os.utime(path, (member.mtime, member.mtime))
-    elif member.issym() and _inside(root, path.parent / member.linkname):
-        path.symlink_to(member.linkname)
-    else:
-        return False
-    return True
+def _entries(
+    archive: tarfile.TarFile, stream: _Stream, limits: ResultLimits | None
+) -> Iterator[tarfile.TarInfo]:
+    count = sent = 0
+    while entry := archive.next():
+        count += 1
+        sent += entry.size
+        if entry.size < 0:
+            raise tarfile.ReadError("an entry of an impossible size")
+        if limits and count > limits.entries:
+            raise _LimitError(f"everything after the first {limits.entries:,} entries")
+        if limits and sent > MOST_SENT * limits.total_bytes:
+            raise _LimitError(
+                f"{_shown(entry.name)} of {entry.size:,} bytes, and everything after it"
+            )
+        stream.header_room = None
+        yield entry
+        archive.members.clear()  # type: ignore[attr-defined]  # tarfile would keep all
+        stream.header_room = LARGEST_HEADERS
+    if stream.last != bytes(tarfile.BLOCKSIZE):  # tarfile takes a bad header for the end
+        raise tarfile.ReadError("it ends early")
 
 
-def _inside(root: Path, path: Path) -> bool:
-    return Path(os.path.realpath(path)).is_relative_to(root)
+class _LimitError(Exception):
+    """The rest of an archive is not read."""
+
+
+def _excess(entry: tarfile.TarInfo, parts: Sequence[str], limits: ResultLimits) -> str | None:
+    """Return which limit a name exceeds."""
+    if len(entry.name.encode(errors="surrogateescape")) > limits.name_bytes:
+        return f" of more than {limits.name_bytes:,} bytes"
+    return f" of more than {limits.depth:,} parts" if len(parts) > limits.depth else None
+
+
+def _shown(name: str) -> str:
+    return strip_controls(decode_file_name(name))[:LONGEST_NAME]
+
+
+class _Extraction:
+    """The entries of one archive on their way into a folder."""
+
+    def __init__(self, root: Path, *, links: bool, room: int | None) -> None:
+        self._root = root
+        self._with_links = links
+        self._room = self._limit = room
+        self._links: dict[Path, str] = {}  # the target of each
+        self._names: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def leave_out(self, what: str, name: str, why: str = "") -> None:
+        """Count an entry that is left out, and remember the first names."""
+        self._counts[what, why] += 1
+        if len(self._names[what, why]) < NAMED:
+            self._names[what, why].append(_shown(name))
+
+    def left_out(self) -> tuple[str, ...]:
+        """Return one line for each reason."""
+        return tuple(
+            f"{counted(count, what)}{why}: {', '.join(self._names[what, why])}"
+            + (f" and {count - NAMED:,} more" if count > NAMED else "")
+            for (what, why), count in self._counts.items()
+        )
+
+    def add(self, archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path) -> None:
+        """Extract an entry to ``path``, which is below the root; keep a link for later."""
+        if entry.issym() and self._with_links:
+            self._links[path] = entry.linkname
+        elif entry.isdir() or entry.isreg():
+            self._links.pop(path, None)
+            try:
+                self._write(archive, entry, path)
+            except _LimitError:
+                why = f" for which the limit of {self._limit:,} bytes leaves no room"
+                self.leave_out("file", entry.name, why)
+            except OSError as error:
+                if error.errno not in UNNAMEABLE:
+                    raise
+                self.leave_out("name", entry.name, " that this disk does not accept")
+        else:
+            self.leave_out("link" if entry.issym() or entry.islnk() else "special file", entry.name)
+
+    def _write(self, archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path) -> None:
+        if entry.isdir():
+            self._make_folder(path)
+            return
+        self._clear(path)
+        content = cast(IO[bytes], archive.extractfile(entry))
+        with open_for_replacement(path) as file:
+            written = _copy_with_holes(content, file, self._room)
+        if self._room is not None:
+            self._room -= written
+        path.chmod(0o755 if entry.mode & 0o100 else 0o644)
+        if 0 <= entry.mtime <= LATEST_TIME:
+            os.utime(path, (entry.mtime, entry.mtime))
+
+    def _make_folder(self, folder: Path) -> None:
+        """Make a folder below the root; a file or link in its way is removed, never followed."""
+        path = self._root
+        for part in folder.relative_to(self._root).parts:
+            path /= part
+            if path.is_symlink() or not path.is_dir():
+                path.unlink(missing_ok=True)
+                path.mkdir()
+
+    def _clear(self, path: Path) -> None:
+        """Make room for a file: its parent is a folder, and no folder has its name."""
+        self._make_folder(path.parent)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+
+    def make_links(self) -> None:
+        """Create the links, and remove those that lead out of the root.
+
+        Only now: a chain of links can lead out although each of them alone does not.
+        """
+        made = set()
+        for path, target in self._links.items():
+            try:
+                self._clear(path)
+                path.unlink(missing_ok=True)
+                path.symlink_to(target)
+                made.add(path)
+            except (OSError, ValueError):  # a target that no link can have
+                self.leave_out("link", str(path.relative_to(self._root)))
+        # Without one link, another one may lead elsewhere.
+        while outside := [path for path in sorted(made) if not self._is_inside(path)]:
+            for path in outside:
+                path.unlink(missing_ok=True)
+                self.leave_out("link", str(path.relative_to(self._root)))
+            made.difference_update(outside)
+
+    def _is_inside(self, path: Path) -> bool:
+        return Path(os.path.realpath(path)).is_relative_to(self._root)
+
+
+def _copy_with_holes(content: IO[bytes], file: BinaryIO, most: int | None) -> int:
+    """Copy a file, and return the bytes that it takes on the disk; pieces of zeros take none.
+
+    Raises ``_LimitError`` if it takes more than ``most``.
+    """
+    written = 0
+    for chunk in chunks_of(content):
+        if chunk == ZEROS[: len(chunk)]:
+            file.seek(len(chunk), os.SEEK_CUR)
+            continue
+        written += len(chunk)
+        if most is not None and written > most:
+            raise _LimitError
+        file.write(chunk)
+    file.truncate(file.tell())
+    return written
+
+
+class _Stream:
+    """Lets tarfile read a stream, forwards only and with bounded memory."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self.header_room: int | None = LARGEST_HEADERS
+        """Bytes that may still be read of an entry's headers; ``None``: its content is read."""
+        self.last = b""
+        """The bytes of the last read."""
+        self._chunks = iter(chunks)
+        self._held = memoryview(b"")
+        self._position = 0
+        self._ended = False
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, position: int) -> int:
+        """Skip bytes."""
+        if position < self._position:  # for an entry with a negative size, over and over
+            raise tarfile.ReadError("an entry of an impossible size")
+        while self._position < position and self._fill():
+            self._take(position - self._position)
+        return self._position
+
+    def read(self, size: int) -> bytes:
+        """Return ``size`` bytes, fewer at the end of the stream."""
+        if self.header_room is not None:
+            self.header_room -= size
+        if size < 0 or size > LARGEST_HEADERS or (self.header_room or 0) < 0:
+            raise tarfile.ReadError("an entry with too large a header")
+        if self._ended:  # at the end of the stream tarfile may read over and over
+            raise tarfile.ReadError("it ends early")
+        parts = []
+        while size and self._fill():
+            part = self._take(size)
+            parts.append(part)
+            size -= len(part)
+        self._ended = size > 0
+        self.last = b"".join(parts)
+        return self.last
+
+    def _fill(self) -> bool:
+        """Hold some bytes; return whether there are any."""
+        while not self._held:
+            try:
+                self._held = memoryview(next(self._chunks))
+            except StopIteration:
+                return False
+        return True
+
+    def _take(self, size: int) -> memoryview:
+        part, self._held = self._held[:size], self._held[size:]
+        self._position += len(part)
+        return part

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import signal
 from collections import deque
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from tempfile import TemporaryFile
 from time import monotonic
+from typing import cast
 
 from docker.client import DockerClient
 from docker.errors import APIError
@@ -27,7 +28,7 @@ from ci.engines.archives import extract, pack
 from ci.engines.devices import check_exposure, exposure_of, find_device_files
 from ci.engines.images import ImageBuilder
 from ci.engines.link import SDK_ERRORS, Link, explain, typed_sdk_errors
-from ci.engines.logs import EventReader, ImageLog, LiveLogs
+from ci.engines.logs import ENGINE_FILES, EventReader, ImageLog, LiveLogs
 from ci.engines.script import describe_docker
 from ci.errors import InfrastructureError
 from ci.model.plan import CONTAINER_WHEELS, EnginePlan, Exposure, RunPlan
@@ -155,8 +156,7 @@ class DockerEngine:
                 image.digest or image.reference,  # the tag may name another image
                 # Replaces the image's own entry point, which may be anything.
                 entrypoint=[*plan.needed_image.entry, *job.COMMAND],
-                # The only driver whose logs can always be read.
-                log_config=LogConfig(type="json-file"),
+                log_config=LogConfig(type=job.LOG_DRIVER, config=job.LOG_OPTIONS),
                 **job.container_options(
                     plan, found, machine_memory=int(self.client.info()["MemTotal"])
                 ),
@@ -178,7 +178,8 @@ class DockerEngine:
         kills the container; its results so far are copied. The third one returns at once.
         """
         logs = {stage.name: plan.results / f"{stage.name}.log" for stage in plan.stages}
-        reader = EventReader(LiveLogs(observer, logs), plan.results)
+        live = LiveLogs(observer, logs, most_bytes=plan.result_limits.total_bytes)
+        reader = EventReader(live, plan.results)
         for number in (None, signal.SIGTERM, signal.SIGKILL):
             interrupted = number is not None
             try:
@@ -188,7 +189,8 @@ class DockerEngine:
                     with suppress(APIError):  # it may have just ended by itself
                         container.kill(signal=number.name)
                 self._link.retry(partial(_read_log, container, reader), observer)
-                refused = self._link.retry(partial(_copy_results, container, plan), observer)
+                left_out = self._link.retry(partial(_copy_results, container, plan), observer)
+                reader.complete()
                 return ExecutionFacts(
                     engine=self.name,
                     exit_code=container.attrs["State"]["ExitCode"],
@@ -198,7 +200,7 @@ class DockerEngine:
                     unreadable_lines=reader.unreadable_lines,
                     longest_line=reader.longest_line,
                     notes=tuple(
-                        f"not copied from the results, as unsafe: {name}" for name in refused
+                        f"not copied from the container's results: {what}" for what in left_out
                     ),
                 )
             except KeyboardInterrupt:
@@ -270,8 +272,8 @@ def _copy_in(container: Container, plan: RunPlan) -> Iterator[str]:
     files = {name: path.read_bytes() for name, path in job.container_files(plan).items()}
     files |= {job.AGENT: job.agent_archive(), job.JOB: job.container_job(plan)}
     named = {name.strip("/"): content for name, content in files.items()}
-    empty = [name.strip("/") for name in job.container_folders(plan)]
-    container.put_archive("/", pack(named, folders=empty, owner=owner))
+    empty = {name.strip("/"): owner for name, owner in job.container_folders(plan).items()}
+    container.put_archive("/", pack(named, folders=empty))
 
 
 def _read_log(container: Container, reader: EventReader) -> None:
@@ -291,12 +293,11 @@ def _read_log(container: Container, reader: EventReader) -> None:
             return
 
 
-def _copy_results(container: Container, plan: RunPlan) -> list[str]:
-    """Copy the results out; return the names of the entries that were refused."""
+def _copy_results(container: Container, plan: RunPlan) -> tuple[str, ...]:
+    """Copy the results out; return lines about what was left out."""
     chunks, _ = container.get_archive(plan.container.results)
-    with TemporaryFile() as archive:
-        for chunk in chunks:
-            archive.write(chunk)
-        archive.seek(0)
-        plan.results.mkdir(parents=True, exist_ok=True)
-        return [source.decode_file_name(name) for name in extract(archive, plan.results, strip=1)]
+    reserved = ENGINE_FILES - {f"{stage.name}.log" for stage in plan.stages}
+    with closing(
+        cast(Generator[bytes], chunks)
+    ):  # if reading ends early, this closes the connection
+        return extract(chunks, plan.results, strip=1, reserved=reserved, limits=plan.result_limits)

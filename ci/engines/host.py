@@ -21,7 +21,7 @@ from time import monotonic, sleep
 from typing import BinaryIO
 
 from ci.engines import EngineMachine, Observer, typed_errors
-from ci.engines.archives import extract
+from ci.engines.archives import chunks_of, extract
 from ci.engines.job import host_job, remove_empty_cache
 from ci.engines.logs import EventReader, ImageLog, LiveLogs
 from ci.engines.script import describe_host
@@ -233,9 +233,8 @@ def _copy_sources(plan: RunPlan, folder: WorkFolder) -> list[str]:
     with TemporaryFile() as archive:
         left_out = source.write_archive(plan.source, archive)
         archive.seek(0)
-        refused = extract(archive, folder.workspace)
-    names = (*left_out, *map(source.decode_file_name, refused))
-    return [f"left out of the sources: {name}" for name in names]
+        refused = extract(chunks_of(archive), folder.workspace, links=True)
+    return [f"left out of the sources: {what}" for what in (*left_out, *refused)]
 
 
 def _follow_to_end(folder: WorkFolder, plan: RunPlan, observer: Observer) -> ExecutionFacts:
@@ -250,6 +249,7 @@ def _follow_to_end(folder: WorkFolder, plan: RunPlan, observer: Observer) -> Exe
             observer.event({"event": "engine", "text": "interrupted: ending the running stage"})
             folder.signal(signal.SIGTERM)
             _read_output(printed, reader, folder, timeout_s=STOP_GRACE_S)
+    reader.complete()
     finished = reader.finished
     return ExecutionFacts(
         engine=HostEngine.name,

@@ -54,12 +54,13 @@ def job_document(
     environment: Mapping[str, str] = MappingProxyType({}),
     compiler_cache: CacheJob | None = None,
     probe: tuple[str, str] = (sys.executable, str(PROBE)),
+    user: int | None = None,
 ) -> bytes:
     """Return the agent's input file.
 
     ``workspace``, ``results``, ``compiler_cache`` and ``probe`` are paths where the agent runs.
     ``probe`` is a Python and the program with which it looks for devices. ``environment`` is added
-    to the agent's own.
+    to the agent's own. ``user`` runs the stages, if not the agent's own user does.
     """
     facts = PLATFORMS[plan.platform].devices
     job = Job(
@@ -74,13 +75,22 @@ def job_document(
         devices=device_job(plan.devices, probe) if plan.devices else None,
         device_compiler=facts.compiler if facts else None,
         compiler_cache=compiler_cache,
+        user=user,
     )
     return job.to_json().encode()
 
 
 AGENT = "/opt/infini-ci/agent.pyz"
 JOB = "/opt/infini-ci/job.json"
-COMMAND = ("python3", AGENT, JOB)
+# Isolated from the variables and packages of the code under test.
+COMMAND = ("python3", "-I", AGENT, JOB)
+# The capabilities of an agent with a user of its own: to start stages as theirs, and to end them.
+CAPABILITIES = ("SETUID", "SETGID", "KILL")
+AGENT_USER = "0"
+# The only driver whose logs can always be read. The run is judged from this log: an engine whose
+# own settings rotate logs must not lose its beginning. The agent limits what it prints.
+LOG_DRIVER = "json-file"
+LOG_OPTIONS = {"max-size": "1t", "max-file": "1", "compress": "false"}
 CACHE_MOUNT = "/cache"
 # Below the mount: a volume belongs to root if the image has no folder at the mount point.
 CACHE_FOLDER = f"{CACHE_MOUNT}/ccache"
@@ -104,11 +114,12 @@ def container_options(
     return {
         "name": container.name,
         "labels": dict(container.labels),
-        "user": container.user,
+        "user": AGENT_USER if has_own_user(plan) else container.user,
         "environment": {**plan.network.environment, **plan.environment},
         "network_mode": container.network_mode,
         "init": True,
         "cap_drop": ["ALL"],
+        **({"cap_add": list(CAPABILITIES)} if has_own_user(plan) else {}),
         "security_opt": ["no-new-privileges"],
         "pids_limit": container.processes,
         "shm_size": container.shm_size_bytes,
@@ -121,6 +132,14 @@ def container_options(
     }
 
 
+def has_own_user(plan: RunPlan) -> bool:
+    """Return whether the agent runs as another user than the stages.
+
+    Not with devices: the leases of all runs are files of one user, which stages inherit.
+    """
+    return plan.devices is None
+
+
 def container_files(plan: RunPlan) -> dict[str, Path]:
     """Return the files, owned by root, that a container gets in addition to agent and job."""
     files = {CONTAINER_PROBE[1]: PROBE} if plan.devices is not None else {}
@@ -129,9 +148,11 @@ def container_files(plan: RunPlan) -> dict[str, Path]:
     return files
 
 
-def container_folders(plan: RunPlan) -> list[str]:
-    """Return the folders outside of the sources that a container's stages write to."""
-    return [plan.container.results, *([CACHE_FOLDER] if plan.cache else [])]
+def container_folders(plan: RunPlan) -> dict[str, int]:
+    """Return the folders outside of the sources that a run writes to, with their owners."""
+    stages = int(plan.container.user)
+    results = int(AGENT_USER) if has_own_user(plan) else stages
+    return {plan.container.results: results, **({CACHE_FOLDER: stages} if plan.cache else {})}
 
 
 def container_job(plan: RunPlan) -> bytes:
@@ -144,6 +165,7 @@ def container_job(plan: RunPlan) -> bytes:
         printed_bytes_per_s=STREAMED_BYTES_PER_S,
         compiler_cache=CacheJob(CACHE_FOLDER, base=workspace, cold=cache.cold) if cache else None,
         probe=CONTAINER_PROBE,
+        user=int(plan.container.user) if has_own_user(plan) else None,
     )
 
 

@@ -18,7 +18,10 @@ from time import monotonic
 
 from ci.engines import Observer
 from ci.facts.events import parse_event
-from ci.model.events import RunFinished
+from ci.facts.result_files import ENGINE_EVENTS
+from ci.model.events import Output, RunFinished
+from ci.model.plan import DEFAULT_LIMITS
+from ci.model.results import HOST_LOCK
 from ci.util.lines import LONGEST_EVENT, LineSplitter, TruncatedLine
 from ci.util.text import mask_credentials
 
@@ -31,8 +34,14 @@ SHOWN_LINES = 30  # at a time; the display quotes as many of a failed stage
 SHOWN_CHARACTERS = 8192  # at a time: a line may be as long as the whole output
 
 AGENT_LOG = "agent.log"  # lines of an agent's stream that are no events; the first ones are enough
+IMAGE_LOG = "image.log"
+# Files of the results that this machine writes. A container's file of such a name is left out.
+ENGINE_FILES = frozenset({AGENT_LOG, ENGINE_EVENTS, IMAGE_LOG, HOST_LOCK})
 LONGEST_SHOWN = 1000  # characters of a line
 MOST_SHOWN = 1000  # lines; further ones are counted
+
+# Bytes of a run's events. A run has some dozens, and one a minute while it waits for devices.
+LARGEST_RECORD = 1 << 26
 
 LAST_LINES = 20  # of an image's log, in an error message
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -46,9 +55,19 @@ class LiveLogs:
     later event.
     """
 
-    def __init__(self, observer: Observer, files: Mapping[str, Path]) -> None:
-        """``files`` are the logs to write, by stage; empty if the engine writes them itself."""
+    def __init__(
+        self,
+        observer: Observer,
+        files: Mapping[str, Path],
+        *,
+        most_bytes: int = DEFAULT_LIMITS.total_bytes,
+    ) -> None:
+        """``files`` are the logs to write, by stage; empty if the engine writes them itself.
+
+        They get at most ``most_bytes`` in all.
+        """
         self._observer = observer
+        self._room = most_bytes
         self._files = dict(files)
         self._begun: set[str] = set()
         self._stage = self._held = ""
@@ -73,12 +92,18 @@ class LiveLogs:
         """Append to a stage's log; a stage that the plan does not have is ignored."""
         if stage not in self._files:
             return
-        path = self._files[stage]
+        path, content = self._files[stage], _bytes(mask_credentials(text))
+        if len(content) > self._room:
+            del self._files[stage]
+            text = f"{stage}.log is not written any further while the stage runs: it is too large"
+            self._observer.event({"event": "engine", "text": text})
+            return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # The first write replaces the log of a caller that died.
             with path.open("ab" if stage in self._begun else "wb") as log:
-                log.write(_bytes(mask_credentials(text)))
+                log.write(content)
+            self._room -= len(content)
             self._begun.add(stage)
         except OSError as error:
             del self._files[stage]  # the run goes on; the complete log comes at the end
@@ -105,7 +130,7 @@ class ImageLog:
 
     def __init__(self, results: Path, observer: Observer) -> None:
         results.mkdir(parents=True, exist_ok=True)
-        self.path = results / "image.log"
+        self.path = results / IMAGE_LOG
         self.path.touch()
         self._observer = observer
         self._last: deque[str] = deque(maxlen=LAST_LINES)
@@ -124,13 +149,20 @@ class ImageLog:
 
 
 class EventReader:
-    """Cuts a byte stream into events and passes them to an observer, each exactly once."""
+    """Cuts a byte stream into events and passes them to an observer, each exactly once.
+
+    The events are kept in ``engine-events.jsonl``, from which the run is judged: the code under
+    test may be able to change the agent's own files, but not what this machine has received.
+    """
 
     def __init__(self, observer: Observer, results: Path) -> None:
         self.finished: RunFinished | None = None
         self.unreadable_lines = 0
         self.longest_line = 0  # bytes, of those that are longer than an event may be
         self._log = results / AGENT_LOG
+        self._record = results / ENGINE_EVENTS
+        self._recorded = 0  # bytes
+        self._last_line = ""
         self._observer = observer
         self._seen = 0
         self._skip = 0
@@ -158,8 +190,27 @@ class EventReader:
         if event is None:  # an event of a newer agent
             return
         if isinstance(event, RunFinished):
-            self.finished = event
+            self.finished, self._last_line = event, line
+        elif not isinstance(event, Output):
+            self._keep_event(line)
         self._observer.event({"event": event.event, **vars(event)})
+
+    def complete(self) -> None:
+        """Keep the agent's last event, now that its results are on this machine.
+
+        Until then its record is incomplete, so that a later caller looks for the container.
+        """
+        if self.finished is not None:
+            self._keep_event(self._last_line)
+
+    def _keep_event(self, line: str) -> None:
+        if self._recorded + len(line) > LARGEST_RECORD:
+            return
+        self._record.parent.mkdir(parents=True, exist_ok=True)
+        # The first write replaces the record of a caller that died.
+        with self._record.open("a" if self._recorded else "w", encoding="utf-8") as record:
+            record.write(f"{line}\n")
+        self._recorded += len(line)
 
     def _keep_unreadable(self, line: str) -> None:
         """Count a line that is no event; write and show it, unless there were too many."""

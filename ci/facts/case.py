@@ -49,6 +49,8 @@ class Case:
     selected: str | None = None
     """Operators that were requested; ``None``: all."""
     reruns: Sequence[Rerun] = ()
+    agent_file: RunRecord | None = None
+    """The record in ``events.jsonl``, which the code under test may have changed."""
 
     def end_of(self, stage: StagePlan) -> StageFinished | None:
         return self.record.finished_stages.get(stage.name)

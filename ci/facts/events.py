@@ -1,21 +1,23 @@
-"""Read ``events.jsonl``, the agent's append-only record of a run, into typed events.
+"""Read an agent's append-only record of a run into typed events, and compare two of them.
 
-The agent prints the same lines, with the output of the stages between them. A line may be
-truncated, and the code under test can write anything. So lines that are not events are counted and
-skipped. Unknown fields and events, which a newer agent may write, are ignored.
+``events.jsonl`` is the agent's file. The agent prints the same lines, with the output of the stages
+between them, and engines keep those in ``engine-events.jsonl``. A line may be truncated, and the
+code under test can write anything. So lines that are not events are counted and skipped. Unknown
+fields and events, which a newer agent may write, are ignored.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from ci.model.events import EVENTS, Event, Output, RunRecord, RunStarted
+from ci.model.events import EVENTS, Event, Output, RunRecord, RunStarted, StageFinished
 from ci.util.lines import TruncatedLine, parse_object
-from ci.util.text import make_json_storable
+from ci.util.text import counted, make_json_storable
 
 # A run has dozens of events, plus one a minute while it waits for devices.
 MOST_EVENTS = 100_000
@@ -57,7 +59,7 @@ def _output(value: dict[str, Any]) -> Output:
 
 
 def parse_events(lines: Iterable[str]) -> RunRecord:
-    """Read the lines of ``events.jsonl``."""
+    """Read the lines of an agent's record."""
     events: list[Event] = []
     unreadable = longest = 0
     for line in filter(str.strip, lines):
@@ -71,3 +73,26 @@ def parse_events(lines: Iterable[str]) -> RunRecord:
         else:
             events += [event] if event is not None else []
     return RunRecord(events=tuple(events), unreadable_lines=unreadable, longest_line=longest)
+
+
+def compare_records(engine: RunRecord, file: RunRecord) -> list[str]:
+    """Return how the agent's file differs from the events that the engine received.
+
+    The code under test may have been able to write to the file.
+    """
+    texts = [
+        f"stage {name} ended with {_end(end)}; the file has {_end(other)}"
+        for name, end in engine.finished_stages.items()
+        if (other := file.finished_stages.get(name, end)) != end
+    ]
+    if not texts and engine.run_finished is not None:  # else the engine may not have received all
+        own, theirs = (Counter(event.to_json() for event in it.events) for it in (engine, file))
+        if missing := (own - theirs).total():
+            texts.append(f"{counted(missing, 'event')} of the agent not in the file")
+        if added := (theirs - own).total():
+            texts.append(f"{counted(added, 'event')} in the file not of the agent")
+    return texts
+
+
+def _end(end: StageFinished) -> str:
+    return f"exit code {end.exit_code} after {end.seconds:.3f} s"

@@ -62,10 +62,12 @@ def _members(content: bytes) -> Iterator[ArchiveMember]:
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:", errors="replace") as archive:
             for entry in archive:
+                if entry.size < 0:  # tarfile would read the entry over and over
+                    return
                 if entry.isreg():
                     start = entry.offset_data
                     yield ArchiveMember(entry.name, content[start : start + entry.size])
-    except (tarfile.TarError, ValueError, OverflowError):  # not a tar file
+    except (tarfile.TarError, ValueError, OverflowError, RecursionError):  # not a tar file
         return
 
 

@@ -113,6 +113,7 @@ def _case(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> Case:
         contract=plan.contract,
         selected=plan.selection.operators if plan.selection else None,
         reruns=files.reruns,
+        agent_file=files.agent_file,
     )
 
 

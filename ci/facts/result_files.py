@@ -28,6 +28,7 @@ from ci.util.lines import (
 from ci.util.text import make_json_storable, mask_credentials, strip_controls
 
 EVENTS = "events.jsonl"
+ENGINE_EVENTS = "engine-events.jsonl"
 PYTEST_LOG = "pytest.jsonl"
 ENVIRONMENT = "environment.json"
 _RERUN_LOG = re.compile(r"pytest\.rerun-([1-9][0-9]*)\.jsonl", re.ASCII)
@@ -50,9 +51,17 @@ class ResultFiles:
 
     @cached_property
     def record(self) -> RunRecord:
-        """The agent's record; empty if the agent did not start."""
-        path = self.folder / EVENTS
-        return parse_events(lines_of_file(path, LONGEST_EVENT)) if path.is_file() else RunRecord()
+        """The agent's record as the engine received it; empty if the agent did not start.
+
+        Results of older versions have only the agent's file.
+        """
+        received = self.folder / ENGINE_EVENTS
+        return _record(received) if received.is_file() else self.agent_file
+
+    @cached_property
+    def agent_file(self) -> RunRecord:
+        """The agent's own file, which the code under test may have changed."""
+        return _record(self.folder / EVENTS)
 
     @cached_property
     def log(self) -> PytestLog | None:
@@ -120,6 +129,10 @@ class ResultFiles:
         """Read pytest's output from the log of its stage."""
         path = self.folder / f"{stage}.log"
         return replace(read_output(read_log_lines(path)), last_lines=_last_lines(path))
+
+
+def _record(path: Path) -> RunRecord:
+    return parse_events(lines_of_file(path, LONGEST_EVENT)) if path.is_file() else RunRecord()
 
 
 def _reruns(attempt: int, path: Path, end: RerunFinished | None) -> Iterator[Rerun]:

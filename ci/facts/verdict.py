@@ -16,6 +16,7 @@ from signal import Signals
 
 from ci.facts.case import TESTS_FAILED, UNFINISHED, Case
 from ci.facts.difference import ChangeKind, group_lines
+from ci.facts.events import compare_records
 from ci.model.events import ArtifactCut, ArtifactMissing, LeaseFailed, RunRecord, StageFinished
 from ci.model.job import StagePlan
 from ci.model.results import Evidence, ExecutionFacts, Grade, Harness, Product, Verdict
@@ -358,6 +359,9 @@ def _further_evidence(case: Case) -> list[Evidence]:
         f"device {uuid} was {before} before the tests, {after} after"
         for uuid, before, after in case.record.changed_devices
     ]
+    if case.agent_file is not None:
+        what = "events.jsonl differs from the events that the engine received"
+        texts += [f"{what}: {how}" for how in compare_records(case.record, case.agent_file)]
     texts += [
         f"artifact {missing.name} is missing: {missing.path} does not exist"
         for missing in case.record.every(ArtifactMissing)
@@ -367,7 +371,7 @@ def _further_evidence(case: Case) -> list[Evidence]:
         for cut in case.record.every(ArtifactCut)
     ]
     sources: Sequence[tuple[str, RunRecord | PytestLog | ExecutionFacts | None]] = (
-        ("events.jsonl has {}", case.record),
+        ("events.jsonl has {}", case.agent_file),
         ("the per-test log has {}", case.tests),
         ("the agent's output has {}, kept in agent.log", case.facts),
     )

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
-PROTOCOL = 3  # version of the job's document; the agent refuses any other
+PROTOCOL = 4  # version of the job's document; the agent refuses any other
 
 
 class StringEnum(str, Enum):
@@ -110,6 +110,7 @@ class Job:
         devices: ``None`` if the platform has none, or the run does not use them
         device_compiler: the vendor's compiler, whose version is recorded
         compiler_cache: ``None`` if none is kept
+        user: number of the user that runs the stages; ``None``: the agent's own
     """
 
     run_id: str
@@ -123,6 +124,7 @@ class Job:
     devices: DeviceJob | None = None
     device_compiler: str | None = None
     compiler_cache: CacheJob | None = None
+    user: int | None = None
 
     def to_json(self) -> str:
         return json.dumps({"protocol": PROTOCOL, **asdict(self)}, indent=2)

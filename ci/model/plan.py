@@ -129,6 +129,19 @@ class SystemPackages:
         return bool(self.apt or self.dnf)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ResultLimits:
+    """How much is copied out of a container; the fields are those of ``results:`` of a site."""
+
+    total_bytes: int = 4 << 30
+    entries: int = 10_000
+    depth: int = 32
+    name_bytes: int = 1024
+
+
+DEFAULT_LIMITS = ResultLimits()
+
+
 LEASES = "/run/lock/infini-ci"  # shared by all runs of all users; emptied by a restart
 
 
@@ -220,6 +233,7 @@ class RunPlan:
     simulated: bool = False
     selection: SelectionPlan | None = None  # None: the project has no way to select
     system_packages: SystemPackages = SystemPackages()
+    result_limits: ResultLimits = DEFAULT_LIMITS
 
     @property
     def title(self) -> str:

@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from ci.model.job import Column, StageKind
-from ci.model.plan import RESERVED_VARIABLES, Exposure
+from ci.model.plan import DEFAULT_LIMITS, RESERVED_VARIABLES, Exposure
 from ci.model.platforms import PLATFORMS
 
 ENGINE_STAGES = ("image", "sync")
@@ -34,8 +34,8 @@ ENGINES = ("auto", "docker", "host")  # engines without an entry in the site fil
 LONGEST_TIMEOUT_S = 1e7  # 116 days; far more overflows the timers of the kernel
 # Files that the agent and the engines write into a platform's results, in addition to stage logs.
 RECORDS = frozenset(
-    {"events.jsonl", "pytest.jsonl", "junit.xml", "environment.json", "environment.tmp"}
-    | {"host.lock", "ccache.txt"}
+    {"events.jsonl", "engine-events.jsonl", "pytest.jsonl", "junit.xml"}
+    | {"environment.json", "environment.tmp", "host.lock", "ccache.txt"}
 )
 MOST_RERUNS = 100  # reveal a test that fails in 3 % of its runs with a probability of 95 %
 LEAST_MEMORY_BYTES = 6 * 2**20  # the minimum of a Docker Engine
@@ -435,6 +435,26 @@ class SitePlatform(Model):
     """The devices that a run uses here, in place of those in ``ci.yaml``."""
 
 
+class SiteResults(Model):
+    """Limits for what is copied out of a container: the code under test decides what that is.
+
+    Files beyond a limit are left out, and a note of the row names them.
+    """
+
+    # Twenty times the largest known results; a log of a whole night has some 100 MB.
+    total_bytes: Annotated[int, Field(ge=2**20, le=MOST_BYTES)] = DEFAULT_LIMITS.total_bytes
+    """Bytes that the files take on the disk; holes in sparse files are free."""
+    # A run leaves about 20, and 3 for each of at most 100 reruns.
+    entries: Annotated[int, Field(ge=100, le=10**6)] = DEFAULT_LIMITS.entries
+    """Number of files and folders."""
+    # A run has no folders there. Python's functions run out of stack at some hundreds.
+    depth: Annotated[int, Field(ge=1, le=100)] = DEFAULT_LIMITS.depth
+    """Number of folders in each other."""
+    # Linux allows 4,096 for a whole path, in which the folder of the results comes first.
+    name_bytes: Annotated[int, Field(ge=255, le=3072)] = DEFAULT_LIMITS.name_bytes
+    """Bytes of a file's name with its folders."""
+
+
 class SiteConfig(Model):
     """``ci.site.yaml``: the untracked settings of one site."""
 
@@ -450,6 +470,8 @@ class SiteConfig(Model):
     the values of variables whose name marks a secret, such as ``DEPLOY_TOKEN``."""
     platforms: dict[PlatformName, SitePlatform] = Field(default_factory=dict)
     """Base image, engine and devices by platform."""
+    results: SiteResults = SiteResults()
+    """Limits for what is copied out of a container."""
 
     def platform_settings(self, platform: str) -> SitePlatform:
         """Return this site's settings for a platform; empty if it has none."""

@@ -21,6 +21,7 @@ from ci.errors import ConfigError
 from ci.model.job import ArtifactPlan, Column, StageKind, StagePlan
 from ci.model.plan import (
     BASE_IMAGE_INPUT,
+    DEFAULT_LIMITS,
     PLATFORM_VARIABLE,
     SIMULATED_VARIABLE,
     TORCH_DEVICE_VARIABLE,
@@ -32,6 +33,7 @@ from ci.model.plan import (
     HostPlan,
     ImagePlan,
     NetworkPlan,
+    ResultLimits,
     RunPlan,
     SelectionPlan,
     SystemPackages,
@@ -99,6 +101,7 @@ class PlanInputs:
     pass_environment: tuple[str, ...] = ()  # the site's
     contract: ContractPlan | None = None
     options: RunOptions = AS_CONFIGURED
+    result_limits: ResultLimits = DEFAULT_LIMITS
 
 
 def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan:
@@ -154,6 +157,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         contract=inputs.contract,
         selection=selection,
         system_packages=packages,
+        result_limits=inputs.result_limits,
     )
 
 

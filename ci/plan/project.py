@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ci.errors import ConfigError, UsageError
 from ci.facts.contract import load_contract
-from ci.model.plan import ContractPlan, EnginePlan, NetworkPlan, RunPlan
+from ci.model.plan import ContractPlan, EnginePlan, NetworkPlan, ResultLimits, RunPlan
 from ci.model.platforms import PLATFORMS
 from ci.model.tests import Suite
 from ci.plan.config import ENGINES, IMAGE_REFERENCE, Config, DevicePolicy, NetworkConfig, SiteConfig
@@ -207,6 +207,7 @@ def plan_run(
             pass_environment=project.site.pass_environment,
             contract=contract,
             options=options,
+            result_limits=ResultLimits(**project.site.results.model_dump()),
         )
         plans.append(make_plan(project.config, PLATFORMS[name], inputs))
     _refuse_same_titles(project, plans)

@@ -31,7 +31,8 @@ def is_locked(path: Path) -> bool:
 @contextmanager
 def open_for_replacement(path: Path) -> Iterator[BinaryIO]:
     """Open a temporary file that replaces ``path`` when the block ends without an error."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    # A name may have 255 bytes, and a character up to 4.
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
     temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:

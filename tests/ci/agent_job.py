@@ -29,6 +29,7 @@ class Job:
         self.devices: DeviceJob | None = None
         self.device_compiler: str | None = None
         self.protocol: int | None = PROTOCOL
+        self.user: int | None = None
         self.printed_bytes_per_s = 1 << 24
         self.interpreter = sys.executable
 
@@ -53,6 +54,7 @@ class Job:
             artifacts=tuple(ArtifactPlan(*artifact) for artifact in self.artifacts.items()),
             devices=self.devices,
             device_compiler=self.device_compiler,
+            user=self.user,
         )
         document.write_text(json.dumps({**json.loads(job.to_json()), "protocol": self.protocol}))
         return subprocess.Popen(

@@ -1,8 +1,9 @@
-"""A suite whose test passes, and writes invalid events and reports to every file that it can."""
+"""Suites that write to the files of the run."""
 
 from __future__ import annotations
 
 LONGEST = 20_000_000
+# Its test passes, and writes invalid events and reports.
 SUITE = f"""
 import os
 import pathlib
@@ -45,3 +46,20 @@ def test_a(request):
 def suite(*places: str) -> str:
     """A file of tests that writes to ``places``: the agent's stdout, and files of its results."""
     return SUITE.replace("{places!r}", repr(places))
+
+
+# Its test replaces the agent's file by one in which no stage took any time.
+FORGED_TIMES = """
+import json
+import pathlib
+
+
+def test_a(request):
+    path = pathlib.Path(request.config.getoption("report_log")).with_name("events.jsonl")
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    for event in events:
+        if event["event"] == "stage_finished":
+            event["seconds"] = 0.001
+    path.unlink()
+    path.write_text("".join(json.dumps(event) + "\\n" for event in events))
+"""

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from ci.engines import EngineMachine, Observer
-from ci.engines.archives import extract
+from ci.engines.archives import chunks_of, extract
 from ci.engines.job import job_document
 from ci.engines.logs import SHOWN_BYTES_PER_S, EventReader, LiveLogs
 from ci.errors import CiError
@@ -103,7 +103,7 @@ def run_agent(plan: RunPlan, observer: Observer) -> tuple[int, EventReader]:
     with TemporaryFile() as archive:
         source.write_archive(plan.source, archive)
         archive.seek(0)
-        extract(archive, workspace)
+        extract(chunks_of(archive), workspace, links=True)
     document = job_document(
         plan,
         workspace=str(workspace),
@@ -116,6 +116,7 @@ def run_agent(plan: RunPlan, observer: Observer) -> tuple[int, EventReader]:
     done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, check=False)
     reader = EventReader(LiveLogs(observer, {}), plan.results)
     reader.feed(done.stdout)
+    reader.complete()
     return done.returncode, reader
 
 

@@ -33,6 +33,9 @@ OLD_MODULES = frozenset(
         "ctypes",
         "difflib",
         "dataclasses",
+        "stat",
+        "gzip",
+        "pwd",
         "enum",
         "fcntl",
         "functools",
@@ -373,6 +376,61 @@ def test_artifacts(job: Job) -> None:
         assert "generated/abs.h" in archive.getnames()
     (missing,) = job.events("artifact_missing")
     assert (missing["name"], missing["path"]) == ("profile", "build/profile")
+
+
+def test_artifacts_that_the_stages_made_hostile(job: Job) -> None:
+    (job.workspace.parent / "secret").write_text("of the host")
+    job.python("plant", HOSTILE_ARTIFACTS, environment={"RESULTS": str(job.results)})
+    job.artifacts = {
+        "generated": "build/generated",
+        "secret": "build/unreadable",
+        "pipe": "build/pipe",
+        "written": "build/written",
+        "matches": "build/*",
+    }
+    assert job.run() == 0
+    with tarfile.open(job.results / "generated.tar.gz") as archive:
+        found = {member.name: member for member in archive}
+    assert all(member.isreg() for member in found.values())
+    kept = {"generated/good.h", "generated/hard.h", *(["generated/unreadable"] if ROOT else [])}
+    assert found.keys() == kept
+    with tarfile.open(job.results / "matches.tar.gz") as archive:
+        assert "build/to_secret" not in archive.getnames()
+    cut = {event["name"]: event["left_out"] for event in job.events("artifact_cut")}
+    # The links, the pipe, the file, and the folder below the deepest one that is read.
+    assert cut.pop("generated") == 5 - ROOT
+    assert cut.pop("matches") == 1 + (not ROOT)
+    assert cut == ({} if ROOT else {"secret": 1})
+    assert [event["name"] for event in job.events("artifact_missing")] == ["pipe"]
+    assert (job.results / "written").read_text() == "mine"
+    assert not (job.results / "written").is_symlink()
+    assert (job.workspace.parent / "secret").read_text() == "of the host"
+
+
+ROOT = os.geteuid() == 0  # may read everything
+HOSTILE_ARTIFACTS = """
+import os
+os.makedirs("build/generated")
+for name in ("good.h", "unreadable"):
+    open("build/generated/" + name, "w").close()
+os.link("build/generated/good.h", "build/generated/hard.h")
+os.chmod("build/generated/unreadable", 0)
+os.symlink("../../../secret", "build/generated/link")
+os.symlink("/", "build/generated/root")
+os.mkfifo("build/generated/pipe")
+folder = os.open("build/generated", os.O_RDONLY)
+for _ in range(100):
+    os.mkdir("d", dir_fd=folder)
+    folder, above = os.open("d", os.O_RDONLY, dir_fd=folder), folder
+    os.close(above)
+open("build/unreadable", "w").close()
+os.chmod("build/unreadable", 0)
+os.mkfifo("build/pipe")
+os.symlink("../../secret", "build/to_secret")
+with open("build/written", "w") as file:
+    file.write("mine")
+os.symlink("../secret", os.environ["RESULTS"] + "/written")
+"""
 
 
 def test_environment_is_described(job: Job) -> None:

@@ -111,6 +111,7 @@ def interrupted_run(bundle: Path, results: Path) -> str:
     folder = (results / "latest").resolve()
     (folder / "results.json").unlink()
     (folder / "cpu" / "events.jsonl").unlink()
+    (folder / "cpu" / "engine-events.jsonl").unlink()
     return folder.name
 
 

@@ -290,7 +290,15 @@ def test_a_finding(write, text: str, finding: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["events.jsonl", "pytest.jsonl", "junit.xml", "environment.json", "host.lock", "build.log"],
+    [
+        "events.jsonl",
+        "engine-events.jsonl",
+        "pytest.jsonl",
+        "junit.xml",
+        "environment.json",
+        "host.lock",
+        "build.log",
+    ],
 )
 def test_an_artifact_never_takes_the_place_of_a_record(write, name: str) -> None:
     [finding] = findings(write(f"{MINIMAL}artifacts: {{{name}: out}}\n"))

@@ -17,7 +17,7 @@ from ci.errors import ExitCode
 from ci.facts.case import Case
 from ci.facts.notes import notes_of
 from ci.facts.verdict import judge, not_run
-from ci.model.events import LeaseFailed, StageSkipped
+from ci.model.events import LeaseFailed, RunRecord, StageSkipped
 from ci.model.results import (
     Grade,
     Harness,
@@ -107,6 +107,10 @@ CASES: dict[str, Case] = {
         replace(FAILED, crashed=(TESTS[1],)), BUILT, end("pytest", 1), last(1), exit_code=1
     ),
     "a contract": ended(operators(ADD), contract=contract(ADD, MUL)),
+    "a changed file": replace(
+        case(PASSED, BUILT, end("pytest"), last(), exit_code=0),
+        agent_file=RunRecord(events=(end("install", seconds=0.001), end("pytest"), last())),
+    ),
     "elsewhere": ended(operators(ADD, MUL), platform="nvidia", torch_device="cuda"),
 }
 NO_IMAGE = "the virtual environment of platform cpu cannot be made"

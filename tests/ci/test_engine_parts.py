@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-import io
 import json
 import re
 import socket
-import tarfile
 import urllib.request
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
@@ -22,13 +20,13 @@ from docker.errors import APIError
 from urllib3.exceptions import ProtocolError
 
 from ci.engines import wheelhouse as wheelhouse_server
-from ci.engines.archives import extract, pack
 from ci.engines.host import HostEngine, missing_packages
 from ci.engines.link import is_connection_lost, typed_sdk_errors
 from ci.engines.logs import AGENT_LOG, LONGEST_SHOWN, MOST_SHOWN, EventReader, ImageLog
 from ci.engines.select import select_engine
 from ci.engines.wheelhouse import serve
 from ci.errors import ExitCode, InfrastructureError
+from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.plan import EnginePlan, NetworkPlan, SystemPackages
 from ci.util.prerequisites import package_manager
 
@@ -41,79 +39,6 @@ class Recorder:
 
     def event(self, event: Mapping[str, object]) -> None:
         self.events.append(event)
-
-
-def archive(*members: tuple[str, bytes, str]) -> io.BytesIO:
-    """Make an archive of (name, type, content or link target)."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as file:
-        for name, kind, text in members:
-            entry = tarfile.TarInfo(name)
-            entry.type = kind
-            if kind == tarfile.REGTYPE:
-                entry.size = len(text)
-            else:
-                entry.linkname = text
-            file.addfile(entry, io.BytesIO(text.encode()))
-    buffer.seek(0)
-    return buffer
-
-
-def test_extract_drops_leading_parts(tmp_path: Path) -> None:
-    content = archive(
-        ("results", tarfile.DIRTYPE, ""),
-        ("results/events.jsonl", tarfile.REGTYPE, "{}"),
-        ("results/deep/er/a.log", tarfile.REGTYPE, "a"),
-    )
-    assert extract(content, tmp_path, strip=1) == ()
-    assert (tmp_path / "events.jsonl").read_text() == "{}"
-    assert (tmp_path / "deep/er/a.log").read_text() == "a"
-
-
-@pytest.mark.parametrize(
-    "members",
-    [
-        pytest.param([("../escaped", tarfile.REGTYPE, "x")], id="parent"),
-        pytest.param([("a/../../escaped", tarfile.REGTYPE, "x")], id="hidden parent"),
-        pytest.param([("/escaped", tarfile.REGTYPE, "x")], id="absolute"),
-        pytest.param([("link", tarfile.SYMTYPE, "/etc/passwd")], id="absolute link"),
-        pytest.param([("link", tarfile.SYMTYPE, "../..")], id="link to parent"),
-        pytest.param([("link", tarfile.LNKTYPE, "../escaped")], id="hard link"),
-        pytest.param([("tty", tarfile.CHRTYPE, "")], id="device"),
-        pytest.param([("fifo", tarfile.FIFOTYPE, "")], id="fifo"),
-    ],
-)
-def test_extract_refuses_what_leads_out(
-    tmp_path: Path, members: list[tuple[str, bytes, str]]
-) -> None:
-    inside = tmp_path / "inside"
-    inside.mkdir()
-    (name, _, _) = members[0]
-    assert extract(archive(*members, ("good", tarfile.REGTYPE, "x")), inside) == (name,)
-    assert sorted(path.name for path in tmp_path.rglob("*")) in (
-        ["good", "inside"],
-        ["a", "good", "inside"],
-    )
-
-
-def test_extract_does_not_write_through_a_link(tmp_path: Path) -> None:
-    (tmp_path / "target").write_text("mine")
-    members = (("link", tarfile.SYMTYPE, "target"), ("link", tarfile.REGTYPE, "theirs"))
-    assert extract(archive(*members), tmp_path) == ("link",)
-    assert (tmp_path / "target").read_text() == "mine"
-
-
-def test_pack_is_deterministic_and_extracts_again(tmp_path: Path) -> None:
-    contents = {"b/c": b"2", "a": b"1"}
-    packed = pack(contents, folders=["results"], owner=1000)
-    assert (
-        packed.read()
-        == pack(dict(reversed(contents.items())), folders=["results"], owner=1000).read()
-    )
-    packed.seek(0)
-    assert extract(packed, tmp_path) == ()
-    assert (tmp_path / "b/c").read_bytes() == b"2"
-    assert (tmp_path / "results").is_dir()
 
 
 STREAM = (
@@ -155,6 +80,29 @@ def test_events_from_pieces_of_any_size(reader: EventReader, tmp_path: Path, siz
     assert (reader.unreadable_lines, reader.longest_line) == (2, 0)
     kept = (tmp_path / AGENT_LOG).read_text()
     assert kept == "Traceback (most recent call last):\n[1, 2]\n"
+
+
+def test_events_are_kept_the_last_one_with_the_results(reader: EventReader, tmp_path: Path) -> None:
+    kept = tmp_path / ENGINE_EVENTS
+    kept.write_text("of a caller that died\n")
+    reader.feed(STREAM)
+    reader.restart()
+    reader.feed(STREAM)
+    assert [json.loads(line)["event"] for line in kept.read_text().splitlines()] == [
+        "stage_started"
+    ]
+    reader.complete()
+    names = [json.loads(line)["event"] for line in kept.read_text().splitlines()]
+    assert names == ["stage_started", "run_finished"]
+
+
+def test_kept_events_are_bounded(
+    reader: EventReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ci.engines.logs.LARGEST_RECORD", 1000)
+    for _ in range(100):
+        reader.feed(STREAM)
+    assert (tmp_path / ENGINE_EVENTS).stat().st_size <= 1000 + 100
 
 
 def test_events_are_passed_once_when_the_stream_starts_again(reader: EventReader) -> None:

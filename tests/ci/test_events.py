@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.facts.events import MOST_EVENTS, parse_event, parse_events
+from ci.facts.events import MOST_EVENTS, compare_records, parse_event, parse_events
 from ci.model.events import (
     EVENTS,
     ArtifactCut,
@@ -179,3 +179,22 @@ def test_events_without_an_end_are_counted() -> None:
     line = event("artifact_missing", name="a", path="b")
     record = parse_events(line for _ in range(MOST_EVENTS + 5))
     assert (len(record.events), record.unreadable_lines) == (MOST_EVENTS, 5)
+
+
+def test_a_file_is_held_against_the_events() -> None:
+    own = parse_events(LINES)
+    assert compare_records(own, own) == []
+    forged = parse_events([line.replace('"exit_code": 139', '"exit_code": 0') for line in LINES])
+    (end,) = compare_records(own, forged)
+    assert end.startswith("stage pytest ended with exit code 139 after ")
+    assert "; the file has exit code 0 after " in end
+    forged = parse_events([line.replace("after", "before") for line in LINES])
+    assert compare_records(own, forged) == [
+        "1 event of the agent not in the file",
+        "1 event in the file not of the agent",
+    ]
+    (missing,) = compare_records(own, RunRecord())
+    assert missing == f"{len(LINES)} events of the agent not in the file"
+    # An engine that lost the agent may lack its last events.
+    assert compare_records(RunRecord(events=own.events[:-2]), own) == []
+    assert compare_records(RunRecord(events=own.events[:-1]), forged) == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ci.errors import ConfigError, UsageError
-from ci.model.plan import RunPlan
+from ci.model.plan import ResultLimits, RunPlan
 from ci.model.platforms import PLATFORMS
 from ci.plan.project import (
     DEFAULT_REQUIREMENTS,
@@ -55,6 +55,12 @@ def test_the_certificates_are_in_the_build_context(folder: Path) -> None:
     (folder / "ca.pem").write_text("certificates")
     (folder / "ci.site.yaml").write_text("network: {ca_bundle: ca.pem}\n")
     assert plan(folder).needed_image.context["site-ca-bundle.pem"] == b"certificates"
+
+
+def test_the_sites_limits_for_results(folder: Path) -> None:
+    assert plan(folder).result_limits == ResultLimits()
+    (folder / "ci.site.yaml").write_text("results: {total_bytes: 1048576, entries: 200}\n")
+    assert plan(folder).result_limits == ResultLimits(total_bytes=1 << 20, entries=200)
 
 
 def test_the_sites_base_image(folder: Path) -> None:

@@ -55,6 +55,15 @@ def test_log_of_a_dead_caller_is_replaced(log: Path, shown: Shown) -> None:
     assert log.read_text() == "line\n"
 
 
+def test_logs_of_a_stage_that_prints_without_end(log: Path, shown: Shown) -> None:
+    live = LiveLogs(shown, {"build": log}, most_bytes=15)
+    for _ in range(4):
+        live.event(output("0123456\n"))
+    assert log.read_text() == "0123456\n"
+    why = "build.log is not written any further while the stage runs: it is too large"
+    assert [e["text"] for e in shown.events if e["event"] == "engine"] == [why]
+
+
 def test_logs_that_are_here_already_are_not_written(log: Path, shown: Shown) -> None:
     live = LiveLogs(shown, {})
     live.event(output("line\n"))

@@ -14,6 +14,7 @@ from agent_job import Job
 from workplace import CONFIG, Workplace, new_workplace
 
 from ci.agent.pytest_stage import MOST_TESTS, Reruns, failed_tests
+from ci.agent.user import Handover
 from ci.cli import main
 from ci.facts.events import parse_events
 from ci.facts.notes import rerun_notes
@@ -228,6 +229,7 @@ def test_when_nothing_is_run_again(
         environment={},
         emit=events.append,
         carry_out=lambda *_: end,
+        handover=Handover(tmp_path, None),
     )
     assert reruns.can_run(end) is (reason is None)
     text = f"pytest: no more reruns: {reason}"

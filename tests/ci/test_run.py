@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
+from hostile import FORGED_TIMES
 from local_engine import LocalEngine, facts, run_agent
 from published import table_markdown
 from workplace import CONFIG, PASSING, Workplace, new_workplace
@@ -401,13 +402,33 @@ def test_resuming_starts_over_without_a_container(work: Workplace) -> None:
 
 def test_resuming_an_interrupted_run_runs_it_again(work: Workplace) -> None:
     request = _interrupted_before_the_verdict(work)
-    events = work.results / request.run_id / "cpu" / "events.jsonl"
+    events = work.results / request.run_id / "cpu" / "engine-events.jsonl"
     *others, last = events.read_text().splitlines()
     ended = json.dumps({**json.loads(last), "exit_code": 130, "interrupted": True})
     events.write_text("\n".join([*others, ended, ""]))
     result, _ = work.run(request)
     assert work.engine.calls == ["resume cpu", "prepare cpu", "execute cpu"]
     assert result.platforms[0].verdict.product is Product.PASSED
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_forged_times_are_not_believed(work: Workplace, resumed: bool) -> None:
+    work.write("tests/test_a.py", FORGED_TIMES)
+    if resumed:
+        result, _ = work.run(_interrupted_before_the_verdict(work))
+        assert work.engine.calls == ["resume cpu"]
+    else:
+        result, _ = work.run()
+    [row] = result.platforms
+    assert row.verdict.product is Product.PASSED
+    [build] = [stage for stage in row.stages if stage.name == "build"]
+    assert build.seconds is not None
+    assert build.seconds > 0.005  # Python takes longer to start
+    assert row.build_install_s == build.seconds
+    said = [e.text for e in row.verdict.evidence if e.text.startswith("events.jsonl differs from")]
+    what = "events.jsonl differs from the events that the engine received"
+    ends = f"exit code 0 after {build.seconds:.3f} s; the file has exit code 0 after 0.001 s"
+    assert said == [f"{what}: stage build ended with {ends}"]
 
 
 def test_resuming_with_other_sources_is_refused(work: Workplace) -> None:
@@ -486,7 +507,7 @@ def test_a_run_that_is_still_going_on_is_not_resumed(work: Workplace) -> None:
 def test_two_attempts_never_mix(work: Workplace) -> None:
     _, run = work.run()
     # As if the machine had gone down before the agent's end: nothing to adopt, nothing judged.
-    events = run.records.folder / "cpu" / "events.jsonl"
+    events = run.records.folder / "cpu" / "engine-events.jsonl"
     events.write_text("".join(events.read_text().splitlines(keepends=True)[:-1]))
     (run.records.folder / "results.json").unlink()
     result, _ = work.run(run.request)

@@ -46,7 +46,9 @@ PLATFORM_FILES: Mapping[str, str] = {
     "image.log": "Output of the image build, or of the virtual environment's installation.",
     "STAGE.log": "Output of one stage, such as `install.log`. It grows while the stage runs.",
     "agent.log": "Lines in the agent's output that are not events, if there are any.",
-    "events.jsonl": "What the agent did and measured, one event per line.",
+    "engine-events.jsonl": "What the agent did and measured, as the engine received it, one event"
+    " per line. Times and exit codes come from it.",
+    "events.jsonl": "The agent's own file of the same events.",
     "environment.json": "Machine, compilers, tools, packages, devices.",
     "pytest.jsonl": "Report of every test (pytest-reportlog). Counts and verdict come from it.",
     "pytest.rerun-N.jsonl": "The same for the N-th rerun of failed tests.",

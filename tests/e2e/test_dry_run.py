@@ -63,7 +63,8 @@ def outcome(plan: RunPlan) -> list[Any]:
     tests = [(report.get("nodeid"), report.get("outcome")) for report in map(json.loads, reports)]
     looked = json.loads((plan.results / "look.log").read_text())
     files = sorted(path.name for path in plan.results.iterdir())
-    return [ended, tests, looked, [name for name in files if name != "image.log"]]
+    own = {"image.log", "engine-events.jsonl"}  # of a run
+    return [ended, tests, looked, [name for name in files if name not in own]]
 
 
 def test_the_script_does_what_a_run_does(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -315,7 +315,11 @@ def check(result: PlatformResult, suite: Suite) -> None:
 
 @pytest.mark.parametrize("name", SUITES)
 def test_the_messages_to_a_user(bench: Bench, environment: Path, name: str) -> None:
-    check(judged(bench, plan_of(bench, environment, SUITES[name])), SUITES[name])
+    suite = SUITES[name]
+    if bench.engine.name == "docker" and name.startswith("red log "):
+        # There, no test can take a line of the log back.
+        suite = replace(suite, verdict=RED, note="1 test failed")
+    check(judged(bench, plan_of(bench, environment, suite)), suite)
 
 
 HANGS = (

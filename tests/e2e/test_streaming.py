@@ -30,7 +30,8 @@ def let_go_on(bench: Bench, plan: RunPlan) -> None:
         (folder.workspace / "go").touch()
         return
     client = DockerClient.from_env()
-    client.containers.get(plan.container.name).exec_run(["touch", f"{plan.container.workspace}/go"])
+    container = client.containers.get(plan.container.name)
+    container.exec_run(["touch", f"{plan.container.workspace}/go"], user=plan.container.user)
     client.close()
 
 

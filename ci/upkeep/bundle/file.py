@@ -117,12 +117,12 @@ def _entries(path: Path, archive: tarfile.TarFile) -> dict[str, tarfile.TarInfo]
     try:
         for entry in archive:
             name = entry.name.removeprefix(FOLDER)
-            if name == entry.name or not entry.isreg() or name in entries:
+            if name == entry.name or not entry.isreg() or entry.size < 0 or name in entries:
                 raise _bundle_error(path, f"{entry.name} is not a valid member of a bundle")
             if entry.offset_data + entry.size > end:
                 raise _bundle_error(path, f"it ends within {name}, after {end:,} bytes")
             entries[name] = entry
-    except (tarfile.TarError, ValueError, OverflowError) as error:
+    except (tarfile.TarError, ValueError, OverflowError) as error:  # of a damaged header
         raise _bundle_error(path, f"it ends early, after {end:,} bytes: {error}") from None
     if DOCUMENT not in entries:
         raise _bundle_error(path, f"its last member, {DOCUMENT}, is missing")

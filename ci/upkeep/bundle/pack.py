@@ -150,7 +150,7 @@ class Packer:
         return [f"source: {name}" for name in left_out]
 
     def _add_platform(self, writer: BundleWriter, each: PlatformContents, folder: Path) -> None:
-        for path in sorted(each.wheels.iterdir()):
+        for path in sorted(filter(Path.is_file, each.wheels.iterdir())):
             writer.add_file(f"{names.WHEELS}{each.plan.platform}/{path.name}", path)
         text = f"packing {each.image.tag}"
         self.progress.event(each.plan.label, {"event": "engine", "text": text})

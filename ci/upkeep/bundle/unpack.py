@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import BinaryIO, cast
 
-from ci.engines.archives import extract
+from ci.engines.archives import chunks_of, extract
 from ci.errors import InfrastructureError, UsageError
 from ci.model.plan import CONTAINER_WHEELS, ImageArchive, NetworkPlan, RunPlan
 from ci.plan import bundle as names
@@ -150,8 +149,6 @@ def _unpack(reader: BundleReader, folder: Path, platforms: Sequence[str]) -> Non
             with reader.open(name) as content, path.open("wb") as file:
                 shutil.copyfileobj(content, file)
     with reader.open(names.SOURCE) as archive:
-        refused = extract(cast(BinaryIO, archive), folder / "source")
+        refused = extract(chunks_of(archive), folder / "source", links=True)
     if refused:
-        raise UsageError(
-            f"{reader.path}: its sources hold an unsafe entry, {refused[0]}", remedy=COPY_REMEDY
-        )
+        raise UsageError(f"{reader.path}: its sources hold {refused[0]}", remedy=COPY_REMEDY)

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 import re
-import shutil
 import sys
-import tarfile
 import tomllib
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, cast
 
 from ci.engines import Engine, Observer
+from ci.engines.archives import chunks_of, extract
 from ci.errors import InfrastructureError
 from ci.model.job import ArtifactPlan, Column, StageKind, StagePlan
-from ci.model.plan import RunPlan
+from ci.model.plan import ResultLimits, RunPlan
 from ci.model.results import ImageFacts
 from ci.util.files import REPOSITORY
 from ci.util.process import last_lines, run
 
 COLLECTOR = Path(__file__).with_name("collect_wheels.py")
+LIMITS = ResultLimits(total_bytes=1 << 36)  # 64 GiB; torch with CUDA has 4
 FOLDER = ".infini-ci-wheels"  # in the workspace: no project has a folder of this name
 TIMEOUT_S = 3600.0  # for several GB at 1 MB/s, if torch is downloaded
 
@@ -66,7 +67,14 @@ def collect_wheels(
         environment={},
     )
     artifact = ArtifactPlan(name=FOLDER, path=FOLDER)
-    collection = replace(plan, stages=(stage,), artifacts=(artifact,), devices=None, cache=None)
+    collection = replace(
+        plan,
+        stages=(stage,),
+        artifacts=(artifact,),
+        devices=None,
+        cache=None,
+        result_limits=LIMITS,
+    )
     facts = engine.execute(collection, image, observer)
     if facts.interrupted:
         raise KeyboardInterrupt
@@ -75,12 +83,14 @@ def collect_wheels(
         text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
         message = f"the wheels of {plan.platform} cannot be collected{last_lines(text)}"
         raise InfrastructureError(message, remedy="Check the requirements, and the package index.")
-    destination.mkdir(parents=True)
-    with tarfile.open(plan.results / f"{FOLDER}.tar.gz", mode="r:gz") as members:
-        for member in filter(tarfile.TarInfo.isreg, members):
-            content = cast(IO[bytes], members.extractfile(member))
-            with (destination / Path(member.name).name).open("wb") as file:
-                shutil.copyfileobj(content, file)
+    try:
+        with gzip.open(plan.results / f"{FOLDER}.tar.gz") as archive:
+            left_out = extract(chunks_of(archive), destination, strip=1, limits=LIMITS)
+    except (OSError, EOFError, zlib.error) as error:
+        left_out = (str(error),)
+    if left_out:
+        message = f"the wheels of {plan.platform} cannot be copied: {left_out[0]}"
+        raise InfrastructureError(message, remedy="Check the requirements, and the package index.")
 
 
 def pip_arguments(stage: StagePlan) -> list[str] | None:

@@ -1,0 +1,152 @@
+"""The user of the stages, where it is not the agent's own, and how files pass between the two.
+
+In a container without devices the agent is root, with three capabilities: SETUID and SETGID to
+start a stage as another user, KILL to end it. A stage has no capability and cannot gain one. So the
+container's log, the events and the results belong to the agent alone: no stage can write to them,
+signal the agent or look into it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import pwd
+import shutil
+import tempfile
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Iterator
+
+from ci.agent.artifacts import open_regular, replacement
+
+PR_SET_NO_NEW_PRIVS = 38
+F_SETPIPE_SZ = 1031  # fcntl has the name from Python 3.10 on
+LARGEST_PIPE = 1 << 20  # Linux's limit for the size of a pipe, so one read empties it
+
+
+@dataclass(frozen=True)
+class StageUser:
+    """A user of this system, with the groups that a container engine would give it."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    home: str
+
+    @classmethod
+    def find(cls, uid: int) -> StageUser:
+        """Look the user up in ``/etc/passwd``, as an engine does for a number."""
+        try:
+            entry = pwd.getpwuid(uid)
+        except KeyError:
+            return cls(uid, gid=0, groups=(0,), home="/")
+        groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
+        return cls(uid, gid=entry.pw_gid, groups=tuple(groups), home=entry.pw_dir)
+
+    def become(self) -> None:
+        """Become this user for good, without any capability."""
+        ctypes.CDLL(None).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        os.setgroups(self.groups)
+        os.setgid(self.gid)
+        os.setuid(self.uid)
+
+    @contextmanager
+    def access(self) -> Iterator[None]:
+        """Open files with the rights of this user; it cannot reach the agent meanwhile."""
+        groups, gid, uid = os.getgroups(), os.getegid(), os.geteuid()
+        os.setgroups(self.groups)
+        os.setegid(self.gid)
+        os.seteuid(self.uid)
+        try:
+            yield
+        finally:
+            os.seteuid(uid)
+            os.setegid(gid)
+            os.setgroups(groups)
+
+
+class Handover:
+    """Where stages write files of the results: there, or in a folder of their own."""
+
+    def __init__(self, results: Path, user: StageUser | None) -> None:
+        self.user = user
+        self._results = results
+        self._folder = results
+        if user is not None:
+            self._folder = make_public(Path(tempfile.mkdtemp(prefix="infini-ci-")))
+            (self._folder / "files").mkdir()
+            (self._folder / "files").chmod(0o777)
+
+    @contextmanager
+    def access(self) -> Iterator[None]:
+        """Open files with the rights of the stages."""
+        if self.user is None:
+            yield
+        else:
+            with self.user.access():
+                yield
+
+    def path(self, name: str) -> Path:
+        """Return where a stage writes a file of the results."""
+        return self._results / name if self.user is None else self._folder / "files" / name
+
+    def take(self, name: str) -> None:
+        """Copy a file that a stage has written into the results, if it is a regular one."""
+        if self.user is None:
+            return
+        try:
+            with self.access():
+                content = open_regular(self.path(name), os.O_NOFOLLOW)
+        except OSError:  # no stage wrote it
+            return
+        with content, suppress(OSError), replacement(self._results / name) as file:
+            shutil.copyfileobj(content, file)
+
+    @contextmanager
+    def log(self, name: str | None) -> Iterator[tuple[Path, LogPipe | None]]:
+        """Yield the path to which a stage writes a log, and the pipe that is there, if any."""
+        if self.user is None or name is None:
+            yield self._results / (name or ""), None
+            return
+        pipe = LogPipe(self._folder / name, self._results / name)
+        try:
+            yield pipe.path, pipe
+        finally:
+            pipe.close()
+
+    def remove(self) -> None:
+        if self.user is not None:
+            shutil.rmtree(str(self._folder), ignore_errors=True)
+
+
+class LogPipe:
+    """A named pipe whose content the agent appends to a log: no stage can take a line back."""
+
+    def __init__(self, path: Path, log: Path) -> None:
+        self.path = path
+        os.mkfifo(path)
+        path.chmod(0o622)  # everyone may write, only the agent reads
+        # Open for writing too: no end of the file comes when a stage closes it.
+        self.descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+        with suppress(OSError):  # the user's pipes take too much memory already
+            fcntl.fcntl(self.descriptor, F_SETPIPE_SZ, LARGEST_PIPE)
+        self._log = log.open("wb", buffering=0)
+
+    def copy(self) -> None:
+        """Append to the log what is in the pipe now."""
+        with suppress(BlockingIOError):
+            self._log.write(os.read(self.descriptor, LARGEST_PIPE))
+
+    def close(self) -> None:
+        self.copy()
+        os.close(self.descriptor)
+        self._log.close()
+        self.path.unlink()
+
+
+def make_public(folder: Path) -> Path:
+    """Let every user read a folder that only its owner can change."""
+    folder.chmod(0o755)
+    return folder
