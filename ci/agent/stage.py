@@ -25,6 +25,7 @@ from pathlib import Path
 
 from ci.agent.output import QUIET_S, StageOutput
 from ci.model.events import CommandEnd
+from ci.util.text import signal_name
 
 GRACE_S = 10.0  # between SIGTERM and SIGKILL when a stage must end; the default of `docker stop`
 LEFTOVER_GRACE_S = 2.0  # the same for leftover processes of a finished stage
@@ -51,6 +52,10 @@ class StageCommand:
     workspace: Path
     timeout_s: float
     inherited: Sequence[int] = ()
+
+
+class SupervisorError(Exception):
+    """The supervisor of a stage was killed, so the end of the stage is unknown."""
 
 
 class Stage:
@@ -84,7 +89,11 @@ class Stage:
             os.kill(self._pid, signal.SIGTERM)
 
     def follow(self, output: StageOutput) -> CommandEnd:
-        """Pass on the output until the stage has ended; return the measurements."""
+        """Pass on the output until the stage has ended; return the measurements.
+
+        Raises ``SupervisorError`` if the supervisor was killed. The stage's processes are then
+        ended too, if the agent has adopted them (``adopt_orphans``).
+        """
         written = self._forward_output(output)
         os.close(self._output)
         os.close(self._result)
@@ -92,7 +101,10 @@ class Stage:
         _, status = os.waitpid(self._pid, 0)
         if written:
             return CommandEnd(**json.loads(written))
-        # The supervisor failed or was killed: use the agent's own counters.
+        ProcessTree(self._pid).end(LEFTOVER_GRACE_S)
+        if os.WIFSIGNALED(status):
+            raise SupervisorError(f"was killed by {signal_name(os.WTERMSIG(status))}")
+        # It failed, and its traceback is in the log: use the agent's own counters.
         return _command_end(time.monotonic() - self._start, status or SUPERVISOR_FAILED << 8)
 
     def _forward_output(self, output: StageOutput) -> bytes:
@@ -124,11 +136,15 @@ class Stage:
         return written
 
 
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
 def _supervise(command: StageCommand, output: int) -> CommandEnd:
-    # Adopt every orphaned descendant, and end when the parent ends.
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    adopt_orphans()
+    # End when the parent ends.
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING | {signal.SIGCHLD})
     before = _memory_counters()
     start = time.monotonic()

@@ -6,12 +6,14 @@ beginning and copies the results out, as the first caller would have done.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from http import HTTPStatus
 from tempfile import TemporaryFile
@@ -187,12 +189,15 @@ class DockerEngine:
                         container.kill(signal=number.name)
                 self._link.retry(partial(_read_log, container, reader), observer)
                 refused = self._link.retry(partial(_copy_results, container, plan), observer)
+                end = reader.finished
+                ended_early = not interrupted and (end is None or end.interrupted)
                 return ExecutionFacts(
                     engine=self.name,
                     exit_code=container.attrs["State"]["ExitCode"],
                     oom_killed=container.attrs["State"]["OOMKilled"],
-                    lost=reader.finished is None,
+                    lost=end is None,
                     interrupted=interrupted,
+                    ended_by=_request_of_others(self.client, container) if ended_early else None,
                     unreadable_lines=reader.unreadable_lines,
                     longest_line=reader.longest_line,
                     notes=tuple(
@@ -287,6 +292,34 @@ def _read_log(container: Container, reader: EventReader) -> None:
         container.reload()
         if container.status != "running":
             return
+
+
+# Events that the engine records for requests that end a container. `docker stop` and
+# `docker restart` record a `kill` too, and their own event after the container's end.
+REQUESTS = ("restart", "stop", "kill")
+EVENT_LAG_S = 1.0  # between a container's end and that event; it took up to 0.5 s
+
+
+def _request_of_others(client: DockerClient, container: Container) -> str | None:
+    """Return the request of another program that ended a container, as a docker command.
+
+    The engine remembers its last 256 events, so ``None`` proves nothing.
+    """
+    try:
+        begun, ended = (
+            datetime.fromisoformat(text).timestamp()
+            for text in (container.attrs["Created"], container.attrs["State"]["FinishedAt"])
+        )
+        events = client.events(
+            since=int(begun),
+            until=math.ceil(ended + EVENT_LAG_S),
+            filters={"container": container.id, "event": list(REQUESTS)},
+            decode=True,
+        )
+        found = {event["Action"] for event in events}
+    except (*SDK_ERRORS, KeyError, TypeError, ValueError):
+        return None
+    return next((f"docker {name}" for name in REQUESTS if name in found), None)
 
 
 def _copy_results(container: Container, plan: RunPlan) -> list[str]:

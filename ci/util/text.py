@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import signal
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -18,6 +19,14 @@ _ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07
 SHORT = 12  # characters of a commit that are shown
 LONGEST_NAME = 500  # characters; a pytest node id repeats the parameters, which may be long texts
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal; a real-time signal has only a number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
 
 
 def make_storable(value: Any) -> Any:
