@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 
@@ -16,7 +16,7 @@ from rich.filesize import decimal
 from ci.commands.options import add_config, add_format, add_results, config_file
 from ci.engines import typed_errors
 from ci.engines.docker import DockerEngine
-from ci.engines.link import SDK_ERRORS, explain
+from ci.engines.link import SDK_ERRORS, explain, typed_bad_answers
 from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode
 from ci.plan.project import Project, load_project
@@ -139,15 +139,21 @@ def _engines(
             engine = select_engine(plan)
             if isinstance(engine, DockerEngine):
                 with _engine_errors():
-                    found[engine.client.info()["ID"]] = EngineContents.read(engine.client)
+                    identity = engine.info()["ID"]
+                    found[identity] = EngineContents.read(engine.client)
         except CiError as error:
             silent.append(error)
     return tuple(found.values()), silent
 
 
-def _engine_errors() -> AbstractContextManager[None]:
-    remedy = "check `docker info` and the engine's log"
-    return typed_errors("asking the Docker Engine", *SDK_ERRORS, remedy=remedy, explain=explain)
+@contextmanager
+def _engine_errors() -> Iterator[None]:
+    what, remedy = "asking the Docker Engine", "check `docker info` and the engine's log"
+    with (
+        typed_errors(what, *SDK_ERRORS, remedy=remedy, explain=explain),
+        typed_bad_answers("a Docker Engine"),
+    ):
+        yield
 
 
 def _places(

@@ -90,7 +90,11 @@ class RunCoordinator:
     def _read_earlier(self) -> None:
         """Keep the rows of an earlier attempt, until their platforms have new ones."""
         path = self.records.folder / RESULTS_FILE
-        earlier = read_results(path).platforms if path.exists() else ()
+        try:
+            earlier = read_results(path).platforms if path.exists() else ()
+        except InfrastructureError as error:  # each platform is then judged by its own files
+            self.progress.show_notice(f"{error}; its rows are rebuilt from the platforms' files")
+            earlier = ()
         self._rows = {
             row.platform: row for row in earlier if row.verdict.product is not Product.NOT_RUN
         }

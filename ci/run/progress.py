@@ -84,6 +84,10 @@ class Progress:
         self._finish_stage(platform)
         self._say(platform, text)
 
+    def show_notice(self, text: str) -> None:
+        """Show a message about the run as a whole."""
+        self._print(text)
+
     def show_waiting(self, label: str, *, engine: str) -> None:
         """Show that a platform waits until other platforms have ended."""
         self._say(self._platform(label), f"waits for its turn on engine {engine}")

@@ -23,6 +23,7 @@ from ci.store.connect import (
     database_message,
     masked_url,
     read_transaction,
+    remedy_for,
     upgrade_tables,
     write_transaction,
 )
@@ -59,7 +60,7 @@ class Store(StoreQueries):
         # ValueError and OverflowError: checks of the driver, and durations that are no numbers.
         except (SQLAlchemyError, ValueError, OverflowError) as error:
             message = f"the store cannot save run {run.run_id}: {database_message(error)}"
-            raise InfrastructureError(message) from error
+            raise InfrastructureError(message, remedy=remedy_for(error)) from error
 
     def accept(self, accepted: Acceptance) -> None:
         """Save an accepted change; saving it again replaces its reason."""
@@ -68,7 +69,7 @@ class Store(StoreQueries):
                 _upsert(connection, ACCEPTED, asdict(accepted))
         except (SQLAlchemyError, ValueError) as error:
             message = f"the store cannot save the accepted change: {database_message(error)}"
-            raise InfrastructureError(message) from error
+            raise InfrastructureError(message, remedy=remedy_for(error)) from error
 
     def load(self, run_id: str | None = None, *, platform: str | None = None) -> RunResult:
         """Load a run: by default the latest, or the latest one that tested ``platform``."""
