@@ -131,7 +131,14 @@ def _engines(
     project: Project, asked: str | None
 ) -> tuple[tuple[EngineContents, ...], list[CiError]]:
     """The contents of each engine of the platforms, and the errors of engines without an answer."""
-    plans = {project.engine(platform, asked): None for platform in project.config.platforms}
+    plans = dict.fromkeys(
+        engine
+        for platform in project.config.platforms
+        for engine in (
+            project.engine(platform, asked),
+            *project.other_engines(platform, asked),
+        )
+    )
     found: dict[str, EngineContents] = {}
     silent: list[CiError] = []
     for plan in plans:

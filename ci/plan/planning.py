@@ -97,6 +97,8 @@ class PlanInputs:
     engine: EnginePlan
     devices: DevicePolicy
     contract: ContractPlan | None = None
+    other_engines: tuple[EnginePlan, ...] = ()
+    retries: int = 0
     options: RunOptions = AS_CONFIGURED
 
 
@@ -139,6 +141,8 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         container=_container_plan(config.project, platform, wanted, inputs, devices),
         host=HostPlan(python=sys.executable, requirements=inputs.requirements),
         engine=inputs.engine,
+        other_engines=inputs.other_engines,
+        retries=inputs.retries,
         devices=devices,
         cache=CachePlan(
             name=cache_name(config.project, wanted.compiler_cache_of or platform.name),

@@ -17,16 +17,15 @@ from ci.facts.platform_result import not_run_result
 from ci.model.plan import RunPlan
 from ci.model.results import PlatformResult, Product, RunResult
 from ci.plan.request import RunRequest
+from ci.run.attempts import Connect, carry_out
 from ci.run.platform import PlatformOutcome, error_text, judge_lost, not_judged_outcome
 from ci.run.progress import Progress
 from ci.run.records import Records
 from ci.run.workers import (
-    Connect,
     Message,
     Readiness,
     WorkerFailure,
     Workers,
-    carry_out,
     forked_workers,
 )
 from ci.store.folder import RESULTS_FILE, read_results

@@ -14,8 +14,8 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -28,8 +28,7 @@ from types import FrameType
 from ci.engines import Engine
 from ci.errors import CiError
 from ci.model.plan import EnginePlan, RunPlan
-from ci.plan.request import RunRequest
-from ci.run.platform import PlatformOutcome, PlatformRun
+from ci.run.platform import PlatformOutcome
 from ci.util.process import SIGNALS, handle_interrupts
 
 Connect = Callable[[EnginePlan], Engine]
@@ -185,6 +184,7 @@ class Workers:
             message = WorkerFailure(reason=reason, details=traceback.format_exc())
         if isinstance(message, Readiness):
             worker.ready = message
+            worker.running = False  # on its next engine it has to wait for room again
         elif isinstance(message, CiError | PlatformOutcome | WorkerFailure):
             self._workers.remove(worker)
             worker.end()
@@ -245,33 +245,3 @@ def _run_worker(
     except Exception as error:  # an internal error must not end the other platforms
         reason = f"{type(error).__name__}: {error}"
         caller.send(WorkerFailure(reason=reason, details=traceback.format_exc()))
-
-
-def carry_out(
-    plan: RunPlan,
-    caller: Caller,
-    *,
-    request: RunRequest,
-    connect: Connect,
-    resumed: bool,
-    judged: Container[str],
-) -> Message:
-    """Carry a plan out in its worker, once the engine has answered and the parent starts it."""
-    try:
-        with closing(connect(plan.engine)) as engine:
-            engine.check(plan)
-            name = engine.name if plan.engine.name == "auto" else plan.engine.name
-            machine = engine.machine()
-            capacity = plan.engine.capacity or machine.processors
-            caller.send(Readiness(engine=name, identity=machine.identity, capacity=capacity))
-            caller.connection.recv()
-            return PlatformRun(
-                request=request,
-                plan=plan,
-                engine=engine,
-                observer=caller,
-                resumed=resumed,
-                judged=plan.platform in judged,
-            ).execute()
-    except CiError as error:
-        return error

@@ -29,7 +29,15 @@ class Proxy(socketserver.ThreadingUnixStreamServer):
         self.running.set()
         self.ended = False
         self.on_request: Callable[[str], None] = lambda _: None
+        self._lines: list[socket.socket] = []
         super().__init__(str(path), _Way)
+
+    def cut(self) -> None:
+        """Cut all connections."""
+        self.ended = True
+        for line in self._lines:
+            with contextlib.suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
 
     def pump(self, source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):
@@ -49,6 +57,7 @@ class _Way(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         with socket.socket(socket.AF_UNIX) as engine:
             engine.connect(ENGINE)
+            self.server._lines += [self.request, engine]
             back = threading.Thread(target=self.server.pump, args=(engine, self.request))
             back.start()
             self.server.pump(self.request, engine)
