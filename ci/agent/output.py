@@ -67,6 +67,8 @@ class EventLog:
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a+b", buffering=0)
+        self.begun = os.fstat(self._file.fileno()).st_size > 0
+        """Whether an earlier process wrote events."""
         self.printer = Printer(sys.stdout.fileno())
 
     def emit(self, event: Event) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from ci.agent.rerun_plugin import FILE_VARIABLE
+from ci.agent.stage import SupervisorError
 from ci.agent.user import Handover, LogPipe, make_public
 from ci.model.events import CommandEnd, Event, RerunFinished, RerunsEnded, RerunStarted
 from ci.model.job import StageKind, StagePlan
@@ -184,7 +185,11 @@ class Reruns:
             make_public(Path(folder))  # the stage may have another user
             Path(folder, f"{RERUN_PLUGIN}.py").write_bytes(_plugin("rerun_plugin"))
             for attempt in range(1, most + 1):
-                end = self._attempt(attempt, Path(folder), deadline)
+                try:
+                    end = self._attempt(attempt, Path(folder), deadline)
+                except SupervisorError as error:
+                    self._report_end(f"the supervisor of rerun {attempt} {error}")
+                    return
                 if end.timed_out:
                     self._report_end(
                         f"rerun {attempt} of {most} reached the time limit of {limit_s:g} s"

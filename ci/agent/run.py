@@ -15,12 +15,13 @@ from ci.agent.compiler_cache import CompilerCache
 from ci.agent.lease import LeaseError, Leases
 from ci.agent.machine import build_settings, machine_facts, tool_facts
 from ci.agent.output import EventLog, StageOutput
-from ci.agent.stage import Stage, StageCommand
+from ci.agent.stage import Stage, StageCommand, SupervisorError, adopt_orphans
 from ci.agent.user import Handover, LogPipe, StageUser
 from ci.model import events
 from ci.model.job import PROTOCOL, Job, StageKind, StagePlan
 
 INTERRUPTED = 130
+RESTARTED = 1
 
 
 class JobRun:
@@ -44,7 +45,7 @@ class JobRun:
         self._environment.update(self._cache.variables)
         self._log = EventLog(self._results / "events.jsonl")
         self._stage: Stage | None = None
-        self._interrupted = False
+        self._signal: int | None = None
         self._reruns: pytest_stage.Reruns | None = None
         self._leases: Leases | None = None
         if job.devices is not None and any(stage.device for stage in job.stages):
@@ -57,10 +58,22 @@ class JobRun:
                 stopped=lambda: self._interrupted,
             )
 
+    @property
+    def _interrupted(self) -> bool:
+        return self._signal is not None
+
     def execute(self) -> int:
-        """Run everything and return the exit code: 0, 1, or 130 when interrupted."""
+        """Run everything and return the exit code: 0, 1, or 130 when interrupted.
+
+        In a container that was restarted nothing runs a second time: the workspace is used, and
+        the results of the first time would be overwritten.
+        """
+        if self._log.begun:
+            self._log.emit(events.AgentRestarted())
+            return RESTARTED
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._interrupt)
+        adopt_orphans()  # of a supervisor that is killed
         job, facts = self._job, machine_facts()
         built = build_settings([self._stage_environment(stage) for stage in job.stages])
         self._describe(machine=facts, **built)  # the rest is known after the stages
@@ -81,7 +94,11 @@ class JobRun:
             self._describe(**described)  # with the final state of the devices
         self._handover.remove()
         code = INTERRUPTED if self._interrupted else 0 if passed else 1
-        self._log.emit(events.RunFinished(exit_code=code, interrupted=self._interrupted))
+        self._log.emit(
+            events.RunFinished(
+                exit_code=code, interrupted=self._interrupted, signal_received=self._signal
+            )
+        )
         return code
 
     def _run_stages(self) -> bool:
@@ -93,7 +110,13 @@ class JobRun:
             if reason is not None:
                 self._log.emit(events.StageSkipped(stage=stage.name, reason=reason))
                 continue
-            end = self._run_stage(stage)
+            try:
+                end = self._run_stage(stage)
+            except SupervisorError as error:
+                lost = f"the supervisor of stage {stage.name} {error}"
+                self._log.emit(events.StageLost(stage=stage.name, reason=lost))
+                reason = f"not run: {lost}"
+                continue
             if end.failed:
                 reason = f"not run: {stage.name} failed"
             if end.failed and stage.reruns:  # run after everything else
@@ -178,16 +201,17 @@ class JobRun:
             self._stage.end()
         log, rate = self._results / f"{name}.log", self._job.printed_bytes_per_s
         output = StageOutput(log, self._log.printer, stage=name, bytes_per_s=rate)
-        end = self._stage.follow(output, pipe)
-        output.finish()
-        self._stage = None
-        return end
+        try:
+            return self._stage.follow(output, pipe)
+        finally:
+            output.finish()
+            self._stage = None
 
     def _stage_environment(self, stage: StagePlan) -> dict[str, str]:
         return {**self._environment, **stage.environment}
 
-    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
-        self._interrupted = True
+    def _interrupt(self, number: int, _frame: FrameType | None) -> None:
+        self._signal = number
         if self._stage is not None:
             self._stage.end()
 

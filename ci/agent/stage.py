@@ -26,6 +26,7 @@ from pathlib import Path
 from ci.agent.output import QUIET_S, StageOutput
 from ci.agent.user import LARGEST_PIPE, LogPipe, StageUser
 from ci.model.events import CommandEnd
+from ci.util.text import signal_name
 
 GRACE_S = 10.0  # between SIGTERM and SIGKILL when a stage must end; the default of `docker stop`
 LEFTOVER_GRACE_S = 2.0  # the same for leftover processes of a finished stage
@@ -52,6 +53,10 @@ class StageCommand:
     timeout_s: float
     inherited: Sequence[int] = ()
     user: StageUser | None = None  # None: the agent's own
+
+
+class SupervisorError(Exception):
+    """The supervisor of a stage was killed, so the end of the stage is unknown."""
 
 
 class Stage:
@@ -88,7 +93,9 @@ class Stage:
     def follow(self, output: StageOutput, log: LogPipe | None = None) -> CommandEnd:
         """Pass on the output until the stage has ended; return the measurements.
 
-        What the stage writes into the pipe ``log`` is copied too.
+        What the stage writes into the pipe ``log`` is copied too. Raises ``SupervisorError`` if the
+        supervisor was killed. The stage's processes are then ended too, if the agent has adopted
+        them (``adopt_orphans``).
         """
         written = self._forward_output(output, log)
         os.close(self._output)
@@ -98,7 +105,10 @@ class Stage:
         # The stage's processes may be able to write into the pipe of the supervisor.
         with suppress(ValueError, TypeError):
             return CommandEnd(**json.loads(written))
-        # The supervisor failed or was killed: use the agent's own counters.
+        ProcessTree(self._pid).end(LEFTOVER_GRACE_S)
+        if os.WIFSIGNALED(status):
+            raise SupervisorError(f"was killed by {signal_name(os.WTERMSIG(status))}")
+        # It failed, and its traceback is in the log: use the agent's own counters.
         return _command_end(time.monotonic() - self._start, status or SUPERVISOR_FAILED << 8)
 
     def _forward_output(self, output: StageOutput, log: LogPipe | None) -> bytes:
@@ -133,11 +143,15 @@ class Stage:
         return written
 
 
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
 def _supervise(command: StageCommand, output: int) -> CommandEnd:
-    # Adopt every orphaned descendant, and end when the parent ends.
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    adopt_orphans()
+    # End when the parent ends.
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING | {signal.SIGCHLD})
     before = _memory_counters()
     start = time.monotonic()

@@ -76,7 +76,8 @@ def _findings(options: argparse.Namespace) -> Iterator[Finding]:
                 results=options.results,
                 options=RunOptions(engine=options.engine or "auto"),
             )
-            by_engine.setdefault(plan.engine, []).append(plan)
+            for engine in (plan.engine, *plan.other_engines):
+                by_engine.setdefault(engine, []).append(plan)
         except CiError as error:
             wrong.setdefault(str(error), (error, []))[1].append(name)
     for mistake, unplanned in wrong.values():

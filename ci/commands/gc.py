@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 
@@ -15,7 +15,7 @@ from rich.filesize import decimal
 from ci.commands.options import add_config, add_format, add_results, config_file
 from ci.engines import typed_errors
 from ci.engines.docker import DockerEngine
-from ci.engines.link import SDK_ERRORS, explain
+from ci.engines.link import SDK_ERRORS, explain, typed_bad_answers
 from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode, UsageError
 from ci.plan.project import Project, load_project
@@ -133,7 +133,14 @@ def _engines(
     project: Project, asked: str | None
 ) -> tuple[tuple[EngineContents, ...], list[CiError]]:
     """The contents of each engine of the platforms, and the errors of engines without an answer."""
-    plans = {project.engine(platform, asked): None for platform in project.config.platforms}
+    plans = dict.fromkeys(
+        engine
+        for platform in project.config.platforms
+        for engine in (
+            project.engine(platform, asked),
+            *project.other_engines(platform, asked),
+        )
+    )
     found: dict[str, EngineContents] = {}
     silent: list[CiError] = []
     for plan in plans:
@@ -141,15 +148,21 @@ def _engines(
             engine = select_engine(plan)
             if isinstance(engine, DockerEngine):
                 with _engine_errors():
-                    found[engine.client.info()["ID"]] = EngineContents.read(engine.client)
+                    identity = engine.info()["ID"]
+                    found[identity] = EngineContents.read(engine.client)
         except CiError as error:
             silent.append(error)
     return tuple(found.values()), silent
 
 
-def _engine_errors() -> AbstractContextManager[None]:
-    remedy = "check `docker info` and the engine's log"
-    return typed_errors("asking the Docker Engine", *SDK_ERRORS, remedy=remedy, explain=explain)
+@contextmanager
+def _engine_errors() -> Iterator[None]:
+    what, remedy = "asking the Docker Engine", "check `docker info` and the engine's log"
+    with (
+        typed_errors(what, *SDK_ERRORS, remedy=remedy, explain=explain),
+        typed_bad_answers("a Docker Engine"),
+    ):
+        yield
 
 
 def _places(

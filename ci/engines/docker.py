@@ -6,17 +6,19 @@ beginning and copies the results out, as the first caller would have done.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from http import HTTPStatus
 from tempfile import TemporaryFile
-from time import monotonic
-from typing import cast
+from time import monotonic, sleep
+from typing import Any, cast
 
 from docker.client import DockerClient
 from docker.errors import APIError
@@ -27,18 +29,24 @@ from ci.engines import EngineMachine, Observer, job
 from ci.engines.archives import extract, pack
 from ci.engines.devices import check_exposure, exposure_of, find_device_files
 from ci.engines.images import ImageBuilder
-from ci.engines.link import SDK_ERRORS, Link, explain, typed_sdk_errors
+from ci.engines.link import SDK_ERRORS, Link, explain
 from ci.engines.logs import ENGINE_FILES, EventReader, ImageLog, LiveLogs
 from ci.engines.script import describe_docker
+from ci.engines.watch import Watch
 from ci.errors import InfrastructureError
 from ci.model.plan import CONTAINER_WHEELS, EnginePlan, Exposure, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan import source
+from ci.util.process import delay_interrupt
 
 # Variables of the docker command; the engine's address sets DOCKER_HOST and DOCKER_CONTEXT.
 CLIENT_VARIABLES = ("DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
 
 PRIVILEGED = "the container was privileged, as configured (devices.privileged)"
+
+LAST_S = 3  # for each request after the third Ctrl-C
+LATE_S = 5.0  # for a container whose request was interrupted; an engine makes one in 0.1 s
+LATE_POLL_S = 0.2
 
 # Errors of engines that cannot expose devices. The remedy depends on the requested exposure.
 DEVICES_REFUSED = ("could not select device driver", "CDI device injection failed")
@@ -59,14 +67,13 @@ class DockerEngine:
         self._link = link
         self.client: DockerClient = link.client  # also used without a run: gc, doctor
         self.images = ImageBuilder(link.client, link.environment)
-        self._version = str(link.client.version()["Version"])
+        self._version = link.version
+        self._creating = False  # a container was requested, and the engine has not answered
 
     @classmethod
     def connect(cls, plan: EnginePlan) -> DockerEngine:
         """Return the engine of ``plan``; raises ``InfrastructureError`` if it does not answer."""
-        link = Link(plan)
-        with typed_sdk_errors(link.place):
-            return cls(link)
+        return cls(Link(plan))
 
     def close(self) -> None:
         """Close the connection."""
@@ -80,13 +87,16 @@ class DockerEngine:
 
     def machine(self) -> EngineMachine:
         """Return the identity and the processors that the engine reports."""
-        with typed_sdk_errors(self._link.place):
-            info = self.client.info()
-        return EngineMachine(identity=str(info["ID"]), processors=int(info["NCPU"]))
+        info = self.info()
+        return EngineMachine(identity=info["ID"], processors=info["NCPU"])
+
+    def info(self) -> Mapping[str, Any]:
+        """Return the checked facts that the engine reports of itself."""
+        return self._link.info()
 
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         """Find or build the image of ``plan``."""
-        with self._link.session(plan.network):
+        with self._link.session(plan.network, observer):
             return self.images.prepare(plan, ImageLog(plan.results, observer))
 
     def execute(self, plan: RunPlan, image: ImageFacts, observer: Observer) -> ExecutionFacts:
@@ -95,8 +105,8 @@ class DockerEngine:
         sync_seconds = 0.0
         facts = ExecutionFacts(engine=self.name, interrupted=True)
         notes: list[str] = []
-        try:
-            with self._link.session(plan.network):
+        with suppress(KeyboardInterrupt), self._link.session(plan.network, observer):
+            try:
                 notes += self.images.notes(plan, image.digest)
                 if plan.devices is not None and plan.devices.privileged:
                     notes.append(PRIVILEGED)
@@ -106,10 +116,10 @@ class DockerEngine:
                 sync_seconds = monotonic() - sync_start
                 _start(container, plan)
                 facts = self._follow_to_end(container, plan, observer)
-        except KeyboardInterrupt:
-            pass  # it came before the container started
-        finally:
-            self._remove(plan, facts)
+            except KeyboardInterrupt:
+                pass  # it came before the container started
+            finally:
+                self._remove(plan, facts, observer)
         return replace(
             facts,
             engine_version=self._version,
@@ -122,7 +132,7 @@ class DockerEngine:
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
         """Adopt the container of a caller that died, whether it still runs or has ended."""
         start = monotonic()
-        with self._link.session(plan.network):
+        with self._link.session(plan.network, observer):
             notes = self.images.notes(plan)
             container = next(iter(self._containers(plan)), None)
             if container is None:
@@ -133,7 +143,7 @@ class DockerEngine:
                     return None
                 facts = self._follow_to_end(container, plan, observer)
             finally:
-                self._remove(plan, facts)
+                self._remove(plan, facts, observer)
         return replace(
             facts,
             engine_version=self._version,
@@ -151,17 +161,22 @@ class DockerEngine:
         if plan.cache:  # created first: a volume that comes with a container has no labels
             self.client.volumes.create(plan.cache.name, labels=job.volume_labels(plan))
         found = find_device_files(self.client, plan, plan.devices) if plan.devices else None
+        self._creating = True
         try:
-            return self.client.containers.create(
-                image.digest or image.reference,  # the tag may name another image
-                # Replaces the image's own entry point, which may be anything.
-                entrypoint=[*plan.needed_image.entry, *job.COMMAND],
-                log_config=LogConfig(type=job.LOG_DRIVER, config=job.LOG_OPTIONS),
-                **job.container_options(
-                    plan, found, machine_memory=int(self.client.info()["MemTotal"])
-                ),
-            )
+            memory = int(self.client.info()["MemTotal"])
+            # The engine goes on with an interrupted request: the container would come afterwards.
+            with delay_interrupt():
+                container = self.client.containers.create(
+                    image.digest or image.reference,  # the tag may name another image
+                    # Replaces the image's own entry point, which may be anything.
+                    entrypoint=[*plan.needed_image.entry, *job.COMMAND],
+                    log_config=LogConfig(type=job.LOG_DRIVER, config=job.LOG_OPTIONS),
+                    **job.container_options(plan, found, machine_memory=memory),
+                )
+                self._creating = False
+            return container
         except APIError as error:
+            self._creating = False
             if error.status_code != HTTPStatus.CONFLICT:
                 raise
             name = plan.container.name
@@ -175,7 +190,8 @@ class DockerEngine:
         """Follow a container until it ends and copy its results out; reconnect if necessary.
 
         The first Ctrl-C ends the stages, for which the agent needs at most 10 s. The second one
-        kills the container; its results so far are copied. The third one returns at once.
+        kills the container; its results so far are copied. The third one returns at once, and
+        gives the engine only ``LAST_S`` to remove the container.
         """
         logs = {stage.name: plan.results / f"{stage.name}.log" for stage in plan.stages}
         live = LiveLogs(observer, logs, most_bytes=plan.result_limits.total_bytes)
@@ -188,15 +204,19 @@ class DockerEngine:
                     observer.event({"event": "engine", "text": f"interrupted: ending {what}"})
                     with suppress(APIError):  # it may have just ended by itself
                         container.kill(signal=number.name)
-                self._link.retry(partial(_read_log, container, reader), observer)
+                read = partial(_read_log, container, reader, self._link.watch)
+                self._link.retry(read, observer)
                 left_out = self._link.retry(partial(_copy_results, container, plan), observer)
                 reader.complete()
+                end = reader.finished
+                ended_early = not interrupted and (end is None or end.interrupted)
                 return ExecutionFacts(
                     engine=self.name,
                     exit_code=container.attrs["State"]["ExitCode"],
                     oom_killed=container.attrs["State"]["OOMKilled"],
-                    lost=reader.finished is None,
+                    lost=end is None,
                     interrupted=interrupted,
+                    ended_by=_request_of_others(self.client, container) if ended_early else None,
                     unreadable_lines=reader.unreadable_lines,
                     longest_line=reader.longest_line,
                     notes=tuple(
@@ -213,6 +233,7 @@ class DockerEngine:
                     interrupted=interrupted,
                     notes=(lost_note(name, why),),
                 )
+        self.client.api.timeout = LAST_S
         return ExecutionFacts(engine=self.name, interrupted=True)
 
     def _containers(self, plan: RunPlan) -> list[Container]:
@@ -220,21 +241,33 @@ class DockerEngine:
         found: list[Container] = self.client.containers.list(all=True, filters={"label": labels})
         return found
 
-    def _remove(self, plan: RunPlan, facts: ExecutionFacts) -> None:
+    def _remove(self, plan: RunPlan, facts: ExecutionFacts, observer: Observer) -> None:
         """Remove the container by its labels: an interrupt may come before its name is known.
 
         A container that cannot be reached may still run, and is kept for a later caller.
         """
         if facts.lost and facts.exit_code is None and not facts.interrupted:
             return
+        removed = False
         try:
-            for container in self._containers(plan):
+            found = self._containers(plan)
+            deadline = monotonic() + LATE_S
+            while self._creating and not found and monotonic() < deadline:
+                sleep(LATE_POLL_S)
+                found = self._containers(plan)
+            for container in found:
                 container.remove(force=True, v=True)
+            removed = bool(found) or not self._creating
             # The engine refuses this if another run uses the volume.
             if plan.cache and job.is_cache_empty(plan.results):
                 self.client.api.remove_volume(plan.cache.name)
         except SDK_ERRORS:
             pass  # without the engine nothing can be removed; the run is reported as lost
+        finally:
+            if facts.interrupted and not removed:
+                name = plan.container.name
+                text = f"container {name} may remain; to remove it: docker rm --force {name}"
+                observer.event({"event": "engine", "text": text})
 
 
 def lost_note(container: str, why: str) -> str:
@@ -276,14 +309,15 @@ def _copy_in(container: Container, plan: RunPlan) -> Iterator[str]:
     container.put_archive("/", pack(named, folders=empty))
 
 
-def _read_log(container: Container, reader: EventReader) -> None:
+def _read_log(container: Container, reader: EventReader, watch: Watch) -> None:
     """Read the log from its beginning until the container has ended."""
     while True:
         reader.restart()
         stream = container.logs(stream=True, follow=True)
         try:
-            for chunk in stream:
-                reader.feed(chunk)
+            with watch.reading(stream):
+                for chunk in stream:
+                    reader.feed(chunk)
         finally:  # if reading ends early, close the connection, in two steps
             with suppress(OSError):
                 stream.close()  # unread data in the buffers still keeps it open
@@ -291,6 +325,34 @@ def _read_log(container: Container, reader: EventReader) -> None:
         container.reload()
         if container.status != "running":
             return
+
+
+# Events that the engine records for requests that end a container. `docker stop` and
+# `docker restart` record a `kill` too, and their own event after the container's end.
+REQUESTS = ("restart", "stop", "kill")
+EVENT_LAG_S = 1.0  # between a container's end and that event; it took up to 0.5 s
+
+
+def _request_of_others(client: DockerClient, container: Container) -> str | None:
+    """Return the request of another program that ended a container, as a docker command.
+
+    The engine remembers its last 256 events, so ``None`` proves nothing.
+    """
+    try:
+        begun, ended = (
+            datetime.fromisoformat(text).timestamp()
+            for text in (container.attrs["Created"], container.attrs["State"]["FinishedAt"])
+        )
+        events = client.events(
+            since=int(begun),
+            until=math.ceil(ended + EVENT_LAG_S),
+            filters={"container": container.id, "event": list(REQUESTS)},
+            decode=True,
+        )
+        found = {event["Action"] for event in events}
+    except (*SDK_ERRORS, KeyError, TypeError, ValueError):
+        return None
+    return next((f"docker {name}" for name in REQUESTS if name in found), None)
 
 
 def _copy_results(container: Container, plan: RunPlan) -> tuple[str, ...]:

@@ -6,27 +6,44 @@ import json
 import os
 import re
 import socket
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from hashlib import sha256
+from json import JSONDecodeError
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
+from docker.api.client import APIClient
 from docker.client import DockerClient
+from docker.constants import DEFAULT_TIMEOUT_SECONDS
 from docker.errors import APIError, DockerException, StreamParseError, TLSParameterError
 from docker.tls import TLSConfig
 from docker.utils import kwargs_from_env, parse_host
 from urllib3.exceptions import HTTPError
 
+import docker
 from ci.engines import Observer, typed_errors
 from ci.engines.remote import RemoteMachine, SocketForward, serve_on_remote
+from ci.engines.watch import PING_S, Watch
 from ci.engines.wheelhouse import serve
 from ci.errors import ConfigError, InfrastructureError
 from ci.model.plan import EnginePlan, NetworkPlan
 from ci.util.invocation import command
 from ci.util.text import mask_credentials, near_match
+
+# Values of an engine's answers that this program reads, and their kinds.
+VERSION = {"Version": str, "ApiVersion": str, "Arch": str}
+INFO = {
+    **dict.fromkeys(("ID", "Name", "ServerVersion", "Architecture", "DockerRootDir"), str),
+    "SystemTime": str,
+    "NCPU": int,
+    "MemTotal": int,
+}
+CONNECT_TIMEOUT_S = 20  # for the first answers; an engine under full load needed 4 s
 
 LOCAL = "unix:///var/run/docker.sock"
 DEFAULT_CONTEXT = "default"  # the docker command's name for no context
@@ -151,12 +168,67 @@ def is_connection_lost(error: Exception) -> bool:
     return not local or isinstance(error, ConnectionError)
 
 
+class EngineAnswerError(InfrastructureError):
+    """What answers at the address of an engine is none, or is broken."""
+
+
+def answer_error(place: str, why: object) -> EngineAnswerError:
+    """Return the error for an answer that no engine gives."""
+    message = f"what answers as {place} is broken, or is no Docker Engine: {why}"
+    return EngineAnswerError(message, remedy="check its address and its log, or restart it")
+
+
+# What code raises that reads an answer of another form than an engine's.
+BAD_ANSWERS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+SDK_FOLDER = str(Path(docker.__file__).parent)
+
+
+def bad_answer(error: BaseException | None) -> BaseException | None:
+    """Return the error, or its cause, with which the SDK failed to read an answer.
+
+    An error of the same kind outside of the SDK is a fault of this program.
+    """
+    while error is not None:
+        # The others are wrong addresses and lost connections.
+        is_answer = isinstance(error, JSONDecodeError) or not isinstance(error, OSError | HTTPError)
+        if isinstance(error, BAD_ANSWERS) and is_answer:
+            frames = traceback.extract_tb(error.__traceback__)
+            if any(frame.filename.startswith(SDK_FOLDER) for frame in frames):
+                return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
+@contextmanager
+def typed_bad_answers(place: str) -> Iterator[None]:
+    """Raise ``EngineAnswerError`` for an answer that the SDK cannot read."""
+    try:
+        yield
+    except BAD_ANSWERS as error:
+        if why := bad_answer(error):
+            raise answer_error(place, why) from error
+        raise
+
+
+def read_facts(place: str, answer: object, expected: Mapping[str, type]) -> Mapping[str, Any]:
+    """Return an engine's answer; raises ``EngineAnswerError`` if it lacks an expected value."""
+    if not isinstance(answer, Mapping):
+        raise answer_error(place, f"got {answer!r:.80}, expected an object")
+    for name, kind in expected.items():
+        if type(value := answer.get(name)) is not kind:
+            raise answer_error(place, f"{name}: got {value!r:.80}, expected a {kind.__name__}")
+    return answer
+
+
 @contextmanager
 def typed_sdk_errors(place: str) -> Iterator[None]:
     """Turn errors of the SDK, the connection and the disk into typed ones."""
     remedy = "check `docker info` and the engine's log, then run again"
     try:
-        with typed_errors(f"the run on {place}", *SDK_ERRORS, remedy=remedy, explain=explain):
+        with (
+            typed_errors(f"the run on {place}", *SDK_ERRORS, remedy=remedy, explain=explain),
+            typed_bad_answers(place),
+        ):
             yield
     except InfrastructureError as error:
         if not _FULL.search(str(error)):
@@ -207,23 +279,52 @@ class Link:
             try:
                 self._restart_ssh()
                 _check_socket(self._url)
-                self.client = DockerClient(base_url=self._url, tls=self.address.tls or False)
-            except SDK_ERRORS as error:
+                self._tls = self.address.tls or False
+                self.client = DockerClient(
+                    base_url=self._url, tls=self._tls, timeout=CONNECT_TIMEOUT_S
+                )
+                answer = self.client.version()
+                self.client.api.timeout = DEFAULT_TIMEOUT_SECONDS
+            except (*SDK_ERRORS, *BAD_ANSWERS) as error:
+                if bad := bad_answer(error):
+                    raise answer_error(self.place, bad) from error
+                if not isinstance(error, SDK_ERRORS):
+                    raise
                 found = self.machine.missing_engine() if self.machine else None
                 why, remedy = found or (explain(error), _remedy(error, self.address.url))
                 message = f"no Docker Engine answers at {shown}: {why}"
                 raise InfrastructureError(message, remedy=remedy) from error
             undo.callback(self.client.close)
+            self.version: str = read_facts(self.place, answer, VERSION)["Version"]
+            self.watch = Watch(self.place, self.client.api, self._second_client)
             self._closing = undo.pop_all()
 
     def close(self) -> None:
         """Close the connection."""
         self._closing.close()
 
-    @contextmanager
-    def session(self, network: NetworkPlan) -> Iterator[None]:
-        """Serve the wheelhouse to the engine, and turn its errors into typed ones."""
+    def info(self) -> Mapping[str, Any]:
+        """Return what the engine reports of itself, at least the values of ``INFO``."""
         with typed_sdk_errors(self.place):
+            facts = read_facts(self.place, self.client.info(), INFO)
+        try:
+            datetime.fromisoformat(facts["SystemTime"])
+        except ValueError as error:
+            raise answer_error(self.place, f"SystemTime: {error}") from error
+        return facts
+
+    def _second_client(self) -> APIClient:
+        """Return a client that gives up soon, with a connection of its own."""
+        version = self.client.api.api_version
+        return APIClient(base_url=self._url, version=version, tls=self._tls, timeout=PING_S)
+
+    @contextmanager
+    def session(self, network: NetworkPlan, observer: Observer) -> Iterator[None]:
+        """Serve the wheelhouse to the engine, and turn its errors into typed ones.
+
+        The observer gets a message whenever the engine does not answer for some seconds.
+        """
+        with typed_sdk_errors(self.place), self.watch.reporting_to(observer):
             self._restart_ssh()
             with serve_on_remote(self.machine, network) if self.machine else serve(network):
                 yield

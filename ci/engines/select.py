@@ -7,7 +7,7 @@ import os
 from ci.engines import Engine
 from ci.engines.docker import DockerEngine
 from ci.engines.host import HostEngine
-from ci.engines.link import find_address
+from ci.engines.link import EngineAnswerError, find_address
 from ci.errors import InfrastructureError
 from ci.model.plan import EnginePlan
 
@@ -22,7 +22,8 @@ def select_engine(plan: EnginePlan) -> Engine:
     try:
         return DockerEngine.connect(plan)
     except InfrastructureError as error:
-        if plan.kind == "docker":
+        # Something answers: a run on this machine would hide that it is broken.
+        if plan.kind == "docker" or isinstance(error, EngineAnswerError):
             raise
         named_by = find_address(plan, os.environ).named_by
         return HostEngine(notes=[f"{named_by} was not used: {error}"] if named_by else [])

@@ -113,7 +113,8 @@ def _verdict_notes(case: Case, verdict: Verdict) -> list[str]:
         return [failed.reason]
     notes = [*case.placement_errors] or _product_notes(case, verdict)
     if verdict.harness is Harness.EXIT_AFTER_SUMMARY:
-        notes.append(f"outer wrapper returned {code_after_summary(case)} after the pytest summary")
+        who = "the agent" if case.record.run_finished is None else "outer wrapper"
+        notes.append(f"{who} returned {code_after_summary(case)} after the pytest summary")
     elif verdict.harness is Harness.CRASHED:
         notes.append(_crash_note(case))
     elif verdict.harness is not Harness.CLEAN:

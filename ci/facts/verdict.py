@@ -17,11 +17,19 @@ from signal import Signals
 from ci.facts.case import TESTS_FAILED, UNFINISHED, Case
 from ci.facts.difference import ChangeKind, group_lines
 from ci.facts.events import compare_records
-from ci.model.events import ArtifactCut, ArtifactMissing, LeaseFailed, RunRecord, StageFinished
+from ci.model.events import (
+    AgentRestarted,
+    ArtifactCut,
+    ArtifactMissing,
+    LeaseFailed,
+    RunRecord,
+    StageFinished,
+    StageLost,
+)
 from ci.model.job import StagePlan
 from ci.model.results import Evidence, ExecutionFacts, Grade, Harness, Product, Verdict
 from ci.model.tests import Outcome, PytestLog
-from ci.util.text import counted, describe_unreadable, join_names
+from ci.util.text import counted, describe_unreadable, join_names, signal_name
 
 # Changes that break a contract. Newly failing tests are not listed: they fail the run anyway.
 BREACHES = [kind for kind in ChangeKind if kind.regression and kind is not ChangeKind.NEWLY_FAILING]
@@ -30,6 +38,7 @@ FAULTS = frozenset(
     {Signals.SIGSEGV, Signals.SIGABRT, Signals.SIGBUS, Signals.SIGFPE, Signals.SIGILL}
 )
 LAST_PYTEST_STATUS = max(UNFINISHED)
+NOTICEABLE_END_S = 1.0  # most processes end within it after SIGTERM
 SIGNALLED = 128  # a shell reports signal n as exit code 128 + n
 NO_SUMMARY = (
     "it crashed or called os._exit, or `-qq`, `-p no:terminal` or a plugin suppresses the"
@@ -229,27 +238,66 @@ def _early_end(case: Case, tests: PytestLog) -> list[Evidence]:
 
 def _harness(case: Case) -> HarnessOpinion:
     """Return the first cause that applies, from the most to the least certain."""
-    if case.facts.interrupted or any(end.interrupted for end in case.ends):
+    if case.facts.interrupted:
         return Harness.INFRASTRUCTURE, [fact("the run was interrupted by its caller")]
     if failed := case.record.first(LeaseFailed):
         return Harness.INFRASTRUCTURE, [fact(failed.reason)]
-    for end in case.ends:
-        if end.timed_out:
-            text = f"stage {end.stage} was ended after {end.seconds:.0f} s, its time limit"
-            return Harness.TIMED_OUT, [fact(text)]
+    outside, code = _ended_from_outside(case), code_after_summary(case)
+    if outside and code is None:
+        return Harness.INFRASTRUCTURE, outside
+    for stage in case.stages:
+        end = case.end_of(stage)
+        if end is not None and end.timed_out:
+            return Harness.TIMED_OUT, [fact(_format_time_limit(stage, end))]
     killed_for_memory = _killed_for_memory(case)
-    code = code_after_summary(case)
     if code is not None:
         inner = case.pytest_end.pytest_status if case.pytest_end else None
         known = ", though pytest exited with 0" if inner == 0 else ""
+        if case.record.run_finished is None:
+            known = ", the agent's own: it ended without a result"
         text = f"exit code {code} after the pytest summary{known}"
-        return Harness.EXIT_AFTER_SUMMARY, [fact(text), *killed_for_memory]
+        return Harness.EXIT_AFTER_SUMMARY, [fact(text), *outside, *killed_for_memory]
     if killed_for_memory:
         return Harness.OOM_KILLED, killed_for_memory
     # With a known exit code, the agent crashed instead.
     if case.facts.lost and case.facts.exit_code is None:
         return Harness.LOST, [fact("the agent vanished without a result")]
     return _crashed(case) or (Harness.CLEAN, [])
+
+
+def _ended_from_outside(case: Case) -> list[Evidence]:
+    """Return evidence of a request or signal that ended the run and was not the caller's."""
+    run, found = case.record.run_finished, []
+    if case.record.first(AgentRestarted):
+        found.append("the container was restarted from outside; nothing ran in it a second time")
+    elif case.facts.ended_by:
+        how = f"by a request like `{case.facts.ended_by}`"
+        found.append(f"the container was ended from outside, {how}")
+    elif run is not None and run.interrupted:
+        name = "a signal" if run.signal_received is None else signal_name(run.signal_received)
+        found.append(f"the agent received {name}, which this caller did not send")
+    else:
+        sender = "the agent" if run is not None else "this caller"
+        found += [
+            f"the supervisor of stage {end.stage} received a signal that {sender} did not send"
+            for end in case.ends
+            if end.interrupted
+        ]
+    if found and run is None and case.facts.exit_code is not None:
+        found.append(_agent_ended(case))
+    return [*map(fact, found)]
+
+
+def _agent_ended(case: Case) -> str:
+    how = "ended without a result" if case.record.events else "did not start"
+    return f"the agent {how}, exit code {case.facts.exit_code}"
+
+
+def _format_time_limit(stage: StagePlan, end: StageFinished) -> str:
+    """``stage pytest reached its time limit of 60 s``, and how much longer it took to end."""
+    longer = max(end.seconds - stage.timeout_s, 0.0)
+    text = f"stage {stage.name} reached its time limit of {stage.timeout_s:g} s"
+    return text if longer < NOTICEABLE_END_S else f"{text}; it took {longer:.0f} s to end it"
 
 
 def code_after_summary(case: Case) -> int | None:
@@ -312,6 +360,8 @@ def machine_out_of_memory(case: Case) -> bool:
 
 
 def _crashed(case: Case) -> HarnessOpinion | None:
+    if lost := case.record.first(StageLost):
+        return Harness.INFRASTRUCTURE, [fact(lost.reason)]
     if case.tests is not None and case.tests.crashed:
         text = f"a pytest worker process died in {join_names(case.tests.crashed)}"
         return Harness.CRASHED, [fact(text)]
@@ -332,8 +382,7 @@ def _crashed(case: Case) -> HarnessOpinion | None:
         text = f"pytest exited early with {format_exit(pytest)} and did not end its session"
         return Harness.CRASHED, [fact(text)]
     if run is None:
-        how = "ended without a result" if case.record.events else "did not start"
-        return Harness.INFRASTRUCTURE, [fact(f"the agent {how}, exit code {code}")]
+        return Harness.INFRASTRUCTURE, [fact(_agent_ended(case))]
     # pytest reports by itself why it does not start: a wrong option, a broken conftest.
     refused = case.tests is None and pytest is not None and pytest.exit_code in UNFINISHED
     if pytest is not None and case.summary is None and not refused:
@@ -402,7 +451,4 @@ def format_exit(end: StageFinished) -> str:
     if end.signal is None:
         was_ended = end.exit_code == 0 and end.failed
         return f"exit code {end.exit_code}" + (", after the agent ended it" if was_ended else "")
-    try:
-        return f"signal {Signals(end.signal).name} (exit code {end.exit_code})"
-    except ValueError:  # a real-time signal has no name
-        return f"signal {end.signal} (exit code {end.exit_code})"
+    return f"signal {signal_name(end.signal)} (exit code {end.exit_code})"

@@ -23,7 +23,7 @@ BYTES = {"strict": True, "ge": 0, "le": LARGEST_INTEGER}
 EXIT_STATUS = {"strict": True, "gt": -_INTEGER, "lt": _INTEGER}
 
 # Fields that are written only if they differ from their defaults.
-SPARSE = ("interrupted", "more", "pytest_status")
+SPARSE = ("interrupted", "more", "pytest_status", "signal_received")
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,14 @@ class StageFinished(CommandEnd, StageEvent):
     event = "stage_finished"
     pytest_status: int | None = field(default=None, metadata=EXIT_STATUS)
     """pytest's exit status, if it ran in a child process of the stage; ``None``: unknown."""
+
+
+@dataclass(frozen=True)
+class StageLost(StageEvent):
+    """The supervisor of a stage died, so how the stage ended is unknown."""
+
+    event = "stage_lost"
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -201,6 +209,15 @@ class RunFinished(Event):
     event = "run_finished"
     exit_code: int = field(metadata=EXIT_STATUS)
     interrupted: bool = field(default=False, metadata=STRICT)
+    signal_received: int | None = field(default=None, metadata=COUNT)
+    """The signal that interrupted the run."""
+
+
+@dataclass(frozen=True)
+class AgentRestarted(Event):
+    """The agent was started again in a container in which it had already run stages."""
+
+    event = "agent_restarted"
 
 
 @dataclass(frozen=True)
@@ -217,7 +234,8 @@ class Output(StageEvent):
 EVENTS: Mapping[str, type[Event]] = {
     kind.event: kind
     for kind in (
-        *(RunStarted, StageStarted, StageFinished, StageSkipped, RunFinished, Output),
+        *(RunStarted, StageStarted, StageFinished, StageLost, StageSkipped, RunFinished),
+        *(AgentRestarted, Output),
         *(LeaseWaiting, LeaseTaken, LeaseReleased, LeaseFailed, ArtifactMissing, ArtifactCut),
         *(RerunStarted, RerunFinished, RerunsEnded),
     )

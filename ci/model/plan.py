@@ -209,6 +209,12 @@ class SelectionPlan:
     operators: str | None  # names and patterns, or a file; None: all
 
 
+# Limits of an agent's work beside its stages. It gives processes 10 s to end and then waits for
+# killed ones for 30 s.
+END_OF_STAGE_S = 40.0
+REST_S = 600.0  # for artifacts and facts of the machine, which take seconds to minutes
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
     """Everything an engine needs to carry out one platform's run."""
@@ -234,6 +240,17 @@ class RunPlan:
     selection: SelectionPlan | None = None  # None: the project has no way to select
     system_packages: SystemPackages = SystemPackages()
     result_limits: ResultLimits = DEFAULT_LIMITS
+    other_engines: tuple[EnginePlan, ...] = ()  # in order, if ``engine`` does not answer
+    retries: int = 0  # attempts after an infrastructure fault
+
+    @property
+    def longest_s(self) -> float:
+        """Seconds after which the container has ended, by the limits of all its parts."""
+        total = REST_S
+        for stage in self.stages:
+            total += stage.timeout_s * (2 if stage.reruns else 1) + END_OF_STAGE_S
+            total += self.devices.wait_s if self.devices and stage.device else 0.0
+        return total
 
     @property
     def title(self) -> str:

@@ -395,7 +395,8 @@ class ExecutionFacts:
     exit_code: int | None = None  # of the container or the agent
     oom_killed: bool = False
     lost: bool = False  # the agent vanished without a result
-    interrupted: bool = False
+    interrupted: bool = False  # by the caller, with Ctrl-C or SIGTERM
+    ended_by: str | None = None  # the request of another program that ended the container
     unreadable_lines: int = 0  # on standard output, where the agent prints its events
     longest_line: int = 0  # bytes of the longest of them, if it exceeds the limit for an event
     wrapper_seconds: float = 0.0  # wall time of the whole call

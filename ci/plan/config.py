@@ -431,6 +431,15 @@ class SitePlatform(Model):
     engine: Name | None = None
     """Engine that runs it: one of ``engines``, or ``auto``, ``docker`` or ``host``
     (INFINI_CI_ENGINE_<PLATFORM>). ``--engine`` overrides it."""
+    other_engines: tuple[Name, ...] = ()
+    """Engines that are tried in this order if ``engine`` does not answer. If it stops answering
+    during a run, the next one is used only when the container has ended or must have: after the
+    sum of the time limits. Not used with ``--engine`` or INFINI_CI_ENGINE_<PLATFORM>."""
+    # More attempts hide a fault instead of surviving it.
+    retries: Annotated[int, Field(ge=0, le=5)] | None = None
+    """How often the platform is tried again after an infrastructure fault, such as a lost
+    connection or a killed container. A failed build or test is never tried again. Every attempt is
+    in the evidence. By default the number of ``other_engines``."""
     devices: DevicePolicy | None = None
     """The devices that a run uses here, in place of those in ``ci.yaml``."""
 
@@ -493,9 +502,14 @@ class SiteConfig(Model):
         known = [*ENGINES, *info.data.get("engines", ())]
         for name, platform in platforms.items():
             # If `engines` itself has errors, report only those.
-            if platform.engine and "engines" in info.data and platform.engine not in known:
-                what = f"one of {', '.join(known)}, or one defined under 'engines'"
+            what = f"one of {', '.join(known)}, or one defined under 'engines'"
+            if "engines" not in info.data:
+                continue
+            if platform.engine and platform.engine not in known:
                 raise _expected(what, name, "engine", known=known)
+            for index, other in enumerate(platform.other_engines):
+                if other not in known:
+                    raise _expected(what, name, "other_engines", index, known=known)
         return platforms
 
 

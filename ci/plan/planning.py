@@ -100,6 +100,8 @@ class PlanInputs:
     devices: DevicePolicy
     pass_environment: tuple[str, ...] = ()  # the site's
     contract: ContractPlan | None = None
+    other_engines: tuple[EnginePlan, ...] = ()
+    retries: int = 0
     options: RunOptions = AS_CONFIGURED
     result_limits: ResultLimits = DEFAULT_LIMITS
 
@@ -147,6 +149,8 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
             pass_environment=(*config.pass_environment, *inputs.pass_environment),
         ),
         engine=inputs.engine,
+        other_engines=inputs.other_engines,
+        retries=inputs.retries,
         devices=devices,
         cache=CachePlan(
             name=cache_name(config.project, wanted.compiler_cache_of or platform.name),

@@ -103,6 +103,18 @@ class Project:
             remedy=f"Define other engines under `engines:` in {SITE_FILE}.",
         )
 
+    def other_engines(self, platform: str, asked: str | None) -> tuple[EnginePlan, ...]:
+        """Return the site's further engines of a platform; none if another one is requested."""
+        if asked or self.environ.get(f"INFINI_CI_ENGINE_{platform.upper()}"):
+            return ()
+        names = self.site.platform_settings(platform).other_engines
+        return tuple(self.engine(platform, name) for name in names)
+
+    def retries(self, platform: str) -> int:
+        """Return how often a platform is tried again after an infrastructure fault."""
+        settings = self.site.platform_settings(platform)
+        return len(settings.other_engines) if settings.retries is None else settings.retries
+
     def devices(self, platform: str) -> DevicePolicy:
         """Return the policy for the devices of a platform."""
         return (
@@ -203,6 +215,8 @@ def plan_run(
             base_image=project.base_image(name),
             network=network,
             engine=project.engine(name, options.engine_of(name)),
+            other_engines=project.other_engines(name, options.engine_of(name)),
+            retries=project.retries(name),
             devices=project.devices(name),
             pass_environment=project.site.pass_environment,
             contract=contract,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import stat
 import sys
 import tarfile
 from collections.abc import Collection, Iterator
@@ -16,6 +18,9 @@ from ci.util import process
 JUNK = frozenset(
     [".git", ".hg", ".nox", ".tox", ".venv", "venv", "results", "node_modules"]
 ) | frozenset(["__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"])
+
+# git reads a tree of 100,000 files in a few seconds, and in a minute over a slow network.
+GIT_TIMEOUT_S = 120.0
 
 # Fixed, so that archives of equal trees are identical. Not zero: zip files (wheels) start in 1980.
 TIMESTAMP = 946_684_800  # 2000-01-01
@@ -46,13 +51,29 @@ def files(folder: Path, *, packed: bool = False) -> list[Path]:
     folder that git ignores: everything but ``JUNK``. A ``packed`` tree was already filtered and is
     returned completely, since a project may track a folder named ``results``.
     """
+    found = [path for path, kind in _listing(folder, packed=packed) if kind is None]
+    if not found:
+        raise UsageError(f"the source {folder} holds no files", remedy="Name a project's folder.")
+    return found
+
+
+# Neither can be copied: reading a FIFO or a device may never end.
+SPECIAL_FILES = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def _listing(folder: Path, *, packed: bool) -> list[tuple[Path, str | None]]:
+    """Return every name of the tree, sorted, with the kind of a special file."""
     if not folder.is_dir():
         raise UsageError(f"the source {folder} is not a folder", remedy="Name an existing folder.")
     found = sorted(_git_files(folder)) if not packed and _in_git(folder) else []
     found = found or sorted(_walk(folder, without=frozenset() if packed else JUNK))
-    if not found:
-        raise UsageError(f"the source {folder} holds no files", remedy="Name a project's folder.")
-    return found
+    kinds = ((path, (folder / path).lstat().st_mode) for path in found)
+    return [(path, SPECIAL_FILES.get(stat.S_IFMT(mode))) for path, mode in kinds]
 
 
 def write_archive(
@@ -75,11 +96,12 @@ def write_archive(
         without: Files to skip.
         packed: As in ``files``.
     """
-    left_out = []
+    listing = _listing(folder, packed=packed)
+    left_out = [f"{decode_file_name(name)} ({kind})" for name, kind in listing if kind]
     folders = {Path(), *Path(prefix).parents}  # folders that need no further entry
     root = folder.resolve()
     with tarfile.open(fileobj=destination, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for relative in files(folder, packed=packed):
+        for relative in (name for name, kind in listing if kind is None):
             path, name = folder / relative, Path(prefix) / relative
             if relative in without:
                 continue
@@ -147,7 +169,20 @@ def _in_git(folder: Path) -> bool:
 
 def _git(folder: Path, *arguments: str, check: bool = True) -> str:
     command = ["git", *arguments]
-    return process.run(command, cwd=folder, check=check, decoding_errors="surrogateescape").stdout
+    try:
+        return process.run(
+            command,
+            cwd=folder,
+            check=check,
+            decoding_errors="surrogateescape",
+            timeout_s=GIT_TIMEOUT_S,
+        ).stdout
+    except process.TimeLimitError as error:
+        error.remedy = (
+            f"Run `git -C {shlex.quote(str(folder))} status` by hand: a file system that does not"
+            " answer, a hook or a monitor (git config core.fsmonitor) can block it."
+        )
+        raise
 
 
 def _git_files(folder: Path) -> Iterator[Path]:
@@ -168,7 +203,7 @@ def _walk(folder: Path, *, without: Collection[str]) -> Iterator[Path]:
         directories[:] = [name for name in directories if name not in without]
         for name in (*names, *links):
             path = Path(parent) / name
-            if name not in without and (path.is_file() or path.is_symlink()):
+            if name not in without:
                 yield path.relative_to(folder)
 
 

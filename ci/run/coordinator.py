@@ -17,16 +17,15 @@ from ci.facts.platform_result import not_run_result
 from ci.model.plan import RunPlan
 from ci.model.results import PlatformResult, Product, RunResult
 from ci.plan.request import RunRequest
+from ci.run.attempts import Connect, carry_out
 from ci.run.platform import PlatformOutcome, error_text, judge_lost, not_judged_outcome
 from ci.run.progress import Progress
 from ci.run.records import Records
 from ci.run.workers import (
-    Connect,
     Message,
     Readiness,
     WorkerFailure,
     Workers,
-    carry_out,
     forked_workers,
 )
 from ci.store.folder import RESULTS_FILE, read_results
@@ -90,7 +89,11 @@ class RunCoordinator:
     def _read_earlier(self) -> None:
         """Keep the rows of an earlier attempt, until their platforms have new ones."""
         path = self.records.folder / RESULTS_FILE
-        earlier = read_results(path).platforms if path.exists() else ()
+        try:
+            earlier = read_results(path).platforms if path.exists() else ()
+        except InfrastructureError as error:  # each platform is then judged by its own files
+            self.progress.show_notice(f"{error}; its rows are rebuilt from the platforms' files")
+            earlier = ()
         self._rows = {
             row.platform: row for row in earlier if row.verdict.product is not Product.NOT_RUN
         }

@@ -9,13 +9,13 @@ import signal
 from dataclasses import dataclass, replace
 
 from ci.engines import Engine, Observer
-from ci.errors import CiError, PrerequisiteError, UsageError
+from ci.errors import CiError, ExitCode, InfrastructureError, PrerequisiteError, UsageError
 from ci.facts.platform_result import judged_result, not_judged_result, not_run_result
 from ci.facts.result_files import ResultFiles
 from ci.model.details import NO_DETAILS, Details
 from ci.model.job import PROTOCOL
 from ci.model.plan import RunPlan
-from ci.model.results import ExecutionFacts, ImageFacts, PlatformResult
+from ci.model.results import ExecutionFacts, ImageFacts, PlatformResult, exit_code
 from ci.plan.request import RunRequest, source_changes
 from ci.util.process import handle_interrupts
 from ci.util.redaction import redact_folder
@@ -32,6 +32,10 @@ class PlatformOutcome:
     interrupted: bool = False
     install: str | None = None
     """The command that installs missing prerequisites."""
+    is_fault: bool = False
+    """An infrastructure fault, which another attempt may not meet."""
+    may_run: bool = False
+    """A container may still run: the engine could not be asked for its end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +65,9 @@ class PlatformRun:
         except PrerequisiteError as error:  # one command for all platforms, shown once, at the end
             return replace(self._not_run(str(error)), install=error.remedy)
         except (CiError, OSError) as error:
-            return self._not_run(error_text(error))
+            is_fault = isinstance(error, InfrastructureError | OSError)
+            outcome = self._not_run(error_text(error))
+            return replace(outcome, is_fault=is_fault, may_run=self.resumed)
         except KeyboardInterrupt:
             reason = "the run was interrupted while the image was prepared"
             return replace(self._not_run(reason), interrupted=True)
@@ -105,9 +111,10 @@ class PlatformRun:
         except (CiError, OSError) as error:
             self.observer.event({"event": "failure", "text": error_text(error)})
             with handle_interrupts(signal.SIG_IGN):
-                return judge_lost(
+                outcome = judge_lost(
                     self.plan, error_text(error), engine=self.engine.name, image=image
                 )
+            return replace(outcome, is_fault=isinstance(error, InfrastructureError), may_run=True)
         except KeyboardInterrupt:  # raised outside of the engine's own handling
             facts = ExecutionFacts(engine=self.engine.name, image=image, interrupted=True)
         with handle_interrupts(signal.SIG_IGN):
@@ -137,7 +144,13 @@ def judge_platform(
         reason += " another version of this program started the run, so start a new one"
         return PlatformOutcome(result=not_judged_result(plan, reason))
     result = judged_result(plan, facts, files)
-    return PlatformOutcome(result=result, details=files.details, interrupted=facts.interrupted)
+    return PlatformOutcome(
+        result=result,
+        details=files.details,
+        interrupted=facts.interrupted,
+        is_fault=exit_code([result]) is ExitCode.INFRASTRUCTURE,
+        may_run=facts.lost and facts.exit_code is None,
+    )
 
 
 def judge_lost(

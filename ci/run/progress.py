@@ -64,6 +64,9 @@ class Progress:
                 platform.task = self._live.add_task(f"{label}: {platform.stage}", total=None)
             case "stage_finished":
                 self._show_end(platform, event)
+            case "stage_lost":
+                self._finish_stage(platform)
+                self._say(platform, str(event["reason"]))
             case "stage_skipped":
                 self._say(platform, f"{event['stage']}: {event['reason']}")
             case "output":
@@ -80,6 +83,10 @@ class Progress:
         platform = self._platform(label)
         self._finish_stage(platform)
         self._say(platform, text)
+
+    def show_notice(self, text: str) -> None:
+        """Show a message about the run as a whole."""
+        self._print(text)
 
     def show_waiting(self, label: str, *, engine: str) -> None:
         """Show that a platform waits until other platforms have ended."""

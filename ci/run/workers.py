@@ -9,30 +9,35 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from threading import Lock
+from time import monotonic
 from types import FrameType
 
 from ci.engines import Engine
 from ci.errors import CiError
 from ci.model.plan import EnginePlan, RunPlan
-from ci.plan.request import RunRequest
-from ci.run.platform import PlatformOutcome, PlatformRun
+from ci.run.platform import PlatformOutcome
 from ci.util.process import SIGNALS, handle_interrupts
 
 Connect = Callable[[EnginePlan], Engine]
 
 NOT_STARTED = 130  # exit code of a worker that was interrupted before its start
 FORWARDED_INTERRUPTS = 3  # an engine reacts to each of them; one more kills the workers
+# After the last of them: for requests of 3 s to an engine that does not answer, and the verdict.
+LAST_GRACE_S = 15.0
+POLL_S = 1.0  # between looks at the clock, while there is no message
 END_GRACE_S = 10.0  # for a worker that has sent its last message, and closes its connections
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -61,17 +66,19 @@ Message = Readiness | CiError | PlatformOutcome | WorkerFailure | Event
 
 @dataclass(frozen=True)
 class Caller:
-    """The worker's side of the pipe; an observer of its platform's run."""
+    """The worker's side of the pipe; an observer of its platform's run, for all its threads."""
 
     connection: Connection
+    lock: Lock = field(default_factory=Lock)
 
     def send(self, message: Message) -> None:
         """Send a message; interrupts wait until it is complete."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
-            self.connection.send(message)
+            with self.lock:
+                self.connection.send(message)
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     event = send  # of an observer
 
@@ -107,13 +114,16 @@ class Workers:
 
     def __init__(self, *, jobs: int | None) -> None:
         self.interrupts = 0
+        self._deadline = math.inf
         self._jobs = jobs
         self._workers: list[WorkerProcess] = []
 
     def messages(self) -> Iterator[tuple[RunPlan, Message]]:
         """Yield the workers' messages until all have ended; start each one when there is room."""
         while self._workers:
-            ready = wait([worker.connection for worker in self._workers])
+            ready = wait([worker.connection for worker in self._workers], POLL_S)
+            if monotonic() > self._deadline:
+                self._signal(signal.SIGKILL)
             for worker in [it for it in self._workers if it.connection in ready]:
                 message = self._receive(worker)
                 if message is not None:
@@ -129,9 +139,14 @@ class Workers:
     def interrupt(self, _signal: int, _frame: FrameType | None) -> None:
         """Pass a Ctrl-C on; workers that wait for their start end at once."""
         self.interrupts += 1
+        if self.interrupts == FORWARDED_INTERRUPTS:
+            self._deadline = monotonic() + LAST_GRACE_S
         forwarded = self.interrupts <= FORWARDED_INTERRUPTS
+        self._signal(signal.SIGINT if forwarded else signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
         for worker in self._workers:
-            worker.signal(signal.SIGINT if forwarded else signal.SIGKILL)
+            worker.signal(number)
 
     def fork(self, plan: RunPlan, work: Work) -> None:
         """Add a worker."""
@@ -169,6 +184,7 @@ class Workers:
             message = WorkerFailure(reason=reason, details=traceback.format_exc())
         if isinstance(message, Readiness):
             worker.ready = message
+            worker.running = False  # on its next engine it has to wait for room again
         elif isinstance(message, CiError | PlatformOutcome | WorkerFailure):
             self._workers.remove(worker)
             worker.end()
@@ -229,33 +245,3 @@ def _run_worker(
     except Exception as error:  # an internal error must not end the other platforms
         reason = f"{type(error).__name__}: {error}"
         caller.send(WorkerFailure(reason=reason, details=traceback.format_exc()))
-
-
-def carry_out(
-    plan: RunPlan,
-    caller: Caller,
-    *,
-    request: RunRequest,
-    connect: Connect,
-    resumed: bool,
-    judged: Container[str],
-) -> Message:
-    """Carry a plan out in its worker, once the engine has answered and the parent starts it."""
-    try:
-        with closing(connect(plan.engine)) as engine:
-            engine.check(plan)
-            name = engine.name if plan.engine.name == "auto" else plan.engine.name
-            machine = engine.machine()
-            capacity = plan.engine.capacity or machine.processors
-            caller.send(Readiness(engine=name, identity=machine.identity, capacity=capacity))
-            caller.connection.recv()
-            return PlatformRun(
-                request=request,
-                plan=plan,
-                engine=engine,
-                observer=caller,
-                resumed=resumed,
-                judged=plan.platform in judged,
-            ).execute()
-    except CiError as error:
-        return error

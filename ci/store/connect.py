@@ -7,9 +7,11 @@ run.
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +29,8 @@ from sqlalchemy.exc import (
 
 from ci.errors import InfrastructureError, UsageError
 from ci.util.invocation import command
+from ci.util.terminal import complain
+from ci.util.text import mask_credentials, strip_controls
 
 EXPECTED = (
     "Set INFINI_CI_DB to sqlite:////FOLDER/FILE or"
@@ -34,7 +38,11 @@ EXPECTED = (
 )
 CONNECT_TIMEOUT_S = "10"  # without it, a host that drops packets delays a run by two minutes
 # A save holds the lock for less than a second, so this lasts for a queue of many saves.
-SQLITE_TIMEOUT_S = 120
+LOCK_TIMEOUT_S = 120.0
+ANNOUNCED_S = 3.0  # of waiting, after which a message names who has the lock
+LOCKED = "database is locked"  # SQLite's message
+LOCK_TIMEOUT = "lock timeout"  # in PostgreSQL's
+LONGEST_COMMAND = 100  # characters of a command line in a message
 POSTGRESQL_LOCK = 0x696E66696E69  # "infini": any number that no other program uses
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -112,6 +120,8 @@ def remedy_for(error: Exception, engine: Engine) -> str | None:
     """The remedy for a damaged store, or for a server that does not answer or let the user in."""
     # SQLite raises DatabaseError itself for "malformed" and "not a database", and a subclass of it
     # for a lock or a lost connection.
+    if LOCKED in str(error) or LOCK_TIMEOUT in str(error):
+        return f"Another program held its lock for {LOCK_TIMEOUT_S:g} s. End it, then run again."
     if isinstance(error, ValueError) or type(error) is DatabaseError:
         return refill_remedy()
     if isinstance(error, OperationalError) and engine.dialect.name == "postgresql":
@@ -147,7 +157,8 @@ def write_transaction(engine: Engine) -> Iterator[Connection]:
 
 
 def _postgresql(url: URL) -> Engine:
-    query = {"connect_timeout": CONNECT_TIMEOUT_S, **url.query}
+    limit = f"-c lock_timeout={LOCK_TIMEOUT_S * 1000:.0f}"
+    query = {"connect_timeout": CONNECT_TIMEOUT_S, "options": limit, **url.query}
     try:
         return create_engine(
             url.set(drivername="postgresql+psycopg", query=query),
@@ -161,12 +172,13 @@ def _postgresql(url: URL) -> Engine:
 
 
 def _sqlite(url: URL) -> Engine:
-    limit = {"timeout": SQLITE_TIMEOUT_S}
+    limit = {"timeout": ANNOUNCED_S}
     engine = create_engine(url.set(drivername="sqlite"), connect_args=limit, **_JSON)
     if database := engine.url.database:
         Path(database).parent.mkdir(parents=True, exist_ok=True)
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
+    event.listen(engine, "commit", partial(_wait_for_lock, statement="COMMIT"))
     return engine
 
 
@@ -185,8 +197,45 @@ def _begin(connection: Connection) -> None:
     The journal remains SQLite's rollback journal: with WAL, readers could continue during a save,
     but WAL needs shared memory, which a network file system does not have.
     """
-    is_writing = connection.get_execution_options().get("writing", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
+    if connection.get_execution_options().get("writing", False):
+        _wait_for_lock(connection, "BEGIN IMMEDIATE")
+    else:
+        connection.exec_driver_sql("BEGIN")
+        _wait_for_lock(connection, "SELECT 1 FROM sqlite_master LIMIT 1")  # takes the lock
+
+
+def _wait_for_lock(connection: Connection, statement: str) -> None:
+    """Execute a statement that takes a lock; report who has it if that takes long."""
+    try:
+        connection.exec_driver_sql(statement)
+    except OperationalError as error:
+        if LOCKED not in str(error):
+            raise
+        file = str(connection.engine.url.database)
+        limit = f"for at most {LOCK_TIMEOUT_S:g} s"
+        complain(f"waiting for the store {file} {limit}: {_lock_holder(file)}")
+        connection.exec_driver_sql(f"PRAGMA busy_timeout = {LOCK_TIMEOUT_S * 1000:.0f}")
+        try:
+            connection.exec_driver_sql(statement)
+        finally:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout = {ANNOUNCED_S * 1000:.0f}")
+
+
+def _lock_holder(file: str) -> str:
+    """Return who has a lock on a file, as the kernel lists it, and the remedy."""
+    status = Path(file).stat()
+    device = status.st_dev
+    place = f"{os.major(device):02x}:{os.minor(device):02x}:{status.st_ino}"
+    # Lines like ``1: POSIX  ADVISORY  WRITE 123 fe:00:456 1073741824 1073742335``
+    listed = (line.split() for line in Path("/proc/locks").read_text().splitlines())
+    found = {int(words[4]) for words in listed if place in words and "->" not in words}
+    for pid in sorted(found - {os.getpid()}):
+        with suppress(OSError):  # it has ended, or is in another container
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+            command = mask_credentials(" ".join(words.split("\0")).strip())
+            name = strip_controls(command)[:LONGEST_COMMAND]
+            return f"process {pid} ({name}) has locked it. If it hangs: kill {pid}"
+    return f"another program has locked it. To see which: fuser --verbose {shlex.quote(file)}"
 
 
 def upgrade_tables(engine: Engine) -> None:

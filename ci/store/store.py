@@ -25,6 +25,7 @@ from ci.store.connect import (
     database_message,
     import_all,
     read_transaction,
+    remedy_for,
     upgrade_tables,
     write_transaction,
 )
@@ -71,7 +72,7 @@ class Store(StoreQueries):
                 _upsert(connection, ACCEPTED, asdict(accepted))
         except (SQLAlchemyError, ValueError) as error:
             message = f"the store cannot save the accepted change: {database_message(error)}"
-            raise InfrastructureError(message) from error
+            raise InfrastructureError(message, remedy=remedy_for(error, self._engine)) from error
 
     def load(self, run_id: str | None = None, *, platform: str | None = None) -> RunResult:
         """Load a run: by default the latest, or the latest one that tested ``platform``.

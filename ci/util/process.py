@@ -24,6 +24,10 @@ class ProcessError(InfrastructureError):
     """A program could not be started, took too long, or failed."""
 
 
+class TimeLimitError(ProcessError):
+    """A program took too long and was killed."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProcessResult:
     """The result of a finished program; ``stderr`` is empty when the output was streamed."""
@@ -77,8 +81,12 @@ def run(
             wrong = f"failed with exit code {process.returncode}"
     except subprocess.TimeoutExpired:
         _kill_group(process)
-        stdout, stderr = process.communicate()
-        wrong = f"exceeded its time limit of {timeout_s:g} s and was killed"
+        try:
+            stdout, stderr = process.communicate(timeout=KILL_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            stdout = stderr = ""
+        text = f"{shlex.join(command)} exceeded its time limit of {timeout_s:g} s and was killed"
+        raise TimeLimitError(f"{text}{last_lines(stderr or stdout)}") from None
     except BaseException:
         _kill_group(process)
         process.wait()
@@ -146,6 +154,7 @@ def last_lines(output: str) -> str:
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+KILL_TIMEOUT_S = 5.0  # a process that survives SIGKILL for so long hangs in the kernel
 Handler = Callable[[int, FrameType | None], None] | signal.Handlers
 
 
@@ -158,3 +167,24 @@ def handle_interrupts(handler: Handler) -> Iterator[None]:
     finally:
         for number, earlier in before.items():
             signal.signal(number, earlier)
+
+
+@contextmanager
+def delay_interrupt() -> Iterator[None]:
+    """Raise the ``KeyboardInterrupt`` of the first Ctrl-C at the end of the block.
+
+    A second Ctrl-C raises it at once.
+    """
+    received: list[int] = []
+
+    def receive(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+        if len(received) > 1:
+            raise KeyboardInterrupt
+
+    try:
+        with handle_interrupts(receive):
+            yield
+    finally:
+        if received:
+            raise KeyboardInterrupt

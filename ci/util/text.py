@@ -12,6 +12,7 @@ import html
 import json
 import math
 import re
+import signal
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -23,6 +24,14 @@ SHORT = 12  # characters of a commit that are shown
 LONGEST_NAME = 500  # characters; a pytest node id repeats the parameters, which may be long texts
 _UNUSUAL = re.compile(r"[^\t\n -~]")  # may be a control character
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal; a real-time signal has only a number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
 
 
 def make_storable(value: Any) -> Any:

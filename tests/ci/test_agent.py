@@ -213,7 +213,53 @@ def test_sigterm_ends_the_stage_and_keeps_results(job: Job) -> None:
     assert job.finished("install")["exit_code"] == 143
     assert job.events("stage_skipped")[0]["reason"] == "not run: interrupted"
     assert job.events("run_finished")[0]["interrupted"] is True
+    assert job.events("run_finished")[0]["signal_received"] == signal.SIGTERM
     assert (job.results / "environment.json").exists()
+
+
+def test_killed_supervisor_leaves_no_end_and_no_process(job: Job) -> None:
+    # The stage's parent is its supervisor; its own child must end too.
+    job.stage("install", "sh", "-c", "sleep 600 & echo $PPID; sleep 600")
+    job.stage("pytest", "true")
+    with job.start() as process:
+        for event in printed_events(process):
+            if event["event"] == "output":
+                os.kill(int(event["text"]), signal.SIGKILL)
+    assert process.returncode == 1
+    assert job.events("stage_finished") == []
+    [lost] = job.events("stage_lost")
+    assert lost["reason"] == "the supervisor of stage install was killed by SIGKILL"
+    assert job.events("stage_skipped")[0]["reason"] == f"not run: {lost['reason']}"
+    assert "interrupted" not in job.events("run_finished")[0]
+    assert running_in(job.workspace) == []
+
+
+def test_killed_supervisor_of_a_rerun_ends_the_reruns(job: Job) -> None:
+    program = """
+import json, os, signal, sys
+if any("rerun" in argument for argument in sys.argv):
+    os.kill(os.getppid(), signal.SIGKILL)
+log = next(it for it in sys.argv if it.startswith("--report-log=")).partition("=")[2]
+failed = {"$report_type": "TestReport", "nodeid": "t", "when": "call", "outcome": "failed"}
+with open(log, "w") as file:
+    print(json.dumps(failed), file=file)
+    print(json.dumps({"$report_type": "SessionFinish", "exitstatus": 1}), file=file)
+sys.exit(1)
+"""
+    job.python("pytest", program, kind=StageKind.PYTEST, reruns=3)
+    assert job.run() == 1
+    [ended] = job.events("reruns_ended")
+    assert ended["reason"] == "the supervisor of rerun 1 was killed by SIGKILL"
+    assert len(job.events("rerun_started")) == 1
+
+
+def test_restarted_agent_runs_nothing_a_second_time(job: Job) -> None:
+    job.stage("install", "sh", "-c", "echo once")
+    assert job.run() == 0
+    before = job.events()
+    assert job.run() == 1
+    assert [event["event"] for event in job.events()[len(before) :]] == ["agent_restarted"]
+    assert job.log("install") == "once\n"
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # the agent has no threads

@@ -87,7 +87,7 @@ CASES: dict[str, Case] = {
         )
     ),
     "too long": case(
-        CUT, BUILT, end("pytest", 143, signal=15, timed_out=True, seconds=3600.0), last(1)
+        CUT, BUILT, end("pytest", 143, signal=15, timed_out=True, seconds=20.0), last(1)
     ),
     "lost": case(
         None,
@@ -102,6 +102,14 @@ CASES: dict[str, Case] = {
     ),
     "interrupted": case(
         CUT, BUILT, end("pytest", 143, interrupted=True), last(130), interrupted=True
+    ),
+    "stopped": case(
+        CUT,
+        BUILT,
+        end("pytest", 143, interrupted=True),
+        last(130),
+        exit_code=130,
+        ended_by="docker stop",
     ),
     "a worker": case(
         replace(FAILED, crashed=(TESTS[1],)), BUILT, end("pytest", 1), last(1), exit_code=1

@@ -73,7 +73,7 @@ def test_events_from_pieces_of_any_size(reader: EventReader, tmp_path: Path, siz
         {"event": "output", "stage": "build", "text": "café", "more": False},
         {"event": "engine", "text": "Traceback (most recent call last):"},
         {"event": "engine", "text": "[1, 2]"},
-        {"event": "run_finished", "exit_code": 0, "interrupted": False},
+        {"event": "run_finished", "exit_code": 0, "interrupted": False, "signal_received": None},
     ]
     assert reader.finished is not None
     assert reader.finished.exit_code == 0

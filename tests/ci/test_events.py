@@ -10,6 +10,7 @@ import pytest
 from ci.facts.events import MOST_EVENTS, compare_records, parse_event, parse_events
 from ci.model.events import (
     EVENTS,
+    AgentRestarted,
     ArtifactCut,
     ArtifactMissing,
     Event,
@@ -25,6 +26,7 @@ from ci.model.events import (
     RunRecord,
     RunStarted,
     StageFinished,
+    StageLost,
     StageSkipped,
     StageStarted,
 )
@@ -64,6 +66,8 @@ WRITTEN: tuple[Event, ...] = (
     StageStarted(stage="build", command=("make", "-j")),
     StageFinished(stage="build", seconds=0.5, exit_code=-3, signal=9, timed_out=True),
     StageFinished(stage="build", seconds=0.5, exit_code=0, interrupted=True, pytest_status=0),
+    StageLost(stage="pytest", reason="the supervisor of stage pytest was killed by SIGKILL"),
+    AgentRestarted(),
     StageSkipped(stage="pytest", reason="not run: build failed"),
     LeaseWaiting(stage="pytest", text="waits", waited_s=1.5),
     LeaseTaken(stage="pytest", waited_s=2, devices=(DEVICE,), text="has GPU-1"),

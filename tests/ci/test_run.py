@@ -431,6 +431,22 @@ def test_forged_times_are_not_believed(work: Workplace, resumed: bool) -> None:
     assert said == [f"{what}: stage build ended with {ends}"]
 
 
+DAMAGED = {"cut": lambda text: text[:200], "not UTF-8": lambda _: b"\xff", "empty": lambda _: b""}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_resuming_rebuilds_damaged_results(work: Workplace, name: str) -> None:
+    first, run = work.run()
+    path = run.records.folder / "results.json"
+    path.write_bytes(DAMAGED[name](path.read_bytes()))
+    work.new_engine()
+    result, _ = work.run(load_request(work.results, run.request.run_id))
+    assert work.engine.calls == ["resume cpu"]
+    assert result.platforms[0].pytest == first.platforms[0].pytest
+    assert result.platforms[0].verdict == first.platforms[0].verdict
+    assert "its rows are rebuilt from the platforms' files" in work.output()
+
+
 def test_resuming_with_other_sources_is_refused(work: Workplace) -> None:
     work.engine.prepare_error = InfrastructureError("no space left")
     result, run = work.run()

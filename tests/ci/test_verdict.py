@@ -17,6 +17,7 @@ from ci.facts.pytest_log import parse_log
 from ci.facts.suite import suite_of
 from ci.facts.verdict import judge, not_run
 from ci.model.events import (
+    AgentRestarted,
     ArtifactCut,
     ArtifactMissing,
     Event,
@@ -25,6 +26,7 @@ from ci.model.events import (
     RunFinished,
     RunRecord,
     StageFinished,
+    StageLost,
     StageSkipped,
     StageStarted,
 )
@@ -39,7 +41,7 @@ DATA = Path(__file__).parent / "data"
 def stage(name: str, kind: StageKind = StageKind.COMMAND) -> StagePlan:
     column = Column.PYTEST if kind is StageKind.PYTEST else Column.BUILD_INSTALL
     return StagePlan(
-        name=name, kind=kind, command=("x",), column=column, timeout_s=60.0, environment={}
+        name=name, kind=kind, command=("x",), column=column, timeout_s=10.0, environment={}
     )
 
 
@@ -112,6 +114,7 @@ NO_LEASE = (
     ),
     StageSkipped(stage="pytest", reason="not run: no lease"),
 )
+SUPERVISOR = "the supervisor of stage pytest was killed by SIGKILL"
 FEW = "devices.count is 9; found: GPU-1"
 
 
@@ -137,8 +140,8 @@ CASES = {
     "the agent dies in a rerun": (
         case(FAILING, end("install"), end("pytest", 1), again(1), exit_code=137, lost=True),
         (Product.FAILED, Harness.EXIT_AFTER_SUMMARY),
-        "fact: exit code 137 after the pytest summary",
-        "outer wrapper returned 137 after the pytest summary",
+        "fact: exit code 137 after the pytest summary, the agent's own: it ended without a result",
+        "the agent returned 137 after the pytest summary",
     ),
     "the end of the reruns is not seen": (
         case(FAILING, end("install"), end("pytest", 1), again(1), lost=True),
@@ -205,7 +208,7 @@ CASES = {
     "the build takes too long": (
         case(None, end("install", 137, signal=9, timed_out=True), last(1), exit_code=1),
         (Product.INCOMPLETE, Harness.TIMED_OUT),
-        "fact: stage install was ended after 12 s, its time limit",
+        "fact: stage install reached its time limit of 10 s; it took 2 s to end it",
         "timed out",
     ),
     "the build takes too long and says that all is well": (
@@ -376,6 +379,75 @@ CASES = {
         (Product.INCOMPLETE, Harness.INFRASTRUCTURE),
         "fact: the run was interrupted by its caller",
         "interrupted",
+    ),
+    "stopped from outside": (
+        case(
+            log(Outcome.PASSED, status=None),
+            *(end("install"), end("pytest", 143, signal=15, interrupted=True)),
+            RunFinished(exit_code=130, interrupted=True, signal_received=15),
+            exit_code=130,
+            ended_by="docker stop",
+        ),
+        (Product.INCOMPLETE, Harness.INFRASTRUCTURE),
+        "fact: the container was ended from outside, by a request like `docker stop`",
+        "infrastructure failure",
+    ),
+    "killed by a request to the engine": (
+        case(None, begin("install"), exit_code=137, lost=True, ended_by="docker kill"),
+        (Product.INCOMPLETE, Harness.INFRASTRUCTURE),
+        "fact: the container was ended from outside, by a request like `docker kill`\n"
+        "fact: the agent ended without a result, exit code 137",
+        "stage install has no result",
+    ),
+    "restarted from outside": (
+        case(
+            None,
+            end("install", 143, signal=15, interrupted=True),
+            *(last(130), AgentRestarted()),
+            exit_code=1,
+        ),
+        (Product.INCOMPLETE, Harness.INFRASTRUCTURE),
+        "fact: the container was restarted from outside; nothing ran in it a second time",
+        "infrastructure failure",
+    ),
+    "the agent gets a signal from elsewhere": (
+        case(
+            None,
+            end("install", 143, signal=15, interrupted=True),
+            RunFinished(exit_code=130, interrupted=True, signal_received=15),
+            exit_code=130,
+        ),
+        (Product.INCOMPLETE, Harness.INFRASTRUCTURE),
+        "fact: the agent received SIGTERM, which this caller did not send",
+        "infrastructure failure",
+    ),
+    "the supervisor gets a signal from elsewhere": (
+        case(None, end("install", 143, signal=15, interrupted=True), last(1), exit_code=1),
+        (Product.INCOMPLETE, Harness.INFRASTRUCTURE),
+        "fact: the supervisor of stage install received a signal that the agent did not send",
+        "infrastructure failure",
+    ),
+    "the supervisor is killed after the summary": (
+        case(
+            PASSING,
+            *(end("install"), begin("pytest")),
+            *(StageLost(stage="pytest", reason=SUPERVISOR), last(1)),
+            exit_code=1,
+        ),
+        (Product.INCOMPLETE, Harness.INFRASTRUCTURE),
+        f"fact: stage pytest has no result after the end of the log\nfact: {SUPERVISOR}",
+        "infrastructure failure",
+    ),
+    "the supervisor is killed before a test is collected": (
+        case(
+            log(status=None),
+            *(end("install"), begin("pytest")),
+            *(StageLost(stage="pytest", reason=SUPERVISOR), last(1)),
+            exit_code=1,
+        ),
+        (Product.INCOMPLETE, Harness.INFRASTRUCTURE),
+        f"fact: pytest did not finish; its log has 0 results\nfact: {SUPERVISOR}",
+        "infrastructure failure",
     ),
     "interrupted, and the record was not taken": (
         case(None, interrupted=True),

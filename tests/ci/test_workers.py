@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -244,6 +245,24 @@ def test_one_interrupt_ends_all(work: Workplace) -> None:
         "not run: the run was interrupted while the image was prepared",
         "not run: the run was interrupted while the image was prepared",
     ]
+
+
+def test_the_third_interrupt_ends_a_program_that_hangs(
+    work: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ci.run.workers.LAST_GRACE_S", 0.1)
+
+    def hang() -> None:
+        for _ in range(3):
+            with suppress(KeyboardInterrupt):
+                interrupt()
+        signal.pause()
+
+    odd(work, prepare_cpu=hang)
+    result, run = work.run()
+    assert run.interrupted
+    [evidence] = result.platforms[0].verdict.evidence
+    assert evidence.text == "the worker process of this platform died: SIGKILL"
 
 
 def test_the_fourth_interrupt_ends_a_program_that_ignores_interrupts(work: Workplace) -> None:

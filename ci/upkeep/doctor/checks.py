@@ -13,7 +13,7 @@ from time import monotonic
 from rich.console import Console
 from rich.text import Text
 
-from ci.engines.link import SDK_ERRORS, explain
+from ci.engines.link import SDK_ERRORS, explain, typed_bad_answers
 from ci.errors import CiError, ExitCode, InfrastructureError
 from ci.util.prerequisites import Finding, Severity, install_line, ok, unknown, warning
 from ci.util.text import counted, mask_credentials, strip_controls
@@ -51,8 +51,9 @@ class _CheckThread(Thread):
     def run(self) -> None:
         subject = self.check.subject
         try:
-            for found in self.check.look():
-                self.findings.append(found)
+            with typed_bad_answers("the Docker Engine"):
+                for found in self.check.look():
+                    self.findings.append(found)
         except CiError as error:
             self.findings += error_findings(subject, error)
         except SDK_ERRORS as error:

@@ -42,7 +42,7 @@ def engine_check(plan: EnginePlan, plans: Sequence[RunPlan]) -> Check:
 def _findings(plan: EnginePlan, plans: Sequence[RunPlan]) -> Iterator[Finding]:
     engine = select_engine(plan)
     if isinstance(engine, DockerEngine):
-        client, info = engine.client, engine.client.info()
+        client, info = engine.client, engine.info()
         theirs, mine = datetime.fromisoformat(info["SystemTime"]), datetime.now(UTC)
         yield judge_engine(plan, info)
         yield judge_clock(f"clock of engine {plan.name}", theirs, mine)

@@ -1,0 +1,112 @@
+"""Report an engine that does not answer, while a run waits for it.
+
+A run mostly reads a log, in which silence is normal. So a thread asks the engine at intervals
+whether it is alive. It reports how long an answer has been missing, and at last ends the reading.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from threading import Event
+from time import monotonic
+from typing import Any, Protocol
+
+from docker.api.client import APIClient
+
+from ci.engines import Observer
+from ci.engines.wheelhouse import background_thread
+from ci.util.process import SIGNALS
+
+PAUSE_S = 1.0  # between two questions, each of which takes an engine a millisecond
+PING_S = 2  # for an answer
+# Missing for so long, an answer is reported; a busy engine takes a second or two.
+SILENCE_S = 3.0
+MORE_SILENCE = 2.0  # after each report, the next one needs longer by this factor
+LOST_S = 60.0  # missing for so long, an answer counts as a lost connection
+PING = "GET /_ping"
+
+_VERSION = re.compile(r"^/v[0-9.]+(?=/)")
+
+
+class Closable(Protocol):
+    """Something that another thread can close."""
+
+    def close(self) -> None:
+        """End the reading of it."""
+
+
+class Watch:
+    """Watches the requests of a client, and the engine behind it."""
+
+    def __init__(self, place: str, api: APIClient, ask: Callable[[], APIClient]) -> None:
+        """``ask`` makes a second client, with a connection of its own."""
+        self._place = place
+        self._ask = ask
+        self._request: tuple[str, float] | None = None  # its name, and since when it waits
+        self._stream: Closable | None = None
+        self._send = api.send
+        api.send = self._recorded  # type: ignore[method-assign]
+
+    def _recorded(self, request: Any, **options: Any) -> Any:
+        """Send a request of the client, and remember it until it is answered."""
+        path = _VERSION.sub("", str(request.path_url).partition("?")[0])
+        self._request = (f"{request.method} {path}", monotonic())
+        try:
+            return self._send(request, **options)
+        finally:
+            self._request = None
+
+    @contextmanager
+    def reading(self, stream: Closable) -> Iterator[None]:
+        """Close ``stream`` if the engine does not answer for ``LOST_S``."""
+        self._stream = stream
+        try:
+            yield
+        finally:
+            self._stream = None
+
+    @contextmanager
+    def reporting_to(self, observer: Observer) -> Iterator[None]:
+        """Report missing answers until the block ends."""
+        with background_thread(self._keep_asking, observer):
+            yield
+
+    def _keep_asking(self, observer: Observer, ended: Event) -> None:
+        # An interrupt is for the main thread, which may block it. This thread starts no programs,
+        # which would inherit the mask.
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        silent: float | None = None  # since when the engine does not answer our question
+        reported_at = 0.0
+        with closing(self._ask()) as client:
+            while not ended.wait(PAUSE_S):
+                asked = monotonic()
+                silent = None if _answers(client) else silent or asked
+                now = monotonic()
+                waiting = [it for it in (self._request, silent and (PING, silent)) if it]
+                name, since = min(waiting, key=lambda it: it[1], default=(PING, now))
+                waited = now - since
+                if waited < SILENCE_S:
+                    if reported_at:
+                        self._say(observer, f"{self._place} answers again")
+                    reported_at = 0.0
+                elif waited >= max(SILENCE_S, MORE_SILENCE * reported_at):
+                    self._say(observer, f"{self._place} has not answered {name} for {waited:.0f} s")
+                    reported_at = waited
+                stream = self._stream
+                if stream is not None and silent is not None and now - silent > LOST_S:
+                    self._stream = None
+                    with suppress(OSError):
+                        stream.close()
+
+    def _say(self, observer: Observer, text: str) -> None:
+        observer.event({"event": "engine", "text": text})
+
+
+def _answers(client: APIClient) -> bool:
+    try:
+        return bool(client.ping())
+    except Exception:  # whatever is wrong, it is no answer
+        return False

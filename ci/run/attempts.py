@@ -1,0 +1,184 @@
+"""The attempts of one platform: again after an infrastructure fault, here or on another engine.
+
+A platform never runs twice at once. After a fault the same engine is asked first: if it still has
+the container, the next attempt adopts it. Another engine is used only if the first one does not
+answer, and its container has ended or has reached its time limits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from time import monotonic, sleep
+
+from ci.engines import Engine
+from ci.errors import CiError, InfrastructureError, PrerequisiteError
+from ci.facts.verdict import fact
+from ci.model.plan import EnginePlan, RunPlan
+from ci.plan.request import RunRequest
+from ci.run.platform import PlatformOutcome, PlatformRun, error_text
+from ci.run.workers import Caller, Message, Readiness
+from ci.util.text import counted
+
+Connect = Callable[[EnginePlan], Engine]
+
+ASK_AGAIN_S = 10.0  # between two questions whether an engine answers again
+SAY_AGAIN_S = 60.0  # between two messages about it
+
+
+def carry_out(
+    plan: RunPlan,
+    caller: Caller,
+    *,
+    request: RunRequest,
+    connect: Connect,
+    resumed: bool,
+    judged: Container[str],
+) -> Message:
+    """Carry a plan out in its worker, with all its attempts."""
+    attempts = PlatformAttempts(
+        plan=plan,
+        caller=caller,
+        request=request,
+        connect=connect,
+        resumed=resumed,
+        judged=plan.platform in judged,
+        # An earlier caller may have started a container on the engine.
+        may_run_until=monotonic() + plan.longest_s if resumed else 0.0,
+    )
+    return attempts.carry_out()
+
+
+@dataclass(kw_only=True)
+class PlatformAttempts:
+    """The attempts of a platform; ``may_run_until`` is when its container has surely ended."""
+
+    plan: RunPlan
+    caller: Caller
+    request: RunRequest
+    connect: Connect
+    resumed: bool
+    judged: bool
+    may_run_until: float
+    _failed: list[str] = field(default_factory=list)
+    _last: PlatformOutcome | None = None
+    _said_at: float = -math.inf
+
+    def carry_out(self) -> Message:
+        """Return the outcome of the last attempt, with evidence of those before it."""
+        engines = [self.plan.engine, *self.plan.other_engines]
+        while True:
+            try:
+                message = self._attempt(engines[0])
+                if not self._is_worth_another(message, engines):
+                    return self._conclude(message)
+                self._record(engines[0], message)
+                while len(engines) > 1 and not self._answers(engines[0]):
+                    if self._has_ended(engines[0], engines[1]):
+                        del engines[0]
+                        break
+            except KeyboardInterrupt:
+                if self._last is None:
+                    raise
+                return self._conclude(replace(self._last, interrupted=True))
+
+    def _attempt(self, engine_plan: EnginePlan) -> Message:
+        """Carry the plan out on one engine, once the parent starts it there."""
+        plan = replace(self.plan, engine=engine_plan)
+        try:
+            with closing(self.connect(engine_plan)) as engine:
+                engine.check(plan)
+                name = engine.name if engine_plan.name == "auto" else engine_plan.name
+                machine = engine.machine()
+                capacity = engine_plan.capacity or machine.processors
+                self.caller.send(
+                    Readiness(engine=name, identity=machine.identity, capacity=capacity)
+                )
+                self.caller.connection.recv()
+                return PlatformRun(
+                    request=self.request,
+                    plan=plan,
+                    engine=engine,
+                    observer=self.caller,
+                    resumed=self.resumed,
+                    judged=self.judged,
+                ).execute()
+        except CiError as error:
+            return error
+
+    def _is_worth_another(self, message: Message, engines: list[EnginePlan]) -> bool:
+        """Whether another attempt is left, and may end better than this one."""
+        if len(self._failed) >= self.plan.retries:
+            return False
+        if isinstance(message, PlatformOutcome):
+            return message.is_fault and not message.interrupted
+        is_fault = isinstance(message, InfrastructureError)
+        return is_fault and not isinstance(message, PrerequisiteError) and len(engines) > 1
+
+    def _record(self, engine: EnginePlan, message: Message) -> None:
+        """Keep the reason of a failed attempt, and what it left behind."""
+        if isinstance(message, PlatformOutcome):
+            verdict = message.result.verdict
+            reasons = "; ".join(evidence.text for evidence in verdict.evidence)
+            why = f"{verdict.product}, {verdict.harness}: {reasons}"
+            self._last, self.resumed, self.judged = message, True, True
+            self.may_run_until = monotonic() + self.plan.longest_s if message.may_run else 0.0
+        else:
+            why = str(message)
+        text = f"attempt {len(self._failed) + 1} on engine {engine.name} failed: {why}"
+        self._failed.append(text)
+        self._say(text)
+
+    def _answers(self, engine_plan: EnginePlan) -> bool:
+        try:
+            with closing(self.connect(engine_plan)) as engine:
+                engine.machine()
+        except CiError:
+            return False
+        return True
+
+    def _has_ended(self, engine: EnginePlan, other: EnginePlan) -> bool:
+        """Whether no container of this platform can run on ``engine``; waits a while if not."""
+        remaining = self.may_run_until - monotonic()
+        if remaining <= 0:
+            return True
+        if monotonic() - self._said_at > SAY_AGAIN_S:
+            name = self.plan.container.name
+            self._say(
+                f"engine {engine.name} does not answer, and container {name} may still run on it."
+                f" Engine {other.name} is used when it has reached its time limits, in"
+                f" {remaining:.0f} s"
+            )
+            self._said_at = monotonic()
+        sleep(min(ASK_AGAIN_S, remaining))
+        return False
+
+    def _say(self, text: str) -> None:
+        self.caller.event({"event": "engine", "text": text})
+
+    def _conclude(self, message: Message) -> Message:
+        """Add the failed attempts to the evidence of the last one."""
+        if not self._failed:
+            return message
+        failed, outcome = [*self._failed], message
+        if isinstance(message, CiError):
+            if self._last is None:
+                return InfrastructureError(
+                    "\n".join([*failed, str(message)]), remedy=message.remedy
+                )
+            failed.append(f"no further attempt: {error_text(message)}")
+            outcome = self._last
+        if not isinstance(outcome, PlatformOutcome):
+            return message
+        verdict = outcome.result.verdict
+        evidence = (*verdict.evidence, *map(fact, failed))
+        note = f"{counted(len(self._failed), 'earlier attempt')} failed: see the evidence"
+        result = outcome.result.model_copy(
+            update={
+                "verdict": verdict.model_copy(update={"evidence": evidence}),
+                "notes": (*outcome.result.notes, note),
+            }
+        )
+        return replace(outcome, result=result)

@@ -1,0 +1,132 @@
+"""What the evidence reports when something outside of the run ends its container or its agent."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from conftest import Bench
+from plans import stage
+
+from ci.model.job import Column, StageKind
+from ci.model.plan import RunPlan
+from ci.model.results import Harness, Product
+from ci.run.platform import judge_platform
+
+pytestmark = pytest.mark.docker
+
+HANGS = (
+    "import time\ndef test_a(): pass\ndef test_b(): print('begun', flush=True); time.sleep(600)\n"
+)
+COLLECTING = (
+    "import sys, time\nsys.__stdout__.write('begun\\n')\nsys.__stdout__.flush()\ntime.sleep(600)\n"
+)
+PASSES = "def test_a(): pass\n"
+AFTER_SUMMARY = """\
+import time
+
+def pytest_unconfigure(config):
+    print("begun", flush=True)
+    time.sleep(600)
+"""
+# The agent is the child of the container's init, process 1; the supervisor is the agent's.
+KILL_AGENT = """\
+import os, pathlib
+children = lambda pid: pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+[agent] = children(1)
+os.kill(int(%s), 9)
+"""
+
+
+def docker(*arguments: str) -> Callable[[str], None]:
+    return lambda container: subprocess.run(
+        ["docker", *arguments, container], check=True, capture_output=True
+    ).check_returncode()
+
+
+def kill(process: str) -> Callable[[str], None]:
+    program = KILL_AGENT % process
+
+    def act(container: str) -> None:
+        # The one that ends the container may be killed with it.
+        command = ["docker", "exec", container, "python3", "-c", program]
+        subprocess.run(command, check=False, capture_output=True)
+
+    return act
+
+
+def evidence(
+    bench: Bench, act: Callable[[str], None], tests: str = HANGS, conftest: str = ""
+) -> list[str]:
+    """Run a suite, act on its container once it prints "begun", and return the evidence."""
+    suite = stage("pytest", "python", "-m", "pytest", "-s", "tests", kind=StageKind.PYTEST)
+    plan = bench.plan(stage("install", "true"), replace(suite, column=Column.PYTEST))
+    (plan.source / "tests/test_tiny.py").write_text(tests)
+    (plan.source / "tests/conftest.py").write_text(conftest)
+    for text in ("begun", "tests/test_tiny.py .begun"):
+        bench.observer.reactions[text] = lambda: act(plan.container.name)
+    return judged(bench, plan)
+
+
+def judged(bench: Bench, plan: RunPlan) -> list[str]:
+    verdict = judge_platform(plan, bench.run(plan)).result.verdict
+    assert (verdict.product, verdict.harness) == (Product.INCOMPLETE, Harness.INFRASTRUCTURE)
+    return [evidence.text for evidence in verdict.evidence]
+
+
+CUT = "pytest did not finish; its log has 1 result"
+RUNNING = "pytest was running tests/test_tiny.py::test_b"
+ENDED = "the container was ended from outside, by a request like `docker {}`"
+
+
+def test_stopped_container(docker_bench: Bench) -> None:
+    assert evidence(docker_bench, docker("stop")) == [CUT, ENDED.format("stop"), RUNNING]
+
+
+def test_killed_container(docker_bench: Bench) -> None:
+    died = "the agent ended without a result, exit code 137"
+    assert evidence(docker_bench, docker("kill")) == [CUT, ENDED.format("kill"), died, RUNNING]
+
+
+def test_restarted_container(docker_bench: Bench) -> None:
+    found = evidence(docker_bench, docker("restart"))
+    again = "the container was restarted from outside; nothing ran in it a second time"
+    # Its results may be taken before the engine starts it again.
+    ended = {again, ENDED.format("restart"), ENDED.format("stop")}
+    assert (found[0], found[2]) == (CUT, RUNNING)
+    assert found[1] in ended
+
+
+@pytest.mark.parametrize(
+    ("tests", "conftest", "left"),
+    [
+        (HANGS, "", CUT),
+        (COLLECTING, "", "pytest did not finish; its log has 0 results"),
+        (PASSES, AFTER_SUMMARY, "stage pytest has no result after the end of the log"),
+    ],
+    ids=["in a test", "while it collects", "after the summary"],
+)
+@pytest.mark.parametrize(
+    ("process", "died"),
+    [
+        ("agent", "the agent ended without a result, exit code 137"),
+        ("children(agent)[0]", "the supervisor of stage pytest was killed by SIGKILL"),
+    ],
+    ids=["agent", "supervisor"],
+)
+def test_killed_processes_of_the_harness(
+    docker_bench: Bench, process: str, died: str, tests: str, conftest: str, left: str
+) -> None:
+    assert evidence(docker_bench, kill(process), tests, conftest)[:2] == [left, died]
+
+
+def test_time_limit_and_the_time_to_end(docker_bench: Bench) -> None:
+    stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
+    suite = stage("pytest", "python", "-c", stubborn, kind=StageKind.PYTEST, timeout_s=2.0)
+    plan = docker_bench.plan(replace(suite, column=Column.PYTEST))
+    verdict = judge_platform(plan, docker_bench.run(plan)).result.verdict
+    assert verdict.harness is Harness.TIMED_OUT
+    limit = "stage pytest reached its time limit of 2 s; it took 10 s to end it"
+    assert limit in [evidence.text for evidence in verdict.evidence]

@@ -1,0 +1,196 @@
+"""Engines that hang, lie or are interrupted, at sockets of their own: the real engine goes on."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from conftest import Bench
+from docker.client import DockerClient
+from engine_proxy import Proxy, lying, proxied
+from plans import stage
+
+from ci.engines import link, watch
+from ci.engines.select import select_engine
+from ci.errors import ExitCode
+from ci.model.plan import EnginePlan
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCKER = EnginePlan(name="docker", kind="docker")
+CREATE = re.compile(r"POST \S*/containers/create")
+CONFIG = "project: tiny\nplatforms:\n  cpu: {}\n"
+
+
+@pytest.fixture
+def proxy(docker_bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """A way to the engine that the bench takes from now on."""
+    path = tmp_path / "docker.sock"
+    with proxied(path) as proxy:
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
+        docker_bench.engine = select_engine(DOCKER)
+        yield proxy
+        docker_bench.engine.close()
+
+
+def containers(run_id: str) -> list[str]:
+    client = DockerClient(base_url="unix:///var/run/docker.sock")
+    try:
+        labels = [f"infini-ci.run={run_id}"]
+        found = client.containers.list(all=True, filters={"label": labels})
+        return [str(container.name) for container in found]
+    finally:
+        client.close()
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("times", [1, 2])
+def test_interrupt_while_a_container_is_created(
+    docker_bench: Bench, proxy: Proxy, times: int
+) -> None:
+    plan = docker_bench.plan(stage("build", "sleep", "600"))
+    image = docker_bench.engine.prepare(plan, docker_bench.observer)
+
+    def interrupt_and_delay(request: str) -> None:
+        if CREATE.match(request):
+            for _ in range(times):
+                interrupt()
+                time.sleep(0.5)  # the caller has the signal; only now the engine gets the request
+
+    proxy.on_request = interrupt_and_delay
+    facts = docker_bench.engine.execute(plan, image, docker_bench.observer)
+    assert facts.interrupted
+    time.sleep(1.0)  # for a container that comes later
+    assert containers(plan.run_id) == []
+
+
+@pytest.mark.docker
+def test_engine_that_hangs_in_the_middle_and_three_interrupts(
+    docker_bench: Bench, proxy: Proxy
+) -> None:
+    plan = docker_bench.plan(stage("build", "sh", "-c", "echo ready; sleep 600"))
+    image = docker_bench.engine.prepare(plan, docker_bench.observer)
+    start = time.monotonic()
+    said: list[tuple[float, str]] = []
+
+    def hang() -> None:
+        proxy.running.clear()
+        Thread(target=interrupt_later, daemon=True).start()
+
+    def interrupt_later() -> None:
+        hung = time.monotonic()
+        silent = re.compile(r"the Docker Engine at \S+ has not answered GET /_ping for \d s")
+        while time.monotonic() < hung + 30 and not said:
+            texts = [str(event["text"]) for event in docker_bench.observer.named("engine")]
+            said.extend((time.monotonic() - hung, text) for text in texts if silent.match(text))
+            time.sleep(0.1)
+        for _ in range(3):
+            interrupt()
+            time.sleep(1.0)
+
+    docker_bench.observer.reactions["ready"] = hang
+    try:
+        facts = docker_bench.engine.execute(plan, image, docker_bench.observer)
+        took = time.monotonic() - start
+    finally:
+        proxy.running.set()
+        for name in containers(plan.run_id):
+            subprocess.run(["docker", "--host", "unix:///var/run/docker.sock", "rm", "-f", name])
+    assert facts.interrupted
+    assert said
+    assert said[0][0] < 10
+    assert took < 40
+    texts = [str(event["text"]) for event in docker_bench.observer.named("engine")]
+    assert any(text.startswith(f"container {plan.container.name} may remain") for text in texts)
+
+
+@pytest.mark.docker
+def test_engine_that_answers_again(docker_bench: Bench, proxy: Proxy) -> None:
+    plan = docker_bench.plan(stage("build", "sh", "-c", "echo ready; sleep 8; echo ended"))
+    image = docker_bench.engine.prepare(plan, docker_bench.observer)
+
+    def hang() -> None:
+        proxy.running.clear()
+        Thread(target=lambda: (time.sleep(7.0), proxy.running.set()), daemon=True).start()
+
+    docker_bench.observer.reactions["ready"] = hang
+    facts = docker_bench.engine.execute(plan, image, docker_bench.observer)
+    assert (facts.exit_code, facts.lost) == (0, False)
+    assert (plan.results / "build.log").read_text() == "ready\nended\n"
+    texts = " ".join(str(event["text"]) for event in docker_bench.observer.named("engine"))
+    assert re.search(r"has not answered GET /_ping for \d s", texts)
+    assert "answers again" in texts
+
+
+@pytest.mark.docker
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # of the SDK, on a cut line
+def test_engine_that_hangs_for_too_long_is_lost(
+    docker_bench: Bench, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "LOST_S", 2.0)
+    monkeypatch.setattr(link, "RECONNECT_S", 0.0)
+    plan = docker_bench.plan(stage("build", "sh", "-c", "echo ready; sleep 5; echo ended"))
+    image = docker_bench.engine.prepare(plan, docker_bench.observer)
+
+    def hang() -> None:
+        docker_bench.engine.client.api.timeout = 2  # type: ignore[attr-defined]
+        proxy.running.clear()
+
+    docker_bench.observer.reactions["ready"] = hang
+    facts = docker_bench.engine.execute(plan, image, docker_bench.observer)
+    assert (facts.lost, facts.exit_code, facts.interrupted) == (True, None, False)
+    assert f"lost the connection to container {plan.container.name}" in facts.notes[-1]
+    proxy.running.set()
+    docker_bench.observer.reactions.clear()
+    docker_bench.engine.client.api.timeout = 60  # type: ignore[attr-defined]
+    adopted = docker_bench.engine.resume(plan, docker_bench.observer)
+    assert adopted is not None
+    assert adopted.exit_code == 0
+
+
+ANSWERS = {
+    "no version": b'{"ApiVersion": "x1", "Version": "x", "Arch": "amd64"}',
+    "text": b"hello",
+    "HTML": b"<html></html>",
+    "a list": b"[1, 2]",
+    "null": b"null",
+    "no facts": b'{"ApiVersion": "1.41", "Version": "20.1", "Arch": "amd64"}',
+    "other types": b'{"ApiVersion": "1.41", "Version": "20.1", "Arch": "amd64", "ID": [],'
+    b' "NCPU": "x", "Name": 3}',
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_engine_that_answers_garbage(tmp_path: Path, name: str) -> None:
+    (tmp_path / "ci.yaml").write_text(CONFIG)
+    commands = [["run", "cpu", "--engine", "auto"], ["doctor", "cpu"], ["gc", "--dry-run"]]
+    with lying(tmp_path / "docker.sock", ANSWERS[name]):
+        environment = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path / 'docker.sock'}"}
+        options = ["--config", tmp_path / "ci.yaml", "--results", tmp_path / "results"]
+        started = [
+            subprocess.Popen(
+                [sys.executable, "-m", "ci", *command, *options],
+                cwd=ROOT,
+                env=environment,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+            for command in commands
+        ]
+        shown = [process.communicate()[0] for process in started]
+    for process, text in zip(started, shown, strict=True):
+        assert process.returncode == ExitCode.INFRASTRUCTURE, text
+        assert "Traceback" not in text
+        assert "is broken, or is no Docker Engine: " in text
