@@ -90,7 +90,7 @@ def extract(
         limits: What is beyond them is left out; ``None``: there are none.
 
     Returns:
-        Lines about what was left out, such as ``2 links: a, b``.
+        Lines about entries that were left out, such as ``2 links: a, b``.
     """
     root = Path(os.path.realpath(destination))
     root.mkdir(parents=True, exist_ok=True)

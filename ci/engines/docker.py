@@ -356,7 +356,7 @@ def _request_of_others(client: DockerClient, container: Container) -> str | None
 
 
 def _copy_results(container: Container, plan: RunPlan) -> tuple[str, ...]:
-    """Copy the results out; return lines about what was left out."""
+    """Copy the results out; return lines about entries that were left out."""
     chunks, _ = container.get_archive(plan.container.results)
     reserved = ENGINE_FILES - {f"{stage.name}.log" for stage in plan.stages}
     with closing(

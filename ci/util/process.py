@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -173,8 +174,11 @@ def handle_interrupts(handler: Handler) -> Iterator[None]:
 def delay_interrupt() -> Iterator[None]:
     """Raise the ``KeyboardInterrupt`` of the first Ctrl-C at the end of the block.
 
-    A second Ctrl-C raises it at once.
+    A second Ctrl-C raises it at once. In other threads than the main one there is nothing to delay.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     received: list[int] = []
 
     def receive(number: int, _frame: FrameType | None) -> None:

@@ -379,7 +379,7 @@ def test_resuming_runs_again_what_was_judged_as_incomplete(work: Workplace) -> N
 
 def test_resuming_does_not_guess_the_events_of_another_version(work: Workplace) -> None:
     request = _interrupted_before_the_verdict(work)
-    events = work.results / request.run_id / "cpu" / "events.jsonl"
+    events = work.results / request.run_id / "cpu" / "engine-events.jsonl"
     first, *others = events.read_text().splitlines()
     older = json.dumps({**json.loads(first), "protocol": 2})
     events.write_text("\n".join([older, *others, ""]))
@@ -387,7 +387,7 @@ def test_resuming_does_not_guess_the_events_of_another_version(work: Workplace) 
     expected = (Product.INCOMPLETE, Harness.INFRASTRUCTURE, ExitCode.INFRASTRUCTURE)
     assert judged(result.platforms[0]) == expected
     assert (
-        "agent's events: got protocol 2, expected 3" in result.platforms[0].verdict.evidence[0].text
+        "agent's events: got protocol 2, expected 4" in result.platforms[0].verdict.evidence[0].text
     )
 
 

@@ -16,7 +16,7 @@ from ci.model.job import StageKind
 from tests.compat.interpreters import find_interpreters
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start other users")
-NOBODY = 65534
+OTHER_USER = 65534
 OLDEST, NEWEST = "3.8", "3.13"
 
 
@@ -30,7 +30,7 @@ def job(request: pytest.FixtureRequest) -> Iterator[Job]:
     folder.chmod(0o755)
     job = Job(folder)
     job.interpreter = str(found[0].executable)
-    job.user = NOBODY
+    job.user = OTHER_USER
     job.workspace.chmod(0o777)
     yield job
     shutil.rmtree(folder)
@@ -41,7 +41,7 @@ def test_a_stage_is_another_user_without_capabilities(job: Job) -> None:
     job.stage("look", "sh", "-c", f"{look}; echo again >/dev/stdout; exec >/dev/stderr; echo too")
     assert job.run() == 0
     user, groups, folder, home, *facts, again, too = job.log("look").splitlines()
-    assert (user, groups) == (str(NOBODY), str(NOBODY))
+    assert (user, groups) == (str(OTHER_USER), str(OTHER_USER))
     assert folder == str(job.workspace)
     assert home == "/nonexistent"
     assert facts == ["CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "NoNewPrivs:\t1"]
