@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -19,6 +20,15 @@ LONGEST = {"README.md": 900, "CONTRIBUTING.md": 900}  # words
 def test_a_page_for_a_hurry_is_short(name: str) -> None:
     words = len((ROOT / name).read_text(encoding="utf-8").split())
     assert words <= LONGEST[name]
+
+
+def test_modules_of_one_pytest_call_have_their_own_names() -> None:
+    # Two of one name, of which each call of `nox -s tests` saw one, failed only in `.ci/run`.
+    paths = PROJECT["tool"]["pytest"]["ini_options"]["testpaths"]
+    found = [path for name in paths for path in sorted((ROOT / name).rglob("test_*.py"))]
+    names = Counter(path.stem for path in found)
+    assert len(names) > 100
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_hooks_have_the_versions_of_the_lint_session() -> None:
