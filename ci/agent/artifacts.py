@@ -11,13 +11,13 @@ import os
 import shutil
 import stat
 import tarfile
-import tempfile
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import BinaryIO, Callable, ContextManager, Iterator
+from typing import BinaryIO, Callable, ContextManager
 
 from ci.model.events import ArtifactCut, ArtifactMissing
 from ci.model.job import ArtifactPlan
+from ci.util.files import open_for_replacement
 
 LARGEST_MATCHES = 1 << 26  # bytes of all files that match one pattern
 MOST_FILES = 100_000  # of a folder; the largest generated tree has some thousands
@@ -48,7 +48,7 @@ def collect(
         elif not is_file and set(path) & set("*?["):
             found, left_out = _largest(_matches(workspace, path))
     if is_file:
-        with suppress(OSError), replacement(results / name) as file, access():
+        with suppress(OSError), open_for_replacement(results / name) as file, access():
             with open_regular(source) as content:
                 shutil.copyfileobj(content, file)
             return None
@@ -56,7 +56,7 @@ def collect(
     if not found and not left_out and not is_folder:
         return ArtifactMissing(name=name, path=path)
     try:
-        with replacement(results / f"{name}.tar.gz") as file, access():
+        with open_for_replacement(results / f"{name}.tar.gz") as file, access():
             left_out += _pack(found, above, file)
     except OSError:  # such as a full disk
         left_out += len(found)
@@ -133,18 +133,3 @@ def open_regular(path: Path, flags: int = 0) -> BinaryIO:
         os.close(descriptor)
         raise OSError(f"not a regular file: {path}")
     return os.fdopen(descriptor, "rb")
-
-
-@contextmanager
-def replacement(path: Path) -> Iterator[BinaryIO]:
-    """Open a new file that replaces ``path`` if the block ends without an error."""
-    descriptor, name = tempfile.mkstemp(dir=str(path.parent))
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink()
-        raise

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterator
 
-from ci.agent.artifacts import open_regular, replacement
+from ci.agent.artifacts import open_regular
+from ci.util.files import open_for_replacement
 
 PR_SET_NO_NEW_PRIVS = 38
 F_SETPIPE_SZ = 1031  # fcntl has the name from Python 3.10 on
@@ -101,7 +102,7 @@ class Handover:
                 content = open_regular(self.path(name), os.O_NOFOLLOW)
         except OSError:  # no stage wrote it
             return
-        with content, suppress(OSError), replacement(self._results / name) as file:
+        with content, suppress(OSError), open_for_replacement(self._results / name) as file:
             shutil.copyfileobj(content, file)
 
     @contextmanager

@@ -26,7 +26,7 @@ PARTS = (
     "__init__.py",
     "agent/*.py",
     *("model/__init__.py", "model/events.py", "model/job.py"),
-    *("util/__init__.py", "util/lines.py", "util/text.py"),
+    *("util/__init__.py", "util/files.py", "util/lines.py", "util/text.py"),
 )
 
 
