@@ -161,9 +161,9 @@ class DockerEngine:
         if plan.cache:  # created first: a volume that comes with a container has no labels
             self.client.volumes.create(plan.cache.name, labels=job.volume_labels(plan))
         found = find_device_files(self.client, plan, plan.devices) if plan.devices else None
+        memory = self.info()["MemTotal"]
         self._creating = True
         try:
-            memory = int(self.client.info()["MemTotal"])
             # The engine goes on with an interrupted request: the container would come afterwards.
             with delay_interrupt():
                 container = self.client.containers.create(
@@ -359,7 +359,5 @@ def _copy_results(container: Container, plan: RunPlan) -> tuple[str, ...]:
     """Copy the results out; return lines about entries that were left out."""
     chunks, _ = container.get_archive(plan.container.results)
     reserved = ENGINE_FILES - {f"{stage.name}.log" for stage in plan.stages}
-    with closing(
-        cast(Generator[bytes], chunks)
-    ):  # if reading ends early, this closes the connection
+    with closing(cast(Generator[bytes], chunks)):  # the connection too, if reading ends early
         return extract(chunks, plan.results, strip=1, reserved=reserved, limits=plan.result_limits)
