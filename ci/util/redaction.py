@@ -48,7 +48,9 @@ def _passwords(text: str) -> Iterator[str]:
     """Yield the passwords in a list of addresses, as written and as meant."""
     for match in CREDENTIALS.finditer(text):
         user, _, password = match["credentials"].partition(":")
-        yield from {password or user, unquote(password or user)}  # a token can be the user name
+        if not password and text.endswith("ssh://", 0, match.start()):
+            continue  # elsewhere, a token can be the user name
+        yield from {password or user, unquote(password or user)}
 
 
 def redact_folder(folder: Path) -> list[str]:

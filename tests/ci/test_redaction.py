@@ -90,12 +90,14 @@ def test_values_that_are_secrets(tmp_path: Path) -> None:
         "SSH_AUTH_SOCK": str(tmp_path),
         "PATH": "/usr/bin",
         "INFINI_CI_DB": "postgresql://ci:of%20the%20store@db/ci",
+        "DOCKER_HOST": "ssh://jenkins@lab",  # a name that logs may hold
+        "OTHER_HOST": "ssh://jenkins:of-ssh@lab",
     }
     addresses = ["https://token-alone@index/simple https://index/other", "https://me:pw@proxy"]
     found = set(secret_values(environ, addresses=addresses, patterns=["LAB_*"]))
     assert found == {
         *("of deploy", "of the database", "asked for", "of%20the%20store", "of the store"),
-        *("token-alone", "pw"),
+        *("token-alone", "pw", "of-ssh"),
     }
 
 
