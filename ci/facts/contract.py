@@ -254,6 +254,8 @@ class _ContractReader:
     inherited: Suite | None = None
     """The suite of the base; the document lists the differences from it."""
     classes: dict[str, list[str]] = field(default_factory=dict)
+    hints: dict[str, str] = field(default_factory=dict)
+    """The hint for each word that is no class, as words repeat."""
     replaced: set[Location] = field(default_factory=set)
     """Places whose inherited entries are replaced or removed."""
 
@@ -325,10 +327,8 @@ class _ContractReader:
             if state == State(Outcome.SKIPPED):
                 self.report(at, "got 'skipped', expected the skip reason")
             for word in self._text(at, dtypes).split():
-                # Any word may be a dtype, also a future or a vendor's. Detect misspelled classes.
-                dtype = word.rpartition("-")[2]
-                hint = near_match(dtype, self.classes, cutoff=0.8)  # float is 0.77 of floating
-                if not is_variant(word) or (hint and dtype not in self.classes):
+                hint = self._near_class(word.rpartition("-")[2])
+                if hint or not is_variant(word):
                     text = (
                         f"got '{word}', expected dtypes or classes of dtypes, with spaces between"
                     )
@@ -338,6 +338,13 @@ class _ContractReader:
                         self.report(at, f"got '{variant}' twice, expected it once")
                     seen.add(variant)
                     yield variant, state
+
+    def _near_class(self, dtype: str) -> str:
+        """Return the hint for a misspelled class; other words may be future or vendors' dtypes."""
+        if dtype not in self.hints:  # float is 0.77 of floating
+            known = dtype in self.classes
+            self.hints[dtype] = "" if known else near_match(dtype, self.classes, cutoff=0.8)
+        return self.hints[dtype]
 
     def _entries(self, place: Location, value: object) -> Iterator[tuple[str, object]]:
         """Yield the items of a mapping.

@@ -215,9 +215,10 @@ def source_changes(request: RunRequest, results: Path) -> str | None:
 def _source_digest(folder: Path, results: Path, *, packed: bool) -> str:
     """Return a digest of names, contents and modes of all files, as an engine copies them."""
     digest = hashlib.sha256()
+    results = results.resolve()
     for relative in source.files(folder, packed=packed):
         path = folder / relative
-        if path.is_relative_to(results.resolve()):
+        if path.is_relative_to(results):
             continue
         entry: tuple[str, ...]
         if path.is_symlink():

