@@ -209,6 +209,7 @@ def _join_reasons(reasons: list[str]) -> str:
 
 
 PROBE_TIMEOUT_S = 60.0  # without its daemon, a driver takes seconds to wake up each device
+TEXT = (str, type(None))
 KILL_TIMEOUT_S = 5.0  # a process that survives SIGKILL for so long hangs in the kernel
 
 
@@ -253,13 +254,35 @@ def detect(
         return Detection("unknown", f"the probe did not answer within {timeout_s:.0f} s")
     if process.returncode != 0:
         return Detection("unknown", _failure(process.returncode, complaints))
+    return read_answer(output)
+
+
+def read_answer(output: bytes) -> Detection:
+    """Read the output of a probe; unknown, if it is not an answer."""
     try:  # the last line, since a vendor's library may print others before it
         answer = parse_object(output.splitlines()[-1].decode(errors="replace"))
+        status, reason = answer["status"], answer.get("reason")
         devices = tuple(answer.get("devices", ()))
-        return Detection(answer["status"], answer.get("reason"), devices)
+        if not (all(map(_is_device, devices)) and type(status) is str and type(reason) in TEXT):
+            raise ValueError("not the answer of a probe")
+        return Detection(status, reason, devices)
     except (IndexError, ValueError, TypeError, KeyError):
         text = output[-200:].decode(errors="replace")
         return Detection("unknown", f"the probe did not answer in JSON: {text!r}")
+
+
+def _is_device(found: object) -> bool:
+    """Return whether a device has the facts that a lease needs."""
+    if not isinstance(found, dict):
+        return False
+    numbers = [found.get(name) for name in ("memory_used", "memory_total")]
+    return (
+        type(found.get("uuid")) in TEXT
+        and type(found.get("health")) is str
+        and "index" in found
+        and all(type(number) in (int, float, type(None)) for number in numbers)
+        and "memory_used" in found
+    )
 
 
 def _failure(code: int, complaints: bytes) -> str:

@@ -184,7 +184,7 @@ def read_owner(descriptor: int) -> dict[str, Any] | None:
         # Containers can write to it.
         words = [owner[name] for name in ("run", "platform", "user", "boot", "namespace")]
         time.gmtime(owner["since"])
-    except (ValueError, KeyError, TypeError, OverflowError):
+    except (ValueError, KeyError, TypeError, OverflowError, OSError):
         return None
     sound = all(type(word) is str for word in words) and type(owner.get("pid")) is int
-    return owner if sound and "started" in owner else None
+    return owner if sound and type(owner.get("started", "")) in (int, type(None)) else None

@@ -9,7 +9,7 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
-from typing import Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 from ci.agent.user import StageUser
 from ci.util.lines import parse_object
@@ -151,13 +151,7 @@ def tool_facts(
     def version(*command: str) -> str | None:
         return next((line.strip() for line in printed(*command, "--version").splitlines()), None)
 
-    try:
-        found = parse_object(printed("python3", "-c", PYTHON_PROBE))
-    except ValueError:  # the stages' Python may be any program
-        found = {}
-    python, packages = found.get("python"), found.get("packages")
-    packages = packages if isinstance(packages, dict) else {}
-    uncompiled = found.get("uncompiled")
+    found = read_tools(printed("python3", "-c", PYTHON_PROBE))
     try:  # CXX may hold options too
         compiler = shlex.split(variables.get("CXX", "")) or ["c++"]
     except ValueError:  # an unbalanced quote, which no build system accepts either
@@ -165,14 +159,27 @@ def tool_facts(
     device = printed(device_compiler, "--version").splitlines() if device_compiler else []
     versions = [line.strip() for line in device if _VERSION.search(line)]  # nvcc's is in line 4
     return {
-        "python": python if isinstance(python, str) else None,
-        "packages": packages,
-        "uncompiled": uncompiled if isinstance(uncompiled, list) else [],
+        **found,
         "compiler": version(*compiler),
         "device_compiler": f"{device_compiler}: {versions[0]}" if versions else None,
         "cmake": version("cmake"),
         "ninja": version("ninja"),
-        "torch": packages.get("torch"),
+        "torch": found["packages"].get("torch"),
+    }
+
+
+def read_tools(text: str) -> dict[str, Any]:
+    """Read the output of ``PYTHON_PROBE``; the stages' Python may be any program."""
+    try:
+        found = parse_object(text)
+    except ValueError:
+        found = {}
+    python, packages = found.get("python"), found.get("packages")
+    uncompiled = found.get("uncompiled")
+    return {
+        "python": python if isinstance(python, str) else None,
+        "packages": packages if isinstance(packages, dict) else {},
+        "uncompiled": uncompiled if isinstance(uncompiled, list) else [],
     }
 
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from ci.agent.output import QUIET_S, StageOutput
 from ci.agent.user import LARGEST_PIPE, LogPipe, StageUser
 from ci.model.events import CommandEnd
+from ci.util.lines import parse_object
 from ci.util.text import signal_name
 
 GRACE_S = 10.0  # between SIGTERM and SIGKILL when a stage must end; the default of `docker stop`
@@ -103,8 +104,9 @@ class Stage:
         self._running = False  # before waitpid, after which the PID may be reused
         _, status = os.waitpid(self._pid, 0)
         # The stage's processes may be able to write into the pipe of the supervisor.
-        with suppress(ValueError, TypeError):
-            return CommandEnd(**json.loads(written))
+        end = read_end(written)
+        if end is not None:
+            return end
         ProcessTree(self._pid).end(LEFTOVER_GRACE_S)
         if os.WIFSIGNALED(status):
             raise SupervisorError(f"was killed by {signal_name(os.WTERMSIG(status))}")
@@ -131,7 +133,7 @@ class Stage:
                     reading.remove(pipe)
                 elif pipe == self._output:
                     output.write(chunk)
-                else:
+                elif len(written) < LARGEST_PIPE:  # more is not from the supervisor
                     written += chunk
             if printable:
                 output.print_some()
@@ -141,6 +143,15 @@ class Stage:
         with suppress(BlockingIOError):
             output.write(os.read(self._output, LARGEST_PIPE))
         return written
+
+
+def read_end(written: bytes) -> CommandEnd | None:
+    """Read what a supervisor wrote; ``None``: it was killed, or another process wrote too."""
+    with suppress(ValueError, TypeError):
+        end = CommandEnd(**parse_object(written.decode(errors="replace")))
+        if type(end.exit_code) is int and type(end.seconds) is float:
+            return end
+    return None
 
 
 def adopt_orphans() -> None:

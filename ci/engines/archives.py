@@ -22,20 +22,16 @@ from typing import IO, BinaryIO, cast
 from ci.model.plan import ResultLimits
 from ci.plan.source import TIMESTAMP, decode_file_name
 from ci.util.files import open_for_replacement
+from ci.util.tar import TAR_ERRORS, TarStream, entries_of, open_tar
 from ci.util.text import LONGEST_NAME, counted, strip_controls
 
 # Bytes. Pieces of zeros become holes, so it is a multiple of every file system's block.
 CHUNK = 1 << 16
 ZEROS = bytes(CHUNK)
-# Bytes of all headers of an entry, which tarfile holds in memory. A path has at most 4,096 bytes,
-# and an engine adds a few attributes.
-LARGEST_HEADERS = 1 << 16
 # Times the limit on bytes. Zeros of sparse files are sent too: 64 GiB of them take two minutes.
 MOST_SENT = 16
 NAMED = 5  # names that a line lists; the others are counted
 LATEST_TIME = 1 << 33  # the year 2242; file systems fail or wrap around at later ones
-# What tarfile raises for a damaged archive, depending on the field.
-TAR_ERRORS = (tarfile.TarError, ValueError, OverflowError, RecursionError)
 UNNAMEABLE = {errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL}  # the disk's rules for file names
 
 
@@ -95,9 +91,9 @@ def extract(
     root = Path(os.path.realpath(destination))
     root.mkdir(parents=True, exist_ok=True)
     extraction = _Extraction(root, links=links, room=limits.total_bytes if limits else None)
-    stream = _Stream(chunks)
+    stream = TarStream(chunks)
     try:
-        with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r:") as archive:
+        with open_tar(stream) as archive:
             for entry in _entries(archive, stream, limits):
                 parts = [part for part in PurePosixPath(entry.name).parts if part != "."]
                 if limits and (why := _excess(entry, parts, limits)):
@@ -117,26 +113,19 @@ def extract(
 
 
 def _entries(
-    archive: tarfile.TarFile, stream: _Stream, limits: ResultLimits | None
+    archive: tarfile.TarFile, stream: TarStream, limits: ResultLimits | None
 ) -> Iterator[tarfile.TarInfo]:
     count = sent = 0
-    while entry := archive.next():
+    for entry in entries_of(archive, stream):
         count += 1
         sent += entry.size
-        if entry.size < 0:
-            raise tarfile.ReadError("an entry of an impossible size")
         if limits and count > limits.entries:
             raise _LimitError(f"everything after the first {limits.entries:,} entries")
         if limits and sent > MOST_SENT * limits.total_bytes:
             raise _LimitError(
                 f"{_shown(entry.name)} of {entry.size:,} bytes, and everything after it"
             )
-        stream.header_room = None
         yield entry
-        archive.members.clear()  # type: ignore[attr-defined]  # tarfile would keep all
-        stream.header_room = LARGEST_HEADERS
-    if stream.last != bytes(tarfile.BLOCKSIZE):  # tarfile takes a bad header for the end
-        raise tarfile.ReadError("it ends early")
 
 
 class _LimitError(Exception):
@@ -268,58 +257,3 @@ def _copy_with_holes(content: IO[bytes], file: BinaryIO, most: int | None) -> in
     file.truncate(file.tell())
     return written
 
-
-class _Stream:
-    """Lets tarfile read a stream, forwards only and with bounded memory."""
-
-    def __init__(self, chunks: Iterable[bytes]) -> None:
-        self.header_room: int | None = LARGEST_HEADERS
-        """Bytes that may still be read of an entry's headers; ``None``: its content is read."""
-        self.last = b""
-        """The bytes of the last read."""
-        self._chunks = iter(chunks)
-        self._held = memoryview(b"")
-        self._position = 0
-        self._ended = False
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, position: int) -> int:
-        """Skip bytes."""
-        if position < self._position:  # for an entry with a negative size, over and over
-            raise tarfile.ReadError("an entry of an impossible size")
-        while self._position < position and self._fill():
-            self._take(position - self._position)
-        return self._position
-
-    def read(self, size: int) -> bytes:
-        """Return ``size`` bytes, fewer at the end of the stream."""
-        if self.header_room is not None:
-            self.header_room -= size
-        if size < 0 or size > LARGEST_HEADERS or (self.header_room or 0) < 0:
-            raise tarfile.ReadError("an entry with too large a header")
-        if self._ended:  # at the end of the stream tarfile may read over and over
-            raise tarfile.ReadError("it ends early")
-        parts = []
-        while size and self._fill():
-            part = self._take(size)
-            parts.append(part)
-            size -= len(part)
-        self._ended = size > 0
-        self.last = b"".join(parts)
-        return self.last
-
-    def _fill(self) -> bool:
-        """Hold some bytes; return whether there are any."""
-        while not self._held:
-            try:
-                self._held = memoryview(next(self._chunks))
-            except StopIteration:
-                return False
-        return True
-
-    def _take(self, size: int) -> memoryview:
-        part, self._held = self._held[:size], self._held[size:]
-        self._position += len(part)
-        return part

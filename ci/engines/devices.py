@@ -18,6 +18,8 @@ from docker.types import DeviceRequest
 from ci.errors import ConfigError, InfrastructureError
 from ci.model.job import DeviceJob
 from ci.model.plan import DevicePlan, Exposure, RunPlan
+from ci.util.lines import parse_object
+from ci.util.text import strip_controls
 
 PROBE: Final = Path(__file__).parent / "probe.py"
 # In images the probe has a Python of its own, because the stages use the vendor's.
@@ -106,6 +108,7 @@ def lease_volume(devices: DevicePlan) -> str:
 
 MOUNT = "/host"  # mount point of the machine's files in the container, read-only
 HELPER_LABEL = "infini-ci.helper"
+LONGEST_ANSWER = 200  # bytes that an error quotes
 
 # Runs as root, because only root can make a folder for all users, but without capabilities.
 SEARCH_PROGRAM = f"""
@@ -123,6 +126,26 @@ if os.stat(wanted["folder"]).st_uid == 0:
     os.chmod(wanted["folder"], 0o1777)
 print(json.dumps({{"files": files, "mounts": mounts, "groups": sorted(groups)}}))
 """
+
+
+def read_files(printed: bytes, image: str) -> DeviceFiles:
+    """Read what ``SEARCH_PROGRAM`` printed; the ``python3`` of an image may be any program.
+
+    Raises ``InfrastructureError`` for anything else.
+    """
+    kinds = {"files": str, "mounts": str, "groups": int}
+    try:
+        found = parse_object(printed.decode(errors="replace"))
+        lists = {name: tuple(found[name]) for name in kinds}
+        if any(type(it) is not kinds[name] for name, values in lists.items() for it in values):
+            raise TypeError("a value of another type")
+    except (ValueError, KeyError, TypeError) as error:
+        text = strip_controls(printed[:LONGEST_ANSWER].decode(errors="replace"))
+        raise InfrastructureError(
+            f"python3 of image {image}: got {text!r}, expected the device files as JSON",
+            remedy="Use an image whose python3 is Python.",
+        ) from error
+    return DeviceFiles(**lists)
 
 
 def find_device_files(client: DockerClient, plan: RunPlan, devices: DevicePlan) -> DeviceFiles:
@@ -150,7 +173,7 @@ def find_device_files(client: DockerClient, plan: RunPlan, devices: DevicePlan) 
     except ContainerError as error:
         message = f"the search for devices on the engine's machine failed: {error}"
         raise InfrastructureError(message) from error
-    found = DeviceFiles(**{name: tuple(value) for name, value in json.loads(printed).items()})
+    found = read_files(printed, plan.needed_image.tag)
     if exposure_of(devices) is Exposure.FILES and not fnmatch.filter(found.files, facts.files[0]):
         raise InfrastructureError(
             f"the engine's machine has no device file {facts.files[0]} of {plan.label}",

@@ -27,6 +27,7 @@ from ci.model.plan import BASE_IMAGE_INPUT, ImageArchive, ImagePlan, RunPlan, ba
 from ci.model.results import ImageFacts
 from ci.util import process
 from ci.util.files import REPOSITORY, user_cache
+from ci.util.lines import parse_object
 from ci.util.text import mask_credentials
 
 # The kernel's name of an architecture, and the name that images and engines use.
@@ -62,12 +63,20 @@ def image_labels(plan: RunPlan, base: str, base_digest: str) -> dict[str, str]:
 def reason_to_build(plan: RunPlan, others: Iterable[Labels]) -> str:
     """Return what has changed since the most similar of the platform's ``others`` images."""
     wanted = plan.needed_image.inputs
-    stated = (json.loads(labels.get(INPUTS_LABEL, "{}")) for labels in others)
-    made_from = [inputs for inputs in stated if inputs and isinstance(inputs, dict)]
+    made_from = [inputs for labels in others if (inputs := _stated_inputs(labels))]
     if not made_from:
         return f"no image of platform {plan.platform} yet"
     changes = min((list(_changes(wanted, inputs)) for inputs in made_from), key=len)
     return ", ".join(changes) or f"no image is tagged {plan.needed_image.tag}"
+
+
+def _stated_inputs(labels: Labels) -> dict[str, str]:
+    """Return the inputs in the labels of an image; empty if another program wrote them."""
+    try:
+        inputs = parse_object(labels.get(INPUTS_LABEL, "{}"))
+    except ValueError:
+        return {}
+    return inputs if all(isinstance(value, str) for value in inputs.values()) else {}
 
 
 def _changes(wanted: Mapping[str, str], before: Mapping[str, str]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from docker.types import Ulimit
 
 from ci.engines.devices import CONTAINER_PROBE, PROBE, DeviceFiles, container_devices, device_job
 from ci.engines.logs import SHOWN_BYTES_PER_S, STREAMED_BYTES_PER_S
+from ci.facts.files import read_text_file
 from ci.model.job import CacheJob, Job
 from ci.model.plan import CONTAINER_CA_BUNDLE, CachePlan, RunPlan
 from ci.model.platforms import PLATFORMS
@@ -192,12 +193,10 @@ def host_cache_folder(cache: CachePlan) -> Path:
 
 def is_cache_empty(results: Path) -> bool:
     """Tell whether the agent reports that the cache was empty after the run's stages."""
-    path = results / "environment.json"
+    text = read_text_file(results / "environment.json", LARGEST_DOCUMENT) or ""
     try:  # the container wrote it: it may hold anything
-        if path.stat().st_size > LARGEST_DOCUMENT:
-            return False
-        cache = parse_object(path.read_text(encoding="utf-8")).get("compiler_cache")
-    except (OSError, ValueError):
+        cache = parse_object(text).get("compiler_cache")
+    except ValueError:
         return False
     return isinstance(cache, dict) and cache.get("empty") is True
 

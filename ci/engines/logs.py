@@ -17,7 +17,7 @@ from pathlib import Path
 from time import monotonic
 
 from ci.engines import Observer
-from ci.facts.events import parse_event
+from ci.facts.events import LARGEST_RECORD, parse_event
 from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.events import Output, RunFinished
 from ci.model.plan import DEFAULT_LIMITS
@@ -39,9 +39,6 @@ IMAGE_LOG = "image.log"
 ENGINE_FILES = frozenset({AGENT_LOG, ENGINE_EVENTS, IMAGE_LOG, HOST_LOCK})
 LONGEST_SHOWN = 1000  # characters of a line
 MOST_SHOWN = 1000  # lines; further ones are counted
-
-# Bytes of a run's events. A run has some dozens, and one a minute while it waits for devices.
-LARGEST_RECORD = 1 << 26
 
 LAST_LINES = 20  # of an image's log, in an error message
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")

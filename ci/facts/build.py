@@ -6,8 +6,9 @@ import heapq
 import posixpath
 import re
 import shlex
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -186,15 +187,15 @@ def _kind(output: str) -> UnitKind:
 
 # The compiler cache
 
-_OUTSIDE = "__/"  # CMake's folder for a source outside its own: ``__/generated/table.cc.o``
+# CMake's folders for a source outside its own: ``__/generated/table.cc.o``
+_OUTSIDE = re.compile(r"(?:__/)*")
 
 
 def cached_units(log: str | None, commands: Iterable[NinjaCommand]) -> dict[str, bool]:
     """Map outputs to whether they were cache hits; outputs that the log lacks are left out."""
     outcomes = _hits_by_source(log or "")
-    sources: dict[str, list[str]] = defaultdict(list)  # by file name
-    for source in outcomes:
-        sources[source.rpartition("/")[2]].append(source)
+    # Those with the same ending are next to each other: a log may have a million of one name.
+    sources = sorted(_backwards(source) for source in outcomes)
     outputs: dict[str, list[str]] = defaultdict(list)
     for command in commands:
         if command.kind is UnitKind.COMPILE and (found := _source(command.output, sources)):
@@ -221,17 +222,26 @@ def _hits_by_source(log: str) -> dict[str, list[bool]]:
     return outcomes
 
 
-def _source(output: str, sources: Mapping[str, list[str]]) -> str | None:
-    """Find the source of an output: ``src/CMakeFiles/ops.dir/a.cc.o`` is of ``../src/a.cc``."""
+def _backwards(path: str) -> str:
+    """Return a path, with a slash before it, from its last character to its first."""
+    return f"/{path}"[::-1]
+
+
+def _source(output: str, sources: Sequence[str]) -> str | None:
+    """Find the source of an output: ``src/CMakeFiles/ops.dir/a.cc.o`` is of ``../src/a.cc``.
+
+    ``sources`` are written backwards and sorted.
+    """
     folder, _, rest = output.partition("CMakeFiles/")
-    name = rest.partition("/")[2].rpartition(".")[0]
-    while name.startswith(_OUTSIDE):
-        name, folder = name.removeprefix(_OUTSIDE), ""
+    inside = rest.partition("/")[2].rpartition(".")[0]
+    name = inside[_OUTSIDE.match(inside).end() :]  # type: ignore[union-attr]  # always matches
+    folder = folder if name == inside else ""
     for ending in (folder + name, name) if name else ():
-        named = sources.get(name.rpartition("/")[2], ())
-        found = [source for source in named if f"/{source}".endswith(f"/{ending}")]
+        wanted = _backwards(ending)
+        at = bisect_left(sources, wanted)
+        found = [source for source in sources[at : at + 2] if source.startswith(wanted)]
         if len(found) == 1:
-            return found[0]
+            return found[0][-2::-1]
     return None
 
 
@@ -275,7 +285,7 @@ def traced_seconds(members: Iterable[ArchiveMember]) -> dict[str, float]:
     """
     total: defaultdict[str, float] = defaultdict(float)
     for member in members:
-        if not member.name.endswith(".json"):
+        if not member.name.endswith(".json") or len(member.content) > LARGEST_DOCUMENT:
             continue
         try:
             trace = parse_json(member.content.decode(errors="replace"))
@@ -364,16 +374,16 @@ def _words(entry: Any) -> list[str]:
 
 
 def _options(words: list[str]) -> Iterator[str]:
-    option = ""  # may be followed by its value: ``-x cu``
+    option: list[str] = []  # may be followed by its value: ``-x cu``
     skipping = False
     for word in [*words, "--"]:
         if skipping or not word.startswith("-"):
             is_file = "/" in word or word.startswith("@") or PurePosixPath(word).suffix
-            is_value = option and not skipping and not is_file
-            option = f"{option} {word}" if is_value else option
+            if option and not skipping and not is_file:
+                option.append(word)
             skipping = False
             continue
         if option:
-            yield option
+            yield " ".join(option)
         skipping = word == "-o" or word in _PLACES
-        option = "" if word in _NO_OPTIONS or word.startswith(_PLACES) else word
+        option = [] if word in _NO_OPTIONS or word.startswith(_PLACES) else [word]

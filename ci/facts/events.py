@@ -21,6 +21,8 @@ from ci.util.text import counted, make_json_storable
 
 # A run has dozens of events, plus one a minute while it waits for devices.
 MOST_EVENTS = 100_000
+# Characters of all their lines. In memory they can take 20 times as much.
+LARGEST_RECORD = 1 << 25
 _NUMBER = (int, float)
 
 
@@ -61,12 +63,13 @@ def _output(value: dict[str, Any]) -> Output:
 def parse_events(lines: Iterable[str]) -> RunRecord:
     """Read the lines of an agent's record."""
     events: list[Event] = []
-    unreadable = longest = 0
+    unreadable = longest = read = 0
     for line in filter(str.strip, lines):
         try:
             event = parse_event(line)
-            if len(events) == MOST_EVENTS:
-                raise ValueError(f"more than {MOST_EVENTS:,} events")
+            if len(events) == MOST_EVENTS or read + len(line) > LARGEST_RECORD:
+                raise ValueError("more events than a run has")
+            read += len(line)
         except ValueError:
             unreadable += 1
             longest = max(longest, line.length if isinstance(line, TruncatedLine) else 0)

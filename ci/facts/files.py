@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from ci.util.lines import LONGEST_LOG_LINE, lines_of_file
+from ci.util.tar import TAR_ERRORS, TarStream, entries_of, open_tar
 
-LARGEST_FILE = 1 << 27  # bytes; a ninja log of 100,000 commands has 15 million
-LARGEST_CONTENT = 1 << 28  # bytes of an archive's content
+# Bytes; a ninja log of 100,000 commands has 15 million. In memory it can take 20 times its size.
+LARGEST_FILE = 1 << 25
+LARGEST_CONTENT = 1 << 27  # bytes of an archive's content; the agent packs at most half of it
 GZIP = 31  # zlib's code for this format
 # Paths differ between runs up to these folders: the workspace, the host engine's environment.
 PLACES = ("/workspace/", "/site-packages/", "/dist-packages/")
@@ -59,15 +59,14 @@ def read_archive(path: Path) -> Iterator[ArchiveMember] | None:
 
 
 def _members(content: bytes) -> Iterator[ArchiveMember]:
+    stream = TarStream([content])
     try:
-        with tarfile.open(fileobj=io.BytesIO(content), mode="r:", errors="replace") as archive:
-            for entry in archive:
-                if entry.size < 0:  # tarfile would read the entry over and over
-                    return
+        with open_tar(stream, errors="replace") as archive:
+            for entry in entries_of(archive, stream):
                 if entry.isreg():
                     start = entry.offset_data
                     yield ArchiveMember(entry.name, content[start : start + entry.size])
-    except (tarfile.TarError, ValueError, OverflowError, RecursionError):  # not a tar file
+    except TAR_ERRORS:  # not a tar file, or a damaged one
         return
 
 

@@ -5,8 +5,11 @@ The steps: ``ResultFiles`` -> ``Case`` -> ``Verdict`` -> notes -> the row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import accumulate
+from typing import TypeVar
 
 from pydantic import JsonValue
 
@@ -26,7 +29,15 @@ from ci.model.results import (
     title,
 )
 from ci.model.tests import Outcome
-from ci.util.text import mask_credentials
+from ci.util.text import counted, mask_credentials
+
+Item = TypeVar("Item")
+
+# Bytes of JSON, so that results.json of seven platforms can be read again whatever a log holds: see
+# `LARGEST_DOCUMENT` in ci.model.results. Evidence of a broken contract has some hundred lines.
+LARGEST_PART = 1 << 17
+MOST_OVERLOADS = 200  # counts: ten slots on the devices of all platforms are 70
+LONGEST_TEXT = 4000  # characters of evidence or a note
 
 _COUNTS = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed")
 
@@ -41,6 +52,20 @@ def judged_result(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> P
         *source_notes(environment, case.pytest_stage),
         *cache_notes(environment),
     )
+    evidence = _fitting(
+        [it.model_copy(update={"text": it.text[:LONGEST_TEXT]}) for it in verdict.evidence],
+        lambda it: it.text,
+    )
+    artifacts = _fitting([*files.artifacts.items()], lambda it: it)
+    left_out = {
+        "reason": len(verdict.evidence) - len(evidence),
+        "overload count": len(case.overloads) - MOST_OVERLOADS,
+        "file": len(files.artifacts) - len(artifacts),
+    }
+    notes = (
+        *_fitting([mask_credentials(it)[:LONGEST_TEXT] for it in notes], lambda it: it),
+        *(f"{counted(count, what)} not listed" for what, count in left_out.items() if count > 0),
+    )
     build, pytest = (_column_seconds(case, c) for c in (Column.BUILD_INSTALL, Column.PYTEST))
     stages = (_stage_result(stage, case.end_of(stage)) for stage in plan.stages)
     return PlatformResult(
@@ -49,17 +74,23 @@ def judged_result(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> P
         simulated=case.simulated,
         built=_built(case),
         pytest=_pytest_result(case),
-        overloads=case.overloads,
+        overloads=case.overloads[:MOST_OVERLOADS],
         stages=(*_engine_stages(facts), *stages),
         build=files.build.result if files.build else None,
         build_install_s=build,
         pytest_s=pytest,
         total_s=None if build is None or pytest is None else build + pytest,
-        verdict=verdict,
-        notes=tuple(map(mask_credentials, notes)),
+        verdict=verdict.model_copy(update={"evidence": tuple(evidence)}),
+        notes=notes,
         environment=environment,
-        artifacts=files.artifacts,
+        artifacts=dict(artifacts),
     )
+
+
+def _fitting(items: Sequence[Item], content: Callable[[Item], object]) -> Sequence[Item]:
+    """Return the first items, as many as a part of ``results.json`` may have."""
+    sizes = accumulate(len(json.dumps(content(item))) for item in items)
+    return items[: sum(size <= LARGEST_PART for size in sizes)]
 
 
 def not_run_result(plan: RunPlan, reason: str) -> PlatformResult:

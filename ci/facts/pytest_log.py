@@ -32,6 +32,9 @@ from ci.util.lines import LONGEST_SECONDS, TruncatedLine
 from ci.util.text import make_json_storable
 
 REASON_LENGTH = 2000  # characters; an assertion on two large tensors prints megabytes
+# Characters of names, reasons and properties that are kept of a log. 17,000 tests have 10 million.
+LARGEST_LOG = 1 << 28
+PER_TEST = 512  # characters that count for each test in addition, as it takes memory anyway
 
 # The record that pytest-xdist writes for a worker process that died.
 _WORKER_CRASH = re.compile(r"^worker '[^']+' crashed while running ")
@@ -147,17 +150,16 @@ class _LogReader:
     selection: Selection | None = None
     unreadable: int = 0
     longest: int = 0
+    room: int = LARGEST_LOG
 
     def add(self, record: Mapping[str, Any]) -> None:
         kind = record["$report_type"]
         if kind == "TestReport":
             self._test(record)
         elif kind == "SubtestReport" and record["outcome"] == "failed":
-            self.attempts.setdefault(record["nodeid"], _Attempt()).add(
-                record, recorded_properties(record)
-            )
+            self._add_to(self._attempt(record["nodeid"]), record)
         elif kind == "CollectReport" and record["outcome"] != "passed":
-            attempt = self.attempts.setdefault(record["nodeid"], _Attempt(ended=True))
+            attempt = self._attempt(record["nodeid"], ended=True)
             failed = record["outcome"] == "failed"
             attempt.keep(Outcome.ERROR if failed else Outcome.SKIPPED, _reason(record))
         elif kind == "WarningMessage":
@@ -165,21 +167,42 @@ class _LogReader:
         elif kind == "SessionFinish":
             self.exit_status = record["exitstatus"]
 
+    def _attempt(self, node_id: str, *, ended: bool = False) -> _Attempt:
+        """Return a test's attempt, or a new one; ``ValueError`` if too much is kept already."""
+        known = self.attempts.get(node_id)
+        if known is None:
+            self._take_room(PER_TEST + len(node_id))
+            self.attempts[node_id] = known = _Attempt(ended=ended)
+        return known
+
+    def _take_room(self, characters: int) -> None:
+        if characters > self.room:
+            raise ValueError("a log of more tests than any suite has")
+        self.room -= characters
+
+    def _add_to(self, attempt: _Attempt, report: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Add a report to an attempt, and return its properties."""
+        properties = recorded_properties(report)
+        self._take_room(sum(len(it) for it in properties.values() if isinstance(it, str)))
+        attempt.add(report, properties)
+        return properties
+
     def _test(self, report: Mapping[str, Any]) -> None:
         node_id = report["nodeid"]
+        known = self._attempt(node_id)
         self.begun.add(node_id)
-        known = self.attempts.get(node_id)
-        if known is None or (report["when"] == "setup" and known.rerun):
-            self.attempts[node_id] = known = _Attempt()
-        elif report["when"] == "setup":
-            known.ended = False  # run again: the worse outcome counts
-        properties = recorded_properties(report)
-        known.add(report, properties)
+        if report["when"] == "setup":
+            if known.rerun:
+                self.attempts[node_id] = known = _Attempt()
+            else:
+                known.ended = False  # run again: the worse outcome counts
+        properties = self._add_to(known, report)
         self.processor = self.processor or read_record("processor", properties)
         self.selection = self.selection or read_record("selection", properties)
         message = report.get("longrepr")
         if isinstance(message, str) and _WORKER_CRASH.match(message):
-            cause = message.partition("\n")[0].partition(f"{node_id!r}: ")[2]
+            cause = message.partition("\n")[0].partition(f"{node_id!r}: ")[2][:REASON_LENGTH]
+            self._take_room(len(node_id) + len(cause))
             self.crashed.append(f"{node_id} ({cause})" if cause else node_id)
 
     def result(self) -> PytestLog:

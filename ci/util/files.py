@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,20 @@ def is_locked(path: Path) -> bool:
         except BlockingIOError:
             return True
     return False
+
+
+DEEPEST_FOLDER = 64  # levels; Python's own functions run out of stack at some hundreds
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Return the regular files below a folder, sorted, at most ``DEEPEST_FOLDER`` levels down."""
+    found = []
+    for parent, folders, names in os.walk(folder):
+        path = Path(parent)
+        found += [path / it for it in names if stat.S_ISREG((path / it).lstat().st_mode)]
+        if len(path.parts) - len(folder.parts) >= DEEPEST_FOLDER:
+            folders.clear()
+    return sorted(found)
 
 
 @contextmanager

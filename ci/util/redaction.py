@@ -8,12 +8,11 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, cast
 from urllib.parse import unquote
 
-from ci.util.files import open_for_replacement
+from ci.util.files import files_below, open_for_replacement
 from ci.util.text import MASK, hidden_forms
 
 # Parts of a variable's name that mark a secret.
@@ -21,7 +20,7 @@ SECRET_NAME = re.compile("TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|PRIVATE|AUTH(?!
 # What comes before the host in an address: a user, or a user and a password.
 CREDENTIALS = re.compile(r"(?<=://)(?P<credentials>[^\s/]+)@")
 CHUNK = 1 << 20  # bytes that are searched at once
-MOST_PIECES = 1 << 10  # of a compressed file: 1 GiB takes 20 s
+MOST_PIECES = 1 << 10  # of all compressed files: 1 GiB takes 20 s
 
 
 def secret_values(
@@ -62,15 +61,14 @@ def redact_folder(folder: Path) -> list[str]:
     if not forms:
         return []
     notes = []
-    for path in sorted(folder.rglob("*")):
-        if path.is_symlink() or not path.is_file():
-            continue
+    room = iter(range(MOST_PIECES))
+    for path in files_below(folder):
         name = path.relative_to(folder)
         try:
             if _holds_any(path, forms):
                 _rewrite(path, forms)
                 notes.append(f"a secret value was hidden in {name}")
-            elif path.suffix == ".gz" and _may_hold_compressed(path, forms):
+            elif path.suffix == ".gz" and _may_hold_compressed(path, forms, room):
                 path.unlink()
                 notes.append(f"{name} was removed from the results, as it may hold a secret value")
         except OSError as error:
@@ -88,12 +86,12 @@ def _rewrite(path: Path, forms: Sequence[bytes]) -> None:
         target.writelines(piece for _, piece in _pieces(file, forms))
 
 
-def _may_hold_compressed(path: Path, forms: Sequence[bytes]) -> bool:
-    """Search a gzip file; one that is too large may hold a secret."""
+def _may_hold_compressed(path: Path, forms: Sequence[bytes], room: Iterator[int]) -> bool:
+    """Search a gzip file while there is ``room`` for its pieces; one without may hold a secret."""
     with gzip.open(path, "rb") as file:
         try:
-            pieces = islice(_pieces(cast(BinaryIO, file), forms), MOST_PIECES)
-            return any(found for found, _ in pieces) or file.read(1) != b""
+            pieces = _pieces(cast(BinaryIO, file), forms)
+            return any(found for _, (found, _) in zip(room, pieces)) or file.read(1) != b""
         except (gzip.BadGzipFile, EOFError, zlib.error):  # it is no gzip file, or incomplete
             return False
 

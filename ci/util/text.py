@@ -116,12 +116,22 @@ def _printable(found: re.Match[str]) -> str:
 MASK = "***"
 SHORTEST_HIDDEN = 6  # characters; shorter values occur in ordinary text
 
+_FLAGS = re.IGNORECASE | re.DOTALL
 # Mask up to the last @ of the word, since passwords may hold @ and /.
 # An engine's error can quote an address inside another one, percent-encoded.
 # The user name in an ssh address is not a secret, and readers need the whole address.
-_CREDENTIALS = re.compile(
-    r"(?<=://)(?<!ssh://)\S+(?=@)|(?<=ssh://)[^\s@:]*:\S*(?=@)|(?<=%3A%2F%2F)\S+(?=@|%40)",
-    re.IGNORECASE,
+# Each pattern is searched only in words that its end was found in, up to the last one: in others,
+# trying every `://` takes minutes for a word of 100 KB.
+_WORD = re.compile(r"\S{5,}")  # an address with a user has at least `://u@`
+_CREDENTIALS = (
+    (
+        re.compile(r".*@", re.DOTALL),
+        re.compile(r"(?<=://)(?<!ssh://).+(?=@\Z)|(?<=ssh://)[^@:]*:.*(?=@\Z)", _FLAGS),
+    ),
+    (
+        re.compile(r".*(?:@|%40)", re.DOTALL),
+        re.compile(r"(?<=%3A%2F%2F).+(?=(?:@|%40)\Z)", _FLAGS),
+    ),
 )
 
 
@@ -164,4 +174,12 @@ def mask_credentials(text: str) -> str:
     """
     for form in _hidden:
         text = text.replace(form, MASK)
-    return _CREDENTIALS.sub(MASK, text)
+    return _WORD.sub(_mask_word, text) if "@" in text or "%40" in text else text
+
+
+def _mask_word(found: re.Match[str]) -> str:
+    word = found[0]
+    for end, credentials in _CREDENTIALS:
+        if until := end.match(word):
+            word = credentials.sub(MASK, until[0], count=1) + word[until.end() :]
+    return word

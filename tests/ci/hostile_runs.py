@@ -14,18 +14,8 @@ from hypothesis import strategies as st
 
 from ci.model.results import RunResult
 from ci.store.folder import RESULTS_FILE
+from tests.fuzz.documents import NESTED, VALUES, changed, nested, places
 
-CONTROLS = "\x1b[31m\x1b]0;title\x07\x9b2J\u202e\r\x08"
-NESTED = 200
-
-# What a field may hold; `json.dumps` writes Infinity and NaN, which are not JSON.
-VALUES: tuple[Any, ...] = (
-    *(float("inf"), float("-inf"), float("nan"), 1e300, -1e300, -1, 0, 1 << 31, 1 << 63, 10**400),
-    *("", CONTROLS, "a\nb", "a\0b", "\ud800", "../../x", "/etc/passwd", "x" * 70_000, "1e999"),
-    *(None, True, [], {}, [[]], {"": {}}, ["x"] * 3000, {"\x1b[2J": CONTROLS}),
-    *("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "2026-01-01T00:00:00"),
-    *("passed", "cpu", "nvidia", "latest", 4, 5, 1e18),
-)
 LINES = (
     b"\xff\xfe\x00", b"[" * 100_000, b'{"a":' * 5_000, b"1" * 6_000, b"\x1b]0;title\x07",
     b'{"$report_type": "TestReport", "nodeid": "\\u001b[2J", "when": "call", "outcome": "failed",'
@@ -47,41 +37,12 @@ FILES = (
 )
 
 
-def nested(depth: int) -> Any:
-    value: Any = []
-    for _ in range(depth):
-        value = [value]
-    return value
-
-
-def _places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The paths of all values below a value."""
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    found = []
-    for key, item in items:
-        found.append((*place, key))
-        if isinstance(item, (dict, list)):
-            found += _places(item, (*place, key))
-    return found
-
-
-def changed(document: Any, place: tuple[Any, ...], change: Callable[[Any, Any], None]) -> None:
-    """Change the item at a place, if earlier changes have left it there."""
-    *way, last = place
-    try:
-        for key in way:
-            document = document[key]
-        change(document, last)
-    except (KeyError, IndexError, TypeError):
-        pass
-
-
 @st.composite
 def documents(draw: st.DrawFn, run: RunResult) -> bytes:
     """The bytes of a ``results.json``, made of a valid one."""
     document = json.loads(run.to_json())
-    places = _places(document)
-    for place in draw(st.lists(st.sampled_from(places), max_size=4)):
+    found = places(document)
+    for place in draw(st.lists(st.sampled_from(found), max_size=4)):
         value = draw(st.sampled_from([*VALUES, nested(NESTED), "remove", "add", "twice"]))
 
         def change(container: Any, key: Any, value: Any = value) -> None:

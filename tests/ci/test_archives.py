@@ -14,9 +14,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ci.engines.archives import CHUNK, LARGEST_HEADERS, chunks_of, extract, pack
+from ci.engines.archives import CHUNK, chunks_of, extract, pack
 from ci.facts.files import read_archive
 from ci.model.plan import ResultLimits
+from ci.util.tar import LARGEST_HEADERS
 
 FILE, FOLDER, LINK, HARD_LINK = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
 Member = tuple[str, bytes, str]  # name, type, and content or target

@@ -101,7 +101,7 @@ def side(results: Path, seconds: float) -> BuildSide:
     assert built is not None
     facts: dict[str, object] = {}
     if (log := results / "ccache.txt").is_file():
-        hits, misses = hits_and_misses(parse_statistics_log(log.read_text()))
+        hits, misses = hits_and_misses(parse_statistics_log(log.read_text().splitlines()))
         facts["compiler_cache"] = {"state": "warm", "hit_rate": hits / (hits + misses)}
     stages = (StageResult(name="install", seconds=seconds, exit_code=0, in_total=True),)
     result = platform_result(

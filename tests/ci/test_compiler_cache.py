@@ -64,7 +64,7 @@ esac
 
 
 def test_log_of_a_run() -> None:
-    assert hits_and_misses(parse_statistics_log(LOGGED)) == (2, 2)
+    assert hits_and_misses(parse_statistics_log(LOGGED.splitlines())) == (2, 2)
 
 
 def test_printed_counters() -> None:
@@ -75,7 +75,7 @@ def test_printed_counters() -> None:
 @pytest.mark.parametrize("text", ["", "\n", "error: what?\n", "cache_miss\tmany\n", "a\t1\tb\n"])
 def test_nothing_is_made_of_other_text(text: str) -> None:
     assert hits_and_misses(parse_statistics(text)) == (0, 0)
-    assert hits_and_misses(parse_statistics_log(text)) == (0, 0)
+    assert hits_and_misses(parse_statistics_log(text.splitlines())) == (0, 0)
 
 
 class Tool:

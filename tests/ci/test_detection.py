@@ -20,12 +20,13 @@ def python(program: str) -> list[str]:
 
 
 def test_what_a_vendor_s_library_prints_before_the_answer_is_left_out() -> None:
-    answer = {"status": "devices", "devices": [{"uuid": "GPU-1"}]}
+    facts = {"uuid": "GPU-1", "index": 0, "health": "healthy", "memory_used": None}
+    answer = {"status": "devices", "devices": [facts]}
     found = detect(
         python(f"print('driver says hello'); print({json.dumps(answer)!r})"), ENVIRONMENT
     )
     assert (found.status, found.reason) == ("devices", None)
-    assert found.device("GPU-1") == {"uuid": "GPU-1"}
+    assert found.device("GPU-1") == facts
     assert found.device("GPU-2")["health"] == "unknown"
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from foreign_runs import RUN_ID, small, write_run
-from hostile_runs import CONTROLS, folders, nested
+from hostile_runs import folders
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from postgresql_server import connected
@@ -30,6 +30,7 @@ from ci.model.results import RunResult
 from ci.store import importing
 from ci.store.folder import default_url
 from ci.store.store import Store
+from tests.fuzz.documents import CONTROLS, nested
 
 Output = pytest.CaptureFixture[str]
 ROW = ("platforms", 0)

@@ -1,0 +1,155 @@
+"""A sample of the hostile inputs of ``python -m tests.fuzz``, and every input that it once found."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from tests.fuzz import bounds
+from tests.fuzz import documents as doc
+from tests.fuzz.bounds import TooSlowError, run_within_time
+from tests.fuzz.targets import TARGETS, Target, joined
+
+SAMPLE = 50  # inputs of a target; all take 20 CPU-seconds
+BY_NAME = {target.name: target for target in TARGETS}
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda it: it.name)
+def test_no_input_breaks_a_promise(target: Target) -> None:
+    @settings(
+        max_examples=round(SAMPLE * target.share),
+        deadline=None,
+        database=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+    )
+    @given(target.inputs)
+    def check(data: bytes) -> None:
+        run_within_time(target.check, data)
+
+    check()
+
+
+def ninja_log(count: int, name: str) -> bytes:
+    lines = (f"0\t9\t1\td{number}/CMakeFiles/x.dir/{name}\t{number}" for number in range(count))
+    return "\n".join(["# ninja log v7", *lines]).encode()
+
+
+def of_one_name() -> bytes:
+    sources = "".join(f"# e{number}/a.cc\ncache_miss\n" for number in range(20_000))
+    return ninja_log(20_000, "a.cc.o") + b"\0" + sources.encode()
+
+
+def extended(content: bytes, kind: bytes = tarfile.XHDTYPE) -> bytes:
+    return doc.entry("x", content, kind=kind) + doc.entry("r/a", b"x")
+
+
+def map_of_holes(numbers: int) -> bytes:
+    """A file that states more holes than it has bytes."""
+    headers = [("GNU.sparse.major", "1"), ("GNU.sparse.minor", "0"), ("GNU.sparse.realsize", "9")]
+    return doc.entry("r/a", b"%d\n" % numbers + b"0\n" * numbers * 2, headers=headers) + doc.END
+
+
+def reports(*devices: str) -> bytes:
+    """A log of operator tests, each on a device of its own."""
+    recorded = [["overload", "add.out"], ["slot", 8], ["executed", 1]]
+    test = {"$report_type": "TestReport", "outcome": "passed", "when": "call"}
+    return doc.lines(
+        *(
+            {
+                **{**test, "nodeid": f"t.py::test[{number}]"},
+                "user_properties": [*recorded, ["device", device], ["ran_device", f"{device}x"]],
+            }
+            for number, device in enumerate(devices)
+        ),
+        {"$report_type": "SessionFinish", "exitstatus": 0},
+    )
+
+
+def run_of(**results: bytes) -> bytes:
+    """A run of the chain with some files of results, by name up to the suffix ``.jsonl``."""
+    files = {f"r/{name.replace('_', '.')}.jsonl": content for name, content in results.items()}
+    return joined(doc.STREAM, doc.tar({"r/pytest.log": doc.STAGE_LOG, **files}))
+
+
+def changed(document: dict[str, object], **fields: object) -> bytes:
+    return json.dumps({**document, **fields}).encode()
+
+
+FAILED = {"$report_type": "TestReport", "nodeid": "t", "when": "call", "outcome": "failed"}
+LONG_NAME = "n" * 200 + "\N{FACE WITHOUT MOUTH}" * 10
+FOUND: dict[str, tuple[str, Callable[[], bytes]]] = {
+    "addresses without a space": ("stage log", lambda: b"://" * 40_000),
+    "addresses behind a user": ("stage log", lambda: b"@" + b"%3A%2F%2F" * 20_000),
+    "a long number in a header": ("archive", lambda: extended(b"60007 comment=" + b"1" * 60_000)),
+    "records within records": (
+        "archive",
+        lambda: b"".join(extended(b"2 " * 30_000 + b"=", kind) for kind in doc.EXTENDED * 3),
+    ),
+    "a map that ends early": ("archive", lambda: doc.sparse_tar()[:512]),
+    "a map of 20 million holes": ("archive", lambda: map_of_holes(10_000_000)),
+    "units of one name": ("build files", of_one_name),
+    "a unit in many folders": ("build files", lambda: ninja_log(1, "__/" * 400_000 + "a.cc.o")),
+    "a counter in other digits": ("build files", lambda: "cache_miss\t²".encode()),
+    "an option with many values": (
+        "compile commands",
+        lambda: json.dumps([{"command": "c++ -x " + "a " * 500_000}]).encode(),
+    ),
+    "a lock whose owner is a list": ("agent", lambda: changed(doc.OWNER, started=[])),
+    "a lock of the far future": ("agent", lambda: changed(doc.OWNER, since=1e17)),
+    "a supervisor's deep answer": ("agent", lambda: b"[" * 100_000),
+    "a supervisor's other types": ("agent", lambda: changed(doc.SUPERVISOR, exit_code="0")),
+    "devices that are numbers": ("agent", lambda: changed(doc.PROBE, devices=[1])),
+    "device files that are none": ("agent", lambda: changed(doc.SEARCH, files=1)),
+    "a test on each of many devices": (
+        "chain",
+        lambda: run_of(pytest=reports(*(f"d{number}" * 20 for number in range(20_000)))),
+    ),
+    "a rerun of a large number": (
+        "chain",
+        lambda: run_of(pytest=doc.lines(FAILED), **{f"pytest_rerun-{'9' * 20}": doc.lines(FAILED)}),
+    ),
+    "many long names": (
+        "chain",
+        lambda: run_of(**{f"{number}{LONG_NAME}": b"" for number in range(9_000)}),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found_stays_fixed(name: str, tmp_path: Path) -> None:
+    """In a process of its own, whose memory is bounded."""
+    target, make = FOUND[name]
+    (tmp_path / "input").write_bytes(make())
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.fuzz", "--input", tmp_path / "input", target],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_an_endless_loop_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(_: bytes) -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr(bounds, "MOST_CPU_S", 0.05)
+    with pytest.raises(TooSlowError, match=r"more than 0\.05 CPU-seconds"):
+        run_within_time(check, b"")
+
+
+def test_a_broken_promise_is_found(tmp_path: Path) -> None:
+    """The secret is in a file that ``redact_folder`` must not leave."""
+    (tmp_path / "input").write_bytes(b"")
+    command = [sys.executable, "-m", "tests.fuzz", "--tool", "hypothesis", "--inputs", "3"]
+    assert subprocess.run([*command, "events"], check=False).returncode == 0
