@@ -115,9 +115,8 @@ def extract(
 def _entries(
     archive: tarfile.TarFile, stream: TarStream, limits: ResultLimits | None
 ) -> Iterator[tarfile.TarInfo]:
-    count = sent = 0
-    for entry in entries_of(archive, stream):
-        count += 1
+    sent = 0
+    for count, entry in enumerate(entries_of(archive, stream), 1):
         sent += entry.size
         if limits and count > limits.entries:
             raise _LimitError(f"everything after the first {limits.entries:,} entries")
@@ -256,4 +255,3 @@ def _copy_with_holes(content: IO[bytes], file: BinaryIO, most: int | None) -> in
         file.write(chunk)
     file.truncate(file.tell())
     return written
-

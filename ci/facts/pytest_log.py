@@ -150,7 +150,7 @@ class _LogReader:
     selection: Selection | None = None
     unreadable: int = 0
     longest: int = 0
-    room: int = LARGEST_LOG
+    room: int = field(default_factory=lambda: LARGEST_LOG)
 
     def add(self, record: Mapping[str, Any]) -> None:
         kind = record["$report_type"]

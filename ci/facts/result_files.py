@@ -31,7 +31,7 @@ EVENTS = "events.jsonl"
 ENGINE_EVENTS = "engine-events.jsonl"
 PYTEST_LOG = "pytest.jsonl"
 ENVIRONMENT = "environment.json"
-_RERUN_LOG = re.compile(r"pytest\.rerun-([1-9][0-9]{0,8})\.jsonl", re.ASCII)
+_RERUN_LOG = re.compile(r"pytest\.rerun-([1-9][0-9]*)\.jsonl", re.ASCII)
 
 # Last lines of an output that evidence quotes: pytest's usage errors have four.
 LAST_LINES = 5

@@ -257,7 +257,7 @@ class PlatformResult(_Model):
     environment: Environment
     """Machine, image, tools and packages, as in ``environment.json``."""
     artifacts: dict[Text, Text]
-    """File name to path, relative to ``results.json``."""
+    """File name to path, relative to ``results.json``; a note counts files that are not listed."""
 
     def facts(self, *names: str) -> Mapping[str, Any]:
         """A section of the environment; empty if it was not recorded."""

@@ -90,8 +90,8 @@ def _may_hold_compressed(path: Path, forms: Sequence[bytes], room: Iterator[int]
     """Search a gzip file while there is ``room`` for its pieces; one without may hold a secret."""
     with gzip.open(path, "rb") as file:
         try:
-            pieces = _pieces(cast(BinaryIO, file), forms)
-            return any(found for _, (found, _) in zip(room, pieces)) or file.read(1) != b""
+            pieces = zip(room, _pieces(cast(BinaryIO, file), forms), strict=False)
+            return any(found for _, (found, _) in pieces) or file.read(1) != b""
         except (gzip.BadGzipFile, EOFError, zlib.error):  # it is no gzip file, or incomplete
             return False
 

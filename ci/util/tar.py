@@ -21,8 +21,8 @@ TAR_ERRORS = (tarfile.TarError, ValueError, OverflowError, RecursionError, Index
 
 NEWLINE = ord("\n")
 _RECORD = re.compile(rb"([0-9]{1,20}) [^=\n]+=")
-# From each of its digits, tarfile searches a number to its end. A part of a path has at most 255
-# bytes on any disk, and no other number is as long.
+# tarfile searches for the end of a number from each of its digits. A part of a path has at most
+# 255 bytes on any disk, and no other number is as long.
 _LONG_NUMBER = re.compile(rb"[0-9]{256}")
 
 

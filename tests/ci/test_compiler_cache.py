@@ -191,6 +191,11 @@ def test_volume_that_goes_with_the_run(tmp_path: Path, text: str | None, empty: 
     assert is_cache_empty(tmp_path) is empty
 
 
+def test_a_pipe_in_place_of_the_environment_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "environment.json")
+    assert not is_cache_empty(tmp_path)
+
+
 def test_folder_that_goes_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     cache = CachePlan(name="infini-ci-cache-tiny-cpu", cold=False)

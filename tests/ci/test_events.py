@@ -104,6 +104,14 @@ def test_a_truncated_last_line_is_left_out() -> None:
     assert record.unreadable_lines == 1
 
 
+def test_all_events_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else 4,000 lines of a megabyte each take 60 GiB of memory."""
+    monkeypatch.setattr("ci.facts.events.LARGEST_RECORD", len(LINES[0]) + len(LINES[1]))
+    record = parse_events(LINES)
+    assert len(record.events) == 2
+    assert record.unreadable_lines == len(LINES) - 2
+
+
 def test_events_and_fields_of_a_newer_agent_are_ignored() -> None:
     newer = '{"event": "device_leased", "time": 1.0, "monotonic": 1.0}'
     started = '{"event": "stage_started", "time": 1, "monotonic": 1, "stage": "x", "new": []}'

@@ -256,6 +256,17 @@ def test_a_line_of_any_length_is_counted_with_its_length(tmp_path: Path) -> None
     assert (log.unreadable_lines, log.longest_line) == (1, 64 << 20)
 
 
+@pytest.mark.parametrize("outcome", ["passed", "failed"])
+def test_what_is_kept_of_a_log_has_a_limit(monkeypatch: pytest.MonkeyPatch, outcome: str) -> None:
+    """Else a log of 4 GiB takes 24 GiB of memory."""
+    monkeypatch.setattr("ci.facts.pytest_log.LARGEST_LOG", 10_000)
+    tests = [phases(f"a::{number:0100}", outcome) for number in range(50)]
+    log = parse_log([*(line for lines in tests for line in lines), FINISH])
+    assert 10 < len(log.tests) < 20
+    assert log.unreadable_lines == 3 * (50 - len(log.tests))
+    assert log.exit_status == 0
+
+
 def test_an_invalid_slot_is_refused() -> None:
     properties = [["overload", "add"], ["slot", 10**30], ["executed", 1]]
     [test] = parse_log([report("a::b", "call", "failed", user_properties=properties)]).tests

@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from ci.engines.images import image_labels, reason_to_build
+from ci.engines.images import INPUTS_LABEL, image_labels, reason_to_build
 from ci.model.plan import RunPlan
 from ci.model.platforms import PLATFORMS
 from ci.plan.config import DevicePolicy
@@ -110,6 +110,13 @@ def test_what_changed_since(folder: Path) -> None:
     (folder / "needs.txt").write_text("pytest>=9\n")
     changed = reason_to_build(plan(folder, "nvidia"), [labels(before)])
     assert changed == "requirements-nvidia.txt changed"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"a": NaN}', '{"a": 1}', "[1]", "null"])
+def test_labels_that_another_program_wrote(folder: Path, text: str) -> None:
+    planned = plan(folder, "nvidia")
+    odd = labels(planned) | {INPUTS_LABEL: text}
+    assert reason_to_build(planned, [odd]) == "no image of platform nvidia yet"
 
 
 def test_the_most_similar_image_is_compared_with(folder: Path) -> None:

@@ -131,13 +131,26 @@ def test_files_of_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert len(notes) == 22
 
 
-def test_a_compressed_file_that_is_too_large_to_search(
+def test_compressed_files_that_are_too_large_to_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redaction, "CHUNK", 64)
-    monkeypatch.setattr(redaction, "MOST_PIECES", 4)
+    monkeypatch.setattr(redaction, "MOST_PIECES", 5)
     hide_values(["hunter2!"])
-    for name, size in {"small.gz": 255, "large.gz": 257}.items():
+    for name, size in {"first.gz": 100, "large.gz": 257, "last.gz": 1}.items():
         (tmp_path / name).write_bytes(gzip.compress(b"." * size))
     redact_folder(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["small.gz"]
+    # One limit for all: 4,000 files that each fill it would take a day.
+    assert [path.name for path in tmp_path.iterdir()] == ["first.gz"]
+
+
+def test_a_deep_folder_does_not_end_the_search(tmp_path: Path) -> None:
+    hide_values(["hunter2!"])
+    (tmp_path / "z.log").write_text("hunter2!")
+    before = Path.cwd()
+    os.chdir(tmp_path)
+    for _ in range(1500):  # the whole path is longer than a path may be
+        os.mkdir("ddd")  # noqa: PTH102
+        os.chdir("ddd")
+    os.chdir(before)
+    assert redact_folder(tmp_path) == ["a secret value was hidden in z.log"]

@@ -135,7 +135,7 @@ def _find_target(name: str) -> Target:
     return {target.name: target for target in TARGETS}[name]
 
 
-def _checked(target: Target) -> Callable[[bytes], None]:
+def keep_failing(target: Target) -> Callable[[bytes], None]:
     """The check of a target, which keeps an input that fails."""
 
     def check(data: bytes) -> None:
@@ -155,7 +155,7 @@ def _checked(target: Target) -> Callable[[bytes], None]:
 def _by_hypothesis(name: str, options: argparse.Namespace) -> int:
     target = _find_target(name)
     limit_memory()
-    _generate(target, _checked(target), options.inputs, options.seed)
+    _generate(target, keep_failing(target), options.inputs, options.seed)
     return 0
 
 
@@ -189,13 +189,17 @@ def _by_atheris(name: str, options: argparse.Namespace) -> int:
         _generate(target, keep, CORPUS, options.seed)
         limit_memory()
         flags: dict[str, Any] = {
-            **{"runs": options.inputs, "seed": options.seed, "max_len": LONGEST},
+            "runs": options.inputs,
+            "seed": options.seed,
+            "max_len": LONGEST,
             # The bounds of this program come first.
-            **{"timeout": int(10 * MOST_CPU_S), "rss_limit_mb": 0, "artifact_prefix": f"{KEPT}/"},
+            "timeout": int(10 * MOST_CPU_S),
+            "rss_limit_mb": 0,
+            "artifact_prefix": f"{KEPT}/",
         }
         KEPT.mkdir(parents=True, exist_ok=True)
         words = [f"-{flag}={value}" for flag, value in flags.items()]
-        atheris.Setup([sys.argv[0], corpus, *words], _checked(target))
+        atheris.Setup([sys.argv[0], corpus, *words], keep_failing(target))
         atheris.Fuzz()  # ends the process
     return 0
 

@@ -201,7 +201,9 @@ END = bytes(2 * tarfile.BLOCKSIZE)
 @st.composite
 def _entries(draw: st.DrawFn, names: st.SearchStrategy[str]) -> bytes:
     kind = draw(st.sampled_from(TYPES[:1] * 8 + TYPES))
-    contents = RECORDS if kind in EXTENDED else (b"", b"x", b"{}\n" * 300, b"0" * 511 + b"\1", *RECORDS)
+    contents = (
+        RECORDS if kind in EXTENDED else (b"", b"x", b"{}\n" * 300, b"0" * 511 + b"\1", *RECORDS)
+    )
     content = draw(st.sampled_from(contents))
     headers = draw(st.lists(st.sampled_from(HEADERS), max_size=3))
     try:
@@ -233,6 +235,7 @@ def packed(content: bytes) -> bytes:
 
 
 # Valid documents
+
 
 def lines(*values: Any) -> bytes:
     return b"".join(json.dumps(value).encode() + b"\n" for value in values)
@@ -271,13 +274,27 @@ EVENTS: tuple[Any, ...] = tuple(
 STREAM = lines(*EVENTS)
 
 _OPERATOR = {
-    **{"overload": "add.out", "dtype": "float32", "slot": 8, "device": "cpu", "platform": "cpu"},
-    **{"active": True, "executed": 2, "ran_device": "cpu", "ran_slot": 8, "ran_platform": "cpu"},
-    **{"quarantine": "#1", "against_cpu": "differs: 1", "simulated": False, "kernel": "own"},
+    "overload": "add.out",
+    "dtype": "float32",
+    "slot": 8,
+    "device": "cpu",
+    "platform": "cpu",
+    "active": True,
+    "executed": 2,
+    "ran_device": "cpu",
+    "ran_slot": 8,
+    "ran_platform": "cpu",
+    "quarantine": "#1",
+    "against_cpu": "differs: 1",
+    "simulated": False,
+    "kernel": "own",
 }
 _PROCESSOR = {"torch": "2.13.0", "onednn": None, "features": ["avx2"]}
 _SELECTION = {
-    **{"asked": "add", "operators": ["add"], "overloads": 1, "of": 9},
+    "asked": "add",
+    "operators": ["add"],
+    "overloads": 1,
+    "of": 9,
     "left_out": {"tests/a.py::test": 3},
 }
 _TEST = {"$report_type": "TestReport", "nodeid": "t.py::test[add.out-float32-cpu-slot8]"}
@@ -292,11 +309,16 @@ REPORTS: tuple[Any, ...] = (
     {**_TEST, "when": "call", "outcome": "skipped", "wasxfail": "reason"},
     {**_TEST, "when": "setup", "outcome": "rerun"},
     {
-        **{**_TEST, "when": "???", "outcome": "failed"},
+        **_TEST,
+        "when": "???",
+        "outcome": "failed",
         "longrepr": f"worker 'gw0' crashed while running {_TEST['nodeid']!r}: SIGSEGV",
     },
     {
-        **{**_TEST, "nodeid": "t.py::b", "when": "call", "outcome": "passed"},
+        **_TEST,
+        "nodeid": "t.py::b",
+        "when": "call",
+        "outcome": "passed",
         "user_properties": [["processor", _PROCESSOR], ["selection", _SELECTION]],
     },
     {"$report_type": "SubtestReport", "nodeid": "t.py::c", "when": "call", "outcome": "failed"},
@@ -313,7 +335,11 @@ ENVIRONMENT: dict[str, Any] = {
     "uncompiled": ["a.b"],
     "options": {"CXXFLAGS": "-O2"},
     "selection": {"operators": "add"},
-    **{"compiler": "g++ 12", "cmake": "4", "ninja": "1", "python": "3.11", "torch": "2.13.0"},
+    "compiler": "g++ 12",
+    "cmake": "4",
+    "ninja": "1",
+    "python": "3.11",
+    "torch": "2.13.0",
 }
 STAGE_LOG = b"""\
 Processing /workspace
@@ -353,19 +379,23 @@ TRACE: dict[str, Any] = {
     ]
 }
 COMMANDS: list[Any] = [
-    {"directory": "/w", "command": "ccache c++ -O2 -x cu -DA=\\\"b\\\" -I/a -o a.o -c a.cc"},
+    {"directory": "/w", "command": 'ccache c++ -O2 -x cu -DA=\\"b\\" -I/a -o a.o -c a.cc'},
     {"directory": "/w", "arguments": ["c++", "-std=c++20", "-isystem", "/x", "-c", "b.cc"]},
 ]
 OWNER: dict[str, Any] = {
-    **{"run": "r", "platform": "cpu", "user": "u@h", "boot": "b", "namespace": "pid:[1]"},
-    **{"pid": 1, "started": 12, "since": 1.7e9},
+    "run": "r",
+    "platform": "cpu",
+    "user": "u@h",
+    "boot": "b",
+    "namespace": "pid:[1]",
+    "pid": 1,
+    "started": 12,
+    "since": 1.7e9,
 }
 PROBE: dict[str, Any] = {"status": "devices", "reason": None, "devices": [_DEVICE]}
 SEARCH: dict[str, Any] = {"files": ["/dev/nvidia0"], "mounts": ["/usr/lib"], "groups": [44]}
 SUPERVISOR: dict[str, Any] = {**_END, "signal": None, "timed_out": False}
-TOOLS: dict[str, Any] = {
-    name: ENVIRONMENT[name] for name in ("python", "packages", "uncompiled")
-}
+TOOLS: dict[str, Any] = {name: ENVIRONMENT[name] for name in ("python", "packages", "uncompiled")}
 
 
 def tar(files: dict[str, bytes]) -> bytes:
