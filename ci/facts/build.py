@@ -108,6 +108,7 @@ def _possible(seconds: float | None) -> float | None:
 # A line has start, end (milliseconds since the start of Ninja), a timestamp, an output and the hash
 # of the command: https://ninja-build.org/manual.html#ref_log
 
+MOST_COMMANDS = 1 << 18  # large builds have 100,000; the store keeps each one
 NINJA_VERSIONS = range(5, 8)  # 4 had the command instead of its hash; Ninja 1.13 writes 7
 _HEADER = re.compile(r"# ninja log v(\d{1,9})\s*")
 _LINE = re.compile(r"(\d{1,15})\t(\d{1,15})\t[^\t]*\t([^\t]+)\t([^\t]*)")
@@ -147,6 +148,8 @@ def parse_ninja_log(text: str) -> list[NinjaCommand]:
         match = _LINE.fullmatch(line)
         if match is None or int(match[1]) > int(match[2]):
             continue  # truncated, or written by another program
+        if len(owner) >= MOST_COMMANDS:
+            break
         start, end = int(match[1]), int(match[2])
         invocation += end < last
         last = end

@@ -162,6 +162,12 @@ def test_outputs_of_one_command_are_one_unit() -> None:
     ]
 
 
+def test_not_more_commands_are_read_than_a_build_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ci.facts.build.MOST_COMMANDS", 3)
+    log = ninja_log(*(f"0 9 0 {number}.o {number}" for number in range(9)))
+    assert [command.output for command in parse_ninja_log(log)] == ["0.o", "1.o", "2.o"]
+
+
 def test_what_was_built_twice_counts_as_it_was_built_last() -> None:
     log = ninja_log("0 4000 0 a.o a", "0 9000 0 b.o b", "0 1000 0 a.o a2", "1000 2000 0 x.so x")
     commands = parse_ninja_log(log)
