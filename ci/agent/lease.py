@@ -210,6 +210,7 @@ def _join_reasons(reasons: list[str]) -> str:
 
 PROBE_TIMEOUT_S = 60.0  # without its daemon, a driver takes seconds to wake up each device
 TEXT = (str, type(None))
+FACTS = frozenset(("uuid", "index", "health", "memory_used"))
 KILL_TIMEOUT_S = 5.0  # a process that survives SIGKILL for so long hangs in the kernel
 
 
@@ -273,15 +274,13 @@ def read_answer(output: bytes) -> Detection:
 
 def _is_device(found: object) -> bool:
     """Return whether a device has the facts that a lease needs."""
-    if not isinstance(found, dict):
+    if not isinstance(found, dict) or not FACTS.issubset(found):
         return False
-    numbers = [found.get(name) for name in ("memory_used", "memory_total")]
+    numbers = found["memory_used"], found.get("memory_total")
     return (
-        type(found.get("uuid")) in TEXT
-        and type(found.get("health")) is str
-        and "index" in found
+        type(found["uuid"]) in TEXT
+        and type(found["health"]) is str
         and all(type(number) in (int, float, type(None)) for number in numbers)
-        and "memory_used" in found
     )
 
 

@@ -101,6 +101,7 @@ FOUND: dict[str, tuple[str, Callable[[], bytes]]] = {
     "a supervisor's deep answer": ("agent", lambda: b"[" * 100_000),
     "a supervisor's other types": ("agent", lambda: changed(doc.SUPERVISOR, exit_code="0")),
     "devices that are numbers": ("agent", lambda: changed(doc.PROBE, devices=[1])),
+    "a device without facts": ("agent", lambda: changed(doc.PROBE, devices=[{"index": 0}])),
     "device files that are none": ("agent", lambda: changed(doc.SEARCH, files=1)),
     "a test on each of many devices": (
         "chain",
