@@ -209,9 +209,11 @@ def _join_reasons(reasons: list[str]) -> str:
 
 
 PROBE_TIMEOUT_S = 60.0  # without its daemon, a driver takes seconds to wake up each device
-TEXT = (str, type(None))
-FACTS = frozenset(("uuid", "index", "health", "memory_used"))
 KILL_TIMEOUT_S = 5.0  # a process that survives SIGKILL for so long hangs in the kernel
+
+# What a lease needs of an answer, which a vendor's library may have garbled.
+FACTS = frozenset(("uuid", "index", "health", "memory_used"))
+TEXT = (str, type(None))
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from ci.model.tests import (
 from ci.util.text import join_names
 
 # Characters; a selection of all operators has 30,000. The record becomes a part of results.json.
-LARGEST_RECORD = 1 << 17
+LONGEST_RECORD = 1 << 17
 LARGEST_NUMBER = (1 << 31) - 1  # limit of the store's integer columns
 
 
@@ -66,7 +66,7 @@ def read_record(name: str, records: Mapping[str, Any]) -> Any:
         return None
     # Through JSON, since only there strict mode accepts a list for a set.
     text = json.dumps(records[name])
-    if len(text) > LARGEST_RECORD:
+    if len(text) > LONGEST_RECORD:
         return None
     try:
         return _reader(name).validate_json(text, strict=True)

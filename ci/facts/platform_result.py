@@ -52,39 +52,47 @@ def judged_result(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> P
         *source_notes(environment, case.pytest_stage),
         *cache_notes(environment),
     )
-    evidence = _fitting(
-        [it.model_copy(update={"text": it.text[:LONGEST_TEXT]}) for it in verdict.evidence],
-        lambda it: it.text,
-    )
-    artifacts = _fitting([*files.artifacts.items()], lambda it: it)
-    left_out = {
-        "reason": len(verdict.evidence) - len(evidence),
-        "overload count": len(case.overloads) - MOST_OVERLOADS,
-        "file": len(files.artifacts) - len(artifacts),
-    }
-    notes = (
-        *_fitting([mask_credentials(it)[:LONGEST_TEXT] for it in notes], lambda it: it),
-        *(f"{counted(count, what)} not listed" for what, count in left_out.items() if count > 0),
-    )
     build, pytest = (_column_seconds(case, c) for c in (Column.BUILD_INSTALL, Column.PYTEST))
     stages = (_stage_result(stage, case.end_of(stage)) for stage in plan.stages)
-    return PlatformResult(
+    result = PlatformResult(
         platform=plan.platform,
         label=title(plan.label, simulated=case.simulated),
         simulated=case.simulated,
         built=_built(case),
         pytest=_pytest_result(case),
-        overloads=case.overloads[:MOST_OVERLOADS],
+        overloads=case.overloads,
         stages=(*_engine_stages(facts), *stages),
         build=files.build.result if files.build else None,
         build_install_s=build,
         pytest_s=pytest,
         total_s=None if build is None or pytest is None else build + pytest,
-        verdict=verdict.model_copy(update={"evidence": tuple(evidence)}),
-        notes=notes,
+        verdict=verdict,
+        notes=tuple(map(mask_credentials, notes)),
         environment=environment,
-        artifacts=dict(artifacts),
+        artifacts=files.artifacts,
     )
+    return _within_bounds(result)
+
+
+def _within_bounds(result: PlatformResult) -> PlatformResult:
+    """Cut what only a hostile log makes long; notes count what is then missing."""
+    texts = [
+        it.model_copy(update={"text": it.text[:LONGEST_TEXT]}) for it in result.verdict.evidence
+    ]
+    evidence = _fitting(texts, lambda it: it.text)
+    artifacts = _fitting([*result.artifacts.items()], lambda it: it)
+    missing = {
+        "reason": len(texts) - len(evidence),
+        "overload count": len(result.overloads) - MOST_OVERLOADS,
+        "file": len(result.artifacts) - len(artifacts),
+    }
+    notes = (
+        *_fitting([note[:LONGEST_TEXT] for note in result.notes], lambda it: it),
+        *(f"{counted(count, what)} not listed" for what, count in missing.items() if count > 0),
+    )
+    verdict = result.verdict.model_copy(update={"evidence": tuple(evidence)})
+    changes = {"verdict": verdict, "notes": notes, "artifacts": dict(artifacts)}
+    return result.model_copy(update={**changes, "overloads": result.overloads[:MOST_OVERLOADS]})
 
 
 def _fitting(items: Sequence[Item], content: Callable[[Item], object]) -> Sequence[Item]:
@@ -96,7 +104,7 @@ def _fitting(items: Sequence[Item], content: Callable[[Item], object]) -> Sequen
 def not_run_result(plan: RunPlan, reason: str) -> PlatformResult:
     """Return the result of a platform whose stages did not start."""
     reason = mask_credentials(reason)
-    return PlatformResult(
+    result = PlatformResult(
         platform=plan.platform,
         label=plan.title,
         simulated=plan.simulated,
@@ -111,6 +119,7 @@ def not_run_result(plan: RunPlan, reason: str) -> PlatformResult:
         environment={},
         artifacts=ResultFiles(folder=plan.results).artifacts,
     )
+    return _within_bounds(result)
 
 
 def not_judged_result(plan: RunPlan, reason: str) -> PlatformResult:
@@ -118,7 +127,7 @@ def not_judged_result(plan: RunPlan, reason: str) -> PlatformResult:
     result = not_run_result(plan, reason)
     verdict = result.verdict.model_copy(update={"product": Product.INCOMPLETE})
     note = f"not judged: {mask_credentials(reason).splitlines()[0]}"
-    return result.model_copy(update={"verdict": verdict, "notes": (note,)})
+    return result.model_copy(update={"verdict": verdict, "notes": (note, *result.notes[1:])})
 
 
 def _case(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> Case:

@@ -216,3 +216,16 @@ def test_the_offline_base_is_built_if_it_is_named() -> None:
     config = {**CONFIG, "platforms": {"ascend": {}}}
     image = plan(config, base_image=OFFLINE_BASE_IMAGE).needed_image
     assert (image.base_image, image.offline_base_image) == (OFFLINE_BASE_IMAGE,) * 2
+
+
+def test_a_row_lists_only_as_many_files_as_can_be_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ci.facts.platform_result.LARGEST_PART", 100)
+    planned = plan(results=tmp_path)
+    planned.results.mkdir()
+    for number in range(9):
+        (planned.results / f"{number}.log").touch()
+    result = not_run_result(planned, "the agent's events are of another version")
+    assert result.artifacts == {f"{n}.log": f"cpu/{n}.log" for n in range(4)}
+    assert result.notes[-1] == "5 files not listed"
