@@ -90,7 +90,7 @@ import nox  # noqa: E402
 
 from ci.model.platforms import PLATFORMS  # noqa: E402
 from ci.model.trust import Trust  # noqa: E402
-from ci.plan.ci_variables import read_ci_variables  # noqa: E402
+from ci.plan.ci_variables import read_ci_job  # noqa: E402
 
 nox.needs_version = ">=2025.2"
 nox.options.sessions = ["lint", "tests"]
@@ -159,8 +159,7 @@ def release(session: nox.Session) -> None:
     resumed = any(word.startswith("--resume") for word in session.posargs)
     named = resumed or set(PLATFORMS) & set(session.posargs)
     arguments = [] if named else ["--all"]
-    job = read_ci_variables(os.environ)
-    strangers = job is not None and job.trust is Trust.UNTRUSTED
+    strangers = read_ci_job(os.environ).trust is Trust.UNTRUSTED
     if not (resumed or strangers or any(word.startswith("--trust") for word in session.posargs)):
         arguments += ["--trust", Trust.RELEASE]
     run_ci(session, "run", *arguments, groups=("ci", "devices"))

@@ -29,7 +29,7 @@ from ci.errors import CiError, ExitCode, UsageError
 from ci.model.plan import RunPlan
 from ci.model.results import Harness, exit_code
 from ci.model.trust import Trust
-from ci.plan.ci_variables import read_ci_variables
+from ci.plan.ci_variables import read_ci_job
 from ci.plan.config import MOST_RERUNS
 from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
@@ -171,12 +171,10 @@ def _new_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
 
 
 def _run_options(options: argparse.Namespace, selected: str | None = None) -> RunOptions:
-    job = read_ci_variables(os.environ)
-    stated = job.trust if job else None
     return RunOptions(
         engine=options.engine or "auto",
         cold=options.cold,
-        trust=options.trust or stated or Trust.BRANCH,
+        trust=options.trust or read_ci_job(os.environ).trust or Trust.BRANCH,
         reruns=options.reruns,
         selected=selected,
     )
@@ -184,8 +182,8 @@ def _run_options(options: argparse.Namespace, selected: str | None = None) -> Ru
 
 def _warn_of_trust(asked: str | None) -> None:
     """Report that ``--trust`` asks for a higher level than the CI system's variables state."""
-    job = read_ci_variables(os.environ)
-    if asked and job and job.trust and Trust(asked) in job.trust.higher:
+    job = read_ci_job(os.environ)
+    if asked and job.trust and Trust(asked) in job.trust.higher:
         what = f"--trust {asked}: the variables of {job.system} state the level {job.trust}"
         complain(f"{what}; the option decides, so this run writes the {asked} cache")
 

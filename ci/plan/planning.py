@@ -48,6 +48,7 @@ PACKAGES_IN_CONTEXT = "system-packages"
 ENTRY_IN_CONTEXT = "enter"
 ENTRY = "/opt/recipe/enter"  # its place in images of this program's own recipe
 USER = "1000"  # the recipes create it; a number, as copied files get numeric owners
+CACHE_PREFIX = "infini-ci-cache-"  # of the names of compiler caches
 WORKSPACE = "/workspace"
 RESULTS = "/results"
 
@@ -184,7 +185,7 @@ def cache_name(project: str, platform: str, trust: Trust) -> str:
 
 def old_cache_name(project: str, platform: str) -> str:
     """Return the name of a cache from before there were trust levels; no run uses it."""
-    return f"infini-ci-cache-{project}-{platform}"
+    return f"{CACHE_PREFIX}{project}-{platform}"
 
 
 def _stage_plan(stage: StageConfig, inputs: PlanInputs) -> StagePlan:

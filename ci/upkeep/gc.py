@@ -34,7 +34,7 @@ from ci.errors import InfrastructureError
 from ci.facts.files import read_text_file
 from ci.model.platforms import PLATFORMS
 from ci.model.trust import Trust
-from ci.plan.planning import cache_name, old_cache_name
+from ci.plan.planning import CACHE_PREFIX, cache_name, old_cache_name
 from ci.plan.request import LARGEST_REQUEST, REQUEST_FILE
 from ci.store.folder import LOCK_FILE, RESULTS_FILE, is_running
 from ci.store.rows import LATEST
@@ -256,13 +256,14 @@ class EngineContents:
                 created = _parse_time(entry["CreatedAt"])
                 data = entry.get("UsageData") or {}
                 mounted = "a container uses it" if data.get("RefCount", 0) > 0 else None
+                old = entry["Name"].startswith(CACHE_PREFIX) and TRUST_LABEL not in labels
                 yield Item(
                     kind=ItemKind.CACHE,
                     name=entry["Name"],
                     size_bytes=max(0, data.get("Size", 0)),
                     used=max(created, last_runs.get(platform, created)),
                     needed=mounted or scope.needed_on(platform),
-                    useless=None if TRUST_LABEL in labels else NO_LEVEL,
+                    useless=NO_LEVEL if old else None,
                     remove=partial(self.client.api.remove_volume, entry["Name"]),
                 )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ci.model.trust import Trust
-from ci.plan.ci_variables import CiJob, read_ci_variables
+from ci.plan.ci_variables import CiJob, read_ci_job
 
 GITHUB = {"GITHUB_ACTIONS": "true", "GITHUB_REF_TYPE": "branch", "GITHUB_REF_PROTECTED": "false"}
 PROTECTED = {**GITHUB, "GITHUB_REF_PROTECTED": "true"}
@@ -92,8 +92,8 @@ CHANGE = {
     ],
 )
 def test_level_that_the_variables_state(environ: dict[str, str], trust: Trust | None) -> None:
-    job = read_ci_variables(environ)
-    assert job
+    job = read_ci_job(environ)
+    assert job.system
     assert job.trust is trust
 
 
@@ -130,8 +130,8 @@ def test_origin_of_a_pull_request(
     path = tmp_path / "event.json"
     path.write_text(json.dumps(payload))
     found = {"GITHUB_EVENT_NAME": event, "GITHUB_EVENT_PATH": str(path)}
-    job = read_ci_variables({**variables, **found})
-    assert job
+    job = read_ci_job({**variables, **found})
+    assert job.system
     assert job.trust is trust
 
 
@@ -140,10 +140,10 @@ def test_damaged_payload_is_a_stranger_s(tmp_path: Path, content: bytes) -> None
     path = tmp_path / "event.json"
     path.write_bytes(content)
     found = {"GITHUB_EVENT_NAME": "pull_request", "GITHUB_EVENT_PATH": str(path)}
-    job = read_ci_variables({**PROTECTED, **found})
+    job = read_ci_job({**PROTECTED, **found})
     assert job == CiJob(system="GitHub Actions", trust=Trust.UNTRUSTED)
 
 
 @pytest.mark.parametrize("environ", [{}, {"CI": "true"}, {"TAG_NAME": "v1"}])
 def test_no_known_ci_system(environ: dict[str, str]) -> None:
-    assert read_ci_variables(environ) is None
+    assert read_ci_job(environ) == CiJob()
