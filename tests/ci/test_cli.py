@@ -181,7 +181,7 @@ def test_a_wrong_command_line_is_exit_code_2(
         *([], ["build"]),
         *(["run", "--format=json", "--dry-run", "cpu"], ["run", "cpu", "--engin", "host"]),
         *(["run", "cpu", "--jobs", "0"], ["run", "cpu", "--jobs", "many"]),
-        ["run", "cpu", "--trust", "relese"],
+        ["run", "cpu", "--trust", "higher"],
     ],
 )
 def test_what_the_parser_refuses_is_exit_code_2_too(

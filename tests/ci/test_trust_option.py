@@ -18,7 +18,7 @@ from ci.util.files import REPOSITORY
 
 CI_SYSTEMS = ("GITLAB_CI", "BUILDKITE", "JENKINS_URL", "GITHUB_ACTIONS", "GITEA_ACTIONS")
 STRANGERS = {"GITHUB_ACTIONS": "true", "GITHUB_EVENT_NAME": "pull_request_target"}
-BRANCHS = {"GITLAB_CI": "true", "CI_COMMIT_REF_PROTECTED": "false"}
+ON_A_BRANCH = {"GITLAB_CI": "true", "CI_COMMIT_REF_PROTECTED": "false"}
 CONFIG = """\
 project: tiny
 platforms: {cpu: {}}
@@ -74,8 +74,8 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "--trust release: the variables of GitHub Actions state the level untrusted; the"
             " option decides, so this run writes the release cache\n",
         ),
-        (BRANCHS, ["--trust=untrusted"], "untrusted", ""),
-        (BRANCHS, ["--trust=branch"], "branch", ""),
+        (ON_A_BRANCH, ["--trust=untrusted"], "untrusted", ""),
+        (ON_A_BRANCH, ["--trust=branch"], "branch", ""),
     ],
 )
 def test_level_of_a_run(
@@ -128,7 +128,7 @@ def test_level_is_part_of_the_resumed_request(
     [
         ({}, [], "run --all --trust release"),
         ({}, ["cpu"], "run --trust release cpu"),
-        (BRANCHS, ["cpu"], "run --trust release cpu"),
+        (ON_A_BRANCH, ["cpu"], "run --trust release cpu"),
         ({}, ["cpu", "--trust", "branch"], "run cpu --trust branch"),
         ({}, ["--trust=branch"], "run --all --trust=branch"),
         ({}, ["--resume", "x"], "run --resume x"),
