@@ -89,6 +89,8 @@ if __name__ == "__main__":
 import nox  # noqa: E402
 
 from ci.model.platforms import PLATFORMS  # noqa: E402
+from ci.model.trust import Trust  # noqa: E402
+from ci.plan.ci_variables import read_ci_job  # noqa: E402
 
 nox.needs_version = ">=2025.2"
 nox.options.sessions = ["lint", "tests"]
@@ -151,11 +153,16 @@ for platform in PLATFORMS:
 def release(session: nox.Session) -> None:
     """Validate a release on all configured platforms side by side; `-- ascend cpu` on two.
 
-    Without the vendors' hardware: `-- --config tests/simulated/ci.yaml`.
+    Without the vendors' hardware: `-- --config tests/simulated/ci.yaml`. It runs with
+    `--trust release`, unless you name a level, or a CI system states that the code is a stranger's.
     """
     resumed = any(word.startswith("--resume") for word in session.posargs)
     named = resumed or set(PLATFORMS) & set(session.posargs)
-    run_ci(session, "run", *(() if named else ("--all",)), groups=("ci", "devices"))
+    arguments = [] if named else ["--all"]
+    strangers = read_ci_job(os.environ).trust is Trust.UNTRUSTED
+    if not (resumed or strangers or any(word.startswith("--trust") for word in session.posargs)):
+        arguments += ["--trust", Trust.RELEASE]
+    run_ci(session, "run", *arguments, groups=("ci", "devices"))
 
 
 @nox.session

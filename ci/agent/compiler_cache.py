@@ -9,14 +9,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Callable
 
 from ci.agent.machine import tool_output
+from ci.agent.trusted_caches import copy_missing
 from ci.agent.user import Handover
 from ci.model.job import CacheJob
 from ci.util.lines import LONGEST_LOG_LINE, lines_of_file
 
 STATISTICS = "ccache.txt"  # in the results: every compilation, with hit or miss
-LARGEST = "5G"  # ccache's own default, set in case the image configures another
+LARGEST_GB = 5  # ccache's own default, set in case the image configures another
 HITS = ("direct_cache_hit", "preprocessed_cache_hit")
 MISSES = ("cache_miss", "recache")
 _COUNTER = re.compile(r"([^\t]+)\t([0-9]{1,15})")
@@ -34,9 +36,13 @@ class CompilerCache:
     ) -> None:
         self._handover = handover or Handover(results, None)
         self.variables: dict[str, str] = {}  # for the stages, in addition to ``environment``
+        self._job = job
         self._folder = Path(job.folder) if job else None
         self._tool: str | None = None
         self._log = results / STATISTICS
+        self._before: Counter[str] = Counter()
+        self._cold = False
+        self._copied = 0
         if job is None or self._folder is None:
             return
         tool = shutil.which("ccache", path=environment.get("PATH"))
@@ -51,7 +57,7 @@ class CompilerCache:
         wanted = {
             **{f"CMAKE_{name}_COMPILER_LAUNCHER": "ccache" for name in ("C", "CXX", "CUDA")},
             "CCACHE_DIR": job.folder,
-            "CCACHE_MAXSIZE": LARGEST,
+            "CCACHE_MAXSIZE": f"{LARGEST_GB}G",
             # The folder of the sources may differ between runs.
             "CCACHE_BASEDIR": job.base,
             "CCACHE_NOHASHDIR": "1",
@@ -60,13 +66,30 @@ class CompilerCache:
         }
         self.variables = {name: wanted[name] for name in wanted if name not in environment}
         self._environment = {**environment, **self.variables}
+
+    def begin(self, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Copy what more trusted caches have, and count; call it before the first stage.
+
+        The copying ends when ``stopped`` returns true.
+        """
+        if self._job is None or self._tool is None:
+            return
+        # Not into a cache that nothing reads: a cold run's, or one that the project replaces.
+        if not self._job.cold and "CCACHE_DIR" in self.variables:
+            with self._handover.access():
+                self._copied = copy_missing(
+                    self._job.trusted, self._job.folder, LARGEST_GB * 10**9, stopped
+                )
+            if self._copied:
+                self._printed("--cleanup")  # it also counts the files
         self._before = self._counters()
-        self._cold = job.cold or not self._before["files_in_cache"]
+        self._cold = self._job.cold or not self._before["files_in_cache"]
 
     def facts(self) -> dict[str, object] | None:
         """Return the tool's version and hits; a state of ``None`` means no compilations.
 
-        ``empty``: the folder holds nothing yet, so the engine need not keep it.
+        ``copied``: files that came from more trusted caches. ``empty``: the folder holds nothing
+        yet, so the engine need not keep it.
         """
         with self._handover.access():
             if self._folder is None or not self._folder.is_dir():
@@ -91,6 +114,7 @@ class CompilerCache:
             "hits": hits,
             "misses": misses,
             "hit_rate": hits / compiled if compiled else None,
+            "copied": self._copied,
             "empty": empty,
         }
 

@@ -80,6 +80,7 @@ class JobRun:
         self._log.emit(
             events.RunStarted(PROTOCOL, job.run_id, job.platform, pid=os.getpid(), machine=facts)
         )
+        self._cache.begin(stopped=lambda: self._interrupted)
         passed = self._run_stages()
         for artifact in job.artifacts:
             lack = collect(artifact, self._workspace, self._results, self._handover.access)

@@ -19,6 +19,7 @@ from ci.commands.options import (
     add_format,
     add_results,
     add_source,
+    choice_of,
     config_file,
     whole_number,
 )
@@ -27,6 +28,8 @@ from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode, UsageError
 from ci.model.plan import RunPlan
 from ci.model.results import Harness, exit_code
+from ci.model.trust import Trust
+from ci.plan.ci_variables import read_ci_job
 from ci.plan.config import MOST_RERUNS
 from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
@@ -48,7 +51,7 @@ from ci.upkeep.bundle.unpack import open_bundle
 from ci.util import prerequisites
 from ci.util.prerequisites import Severity
 from ci.util.process import handle_interrupts
-from ci.util.terminal import show
+from ci.util.terminal import complain, show
 from ci.util.text import mask_credentials
 
 
@@ -72,6 +75,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_source(parser)
     parser.add_argument(
         "--cold", action="store_true", help="build without using the compiler cache's contents"
+    )
+    parser.add_argument(
+        "--trust",
+        type=choice_of(Trust),
+        metavar="{" + ",".join(Trust) + "}",
+        help="how far the code is trusted. A run writes the compiler cache of its own level, and"
+        " reads those of higher levels too (default: the level that the variables of a CI system"
+        " state, else branch)",
     )
     parser.add_argument(
         "--reruns",
@@ -113,10 +124,11 @@ def execute(options: argparse.Namespace) -> int:
         message = "--bundle: cannot be combined with --source or --config: a bundle contains both"
         raise UsageError(message, remedy=remedy)
     asked = (options.platforms, options.all, options.engine, options.source, options.config)
-    is_asked = any((*asked, options.cold)) or (options.reruns, options.select) != (None, None)
+    is_asked = any((*asked, options.cold, options.trust))
+    is_asked |= (options.reruns, options.select) != (None, None)
     if options.resume and is_asked:
         message = "--resume: continues the run with its original platforms and options"
-        named = "--all, --engine, --source, --config, --cold, --reruns and --select"
+        named = "--all, --engine, --source, --config, --cold, --trust, --reruns and --select"
         raise UsageError(message, remedy=f"Leave out PLATFORM, {named}.")
     if options.bundle:
         return _run_bundle(options)
@@ -160,8 +172,20 @@ def _new_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
 
 def _run_options(options: argparse.Namespace, selected: str | None = None) -> RunOptions:
     return RunOptions(
-        engine=options.engine or "auto", cold=options.cold, reruns=options.reruns, selected=selected
+        engine=options.engine or "auto",
+        cold=options.cold,
+        trust=options.trust or read_ci_job(os.environ).trust or Trust.BRANCH,
+        reruns=options.reruns,
+        selected=selected,
     )
+
+
+def _warn_of_trust(asked: str | None) -> None:
+    """Report that ``--trust`` asks for a higher level than the CI system's variables state."""
+    job = read_ci_job(os.environ)
+    if asked and job.trust and Trust(asked) in job.trust.higher:
+        what = f"--trust {asked}: the variables of {job.system} state the level {job.trust}"
+        complain(f"{what}; the option decides, so this run writes the {asked} cache")
 
 
 def _refuse_unfit_machine(
@@ -201,6 +225,7 @@ def _choose_platforms(project: Project, options: argparse.Namespace) -> tuple[st
 def _execute_plans(
     options: argparse.Namespace, request: RunRequest, plans: Sequence[RunPlan]
 ) -> int:
+    _warn_of_trust(options.trust)
     if options.dry_run:
         return _print_scripts(plans)
     folder = options.results / request.run_id

@@ -161,7 +161,7 @@ class DockerEngine:
         if plan.cache:  # created first: a volume that comes with a container has no labels
             self.client.volumes.create(plan.cache.name, labels=job.volume_labels(plan))
         found = find_device_files(self.client, plan, plan.devices) if plan.devices else None
-        memory = self.info()["MemTotal"]
+        memory, trusted = self.info()["MemTotal"], self._trusted_caches(plan)
         self._creating = True
         try:
             # The engine goes on with an interrupted request: the container would come afterwards.
@@ -171,7 +171,9 @@ class DockerEngine:
                     # Replaces the image's own entry point, which may be anything.
                     entrypoint=[*plan.needed_image.entry, *job.COMMAND],
                     log_config=LogConfig(type=job.LOG_DRIVER, config=job.LOG_OPTIONS),
-                    **job.container_options(plan, found, machine_memory=memory),
+                    **job.container_options(
+                        plan, found, machine_memory=memory, trusted_caches=trusted
+                    ),
                 )
                 self._creating = False
             return container
@@ -183,6 +185,17 @@ class DockerEngine:
             message = f"platform {plan.platform} already has a container {name}: {explain(error)}"
             remedy = f"if it is not needed, run `docker rm {name}`, then resume with --resume"
             raise InfrastructureError(message, remedy=remedy) from error
+
+    def _trusted_caches(self, plan: RunPlan) -> list[str]:
+        """Return the volumes that exist among the caches of higher levels.
+
+        The engine would create a missing one, and a run creates nothing of a higher level.
+        """
+        names = plan.cache.trusted if plan.cache else ()
+        if not names:
+            return []
+        found = {volume.name for volume in self.client.volumes.list(filters={"name": [*names]})}
+        return [name for name in names if name in found]
 
     def _follow_to_end(
         self, container: Container, plan: RunPlan, observer: Observer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -92,25 +92,37 @@ AGENT_USER = "0"
 # own settings rotate logs must not lose its beginning. The agent limits what it prints.
 LOG_DRIVER = "json-file"
 LOG_OPTIONS = {"max-size": "1t", "max-file": "1", "compress": "false"}
+TRUST_LABEL = "infini-ci.trust"  # of a cache's volume
 CACHE_MOUNT = "/cache"
 # Below the mount: a volume belongs to root if the image has no folder at the mount point.
 CACHE_FOLDER = f"{CACHE_MOUNT}/ccache"
+TRUSTED_MOUNT = "/trusted-caches"  # a folder for each more trusted cache, with its name
+# Of a mounted cache. Otherwise the engine fills an empty volume with the image's files at its
+# place: an image of an untrusted run could plant objects in a more trusted cache.
+OWN_CACHE_MODE = "nocopy"
+TRUSTED_CACHE_MODE = "ro,nocopy"
 # Of the engine's memory, for a container without a limit of its own: the rest keeps the machine
 # usable. A tenth of the smallest machine in use, 4 GiB, is enough for the engine and ssh.
 MEMORY_TENTHS = 9
 
 
 def container_options(
-    plan: RunPlan, found: DeviceFiles | None = None, *, machine_memory: int | None = None
+    plan: RunPlan,
+    found: DeviceFiles | None = None,
+    *,
+    machine_memory: int | None = None,
+    trusted_caches: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the options of ``docker create``, except for image and command.
 
     ``found`` are the device files that exist; without it the options hold patterns.
-    ``machine_memory``, in bytes, gives the limit of a plan that has none.
+    ``machine_memory``, in bytes, gives the limit of a plan that has none. ``trusted_caches`` are
+    the volumes that exist among those that the plan reads.
     """
     container = plan.container
     ulimits = container.ulimits.items()
-    cache = [f"{plan.cache.name}:{CACHE_MOUNT}"] if plan.cache else []
+    caches = [f"{plan.cache.name}:{CACHE_MOUNT}:{OWN_CACHE_MODE}"] if plan.cache else []
+    caches += [f"{name}:{TRUSTED_MOUNT}/{name}:{TRUSTED_CACHE_MODE}" for name in trusted_caches]
     devices = container_devices(plan.devices, found) if plan.devices else {}
     return {
         "name": container.name,
@@ -129,7 +141,7 @@ def container_options(
         "memswap_limit": container.memory_bytes,  # the same as memory alone: no swap
         "ulimits": [Ulimit(name=name, soft=limit, hard=limit) for name, limit in ulimits],
         **devices,
-        "volumes": [*cache, *devices.get("volumes", ())],
+        "volumes": [*caches, *devices.get("volumes", ())],
     }
 
 
@@ -159,12 +171,20 @@ def container_folders(plan: RunPlan) -> dict[str, int]:
 def container_job(plan: RunPlan) -> bytes:
     """The agent's input file in a container."""
     workspace, cache = plan.container.workspace, plan.cache
+    caches = None
+    if cache is not None:
+        caches = CacheJob(
+            CACHE_FOLDER,
+            base=workspace,
+            cold=cache.cold,
+            trusted=tuple(f"{TRUSTED_MOUNT}/{name}/ccache" for name in cache.trusted),
+        )
     return job_document(
         plan,
         workspace=workspace,
         results=plan.container.results,
         printed_bytes_per_s=STREAMED_BYTES_PER_S,
-        compiler_cache=CacheJob(CACHE_FOLDER, base=workspace, cold=cache.cold) if cache else None,
+        compiler_cache=caches,
         probe=CONTAINER_PROBE,
         user=int(plan.container.user) if has_own_user(plan) else None,
     )
@@ -175,20 +195,26 @@ WORKSPACE = "workspace"  # on this machine, in the folder of the sources and the
 
 def host_job(plan: RunPlan, folder: Path) -> bytes:
     """The agent's input file on this machine."""
-    cache = plan.cache
-    home = str(host_cache_folder(cache)) if cache else ""
+    cache, caches = plan.cache, None
+    if cache is not None:
+        caches = CacheJob(
+            str(host_cache_folder(cache.name)),
+            base=str(folder),
+            cold=cache.cold,
+            trusted=tuple(str(host_cache_folder(name)) for name in cache.trusted),
+        )
     return job_document(
         plan,
         workspace=str(folder / WORKSPACE),
         results=str(plan.results),
         printed_bytes_per_s=SHOWN_BYTES_PER_S,
-        compiler_cache=CacheJob(home, base=str(folder), cold=cache.cold) if cache else None,
+        compiler_cache=caches,
     )
 
 
-def host_cache_folder(cache: CachePlan) -> Path:
+def host_cache_folder(name: str) -> Path:
     """The user's own folder for a cache."""
-    return user_cache() / cache.name
+    return user_cache() / name
 
 
 def is_cache_empty(results: Path) -> bool:
@@ -205,10 +231,10 @@ def remove_empty_cache(cache: CachePlan | None) -> None:
     """Remove the cache folder of a project that compiles nothing."""
     if cache is not None:
         with suppress(OSError):  # it is not empty, or does not exist
-            host_cache_folder(cache).rmdir()
+            host_cache_folder(cache.name).rmdir()
 
 
 def volume_labels(plan: RunPlan) -> dict[str, str]:
     """Return the labels of a volume; not the run's, as the volume outlives it."""
-    labels = plan.container.labels.items()
-    return {name: value for name, value in labels if name != "infini-ci.run"}
+    labels = {**plan.container.labels, TRUST_LABEL: str(plan.trust)}
+    return {name: value for name, value in labels.items() if name != "infini-ci.run"}

@@ -12,6 +12,7 @@ Not in the key, and why:
   digest too. Recipes do not pin all packages; the versions of compilers, Python and the packages
   below show what a rebuild changed.
 * The versions of all other packages: in a fresh environment one of them changes every week.
+* The trust level of the run: it selects the compiler cache, whose hits are in the key.
 * The exact hit rate of a compiler cache; the key has two bands. Lost hits are a cause to report.
 * Compiler flags and stage commands: they belong to the sources. Settings from the environment
   (``CXXFLAGS``, ``SKBUILD_CMAKE_DEFINE``) belong to no commit, so they are in the key.

@@ -46,7 +46,7 @@ def judged_result(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> P
     """Judge a platform by the files in its results folder."""
     case = _case(plan, facts, files)
     verdict = judge(case)
-    environment = _environment(case, files)
+    environment = {**_environment(case, files), "trust": plan.trust.value}
     notes = (
         *notes_of(case, verdict),
         *source_notes(environment, case.pytest_stage),

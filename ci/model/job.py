@@ -95,6 +95,7 @@ class CacheJob:
     folder: str
     base: str  # folder of the sources; paths below it are the same in every run
     cold: bool  # do not use its content, only replace it
+    trusted: tuple[str, ...] = ()  # folders of more trusted caches, the most trusted first
 
 
 @dataclass(frozen=True)
@@ -140,5 +141,5 @@ def read_job(document: Mapping[str, Any]) -> Job:
     )
     fields["artifacts"] = tuple(ArtifactPlan(**artifact) for artifact in fields["artifacts"])
     fields["devices"] = devices and DeviceJob(**devices)
-    fields["compiler_cache"] = cache and CacheJob(**cache)
+    fields["compiler_cache"] = cache and CacheJob(**{**cache, "trusted": tuple(cache["trusted"])})
     return Job(**fields)

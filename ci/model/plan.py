@@ -20,6 +20,7 @@ from ci.model.platforms import (
 )
 from ci.model.results import title
 from ci.model.tests import Suite
+from ci.model.trust import Trust
 
 # Environment variables of every stage; tests read their platform and device from them.
 PLATFORM_VARIABLE = "INFINI_CI_PLATFORM"
@@ -178,10 +179,14 @@ class EnginePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class CachePlan:
-    """The compiler cache of a platform: a named volume, or a folder of the host engine."""
+    """The compiler cache of a platform: a named volume, or a folder of the host engine.
+
+    ``trusted`` names the caches of higher trust levels, the highest first; they are only read.
+    """
 
     name: str
     cold: bool  # do not use its content, only replace it
+    trusted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,6 +247,7 @@ class RunPlan:
     result_limits: ResultLimits = DEFAULT_LIMITS
     other_engines: tuple[EnginePlan, ...] = ()  # in order, if ``engine`` does not answer
     retries: int = 0  # attempts after an infrastructure fault
+    trust: Trust = Trust.BRANCH
 
     @property
     def longest_s(self) -> float:

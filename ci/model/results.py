@@ -255,7 +255,7 @@ class PlatformResult(_Model):
     notes: tuple[Text, ...]
     """Notes in the table."""
     environment: Environment
-    """Machine, image, tools and packages, as in ``environment.json``."""
+    """Machine, image, tools and packages, as in ``environment.json``, and the trust level."""
     artifacts: dict[Text, Text]
     """File name to path, relative to ``results.json``; a note counts files that are not listed."""
 

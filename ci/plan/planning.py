@@ -39,6 +39,7 @@ from ci.model.plan import (
     SystemPackages,
 )
 from ci.model.platforms import OFFLINE_BASE_COMMAND, OFFLINE_BASE_IMAGE, Platform
+from ci.model.trust import Trust
 from ci.plan.config import Config, DevicePolicy, PlatformConfig, StageConfig
 
 DOCKERFILE = "Dockerfile"
@@ -47,6 +48,7 @@ PACKAGES_IN_CONTEXT = "system-packages"
 ENTRY_IN_CONTEXT = "enter"
 ENTRY = "/opt/recipe/enter"  # its place in images of this program's own recipe
 USER = "1000"  # the recipes create it; a number, as copied files get numeric owners
+CACHE_PREFIX = "infini-ci-cache-"  # of the names of compiler caches
 WORKSPACE = "/workspace"
 RESULTS = "/results"
 
@@ -68,6 +70,8 @@ class RunOptions(BaseModel):
     """The engine that each platform of a resumed run began on; overrides ``engine``."""
     cold: bool = False
     """Build without using the content of the compiler cache."""
+    trust: Trust = Trust.BRANCH
+    """How far the code is trusted; it selects the compiler caches."""
     reruns: int | None = None
     """Number of reruns of failed tests; ``None``: as configured."""
     selected: str | None = None
@@ -152,12 +156,8 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         other_engines=inputs.other_engines,
         retries=inputs.retries,
         devices=devices,
-        cache=CachePlan(
-            name=cache_name(config.project, wanted.compiler_cache_of or platform.name),
-            cold=inputs.options.cold,
-        )
-        if wanted.compiler_cache
-        else None,
+        cache=_cache_plan(config.project, platform, wanted, inputs.options),
+        trust=inputs.options.trust,
         contract=inputs.contract,
         selection=selection,
         system_packages=packages,
@@ -165,9 +165,27 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
     )
 
 
-def cache_name(project: str, platform: str) -> str:
-    """Return the name of a platform's compiler cache, the same on every engine."""
-    return f"infini-ci-cache-{project}-{platform}"
+def _cache_plan(
+    project: str, platform: Platform, wanted: PlatformConfig, options: RunOptions
+) -> CachePlan | None:
+    if not wanted.compiler_cache:
+        return None
+    name = wanted.compiler_cache_of or platform.name
+    return CachePlan(
+        name=cache_name(project, name, options.trust),
+        cold=options.cold,
+        trusted=tuple(cache_name(project, name, level) for level in options.trust.higher),
+    )
+
+
+def cache_name(project: str, platform: str, trust: Trust) -> str:
+    """Return the name of a platform's compiler cache of a level, the same on every engine."""
+    return f"{old_cache_name(project, platform)}-{trust}"
+
+
+def old_cache_name(project: str, platform: str) -> str:
+    """Return the name of a cache from before there were trust levels; no run uses it."""
+    return f"{CACHE_PREFIX}{project}-{platform}"
 
 
 def _stage_plan(stage: StageConfig, inputs: PlanInputs) -> StagePlan:

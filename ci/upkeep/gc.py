@@ -28,11 +28,13 @@ from pydantic import AwareDatetime, BaseModel, ValidationError
 from rich.filesize import decimal
 
 from ci.engines.images import BASE_DIGEST_LABEL, PLATFORM_LABEL
+from ci.engines.job import TRUST_LABEL
 from ci.engines.link import explain
 from ci.errors import InfrastructureError
 from ci.facts.files import read_text_file
 from ci.model.platforms import PLATFORMS
-from ci.plan.planning import cache_name
+from ci.model.trust import Trust
+from ci.plan.planning import CACHE_PREFIX, cache_name, old_cache_name
 from ci.plan.request import LARGEST_REQUEST, REQUEST_FILE
 from ci.store.folder import LOCK_FILE, RESULTS_FILE, is_running
 from ci.store.rows import LATEST
@@ -47,6 +49,8 @@ RUN = LABELS + "run"
 REPOSITORY = "infini-ci/"  # prefix of the names of the images that runs use
 BUSY_S = 60.0  # an engine with terabytes takes that long
 POLL_S = 0.2  # an engine with a few images takes 0.4 s for one caller
+# Why a cache without a trust level is removed: any run could write to it.
+NO_LEVEL = "no run uses caches without a trust level"
 _WORK_FOLDER = re.compile(r"infini-ci-(?P<run>.+)-(?P<platform>[a-z][a-z0-9_]*)-[a-z0-9_]{8}")
 
 
@@ -252,12 +256,14 @@ class EngineContents:
                 created = _parse_time(entry["CreatedAt"])
                 data = entry.get("UsageData") or {}
                 mounted = "a container uses it" if data.get("RefCount", 0) > 0 else None
+                old = entry["Name"].startswith(CACHE_PREFIX) and TRUST_LABEL not in labels
                 yield Item(
                     kind=ItemKind.CACHE,
                     name=entry["Name"],
                     size_bytes=max(0, data.get("Size", 0)),
                     used=max(created, last_runs.get(platform, created)),
                     needed=mounted or scope.needed_on(platform),
+                    useless=NO_LEVEL if old else None,
                     remove=partial(self.client.api.remove_volume, entry["Name"]),
                 )
 
@@ -351,10 +357,13 @@ def run_folders(results: Path) -> tuple[RunFolder, ...]:
 def machine_items(runs: Sequence[RunFolder], scope: Scope) -> Iterator[Item]:
     """The host engine's compiler caches, the results and the work folders of a project."""
     for platform in PLATFORMS:
-        cache = user_cache() / cache_name(scope.project, platform)
-        if cache.is_dir():
-            used = max(map(_modified_at, (cache, *cache.iterdir())))
-            yield _folder_item(ItemKind.CACHE, cache, used, scope.needed_on(platform))
+        old = old_cache_name(scope.project, platform)
+        for name in (old, *(cache_name(scope.project, platform, level) for level in Trust)):
+            cache = user_cache() / name
+            if cache.is_dir():
+                used = max(map(_modified_at, (cache, *cache.iterdir())))
+                item = _folder_item(ItemKind.CACHE, cache, used, scope.needed_on(platform))
+                yield replace(item, useless=NO_LEVEL if name == old else None)
     for run in runs:
         if run.request.project == scope.project:
             latest = run.path.parent / LATEST

@@ -161,7 +161,8 @@ def test_a_dry_run_runs_nothing_and_masks_credentials(
         (["run", "cpu", "--config", "no.yaml"], "no.yaml: no such file"),
         (["run", "--resume", "x"], "--resume: there is no run 'x' in results"),
         (["run", "cpu", "--resume", "x"], "Leave out PLATFORM, --all, --engine,"),
-        (["run", "--reruns", "0", "--resume", "x"], "--cold, --reruns and --select."),
+        (["run", "--reruns", "0", "--resume", "x"], "--cold, --trust, --reruns and --select."),
+        (["run", "--trust=branch", "--resume", "x"], "--cold, --trust, --reruns and --select."),
         (["report", "--results", "nowhere"], "nowhere contains no results yet"),
     ],
 )
@@ -180,6 +181,7 @@ def test_a_wrong_command_line_is_exit_code_2(
         *([], ["build"]),
         *(["run", "--format=json", "--dry-run", "cpu"], ["run", "cpu", "--engin", "host"]),
         *(["run", "cpu", "--jobs", "0"], ["run", "cpu", "--jobs", "many"]),
+        ["run", "cpu", "--trust", "higher"],
     ],
 )
 def test_what_the_parser_refuses_is_exit_code_2_too(

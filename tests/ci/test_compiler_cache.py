@@ -95,7 +95,9 @@ class Tool:
 
     def cache(self, *, cold: bool = False, **environment: str) -> CompilerCache:
         job = CacheJob(folder=str(self.folder), base="/workspace", cold=cold)
-        return CompilerCache(job, {**self.environment, **environment}, self.results)
+        cache = CompilerCache(job, {**self.environment, **environment}, self.results)
+        cache.begin()
+        return cache
 
 
 @pytest.fixture
@@ -113,6 +115,7 @@ def test_version_without_a_log_is_asked_before_and_after(tool: Tool) -> None:
         "hits": 3,
         "misses": 0,
         "hit_rate": 1.0,
+        "copied": 0,
         "empty": False,
     }
 
@@ -170,6 +173,7 @@ def test_without_the_tool_nothing_is_set(tool: Tool, tmp_path: Path) -> None:
 def test_folder_that_cannot_be_written_to(tool: Tool) -> None:
     job = CacheJob(folder="/proc/cache", base="/workspace", cold=False)
     cache = CompilerCache(job, tool.environment, tool.results)
+    cache.begin()
     assert (cache.variables, cache.facts()) == ({}, None)
 
 
@@ -199,7 +203,7 @@ def test_a_pipe_in_place_of_the_environment_is_not_waited_for(tmp_path: Path) ->
 def test_folder_that_goes_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     cache = CachePlan(name="infini-ci-cache-tiny-cpu", cold=False)
-    kept = host_cache_folder(cache) / "0"
+    kept = host_cache_folder(cache.name) / "0"
     kept.mkdir(parents=True)
     remove_empty_cache(cache)
     assert kept.is_dir()

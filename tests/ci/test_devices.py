@@ -110,7 +110,7 @@ def test_a_run_without_devices_has_none_of_it(tmp_path: Path) -> None:
     plan = make_plan(tmp_path, "nvidia", count=0)
     options = container_options(plan)
     assert not options.keys() & {"device_requests", "devices", "group_add", "privileged"}
-    assert options["volumes"] == ["infini-ci-cache-tiny-nvidia:/cache"]
+    assert options["volumes"] == ["infini-ci-cache-tiny-nvidia-branch:/cache:nocopy"]
     assert job_of(plan)["devices"] is None
     assert container_options(make_plan(tmp_path, "metax", count=0))["ulimits"] == []
 

@@ -260,26 +260,40 @@ def test_compiler_caches_of_the_host_engine(
     results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     caches = results.parent / "caches" / "infini-ci"
-    for name in ("tiny-cpu", "tiny-moore", "tiny-more-cpu"):
+    for name in ("tiny-cpu-release", "tiny-moore-untrusted", "tiny-more-cpu-branch"):
         path = caches / f"infini-ci-cache-{name}"
         path.mkdir(parents=True)
         (path / "stats").write_bytes(bytes(700))
     for path in (
-        caches / "infini-ci-cache-tiny-cpu" / "stats",
-        caches / "infini-ci-cache-tiny-cpu",
+        caches / "infini-ci-cache-tiny-cpu-release" / "stats",
+        caches / "infini-ci-cache-tiny-cpu-release",
     ):
         day_ago = time.time() - 86400
         os.utime(path, (day_ago, day_ago))
+    kept = ["infini-ci-cache-tiny-moore-untrusted", "infini-ci-cache-tiny-more-cpu-branch"]
     gc(results, "--keep-size=0.0000007")
-    assert names(caches) == ["infini-ci-cache-tiny-moore", "infini-ci-cache-tiny-more-cpu"]
+    assert names(caches) == kept
     with FileLock(add_run(results, "going-on", days=0, platform="moore") / ".lock"):
         gc(results, "--older-than=0")
-    assert names(caches) == ["infini-ci-cache-tiny-moore", "infini-ci-cache-tiny-more-cpu"]
+    assert names(caches) == kept
     assert (
         "kept 1 compiler cache, 700 bytes: a run on moore is in progress" in capsys.readouterr().out
     )
     gc(results, "--older-than=0")
-    assert names(caches) == ["infini-ci-cache-tiny-more-cpu"]
+    assert names(caches) == kept[1:]
+
+
+def test_caches_without_a_trust_level_are_removed_at_any_age(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    caches = results.parent / "caches" / "infini-ci"
+    for name in ("tiny-cpu", "tiny-moore", "tiny-cpu-branch"):
+        (caches / f"infini-ci-cache-{name}").mkdir(parents=True)
+    with FileLock(add_run(results, "going-on", days=0, platform="moore") / ".lock"):
+        gc(results)
+    assert names(caches) == ["infini-ci-cache-tiny-cpu-branch", "infini-ci-cache-tiny-moore"]
+    shown = capsys.readouterr().out
+    assert "last used today: no run uses caches without a trust level" in shown
 
 
 def test_with_a_project_only_what_is_known_to_be_of_it(results: Path) -> None:

@@ -12,8 +12,9 @@ from ci.facts.platform_result import not_run_result
 from ci.model.job import Column, StageKind
 from ci.model.plan import EnginePlan, NetworkPlan, RunPlan, SystemPackages
 from ci.model.platforms import OFFLINE_BASE_IMAGE, PLATFORMS
+from ci.model.trust import Trust
 from ci.plan.config import Config, DevicePolicy
-from ci.plan.planning import PlanInputs, make_plan
+from ci.plan.planning import PlanInputs, RunOptions, make_plan
 
 CONFIG = {
     "project": "tiny",
@@ -92,14 +93,30 @@ def test_a_simulated_device_that_was_not_run_is_one_too() -> None:
 @pytest.mark.parametrize(
     ("wanted", "name"),
     [
-        ({}, "infini-ci-cache-tiny-ascend"),
-        ({"compiler_cache_of": "cpu"}, "infini-ci-cache-tiny-cpu"),
+        ({}, "infini-ci-cache-tiny-ascend-branch"),
+        ({"compiler_cache_of": "cpu"}, "infini-ci-cache-tiny-cpu-branch"),
         ({"compiler_cache": False}, None),
     ],
 )
 def test_the_compiler_cache(wanted: dict[str, object], name: str | None) -> None:
     planned = plan({**CONFIG, "platforms": {"ascend": wanted}})
     assert (planned.cache and planned.cache.name) == name
+
+
+@pytest.mark.parametrize(
+    ("level", "read"),
+    [
+        (Trust.RELEASE, []),
+        (Trust.BRANCH, ["release"]),
+        (Trust.UNTRUSTED, ["release", "branch"]),
+    ],
+)
+def test_compiler_caches_of_a_trust_level(level: Trust, read: list[str]) -> None:
+    planned = plan(options=RunOptions(trust=level))
+    assert planned.trust is level
+    assert planned.cache
+    assert planned.cache.name == f"infini-ci-cache-tiny-cpu-{level}"
+    assert planned.cache.trusted == tuple(f"infini-ci-cache-tiny-cpu-{it}" for it in read)
 
 
 @pytest.mark.parametrize(

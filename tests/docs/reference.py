@@ -77,6 +77,8 @@ VARIABLES_READ: Mapping[str, str] = {
     "DOCKER_CONTEXT": "Docker context to use, if `DOCKER_HOST` is not set.",
     "DOCKER_CONFIG": "Folder of Docker's client configuration. Default: `~/.docker`.",
     "XDG_CACHE_HOME": "Folder of caches. Default: `~/.cache`.",
+    "GITHUB_EVENT_NAME": "This and other variables of CI systems state the"
+    " [trust level](../validate-a-release.md#trust-levels) of a run. `--trust` wins.",
 }
 VARIABLES_OF_BUILDS: Mapping[str, str] = {
     SELECTION_VARIABLE: "Operators to build and test: names and patterns separated by commas, a"

@@ -73,7 +73,7 @@ def test_second_run_is_warm_unless_it_is_to_be_cold(bench: Bench, cache: CachePl
 
 def exists(bench: Bench, cache: CachePlan) -> bool:
     if bench.engine.name == "host":
-        return host_cache_folder(cache).exists()
+        return host_cache_folder(cache.name).exists()
     client = DockerClient.from_env()
     found = client.volumes.list(filters={"name": cache.name})
     client.close()
@@ -99,6 +99,7 @@ def test_volume_says_whose_it_is(docker_bench: Bench) -> None:
     client = DockerClient.from_env()
     volume = client.volumes.get(cache.name)
     expected = {"infini-ci.platform": "cpu", "infini-ci.project": "tiny"}
+    expected["infini-ci.trust"] = "branch"
     assert volume.attrs["Labels"] == expected
     volume.remove()
     client.close()

@@ -141,6 +141,22 @@ def test_gc_removes_unused_items(
     assert "more than 0 bytes of this kind" in capsys.readouterr().out
 
 
+def test_gc_removes_caches_without_a_trust_level_at_any_age(
+    things: Things, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"infini-ci-cache-{things.project}-cpu"
+    things.client.volumes.create(name, labels=things.labels)
+    kept = [f"{name}-{level}" for level in ("branch", "release", "untrusted")]
+    for volume in kept:
+        level = volume.rpartition("-")[2]
+        things.client.volumes.create(volume, labels={**things.labels, "infini-ci.trust": level})
+    assert things.gc() == ExitCode.PASSED
+    assert sorted(things.left()["volumes"]) == kept
+    assert "last used today: no run uses caches without a trust level" in capsys.readouterr().out
+    assert things.gc("--older-than=0") == ExitCode.PASSED
+    assert things.left()["volumes"] == []
+
+
 def test_several_at_once_wait_for_the_engine(things: Things) -> None:
     """An engine adds its disk usage up for one caller at a time."""
     with ThreadPoolExecutor(4) as pool:

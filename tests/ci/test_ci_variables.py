@@ -1,0 +1,149 @@
+"""The trust level that the variables of CI systems state."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ci.model.trust import Trust
+from ci.plan.ci_variables import CiJob, read_ci_job
+
+GITHUB = {"GITHUB_ACTIONS": "true", "GITHUB_REF_TYPE": "branch", "GITHUB_REF_PROTECTED": "false"}
+PROTECTED = {**GITHUB, "GITHUB_REF_PROTECTED": "true"}
+TAG = {**GITHUB, "GITHUB_REF_TYPE": "tag"}
+GITEA = {**GITHUB, "GITEA_ACTIONS": "true"}
+GITLAB = {"GITLAB_CI": "true", "CI_PIPELINE_SOURCE": "push", "CI_COMMIT_REF_PROTECTED": "false"}
+MERGE = {"CI_PIPELINE_SOURCE": "merge_request_event", "CI_MERGE_REQUEST_PROJECT_ID": "7"}
+EXTERNAL = {
+    "CI_PIPELINE_SOURCE": "external_pull_request_event",
+    "CI_EXTERNAL_PULL_REQUEST_TARGET_REPOSITORY": "team/library",
+}
+JENKINS = {"JENKINS_URL": "https://jenkins.invalid/"}
+BUILDKITE = {"BUILDKITE": "true", "BUILDKITE_PULL_REQUEST": "false"}
+CHANGE = {
+    **BUILDKITE,
+    "BUILDKITE_PULL_REQUEST": "12",
+    "BUILDKITE_REPO": "git@github.com:team/library.git",
+}
+
+
+@pytest.mark.parametrize(
+    ("environ", "trust"),
+    [
+        ({**GITHUB, "GITHUB_EVENT_NAME": "push"}, Trust.BRANCH),
+        ({**PROTECTED, "GITHUB_EVENT_NAME": "push"}, Trust.RELEASE),
+        ({**TAG, "GITHUB_EVENT_NAME": "push"}, Trust.RELEASE),
+        ({**GITHUB, "GITHUB_EVENT_NAME": "merge_group"}, Trust.BRANCH),
+        ({**PROTECTED, "GITHUB_EVENT_NAME": "pull_request_target"}, Trust.UNTRUSTED),
+        ({**PROTECTED, "GITHUB_EVENT_NAME": "issue_comment"}, Trust.UNTRUSTED),
+        ({**PROTECTED, "GITHUB_EVENT_NAME": "workflow_run"}, Trust.UNTRUSTED),
+        ({**PROTECTED, "GITHUB_EVENT_NAME": "pull_request"}, Trust.UNTRUSTED),  # no payload
+        ({"GITHUB_ACTIONS": "true"}, None),
+        ({**GITEA, "GITHUB_EVENT_NAME": "push"}, None),  # nothing is protected there
+        ({**GITEA, **TAG, "GITHUB_EVENT_NAME": "push"}, Trust.RELEASE),
+        ({**GITEA, "GITHUB_EVENT_NAME": "pull_request_target"}, Trust.UNTRUSTED),
+        (GITLAB, Trust.BRANCH),
+        ({**GITLAB, "CI_COMMIT_REF_PROTECTED": "true"}, Trust.RELEASE),
+        ({**GITLAB, "CI_COMMIT_TAG": "v1"}, Trust.BRANCH),  # a tag that any developer can push
+        ({"GITLAB_CI": "true", "CI_COMMIT_TAG": "v1"}, Trust.RELEASE),
+        ({"GITLAB_CI": "true"}, None),
+        ({**GITLAB, **MERGE, "CI_MERGE_REQUEST_SOURCE_PROJECT_ID": "7"}, Trust.BRANCH),
+        ({**GITLAB, **MERGE, "CI_MERGE_REQUEST_SOURCE_PROJECT_ID": "8"}, Trust.UNTRUSTED),
+        ({**GITLAB, **MERGE, "CI_COMMIT_REF_PROTECTED": "true"}, Trust.UNTRUSTED),
+        (
+            {
+                **GITLAB,
+                **MERGE,
+                "CI_PIPELINE_SOURCE": "parent_pipeline",
+                "CI_MERGE_REQUEST_IID": "3",
+                "CI_MERGE_REQUEST_SOURCE_PROJECT_ID": "8",
+            },
+            Trust.UNTRUSTED,
+        ),
+        (
+            {
+                **GITLAB,
+                **EXTERNAL,
+                "CI_EXTERNAL_PULL_REQUEST_SOURCE_REPOSITORY": "stranger/library",
+            },
+            Trust.UNTRUSTED,
+        ),
+        (
+            {**GITLAB, **EXTERNAL, "CI_EXTERNAL_PULL_REQUEST_SOURCE_REPOSITORY": "team/library"},
+            Trust.BRANCH,
+        ),
+        (JENKINS, None),
+        ({**JENKINS, "CHANGE_ID": "4"}, Trust.BRANCH),
+        ({**JENKINS, "CHANGE_ID": "4", "CHANGE_FORK": "stranger"}, Trust.UNTRUSTED),
+        ({**JENKINS, "TAG_NAME": "v1"}, Trust.RELEASE),
+        (BUILDKITE, None),
+        ({**BUILDKITE, "BUILDKITE_TAG": "v1"}, Trust.RELEASE),
+        (CHANGE, Trust.UNTRUSTED),
+        (
+            {**CHANGE, "BUILDKITE_PULL_REQUEST_REPO": "git://github.com/Team/library.git"},
+            Trust.BRANCH,
+        ),
+        (
+            {**CHANGE, "BUILDKITE_PULL_REQUEST_REPO": "https://github.com/stranger/library"},
+            Trust.UNTRUSTED,
+        ),
+    ],
+)
+def test_level_that_the_variables_state(environ: dict[str, str], trust: Trust | None) -> None:
+    job = read_ci_job(environ)
+    assert job.system
+    assert job.trust is trust
+
+
+def repository(name: object) -> dict[str, object]:
+    return {"repo": {"full_name": name}}
+
+
+@pytest.mark.parametrize(
+    ("payload", "trust"),
+    [
+        (
+            {"pull_request": {"head": repository("a/b"), "base": repository("A/b")}},
+            Trust.BRANCH,
+        ),
+        (
+            {"pull_request": {"head": repository("x/b"), "base": repository("a/b")}},
+            Trust.UNTRUSTED,
+        ),
+        # GitHub has no repository for a fork that was deleted.
+        ({"pull_request": {"head": {"repo": None}, "base": repository("a/b")}}, Trust.UNTRUSTED),
+        ({"pull_request": []}, Trust.UNTRUSTED),
+        ([], Trust.UNTRUSTED),
+    ],
+)
+@pytest.mark.parametrize("event", ["pull_request", "pull_request_review"])
+@pytest.mark.parametrize("variables", [PROTECTED, GITEA], ids=["GitHub", "Gitea"])
+def test_origin_of_a_pull_request(
+    tmp_path: Path,
+    variables: dict[str, str],
+    event: str,
+    payload: object,
+    trust: Trust,
+) -> None:
+    path = tmp_path / "event.json"
+    path.write_text(json.dumps(payload))
+    found = {"GITHUB_EVENT_NAME": event, "GITHUB_EVENT_PATH": str(path)}
+    job = read_ci_job({**variables, **found})
+    assert job.system
+    assert job.trust is trust
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"[" * 1_000_000, b'{"pull_request"'])
+def test_damaged_payload_is_a_stranger_s(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "event.json"
+    path.write_bytes(content)
+    found = {"GITHUB_EVENT_NAME": "pull_request", "GITHUB_EVENT_PATH": str(path)}
+    job = read_ci_job({**PROTECTED, **found})
+    assert job == CiJob(system="GitHub Actions", trust=Trust.UNTRUSTED)
+
+
+@pytest.mark.parametrize("environ", [{}, {"CI": "true"}, {"TAG_NAME": "v1"}])
+def test_no_known_ci_system(environ: dict[str, str]) -> None:
+    assert read_ci_job(environ) == CiJob()

@@ -1,0 +1,148 @@
+"""``run --trust``, its default in a CI job, and what ``nox -s release`` adds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from local_engine import LocalEngine
+
+from ci import cli
+from ci.commands import run as run_command
+from ci.errors import ExitCode
+from ci.util.files import REPOSITORY
+
+CI_SYSTEMS = ("GITLAB_CI", "BUILDKITE", "JENKINS_URL", "GITHUB_ACTIONS", "GITEA_ACTIONS")
+STRANGERS = {"GITHUB_ACTIONS": "true", "GITHUB_EVENT_NAME": "pull_request_target"}
+ON_A_BRANCH = {"GITLAB_CI": "true", "CI_COMMIT_REF_PROTECTED": "false"}
+CONFIG = """\
+project: tiny
+platforms: {cpu: {}}
+stages:
+- {name: pytest, command: python -m pytest, kind: pytest}
+"""
+# Runs the session `release` of noxfile.py, and prints the arguments of the command.
+RELEASE = """
+import importlib.util, sys, types
+nox = types.ModuleType("nox")
+nox.options = types.SimpleNamespace()
+nox.session = lambda function=None, **_: function or (lambda decorated: decorated)
+nox.Session = object
+nox.project = types.SimpleNamespace(load_toml=lambda _: {}, dependency_groups=lambda *_: [])
+sys.modules["nox"] = nox
+spec = importlib.util.spec_from_file_location("noxfile", "noxfile.py")
+noxfile = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(noxfile)
+session = types.SimpleNamespace(
+    posargs=sys.argv[1:],
+    install=lambda *_, **__: None,
+    run=lambda *words, **_: print(*words[3:]),
+)
+noxfile.release(session)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_ci_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in CI_SYSTEMS:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "ci.yaml").write_text(CONFIG)
+    (tmp_path / "source" / "test_a.py").write_text("def test_a(): pass\n")
+    return tmp_path / "source"
+
+
+@pytest.mark.parametrize(
+    ("environ", "options", "level", "warning"),
+    [
+        ({}, [], "branch", ""),
+        ({}, ["--trust=release"], "release", ""),
+        (STRANGERS, [], "untrusted", ""),
+        (
+            STRANGERS,
+            ["--trust=release"],
+            "release",
+            "--trust release: the variables of GitHub Actions state the level untrusted; the"
+            " option decides, so this run writes the release cache\n",
+        ),
+        (ON_A_BRANCH, ["--trust=untrusted"], "untrusted", ""),
+        (ON_A_BRANCH, ["--trust=branch"], "branch", ""),
+    ],
+)
+def test_level_of_a_run(
+    source: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    environ: dict[str, str],
+    options: list[str],
+    level: str,
+    warning: str,
+) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(run_command, "select_engine", lambda _: LocalEngine())
+    assert cli.main(["run", "cpu", f"--source={source}", *options]) == ExitCode.PASSED
+    result = json.loads(Path("results/latest/results.json").read_text())
+    assert result["platforms"][0]["environment"]["trust"] == level
+    assert json.loads(Path("results/latest/request.json").read_text())["trust"] == level
+    said = capsys.readouterr().err
+    assert said.startswith(warning)
+    assert bool(warning) is ("--trust" in said)
+
+
+def test_script_of_a_dry_run_names_the_level(
+    source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--engine=host", "--dry-run", "--trust=untrusted", f"--source={source}"]
+    assert cli.main(["run", "cpu", *options]) == ExitCode.PASSED
+    script = capsys.readouterr().out
+    assert "\n# trust level: untrusted\n" in script
+    name = "infini-ci/infini-ci-cache-tiny-cpu"
+    assert script.index(f"{name}-untrusted") < script.index(f"{name}-release")
+
+
+def test_level_is_part_of_the_resumed_request(
+    source: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run_command, "select_engine", lambda _: LocalEngine())
+    options = [f"--source={source}", "--trust=untrusted"]
+    assert cli.main(["run", "cpu", *options]) == ExitCode.PASSED
+    run = Path("results/latest").resolve().name
+    assert cli.main(["run", "--resume", run]) == ExitCode.PASSED
+    result = json.loads(Path("results/latest/results.json").read_text())
+    assert result["platforms"][0]["environment"]["trust"] == "untrusted"
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("environ", "words", "expected"),
+    [
+        ({}, [], "run --all --trust release"),
+        ({}, ["cpu"], "run --trust release cpu"),
+        (ON_A_BRANCH, ["cpu"], "run --trust release cpu"),
+        ({}, ["cpu", "--trust", "branch"], "run cpu --trust branch"),
+        ({}, ["--trust=branch"], "run --all --trust=branch"),
+        ({}, ["--resume", "x"], "run --resume x"),
+        (STRANGERS, ["cpu"], "run cpu"),
+        (STRANGERS, ["cpu", "--trust=release"], "run cpu --trust=release"),
+    ],
+)
+def test_release_of_nox(environ: dict[str, str], words: list[str], expected: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", RELEASE, *words],
+        cwd=REPOSITORY,
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == f"{expected}\n", done.stderr
