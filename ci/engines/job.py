@@ -16,7 +16,7 @@ from docker.types import Ulimit
 from ci.engines.devices import CONTAINER_PROBE, PROBE, DeviceFiles, container_devices, device_job
 from ci.engines.logs import SHOWN_BYTES_PER_S, STREAMED_BYTES_PER_S
 from ci.model.job import CacheJob, Job
-from ci.model.plan import CONTAINER_CA_BUNDLE, CachePlan, RunPlan
+from ci.model.plan import CONTAINER_CA_BUNDLE, CONTAINER_WHEELS, CachePlan, RunPlan
 from ci.model.platforms import PLATFORMS
 from ci.util.files import REPOSITORY, user_cache
 from ci.util.lines import LARGEST_DOCUMENT, parse_object
@@ -100,23 +100,28 @@ MEMORY_TENTHS = 9
 
 
 def container_options(
-    plan: RunPlan, found: DeviceFiles | None = None, *, machine_memory: int | None = None
+    plan: RunPlan,
+    found: DeviceFiles | None = None,
+    *,
+    machine_memory: int | None = None,
+    wheels: str | None = None,
 ) -> dict[str, Any]:
     """Return the options of ``docker create``, except for image and command.
 
     ``found`` are the device files that exist; without it the options hold patterns.
-    ``machine_memory``, in bytes, gives the limit of a plan that has none.
+    ``machine_memory``, in bytes, gives the limit of a plan that has none. ``wheels`` is the volume
+    with the files of its wheelhouse.
     """
     container = plan.container
     ulimits = container.ulimits.items()
-    cache = [f"{plan.cache.name}:{CACHE_MOUNT}"] if plan.cache else []
+    volumes = [f"{plan.cache.name}:{CACHE_MOUNT}"] if plan.cache else []
+    volumes += [f"{wheels}:{CONTAINER_WHEELS}:ro"] if wheels else []
     devices = container_devices(plan.devices, found) if plan.devices else {}
     return {
         "name": container.name,
         "labels": dict(container.labels),
         "user": AGENT_USER if has_own_user(plan) else container.user,
         "environment": {**plan.network.environment, **plan.environment},
-        "network_mode": container.network_mode,
         "init": True,
         "cap_drop": ["ALL"],
         **({"cap_add": list(CAPABILITIES)} if has_own_user(plan) else {}),
@@ -128,7 +133,7 @@ def container_options(
         "memswap_limit": container.memory_bytes,  # the same as memory alone: no swap
         "ulimits": [Ulimit(name=name, soft=limit, hard=limit) for name, limit in ulimits],
         **devices,
-        "volumes": [*cache, *devices.get("volumes", ())],
+        "volumes": [*volumes, *devices.get("volumes", ())],
     }
 
 
@@ -207,9 +212,3 @@ def remove_empty_cache(cache: CachePlan | None) -> None:
     if cache is not None:
         with suppress(OSError):  # it is not empty, or does not exist
             host_cache_folder(cache).rmdir()
-
-
-def volume_labels(plan: RunPlan) -> dict[str, str]:
-    """Return the labels of a volume; not the run's, as the volume outlives it."""
-    labels = plan.container.labels.items()
-    return {name: value for name, value in labels if name != "infini-ci.run"}

@@ -181,8 +181,8 @@ class NetworkConfig(Model):
     pip_trusted_host: str | None = None
     """Hosts of mirrors without TLS, separated by spaces (PIP_TRUSTED_HOST)."""
     pip_find_links: str | None = None
-    """A page of links to archives, or a folder of this machine, which containers then reach through
-    a server on loopback (PIP_FIND_LINKS)."""
+    """A page of links to archives, or a folder of this machine. Containers then get its files as a
+    volume, and image builds through a server at ``http://127.0.0.1:8421/`` (PIP_FIND_LINKS)."""
     ca_bundle: str | None = None
     """A PEM file with the certificates that this site trusts (PIP_CERT, SSL_CERT_FILE,
     REQUESTS_CA_BUNDLE)."""
@@ -192,9 +192,6 @@ class NetworkConfig(Model):
     """Proxy for https addresses (HTTPS_PROXY)."""
     no_proxy: str | None = None
     """Hosts to reach without a proxy, separated by commas (NO_PROXY)."""
-    wheelhouse_port: Annotated[int, Field(ge=1024, le=65535)] | None = None
-    """Loopback port of the server for a ``pip_find_links`` folder; by default 8421. It is fixed,
-    since the address is part of the build, and a changing one would miss the layer cache."""
 
 
 class StageConfig(Model):

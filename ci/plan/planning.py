@@ -209,7 +209,7 @@ def _image_plan(
     # The offline base replaces only the platform's default base, never a configured one.
     stands_in = platform.offline_base and base_image == platform.base_image
     offline = stands_in or base_image == OFFLINE_BASE_IMAGE
-    settings = inputs.network.environment
+    settings = {**inputs.network.environment, **inputs.network.in_builds}
     arguments = {name: settings[name] for name in _BUILD_ARGUMENTS if name in settings}
     proxies = {name: settings[name] for name in _PROXY_ARGUMENTS if name in settings}
     context = inputs.context
@@ -267,7 +267,5 @@ def _container_plan(
         shm_size_bytes=wanted.shm_size_bytes or (facts.shm_size_bytes if facts else None),
         memory_bytes=wanted.memory_bytes,
         processes=wanted.processes,
-        # The wheelhouse is served on the loopback of this machine.
-        network_mode="host" if inputs.network.wheelhouse else None,
         ulimits=facts.ulimits if facts else {},
     )

@@ -130,12 +130,14 @@ def test_results_and_container() -> None:
     assert container.name == "infini-ci-20260101T000000Z-abc-1234-cpu"
     assert container.labels["infini-ci.run"] == INPUTS.run_id
     assert container.memory_bytes == 2**30
-    assert container.network_mode is None
 
 
-def test_a_served_wheelhouse_needs_this_machines_loopback() -> None:
-    served = NetworkPlan(environment={}, wheelhouse=Path("/wheels"), wheelhouse_port=8421)
-    assert plan(network=served).container.network_mode == "host"
+def test_an_image_gets_the_settings_of_builds() -> None:
+    links = {"PIP_FIND_LINKS": "http://127.0.0.1:8421/"}
+    network = NetworkPlan(environment={"PIP_FIND_LINKS": "/wheels"}, in_builds=links)
+    planned = plan(network=network)
+    assert planned.needed_image.build_arguments["PIP_FIND_LINKS"] == links["PIP_FIND_LINKS"]
+    assert planned.network.environment["PIP_FIND_LINKS"] == "/wheels"
 
 
 def test_equal_inputs_give_an_equal_tag() -> None:

@@ -212,7 +212,6 @@ def test_sources_and_wheels_of_a_bundle(docker_bench: Bench) -> None:
         source=gone,
         image=replace(plan.needed_image, archive=held),
         network=NetworkPlan(environment={}, wheels=gone),
-        container=replace(plan.container, network_mode=None),
     )
     done = run_as_file(docker_bench.engine.describe(plan), docker_bench.folder)
     assert done.returncode == 0, done.stderr
