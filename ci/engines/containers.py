@@ -1,12 +1,15 @@
-"""Find and remove containers by their labels: an interrupt may come before an id is known."""
+"""Find, read and remove containers; by labels, as an interrupt may come before an id is known."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from time import monotonic, sleep
 
 from docker.client import DockerClient
 from docker.models.containers import Container
+from docker.types import CancellableStream
 
 LATE_S = 5.0  # for a container whose request was interrupted; an engine makes one in 0.1 s
 LATE_POLL_S = 0.2
@@ -34,3 +37,15 @@ def remove_containers(
     for container in found:
         container.remove(force=True, v=True)
     return bool(found)
+
+
+@contextmanager
+def follow_log(container: Container) -> Iterator[CancellableStream[bytes]]:
+    """Yield the log of a container, from its beginning until the container ends."""
+    stream = container.logs(stream=True, follow=True)
+    try:
+        yield stream
+    finally:  # if reading ends early, close the connection, in two steps
+        with suppress(OSError):
+            stream.close()  # unread data in the buffers still keeps it open
+        deque(stream, maxlen=0)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import signal
-from collections import deque
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -27,7 +26,7 @@ from docker.types import LogConfig
 
 from ci.engines import EngineMachine, Observer, job
 from ci.engines.archives import extract, pack
-from ci.engines.containers import find_containers, remove_containers
+from ci.engines.containers import find_containers, follow_log, remove_containers
 from ci.engines.devices import check_exposure, exposure_of, find_device_files
 from ci.engines.images import ImageBuilder, build_lock
 from ci.engines.link import SDK_ERRORS, Link, explain
@@ -36,6 +35,7 @@ from ci.engines.script import describe_docker
 from ci.engines.watch import Watch
 from ci.engines.wheelhouse import filled_volume
 from ci.errors import InfrastructureError
+from ci.model.events import NetworkWaiting
 from ci.model.plan import CONTAINER_WHEELS, EnginePlan, Exposure, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan import source
@@ -204,7 +204,10 @@ class DockerEngine:
         """
         logs = {stage.name: plan.results / f"{stage.name}.log" for stage in plan.stages}
         live = LiveLogs(observer, logs, most_bytes=plan.result_limits.total_bytes)
-        reader = EventReader(live, plan.results)
+        isolation = _Isolation(
+            container, self._link, live, wanted=any(stage.isolated for stage in plan.stages)
+        )
+        reader = EventReader(isolation, plan.results)
         for number in (None, signal.SIGTERM, signal.SIGKILL):
             interrupted = number is not None
             try:
@@ -269,6 +272,35 @@ class DockerEngine:
                 observer.event({"event": "engine", "text": text})
 
 
+class _Isolation:
+    """Disconnects the container when a stage waits for that, and passes all events on."""
+
+    def __init__(
+        self, container: Container, link: Link, observer: Observer, *, wanted: bool
+    ) -> None:
+        self._container = container
+        self._link = link
+        self._observer = observer
+        self._wanted = wanted
+
+    def event(self, event: Mapping[str, object]) -> None:
+        self._observer.event(event)
+        if self._wanted and event.get("event") == NetworkWaiting.event:
+            try:
+                self._link.retry(self._disconnect, self._observer)
+            except SDK_ERRORS as error:  # the agent asks again, and its stage does not run
+                name = self._container.name
+                text = f"container {name} cannot be disconnected: {explain(error)}"
+                self._observer.event({"event": "engine", "text": text})
+
+    def _disconnect(self) -> None:
+        self._container.reload()
+        if self._container.status == "running":
+            for name in self._container.attrs["NetworkSettings"]["Networks"]:
+                api = self._link.client.api
+                api.disconnect_container_from_network(str(self._container.id), name)
+
+
 def lost_note(container: str, why: str) -> str:
     """Return the note on a container that the engine no longer reaches."""
     return f"lost the connection to container {container}, --resume may find it again: {why}"
@@ -312,15 +344,9 @@ def _read_log(container: Container, reader: EventReader, watch: Watch) -> None:
     """Read the log from its beginning until the container has ended."""
     while True:
         reader.restart()
-        stream = container.logs(stream=True, follow=True)
-        try:
-            with watch.reading(stream):
-                for chunk in stream:
-                    reader.feed(chunk)
-        finally:  # if reading ends early, close the connection, in two steps
-            with suppress(OSError):
-                stream.close()  # unread data in the buffers still keeps it open
-            deque(stream, maxlen=0)
+        with follow_log(container) as stream, watch.reading(stream):
+            for chunk in stream:
+                reader.feed(chunk)
         container.reload()
         if container.status != "running":
             return

@@ -7,6 +7,7 @@ import sys
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -55,12 +56,14 @@ def job_document(
     compiler_cache: CacheJob | None = None,
     probe: tuple[str, str] = (sys.executable, str(PROBE)),
     user: int | None = None,
+    on_host: bool = False,
 ) -> bytes:
     """Return the agent's input file.
 
     ``workspace``, ``results``, ``compiler_cache`` and ``probe`` are paths where the agent runs.
     ``probe`` is a Python and the program with which it looks for devices. ``environment`` is added
-    to the agent's own. ``user`` runs the stages, if not the agent's own user does.
+    to the agent's own. ``user`` runs the stages, if not the agent's own user does. ``on_host``:
+    nothing can take the network away from the stages.
     """
     facts = PLATFORMS[plan.platform].devices
     job = Job(
@@ -70,7 +73,9 @@ def job_document(
         results=results,
         environment=dict(environment),
         printed_bytes_per_s=printed_bytes_per_s,
-        stages=plan.stages,
+        stages=tuple(
+            replace(stage, isolated=stage.isolated and not on_host) for stage in plan.stages
+        ),
         artifacts=plan.artifacts,
         devices=device_job(plan.devices, probe) if plan.devices else None,
         device_compiler=facts.compiler if facts else None,
@@ -186,6 +191,7 @@ def host_job(plan: RunPlan, folder: Path) -> bytes:
         workspace=str(folder / WORKSPACE),
         results=str(plan.results),
         printed_bytes_per_s=SHOWN_BYTES_PER_S,
+        on_host=True,
         compiler_cache=CacheJob(home, base=str(folder), cold=cache.cold) if cache else None,
     )
 

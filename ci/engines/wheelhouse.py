@@ -9,17 +9,17 @@ from __future__ import annotations
 import hashlib
 import tarfile
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from docker.client import DockerClient
 from docker.errors import APIError, NotFound
 from docker.models.containers import Container
 
 from ci.engines.archives import CHUNK
-from ci.engines.containers import remove_containers
+from ci.engines.containers import follow_log, remove_containers
 from ci.engines.link import explain, long_timeout
 from ci.errors import InfrastructureError
 from ci.model.plan import CONTAINER_WHEELS, LOOPBACK, WHEELHOUSE_PORT, RunPlan
@@ -35,7 +35,7 @@ SERVER = (  # its entry point
 READY = b"Serving HTTP"  # what it prints when it listens
 # The server needs no rights: its files are those of root, and everyone may read them.
 OPTIONS: dict[str, Any] = {
-    "user": "65534",  # nobody
+    "user": "65534",  # owns no files
     "cap_drop": ["ALL"],
     "security_opt": ["no-new-privileges"],
     "read_only": True,
@@ -60,7 +60,7 @@ def served(client: DockerClient, plan: RunPlan, image: str) -> Iterator[str | No
         printed = ""
         try:
             container.start()
-            with closing(cast(Generator[bytes], container.logs(stream=True, follow=True))) as lines:
+            with follow_log(container) as lines:
                 ready = any(READY in line for line in lines)
             printed = container.logs().decode(errors="replace").strip()
         except APIError as error:

@@ -268,6 +268,7 @@ class RunPlan:
         total = REST_S
         for stage in self.stages:
             total += stage.timeout_s * (2 if stage.reruns else 1) + END_OF_STAGE_S
+            total += stage.timeout_s if stage.isolated else 0.0  # to wait for the engine
             total += self.devices.wait_s if self.devices and stage.device else 0.0
         return total
 

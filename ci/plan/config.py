@@ -25,7 +25,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from ci.model.job import Column, StageKind
+from ci.model.job import Column, StageKind, StageNetwork
 from ci.model.plan import DEFAULT_LIMITS, RESERVED_VARIABLES, Exposure
 from ci.model.platforms import PLATFORMS
 
@@ -219,6 +219,10 @@ class StageConfig(Model):
     credentials: bool | None = None
     """Whether the stage gets the passwords in the addresses of ``network``. By default a command
     gets them, and a ``pytest`` stage does not."""
+    network: StageNetwork = StageNetwork.FULL
+    """With ``none`` the engine disconnects the container from every network before the stage, which
+    does not run if that fails. Later stages have no network either, so they must say ``none`` too.
+    Stages of the host engine keep the network of this machine."""
     reruns: Annotated[int, Field(ge=0, le=MOST_RERUNS)] = 0
     """How often failed tests of a ``pytest`` stage are rerun, as evidence of flaky tests. Reruns
     come last, take at most ``timeout_s``, and change no verdict. ``--reruns`` overrides it."""
@@ -373,6 +377,14 @@ class Config(Model):
                 raise _expected(what, index, "name")
             taken |= own
         configured = info.data.get("platforms", PLATFORMS)
+        without: dict[str, str] = {}  # stages without a network, by platform
+        for index, stage in enumerate(stages):
+            for name in stage.platforms or PLATFORMS:
+                if stage.network is StageNetwork.NONE:
+                    without.setdefault(name, stage.name)
+                elif name in without:
+                    what = f"'none', since stage {without[name]} before it has no network"
+                    raise _expected(what, index, "network")
         for index, stage in enumerate(stages):
             if stage.platforms == ():
                 raise _expected("at least one platform", index, "platforms")

@@ -18,7 +18,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from ci.errors import ConfigError
-from ci.model.job import ArtifactPlan, Column, StageKind, StagePlan
+from ci.model.job import ArtifactPlan, Column, StageKind, StageNetwork, StagePlan
 from ci.model.plan import (
     BASE_IMAGE_INPUT,
     DEFAULT_LIMITS,
@@ -187,6 +187,7 @@ def _stage_plan(stage: StageConfig, inputs: PlanInputs) -> StagePlan:
         },
         device=tests if stage.device is None else stage.device,
         reruns=reruns if tests and reruns is not None else stage.reruns,
+        isolated=stage.network is StageNetwork.NONE,
     )
 
 

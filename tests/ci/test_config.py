@@ -193,6 +193,16 @@ network: {pip_index: 3, ca_bundle: 2026-01-01, http_proxy: !!binary aGk=}
             "ci.yaml:5: stages.0.timeout_s: got NaN (number), expected a finite number",
         ),
         (
+            MINIMAL + "stages:\n- {name: t, command: x, kind: pytest, network: none}\n"
+            "- {name: after, command: x}\n",
+            "ci.yaml:6: stages.1.network: got nothing (null), expected 'none', since stage t"
+            " before it has no network",
+        ),
+        (
+            MINIMAL + "stages:\n- {name: t, command: x, kind: pytest, network: off}\n",
+            "ci.yaml:5: stages.0.network: got false (boolean), expected one of 'full' or 'none'",
+        ),
+        (
             MINIMAL + "artifacts: {x: /etc/passwd}\n",
             'ci.yaml:4: artifacts.x: got "/etc/passwd" (string), expected a relative path'
             " without '..'",

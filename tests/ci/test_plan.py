@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ci.engines.job import container_job, host_job
 from ci.errors import ConfigError
 from ci.facts.platform_result import not_run_result
 from ci.model.job import Column, StageKind
@@ -218,3 +220,19 @@ def test_the_offline_base_is_built_if_it_is_named() -> None:
     config = {**CONFIG, "platforms": {"ascend": {}}}
     image = plan(config, base_image=OFFLINE_BASE_IMAGE).needed_image
     assert (image.base_image, image.offline_base_image) == (OFFLINE_BASE_IMAGE,) * 2
+
+
+def test_only_containers_can_lose_their_network(tmp_path: Path) -> None:
+    stages = [{"name": "t", "command": "pytest", "kind": "pytest", "network": "none"}]
+    planned = plan({**CONFIG, "stages": stages})
+    assert [stage.isolated for stage in planned.stages] == [True]
+    in_container, on_host = container_job(planned), host_job(planned, tmp_path)
+    assert [json.loads(job)["stages"][0]["isolated"] for job in (in_container, on_host)] == [
+        True,
+        False,
+    ]
+    [with_network] = plan().stages[-1:]
+    assert not with_network.isolated
+    # The stage may wait as long as it may run.
+    free = replace(planned, stages=tuple(replace(it, isolated=False) for it in planned.stages))
+    assert planned.longest_s == free.longest_s + planned.stages[0].timeout_s
