@@ -40,8 +40,9 @@ def wait_until_isolated(
         if waited >= stage.timeout_s:
             raise NetworkError(still_connected(stage.name, run_id, names, waited))
         if waited - asked_s >= ASK_AGAIN_S:
-            asked_s = waited
-            text = f"{stage.name} begins when the container has no network: {', '.join(names)}"
+            first, asked_s = asked_s < 0, waited
+            late = f"{stage.name} has waited {waited:.0f} s for the removal of {', '.join(names)}"
+            text = "" if first else late
             emit(NetworkWaiting(stage.name, tuple(names), text, waited_s=waited))
         time.sleep(POLL_S)
     if not names:

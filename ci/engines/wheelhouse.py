@@ -10,7 +10,7 @@ import hashlib
 import tarfile
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +98,7 @@ def _container(
     """
     volume = volume_name(folder)
     client.volumes.create(volume, labels=plan.container.shared_labels)
-    requested = True
+    requested, complete = True, False
     try:
         # As for the container of a run: the engine goes on with an interrupted request.
         with delay_interrupt():
@@ -115,10 +115,14 @@ def _container(
             with lock():
                 if not _is_complete(container):  # another run may have filled it meanwhile
                     with long_timeout(client):
-                        container.put_archive(CONTAINER_WHEELS, _archive(folder))
+                        container.put_archive(CONTAINER_WHEELS, wheel_archive(folder))
+        complete = True
         yield container, volume
     finally:
         remove_containers(client, plan.container.helper_labels, late=requested)
+        if not complete:  # it may have filled the disk
+            with suppress(APIError):  # another run fills it, too
+                client.api.remove_volume(volume)
 
 
 def volume_name(folder: Path) -> str:
@@ -141,7 +145,7 @@ def _is_complete(container: Container) -> bool:
     return True
 
 
-def _archive(folder: Path) -> Iterator[bytes]:
+def wheel_archive(folder: Path) -> Iterator[bytes]:
     """Yield a tar file of the wheels, owned by root; the mark that all are there comes last."""
     for path in _files(folder):
         entry = tarfile.TarInfo(path.name)

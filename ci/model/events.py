@@ -165,7 +165,8 @@ class NetworkWaiting(StageEvent):
 
     event = "network_waiting"
     interfaces: tuple[str, ...]
-    text: str
+    text: str = ""
+    """For a reader, if it takes long."""
     waited_s: float = field(default=0.0, metadata=SECONDS)
 
 

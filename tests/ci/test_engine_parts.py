@@ -21,7 +21,7 @@ from ci.engines.images import server_stage
 from ci.engines.link import is_connection_lost, typed_sdk_errors
 from ci.engines.logs import AGENT_LOG, LONGEST_SHOWN, MOST_SHOWN, EventReader, ImageLog
 from ci.engines.select import select_engine
-from ci.engines.wheelhouse import volume_name
+from ci.engines.wheelhouse import volume_name, wheel_archive
 from ci.errors import ExitCode, InfrastructureError
 from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.plan import EnginePlan, ImagePlan, SystemPackages
@@ -119,6 +119,16 @@ def test_the_volume_of_a_wheelhouse_changes_with_its_files(tmp_path: Path) -> No
     assert volume_name(tmp_path) == before
     os.utime(wheel, (1, 1))
     assert volume_name(tmp_path) != before
+
+
+def test_a_wheel_that_shrinks_while_it_is_copied(tmp_path: Path) -> None:
+    wheel = tmp_path / "tiny-1-py3-none-any.whl"
+    wheel.write_bytes(b"wheel")
+    archive = wheel_archive(tmp_path)
+    next(archive)  # its header
+    os.truncate(wheel, 1)
+    with pytest.raises(InfrastructureError, match=r"tiny-1.* became shorter while it was copied"):
+        list(archive)
 
 
 OWN_RECIPE = (Path(__file__).parents[2] / "docker" / "Dockerfile").read_text()

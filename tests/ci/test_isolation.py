@@ -12,7 +12,7 @@ import pytest
 from agent_job import Job, printed_events
 
 from ci.agent.network import NetworkError, active_interfaces, wait_until_isolated
-from ci.model.events import Event
+from ci.model.events import Event, NetworkWaiting
 from ci.model.job import Column, StageKind, StagePlan
 
 connected = pytest.mark.skipif(not active_interfaces(), reason="this machine has no network")
@@ -56,6 +56,9 @@ def test_it_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NetworkError, match="remained for 0 s, as no caller disconnected it"):
         wait_until_isolated(stage, "run-1", events.append, lambda: False)
     assert len(events) > 1
+    texts = [event.text for event in events if isinstance(event, NetworkWaiting)]
+    assert texts[0] == ""
+    assert texts[1].startswith("tests has waited 0 s for the removal of ")
 
 
 @connected

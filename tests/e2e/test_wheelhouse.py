@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pickle
@@ -16,12 +17,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Thread
 from time import monotonic
+from typing import Any
 
 import pytest
 from conftest import Bench
 from docker.client import DockerClient
 from docker.errors import NotFound
-from docker.models.containers import Container
+from docker.models.containers import Container, ContainerCollection
 from plans import OFFLINE_BASE, python_stage, stage
 
 from ci.engines.archives import pack
@@ -111,6 +113,13 @@ def test_builds_and_runs_get_the_wheels(
         "['.complete', 'tiny-1-py3-none-any.whl']",
     ]
     assert containers_of(client, docker_bench) == []
+    # `gc` knows the volume.
+    scope = Scope(
+        project=docker_bench.run_id, orphans=False, runs=frozenset(), platforms=frozenset()
+    )
+    items = EngineContents.read(client).items(scope)
+    [volume] = [item for item in items if item.kind is ItemKind.WHEELS]
+    assert (volume.name, volume.needed) == (volume_name(wheels), None)
     # Another run takes the volume as it is.
     made = client.volumes.get(volume_name(wheels)).attrs["CreatedAt"]
     assert docker_bench.run(plan).exit_code == 0
@@ -189,6 +198,51 @@ def test_a_killed_caller_leaves_what_resume_and_gc_remove(
     assert decision.removed
     assert docker_bench.engine.resume(plan, docker_bench.observer) is None
     assert containers_of(client, docker_bench) == []
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # of the SDK, on a cut line
+@pytest.mark.parametrize("name", ["{}-wheels", "{}"])
+def test_ctrl_c_while_a_container_is_created(
+    docker_bench: Bench,
+    client: DockerClient,
+    wheels: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    plan = docker_bench.plan(stage("no", "true"))
+    plan = replace(plan, network=replace(plan.network, wheelhouse=wheels))
+    create = ContainerCollection.create
+
+    def interrupted(self: ContainerCollection, *arguments: Any, **options: Any) -> Container:
+        if options["name"] == name.format(plan.container.name):
+            os.kill(os.getpid(), signal.SIGINT)
+        return create(self, *arguments, **options)
+
+    image = docker_bench.engine.prepare(plan, docker_bench.observer)
+    monkeypatch.setattr(ContainerCollection, "create", interrupted)
+    assert docker_bench.engine.execute(plan, image, docker_bench.observer).interrupted
+    for label in ("run", "helper"):
+        wanted = f"infini-ci.{label}={docker_bench.run_id}"
+        assert client.containers.list(all=True, filters={"label": wanted}) == []
+
+
+def test_a_disk_without_room_for_the_wheels(
+    docker_bench: Bench, client: DockerClient, wheels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The volume that is not complete goes."""
+
+    def full(_folder: Path) -> Iterator[bytes]:
+        yield b""
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("ci.engines.wheelhouse.wheel_archive", full)
+    plan = docker_bench.plan(stage("no", "true"))
+    image = docker_bench.engine.prepare(plan, docker_bench.observer)
+    plan = replace(plan, network=replace(plan.network, wheelhouse=wheels))
+    with pytest.raises(InfrastructureError, match="is full"):
+        docker_bench.engine.execute(plan, image, docker_bench.observer)
+    with pytest.raises(NotFound):
+        client.volumes.get(volume_name(wheels))
 
 
 # What a stage can reach
