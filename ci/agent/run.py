@@ -14,6 +14,7 @@ from ci.agent.artifacts import collect
 from ci.agent.compiler_cache import CompilerCache
 from ci.agent.lease import LeaseError, Leases
 from ci.agent.machine import build_settings, machine_facts, tool_facts
+from ci.agent.network import NetworkError, wait_until_isolated
 from ci.agent.output import EventLog, StageOutput
 from ci.agent.stage import Stage, StageCommand, SupervisorError, adopt_orphans
 from ci.agent.user import Handover, LogPipe, StageUser
@@ -105,7 +106,8 @@ class JobRun:
     def _run_stages(self) -> bool:
         reason = self._lease_for(None)
         for stage in self._job.stages:
-            reason = reason or self._lease_for(stage)
+            # First, since waiting for the engine must not keep others from a device.
+            reason = reason or self._isolate(stage) or self._lease_for(stage)
             if self._interrupted:
                 reason = "not run: interrupted"
             if reason is not None:
@@ -153,6 +155,18 @@ class JobRun:
             name = stage.name if stage else None
             self._log.emit(events.LeaseFailed(stage=name, reason=str(error), text=str(error)))
             return f"not run: {error}"
+        return None
+
+    def _isolate(self, stage: StagePlan) -> str | None:
+        """Wait for the removal of the network, if the stage asks for it; return why it remains."""
+        if not stage.isolated:
+            return None
+        try:
+            wait_until_isolated(stage, self._job.run_id, self._log.emit, lambda: self._interrupted)
+        except NetworkError as error:
+            reason = str(error)
+            self._log.emit(events.NetworkRemained(stage.name, reason=reason, text=reason))
+            return f"not run: {reason}"
         return None
 
     def _release(self) -> None:

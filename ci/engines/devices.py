@@ -107,7 +107,6 @@ def lease_volume(devices: DevicePlan) -> str:
 
 
 MOUNT = "/host"  # mount point of the machine's files in the container, read-only
-HELPER_LABEL = "infini-ci.helper"
 LONGEST_ANSWER = 200  # bytes that an error quotes
 
 # Runs as root, because only root can make a folder for all users, but without capabilities.
@@ -156,13 +155,12 @@ def find_device_files(client: DockerClient, plan: RunPlan, devices: DevicePlan) 
     facts = devices.facts
     wanted = {"files": facts.files, "mounts": facts.mounts, "folder": devices.folder}
     tops = {f"/{path.split('/')[1]}" for path in (*facts.files, *facts.mounts)}
-    labels = {k: v for k, v in plan.container.labels.items() if not k.endswith(".run")}
     try:
         printed = client.containers.run(
             plan.needed_image.tag,
             entrypoint=[*plan.needed_image.entry, "python3", "-c", SEARCH_PROGRAM],
             command=[json.dumps(wanted)],
-            labels={**labels, HELPER_LABEL: plan.run_id},
+            labels=plan.container.helper_labels,
             user="0",
             network_mode="none",
             cap_drop=["ALL"],

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import signal
-from collections import deque
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -17,7 +16,7 @@ from datetime import datetime
 from functools import partial
 from http import HTTPStatus
 from tempfile import TemporaryFile
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any, cast
 
 from docker.client import DockerClient
@@ -27,13 +26,16 @@ from docker.types import LogConfig
 
 from ci.engines import EngineMachine, Observer, job
 from ci.engines.archives import extract, pack
+from ci.engines.containers import find_containers, follow_log, remove_containers
 from ci.engines.devices import check_exposure, exposure_of, find_device_files
-from ci.engines.images import ImageBuilder
+from ci.engines.images import ImageBuilder, build_lock
 from ci.engines.link import SDK_ERRORS, Link, explain
 from ci.engines.logs import ENGINE_FILES, EventReader, ImageLog, LiveLogs
 from ci.engines.script import describe_docker
 from ci.engines.watch import Watch
+from ci.engines.wheelhouse import filled_volume
 from ci.errors import InfrastructureError
+from ci.model.events import NetworkWaiting
 from ci.model.plan import CONTAINER_WHEELS, EnginePlan, Exposure, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan import source
@@ -45,8 +47,6 @@ CLIENT_VARIABLES = ("DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
 PRIVILEGED = "the container was privileged, as configured (devices.privileged)"
 
 LAST_S = 3  # for each request after the third Ctrl-C
-LATE_S = 5.0  # for a container whose request was interrupted; an engine makes one in 0.1 s
-LATE_POLL_S = 0.2
 
 # Errors of engines that cannot expose devices. The remedy depends on the requested exposure.
 DEVICES_REFUSED = ("could not select device driver", "CDI device injection failed")
@@ -96,7 +96,7 @@ class DockerEngine:
 
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         """Find or build the image of ``plan``."""
-        with self._link.session(plan.network, observer):
+        with self._link.session(observer):
             return self.images.prepare(plan, ImageLog(plan.results, observer))
 
     def execute(self, plan: RunPlan, image: ImageFacts, observer: Observer) -> ExecutionFacts:
@@ -105,12 +105,12 @@ class DockerEngine:
         sync_seconds = 0.0
         facts = ExecutionFacts(engine=self.name, interrupted=True)
         notes: list[str] = []
-        with suppress(KeyboardInterrupt), self._link.session(plan.network, observer):
+        with suppress(KeyboardInterrupt), self._link.session(observer):
             try:
                 notes += self.images.notes(plan, image.digest)
                 if plan.devices is not None and plan.devices.privileged:
                     notes.append(PRIVILEGED)
-                container = self._create(plan, image)
+                container = self._create(plan, image, observer)
                 sync_start = monotonic()
                 notes += _copy_in(container, plan)
                 sync_seconds = monotonic() - sync_start
@@ -132,14 +132,13 @@ class DockerEngine:
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
         """Adopt the container of a caller that died, whether it still runs or has ended."""
         start = monotonic()
-        with self._link.session(plan.network, observer):
+        with self._link.session(observer):
             notes = self.images.notes(plan)
-            container = next(iter(self._containers(plan)), None)
-            if container is None:
-                return None
             facts = ExecutionFacts(engine=self.name)
             try:
-                if container.status == "created":  # its caller died before it started it
+                container = next(iter(find_containers(self.client, plan.container.labels)), None)
+                # Without one, or one that was not started, its caller died before the stages.
+                if container is None or container.status == "created":
                     return None
                 facts = self._follow_to_end(container, plan, observer)
             finally:
@@ -157,23 +156,35 @@ class DockerEngine:
         client = {name: os.environ[name] for name in CLIENT_VARIABLES if name in os.environ}
         return describe_docker(plan, {**client, **self._link.address.environment})
 
-    def _create(self, plan: RunPlan, image: ImageFacts) -> Container:
+    def _create(self, plan: RunPlan, image: ImageFacts, observer: Observer) -> Container:
         if plan.cache:  # created first: a volume that comes with a container has no labels
-            self.client.volumes.create(plan.cache.name, labels=job.volume_labels(plan))
+            self.client.volumes.create(plan.cache.name, labels=job.cache_labels(plan))
         found = find_device_files(self.client, plan, plan.devices) if plan.devices else None
-        memory, trusted = self.info()["MemTotal"], self._trusted_caches(plan)
+        info = self.info()
+        log = ImageLog(plan.results, observer)
+        lock = partial(build_lock, info["ID"], log.write)
+        reference = image.digest or image.reference  # the tag may name another image
+        with filled_volume(self.client, plan, reference, lock) as wheels:
+            options = job.container_options(
+                plan,
+                found,
+                machine_memory=info["MemTotal"],
+                wheels=wheels,
+                trusted_caches=self._trusted_caches(plan),
+            )
+            return self._create_with(plan, reference, options)
+
+    def _create_with(self, plan: RunPlan, image: str, options: Mapping[str, Any]) -> Container:
         self._creating = True
         try:
             # The engine goes on with an interrupted request: the container would come afterwards.
             with delay_interrupt():
                 container = self.client.containers.create(
-                    image.digest or image.reference,  # the tag may name another image
+                    image,
                     # Replaces the image's own entry point, which may be anything.
                     entrypoint=[*plan.needed_image.entry, *job.COMMAND],
                     log_config=LogConfig(type=job.LOG_DRIVER, config=job.LOG_OPTIONS),
-                    **job.container_options(
-                        plan, found, machine_memory=memory, trusted_caches=trusted
-                    ),
+                    **options,
                 )
                 self._creating = False
             return container
@@ -208,7 +219,10 @@ class DockerEngine:
         """
         logs = {stage.name: plan.results / f"{stage.name}.log" for stage in plan.stages}
         live = LiveLogs(observer, logs, most_bytes=plan.result_limits.total_bytes)
-        reader = EventReader(live, plan.results)
+        isolation = _Isolation(
+            container, self._link, live, wanted=any(stage.isolated for stage in plan.stages)
+        )
+        reader = EventReader(isolation, plan.results)
         for number in (None, signal.SIGTERM, signal.SIGKILL):
             interrupted = number is not None
             try:
@@ -249,11 +263,6 @@ class DockerEngine:
         self.client.api.timeout = LAST_S
         return ExecutionFacts(engine=self.name, interrupted=True)
 
-    def _containers(self, plan: RunPlan) -> list[Container]:
-        labels = [f"{name}={value}" for name, value in plan.container.labels.items()]
-        found: list[Container] = self.client.containers.list(all=True, filters={"label": labels})
-        return found
-
     def _remove(self, plan: RunPlan, facts: ExecutionFacts, observer: Observer) -> None:
         """Remove the container by its labels: an interrupt may come before its name is known.
 
@@ -263,14 +272,9 @@ class DockerEngine:
             return
         removed = False
         try:
-            found = self._containers(plan)
-            deadline = monotonic() + LATE_S
-            while self._creating and not found and monotonic() < deadline:
-                sleep(LATE_POLL_S)
-                found = self._containers(plan)
-            for container in found:
-                container.remove(force=True, v=True)
-            removed = bool(found) or not self._creating
+            found = remove_containers(self.client, plan.container.labels, late=self._creating)
+            removed = found or not self._creating
+            remove_containers(self.client, plan.container.helper_labels)  # of a killed caller
             # The engine refuses this if another run uses the volume.
             if plan.cache and job.is_cache_empty(plan.results):
                 self.client.api.remove_volume(plan.cache.name)
@@ -281,6 +285,35 @@ class DockerEngine:
                 name = plan.container.name
                 text = f"container {name} may remain; to remove it: docker rm --force {name}"
                 observer.event({"event": "engine", "text": text})
+
+
+class _Isolation:
+    """Disconnects the container when a stage waits for that, and passes all events on."""
+
+    def __init__(
+        self, container: Container, link: Link, observer: Observer, *, wanted: bool
+    ) -> None:
+        self._container = container
+        self._link = link
+        self._observer = observer
+        self._wanted = wanted
+
+    def event(self, event: Mapping[str, object]) -> None:
+        self._observer.event(event)
+        if self._wanted and event.get("event") == NetworkWaiting.event:
+            try:
+                self._link.retry(self._disconnect, self._observer)
+            except SDK_ERRORS as error:  # the agent asks again, and its stage does not run
+                name = self._container.name
+                text = f"container {name} cannot be disconnected: {explain(error)}"
+                self._observer.event({"event": "engine", "text": text})
+
+    def _disconnect(self) -> None:
+        self._container.reload()
+        if self._container.status == "running":
+            for name in self._container.attrs["NetworkSettings"]["Networks"]:
+                api = self._link.client.api
+                api.disconnect_container_from_network(str(self._container.id), name)
 
 
 def lost_note(container: str, why: str) -> str:
@@ -326,15 +359,9 @@ def _read_log(container: Container, reader: EventReader, watch: Watch) -> None:
     """Read the log from its beginning until the container has ended."""
     while True:
         reader.restart()
-        stream = container.logs(stream=True, follow=True)
-        try:
-            with watch.reading(stream):
-                for chunk in stream:
-                    reader.feed(chunk)
-        finally:  # if reading ends early, close the connection, in two steps
-            with suppress(OSError):
-                stream.close()  # unread data in the buffers still keeps it open
-            deque(stream, maxlen=0)
+        with follow_log(container) as stream, watch.reading(stream):
+            for chunk in stream:
+                reader.feed(chunk)
         container.reload()
         if container.status != "running":
             return

@@ -35,6 +35,7 @@ from ci.util.invocation import NOX_VARIABLE
 from ci.util.lines import CHUNK
 from ci.util.prerequisites import Finding, install_command, package_manager
 from ci.util.redaction import SECRET_NAME
+from ci.util.text import join_names
 
 # Variables of the caller that stages never get: they would bypass the virtual environment, skip
 # assertions, compile each module again in each process, or refer to another run.
@@ -106,7 +107,7 @@ class HostEngine:
                 f"the virtual environment of run {plan.run_id} no longer exists"
             )
         sync_seconds, facts = 0.0, ExecutionFacts(engine=self.name, interrupted=True)
-        notes = [*self.notes]
+        notes = [*self.notes, *_network_notes(plan)]
         agent = None
         try:
             with _typed_errors():
@@ -226,6 +227,12 @@ def _environment(plan: RunPlan, venv: Path) -> Mapping[str, str]:
     path = os.pathsep.join([str(venv / "bin"), ambient.get("PATH", os.defpath)])
     active = {"PATH": path, "VIRTUAL_ENV": str(venv)}
     return {**ambient, **active, **plan.network.host_environment, **plan.environment}
+
+
+def _network_notes(plan: RunPlan) -> Iterator[str]:
+    names = [stage.name for stage in plan.stages if stage.isolated]
+    if names:
+        yield f"the host engine leaves {join_names(names)} the network, despite `network: none`"
 
 
 def _copy_sources(plan: RunPlan, folder: WorkFolder) -> list[str]:

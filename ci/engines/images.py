@@ -8,7 +8,7 @@ import re
 import shutil
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import IO, Any, cast
@@ -20,8 +20,9 @@ from docker.utils import parse_repository_tag
 from filelock import FileLock, Timeout
 
 from ci.engines.archives import pack
-from ci.engines.link import explain, is_local
+from ci.engines.link import explain, is_local, long_timeout
 from ci.engines.logs import ImageLog
+from ci.engines.wheelhouse import served
 from ci.errors import InfrastructureError
 from ci.model.plan import BASE_IMAGE_INPUT, ImageArchive, ImagePlan, RunPlan, base_image_remedy
 from ci.model.results import ImageFacts
@@ -35,7 +36,6 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 LOADED = "from the bundle"
 PRESENT = "from the bundle, already on the engine"
-LONG_TIMEOUT_S = 24 * 3600  # only a guard: some GB take minutes
 SPACE_FACTOR = 2  # the engine unpacks the archive before it extracts the layers
 
 _CAUSE = re.compile(r"^ *(?:install-tools|make-environment): error: (.*)$", re.MULTILINE)
@@ -48,6 +48,17 @@ BASE_DIGEST_LABEL = "infini-ci.base-digest"
 INPUTS_LABEL = "infini-ci.inputs"  # digests only: values may hold passwords
 
 Labels = Mapping[str, str]
+
+
+# The stage of a recipe that installs Python, which a vendor's base image may lack.
+SERVER_STAGE = "base"
+_STAGE = re.compile(rf"^FROM\s.*\sAS\s+{SERVER_STAGE}\s*$", re.IGNORECASE | re.MULTILINE)
+
+
+def server_stage(image: ImagePlan) -> str | None:
+    """Return the stage from which the wheelhouse is served; ``None``: the base image itself."""
+    recipe = image.context[image.dockerfile].decode(errors="replace")
+    return SERVER_STAGE if _STAGE.search(recipe) else None
 
 
 def image_labels(plan: RunPlan, base: str, base_digest: str) -> dict[str, str]:
@@ -255,30 +266,41 @@ class ImageBuilder:
         return offline
 
     def _build(self, plan: RunPlan, base: str, log: ImageLog) -> None:
+        image, server = plan.needed_image, base
+        steps: set[str] = set()
+        try:
+            if plan.network.wheelhouse and (stage := server_stage(image)):
+                server = self._build_recipe(plan, base, log, steps, target=stage)
+            with served(self.client, plan, server) as network_mode:
+                labels = image_labels(plan, base, str(self.client.images.get(base).id))
+                options = {"tag": image.tag, "labels": labels, "network_mode": network_mode}
+                self._build_recipe(plan, base, log, steps, **options)
+        finally:
+            if any(mask_credentials(text) != text for text in image.build_arguments.values()):
+                self._remove_stages(steps)
+
+    def _build_recipe(
+        self, plan: RunPlan, base: str, log: ImageLog, steps: set[str], **options: Any
+    ) -> str:
+        """Build a recipe; return the id of its image, and add the short ids of all steps."""
         image = plan.needed_image
         messages = self.client.api.build(
             fileobj=pack(image.context),
             custom_context=True,
             dockerfile=image.dockerfile,
-            tag=image.tag,
             buildargs={**image.build_arguments, "BASE_IMAGE": base},
-            labels=image_labels(plan, base, str(self.client.images.get(base).id)),
-            network_mode=plan.container.network_mode,
             rm=True,
             forcerm=True,
             decode=True,
+            **options,
         )
-        step_ids: set[str] = set()  # short ids of the images of all steps
-        failed = False
-        try:
-            # Read to the end even after an error: this closes the connection.
-            for message in messages:
-                log.write(_message_text(message))
-                step_ids.update(_STEP_RESULT.findall(_message_text(message)))
-                failed |= "error" in message
-        finally:
-            if any(mask_credentials(text) != text for text in image.build_arguments.values()):
-                self._remove_stages(step_ids)
+        built, failed = "", False
+        # Read to the end even after an error: this closes the connection.
+        for message in messages:
+            log.write(_message_text(message))
+            steps.update(_STEP_RESULT.findall(_message_text(message)))
+            failed |= "error" in message
+            built = message.get("aux", {}).get("ID", built)
         if failed:
             causes = _CAUSE.findall(log.tail())  # the recipe's own message; a row has one line
             raise InfrastructureError(
@@ -287,6 +309,7 @@ class ImageBuilder:
                 + log.tail(),
                 remedy=f"the whole log is {log.path}",
             )
+        return built
 
     def _remove_stages(self, ids: set[str]) -> None:
         """Remove the images of the build's earlier stages.
@@ -333,16 +356,6 @@ def load_bundled_image(
             return image, LOADED
     message = f"the engine loaded {', '.join(str(image.id) for image in images)} from"
     raise InfrastructureError(f"{message} {archive.bundle}, expected {archive.id}")
-
-
-@contextmanager
-def long_timeout(client: DockerClient) -> Iterator[None]:
-    """Use a long timeout: an engine copies the whole image before its first answer."""
-    usual, client.api.timeout = client.api.timeout, LONG_TIMEOUT_S
-    try:
-        yield
-    finally:
-        client.api.timeout = usual
 
 
 def _matches(image: Image, archive: ImageArchive) -> bool:

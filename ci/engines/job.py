@@ -7,6 +7,7 @@ import sys
 import zipfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +18,7 @@ from ci.engines.devices import CONTAINER_PROBE, PROBE, DeviceFiles, container_de
 from ci.engines.logs import SHOWN_BYTES_PER_S, STREAMED_BYTES_PER_S
 from ci.facts.files import read_text_file
 from ci.model.job import CacheJob, Job
-from ci.model.plan import CONTAINER_CA_BUNDLE, CachePlan, RunPlan
+from ci.model.plan import CONTAINER_CA_BUNDLE, CONTAINER_WHEELS, CachePlan, RunPlan
 from ci.model.platforms import PLATFORMS
 from ci.util.files import REPOSITORY, user_cache
 from ci.util.lines import LARGEST_DOCUMENT, parse_object
@@ -56,12 +57,14 @@ def job_document(
     compiler_cache: CacheJob | None = None,
     probe: tuple[str, str] = (sys.executable, str(PROBE)),
     user: int | None = None,
+    on_host: bool = False,
 ) -> bytes:
     """Return the agent's input file.
 
     ``workspace``, ``results``, ``compiler_cache`` and ``probe`` are paths where the agent runs.
     ``probe`` is a Python and the program with which it looks for devices. ``environment`` is added
-    to the agent's own. ``user`` runs the stages, if not the agent's own user does.
+    to the agent's own. ``user`` runs the stages, if not the agent's own user does. ``on_host``:
+    nothing can take the network away from the stages.
     """
     facts = PLATFORMS[plan.platform].devices
     job = Job(
@@ -71,7 +74,9 @@ def job_document(
         results=results,
         environment=dict(environment),
         printed_bytes_per_s=printed_bytes_per_s,
-        stages=plan.stages,
+        stages=tuple(
+            replace(stage, isolated=stage.isolated and not on_host) for stage in plan.stages
+        ),
         artifacts=plan.artifacts,
         devices=device_job(plan.devices, probe) if plan.devices else None,
         device_compiler=facts.compiler if facts else None,
@@ -111,25 +116,27 @@ def container_options(
     found: DeviceFiles | None = None,
     *,
     machine_memory: int | None = None,
+    wheels: str | None = None,
     trusted_caches: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the options of ``docker create``, except for image and command.
 
     ``found`` are the device files that exist; without it the options hold patterns.
-    ``machine_memory``, in bytes, gives the limit of a plan that has none. ``trusted_caches`` are
-    the volumes that exist among those that the plan reads.
+    ``machine_memory``, in bytes, gives the limit of a plan that has none. ``wheels`` is the volume
+    with the files of its wheelhouse. ``trusted_caches`` are the volumes that exist among those that
+    the plan reads.
     """
     container = plan.container
     ulimits = container.ulimits.items()
-    caches = [f"{plan.cache.name}:{CACHE_MOUNT}:{OWN_CACHE_MODE}"] if plan.cache else []
-    caches += [f"{name}:{TRUSTED_MOUNT}/{name}:{TRUSTED_CACHE_MODE}" for name in trusted_caches]
+    volumes = [f"{plan.cache.name}:{CACHE_MOUNT}:{OWN_CACHE_MODE}"] if plan.cache else []
+    volumes += [f"{name}:{TRUSTED_MOUNT}/{name}:{TRUSTED_CACHE_MODE}" for name in trusted_caches]
+    volumes += [f"{wheels}:{CONTAINER_WHEELS}:ro"] if wheels else []
     devices = container_devices(plan.devices, found) if plan.devices else {}
     return {
         "name": container.name,
         "labels": dict(container.labels),
         "user": AGENT_USER if has_own_user(plan) else container.user,
         "environment": {**plan.network.environment, **plan.environment},
-        "network_mode": container.network_mode,
         "init": True,
         "cap_drop": ["ALL"],
         **({"cap_add": list(CAPABILITIES)} if has_own_user(plan) else {}),
@@ -141,7 +148,7 @@ def container_options(
         "memswap_limit": container.memory_bytes,  # the same as memory alone: no swap
         "ulimits": [Ulimit(name=name, soft=limit, hard=limit) for name, limit in ulimits],
         **devices,
-        "volumes": [*caches, *devices.get("volumes", ())],
+        "volumes": [*volumes, *devices.get("volumes", ())],
     }
 
 
@@ -208,6 +215,7 @@ def host_job(plan: RunPlan, folder: Path) -> bytes:
         workspace=str(folder / WORKSPACE),
         results=str(plan.results),
         printed_bytes_per_s=SHOWN_BYTES_PER_S,
+        on_host=True,
         compiler_cache=caches,
     )
 
@@ -234,7 +242,6 @@ def remove_empty_cache(cache: CachePlan | None) -> None:
             host_cache_folder(cache.name).rmdir()
 
 
-def volume_labels(plan: RunPlan) -> dict[str, str]:
-    """Return the labels of a volume; not the run's, as the volume outlives it."""
-    labels = {**plan.container.labels, TRUST_LABEL: str(plan.trust)}
-    return {name: value for name, value in labels.items() if name != "infini-ci.run"}
+def cache_labels(plan: RunPlan) -> dict[str, str]:
+    """Return the labels of the volume with a plan's compiler cache."""
+    return {**plan.container.shared_labels, TRUST_LABEL: str(plan.trust)}

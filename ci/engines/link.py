@@ -27,11 +27,10 @@ from urllib3.exceptions import HTTPError
 
 import docker
 from ci.engines import Observer, typed_errors
-from ci.engines.remote import RemoteMachine, SocketForward, serve_on_remote
+from ci.engines.remote import RemoteMachine, SocketForward
 from ci.engines.watch import PING_S, Watch
-from ci.engines.wheelhouse import serve
 from ci.errors import ConfigError, InfrastructureError
-from ci.model.plan import EnginePlan, NetworkPlan
+from ci.model.plan import EnginePlan
 from ci.util.invocation import command
 from ci.util.text import mask_credentials, near_match
 
@@ -43,6 +42,7 @@ INFO = {
     "NCPU": int,
     "MemTotal": int,
 }
+LONG_TIMEOUT_S = 24 * 3600  # only a guard: some GB take minutes
 CONNECT_TIMEOUT_S = 20  # for the first answers; an engine under full load needed 4 s
 
 LOCAL = "unix:///var/run/docker.sock"
@@ -319,15 +319,14 @@ class Link:
         return APIClient(base_url=self._url, version=version, tls=self._tls, timeout=PING_S)
 
     @contextmanager
-    def session(self, network: NetworkPlan, observer: Observer) -> Iterator[None]:
-        """Serve the wheelhouse to the engine, and turn its errors into typed ones.
+    def session(self, observer: Observer) -> Iterator[None]:
+        """Turn the engine's errors into typed ones.
 
         The observer gets a message whenever the engine does not answer for some seconds.
         """
         with typed_sdk_errors(self.place), self.watch.reporting_to(observer):
             self._restart_ssh()
-            with serve_on_remote(self.machine, network) if self.machine else serve(network):
-                yield
+            yield
 
     def retry(self, action: Callable[[], Result], observer: Observer) -> Result:
         """Return the result of ``action``, which is repeated after each lost connection.
@@ -388,6 +387,16 @@ def _remedy(error: BaseException | None, url: str) -> str:
             return PERMISSION_REMEDY
         error = error.__context__
     return START_REMEDY if url.startswith("unix://") else ELSEWHERE_REMEDY
+
+
+@contextmanager
+def long_timeout(client: DockerClient) -> Iterator[None]:
+    """Use a long timeout: an engine reads all of an image or archive before its first answer."""
+    usual, client.api.timeout = client.api.timeout, LONG_TIMEOUT_S
+    try:
+        yield
+    finally:
+        client.api.timeout = usual
 
 
 def is_local(info: Mapping[str, Any]) -> bool:

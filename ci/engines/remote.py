@@ -13,18 +13,14 @@ import socket
 import subprocess
 import sys
 import weakref
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
-from threading import Event
 from time import monotonic, sleep
 from urllib.parse import urlsplit
 
-from ci.engines.wheelhouse import LOOPBACK, background_thread, is_served, serve_on_free_port
 from ci.errors import ConfigError, InfrastructureError
-from ci.model.plan import NetworkPlan
 from ci.util import process
 from ci.util.text import mask_credentials, strip_controls
 
@@ -34,8 +30,6 @@ ENGINE_SOCKET = "/var/run/docker.sock"
 START_S = 60.0  # jump hosts are slow; CONNECT_S limits a host that does not answer at all
 CONNECT_S = 15
 POLL_S = 0.02  # for the socket that ssh creates: a fraction of the 0.2 s of a login
-CHECK_S = 1.0  # pip retries for longer than that
-ATTEMPTS = 3  # to get the wheelhouse's port there, which another run may release meanwhile
 LONGEST_FOLDER = 70  # bytes: the socket's path then stays below the kernel's 107
 SHORT_FOLDER = "/tmp"  # noqa: S108 - mkdtemp's are private
 
@@ -73,8 +67,7 @@ REMEDIES = {
     "Connection refused": "check host and port, and whether sshd runs there",
     "Connection timed out": "check host and port, and whether a firewall is in between",
     "No route to host": "check the host and the network",
-    "administratively prohibited": "set AllowStreamLocalForwarding and AllowTcpForwarding to yes"
-    " in sshd_config there",
+    "administratively prohibited": "set AllowStreamLocalForwarding to yes in sshd_config there",
 }
 
 
@@ -142,7 +135,7 @@ class SocketForward:
     ``start`` starts or restarts it. It ends at ``close`` or with this process.
     """
 
-    def __init__(self, machine: RemoteMachine, target: str, *options: str) -> None:
+    def __init__(self, machine: RemoteMachine, target: str) -> None:
         if shutil.which("ssh") is None:
             raise InfrastructureError("ssh was not found", remedy="install openssh-client")
         self.machine = machine
@@ -151,7 +144,7 @@ class SocketForward:
         self._folder = Path(mkdtemp(prefix="infini-ci-ssh-", dir=place))
         self._log = self._folder / "ssh.log"
         self.socket = self._folder / "socket"
-        self._command = machine.command("-N", *options, "-L", f"{self.socket}:{target}")
+        self._command = machine.command("-N", "-L", f"{self.socket}:{target}")
         self._children: list[subprocess.Popen[bytes]] = []
         self.close = weakref.finalize(self, _close, self._folder, self._children)
 
@@ -203,44 +196,3 @@ def _end(children: list[subprocess.Popen[bytes]]) -> None:
 def _close(folder: Path, children: list[subprocess.Popen[bytes]]) -> None:
     _end(children)
     shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def serve_on_remote(machine: RemoteMachine, network: NetworkPlan) -> Iterator[None]:
-    """Serve the wheelhouse on the machine's loopback until the block ends.
-
-    Runs side by side share the port there, as they do here: ssh of the first run has it, the others
-    verify that it leads to their folder and wait to take over. On this machine it leads to a free
-    port: if both share a loopback, the same port would lead to itself.
-    """
-    if network.wheelhouse is None or network.wheelhouse_port is None:
-        yield
-        return
-    folder, there = network.wheelhouse, f"{LOOPBACK}:{network.wheelhouse_port}"
-    with serve_on_free_port(folder) as port:
-        shared = ("-o", "ExitOnForwardFailure=no", "-R", f"{there}:{LOOPBACK}:{port}")
-        with closing(SocketForward(machine, there, *shared)) as forward:
-            _start_forwarding(forward, folder, there)
-            with background_thread(_keep_forwarding, forward, folder):
-                yield
-
-
-def _start_forwarding(forward: SocketForward, folder: Path, address: str) -> None:
-    for _ in range(ATTEMPTS):  # the run that had the port there may have just ended
-        forward.start()
-        if is_served(folder, str(forward.socket)):
-            return
-    message = forward.output().strip()
-    raise InfrastructureError(
-        f"{forward.machine.destination} cannot reach the wheelhouse {folder} at its own {address}"
-        + (f": {message}" if message else ": another program uses that port there"),
-        remedy="set network.wheelhouse_port to a port that is free there, and AllowTcpForwarding"
-        " to yes in sshd_config there",
-    )
-
-
-def _keep_forwarding(forward: SocketForward, folder: Path, ended: Event) -> None:
-    while not ended.wait(CHECK_S):
-        if not is_served(folder, str(forward.socket)):
-            with suppress(InfrastructureError):  # the run reports what it could not download
-                forward.start()

@@ -16,7 +16,7 @@ from typing import Any
 
 from docker.types import Ulimit
 
-from ci.engines import devices, images, job
+from ci.engines import devices, images, job, wheelhouse
 from ci.engines.workfolder import PIP_INSTALL
 from ci.model.job import StagePlan
 from ci.model.plan import CONTAINER_WHEELS, Exposure, ImagePlan, RunPlan
@@ -28,7 +28,6 @@ from ci.util.text import mask_credentials
 FLAGS = {
     "environment": "--env",
     "build_arguments": "--build-arg",
-    "network_mode": "--network",
     "mem_limit": "--memory",
     "memswap_limit": "--memory-swap",
 }
@@ -54,7 +53,8 @@ def describe_docker(plan: RunPlan, engine: Mapping[str, str]) -> str:
     settings = {**plan.network.environment, **image.build_arguments, **plan.environment}
     secrets = {name: value for name, value in settings.items() if _is_secret(value)}
     # The script itself looks for device files, and passes them in these options of `docker create`.
-    options = job.container_options(plan, devices.DeviceFiles(files=()))
+    wheels = f"{plan.container.name}-wheels" if plan.network.wheelhouse else None
+    options = job.container_options(plan, devices.DeviceFiles(files=()), wheels=wheels)
     device_files: dict[str, Sequence[str]] = {}
     if wanted and devices.exposure_of(wanted) is Exposure.FILES:
         device_files = {
@@ -73,6 +73,7 @@ def describe_docker(plan: RunPlan, engine: Mapping[str, str]) -> str:
         exports={**engine, **secrets},
         image=image,
         context=[] if image.archive else list(_context(plan, image)),
+        server_stage=None if image.archive else images.server_stage(image),
         # The labels by which a later run recognizes the image.
         labels={name: text for name, text in images.image_labels(plan, "", "").items() if text},
         environment=options.pop("environment"),
@@ -110,6 +111,7 @@ def _script(plan: RunPlan, document: bytes, names: Mapping[str, str], **values: 
     )
     environment.filters.update(command=_command, masked=mask_credentials, quote=_quote)
     environment.globals.update(bundle=bundle, devices=devices, images=images, job=job)
+    environment.globals.update(wheelhouse=wheelhouse)
     environment.globals.update(command_of=_command_of, is_secret=_is_secret, on_host=False)
     environment.globals.update(flags=_flags, words=_words, container_wheels=CONTAINER_WHEELS)
     variables = {

@@ -10,14 +10,13 @@ import re
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from threading import Event
+from threading import Event, Thread
 from time import monotonic
 from typing import Any, Protocol
 
 from docker.api.client import APIClient
 
 from ci.engines import Observer
-from ci.engines.wheelhouse import background_thread
 from ci.util.process import SIGNALS
 
 PAUSE_S = 1.0  # between two questions, each of which takes an engine a millisecond
@@ -71,7 +70,7 @@ class Watch:
     @contextmanager
     def reporting_to(self, observer: Observer) -> Iterator[None]:
         """Report missing answers until the block ends."""
-        with background_thread(self._keep_asking, observer):
+        with _background_thread(self._keep_asking, observer):
             yield
 
     def _keep_asking(self, observer: Observer, ended: Event) -> None:
@@ -103,6 +102,19 @@ class Watch:
 
     def _say(self, observer: Observer, text: str) -> None:
         observer.event({"event": "engine", "text": text})
+
+
+@contextmanager
+def _background_thread(work: Callable[..., None], *arguments: object) -> Iterator[None]:
+    """Run ``work`` in a thread; its last argument is an event that is set when the block ends."""
+    ended = Event()
+    thread = Thread(target=work, args=(*arguments, ended), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _answers(client: APIClient) -> bool:

@@ -1,132 +1,164 @@
-"""Serve a folder of wheels on loopback during the build of an image or a run.
+"""A folder of wheels for containers: a volume that runs mount, and a server of it for image builds.
 
-The port is fixed, because the address is part of the image's recipe. Runs side by side therefore
-share it: one serves, the others verify that it serves their folder and wait to take over.
+A build cannot mount a volume. It shares the network namespace of a container that serves the volume
+on its own loopback, so neither a build nor a run needs the network of the engine's machine.
 """
 
 from __future__ import annotations
 
-import errno
-import socket
+import hashlib
+import tarfile
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from functools import partial
-from http.client import HTTPConnection, HTTPException
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from threading import Event, Thread
-from time import monotonic, sleep
+from typing import Any
 
+from docker.client import DockerClient
+from docker.errors import APIError, NotFound
+from docker.models.containers import Container
+
+from ci.engines.archives import CHUNK
+from ci.engines.containers import follow_log, remove_containers
+from ci.engines.link import explain, long_timeout
 from ci.errors import InfrastructureError
-from ci.model.plan import NetworkPlan
+from ci.model.plan import CONTAINER_WHEELS, LOOPBACK, WHEELHOUSE_PORT, RunPlan
+from ci.plan.source import TIMESTAMP
+from ci.util.process import delay_interrupt
 
-LOOPBACK = "127.0.0.1"
-IDENTITY = "X-Infini-CI-Wheelhouse"  # a header of every answer, which identifies the served folder
-POLL_S = 0.1  # pip retries for longer than that
-HANDOVER_S = 5.0  # for a server that ends, and one that begins
-TIMEOUT_S = 10.0  # for an answer on loopback, perhaps through ssh
-REMEDY = "set network.wheelhouse_port to a free port"
+PREFIX = "infini-ci-wheels-"  # of the volumes' names
+COMPLETE = ".complete"  # the last file that a volume gets; pip ignores it
+SERVER = (  # its entry point
+    *("python3", "-I", "-u", "-m", "http.server", str(WHEELHOUSE_PORT)),
+    *("--bind", LOOPBACK, "--directory", CONTAINER_WHEELS),
+)
+READY = b"Serving HTTP"  # what it prints when it listens
+# The server needs no rights: its files are those of root, and everyone may read them.
+OPTIONS: dict[str, Any] = {
+    "user": "65534",  # owns no files
+    "cap_drop": ["ALL"],
+    "security_opt": ["no-new-privileges"],
+    "read_only": True,
+    "pids_limit": 64,  # a thread per connection; pip opens one at a time
+    "init": True,
+}
 
-
-class _Handler(SimpleHTTPRequestHandler):
-    def end_headers(self) -> None:
-        self.send_header(IDENTITY, _identity(Path(self.directory)))
-        super().end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Keep requests out of the progress display; pip's own log names them."""
+MakeLock = Callable[[], AbstractContextManager[object]]
 
 
 @contextmanager
-def serve(network: NetworkPlan) -> Iterator[None]:
-    """Serve ``network.wheelhouse``, if it is set, until the block ends."""
-    if network.wheelhouse is None or network.wheelhouse_port is None:
-        yield
+def served(client: DockerClient, plan: RunPlan, image: str) -> Iterator[str | None]:
+    """Serve the plan's wheelhouse, if any, from a container of ``image``.
+
+    Yield the network mode in which a build reaches it. The caller holds the lock on the engine's
+    builds. Raises ``InfrastructureError`` if the image has no Python 3.
+    """
+    if plan.network.wheelhouse is None:
+        yield None
         return
-    folder, port = network.wheelhouse, network.wheelhouse_port
-    with background_thread(_keep_serving, folder, port, _listen_or_share(folder, port)):
-        yield
-
-
-@contextmanager
-def serve_on_free_port(folder: Path) -> Iterator[int]:
-    """Serve ``folder`` at a free port, and yield the port, until the block ends."""
-    server = _make_server(folder, 0)  # the kernel chooses one that is free
-    with background_thread(_keep_serving, folder, 0, server):
-        yield server.server_port
-
-
-@contextmanager
-def background_thread(work: Callable[..., None], *arguments: object) -> Iterator[None]:
-    """Run ``work`` in a thread; its last argument is an event that is set when the block ends."""
-    ended = Event()
-    thread = Thread(target=work, args=(*arguments, ended), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-
-
-def _listen_or_share(folder: Path, port: int) -> ThreadingHTTPServer | None:
-    """Listen on the port; return None if another run serves the same folder there."""
-    deadline = monotonic() + HANDOVER_S
-    while True:  # a server that ends resets the connections that it has not accepted
-        server = _listen(folder, port)
-        if server is not None or is_served(folder, (LOOPBACK, port)):
-            return server
-        if monotonic() > deadline:
-            message = f"cannot serve {folder} at port {port}: another program uses that port"
-            raise InfrastructureError(message, remedy=REMEDY)
-        sleep(POLL_S)
-
-
-def _keep_serving(
-    folder: Path, port: int, server: ThreadingHTTPServer | None, ended: Event
-) -> None:
-    """Serve until ``ended``; while another run serves the folder, wait to take its place."""
-    while server is None:
-        if ended.wait(POLL_S):
-            return
-        server = _listen(folder, port)
-    with server:
-        while not ended.is_set():
-            server.handle_request()
-
-
-def _listen(folder: Path, port: int) -> ThreadingHTTPServer | None:
-    """Listen on the port; return None if it is in use."""
-    try:
-        return _make_server(folder, port)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            return None
-        message = f"cannot serve {folder} at port {port}: {error}"
-        raise InfrastructureError(message, remedy=REMEDY) from error
-
-
-def _make_server(folder: Path, port: int) -> ThreadingHTTPServer:
-    server = ThreadingHTTPServer((LOOPBACK, port), partial(_Handler, directory=str(folder)))
-    server.timeout = POLL_S
-    return server
-
-
-def is_served(folder: Path, address: tuple[str, int] | str) -> bool:
-    """Tell whether ``folder`` is served at an address; a string is the path of a socket."""
-    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
-    with socket.socket(family) as line, closing(HTTPConnection(LOOPBACK)) as connection:
-        line.settimeout(TIMEOUT_S)
+    with _container(client, plan, plan.network.wheelhouse, image, nullcontext) as (container, _):
+        printed = ""
         try:
-            line.connect(address)
-            connection.sock = line
-            connection.request("HEAD", "/")
-            return connection.getresponse().getheader(IDENTITY) == _identity(folder)
-        except (OSError, HTTPException):
-            return False
+            container.start()
+            with follow_log(container) as lines:
+                ready = any(READY in line for line in lines)
+            printed = container.logs().decode(errors="replace").strip()
+        except APIError as error:
+            ready, printed = False, explain(error)
+        if not ready:
+            raise InfrastructureError(
+                f"image {image} cannot serve the wheelhouse {plan.network.wheelhouse}: {printed}",
+                remedy="use a base image with Python 3, or give an address in pip_find_links",
+            )
+        yield f"container:{container.id}"
 
 
-def _identity(folder: Path) -> str:
-    """Return the same text for the same folder, however it is spelled."""
-    status = folder.stat()
-    return f"{status.st_dev}-{status.st_ino}"
+@contextmanager
+def filled_volume(
+    client: DockerClient, plan: RunPlan, image: str, lock: MakeLock
+) -> Iterator[str | None]:
+    """Yield the name of a volume with the plan's wheelhouse, if any.
+
+    Nothing removes the volume until the block ends. ``lock`` makes a lock for filling it.
+    """
+    if plan.network.wheelhouse is None:
+        yield None
+        return
+    with _container(client, plan, plan.network.wheelhouse, image, lock) as (_, volume):
+        yield volume
+
+
+@contextmanager
+def _container(
+    client: DockerClient, plan: RunPlan, folder: Path, image: str, lock: MakeLock
+) -> Iterator[tuple[Container, str]]:
+    """Yield a container that is not started, and its volume, which has the wheels.
+
+    The engine removes no volume of a container.
+    """
+    volume = volume_name(folder)
+    client.volumes.create(volume, labels=plan.container.shared_labels)
+    requested, complete = True, False
+    try:
+        # As for the container of a run: the engine goes on with an interrupted request.
+        with delay_interrupt():
+            container = client.containers.create(
+                image,
+                name=f"{plan.container.name}-wheels",
+                labels=plan.container.helper_labels,
+                volumes=[f"{volume}:{CONTAINER_WHEELS}"],
+                entrypoint=list(SERVER),
+                **OPTIONS,
+            )
+            requested = False
+        if not _is_complete(container):
+            with lock():
+                if not _is_complete(container):  # another run may have filled it meanwhile
+                    with long_timeout(client):
+                        container.put_archive(CONTAINER_WHEELS, wheel_archive(folder))
+        complete = True
+        yield container, volume
+    finally:
+        remove_containers(client, plan.container.helper_labels, late=requested)
+        if not complete:  # it may have filled the disk
+            with suppress(APIError):  # another run fills it, too
+                client.api.remove_volume(volume)
+
+
+def volume_name(folder: Path) -> str:
+    """Return the name of the volume for a folder of wheels; it changes with the files."""
+    found = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in _files(folder)]
+    return PREFIX + hashlib.sha256(repr(found).encode()).hexdigest()[:16]
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the files of a wheelhouse; pip does not look into its folders."""
+    return sorted(path for path in folder.iterdir() if path.is_file())
+
+
+def _is_complete(container: Container) -> bool:
+    try:
+        chunks, _ = container.get_archive(f"{CONTAINER_WHEELS}/{COMPLETE}")
+    except NotFound:
+        return False
+    deque(chunks, maxlen=0)  # which gives the connection back
+    return True
+
+
+def wheel_archive(folder: Path) -> Iterator[bytes]:
+    """Yield a tar file of the wheels, owned by root; the mark that all are there comes last."""
+    for path in _files(folder):
+        entry = tarfile.TarInfo(path.name)
+        entry.size, entry.mtime = path.stat().st_size, TIMESTAMP
+        yield entry.tobuf(tarfile.PAX_FORMAT)
+        left = entry.size
+        with path.open("rb") as file:
+            while chunk := file.read(min(CHUNK, left)):
+                left -= len(chunk)
+                yield chunk
+        if left:
+            message = f"{path} became shorter while it was copied into a volume"
+            raise InfrastructureError(message, remedy="run again when it is complete")
+        yield bytes(-entry.size % tarfile.BLOCKSIZE)
+    yield tarfile.TarInfo(COMPLETE).tobuf(tarfile.PAX_FORMAT)
+    yield bytes(2 * tarfile.BLOCKSIZE)

@@ -14,7 +14,7 @@ from ci.facts.contract import check_recordable
 from ci.facts.difference import ChangeKind, group_lines
 from ci.facts.verdict import BREACHES, code_after_summary, exit_status
 from ci.model.details import Rerun
-from ci.model.events import LeaseFailed, LeaseTaken, RerunsEnded, RunRecord
+from ci.model.events import LeaseFailed, LeaseTaken, NetworkRemained, RerunsEnded, RunRecord
 from ci.model.job import StagePlan
 from ci.model.results import COMPILED_ONLY, SIMULATED, Harness, OverloadCount, Product, Verdict
 from ci.model.tests import INSTRUCTION_SET, KERNELS, NO_DEVICE, Outcome, TestOutcome
@@ -109,7 +109,7 @@ def imports_current_folder(stage: StagePlan) -> bool:
 def _verdict_notes(case: Case, verdict: Verdict) -> list[str]:
     if case.facts.interrupted:
         return ["interrupted"]
-    if failed := case.record.first(LeaseFailed):
+    if failed := case.record.first(LeaseFailed) or case.record.first(NetworkRemained):
         return [failed.reason]
     notes = [*case.placement_errors] or _product_notes(case, verdict)
     if verdict.harness is Harness.EXIT_AFTER_SUMMARY:

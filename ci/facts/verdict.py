@@ -22,6 +22,7 @@ from ci.model.events import (
     ArtifactCut,
     ArtifactMissing,
     LeaseFailed,
+    NetworkRemained,
     RunRecord,
     StageFinished,
     StageLost,
@@ -240,7 +241,7 @@ def _harness(case: Case) -> HarnessOpinion:
     """Return the first cause that applies, from the most to the least certain."""
     if case.facts.interrupted:
         return Harness.INFRASTRUCTURE, [fact("the run was interrupted by its caller")]
-    if failed := case.record.first(LeaseFailed):
+    if failed := case.record.first(LeaseFailed) or case.record.first(NetworkRemained):
         return Harness.INFRASTRUCTURE, [fact(failed.reason)]
     outside, code = _ended_from_outside(case), code_after_summary(case)
     if outside and code is None:

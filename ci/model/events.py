@@ -160,6 +160,34 @@ class LeaseFailed(Event):
 
 
 @dataclass(frozen=True)
+class NetworkWaiting(StageEvent):
+    """A stage needs a container without a network: a request to the engine, which repeats."""
+
+    event = "network_waiting"
+    interfaces: tuple[str, ...]
+    text: str = ""
+    """For a reader, if it takes long."""
+    waited_s: float = field(default=0.0, metadata=SECONDS)
+
+
+@dataclass(frozen=True)
+class NetworkRemoved(StageEvent):
+    """The agent has verified that only the loopback interface is left."""
+
+    event = "network_removed"
+    waited_s: float = field(metadata=SECONDS)
+
+
+@dataclass(frozen=True)
+class NetworkRemained(StageEvent):
+    """No one disconnected the container in time, so the stage did not run."""
+
+    event = "network_remained"
+    reason: str
+    text: str = ""
+
+
+@dataclass(frozen=True)
 class ArtifactMissing(Event):
     event = "artifact_missing"
     name: str
@@ -237,6 +265,7 @@ EVENTS: Mapping[str, type[Event]] = {
         *(RunStarted, StageStarted, StageFinished, StageLost, StageSkipped, RunFinished),
         *(AgentRestarted, Output),
         *(LeaseWaiting, LeaseTaken, LeaseReleased, LeaseFailed, ArtifactMissing, ArtifactCut),
+        *(NetworkWaiting, NetworkRemoved, NetworkRemained),
         *(RerunStarted, RerunFinished, RerunsEnded),
     )
 }

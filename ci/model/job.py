@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
-PROTOCOL = 4  # version of the job's document; the agent refuses any other
+PROTOCOL = 5  # version of the job's document; the agent refuses any other
 
 
 class StringEnum(str, Enum):
@@ -36,6 +36,13 @@ class Column(StringEnum):
     NONE = "none"  # shown in the breakdown only
 
 
+class StageNetwork(StringEnum):
+    """The network of a stage in a container."""
+
+    FULL = "full"
+    NONE = "none"
+
+
 @dataclass(frozen=True)
 class StagePlan:
     """One command that the agent runs and measures."""
@@ -48,6 +55,7 @@ class StagePlan:
     column: Column
     device: bool = False  # runs with a lease on the platform's devices, if it has any
     reruns: int = 0  # how often failed tests are run again, as evidence of flaky tests
+    isolated: bool = False  # begins when the engine has disconnected the container
 
 
 @dataclass(frozen=True)

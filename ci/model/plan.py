@@ -43,18 +43,19 @@ class NetworkPlan:
     """How image builds and runs reach the site's package index.
 
     ``environment`` holds the pip and proxy variables with their values inside the container,
-    ``host_environment`` the same settings with their values on this machine.
+    ``host_environment`` the same settings with their values on this machine. ``in_builds`` holds
+    the variables that have other values during the build of an image.
     ``without_credentials`` holds the variables whose addresses have passwords, without these.
-    ``wheelhouse`` is a folder of this machine that the engine serves on loopback at
-    ``wheelhouse_port`` while it builds or runs; the address is already in ``environment``.
+    ``wheelhouse`` is a folder of this machine: a container has its files in ``CONTAINER_WHEELS``, a
+    build reads them from ``WHEELHOUSE_URL``. These are already in the variables.
     ``ca_bundle`` is a PEM file of this machine, copied to ``CONTAINER_CA_BUNDLE``.
     ``wheels`` is a folder of a bundle, copied to ``CONTAINER_WHEELS``.
     """
 
     environment: Mapping[str, str]
+    in_builds: Mapping[str, str] = field(default_factory=dict)
     ca_bundle: Path | None = None
     wheelhouse: Path | None = None
-    wheelhouse_port: int | None = None
     host_environment: Mapping[str, str] = field(default_factory=dict)
     without_credentials: Mapping[str, str] = field(default_factory=dict)
     wheels: Path | None = None
@@ -62,6 +63,11 @@ class NetworkPlan:
 
 CONTAINER_CA_BUNDLE = "/etc/ssl/certs/site-ca-bundle.pem"
 CONTAINER_WHEELS = "/opt/infini-ci/wheels"
+LOOPBACK = "127.0.0.1"
+# Fixed, since the address is part of the build, and another one would miss the layer cache. It is
+# in a network namespace of the build's own, where nothing else listens.
+WHEELHOUSE_PORT = 8421
+WHEELHOUSE_URL = f"http://{LOOPBACK}:{WHEELHOUSE_PORT}/"
 BASE_IMAGE_INPUT = "base image"  # key in ``ImagePlan.inputs``
 
 
@@ -103,6 +109,10 @@ class ImagePlan:
     archive: ImageArchive | None = None
 
 
+RUN_LABEL = "infini-ci.run"
+HELPER_LABEL = "infini-ci.helper"  # of a container beside the run's own: the id of the run
+
+
 @dataclass(frozen=True, kw_only=True)
 class ContainerPlan:
     """The container specification of a run; unprivileged unless its device policy differs."""
@@ -115,8 +125,17 @@ class ContainerPlan:
     shm_size_bytes: int | None
     memory_bytes: int | None  # None: most of the memory of the engine's machine
     processes: int
-    network_mode: str | None
     ulimits: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def shared_labels(self) -> dict[str, str]:
+        """The labels of what outlives the run."""
+        return {name: value for name, value in self.labels.items() if name != RUN_LABEL}
+
+    @property
+    def helper_labels(self) -> dict[str, str]:
+        """The labels of a container beside the run's own, for which no caller takes it."""
+        return {**self.shared_labels, HELPER_LABEL: self.labels[RUN_LABEL]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,6 +274,7 @@ class RunPlan:
         total = REST_S
         for stage in self.stages:
             total += stage.timeout_s * (2 if stage.reruns else 1) + END_OF_STAGE_S
+            total += stage.timeout_s if stage.isolated else 0.0  # to wait for the engine
             total += self.devices.wait_s if self.devices and stage.device else 0.0
         return total
 

@@ -25,7 +25,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from ci.model.job import Column, StageKind
+from ci.model.job import Column, StageKind, StageNetwork
 from ci.model.plan import DEFAULT_LIMITS, RESERVED_VARIABLES, Exposure
 from ci.model.platforms import PLATFORMS
 
@@ -181,8 +181,8 @@ class NetworkConfig(Model):
     pip_trusted_host: str | None = None
     """Hosts of mirrors without TLS, separated by spaces (PIP_TRUSTED_HOST)."""
     pip_find_links: str | None = None
-    """A page of links to archives, or a folder of this machine, which containers then reach through
-    a server on loopback (PIP_FIND_LINKS)."""
+    """A page of links to archives, or a folder of this machine. Containers then get its files as a
+    volume, and image builds through a server at ``http://127.0.0.1:8421/`` (PIP_FIND_LINKS)."""
     ca_bundle: str | None = None
     """A PEM file with the certificates that this site trusts (PIP_CERT, SSL_CERT_FILE,
     REQUESTS_CA_BUNDLE)."""
@@ -192,9 +192,6 @@ class NetworkConfig(Model):
     """Proxy for https addresses (HTTPS_PROXY)."""
     no_proxy: str | None = None
     """Hosts to reach without a proxy, separated by commas (NO_PROXY)."""
-    wheelhouse_port: Annotated[int, Field(ge=1024, le=65535)] | None = None
-    """Loopback port of the server for a ``pip_find_links`` folder; by default 8421. It is fixed,
-    since the address is part of the build, and a changing one would miss the layer cache."""
 
 
 class StageConfig(Model):
@@ -222,6 +219,10 @@ class StageConfig(Model):
     credentials: bool | None = None
     """Whether the stage gets the passwords in the addresses of ``network``. By default a command
     gets them, and a ``pytest`` stage does not."""
+    network: StageNetwork = StageNetwork.FULL
+    """With ``none`` the engine disconnects the container from every network before the stage, which
+    does not run if that fails. Later stages have no network either, so they must say ``none`` too.
+    Stages of the host engine keep the network of this machine."""
     reruns: Annotated[int, Field(ge=0, le=MOST_RERUNS)] = 0
     """How often failed tests of a ``pytest`` stage are rerun, as evidence of flaky tests. Reruns
     come last, take at most ``timeout_s``, and change no verdict. ``--reruns`` overrides it."""
@@ -376,6 +377,14 @@ class Config(Model):
                 raise _expected(what, index, "name")
             taken |= own
         configured = info.data.get("platforms", PLATFORMS)
+        without: dict[str, str] = {}  # stages without a network, by platform
+        for index, stage in enumerate(stages):
+            for name in stage.platforms or PLATFORMS:
+                if stage.network is StageNetwork.NONE:
+                    without.setdefault(name, stage.name)
+                elif name in without:
+                    what = f"'none', since stage {without[name]} before it has no network"
+                    raise _expected(what, index, "network")
         for index, stage in enumerate(stages):
             if stage.platforms == ():
                 raise _expected("at least one platform", index, "platforms")

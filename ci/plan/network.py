@@ -12,13 +12,16 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from ci.errors import ConfigError
-from ci.model.plan import CONTAINER_CA_BUNDLE, NetworkPlan
+from ci.model.plan import (
+    CONTAINER_CA_BUNDLE,
+    CONTAINER_WHEELS,
+    LOOPBACK,
+    WHEELHOUSE_URL,
+    NetworkPlan,
+)
 from ci.plan.config import NetworkConfig
 from ci.util.process import ProcessError, run
 from ci.util.redaction import CREDENTIALS
-
-LOOPBACK = "127.0.0.1"
-WHEELHOUSE_PORT = 8421  # not assigned to any known service
 
 # The variables of each setting. The first one that is set counts. All of them are set for stages,
 # since curl reads only http_proxy and some tools only HTTP_PROXY.
@@ -54,28 +57,28 @@ def resolve_network(
         "ca_bundle": str(bundle) if bundle else None,
     }
     inside = {**here, "ca_bundle": CONTAINER_CA_BUNDLE if bundle else None}
-    port = None
+    in_builds: dict[str, str | None] = {}
     if wheelhouse:
-        port = next((s.wheelhouse_port for s in sections if s.wheelhouse_port), WHEELHOUSE_PORT)
-        inside["pip_find_links"] = " ".join([*links, f"http://{LOOPBACK}:{port}/"])
+        inside["pip_find_links"] = " ".join([*links, CONTAINER_WHEELS])
+        in_builds["pip_find_links"] = " ".join([*links, WHEELHOUSE_URL])
         if settings["http_proxy"] or settings["https_proxy"]:  # a proxy cannot reach this loopback
-            inside["no_proxy"] = ",".join(filter(None, (settings["no_proxy"], LOOPBACK)))
+            in_builds["no_proxy"] = ",".join(filter(None, (settings["no_proxy"], LOOPBACK)))
     # A folder of links is another address in a container.
     addresses = {**settings, "pip_find_links": " ".join(links)}
     public = {name: CREDENTIALS.sub("", value or "") for name, value in addresses.items()}
     public = {name: value for name, value in public.items() if value != (addresses[name] or "")}
     return NetworkPlan(
         environment=_environment(inside),
+        in_builds=_environment(in_builds),
         host_environment=_environment(here),
         without_credentials=_environment(public),
         ca_bundle=bundle,
         wheelhouse=wheelhouse,
-        wheelhouse_port=port,
     )
 
 
 def network_settings(environ: Mapping[str, str], *sections: NetworkConfig) -> dict[str, str | None]:
-    """Return every setting but the port: the environment's, else the first section's."""
+    """Return every setting: the environment's, else the first section's."""
     found: dict[str, str | None] = {}
     for name, variables in VARIABLES.items():
         values = [environ.get(variable) for variable in variables]

@@ -18,7 +18,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from ci.errors import ConfigError
-from ci.model.job import ArtifactPlan, Column, StageKind, StagePlan
+from ci.model.job import ArtifactPlan, Column, StageKind, StageNetwork, StagePlan
 from ci.model.plan import (
     BASE_IMAGE_INPUT,
     DEFAULT_LIMITS,
@@ -205,6 +205,7 @@ def _stage_plan(stage: StageConfig, inputs: PlanInputs) -> StagePlan:
         },
         device=tests if stage.device is None else stage.device,
         reruns=reruns if tests and reruns is not None else stage.reruns,
+        isolated=stage.network is StageNetwork.NONE,
     )
 
 
@@ -227,7 +228,7 @@ def _image_plan(
     # The offline base replaces only the platform's default base, never a configured one.
     stands_in = platform.offline_base and base_image == platform.base_image
     offline = stands_in or base_image == OFFLINE_BASE_IMAGE
-    settings = inputs.network.environment
+    settings = {**inputs.network.environment, **inputs.network.in_builds}
     arguments = {name: settings[name] for name in _BUILD_ARGUMENTS if name in settings}
     proxies = {name: settings[name] for name in _PROXY_ARGUMENTS if name in settings}
     context = inputs.context
@@ -285,7 +286,5 @@ def _container_plan(
         shm_size_bytes=wanted.shm_size_bytes or (facts.shm_size_bytes if facts else None),
         memory_bytes=wanted.memory_bytes,
         processes=wanted.processes,
-        # The wheelhouse is served on the loopback of this machine.
-        network_mode="host" if inputs.network.wheelhouse else None,
         ulimits=facts.ulimits if facts else {},
     )

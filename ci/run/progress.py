@@ -75,7 +75,7 @@ class Progress:
                 self._output(platform, str(event["text"]))
             case "failure":
                 self.show_failure(label, str(event["text"]))
-            case _ if "text" in event:  # of engines, leases and reruns; others are not shown
+            case _ if event.get("text"):  # of engines, leases and reruns; others are not shown
                 self._say(platform, str(event["text"]))
 
     def show_failure(self, label: str, text: str) -> None:

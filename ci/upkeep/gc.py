@@ -1,8 +1,8 @@
 """``python -m ci gc``: find leftovers of earlier runs, and choose by age and size what to remove.
 
 Only items that this program created and labelled are considered. On a Docker Engine these are
-containers, images and compiler caches; on this machine results, work folders and caches of the host
-engine.
+containers, images, compiler caches and wheelhouses; on this machine results, work folders and
+caches of the host engine.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ from rich.filesize import decimal
 from ci.engines.images import BASE_DIGEST_LABEL, PLATFORM_LABEL
 from ci.engines.job import TRUST_LABEL
 from ci.engines.link import explain
+from ci.engines.wheelhouse import PREFIX as WHEELS_PREFIX
 from ci.errors import InfrastructureError
 from ci.facts.files import read_text_file
+from ci.model.plan import HELPER_LABEL
 from ci.model.platforms import PLATFORMS
 from ci.model.trust import Trust
 from ci.plan.planning import CACHE_PREFIX, cache_name, old_cache_name
@@ -63,13 +65,14 @@ class ItemKind(StrEnum):
     CONTAINER = "container"
     IMAGE = "image"
     CACHE = "compiler cache"
+    WHEELS = "wheelhouse"
     RESULTS = "results"
     WORK_FOLDER = "work folder"
     STORED_RUN = "stored run"
 
 
 # Runs share items of these kinds, and recreate missing ones. Other items belong to one run.
-SIZE_LIMITED = (ItemKind.IMAGE, ItemKind.CACHE)
+SIZE_LIMITED = (ItemKind.IMAGE, ItemKind.CACHE, ItemKind.WHEELS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,25 +200,32 @@ class EngineContents:
         return frozenset(run for run in found if run)
 
     def items(self, scope: Scope) -> Iterator[Item]:
-        """The containers, images and compiler caches of a project."""
+        """The containers, images and volumes of a project."""
         yield from self._container_items(scope)
         yield from self._image_items(scope)
-        yield from self._cache_items(scope)
+        yield from self._volume_items(scope)
 
     def _container_items(self, scope: Scope) -> Iterator[Item]:
-        """The containers of a project; those that have not ended are needed."""
+        """The containers of a project; those that have not ended are needed.
+
+        A helper never ends: it serves a caller, which may have been killed.
+        """
         for entry in self.containers:
             labels, state = _labels(entry), entry["State"]
             if labels.get(PROJECT) == scope.project:
-                ended = state in ("exited", "created", "dead")
+                helper = HELPER_LABEL in labels
+                needed = scope.needed_by_run(labels.get(RUN) or labels.get(HELPER_LABEL))
+                ended = helper or state in ("exited", "created", "dead")
                 yield Item(
                     kind=ItemKind.CONTAINER,
                     name=", ".join(entry["Names"] or [entry["Id"][:12]]).lstrip("/"),
                     size_bytes=entry.get("SizeRw") or 0,
                     used=_from_seconds(entry["Created"]),
-                    needed=scope.needed_by_run(labels.get(RUN)) if ended else f"it is {state}",
-                    # Not by force: it may have been started just now.
-                    remove=partial(self.client.api.remove_container, entry["Id"], v=True),
+                    needed=needed if ended else f"it is {state}",
+                    # A run's not by force: it may have been started just now.
+                    remove=partial(
+                        self.client.api.remove_container, entry["Id"], v=True, force=helper
+                    ),
                 )
 
     def _image_items(self, scope: Scope) -> Iterator[Item]:
@@ -238,11 +248,12 @@ class EngineContents:
                     remove=partial(_remove_image, self.client, tags or [image]),
                 )
 
-    def _cache_items(self, scope: Scope) -> Iterator[Item]:
-        """The volumes with compiler caches of a project.
+    def _volume_items(self, scope: Scope) -> Iterator[Item]:
+        """The volumes of a project, with compiler caches and wheelhouses.
 
-        An engine does not know when a volume was last used. The last use of its platform's
-        images, by any user of the engine, counts instead.
+        An engine does not know when a volume was last used. For a cache, the last use of its
+        platform's images counts instead, by any user of the engine. A wheelhouse counts as used
+        when it was made: a changed folder gets another one, and a missing one is filled again.
         """
         last_runs: dict[str, datetime] = {}
         for image in self.images:
@@ -250,19 +261,20 @@ class EngineContents:
                 used = last_used(self.client, image)
                 last_runs[platform] = max(used, last_runs.get(platform, used))
         for entry in self.volumes:
-            labels = _labels(entry)
-            if labels.get(PROJECT) == scope.project:
+            labels, wheels = _labels(entry), entry["Name"].startswith(WHEELS_PREFIX)
+            own = labels.get(PROJECT)
+            if own == scope.project or (wheels and scope.covers(own)):
                 platform = labels.get(PLATFORM_LABEL, "")
                 created = _parse_time(entry["CreatedAt"])
                 data = entry.get("UsageData") or {}
                 mounted = "a container uses it" if data.get("RefCount", 0) > 0 else None
                 old = entry["Name"].startswith(CACHE_PREFIX) and TRUST_LABEL not in labels
                 yield Item(
-                    kind=ItemKind.CACHE,
+                    kind=ItemKind.WHEELS if wheels else ItemKind.CACHE,
                     name=entry["Name"],
                     size_bytes=max(0, data.get("Size", 0)),
-                    used=max(created, last_runs.get(platform, created)),
-                    needed=mounted or scope.needed_on(platform),
+                    used=created if wheels else max(created, last_runs.get(platform, created)),
+                    needed=mounted or (None if wheels else scope.needed_on(platform)),
                     useless=NO_LEVEL if old else None,
                     remove=partial(self.client.api.remove_volume, entry["Name"]),
                 )

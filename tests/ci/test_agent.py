@@ -55,6 +55,8 @@ OLD_MODULES = frozenset(
         "shlex",
         "shutil",
         "signal",
+        "socket",
+        "struct",
         "subprocess",
         "sys",
     }

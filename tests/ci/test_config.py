@@ -154,10 +154,6 @@ network: {pip_index: 3, ca_bundle: 2026-01-01, http_proxy: !!binary aGk=}
             "ci.yaml:3: platforms.cpu.shm_size_bytes: got 1.5 (number), expected an integer",
         ),
         (
-            MINIMAL + "network: {wheelhouse_port: true}\n",
-            "ci.yaml:4: network.wheelhouse_port: got true (boolean), expected an integer",
-        ),
-        (
             MINIMAL + "stages:\n- {name: t, kind: pytst, command: x}\n",
             "ci.yaml:5: stages.0.kind: got \"pytst\" (string), expected one of 'command' or"
             " 'pytest'; did you mean 'pytest'?",
@@ -195,6 +191,16 @@ network: {pip_index: 3, ca_bundle: 2026-01-01, http_proxy: !!binary aGk=}
         (
             MINIMAL + "stages:\n- {name: t, command: x, kind: pytest, timeout_s: .nan}\n",
             "ci.yaml:5: stages.0.timeout_s: got NaN (number), expected a finite number",
+        ),
+        (
+            MINIMAL + "stages:\n- {name: t, command: x, kind: pytest, network: none}\n"
+            "- {name: after, command: x}\n",
+            "ci.yaml:6: stages.1.network: got nothing (null), expected 'none', since stage t"
+            " before it has no network",
+        ),
+        (
+            MINIMAL + "stages:\n- {name: t, command: x, kind: pytest, network: off}\n",
+            "ci.yaml:5: stages.0.network: got false (boolean), expected one of 'full' or 'none'",
         ),
         (
             MINIMAL + "artifacts: {x: /etc/passwd}\n",

@@ -12,12 +12,13 @@ from published import PUBLISHED, platform_result
 from rich.console import Console
 from test_verdict import ADD, MUL, begin, case, contract, end, ended, last, log, operators
 
+from ci.agent.network import still_connected
 from ci.engines.docker import lost_note
 from ci.errors import ExitCode
 from ci.facts.case import Case
 from ci.facts.notes import notes_of
 from ci.facts.verdict import judge, not_run
-from ci.model.events import LeaseFailed, RunRecord, StageSkipped
+from ci.model.events import LeaseFailed, NetworkRemained, RunRecord, StageSkipped
 from ci.model.results import (
     Grade,
     Harness,
@@ -55,6 +56,8 @@ NO_LEASE = LeaseFailed(
     stage="pytest",
     reason=f"device lease timed out after 3600 s: {HELD} since 2026-11-20 10:15:04 UTC",
 )
+RUN_ID = "20261120T101500Z-0123abcd-0001"
+WITH_NETWORK = NetworkRemained("pytest", reason=still_connected("pytest", RUN_ID, ["eth0"], 3600.0))
 CONTAINER = "infini-ci-20261120T101500Z-0123abcd-0001-nvidia"
 
 
@@ -99,6 +102,14 @@ CASES: dict[str, Case] = {
     "a killed container": case(CUT, BUILT, begin("pytest"), exit_code=137),
     "no lease": case(
         None, BUILT, NO_LEASE, StageSkipped(stage="pytest", reason="not run"), last(1), exit_code=1
+    ),
+    "a network": case(
+        None,
+        BUILT,
+        WITH_NETWORK,
+        StageSkipped(stage="pytest", reason="not run"),
+        last(1),
+        exit_code=1,
     ),
     "interrupted": case(
         CUT, BUILT, end("pytest", 143, interrupted=True), last(130), interrupted=True

@@ -233,7 +233,7 @@ def test_what_is_asked_of_an_index() -> None:
     environment = {
         "PIP_INDEX_URL": "https://a/simple/",
         "PIP_EXTRA_INDEX_URL": "https://b https://c/",
-        "PIP_FIND_LINKS": "https://d/links.html http://127.0.0.1:8421/ /folder",
+        "PIP_FIND_LINKS": "https://d/links.html /folder",
     }
     probed = ("https://a/simple/pip/", "https://b/pip/", "https://c/pip/", "https://d/links.html")
     assert index_urls(environment) == probed

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
 import socket
-import urllib.request
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
 from pathlib import Path
-from threading import Thread
-from time import monotonic
 from urllib.parse import urlencode
 
 import pytest
@@ -19,15 +16,15 @@ import requests
 from docker.errors import APIError
 from urllib3.exceptions import ProtocolError
 
-from ci.engines import wheelhouse as wheelhouse_server
 from ci.engines.host import HostEngine, missing_packages
+from ci.engines.images import server_stage
 from ci.engines.link import is_connection_lost, typed_sdk_errors
 from ci.engines.logs import AGENT_LOG, LONGEST_SHOWN, MOST_SHOWN, EventReader, ImageLog
 from ci.engines.select import select_engine
-from ci.engines.wheelhouse import serve
+from ci.engines.wheelhouse import volume_name, wheel_archive
 from ci.errors import ExitCode, InfrastructureError
 from ci.facts.result_files import ENGINE_EVENTS
-from ci.model.plan import EnginePlan, NetworkPlan, SystemPackages
+from ci.model.plan import EnginePlan, ImagePlan, SystemPackages
 from ci.util.prerequisites import package_manager
 
 
@@ -114,101 +111,50 @@ def test_events_are_passed_once_when_the_stream_starts_again(reader: EventReader
     assert [event["event"] for event in events(reader)] == EVENTS_OF_STREAM
 
 
-@pytest.fixture
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-    return port
+def test_the_volume_of_a_wheelhouse_changes_with_its_files(tmp_path: Path) -> None:
+    wheel = tmp_path / "tiny-1-py3-none-any.whl"
+    wheel.write_bytes(b"wheel")
+    before = volume_name(tmp_path)
+    (tmp_path / "folder").mkdir()  # pip does not look into it
+    assert volume_name(tmp_path) == before
+    os.utime(wheel, (1, 1))
+    assert volume_name(tmp_path) != before
 
 
-def wheelhouse(folder: Path, port: int) -> NetworkPlan:
-    folder.mkdir(exist_ok=True)
-    (folder / "tiny-1-py3-none-any.whl").write_bytes(b"wheel")
-    return NetworkPlan(environment={}, wheelhouse=folder, wheelhouse_port=port)
+def test_a_wheel_that_shrinks_while_it_is_copied(tmp_path: Path) -> None:
+    wheel = tmp_path / "tiny-1-py3-none-any.whl"
+    wheel.write_bytes(b"wheel")
+    archive = wheel_archive(tmp_path)
+    next(archive)  # its header
+    os.truncate(wheel, 1)
+    with pytest.raises(InfrastructureError, match=r"tiny-1.* became shorter while it was copied"):
+        list(archive)
 
 
-def fetch(port: int) -> bytes:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/tiny-1-py3-none-any.whl") as response:
-        content: bytes = response.read()
-    return content
+OWN_RECIPE = (Path(__file__).parents[2] / "docker" / "Dockerfile").read_text()
 
 
-def test_wheelhouse_is_served_while_needed(tmp_path: Path, free_port: int) -> None:
-    with serve(wheelhouse(tmp_path, free_port)):
-        assert fetch(free_port) == b"wheel"
-    with pytest.raises(OSError, match="refused"):
-        fetch(free_port)
-
-
-def test_wheelhouse_outlives_the_run_that_first_served_it(tmp_path: Path, free_port: int) -> None:
-    first, second = ExitStack(), ExitStack()
-    first.enter_context(serve(wheelhouse(tmp_path, free_port)))
-    with first, second:
-        second.enter_context(serve(wheelhouse(tmp_path, free_port)))
-        first.close()
-        wait_for_server(free_port)
-        assert fetch(free_port) == b"wheel"
-
-
-def wait_for_server(port: int) -> None:
-    """Wait until another process takes the port over, with a time limit."""
-    deadline = monotonic() + 30
-    while monotonic() < deadline:
-        with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
-            return
-    pytest.fail(f"no process serves at port {port}")
-
-
-def test_wheelhouse_of_another_folder_is_not_used(
-    tmp_path: Path, free_port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(wheelhouse_server, "HANDOVER_S", 0.0)
-    message = rf"cannot serve .*/mine at port {free_port}: another program uses that port"
-    with (
-        serve(wheelhouse(tmp_path / "theirs", free_port)),
-        pytest.raises(InfrastructureError, match=message) as error,
-        serve(wheelhouse(tmp_path / "mine", free_port)),
-    ):
-        pass
-    assert error.value.remedy == "set network.wheelhouse_port to a free port"
-
-
-def refuse(door: socket.socket, times: int) -> Thread:
-    """Accept connections in a thread without an answer; then release the port."""
-
-    def run() -> None:
-        with door:
-            for _ in range(times):
-                door.accept()[0].close()
-
-    thread = Thread(target=run)
-    thread.start()
-    return thread
-
-
-def test_port_of_a_program_that_says_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(wheelhouse_server, "HANDOVER_S", 0.0)
-    door = socket.create_server(("127.0.0.1", 0))
-    port = door.getsockname()[1]
-    other = refuse(door, 1)
-    with (
-        pytest.raises(InfrastructureError, match="another program uses that port"),
-        serve(wheelhouse(tmp_path, port)),
-    ):
-        pass
-    other.join()
-
-
-def test_wheelhouse_whose_port_changes_hands(tmp_path: Path) -> None:
-    """Seven platforms at once: the owner of the port ends, and another one gets it first."""
-    door = socket.create_server(("127.0.0.1", 0))
-    port = door.getsockname()[1]
-    others = refuse(door, 2)
-    with serve(wheelhouse(tmp_path, port)):
-        assert fetch(port) == b"wheel"
-    others.join()
+@pytest.mark.parametrize(
+    ("recipe", "stage"),
+    [
+        (OWN_RECIPE, "base"),
+        ("from x as BASE\n", "base"),
+        ("FROM ${BASE_IMAGE}\n", None),
+        ("FROM ${BASE_IMAGE} AS basement\n", None),
+    ],
+    ids=["own", "short", "no stage", "another stage"],
+)
+def test_the_stage_that_serves_a_wheelhouse(recipe: str, stage: str | None) -> None:
+    image = ImagePlan(
+        tag="a:b",
+        dockerfile="Dockerfile",
+        context={"Dockerfile": recipe.encode()},
+        build_arguments={},
+        base_image="base",
+        offline_base_image=None,
+        offline_base_command=None,
+    )
+    assert server_stage(image) == stage
 
 
 def test_docker_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:

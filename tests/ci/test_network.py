@@ -34,26 +34,31 @@ def test_proxies_in_both_spellings(tmp_path: Path, spelling: str) -> None:
     assert network.environment == {"https_proxy": "http://p:1", "HTTPS_PROXY": "http://p:1"}
 
 
-def test_a_folder_of_wheels_is_served_to_the_container(tmp_path: Path) -> None:
+def test_a_folder_of_wheels_is_served_to_builds(tmp_path: Path) -> None:
     wheels = tmp_path / "wheels"
     wheels.mkdir()
     environ = {"PIP_FIND_LINKS": f"https://links.example/ {wheels}", "HTTP_PROXY": "http://p:1"}
-    network = resolve_network(environ, NetworkConfig(wheelhouse_port=9000), folder=tmp_path)
-    inside = network.environment
-    assert inside["PIP_FIND_LINKS"] == "https://links.example/ http://127.0.0.1:9000/"
-    assert inside["NO_PROXY"] == inside["no_proxy"] == "127.0.0.1"
+    network = resolve_network(environ, folder=tmp_path)
+    assert network.environment["PIP_FIND_LINKS"] == "https://links.example/ /opt/infini-ci/wheels"
+    assert "NO_PROXY" not in network.environment
+    # The address is part of an image's tag.
+    assert network.in_builds == {
+        "PIP_FIND_LINKS": "https://links.example/ http://127.0.0.1:8421/",
+        "NO_PROXY": "127.0.0.1",
+        "no_proxy": "127.0.0.1",
+    }
     assert network.host_environment["PIP_FIND_LINKS"] == f"https://links.example/ {wheels}"
-    assert (network.wheelhouse, network.wheelhouse_port) == (wheels, 9000)
+    assert network.wheelhouse == wheels
 
 
-def test_the_wheelhouse_port_is_fixed(tmp_path: Path) -> None:
+def test_a_folder_of_wheels_by_its_address(tmp_path: Path) -> None:
     network = resolve_network({"PIP_FIND_LINKS": tmp_path.as_uri()}, folder=tmp_path)
-    assert network.environment["PIP_FIND_LINKS"] == "http://127.0.0.1:8421/"
+    assert network.wheelhouse == tmp_path
 
 
 def test_a_page_of_links_needs_no_server(tmp_path: Path) -> None:
     network = resolve_network({"PIP_FIND_LINKS": "https://links.example/"}, folder=tmp_path)
-    assert (network.wheelhouse, network.wheelhouse_port) == (None, None)
+    assert (network.wheelhouse, network.in_builds) == (None, {})
 
 
 def test_two_folders_of_wheels_are_refused(tmp_path: Path) -> None:

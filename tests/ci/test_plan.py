@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ci.engines.job import container_job, host_job
 from ci.errors import ConfigError
 from ci.facts.platform_result import not_run_result
 from ci.model.job import Column, StageKind
@@ -147,12 +149,14 @@ def test_results_and_container() -> None:
     assert container.name == "infini-ci-20260101T000000Z-abc-1234-cpu"
     assert container.labels["infini-ci.run"] == INPUTS.run_id
     assert container.memory_bytes == 2**30
-    assert container.network_mode is None
 
 
-def test_a_served_wheelhouse_needs_this_machines_loopback() -> None:
-    served = NetworkPlan(environment={}, wheelhouse=Path("/wheels"), wheelhouse_port=8421)
-    assert plan(network=served).container.network_mode == "host"
+def test_an_image_gets_the_settings_of_builds() -> None:
+    links = {"PIP_FIND_LINKS": "http://127.0.0.1:8421/"}
+    network = NetworkPlan(environment={"PIP_FIND_LINKS": "/wheels"}, in_builds=links)
+    planned = plan(network=network)
+    assert planned.needed_image.build_arguments["PIP_FIND_LINKS"] == links["PIP_FIND_LINKS"]
+    assert planned.network.environment["PIP_FIND_LINKS"] == "/wheels"
 
 
 def test_equal_inputs_give_an_equal_tag() -> None:
@@ -246,3 +250,19 @@ def test_a_row_lists_only_as_many_files_as_can_be_read_again(
     result = not_run_result(planned, "the agent's events are of another version")
     assert result.artifacts == {f"{n}.log": f"cpu/{n}.log" for n in range(4)}
     assert result.notes[-1] == "5 files not listed"
+
+
+def test_only_containers_can_lose_their_network(tmp_path: Path) -> None:
+    stages = [{"name": "t", "command": "pytest", "kind": "pytest", "network": "none"}]
+    planned = plan({**CONFIG, "stages": stages})
+    assert [stage.isolated for stage in planned.stages] == [True]
+    in_container, on_host = container_job(planned), host_job(planned, tmp_path)
+    assert [json.loads(job)["stages"][0]["isolated"] for job in (in_container, on_host)] == [
+        True,
+        False,
+    ]
+    [with_network] = plan().stages[-1:]
+    assert not with_network.isolated
+    # The stage may wait as long as it may run.
+    free = replace(planned, stages=tuple(replace(it, isolated=False) for it in planned.stages))
+    assert planned.longest_s == free.longest_s + planned.stages[0].timeout_s

@@ -22,6 +22,7 @@ from ci.model.events import (
     ArtifactMissing,
     Event,
     LeaseFailed,
+    NetworkRemained,
     RerunFinished,
     RunFinished,
     RunRecord,
@@ -114,6 +115,10 @@ NO_LEASE = (
     ),
     StageSkipped(stage="pytest", reason="not run: no lease"),
 )
+WITH_NETWORK = (
+    NetworkRemained("pytest", reason="stage pytest needs a container without a network"),
+    StageSkipped(stage="pytest", reason="not run: eth0"),
+)
 SUPERVISOR = "the supervisor of stage pytest was killed by SIGKILL"
 FEW = "devices.count is 9; found: GPU-1"
 
@@ -172,6 +177,12 @@ CASES = {
         (Product.INCOMPLETE, Harness.INFRASTRUCTURE),
         "fact: device lease timed out after 3600 s: GPU-1 is held by run x (nvidia) of user y",
         "device lease timed out after 3600 s: GPU-1 is held by run x (nvidia) of user y",
+    ),
+    "the network was not removed in time": (
+        case(None, end("install"), *WITH_NETWORK, last(1), exit_code=1),
+        (Product.INCOMPLETE, Harness.INFRASTRUCTURE),
+        "fact: stage pytest needs a container without a network",
+        "stage pytest needs a container without a network",
     ),
     "there are not as many devices": (
         case(None, LeaseFailed(reason=FEW), last(1), exit_code=1),

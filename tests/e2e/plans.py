@@ -124,7 +124,7 @@ def make_run_plan(
     digest = hashlib.sha256(repr(sorted(context.items())).encode()).hexdigest()[:16]
     arguments = {
         name: value
-        for name, value in network.environment.items()
+        for name, value in {**network.environment, **network.in_builds}.items()
         if name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL") or "proxy" in name.lower()
     }
     (folder / "requirements.txt").write_text(requirements)
@@ -159,7 +159,6 @@ def make_run_plan(
             shm_size_bytes=None,
             memory_bytes=memory_bytes,
             processes=4096,
-            network_mode="host" if network.wheelhouse else None,
         ),
         host=HostPlan(python=python, requirements=folder / "requirements.txt"),
         engine=EnginePlan(name="auto", kind="auto"),

@@ -127,6 +127,16 @@ def test_the_script_builds_the_image(docker_bench: Bench) -> None:
 
 
 @pytest.mark.docker
+def test_the_script_disconnects_the_container(docker_bench: Bench) -> None:
+    show = "import socket; print([name for _, name in socket.if_nameindex()]); exit(3)"
+    plan = docker_bench.plan(replace(python_stage("show", show), isolated=True))
+    docker_bench.engine.prepare(plan, docker_bench.observer)
+    done = run_as_file(docker_bench.engine.describe(plan), docker_bench.folder)
+    assert done.returncode == 1, done.stderr  # as a stage fails
+    assert "'eth0'" not in (plan.results / "show.log").read_text()
+
+
+@pytest.mark.docker
 def test_it_can_be_pasted(docker_bench: Bench) -> None:
     """Into an interactive shell, which is there afterwards; what fails ends the script only."""
     odd = "print('it!s', '!!', \"$HOME\")"
@@ -212,7 +222,6 @@ def test_sources_and_wheels_of_a_bundle(docker_bench: Bench) -> None:
         source=gone,
         image=replace(plan.needed_image, archive=held),
         network=NetworkPlan(environment={}, wheels=gone),
-        container=replace(plan.container, network_mode=None),
     )
     done = run_as_file(docker_bench.engine.describe(plan), docker_bench.folder)
     assert done.returncode == 0, done.stderr

@@ -22,7 +22,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 from conftest import Bench
@@ -31,11 +30,10 @@ from plans import stage
 from test_engines import INSTALL, PYTEST, events
 
 from ci.engines import link
-from ci.engines.remote import CONFIG_VARIABLE, RemoteMachine, serve_on_remote
+from ci.engines.remote import CONFIG_VARIABLE
 from ci.engines.select import select_engine
-from ci.engines.wheelhouse import serve
 from ci.errors import InfrastructureError
-from ci.model.plan import EnginePlan, NetworkPlan
+from ci.model.plan import EnginePlan
 
 pytestmark = [
     pytest.mark.docker,
@@ -300,80 +298,6 @@ def test_ssh_ends_with_a_killed_owner(machine: Machine) -> None:
     while machine.connections() and monotonic() < deadline:
         pass
     assert not machine.connections()
-
-
-# In a network of its own the machine's loopback is another one than ours.
-FETCH = """
-import sys, urllib.request
-print(urllib.request.urlopen(sys.argv[1]).read().decode())
-"""
-
-
-@pytest.fixture
-def namespace(machine: Machine) -> Iterator[list[str]]:
-    """The command that runs another one where the machine then is."""
-    up = "import fcntl, socket, struct; fcntl.ioctl(socket.socket(), 0x8914, struct.pack("
-    up += "'16sh', b'lo', 1)); print('up', flush=True); input()"
-    command = ["unshare", "--net", sys.executable, "-c", up]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as holder:
-        assert holder.stdout is not None
-        if holder.stdout.readline() != b"up\n":
-            pytest.skip("not allowed to make a network namespace")
-        enter = ["nsenter", f"--net=/proc/{holder.pid}/ns/net"]
-        proxy = f"{' '.join(enter)} {machine._program} -i -f {machine.folder}/sshd_config"
-        with machine.config.open("a") as config:
-            config.write(f"  ProxyCommand {proxy}\n")
-        yield enter
-        holder.communicate(b"\n")
-
-
-def test_wheelhouse_is_in_reach_of_the_machine(
-    machine: Machine, namespace: list[str], tmp_path: Path
-) -> None:
-    (tmp_path / "tiny.whl").write_text("wheel")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    network = NetworkPlan(environment={}, wheelhouse=tmp_path, wheelhouse_port=port)
-    there = RemoteMachine.parse("ssh://lab", os.environ)
-    fetch = [*namespace, sys.executable, "-c", FETCH, f"http://127.0.0.1:{port}/tiny.whl"]
-    with serve(network):
-        assert subprocess.run(fetch, check=False, capture_output=True).returncode != 0
-        # Two runs share the port.
-        with serve_on_remote(there, network), serve_on_remote(there, network):
-            assert subprocess.run(fetch, check=True, capture_output=True).stdout == b"wheel\n"
-    assert machine.folder.exists()
-
-
-def test_wheelhouse_where_machine_and_we_share_a_loopback(machine: Machine, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    network = NetworkPlan(environment={}, wheelhouse=tmp_path, wheelhouse_port=port)
-    there = RemoteMachine.parse("ssh://lab", os.environ)
-    with serve(network), serve_on_remote(there, network):
-        assert machine.connections()
-    other = replace(network, wheelhouse=machine.folder)
-    wrong = rf"ssh://lab cannot reach the wheelhouse .*/machine at its own 127\.0\.0\.1:{port}: "
-    with (
-        serve(network),
-        pytest.raises(InfrastructureError, match=wrong),
-        serve_on_remote(there, other),
-    ):
-        pass
-
-
-def test_a_port_that_is_free_on_a_shared_loopback_does_not_lead_to_itself(
-    machine: Machine, tmp_path: Path
-) -> None:
-    (tmp_path / "tiny.whl").write_text("wheel")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    network = NetworkPlan(environment={}, wheelhouse=tmp_path, wheelhouse_port=port)
-    with serve_on_remote(RemoteMachine.parse("ssh://lab", os.environ), network):
-        assert machine.connections()
-        with urlopen(f"http://127.0.0.1:{port}/tiny.whl", timeout=20) as answer:
-            assert answer.read() == b"wheel"
 
 
 def foreign_image(tag: str) -> bytes:

@@ -102,7 +102,6 @@ class OpenBundle:
             engine=replace(plan.engine, kind="docker", name=name),
             image=replace(plan.needed_image, tag=image.tag, archive=archive),
             network=network,
-            container=replace(plan.container, network_mode=None),
         )
 
 
