@@ -139,7 +139,7 @@ def _excess(entry: tarfile.TarInfo, parts: Sequence[str], limits: ResultLimits) 
 
 
 def _shown(name: str) -> str:
-    return strip_controls(decode_file_name(name))[:LONGEST_NAME]
+    return strip_controls(decode_file_name(name)).replace("\n", " ")[:LONGEST_NAME]
 
 
 class _Extraction:

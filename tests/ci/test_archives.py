@@ -156,7 +156,7 @@ def test_odd_names_are_kept_and_shown_without_controls(results: Path) -> None:
         map(os.fsencode, odd)
     )
     left_out = extract(pieces(tar(*((name, LINK, "x") for name in odd))), results)
-    assert left_out == ("8 links: -rf, new\nline, red, caf\ufffd, a\\b and 3 more",)
+    assert left_out == ("8 links: -rf, new line, red, caf\ufffd, a\\b and 3 more",)
 
 
 def test_a_name_that_the_disk_does_not_accept(results: Path) -> None:

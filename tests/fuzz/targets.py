@@ -211,7 +211,7 @@ def check_archive(data: bytes) -> None:
             assert all(map(is_safe, found))
             assert [it.name for it in results.iterdir()] == ["in"]
             for path in outside.rglob("*"):
-                assert path.resolve().is_relative_to(outside)
+                assert Path(os.path.realpath(path)).is_relative_to(outside)
             used = sum(path.lstat().st_blocks for path in outside.rglob("*")) * 512
             assert used <= 8 * LIMITS.total_bytes
         path = results / "a.tar.gz"

@@ -88,6 +88,10 @@ FOUND: dict[str, tuple[str, Callable[[], bytes]]] = {
     "addresses without a space": ("stage log", lambda: b"://" * 40_000),
     "addresses behind a user": ("stage log", lambda: b"@" + b"%3A%2F%2F" * 20_000),
     "a long number in a header": ("archive", lambda: extended(b"60007 comment=" + b"1" * 60_000)),
+    "a name of two lines": (
+        "archive",
+        lambda: doc.entry("r/a\nb", kind=tarfile.SYMTYPE, linkname="x") + doc.END,
+    ),
     "a map that ends early": ("archive", lambda: doc.sparse_tar()[:512]),
     "units of one name": ("build files", of_one_name),
     "a unit in many folders": ("build files", lambda: ninja_log(1, "__/" * 1_000_000 + "a.cc.o")),
