@@ -45,9 +45,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Remove leftovers of earlier runs: stopped containers, images, compiler caches,"
         " wheelhouses, results and work folders. gc removes only what this program created and"
-        " labelled. It never removes anything that a current run uses, nor the latest results. The store keeps its"
-        " rows: report, compare and history still show runs whose folders are removed. Only runs"
-        " with damaged rows, which no command can show, are removed from the store."
+        " labelled. It never removes anything that a current run uses, nor the latest results. The"
+        " store keeps its rows: report, compare and history still show runs whose folders are"
+        " removed. Only runs with damaged rows, which no command can show, are removed from the"
+        " store."
     )
     parser.add_argument(
         "--older-than",
