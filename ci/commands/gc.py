@@ -43,11 +43,12 @@ GIGABYTES = 50.0
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
     parser.description = (
-        "Remove leftovers of earlier runs: stopped containers, images, compiler caches, results"
-        " and work folders. gc removes only what this program created and labelled. It never"
-        " removes anything that a current run uses, nor the latest results. The store keeps its"
-        " rows: report, compare and history still show runs whose folders are removed. Only runs"
-        " with damaged rows, which no command can show, are removed from the store."
+        "Remove leftovers of earlier runs: stopped containers, images, compiler caches,"
+        " wheelhouses, results and work folders. gc removes only what this program created and"
+        " labelled. It never removes anything that a current run uses, nor the latest results. The"
+        " store keeps its rows: report, compare and history still show runs whose folders are"
+        " removed. Only runs with damaged rows, which no command can show, are removed from the"
+        " store."
     )
     parser.add_argument(
         "--older-than",
@@ -61,8 +62,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_parse_number,
         default=GIGABYTES,
         metavar="GB",
-        help="keep at most this many GB of images, and as many of compiler caches, on each engine."
-        f" The least recently used go first (default: {GIGABYTES:g})",
+        help="keep at most this many GB of images, and as many of compiler caches and of"
+        f" wheelhouses, on each engine. The least recently used go first (default: {GIGABYTES:g})",
     )
     parser.add_argument(
         "--engine",

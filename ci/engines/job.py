@@ -130,7 +130,7 @@ def container_options(
     ulimits = container.ulimits.items()
     volumes = [f"{plan.cache.name}:{CACHE_MOUNT}:{OWN_CACHE_MODE}"] if plan.cache else []
     volumes += [f"{name}:{TRUSTED_MOUNT}/{name}:{TRUSTED_CACHE_MODE}" for name in trusted_caches]
-    volumes += [f"{wheels}:{CONTAINER_WHEELS}:ro"] if wheels else []
+    volumes += [f"{wheels}:{CONTAINER_WHEELS}:ro,nocopy"] if wheels else []
     devices = container_devices(plan.devices, found) if plan.devices else {}
     return {
         "name": container.name,

@@ -106,7 +106,7 @@ def _container(
                 image,
                 name=f"{plan.container.name}-wheels",
                 labels=plan.container.helper_labels,
-                volumes=[f"{volume}:{CONTAINER_WHEELS}"],
+                volumes=[f"{volume}:{CONTAINER_WHEELS}:nocopy"],
                 entrypoint=list(SERVER),
                 **OPTIONS,
             )

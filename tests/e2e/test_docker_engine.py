@@ -182,7 +182,7 @@ def test_lost_connection_leaves_the_container_to_be_adopted(
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_lost_connection_ends_a_build_with_a_typed_error(
-    docker_bench: Bench, relay: subprocess.Popen[bytes]
+    docker_bench: Bench, client: DockerClient, relay: subprocess.Popen[bytes]
 ) -> None:
     begun = f"begun {docker_bench.run_id}"  # new every time: nothing of it is cached
     recipe = f"ARG BASE_IMAGE\nFROM ${{BASE_IMAGE}}\nRUN echo {begun} && sleep 600\n"
@@ -190,6 +190,10 @@ def test_lost_connection_ends_a_build_with_a_typed_error(
     docker_bench.observer.reactions[begun] = relay.kill
     with pytest.raises(InfrastructureError, match=r"the run on the Docker Engine at \S+ failed: "):
         select_engine(DOCKER).prepare(plan, docker_bench.observer)
+    # The server of a wheelhouse remained on the engine; the next attempt removes it.
+    assert docker_bench.engine.resume(plan, docker_bench.observer) is None
+    wanted = f"infini-ci.helper={docker_bench.run_id}"
+    assert client.containers.list(all=True, filters={"label": wanted}) == []
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ from test_engines import INSTALL, PYTEST, events
 from ci.engines import link
 from ci.engines.remote import CONFIG_VARIABLE
 from ci.engines.select import select_engine
+from ci.engines.wheelhouse import volume_name
 from ci.errors import InfrastructureError
 from ci.model.plan import EnginePlan
 
@@ -178,6 +179,20 @@ def test_lines_arrive_while_the_stage_runs(lab: Bench) -> None:
     lab.observer.reactions["ready"] = show
     assert lab.run(plan).exit_code == 0
     assert (plan.results / "build.log").read_text() == "ready\nwent on\n"
+
+
+def test_wheels_are_copied_to_the_machine(lab: Bench) -> None:
+    folder = lab.folder / "wheels"
+    folder.mkdir()
+    (folder / f"{lab.run_id}.whl").write_text("wheel")
+    plan = lab.plan(stage("show", "ls", "/opt/infini-ci/wheels"))
+    plan = replace(plan, network=replace(plan.network, wheelhouse=folder))
+    with closing(DockerClient.from_env()) as client:
+        try:
+            assert lab.run(plan).exit_code == 0
+        finally:
+            client.volumes.get(volume_name(folder)).remove()
+    assert (plan.results / "show.log").read_text() == f"{lab.run_id}.whl\n"
 
 
 def test_a_context_of_the_docker_command(
