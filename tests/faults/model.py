@@ -43,7 +43,7 @@ class Fault:
 
     # What is done
     files: Mapping[str, str] = field(default_factory=dict)
-    """Files of the project, below ``{folder}``, the platform's own folder."""
+    """Files in the platform's own folder of the project, which ``{folder}`` stands for."""
     install: str = "true"
     """The command of the stage ``install``; ``{folder}`` as in ``tests``."""
     tests: str = PYTEST

@@ -75,7 +75,7 @@ class FaultRun:
             for name, text in fault.files.items():
                 path = self.project / platform / name
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text)
+                path.write_text(text.replace("{folder}", platform))
             self.environment |= {
                 name: value.replace("{run}", str(folder))
                 for name, value in fault.environment.items()
