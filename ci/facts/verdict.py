@@ -209,7 +209,9 @@ def _no_log(case: Case) -> str:
     how = (
         f"ended with {format_exit(end)}; its output is {end.stage}.log" if end else "has no result"
     )
-    return f"there is no per-test log; stage {case.pytest_stage.name} {how}"
+    unseen = case.facts.lost and case.facts.exit_code is None
+    log = "no per-test log was copied out" if unseen else "there is no per-test log"
+    return f"{log}; stage {case.pytest_stage.name} {how}"
 
 
 def _unfinished_session(case: Case, tests: PytestLog) -> ProductOpinion:
@@ -265,7 +267,7 @@ def _harness(case: Case) -> HarnessOpinion:
         return Harness.OOM_KILLED, killed_for_memory
     # With a known exit code, the agent crashed instead.
     if case.facts.lost and case.facts.exit_code is None:
-        return Harness.LOST, [fact("the agent vanished without a result")]
+        return Harness.LOST, [fact("the agent's result was not received")]
     return _crashed(case) or (Harness.CLEAN, [])
 
 

@@ -18,6 +18,7 @@ import pytest
 from agent_job import Job, printed_events, wait_for_end
 
 from ci.agent import machine
+from ci.agent import stage as stages
 from ci.agent.output import PACE_S, Printer, StageOutput
 from ci.agent.stage import Stage, StageCommand
 from ci.engines.job import agent_modules
@@ -271,6 +272,23 @@ def test_signal_after_the_end_of_a_stage_is_no_error(tmp_path: Path) -> None:
         assert stage.follow(output).exit_code == 0
         output.finish()
     stage.end()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # the agent has no threads
+def test_stopped_supervisor_still_enforces_the_time_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stages, "OVERDUE_S", 0.1)
+    path = {"PATH": os.environ["PATH"]}
+    stage = Stage(
+        StageCommand(["sleep", "600"], environment=path, workspace=tmp_path, timeout_s=0.5)
+    )
+    os.kill(stage._pid, signal.SIGSTOP)
+    with (tmp_path / "printed").open("wb") as printed:
+        printer = Printer(printed.fileno())
+        output = StageOutput(tmp_path / "log", printer, stage="build", bytes_per_s=1 << 20)
+        assert stage.follow(output).timed_out
+        output.finish()
 
 
 def test_output_held_open_from_outside_does_not_hold_up_the_run(job: Job) -> None:

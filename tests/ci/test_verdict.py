@@ -146,7 +146,7 @@ CASES = {
     "the end of the reruns is not seen": (
         case(FAILING, end("install"), end("pytest", 1), again(1), lost=True),
         (Product.FAILED, Harness.LOST),
-        "fact: the agent vanished without a result",
+        "fact: the agent's result was not received",
         "1 test failed, 1 error",
     ),
     "a rerun crashes, times out and takes all memory": (
@@ -353,7 +353,7 @@ CASES = {
     "the container is lost": (
         case(None, end("install"), begin("pytest"), lost=True),
         (Product.INCOMPLETE, Harness.LOST),
-        "fact: the agent vanished without a result",
+        "fact: the agent's result was not received",
         "container lost",
     ),
     "the container is lost before anything was read": (

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from signal import Signals
 from typing import TYPE_CHECKING
 
 from ci.model.results import Harness, Product
@@ -43,7 +44,10 @@ class Fault:
 
     # What is done
     files: Mapping[str, str] = field(default_factory=dict)
-    """Files in the platform's own folder of the project, which ``{folder}`` stands for."""
+    """Files in the platform's own folder of the project, which ``{folder}`` stands for.
+
+    ``{run}`` in a text is a name that no other run has.
+    """
     install: str = "true"
     """The command of the stage ``install``; ``{folder}`` as in ``tests``."""
     tests: str = PYTEST
@@ -111,6 +115,11 @@ class Fault:
             "kept": ", ".join([*([self.results] if self.results else []), *files]) or "nothing",
             "left behind": self.left,
         }
+
+
+def _exit(code: int) -> str:
+    """``3``, or ``SIGKILL`` for a command that this signal ended."""
+    return str(code) if code >= 0 else Signals(-code).name
 
 
 def _words(value: Product | Harness | None) -> str:

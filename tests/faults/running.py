@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
@@ -27,6 +28,7 @@ MARK = "INFINI_FAULT_RUN"  # in the environment of all processes of a run
 RECIPE = "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\n"  # the base has all that the tests need
 POLL_S = 0.05
 MOMENT_S = 40.0  # to wait for the moment of an action; most come within 2 s
+PAUSE_S = 3.0  # between two signals: the agent's sign of life comes every second
 LAST_S = 5.0  # for processes and files that a run's end removes
 # Sends a signal to all processes of one kind; run by root in the container. Init has number 1.
 SEND = r"""
@@ -75,7 +77,7 @@ class FaultRun:
             for name, text in fault.files.items():
                 path = self.project / platform / name
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text.replace("{folder}", platform))
+                path.write_text(text.replace("{folder}", platform).replace("{run}", self.name))
             self.environment |= {
                 name: value.replace("{run}", str(folder))
                 for name, value in fault.environment.items()
@@ -188,7 +190,17 @@ class FaultRun:
             process.wait()
         for container in self.containers():
             container.remove(force=True, v=True)
+        if any("recipe" in fault.settings for fault in self.platforms.values()):
+            self._remove_images()
         self.client.close()
+
+    def _remove_images(self) -> None:
+        """Remove the images that recipes of faults made; those of all others are shared."""
+        for path in self.files(f"{self.run_id}/results.json"):
+            for row in json.loads(path.read_text())["platforms"]:
+                image = row["environment"].get("engine", {}).get("image")
+                if image is not None:
+                    self.client.images.remove(image["reference"])
 
     # Moments
 
@@ -220,10 +232,12 @@ class FaultRun:
 
     @property
     def workers(self) -> list[int]:
-        """The processes of platforms, in the order of their start."""
-        children = Path(f"/proc/{self.processes[-1].pid}/task").glob("*/children")
+        """The forked processes of the platforms, in the platforms' order."""
+        parent = self.processes[-1].pid
+        children = Path(f"/proc/{parent}/task").glob("*/children")
         pids = sorted(int(pid) for path in children for pid in path.read_text().split())
-        return [pid for pid in pids if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        own = Path(f"/proc/{parent}/cmdline").read_bytes()
+        return [pid for pid in pids if Path(f"/proc/{pid}/cmdline").read_bytes() == own]
 
     # What remains
 
@@ -292,24 +306,54 @@ def _kernel_locks() -> list[str]:
     return [line for line in lines if "->" not in line]
 
 
-def kill_orchestrator(number: signal.Signals = signal.SIGKILL) -> Callable[[FaultRun, str], None]:
+def kill_orchestrator(
+    number: signal.Signals = signal.SIGKILL, *, file: str = "pytest.log"
+) -> Callable[[FaultRun, str], None]:
     """Return the action that sends a signal to ``ci run`` while the tests run."""
 
     def act(run: FaultRun, platform: str) -> None:
-        run.wait_for(platform)
+        run.wait_for(platform, file=file)
         run.processes[-1].send_signal(number)
 
     return act
 
 
-def send(process: str, number: int, *, file: str = "pytest.log") -> Callable[[FaultRun, str], None]:
-    """Return the action that sends a signal to a process in the container once it has begun."""
+def send(process: str, *numbers: int, file: str = "pytest.log") -> Callable[[FaultRun, str], None]:
+    """Return the action that sends signals to a process in the container once it has begun."""
 
     def act(run: FaultRun, platform: str) -> None:
         run.wait_for(platform, file=file)
-        run.send(platform, process, number)
+        for pause_s, number in zip((0.0, PAUSE_S), numbers, strict=False):
+            time.sleep(pause_s)
+            run.send(platform, process, number)
 
     return act
 
 
-Settings = Mapping[str, object]
+def send_to_caller(
+    *numbers: int, worker: bool = False, file: str = "pytest.log"
+) -> Callable[[FaultRun, str], None]:
+    """Return the action that sends signals to ``ci run``, or to its process for the platform."""
+
+    def act(run: FaultRun, platform: str) -> None:
+        run.wait_for(platform, file=file)
+        pid = run.workers[0] if worker else run.processes[-1].pid
+        for pause_s, number in zip((0.0, PAUSE_S), numbers, strict=False):
+            time.sleep(pause_s)
+            os.kill(pid, number)
+
+    return act
+
+
+def docker(*commands: str, file: str = "pytest.log") -> Callable[[FaultRun, str], None]:
+    """Return the action that gives commands of ``docker`` on the container of the platform."""
+
+    def act(run: FaultRun, platform: str) -> None:
+        run.wait_for(platform, file=file)
+        [container] = run.containers(platform)
+        for pause_s, command in zip((0.0, PAUSE_S), commands, strict=False):
+            time.sleep(pause_s)
+            words = ["docker", *command.split(), str(container.name)]
+            subprocess.run(words, check=True, capture_output=True)
+
+    return act
