@@ -396,10 +396,8 @@ def _crashed(case: Case) -> HarnessOpinion | None:
     refused = case.tests is None and pytest is not None and pytest.exit_code in UNFINISHED
     if pytest is not None and case.summary is None and not refused:
         text = f"pytest printed no closing summary, {format_exit(pytest)}: {NO_SUMMARY}"
-        known = case.tests is not None or pytest.pytest_status is not None
-        if not known and not is_pytest(case.pytest_stage.command):
-            text = f"nothing shows that the test command ran pytest: {format_exit(pytest)}, no log"
-            text += " and no closing summary"
+        if not case.shows_pytest:
+            text = f"nothing shows that pytest ran: {format_exit(pytest)}, no log and no summary"
         return Harness.CRASHED, [fact(text)]
     if code not in (None, run.exit_code):
         text = f"the agent ended with exit code {code}, but had recorded {run.exit_code}"

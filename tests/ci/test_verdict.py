@@ -597,8 +597,8 @@ def test_a_wrapper_that_returns_1_is_not_blamed_on_a_plugin() -> None:
     [
         (None, 1, None, "the test command exited with 1; there is no per-test log"),
         (None, 2, None, "the test command exited with 2, in pytest's terms: interrupted; there is"),
-        (None, 0, None, "nothing shows that the test command ran pytest: exit code 0, no log and"),
-        (None, 134, None, "nothing shows that the test command ran pytest: exit code 134"),
+        (None, 0, None, "nothing shows that pytest ran: exit code 0, no log and no summary"),
+        (None, 134, None, "nothing shows that pytest ran: exit code 134"),
         (None, 0, 0, "pytest printed no closing summary, exit code 0"),
         (NO_SESSION_END, 1, None, "command exited with 1 before the end of pytest's session"),
         (

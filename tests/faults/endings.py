@@ -30,10 +30,7 @@ LAST_LINES = "last lines of pytest.log: …"
 NO_LOG = (
     "there is no per-test log; stage pytest ended with exit code {code}; its output is pytest.log"
 )
-NOTHING = (
-    "nothing shows that the test command ran pytest: exit code {code}, no log and no closing"
-    " summary"
-)
+NOTHING = "nothing shows that pytest ran: exit code {code}, no log and no summary"
 NO_END = "pytest did not end its session, and the test command ended with exit code {code}"
 NO_SUMMARY = "pytest printed no closing summary, exit code {code}: it crashed or called os._exit, …"
 UNFINISHED = "pytest did not finish; its log has {count}"

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from tests.faults import endings, signals
+from tests.faults import crashes, endings, memory, signals
 from tests.faults.model import Fault
 
-FAULTS: tuple[Fault, ...] = (*signals.FAULTS, *endings.FAULTS)
+FAULTS: tuple[Fault, ...] = (
+    *signals.FAULTS,
+    *memory.FAULTS,
+    *endings.FAULTS,
+    *crashes.FAULTS,
+)
 
 
 def selection() -> list[Fault]:
