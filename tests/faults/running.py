@@ -17,6 +17,7 @@ from threading import Thread
 
 import yaml
 from docker.client import DockerClient
+from docker.errors import APIError
 from docker.models.containers import Container
 
 from ci.model.platforms import PLATFORMS
@@ -189,7 +190,8 @@ class FaultRun:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         for container in self.containers():
-            container.remove(force=True, v=True)
+            with suppress(APIError):  # a command that was killed has asked for it too
+                container.remove(force=True, v=True)
         if any("recipe" in fault.settings for fault in self.platforms.values()):
             self._remove_images()
         self.client.close()

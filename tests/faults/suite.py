@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults import crashes, endings, memory, signals
+from tests.faults import crashes, endings, memory, output, signals
 from tests.faults.model import Fault
 
 FAULTS: tuple[Fault, ...] = (
@@ -10,6 +10,7 @@ FAULTS: tuple[Fault, ...] = (
     *memory.FAULTS,
     *endings.FAULTS,
     *crashes.FAULTS,
+    *output.FAULTS,
 )
 
 
