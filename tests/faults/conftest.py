@@ -56,8 +56,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     numbers = {fault.name: str(n) for n, batch in enumerate(runs(config)) for fault in batch}
 
     scheduling = LoadScopeScheduling(config, log)
-    scheduling._split_scope = lambda nodeid: numbers[nodeid.partition("[")[2].removesuffix("]")]
+    scheduling._split_scope = lambda nodeid: numbers.get(_parameter(nodeid), nodeid)
     return scheduling
+
+
+def _parameter(nodeid: str) -> str:
+    return nodeid.partition("[")[2].removesuffix("]")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

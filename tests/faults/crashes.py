@@ -1,4 +1,4 @@
-"""Processes of the code under test that end, hang or multiply where nobody expects it."""
+"""Processes of the code under test that end, hang or multiply in unexpected places."""
 
 from __future__ import annotations
 
