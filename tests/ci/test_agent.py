@@ -40,6 +40,7 @@ OLD_MODULES = frozenset(
         "gzip",
         "pwd",
         "enum",
+        "errno",
         "fcntl",
         "functools",
         "hashlib",
