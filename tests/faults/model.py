@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 KILLED = -9  # what Python reports of a process that SIGKILL ended
 PYTEST = "python -m pytest -s {folder}"
-# A wrapper: the agent appends its options to the command, and pytest gets them as "$@".
-WRAPPED = 'python -m pytest -s {folder} "$@"'
 LIMIT_S = 60.0  # most runs take 3 s; two of them share a busy processor
 
 

@@ -67,6 +67,7 @@ FAILS: dict[str, Any] = {
     "results": "1 passed, 1 failed",
 }
 PRINTED = (
+    prints("bytes that are not UTF-8", "bytes(range(256)) * 100 + b'\\n'"),
     harmless(
         "a line of 300 MB",
         "    for _ in range(300): os.write(1, bytes(1 << 20).replace(b'\\0', b'x'))\n",
@@ -87,7 +88,6 @@ PRINTED = (
         kept=("install.log", *COMPLETE),
         limit_s=900.0,  # it takes 5 minutes where other runs use the processors
     ),
-    prints("bytes that are not UTF-8", "bytes(range(256)) * 100 + b'\\n'"),
     prints("control sequences of terminals", "b'\\x1b]0;title\\x07\\x1b[2J\\x9b31m\\r\\n'"),
     prints("100,000 NUL bytes", "bytes(100_000)"),
     prints("a million empty lines", "b'\\n' * 1_000_000"),

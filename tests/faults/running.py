@@ -308,18 +308,6 @@ def _kernel_locks() -> list[str]:
     return [line for line in lines if "->" not in line]
 
 
-def kill_orchestrator(
-    number: signal.Signals = signal.SIGKILL, *, file: str = "pytest.log"
-) -> Callable[[FaultRun, str], None]:
-    """Return the action that sends a signal to ``ci run`` while the tests run."""
-
-    def act(run: FaultRun, platform: str) -> None:
-        run.wait_for(platform, file=file)
-        run.processes[-1].send_signal(number)
-
-    return act
-
-
 def send(process: str, *numbers: int, file: str = "pytest.log") -> Callable[[FaultRun, str], None]:
     """Return the action that sends signals to a process in the container once it has begun."""
 
@@ -345,6 +333,11 @@ def send_to_caller(
             os.kill(pid, number)
 
     return act
+
+
+def kill_orchestrator(number: signal.Signals = signal.SIGKILL) -> Callable[[FaultRun, str], None]:
+    """Return the action that ends ``ci run`` while the tests run."""
+    return send_to_caller(number)
 
 
 def docker(*commands: str, file: str = "pytest.log") -> Callable[[FaultRun, str], None]:

@@ -39,7 +39,8 @@ def test_what_is_not_as_expected_is_found(image: str, tmp_path: Path) -> None:
         run.end()
     assert [text.partition(",")[0].partition(" not ")[0].partition(":")[0] for text in found] == [
         "after the run remains nothing",
-        "temporary file forgotten",
+        "temporary file forgotten",  # of the first command
+        "temporary file forgotten",  # of the last one
         "exit codes (0",
         "'something else' is",
         "verdict (<Product.PASSED",
