@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 from ci.model.results import PlatformResult, RunResult, exit_code
-from ci.store.folder import RESULTS_FILE, open_store, read_results
+from ci.store.folder import RESULTS_FILE, default_url, read_results
+from ci.store.store import Store
+from ci.util.process import STORE_VARIABLE
 from tests.faults.model import Fault, Left, matches
 from tests.faults.running import FaultRun
 
@@ -26,7 +28,9 @@ def carry_out(run: FaultRun) -> dict[str, list[str]]:
     wrong += [f"after the run remains {left}"] * (left is not faults[0].left)
     if left is Left.NOTHING:
         wrong += run.leftovers()
-    for _ in faults[0].exits[1:]:
+    if faults[0].then is not None:
+        faults[0].then(run)
+    while len(run.processes) < len(faults[0].exits):
         run.resume()
     wrong += run.leftovers()
     wrong += [f"a traceback in {name}" for name in _tracebacks(run)]
@@ -91,7 +95,7 @@ def _results(row: PlatformResult) -> str:
 
 
 def _store_differences(run: FaultRun, result: RunResult) -> list[str]:
-    with open_store(run.results) as store:
+    with Store(run.environment.get(STORE_VARIABLE) or default_url(run.results)) as store:
         stored = store.load_or_skip(run.run_id)
     if stored is None:
         return ["the store has no such run"]

@@ -118,7 +118,7 @@ def _carry_out(folder: Path, faults: list[Fault], image: str) -> Differences:
         if faults[0].around is None:
             found = carry_out(run)
         else:
-            with faults[0].around(run):
+            with faults[0].around(run) as run.setting:
                 found = carry_out(run)
     except AssertionError as error:
         found = {platform: [str(error)] for platform in run.platforms}

@@ -62,10 +62,14 @@ class Fault:
     """Options of ``ci run``; ``--engine docker`` is the default."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of the orchestrator; ``{run}`` is the folder of the fault's files."""
+    prefix: tuple[str, ...] = ()
+    """The program that starts every command, with its arguments."""
     around: Callable[[FaultRun], AbstractContextManager[object]] | None = None
-    """What is set up before the run, and taken down after the checks."""
+    """What is set up before the run, and taken down after the checks; its value is ``setting``."""
     act: Callable[[FaultRun, str], None] | None = None
     """What is done at a moment of the run, which the function waits for, to the platform."""
+    then: Callable[[FaultRun], None] | None = None
+    """What is done after the command, which may start more commands."""
     alone: bool = False
     """Whether the fault needs a run of its own."""
 
@@ -78,7 +82,10 @@ class Fault:
     shown: tuple[str, ...] = ()
     """Texts that the command must show."""
     exits: tuple[int, ...]
-    """Exit code of the command and, if there are more, of each ``--resume`` after it."""
+    """Exit codes of all commands, in the order of their start.
+
+    If there are more than ``act`` and ``then`` start, each of the others is a ``--resume``.
+    """
     results: str = ""
     """Results of tests in the row, such as ``1 passed, 1 failed``."""
     kept: tuple[str, ...] = ("pytest.log",)
@@ -91,8 +98,9 @@ class Fault:
     @property
     def is_alone(self) -> bool:
         """Whether other platforms of the same run would be disturbed."""
-        whole_run = (self.config, self.site, self.options, self.environment, self.around)
-        return self.alone or any(whole_run) or len(self.exits) > 1
+        whole_run = (self.config, self.site, self.options, self.environment, self.prefix)
+        setting = (self.around, self.then)
+        return self.alone or any((*whole_run, *setting)) or len(self.exits) > 1
 
     def row(self) -> dict[str, str]:
         """Return the fault's row of the table."""

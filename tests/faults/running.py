@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import yaml
 from docker.client import DockerClient
@@ -61,10 +62,13 @@ class FaultRun:
     temporary: the run's ``TMPDIR``
     platforms: the faults by the platform that each has
     image: the image that the platforms start from
+    engine: the socket of the engine on which all of it runs
+    setting: what the fault has set up around the run
     """
 
     def __init__(self, folder: Path, faults: Sequence[Fault], image: str) -> None:
-        self.folder, self.image = folder, image
+        self.folder, self.image, self.engine = folder, image, ENGINE
+        self.setting: Any = None
         self.project, self.results = folder / "project", folder / "results"
         self.temporary = folder / "tmp"
         self.platforms = dict(zip(PLATFORMS, faults, strict=False))
@@ -118,8 +122,9 @@ class FaultRun:
 
     # Processes
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str, results: Path | None = None) -> subprocess.Popen[bytes]:
         """Start ``python -m ci`` with these arguments; its output is ``output-N.txt``."""
+        prefix = [word for fault in self.platforms.values() for word in fault.prefix]
         removed = ("INFINI_CI_", "PIP_")
         inherited = {
             name: value for name, value in os.environ.items() if not name.startswith(removed)
@@ -127,7 +132,15 @@ class FaultRun:
         own = {"PIP_CONFIG_FILE": os.devnull, "TMPDIR": str(self.temporary), MARK: self.name}
         with self.output_file(len(self.processes)).open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "ci", *arguments, "--results", str(self.results)],
+                [
+                    *prefix,
+                    sys.executable,
+                    "-m",
+                    "ci",
+                    *arguments,
+                    "--results",
+                    str(results or self.results),
+                ],
                 cwd=ROOT,
                 env={**inherited, **own, **self.environment},
                 stdin=subprocess.DEVNULL,
@@ -247,7 +260,7 @@ class FaultRun:
     def client(self) -> DockerClient:
         """The real engine, also if the run gets to it another way."""
         if self._client is None:
-            self._client = DockerClient(base_url=f"unix://{ENGINE}")
+            self._client = DockerClient(base_url=f"unix://{self.engine}")
         return self._client
 
     @property
