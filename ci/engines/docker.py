@@ -207,6 +207,9 @@ class DockerEngine:
                 read = partial(_read_log, container, reader, self._link.watch)
                 self._link.retry(read, observer)
                 left_out = self._link.retry(partial(_copy_results, container, plan), observer)
+                if not reader.is_recorded:  # removed under the run: the engine still has the log
+                    reader.record_again()
+                    self._link.retry(read, observer)
                 reader.complete()
                 end = reader.finished
                 ended_early = not interrupted and (end is None or end.interrupted)

@@ -17,6 +17,7 @@ from ci.model.platforms import PLATFORMS
 from tests.e2e.plans import make_run_plan
 from tests.faults.checking import carry_out
 from tests.faults.model import Fault, batches
+from tests.faults.own_engine import end_own_engine
 from tests.faults.page import PAGE, ROWS, as_markdown
 from tests.faults.running import FaultRun
 from tests.faults.suite import FAULTS, selection
@@ -66,6 +67,7 @@ def _parameter(nodeid: str) -> str:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the page if every fault of the suite went as expected."""
+    end_own_engine()
     if not hasattr(session.config, "workerinput"):
         rows = [json.loads(line) for line in ROWS.read_text().splitlines()]
         found = {row["fault"]: row for row in rows}

@@ -228,6 +228,15 @@ class FaultRun:
             assert time.monotonic() < deadline, f"{pattern} has no {text!r}: {self.shown}"
             time.sleep(POLL_S)
 
+    def wait_for_text(self, text: str) -> None:
+        """Wait until the latest command has shown a text."""
+        deadline = time.monotonic() + MOMENT_S
+        path = self.output_file(len(self.processes) - 1)
+        while text not in path.read_text(errors="replace"):
+            assert self.processes[-1].poll() is None, f"it ended before {text!r}: {self.shown}"
+            assert time.monotonic() < deadline, f"{text!r} is not shown: {self.shown}"
+            time.sleep(POLL_S)
+
     def files(self, pattern: str) -> list[Path]:
         """Return files of the results."""
         return [path for path in self.results.glob(pattern) if path.is_file()]
@@ -302,8 +311,8 @@ class FaultRun:
 
     def _locks(self) -> list[str]:
         """Return the files of the results that a process has locked."""
-        held = {line.split()[5].rpartition(":")[2] for line in _kernel_locks()}
-        return [f"lock {path}" for path in self.files("**/*") if str(path.stat().st_ino) in held]
+        held = {line.split()[5] for line in _kernel_locks()}
+        return [f"lock {path}" for path in self.files("**/*") if _place(path) in held]
 
     def output_file(self, number: int) -> Path:
         return self.folder / f"output-{number}.txt"
@@ -313,6 +322,13 @@ class FaultRun:
         """What all commands of the run have shown."""
         files = map(self.output_file, range(len(self.processes)))
         return "".join(path.read_text(errors="replace") for path in files)
+
+
+def _place(path: Path) -> str:
+    """Return the name of a file in the kernel's list of locks."""
+    status = path.stat()
+    device = status.st_dev
+    return f"{os.major(device):02x}:{os.minor(device):02x}:{status.st_ino}"
 
 
 def _kernel_locks() -> list[str]:

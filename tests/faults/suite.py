@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from tests.faults import crashes, endings, memory, output, signals
+from tests.faults import (
+    changes,
+    clocks,
+    crashes,
+    disks,
+    endings,
+    engines,
+    killed,
+    memory,
+    networks,
+    output,
+    own_engine,
+    permissions,
+    signals,
+    stores,
+    together,
+)
 from tests.faults.model import Fault
 
 FAULTS: tuple[Fault, ...] = (
@@ -11,6 +27,16 @@ FAULTS: tuple[Fault, ...] = (
     *endings.FAULTS,
     *crashes.FAULTS,
     *output.FAULTS,
+    *engines.FAULTS,
+    *own_engine.FAULTS,
+    *networks.FAULTS,
+    *disks.FAULTS,
+    *permissions.FAULTS,
+    *clocks.FAULTS,
+    *together.FAULTS,
+    *changes.FAULTS,
+    *stores.FAULTS,
+    *killed.FAULTS,
 )
 
 
