@@ -31,6 +31,7 @@ from ci.util.files import REPOSITORY, copy_file
 OLD_MODULES = frozenset(
     {
         "base64",
+        "errno",
         "collections",
         "contextlib",
         "ctypes",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,12 +21,22 @@ SLOW = {"test_it.py": "import time\ndef test_a(): print('begun'); time.sleep(3)\
 PASSED = "pytest ended with status 0: 1 passed, 0 skipped"
 # The time of day alone: durations are measured with the monotonic clock, which no one sets.
 WALL = {"DONT_FAKE_MONOTONIC": "1", "FAKETIME_NO_CACHE": "1"}
+# libfaketime 0.9.10 takes a moment of the real monotonic clock, as Python's `time.sleep` passes it,
+# for one of its own clock, and the sleep fails. This comes before it and sleeps.
+SLEEP = """\
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_nanosleep(clockid_t clock, int flags, const struct timespec *until, struct timespec *rest)
+{ return syscall(SYS_clock_nanosleep, clock, flags, until, rest) ? errno : 0; }
+"""
 IN_CONTAINER = {"LD_PRELOAD": "/workspace/clock.so"}
 YEARS_AGO = """\
 import time
 def test_a():
     assert time.time() < 1e9
-    time.sleep(3)
 """
 FAST = """\
 import time
@@ -50,7 +61,12 @@ def faked(run: FaultRun) -> Iterator[Path]:
     """Let the commands of a run take their clock from a file: ``+0`` is the right time."""
     clock = run.folder / "clock"
     clock.write_text("+0")
-    run.environment |= {**WALL, "LD_PRELOAD": str(library())}
+    sleep = run.folder / "sleep.so"
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler `cc`")
+    command = ("cc", "-shared", "-fPIC", "-xc", "-", "-o", str(sleep))
+    subprocess.run(command, input=SLEEP, text=True, check=True)
+    run.environment |= {**WALL, "LD_PRELOAD": f"{sleep}:{library()}"}
     run.environment |= (
         {} if "FAKETIME" in run.environment else {"FAKETIME_TIMESTAMP_FILE": str(clock)}
     )

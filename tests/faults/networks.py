@@ -9,6 +9,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from threading import Thread
 
 from ci.model.results import Harness, Product
@@ -18,22 +19,26 @@ from tests.faults.running import FaultRun
 KIND = "Registry and package index"
 GREEN = {"test_it.py": "def test_a(): pass\n"}
 PASSED = "pytest ended with status 0: 1 passed, 0 skipped"
-# A wheel is asked for while the image is built, with one attempt: pip's own waits take 8 s.
+# A wheel is asked for while the image is built, twice: pip's own five retries take 8 s.
 RECIPE = """\
 ARG BASE_IMAGE
 FROM ${BASE_IMAGE}
 ARG PIP_INDEX_URL
 ARG PIP_TRUSTED_HOST
-RUN python -m pip install --retries 0 --timeout 5 --no-cache-dir faultless
+RUN python -m pip install --retries 1 --timeout 5 --no-cache-dir faultless
 """
-NO_BUILD = "the image of platform cpu cannot be built…"
+NOT_FOUND = "image … of platform cpu cannot be built…ERROR: Could not find a version …"
+OTHER = "image … of platform cpu cannot be built…ERROR: THESE PACKAGES DO NOT MATCH THE HASHES…"
+NOT_PULLED = "base image … is not on the engine and cannot be pulled…"
+PATIENCE_S = 240.0  # builds wait for each other, and an engine asks a registry several times
 SLOW_S = 3.0  # less than the patience of pip above
 Answer = Callable[[str], bytes]
 Around = Callable[[FaultRun], AbstractContextManager[object]]
 
 
+@cache
 def wheel() -> bytes:
-    """Return a package without anything in it."""
+    """Return a package without anything in it; a second one would have another time in it."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         folder = "faultless-1.dist-info"
@@ -140,6 +145,7 @@ def with_index(name: str, answer: Answer | None, evidence: str) -> Fault:
         evidence=(evidence,),
         exits=(3,),
         kept=("image.log",),
+        limit_s=PATIENCE_S,
     )
 
 
@@ -155,7 +161,12 @@ def with_registry(name: str, answer: Answer | None, evidence: str) -> Fault:
         evidence=(evidence,),
         exits=(3,),
         kept=("image.log",),
+        limit_s=PATIENCE_S,
     )
+
+
+def garbage(_: str) -> bytes:
+    return b"\x00garbage\xff" * 9
 
 
 def error(_: str) -> bytes:
@@ -163,11 +174,11 @@ def error(_: str) -> bytes:
 
 
 FAULTS = (
-    with_index("the package index is down", None, "…"),
-    with_index("the package index answers with status 500", error, "…"),
-    with_index("the package index answers with garbage", lambda _: b"\x00garbage\xff" * 9, "…"),
-    with_index("a package of the index is cut in its middle", cut_index, "…"),
-    with_index("a package of the index is not the one that it lists", wrong_index, "…"),
+    with_index("the package index is down", None, NOT_FOUND),
+    with_index("the package index answers with status 500", error, NOT_FOUND),
+    with_index("the package index answers with garbage", garbage, NOT_FOUND),
+    with_index("a package of the index is cut in its middle", cut_index, OTHER),
+    with_index("a package of the index is not the one that it lists", wrong_index, OTHER),
     Fault(
         name="the package index takes 3 s for each answer",
         kind=KIND,
@@ -179,9 +190,10 @@ FAULTS = (
         evidence=(PASSED,),
         exits=(0,),
         results="1 passed",
+        limit_s=PATIENCE_S,
     ),
-    with_registry("the registry is down", None, "…"),
-    with_registry("the registry answers with status 500", error, "…"),
-    with_registry("the registry answers with garbage", lambda _: b"\x00garbage\xff" * 9, "…"),
-    with_registry("the registry cuts every connection", lambda _: b"", "…"),
+    with_registry("the registry is down", None, f"{NOT_PULLED}connection refused…"),
+    with_registry("the registry answers with status 500", error, f"{NOT_PULLED}HTTP status: 500 …"),
+    with_registry("the registry answers with garbage", garbage, f"{NOT_PULLED}malformed HTTP …"),
+    with_registry("the registry cuts every connection", lambda _: b"", f"{NOT_PULLED}: EOF…"),
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
@@ -22,7 +21,6 @@ GREEN = {"test_it.py": "def test_a(): pass\n"}
 SLOW = {"test_it.py": "import time\ndef test_a(): print('begun'); time.sleep(3)\n"}
 PASSED = "pytest ended with status 0: 1 passed, 0 skipped"
 REBUILD = "Move it away, then rebuild it from the folders of the runs: …import …"
-LOCKED_S = 5.0  # longer than the 3 s after which waiting is reported
 Around = Callable[[FaultRun], AbstractContextManager[object]]
 
 
@@ -62,21 +60,20 @@ def make_folder(file: Path) -> None:
 
 
 @contextmanager
-def locked(run: FaultRun) -> Iterator[None]:
-    """Hold the store's lock for some seconds."""
-    with made(lambda _: None)(run) as file:
-        connection = sqlite3.connect(str(file), check_same_thread=False, isolation_level=None)
-        connection.execute("BEGIN EXCLUSIVE")
+def locked(run: FaultRun) -> Iterator[sqlite3.Connection]:
+    """Hold the store's lock."""
+    with (
+        made(lambda _: None)(run) as file,
+        closing(sqlite3.connect(str(file), check_same_thread=False, isolation_level=None)) as lock,
+    ):
+        lock.execute("BEGIN EXCLUSIVE")
+        yield lock
 
-        def release() -> None:
-            time.sleep(LOCKED_S)
-            connection.execute("ROLLBACK")
-            connection.close()
 
-        thread = Thread(target=release)
-        thread.start()
-        yield
-        thread.join()
+def release_lock(run: FaultRun, _: str) -> None:
+    """Release the store's lock once a run has said that it waits."""
+    run.wait_for_text("waiting for the store")
+    run.setting.execute("ROLLBACK")
 
 
 @contextmanager
@@ -158,10 +155,11 @@ def no_server(_: FaultRun) -> Iterator[None]:
 
 FAULTS = (
     Fault(
-        name="another program locks the store for 5 s",
+        name="another program has locked the store, until the run has waited for 3 s",
         kind=KIND,
         files=GREEN,
         around=locked,
+        act=release_lock,
         product=Product.PASSED,
         harness=Harness.CLEAN,
         evidence=(PASSED,),

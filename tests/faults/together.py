@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Callable
 
 from ci.model.results import Harness, Product
@@ -11,13 +10,17 @@ from tests.faults.model import KILLED, Fault, Left
 from tests.faults.running import FaultRun, kill_orchestrator
 
 KIND = "Several commands at once"
-SLOW = {"test_it.py": "import time\ndef test_a(): print('begun'); time.sleep(4)\n"}
+# The tests go on until they are released.
+HELD = {
+    "test_it.py": "import os, time\ndef test_a():\n    print('begun')\n"
+    "    while not os.path.exists('go'): time.sleep(0.1)\n"
+}
 PASSED = "pytest ended with status 0: 1 passed, 0 skipped"
 STILL_RUNNING = "run … is still running\nWait until it ends, …"
 Action = Callable[[FaultRun, str], None]
 
 
-def command(*arguments: str, seconds: float = 0.0) -> Action:
+def command(*arguments: str) -> Action:
     """Return the action that starts a command while the tests run, and waits for its end.
 
     ``{results}``, ``{id}``, ``{config}`` and ``{name}`` in ``arguments`` are those of the run.
@@ -25,10 +28,17 @@ def command(*arguments: str, seconds: float = 0.0) -> Action:
 
     def act(run: FaultRun, platform: str) -> None:
         run.wait_for(platform)
-        time.sleep(seconds)
         run.wait(start(run, *arguments))
+        release(run)
 
     return act
+
+
+def release(run: FaultRun) -> None:
+    """Let the tests of all containers end."""
+    for container in run.containers():
+        done = container.exec_run(["touch", "/workspace/go"], user="1000")
+        assert done.exit_code == 0, done.output
 
 
 def start(run: FaultRun, *arguments: str) -> subprocess.Popen[bytes]:
@@ -50,6 +60,7 @@ def two_resumes(run: FaultRun, platform: str) -> None:
     one = start(run, "run", "--resume", "{id}")
     run.wait_for_text("pytest started")
     run.wait(start(run, "run", "--resume", "{id}"))
+    release(run)
     run.wait(one)
 
 
@@ -58,11 +69,14 @@ def same_engine(run: FaultRun, platform: str) -> None:
     run.wait_for(platform)
     other = run.folder / "other"
     config = ["--source", str(run.project), "--config", str(run.project / "ci.yaml")]
-    run.wait(run.start("run", platform, *config, "--engine", "docker", results=other))
+    second = run.start("run", platform, *config, "--engine", "docker", results=other)
+    run.wait_for_text("pytest started")
+    release(run)
+    run.wait(second)
 
 
-def name_is_taken(run: FaultRun, platform: str) -> None:
-    """Give the container of the killed run another state: it was never started."""
+def kill_and_pause(run: FaultRun, platform: str) -> None:
+    """Kill the orchestrator, and pause the container that it leaves."""
     kill_orchestrator()(run, platform)
     [container] = run.containers(platform)
     container.pause()
@@ -72,6 +86,7 @@ def unpause(run: FaultRun) -> None:
     process = run.start("run", "--resume", run.run_id)
     run.wait_for_text("pytest started")
     run.containers()[0].unpause()
+    release(run)
     run.wait(process)
 
 
@@ -80,7 +95,7 @@ def passes(name: str, act: Action, *, exits: tuple[int, ...], **more: object) ->
     return Fault(
         name=name,
         kind=KIND,
-        files=SLOW,
+        files=HELD,
         alone=True,
         act=act,
         product=Product.PASSED,
@@ -140,13 +155,13 @@ FAULTS = (
         shown=("this platform had no result yet when these results were written",),
     ),
     passes(
-        "`export` and `dashboard` while a run goes on",
-        command("export", "--output", "{results}/../export"),
+        "`export` while a run goes on",
+        command("export", "--format", "csv", "--output", "{results}/../export"),
         exits=(0, 0),
     ),
     passes(
         "the container is paused when `--resume` begins, and goes on later",
-        name_is_taken,
+        kill_and_pause,
         exits=(KILLED, 0),
         then=unpause,
         left=Left.CONTAINER,
