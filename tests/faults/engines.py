@@ -84,12 +84,12 @@ def slow(proxy: Proxy) -> None:
     proxy.on_request = lambda _: time.sleep(SLOWNESS_S)
 
 
-def early_end(proxy: Proxy) -> None:
-    """State the end of a container that runs."""
-    empty = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    proxy.on_request = lambda it: empty if re.match(r"GET \S*/logs", it) else None
+def early_end(run: FaultRun, platform: str) -> None:
+    """State the end of a container whose tests run, and end its log."""
+    run.wait_for(platform)
     running = replaced(b'"Status":"running"', b'"Status":"exited" ')
-    proxy.on_answer = lambda it, part: running(part) if re.match(STATE, it) else part
+    run.setting.on_answer = lambda it, part: running(part) if re.match(STATE, it) else part
+    cut(run.setting)
 
 
 @contextmanager
@@ -322,15 +322,19 @@ FAULTS = (
         evidence=(PASSED, "the engine reports an out-of-memory kill: …"),
     ),
     Fault(
-        name="the engine states that a running container has ended, and its log is empty",
+        name="the engine states that a container has ended whose tests run",
         kind=KIND,
         files=SLOW,
         environment=BEHIND,
-        around=behind(early_end),
-        product=Product.NOT_RUN,
+        around=behind(),
+        act=early_end,
+        product=Product.INCOMPLETE,
         harness=Harness.INFRASTRUCTURE,
-        evidence=("no stage started", "the agent did not start, exit code 0"),
+        evidence=(
+            "pytest did not finish; its log has 0 results",
+            "the agent ended without a result, exit code 0",
+            "pytest was running …/test_it.py::test_a",
+        ),
         exits=(3,),
-        kept=(),
     ),
 )
