@@ -41,7 +41,6 @@ OLD_MODULES = frozenset(
         "gzip",
         "pwd",
         "enum",
-        "errno",
         "fcntl",
         "functools",
         "hashlib",
