@@ -228,6 +228,17 @@ def mutants(session: nox.Session) -> None:
 
 
 @nox.session
+def faults(session: nox.Session) -> None:
+    """Do over 200 faults to runs in containers, and rewrite docs/faults.md; `-- --selection`: few.
+
+    The selection has one fault of each kind.
+    """
+    install_groups(session, "tests")
+    pytest = ("python", "-m", "pytest", "tests/faults/test_fault_suite.py", "-n", "2")
+    session.run(*pytest, *session.posargs)
+
+
+@nox.session
 def machines(session: nox.Session) -> None:
     """Run the operator suite as on other machines, and README's commands on fresh ones.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 from ci.agent.run import JobRun
 from ci.agent.user import StageUser
 from ci.model.job import PROTOCOL, read_job
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # a disk that takes no more
 
 
 def main() -> None:
@@ -23,7 +26,13 @@ def main() -> None:
                 pass
     except (OSError, OverflowError) as error:
         sys.exit(f"agent: stages cannot run as user {job.user}: {error}")
-    sys.exit(JobRun(job).execute())
+    try:
+        code = JobRun(job).execute()
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        sys.exit(f"agent: cannot write its records: {error.strerror}")
+    sys.exit(code)
 
 
 if __name__ == "__main__":

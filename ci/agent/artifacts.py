@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import shutil
 import stat
 import tarfile
 from contextlib import nullcontext, suppress
@@ -17,7 +16,7 @@ from typing import BinaryIO, Callable, ContextManager
 
 from ci.model.events import ArtifactCut, ArtifactMissing
 from ci.model.job import ArtifactPlan
-from ci.util.files import open_for_replacement
+from ci.util.files import copy_file, open_for_replacement
 
 LARGEST_MATCHES = 1 << 26  # bytes of all files that match one pattern
 MOST_FILES = 100_000  # of a folder; the largest generated tree has some thousands
@@ -50,7 +49,7 @@ def collect(
     if is_file:
         with suppress(OSError), open_for_replacement(results / name) as file, access():
             with open_regular(source) as content:
-                shutil.copyfileobj(content, file)
+                copy_file(content, file)
             return None
         return ArtifactCut(name=name, path=path, left_out=1)
     if not found and not left_out and not is_folder:

@@ -189,8 +189,9 @@ class JobRun:
                 end = self._carry_out(stage.name, changed, pipe)
                 with self._handover.access():
                     status = pytest_stage.pytest_status(folder) if folder else None
-        if tests:
-            self._handover.take(pytest_stage.JUNIT)
+        name = pytest_stage.JUNIT
+        if tests and self._handover.take(name):
+            self._log.emit(events.ArtifactCut(name=name, path=name, left_out=1))
         finished = events.StageFinished(stage=stage.name, **asdict(end), pytest_status=status)
         self._log.emit(finished)
         return end

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Iterator
 
 from ci.agent.artifacts import open_regular
-from ci.util.files import open_for_replacement
+from ci.util.files import copy_file, open_for_replacement
 
 PR_SET_NO_NEW_PRIVS = 38
 F_SETPIPE_SZ = 1031  # fcntl has the name from Python 3.10 on
@@ -93,17 +93,25 @@ class Handover:
         """Return where a stage writes a file of the results."""
         return self._results / name if self.user is None else self._folder / "files" / name
 
-    def take(self, name: str) -> None:
-        """Copy a file that a stage has written into the results, if it is a regular one."""
+    def take(self, name: str) -> bool:
+        """Copy a file that a stage has written into the results, if it is a regular one.
+
+        Returns whether it was left out, because it is too large or the disk is full.
+        """
         if self.user is None:
-            return
+            return False
         try:
             with self.access():
                 content = open_regular(self.path(name), os.O_NOFOLLOW)
         except OSError:  # no stage wrote it
-            return
-        with content, suppress(OSError), open_for_replacement(self._results / name) as file:
-            shutil.copyfileobj(content, file)
+            return False
+        with content:
+            try:
+                with open_for_replacement(self._results / name) as file:
+                    copy_file(content, file)
+            except OSError:
+                return True
+        return False
 
     @contextmanager
     def log(self, name: str | None) -> Iterator[tuple[Path, LogPipe | None]]:

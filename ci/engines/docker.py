@@ -234,6 +234,9 @@ class DockerEngine:
                 read = partial(_read_log, container, reader, self._link.watch)
                 self._link.retry(read, observer)
                 left_out = self._link.retry(partial(_copy_results, container, plan), observer)
+                if not reader.is_recorded:  # removed under the run: the engine still has the log
+                    reader.record_again()
+                    self._link.retry(read, observer)
                 reader.complete()
                 end = reader.finished
                 ended_early = not interrupted and (end is None or end.interrupted)
@@ -254,14 +257,25 @@ class DockerEngine:
                 continue
             except SDK_ERRORS as error:
                 name, why = plan.container.name, explain(error)
+                removed = self._is_removed(plan)
                 return ExecutionFacts(
                     engine=self.name,
                     lost=True,
                     interrupted=interrupted,
-                    notes=(lost_note(name, why),),
+                    ended_by=REMOVED if removed else None,
+                    notes=(removed_note(name) if removed else lost_note(name, why),),
                 )
         self.client.api.timeout = LAST_S
         return ExecutionFacts(engine=self.name, interrupted=True)
+
+    def _is_removed(self, plan: RunPlan) -> bool:
+        """Whether the engine answers that the container is removed, or about to be."""
+        labels = [f"{name}={value}" for name, value in plan.container.labels.items()]
+        try:
+            found = self.client.api.containers(all=True, filters={"label": labels})
+        except SDK_ERRORS:
+            return False
+        return all(entry["State"] in ("removing", "dead") for entry in found)
 
     def _remove(self, plan: RunPlan, facts: ExecutionFacts, observer: Observer) -> None:
         """Remove the container by its labels: an interrupt may come before its name is known.
@@ -314,6 +328,11 @@ class _Isolation:
             for name in self._container.attrs["NetworkSettings"]["Networks"]:
                 api = self._link.client.api
                 api.disconnect_container_from_network(str(self._container.id), name)
+
+
+def removed_note(container: str) -> str:
+    """Return the note on a container that another program removed before its results were out."""
+    return f"container {container} was removed from outside, with the results in it"
 
 
 def lost_note(container: str, why: str) -> str:
@@ -370,6 +389,7 @@ def _read_log(container: Container, reader: EventReader, watch: Watch) -> None:
 # Events that the engine records for requests that end a container. `docker stop` and
 # `docker restart` record a `kill` too, and their own event after the container's end.
 REQUESTS = ("restart", "stop", "kill")
+REMOVED = "docker rm --force"
 EVENT_LAG_S = 1.0  # between a container's end and that event; it took up to 0.5 s
 
 

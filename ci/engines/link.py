@@ -288,6 +288,8 @@ class Link:
             except (*SDK_ERRORS, *BAD_ANSWERS) as error:
                 if bad := bad_answer(error):
                     raise answer_error(self.place, bad) from error
+                if isinstance(refusal := error.__cause__ or error.__context__, APIError):
+                    raise answer_error(self.place, explain(refusal)) from error
                 if not isinstance(error, SDK_ERRORS):
                     raise
                 found = self.machine.missing_engine() if self.machine else None

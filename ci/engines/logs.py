@@ -145,6 +145,13 @@ class ImageLog:
         return "".join(f"\n    {line}" for line in self._last)
 
 
+class _Silence:
+    """Observes events that were shown before."""
+
+    def event(self, event: Mapping[str, object]) -> None:
+        """Ignore an event."""
+
+
 class EventReader:
     """Cuts a byte stream into events and passes them to an observer, each exactly once.
 
@@ -170,6 +177,19 @@ class EventReader:
         self._skip = max(self._skip, self._seen)
         self._seen = 0
         self._lines = LineSplitter(LONGEST_EVENT)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the events so far are on the disk: the folder may be removed under a run."""
+        try:
+            return self._record.stat().st_size == self._recorded
+        except OSError:
+            return self._recorded == 0
+
+    def record_again(self) -> None:
+        """Expect the stream from its beginning, to write all files again and show nothing."""
+        self._observer = _Silence()
+        self._seen = self._skip = self._recorded = self.unreadable_lines = 0
 
     def feed(self, chunk: bytes) -> None:
         """Process the next bytes; a chunk may end anywhere."""
@@ -201,13 +221,14 @@ class EventReader:
             self._keep_event(self._last_line)
 
     def _keep_event(self, line: str) -> None:
-        if self._recorded + len(line) > LARGEST_RECORD:
+        content = f"{line}\n".encode()
+        if self._recorded + len(content) > LARGEST_RECORD:
             return
         self._record.parent.mkdir(parents=True, exist_ok=True)
         # The first write replaces the record of a caller that died.
-        with self._record.open("a" if self._recorded else "w", encoding="utf-8") as record:
-            record.write(f"{line}\n")
-        self._recorded += len(line)
+        with self._record.open("ab" if self._recorded else "wb") as record:
+            record.write(content)
+        self._recorded += len(content)
 
     def _keep_unreadable(self, line: str) -> None:
         """Count a line that is no event; write and show it, unless there were too many."""

@@ -76,6 +76,12 @@ class Case:
         return self.end_of(self.pytest_stage)
 
     @property
+    def shows_pytest(self) -> bool:
+        """Whether anything shows that the test command ran pytest."""
+        end = self.pytest_end
+        return self.tests is not None or (end is not None and end.pytest_status is not None)
+
+    @property
     def selection(self) -> Selection | None:
         """The operators in the library, as its tests recorded them; ``None``: all."""
         return self.tests.selection if self.tests else None

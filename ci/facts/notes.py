@@ -130,7 +130,9 @@ def _crash_note(case: Case) -> str:
     end = case.pytest_end
     if end is None or end.signal is not None or case.summary is not None:
         return "process crashed"
-    return f"pytest printed no closing summary (exit code {end.exit_code})"
+    known = case.shows_pytest
+    what = "pytest printed no closing summary" if known else "nothing shows that pytest ran"
+    return f"{what} (exit code {end.exit_code})"
 
 
 def _product_notes(case: Case, verdict: Verdict) -> list[str]:

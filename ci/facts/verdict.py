@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from signal import Signals
 
+from ci.agent.pytest_stage import is_pytest
 from ci.facts.case import TESTS_FAILED, UNFINISHED, Case
 from ci.facts.difference import ChangeKind, group_lines
 from ci.facts.events import compare_records
@@ -169,19 +170,22 @@ def _by_exit_status(case: Case) -> ProductOpinion | None:
         return None
     inner = end.pytest_status if end is not None else None
     is_wrapped = end is not None and status == end.exit_code and inner not in (None, status)
+    meaning = f": {UNFINISHED[status]}" if status in UNFINISHED else ""
     if is_wrapped:
         text = f"pytest exited with {inner}, and the test command with {status}"
     elif end is None or status not in (end.exit_code, inner):
-        text = f"pytest ended its session with {status}"
+        text = f"pytest ended its session with {status}{meaning}"
+    elif inner is None and not is_pytest(case.pytest_stage.command):
+        text = f"the test command exited with {status}"  # which a wrapper may choose
+        text += f", in pytest's terms{meaning}" if meaning else ""
     else:
         who = "the test command" if status > LAST_PYTEST_STATUS else "pytest"
-        text = f"{who} exited with {status}"
-    if status in UNFINISHED:
-        text += f": {UNFINISHED[status]}"
+        text = f"{who} exited with {status}{meaning}"
     if case.tests is None:
         text += f"; {_no_log(case)}"
     elif status not in UNFINISHED and not case.session_ended:
-        text += " before the end of its session"
+        whose = "its" if text.startswith("pytest") else "pytest's"
+        text += f" before the end of {whose} session"
     elif status == TESTS_FAILED and not is_wrapped:
         text += " although no test failed: a plugin or hook set this status"
     evidence = [fact(text), *(_early_end(case, case.tests) if case.tests else ())]
@@ -206,7 +210,9 @@ def _no_log(case: Case) -> str:
     how = (
         f"ended with {format_exit(end)}; its output is {end.stage}.log" if end else "has no result"
     )
-    return f"there is no per-test log; stage {case.pytest_stage.name} {how}"
+    unseen = case.facts.lost and case.facts.exit_code is None
+    log = "no per-test log was copied out" if unseen else "there is no per-test log"
+    return f"{log}; stage {case.pytest_stage.name} {how}"
 
 
 def _unfinished_session(case: Case, tests: PytestLog) -> ProductOpinion:
@@ -262,7 +268,7 @@ def _harness(case: Case) -> HarnessOpinion:
         return Harness.OOM_KILLED, killed_for_memory
     # With a known exit code, the agent crashed instead.
     if case.facts.lost and case.facts.exit_code is None:
-        return Harness.LOST, [fact("the agent vanished without a result")]
+        return Harness.LOST, [fact("the agent's result was not received")]
     return _crashed(case) or (Harness.CLEAN, [])
 
 
@@ -381,6 +387,9 @@ def _crashed(case: Case) -> HarnessOpinion | None:
     pytest, run, code = case.pytest_end, case.record.run_finished, case.facts.exit_code
     if pytest is not None and case.tests is not None and not case.session_ended:
         text = f"pytest exited early with {format_exit(pytest)} and did not end its session"
+        if not is_pytest(case.pytest_stage.command):  # the exit code is the wrapper's
+            text = "pytest did not end its session, and the test command ended with"
+            text += f" {format_exit(pytest)}"
         return Harness.CRASHED, [fact(text)]
     if run is None:
         return Harness.INFRASTRUCTURE, [fact(_agent_ended(case))]
@@ -388,6 +397,8 @@ def _crashed(case: Case) -> HarnessOpinion | None:
     refused = case.tests is None and pytest is not None and pytest.exit_code in UNFINISHED
     if pytest is not None and case.summary is None and not refused:
         text = f"pytest printed no closing summary, {format_exit(pytest)}: {NO_SUMMARY}"
+        if not case.shows_pytest:
+            text = f"nothing shows that pytest ran: {format_exit(pytest)}, no log and no summary"
         return Harness.CRASHED, [fact(text)]
     if code not in (None, run.exit_code):
         text = f"the agent ended with exit code {code}, but had recorded {run.exit_code}"

@@ -394,7 +394,7 @@ class ExecutionFacts:
     sync_seconds: float = 0.0
     exit_code: int | None = None  # of the container or the agent
     oom_killed: bool = False
-    lost: bool = False  # the agent vanished without a result
+    lost: bool = False  # the agent's result was not received
     interrupted: bool = False  # by the caller, with Ctrl-C or SIGTERM
     ended_by: str | None = None  # the request of another program that ended the container
     unreadable_lines: int = 0  # on standard output, where the agent prints its events

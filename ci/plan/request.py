@@ -156,8 +156,10 @@ def load_request(results: Path, run_id: str) -> RunRequest:
 
 def check_configuration(request: RunRequest) -> RunRequest:
     """Return ``request``; raises ``UsageError`` if its configuration changed."""
-    if not request.config.is_file() or _file_digest(request.config) != request.config_digest:
-        message = f"--resume: {request.config} has changed since run {request.run_id} began"
+    found = request.config.is_file()
+    if not found or _file_digest(request.config) != request.config_digest:
+        what = "has changed" if found else "has been removed or renamed"
+        message = f"--resume: {request.config} {what} since run {request.run_id} began"
         raise UsageError(message, remedy="Undo the change, or start a new run.")
     return request
 
@@ -220,16 +222,18 @@ def _source_digest(folder: Path, results: Path, *, packed: bool) -> str:
         path = folder / relative
         if path.is_relative_to(results):
             continue
-        entry: tuple[str, ...]
-        if path.is_symlink():
-            entry = ("link", str(path.readlink()))
-        elif path.is_dir():  # a submodule that is not checked out
-            entry = ("folder",)
-        else:
-            executable = path.stat().st_mode & 0o100
-            entry = ("program" if executable else "file", _file_digest(path))
-        digest.update(repr((str(relative), *entry)).encode())
+        with source.readable(path):
+            digest.update(repr((str(relative), *_digest_entry(path))).encode())
     return digest.hexdigest()
+
+
+def _digest_entry(path: Path) -> tuple[str, ...]:
+    if path.is_symlink():
+        return "link", str(path.readlink())
+    if path.is_dir():  # a submodule that is not checked out
+        return ("folder",)
+    executable = path.stat().st_mode & 0o100
+    return "program" if executable else "file", _file_digest(path)
 
 
 def _file_digest(path: Path) -> str:

@@ -8,11 +8,12 @@ import stat
 import sys
 import tarfile
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from ci.errors import UsageError
+from ci.errors import InfrastructureError, UsageError
 from ci.util import process
 
 JUNK = frozenset(
@@ -126,13 +127,27 @@ def decode_file_name(name: Path | str) -> str:
     return os.fsencode(name).decode(errors="replace")
 
 
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Raise ``InfrastructureError`` for a source file that cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        name = decode_file_name(path)
+        message = f"{name}: this file of the sources cannot be read: {error.strerror}"
+        remedy = "Check its permissions. If something changes the sources, run again without that."
+        raise InfrastructureError(message, remedy=remedy) from error
+
+
 def _add(archive: tarfile.TarFile, path: Path, name: Path, root: Path, owner: int) -> None:
     if path.is_symlink():
         entry = _entry(name, tarfile.SYMTYPE, 0o777, owner)
         entry.linkname = _link_target(path, root)
         archive.addfile(entry)
         return
-    with path.open("rb") as content:
+    with readable(path):
+        content = path.open("rb")
+    with content:
         status = os.fstat(content.fileno())
         entry = _entry(name, tarfile.REGTYPE, 0o755 if status.st_mode & 0o100 else 0o644, owner)
         entry.size = status.st_size

@@ -42,6 +42,8 @@ LOCK_TIMEOUT_S = 120.0
 ANNOUNCED_S = 3.0  # of waiting, after which a message names who has the lock
 LOCKED = "database is locked"  # SQLite's message
 LOCK_TIMEOUT = "lock timeout"  # in PostgreSQL's
+FULL = "disk is full"  # in SQLite's
+NOT_OPENED = "unable to open database file"  # SQLite's
 LONGEST_COMMAND = 100  # characters of a command line in a message
 POSTGRESQL_LOCK = 0x696E66696E69  # "infini": any number that no other program uses
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -118,17 +120,28 @@ def refill_remedy() -> str:
 
 def remedy_for(error: Exception, engine: Engine) -> str | None:
     """The remedy for a damaged store, or for a server that does not answer or let the user in."""
-    # SQLite raises DatabaseError itself for "malformed" and "not a database", and a subclass of it
-    # for a lock or a lost connection.
+    if FULL in str(error):
+        return "Make room there, then run again."
+    if NOT_OPENED in str(error):
+        return "Check that its folder can be written to, and that no folder has the file's name."
     if LOCKED in str(error) or LOCK_TIMEOUT in str(error):
         return f"Another program held its lock for {LOCK_TIMEOUT_S:g} s. End it, then run again."
-    if isinstance(error, ValueError) or type(error) is DatabaseError:
+    if isinstance(error, ValueError) or is_damaged(error):
         return refill_remedy()
     if isinstance(error, OperationalError) and engine.dialect.name == "postgresql":
         what = "Check that the server runs, and the host, user and password in INFINI_CI_DB. To go"
         what += " on without it, unset INFINI_CI_DB: runs are then stored in RESULTS/ci.db. Later,"
         return f"{what} with INFINI_CI_DB set again, store them on the server: {import_all()}"
     return None
+
+
+def is_damaged(error: Exception) -> bool:
+    """Whether an error is of a SQLite file that is damaged, or is none.
+
+    SQLite raises DatabaseError itself for "malformed" and "not a database", and a subclass of it
+    for a lock or a lost connection.
+    """
+    return type(error) is DatabaseError
 
 
 def import_all() -> str:

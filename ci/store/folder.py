@@ -44,6 +44,10 @@ def make_folder(folder: Path, option: str = "--results") -> None:
     except (FileExistsError, NotADirectoryError):
         message = f"{option}: {folder}: got a file, expected a folder"
         raise UsageError(message, remedy="Name another folder, or move the file away.") from None
+    latest = folder / LATEST
+    if latest.is_dir() and not latest.is_symlink():
+        message = f"{option}: {latest}: got a folder, expected a link to the latest run"
+        raise UsageError(message, remedy="Name another folder, or move this one away.")
 
 
 def link_latest(folder: Path) -> None:

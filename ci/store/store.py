@@ -24,7 +24,10 @@ from ci.store.connect import (
     connect,
     database_message,
     import_all,
+    is_damaged,
+    missing_file,
     read_transaction,
+    refill_remedy,
     remedy_for,
     upgrade_tables,
     write_transaction,
@@ -61,8 +64,12 @@ class Store(StoreQueries):
                 save(connection, run, details)
         # ValueError and OverflowError: checks of the driver, and durations that are no numbers.
         except (SQLAlchemyError, ValueError, OverflowError) as error:
-            message = f"the store cannot save run {run.run_id}: {database_message(error)}"
+            file = missing_file(str(self._engine.url))
+            why = f"{file} was removed while it was open" if file else database_message(error)
+            message = f"the store cannot save run {run.run_id}: {why}"
             remedy = f"Its results are in its folder. Store them later: {import_all()}"
+            if is_damaged(error):
+                remedy = refill_remedy()
             raise InfrastructureError(message, remedy=remedy) from error
 
     def accept(self, accepted: Acceptance) -> None:

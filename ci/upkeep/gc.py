@@ -434,9 +434,17 @@ def _folder_item(kind: ItemKind, path: Path, used: datetime, needed: str | None)
 
 
 def _remove_results(folder: Path) -> None:
-    """Remove a run's folder, unless the run has just been resumed."""
+    """Remove a run's folder, unless the run has just been resumed.
+
+    The request goes last: without it, no later call would find what an interrupted one has left.
+    """
     try:
         with FileLock(folder / LOCK_FILE, timeout=0):
+            for path in folder.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                elif path.name not in (REQUEST_FILE, LOCK_FILE):
+                    path.unlink()
             shutil.rmtree(folder)
     except Timeout:
         raise InfrastructureError("its run has just been resumed") from None

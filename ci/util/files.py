@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -11,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+# Of a copied file, with its holes: twice the size of the largest known artifact, a wheel of torch.
+LARGEST_COPY = 1 << 31
+PIECE = 1 << 20
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -57,6 +61,24 @@ def open_for_replacement(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def copy_file(source: BinaryIO, target: BinaryIO) -> None:
+    """Copy a file whose holes stay holes; raises ``OSError`` if it exceeds ``LARGEST_COPY`` bytes.
+
+    A process may still write to the source.
+    """
+    if os.fstat(source.fileno()).st_size > LARGEST_COPY:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    for _ in range(LARGEST_COPY // PIECE):
+        piece = source.read(PIECE)
+        if piece.count(0) < len(piece):
+            target.write(piece)
+        else:  # also at the end
+            target.seek(len(piece), os.SEEK_CUR)
+        if len(piece) < PIECE:
+            break
+    target.truncate()
 
 
 def write_atomically(path: Path, text: str) -> None:

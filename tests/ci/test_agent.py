@@ -18,16 +18,20 @@ import pytest
 from agent_job import Job, printed_events, wait_for_end
 
 from ci.agent import machine
+from ci.agent import stage as stages
+from ci.agent.artifacts import collect
 from ci.agent.output import PACE_S, Printer, StageOutput
 from ci.agent.stage import Stage, StageCommand
 from ci.engines.job import agent_modules
-from ci.model.job import PROTOCOL, StageKind
-from ci.util.files import REPOSITORY
+from ci.model.events import ArtifactCut
+from ci.model.job import PROTOCOL, ArtifactPlan, StageKind
+from ci.util.files import REPOSITORY, copy_file
 
 # Modules of the standard library of every Python from 3.8 on; additions must be, too.
 OLD_MODULES = frozenset(
     {
         "base64",
+        "errno",
         "collections",
         "contextlib",
         "ctypes",
@@ -273,6 +277,23 @@ def test_signal_after_the_end_of_a_stage_is_no_error(tmp_path: Path) -> None:
         assert stage.follow(output).exit_code == 0
         output.finish()
     stage.end()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # the agent has no threads
+def test_stopped_supervisor_still_enforces_the_time_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stages, "OVERDUE_S", 0.1)
+    path = {"PATH": os.environ["PATH"]}
+    stage = Stage(
+        StageCommand(["sleep", "600"], environment=path, workspace=tmp_path, timeout_s=0.5)
+    )
+    os.kill(stage._pid, signal.SIGSTOP)
+    with (tmp_path / "printed").open("wb") as printed:
+        printer = Printer(printed.fileno())
+        output = StageOutput(tmp_path / "log", printer, stage="build", bytes_per_s=1 << 20)
+        assert stage.follow(output).timed_out
+        output.finish()
 
 
 def test_output_held_open_from_outside_does_not_hold_up_the_run(job: Job) -> None:
@@ -586,3 +607,21 @@ def test_old_pythons_know_its_syntax_and_modules(module: Path) -> None:
     names |= {name.partition(".")[0] for name in modules} - {"ci"}
     ours = {"pytest"} if module.name == "status_plugin.py" else set()  # which pytest alone imports
     assert names <= OLD_MODULES | ours
+
+
+def test_holes_of_a_copied_file_stay_holes(tmp_path: Path) -> None:
+    content = b"begin" + bytes(5 << 20) + b"end" + bytes(3 << 20)
+    (tmp_path / "a").write_bytes(content)
+    with (tmp_path / "a").open("rb") as source, (tmp_path / "b").open("wb") as target:
+        copy_file(source, target)
+    assert (tmp_path / "b").read_bytes() == content
+    assert (tmp_path / "b").stat().st_blocks * 512 <= 3 << 20
+
+
+def test_artifact_of_a_tebibyte_is_left_out(tmp_path: Path) -> None:
+    with (tmp_path / "a").open("wb") as file:
+        file.truncate(1 << 40)
+    (tmp_path / "results").mkdir()
+    lack = collect(ArtifactPlan(name="large", path="a"), tmp_path, tmp_path / "results")
+    assert lack == ArtifactCut(name="large", path="a", left_out=1)
+    assert list((tmp_path / "results").iterdir()) == []

@@ -26,13 +26,14 @@ PARTS = {
     "docs": "docs",
     "tests": "tests",
     "tests, complete": "tests -- -m complete -n 2 --dist loadfile",
+    "faults --selection": "faults -- --selection",
     "compat": "compat -- pythons --without-torch 3.11",
     "machines --fast": "machines -- --fast",
 }
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash is installed")
-@pytest.mark.parametrize(("fails", "code", "count"), [("-s tests", 7, 5), ("nothing", 0, 8)])
+@pytest.mark.parametrize(("fails", "code", "count"), [("-s tests", 7, 5), ("nothing", 0, 9)])
 def test_the_table_has_each_part_that_ran(
     tmp_path: Path, fails: str, code: int, count: int
 ) -> None:

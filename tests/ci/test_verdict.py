@@ -42,7 +42,7 @@ DATA = Path(__file__).parent / "data"
 def stage(name: str, kind: StageKind = StageKind.COMMAND) -> StagePlan:
     column = Column.PYTEST if kind is StageKind.PYTEST else Column.BUILD_INSTALL
     return StagePlan(
-        name=name, kind=kind, command=("x",), column=column, timeout_s=10.0, environment={}
+        name=name, kind=kind, command=("pytest",), column=column, timeout_s=10.0, environment={}
     )
 
 
@@ -151,7 +151,7 @@ CASES = {
     "the end of the reruns is not seen": (
         case(FAILING, end("install"), end("pytest", 1), again(1), lost=True),
         (Product.FAILED, Harness.LOST),
-        "fact: the agent vanished without a result",
+        "fact: the agent's result was not received",
         "1 test failed, 1 error",
     ),
     "a rerun crashes, times out and takes all memory": (
@@ -364,7 +364,7 @@ CASES = {
     "the container is lost": (
         case(None, end("install"), begin("pytest"), lost=True),
         (Product.INCOMPLETE, Harness.LOST),
-        "fact: the agent vanished without a result",
+        "fact: the agent's result was not received",
         "container lost",
     ),
     "the container is lost before anything was read": (
@@ -554,7 +554,7 @@ ENDINGS: list[tuple[PytestLog | None, int, int | None, Product, Harness, str]] =
     ),
     (
         *(PASSING, 2, 0, Product.INCOMPLETE, Harness.CLEAN),
-        "pytest exited with 0, and the test command with 2: interrupted",
+        "pytest exited with 0, and the test command with 2",
     ),
     (
         *(PASSING, 7, 0, Product.PASSED, Harness.EXIT_AFTER_SUMMARY),
@@ -601,6 +601,34 @@ def test_the_exit_status_of_pytest_decides(
 def test_a_wrapper_that_returns_1_is_not_blamed_on_a_plugin() -> None:
     given = case(PASSING, end("install"), end("pytest", 1, pytest_status=0), last(1), exit_code=1)
     assert notes(given) == "pytest exited with 0, and the test command with 1"
+
+
+@pytest.mark.parametrize(
+    ("tests", "code", "known", "expected"),
+    [
+        (None, 1, None, "the test command exited with 1; there is no per-test log"),
+        (None, 2, None, "the test command exited with 2, in pytest's terms: interrupted; there is"),
+        (None, 0, None, "nothing shows that pytest ran: exit code 0, no log and no summary"),
+        (None, 134, None, "nothing shows that pytest ran: exit code 134"),
+        (None, 0, 0, "pytest printed no closing summary, exit code 0"),
+        (NO_SESSION_END, 1, None, "command exited with 1 before the end of pytest's session"),
+        (
+            NO_SESSION_END,
+            7,
+            None,
+            "pytest did not end its session, and the test command ended with",
+        ),
+    ],
+)
+def test_the_exit_code_of_a_wrapper_is_not_called_pytests(
+    tests: PytestLog | None, code: int, known: int | None, expected: str
+) -> None:
+    last_end = last(1 if code else 0)
+    given = case(tests, end("install"), end("pytest", code, pytest_status=known), last_end)
+    wrapper = replace(given.pytest_stage, command=("sh", "test.sh"))
+    shown = texts(judge(replace(given, stages=(STAGES[0], wrapper))))
+    assert expected in shown
+    assert f"pytest exited with {code}" not in shown
 
 
 def test_the_last_lines_say_what_a_plugin_has_decided() -> None:

@@ -20,6 +20,9 @@ class Proxy(socketserver.ThreadingUnixStreamServer):
     """Passes everything on until ``running`` is cleared.
 
     ``on_request`` gets each request, such as ``POST /v1.41/containers/create``, before the engine.
+    If it returns bytes, they are the answer in place of the engine's; none at all cut the line.
+    ``on_answer`` gets each part of an answer with its request, and returns what is passed on. The
+    line is cut after a part that is shorter than the engine's.
     """
 
     daemon_threads = True
@@ -28,7 +31,8 @@ class Proxy(socketserver.ThreadingUnixStreamServer):
         self.running = threading.Event()
         self.running.set()
         self.ended = False
-        self.on_request: Callable[[str], None] = lambda _: None
+        self.on_request: Callable[[str], bytes | None] = lambda _: None
+        self.on_answer: Callable[[str, bytes], bytes] = lambda _, part: part
         self._lines: list[socket.socket] = []
         super().__init__(str(path), _Way)
 
@@ -36,34 +40,56 @@ class Proxy(socketserver.ThreadingUnixStreamServer):
         """Cut all connections."""
         self.ended = True
         for line in self._lines:
-            with contextlib.suppress(OSError):
-                line.shutdown(socket.SHUT_RDWR)
-
-    def pump(self, source: socket.socket, sink: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                if found := REQUEST.match(data):
-                    self.on_request(b" ".join(found.groups()).decode())
-                self.running.wait()
-                if self.ended:
-                    return
-                sink.sendall(data)
-            sink.shutdown(socket.SHUT_WR)
+            _cut(line)
 
 
 class _Way(socketserver.BaseRequestHandler):
     server: Proxy
 
     def handle(self) -> None:
+        self.asked = ""  # the latest request of this connection
         with socket.socket(socket.AF_UNIX) as engine:
             engine.connect(ENGINE)
             self.server._lines += [self.request, engine]
-            back = threading.Thread(target=self.server.pump, args=(engine, self.request))
+            back = threading.Thread(target=self.pump, args=(engine, self.request, self.answer))
             back.start()
-            self.server.pump(self.request, engine)
-            with contextlib.suppress(OSError):  # the other direction waits for it
-                engine.shutdown(socket.SHUT_RDWR)
+            self.pump(self.request, engine, self.ask)
+            _cut(engine)  # the other direction waits for it
             back.join()
+
+    def pump(
+        self, source: socket.socket, sink: socket.socket, change: Callable[[bytes], bytes]
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                passed = change(data)
+                self.server.running.wait()
+                if self.server.ended:
+                    return
+                sink.sendall(passed)
+                if len(passed) < len(data):
+                    _cut(source)
+                    break
+            sink.shutdown(socket.SHUT_WR)
+
+    def ask(self, data: bytes) -> bytes:
+        """Return what the engine gets of a request."""
+        if found := REQUEST.match(data):
+            self.asked = b" ".join(found.groups()).decode()
+            instead = self.server.on_request(self.asked)
+            if instead is not None:
+                self.request.sendall(instead)
+                return b""
+        return data
+
+    def answer(self, data: bytes) -> bytes:
+        """Return what the client gets of an answer."""
+        return self.server.on_answer(self.asked, data)
+
+
+def _cut(line: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        line.shutdown(socket.SHUT_RDWR)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,233 @@
+"""Configuration, sources and results that change or vanish under a run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ci.model.results import Harness, Product
+from tests.faults.model import KILLED, Fault, Left
+from tests.faults.running import FaultRun, kill_orchestrator
+
+KIND = "Changes under a run"
+GREEN = {"test_it.py": "def test_a(): pass\n"}
+SLOW = {"test_it.py": "import time\ndef test_a(): print('begun'); time.sleep(3)\n"}
+PASSED = "pytest ended with status 0: 1 passed, 0 skipped"
+CHANGED = "--resume: …/ci.yaml has changed since run … began\nUndo the change, or start a new run."
+GONE = "--resume: …/ci.yaml has been removed or renamed since run … began\n…"
+Change = Callable[[FaultRun], None]
+Action = Callable[[FaultRun, str], None]
+
+
+def while_it_runs(change: Change) -> Action:
+    """Return the action that changes something while the tests run."""
+
+    def act(run: FaultRun, platform: str) -> None:
+        run.wait_for(platform)
+        change(run)
+
+    return act
+
+
+def refused(change: Change, undo: Change) -> Change:
+    """Return what a run of which the orchestrator was killed refuses until it is undone."""
+
+    def then(run: FaultRun) -> None:
+        change(run)
+        run.resume()
+        undo(run)
+
+    return then
+
+
+def append(text: str) -> Change:
+    """Return the change that adds a text to the configuration."""
+
+    def change(run: FaultRun) -> None:
+        with (run.project / "ci.yaml").open("a") as file:
+            file.write(text)
+
+    return change
+
+
+def take_back(length: int) -> Change:
+    def change(run: FaultRun) -> None:
+        path = run.project / "ci.yaml"
+        os.truncate(path, path.stat().st_size - length)
+
+    return change
+
+
+def rename(run: FaultRun) -> None:
+    run.project.rename(run.folder / "renamed")
+
+
+def rename_back(run: FaultRun) -> None:
+    (run.folder / "renamed").rename(run.project)
+
+
+def change_tests(run: FaultRun) -> None:
+    (run.project / "cpu" / "test_it.py").write_text("def test_a(): assert False\n")
+
+
+def remove_tests(run: FaultRun) -> None:
+    shutil.rmtree(run.project / "cpu")
+
+
+def remove_platform_folder(run: FaultRun) -> None:
+    shutil.rmtree(run.results / run.run_id / "cpu")
+
+
+def remove_run_folder(run: FaultRun) -> None:
+    shutil.rmtree(run.results / run.run_id)
+
+
+def remove_results(run: FaultRun) -> None:
+    shutil.rmtree(run.results)
+
+
+def import_all(run: FaultRun) -> None:
+    run.wait(run.start("import", str(run.results)))
+
+
+def replace_by_file(run: FaultRun) -> None:
+    """Put a file where the platform's results are."""
+    remove_platform_folder(run)
+    (run.results / run.run_id / "cpu").write_text("in the way")
+
+
+@contextmanager
+def latest_is_folder(run: FaultRun) -> Iterator[None]:
+    (run.results / "latest").mkdir(parents=True)
+    yield
+
+
+@contextmanager
+def latest_is_broken(run: FaultRun) -> Iterator[None]:
+    run.results.mkdir()
+    (run.results / "latest").symlink_to("nowhere")
+    yield
+
+
+@contextmanager
+def results_is_file(run: FaultRun) -> Iterator[None]:
+    run.results.write_text("in the way")
+    yield
+    run.results.unlink()
+
+
+@contextmanager
+def removed_while_copied(run: FaultRun) -> Iterator[None]:
+    """Have a source file that is a link out of what can be read once the run has begun."""
+    (run.project / "late").mkdir()
+    for number in range(200):  # enough for the copy to take a second
+        (run.project / "late" / f"{number:03}").write_bytes(os.urandom(1 << 18))
+    yield
+
+
+def remove_late(run: FaultRun, _: str) -> None:
+    run.wait_for_text("image finished")
+    shutil.rmtree(run.project / "late")
+
+
+def passes(name: str, change: Change, **more: object) -> Fault:
+    """Return a change that a run does not notice."""
+    values: dict[str, object] = {"exits": (0,), **more}
+    return Fault(
+        name=name,
+        kind=KIND,
+        files=SLOW,
+        alone=True,
+        act=while_it_runs(change),
+        product=Product.PASSED,
+        harness=Harness.CLEAN,
+        evidence=(PASSED,),
+        results="1 passed",
+        **values,  # type: ignore[arg-type]
+    )
+
+
+def undone(name: str, change: Change, undo: Change, shown: str) -> Fault:
+    """Return a change that `--resume` refuses, until it is undone."""
+    return Fault(
+        name=f"{name} before `--resume`, and undone",
+        kind=KIND,
+        files=SLOW,
+        act=kill_orchestrator(),
+        then=refused(change, undo),
+        product=Product.PASSED,
+        harness=Harness.CLEAN,
+        evidence=(PASSED,),
+        shown=(shown,),
+        exits=(KILLED, 2, 0),
+        results="1 passed",
+        left=Left.CONTAINER,
+    )
+
+
+FAULTS = (
+    passes(
+        "the platform's folder of results is removed while the tests run", remove_platform_folder
+    ),
+    passes("the run's folder of results is removed while the tests run", remove_run_folder),
+    passes(
+        "the whole folder of results is removed while the tests run; `import` stores the run",
+        remove_results,
+        then=import_all,
+        exits=(3, 0),
+        shown=("the store cannot save run …: …/ci.db was removed while it was open\n…import …",),
+    ),
+    passes("the tests are changed while they run", change_tests),
+    passes("the sources are removed while the tests run", remove_tests),
+    passes("the configuration is changed while the tests run", append("reruns: 1\n")),
+    undone("the configuration is changed", append("reruns: 1\n"), take_back(10), CHANGED),
+    undone("the configuration is damaged", append("x: [\n"), take_back(5), CHANGED),
+    undone("the sources are renamed", rename, rename_back, GONE),
+    Fault(
+        name="the sources are removed while they are copied",
+        kind=KIND,
+        files=GREEN,
+        around=removed_while_copied,
+        act=remove_late,
+        product=Product.NOT_RUN,
+        harness=Harness.INFRASTRUCTURE,
+        evidence=("…: this file of the sources cannot be read: No such file or directory (…",),
+        exits=(3,),
+        kept=("image.log",),
+    ),
+    Fault(
+        name="a folder is in the place of `results/latest`",
+        kind=KIND,
+        files=GREEN,
+        around=latest_is_folder,
+        product=None,
+        harness=None,
+        shown=("--results: …/latest: got a folder, expected a link to the latest run\n…",),
+        exits=(2,),
+        kept=(),
+    ),
+    Fault(
+        name="`results/latest` is a link to nothing",
+        kind=KIND,
+        files=GREEN,
+        around=latest_is_broken,
+        product=Product.PASSED,
+        harness=Harness.CLEAN,
+        evidence=(PASSED,),
+        exits=(0,),
+        results="1 passed",
+    ),
+    Fault(
+        name="a file is in the place of the folder of results",
+        kind=KIND,
+        files=GREEN,
+        around=results_is_file,
+        product=None,
+        harness=None,
+        shown=("--results: …/results: got a file, expected a folder\n…",),
+        exits=(2,),
+        kept=(),
+    ),
+)
