@@ -181,7 +181,9 @@ class DockerEngine:
                 raise
             name = plan.container.name
             message = f"platform {plan.platform} already has a container {name}: {explain(error)}"
-            remedy = f"if it is not needed, run `docker rm {name}`, then resume with --resume"
+            remedy = (
+                f"if it is not needed, run `docker rm --volumes {name}`, then resume with --resume"
+            )
             raise InfrastructureError(message, remedy=remedy) from error
 
     def _follow_to_end(
@@ -266,7 +268,8 @@ class DockerEngine:
         finally:
             if facts.interrupted and not removed:
                 name = plan.container.name
-                text = f"container {name} may remain; to remove it: docker rm --force {name}"
+                remedy = f"docker rm --force --volumes {name}"
+                text = f"container {name} may remain; to remove it: {remedy}"
                 observer.event({"event": "engine", "text": text})
 
 
@@ -294,19 +297,22 @@ def _copy_in(container: Container, plan: RunPlan) -> Iterator[str]:
     folders = {plan.container.workspace: (plan.source, plan.needed_image.archive is not None)}
     if plan.network.wheels is not None:
         folders[CONTAINER_WHEELS] = (plan.network.wheels, True)
-    for destination, (folder, packed) in folders.items():
-        prefix = destination.strip("/")
-        with TemporaryFile() as tar:
-            left_out = source.write_archive(folder, tar, prefix=prefix, owner=owner, packed=packed)
-            tar.seek(0)
-            container.put_archive("/", tar)
-        if folder is plan.source:
-            yield from (f"left out of the sources: {name}" for name in left_out)
+    for place, trees in job.by_place(plan, folders).items():
+        for prefix, (folder, packed) in trees.items():
+            with TemporaryFile() as tar:
+                left_out = source.write_archive(
+                    folder, tar, prefix=prefix, owner=owner, packed=packed
+                )
+                tar.seek(0)
+                container.put_archive(place, tar)
+            if folder is plan.source:
+                yield from (f"left out of the sources: {name}" for name in left_out)
     files = {name: path.read_bytes() for name, path in job.container_files(plan).items()}
     files |= {job.AGENT: job.agent_archive(), job.JOB: job.container_job(plan)}
-    named = {name.strip("/"): content for name, content in files.items()}
-    empty = {name.strip("/"): owner for name, owner in job.container_folders(plan).items()}
-    container.put_archive("/", pack(named, folders=empty))
+    named, empty = job.by_place(plan, files), job.by_place(plan, job.container_folders(plan))
+    for place in {*named, *empty}:
+        archive = pack(named.get(place, {}), folders=empty.get(place, {}))
+        container.put_archive(place, archive)
 
 
 def _read_log(container: Container, reader: EventReader, watch: Watch) -> None:

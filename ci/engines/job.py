@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 import zipfile
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
-from docker.types import Ulimit
+from docker.types import Mount, Ulimit
 
 from ci.engines.devices import CONTAINER_PROBE, PROBE, DeviceFiles, container_devices, device_job
 from ci.engines.logs import SHOWN_BYTES_PER_S, STREAMED_BYTES_PER_S
 from ci.model.job import CacheJob, Job
-from ci.model.plan import CONTAINER_CA_BUNDLE, CachePlan, RunPlan
+from ci.model.plan import CONTAINER_CA_BUNDLE, CONTAINER_FOLDER, CachePlan, ContainerPlan, RunPlan
 from ci.model.platforms import PLATFORMS
 from ci.util.files import REPOSITORY, user_cache
 from ci.util.lines import LARGEST_DOCUMENT, parse_object
+
+Item = TypeVar("Item")
 
 MAIN = "from ci.agent.__main__ import main\n\nmain()\n"
 PARTS = (
@@ -80,8 +84,8 @@ def job_document(
     return job.to_json().encode()
 
 
-AGENT = "/opt/infini-ci/agent.pyz"
-JOB = "/opt/infini-ci/job.json"
+AGENT = f"{CONTAINER_FOLDER}/agent.pyz"
+JOB = f"{CONTAINER_FOLDER}/job.json"
 # Isolated from the variables and packages of the code under test.
 COMMAND = ("python3", "-I", AGENT, JOB)
 # The capabilities of an agent with a user of its own: to start stages as theirs, and to end them.
@@ -127,9 +131,34 @@ def container_options(
         or (machine_memory and machine_memory // 10 * MEMORY_TENTHS),
         "memswap_limit": container.memory_bytes,  # the same as memory alone: no swap
         "ulimits": [Ulimit(name=name, soft=limit, hard=limit) for name, limit in ulimits],
+        **({"read_only": True, "mounts": _volumes(container)} if container.writable else {}),
         **devices,
         "volumes": [*cache, *devices.get("volumes", ())],
     }
+
+
+def _volumes(container: ContainerPlan) -> list[Mount]:
+    """Return a new volume for each writable folder, with the content of the image's folder.
+
+    The labels are for gc, if the container is removed without its volumes.
+    """
+    labels = dict(container.labels)
+    return [Mount(folder, None, labels=labels) for folder in container.writable or ()]
+
+
+def by_place(plan: RunPlan, items: Mapping[str, Item]) -> dict[str, dict[str, Item]]:
+    """Group items by the folder into which an engine copies them; names are relative to it.
+
+    ``items`` have absolute paths. An engine copies nothing into a read-only root, although its
+    volumes are writable.
+    """
+    writable = plan.container.writable
+    places = ("/",) if writable is None else (*writable, CACHE_MOUNT)
+    groups: defaultdict[str, dict[str, Item]] = defaultdict(dict)
+    for name, item in items.items():
+        place = max((it for it in places if Path(name).is_relative_to(it)), key=len)
+        groups[place][os.path.relpath(name, place)] = item
+    return groups
 
 
 def has_own_user(plan: RunPlan) -> bool:

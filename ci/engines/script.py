@@ -11,10 +11,11 @@ import base64
 import shlex
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from docker.types import Ulimit
+from docker.types import Mount, Ulimit
 
 from ci.engines import devices, images, job
 from ci.engines.workfolder import PIP_INSTALL
@@ -110,6 +111,7 @@ def _script(plan: RunPlan, document: bytes, names: Mapping[str, str], **values: 
     )
     environment.filters.update(command=_command, masked=mask_credentials, quote=_quote)
     environment.globals.update(bundle=bundle, devices=devices, images=images, job=job)
+    environment.globals.update(by_place=partial(job.by_place, plan))
     environment.globals.update(command_of=_command_of, is_secret=_is_secret, on_host=False)
     environment.globals.update(flags=_flags, words=_words, container_wheels=CONTAINER_WHEELS)
     variables = {
@@ -199,10 +201,19 @@ def _flags_of(name: str, value: Any) -> Iterator[str]:
         yield from (f"{flag} {_quote(pair)}" for pair in pairs)
     elif isinstance(value, list):
         for item in value:
-            limit = isinstance(item, Ulimit)
-            yield f"{flag} {_quote(f'{item.name}={item.soft}:{item.hard}' if limit else item)}"
+            yield f"{flag} {_quote(_text_of(item))}"
     elif value is not None:
         yield f"{flag} {_quote(value)}"
+
+
+def _text_of(item: object) -> str:
+    if isinstance(item, Ulimit):
+        return f"{item.name}={item.soft}:{item.hard}"
+    if isinstance(item, Mount):
+        labels = item.get("VolumeOptions", {}).get("Labels", {}).items()
+        words = (f"volume-label={name}={value}" for name, value in labels)
+        return ",".join([f"type={item['Type']}", f"target={item['Target']}", *words])
+    return str(item)
 
 
 def _request(request: Mapping[str, Any]) -> Iterator[str]:

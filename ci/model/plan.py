@@ -59,8 +59,9 @@ class NetworkPlan:
     wheels: Path | None = None
 
 
-CONTAINER_CA_BUNDLE = "/etc/ssl/certs/site-ca-bundle.pem"
-CONTAINER_WHEELS = "/opt/infini-ci/wheels"
+CONTAINER_FOLDER = "/opt/infini-ci"  # everything that a run copies in beside the sources
+CONTAINER_CA_BUNDLE = f"{CONTAINER_FOLDER}/site-ca-bundle.pem"
+CONTAINER_WHEELS = f"{CONTAINER_FOLDER}/wheels"
 BASE_IMAGE_INPUT = "base image"  # key in ``ImagePlan.inputs``
 
 
@@ -104,7 +105,11 @@ class ImagePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerPlan:
-    """The container specification of a run; unprivileged unless its device policy differs."""
+    """The container specification of a run; unprivileged unless its device policy differs.
+
+    ``writable`` are the only folders that can be written to; each is a volume that is removed with
+    the container. ``None``: the whole root file system can be.
+    """
 
     name: str
     labels: Mapping[str, str]
@@ -116,6 +121,7 @@ class ContainerPlan:
     processes: int
     network_mode: str | None
     ulimits: Mapping[str, int] = field(default_factory=dict)
+    writable: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ from ci.errors import ConfigError
 from ci.model.job import ArtifactPlan, Column, StageKind, StagePlan
 from ci.model.plan import (
     BASE_IMAGE_INPUT,
+    CONTAINER_FOLDER,
     DEFAULT_LIMITS,
     PLATFORM_VARIABLE,
     SIMULATED_VARIABLE,
@@ -48,7 +49,11 @@ ENTRY_IN_CONTEXT = "enter"
 ENTRY = "/opt/recipe/enter"  # its place in images of this program's own recipe
 USER = "1000"  # the recipes create it; a number, as copied files get numeric owners
 WORKSPACE = "/workspace"
-RESULTS = "/results"
+# Below a folder that no image has: so it belongs to the user of the agent.
+RESULTS = f"{CONTAINER_FOLDER}/results"
+# With a read-only root: what the recipe creates for the stages, and what every tool may write to.
+# The homes of all users, since some base images already have a user of our number.
+WRITABLE = (WORKSPACE, CONTAINER_FOLDER, "/opt/venv", "/home", "/tmp", "/var/tmp")  # noqa: S108
 
 # Settings that are passed to image builds as arguments. Certificates are in the build context, as
 # they are too long for an argument.
@@ -142,7 +147,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         },
         network=inputs.network,
         image=_image_plan(platform, wanted, packages, inputs),
-        container=_container_plan(config.project, platform, wanted, inputs, devices),
+        container=_container_plan(config, platform, wanted, inputs, devices),
         host=HostPlan(
             python=sys.executable,
             requirements=inputs.requirements,
@@ -249,13 +254,13 @@ def _digest(content: bytes) -> str:
 
 
 def _container_plan(
-    project: str,
+    config: Config,
     platform: Platform,
     wanted: PlatformConfig,
     inputs: PlanInputs,
     devices: DevicePlan | None,
 ) -> ContainerPlan:
-    labels = {"run": inputs.run_id, "platform": platform.name, "project": project}
+    labels = {"run": inputs.run_id, "platform": platform.name, "project": config.project}
     # Without devices no driver needs raised limits, which not every engine permits.
     facts = devices.facts if devices else None
     return ContainerPlan(
@@ -270,4 +275,5 @@ def _container_plan(
         # The wheelhouse is served on the loopback of this machine.
         network_mode="host" if inputs.network.wheelhouse else None,
         ulimits=facts.ulimits if facts else {},
+        writable=(*WRITABLE, *config.writable_folders) if config.read_only_root else None,
     )

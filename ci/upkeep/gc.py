@@ -59,6 +59,7 @@ class ItemKind(StrEnum):
     CONTAINER = "container"
     IMAGE = "image"
     CACHE = "compiler cache"
+    VOLUME = "volume"  # of a container that was removed without it
     RESULTS = "results"
     WORK_FOLDER = "work folder"
     STORED_RUN = "stored run"
@@ -197,6 +198,7 @@ class EngineContents:
         yield from self._container_items(scope)
         yield from self._image_items(scope)
         yield from self._cache_items(scope)
+        yield from self._volume_items(scope)
 
     def _container_items(self, scope: Scope) -> Iterator[Item]:
         """The containers of a project; those that have not ended are needed."""
@@ -235,7 +237,7 @@ class EngineContents:
                 )
 
     def _cache_items(self, scope: Scope) -> Iterator[Item]:
-        """The volumes with compiler caches of a project.
+        """The volumes with compiler caches of a project: those of no single run.
 
         An engine does not know when a volume was last used. The last use of its platform's
         images, by any user of the engine, counts instead.
@@ -247,19 +249,32 @@ class EngineContents:
                 last_runs[platform] = max(used, last_runs.get(platform, used))
         for entry in self.volumes:
             labels = _labels(entry)
-            if labels.get(PROJECT) == scope.project:
+            if labels.get(PROJECT) == scope.project and RUN not in labels:
                 platform = labels.get(PLATFORM_LABEL, "")
-                created = _parse_time(entry["CreatedAt"])
-                data = entry.get("UsageData") or {}
-                mounted = "a container uses it" if data.get("RefCount", 0) > 0 else None
-                yield Item(
-                    kind=ItemKind.CACHE,
-                    name=entry["Name"],
-                    size_bytes=max(0, data.get("Size", 0)),
-                    used=max(created, last_runs.get(platform, created)),
-                    needed=mounted or scope.needed_on(platform),
-                    remove=partial(self.client.api.remove_volume, entry["Name"]),
-                )
+                item = self._volume_item(ItemKind.CACHE, entry)
+                used = max(item.used, last_runs.get(platform, item.used))
+                yield replace(item, used=used, needed=item.needed or scope.needed_on(platform))
+
+    def _volume_items(self, scope: Scope) -> Iterator[Item]:
+        """The volumes of a project's containers; each is removed with its container."""
+        for entry in self.volumes:
+            labels = _labels(entry)
+            if labels.get(PROJECT) == scope.project and (run := labels.get(RUN)):
+                item = self._volume_item(ItemKind.VOLUME, entry)
+                name = f"{entry['Name'][:12]} of run {run}"
+                needed = item.needed or scope.needed_by_run(run)
+                yield replace(item, name=name, needed=needed, useless="its container is gone")
+
+    def _volume_item(self, kind: ItemKind, entry: Entry) -> Item:
+        data = entry.get("UsageData") or {}
+        return Item(
+            kind=kind,
+            name=entry["Name"],
+            size_bytes=max(0, data.get("Size", 0)),
+            used=_parse_time(entry["CreatedAt"]),
+            needed="a container uses it" if data.get("RefCount", 0) > 0 else None,
+            remove=partial(self.client.api.remove_volume, entry["Name"]),
+        )
 
 
 def image_size(entry: Entry, sizes: Mapping[str, int]) -> int:

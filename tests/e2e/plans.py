@@ -13,6 +13,7 @@ from pathlib import Path
 from ci.model.job import ArtifactPlan, Column, StageKind, StagePlan
 from ci.model.plan import ContainerPlan, EnginePlan, HostPlan, ImagePlan, RunPlan
 from ci.plan.network import resolve_network
+from ci.plan.planning import RESULTS, WORKSPACE
 
 OFFLINE_BASE = "infini-ops-base:bookworm"
 REQUIREMENTS = "pytest\npytest-reportlog\nsetuptools>=77\n"
@@ -154,8 +155,8 @@ def make_run_plan(
             name=f"infini-ci-{run_id}-cpu",
             labels={"infini-ci.run": run_id, "infini-ci.platform": "cpu"},
             user="1000",
-            workspace="/workspace",
-            results="/results",
+            workspace=WORKSPACE,
+            results=RESULTS,
             shm_size_bytes=None,
             memory_bytes=memory_bytes,
             processes=4096,
