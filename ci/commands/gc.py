@@ -148,8 +148,9 @@ def _engines(
             engine = select_engine(plan)
             if isinstance(engine, DockerEngine):
                 with _engine_errors():
-                    identity = engine.info()["ID"]
-                    found[identity] = EngineContents.read(engine.client)
+                    info = engine.info()
+                    contents = EngineContents.read(engine.client, machine=info["Name"])
+                    found[info["ID"]] = contents
         except CiError as error:
             silent.append(error)
     return tuple(found.values()), silent

@@ -10,6 +10,7 @@ import errno
 import io
 import os
 import shutil
+import sys
 import tarfile
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import IO, BinaryIO, cast
 
-from ci.model.plan import ResultLimits
+from ci.model.plan import DEFAULT_LIMITS, ResultLimits
 from ci.plan.source import TIMESTAMP, decode_file_name
 from ci.util.files import open_for_replacement
 from ci.util.text import LONGEST_NAME, counted, strip_controls
@@ -323,3 +324,16 @@ class _Stream:
         part, self._held = self._held[:size], self._held[size:]
         self._position += len(part)
         return part
+
+
+def _main() -> None:
+    """``python -m ci.engines.archives FOLDER``: extract results from stdin, as a run does."""
+    left_out = extract(
+        chunks_of(sys.stdin.buffer), Path(sys.argv[1]), strip=1, limits=DEFAULT_LIMITS
+    )
+    for what in left_out:
+        print(f"not copied from the container's results: {what}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    _main()

@@ -66,7 +66,7 @@ class DockerEngine:
     def __init__(self, link: Link) -> None:
         self._link = link
         self.client: DockerClient = link.client  # also used without a run: gc, doctor
-        self.images = ImageBuilder(link.client, link.environment)
+        self.images = ImageBuilder(link.client, link.info, link.environment)
         self._version = link.version
         self._creating = False  # a container was requested, and the engine has not answered
 

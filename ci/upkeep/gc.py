@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
@@ -168,8 +169,8 @@ class EngineContents:
     volumes: Sequence[Entry]
 
     @classmethod
-    def read(cls, client: DockerClient) -> EngineContents:
-        """Ask the engine, which answers one caller at a time and refuses the others."""
+    def read(cls, client: DockerClient, *, machine: str) -> EngineContents:
+        """Ask the engine of ``machine``, which answers one caller at a time."""
         deadline = monotonic() + BUSY_S
         while True:
             try:
@@ -181,7 +182,7 @@ class EngineContents:
             sleep(POLL_S)
         return cls(
             client=client,
-            machine=client.info()["Name"],
+            machine=machine,
             containers=answer.get("Containers") or (),
             images=answer.get("Images") or (),
             volumes=answer.get("Volumes") or (),
@@ -367,7 +368,7 @@ def machine_items(runs: Sequence[RunFolder], scope: Scope) -> Iterator[Item]:
     """The host engine's compiler caches, the results and the work folders of a project."""
     for platform in PLATFORMS:
         cache = user_cache() / cache_name(scope.project, platform)
-        if cache.is_dir():
+        with suppress(FileNotFoundError):  # there is none, or a run has just removed it
             used = max(map(_modified_at, (cache, *cache.iterdir())))
             yield _folder_item(ItemKind.CACHE, cache, used, scope.needed_on(platform))
     for run in runs:
@@ -392,12 +393,15 @@ def _work_items(projects: Mapping[str, str], scope: Scope) -> Iterator[Item]:
             commands.append(os.fsdecode(process.read_bytes()))
     for path in sorted(Path(tempfile.gettempdir()).glob("infini-ci-*")):
         name = _WORK_FOLDER.fullmatch(path.name)
-        if not name or path.is_symlink() or path.stat().st_uid != os.geteuid():
+        if not name or not scope.covers(projects.get(name["run"])):
             continue
-        if scope.covers(projects.get(name["run"])):
-            in_use = any(str(path) in command for command in commands)
-            needed = "its run is in progress" if in_use else scope.needed_by_run(name["run"])
-            yield _folder_item(ItemKind.WORK_FOLDER, path, _modified_at(path), needed)
+        with suppress(FileNotFoundError):  # its run has just removed it
+            status = path.lstat()
+            if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
+                in_use = any(str(path) in command for command in commands)
+                needed = "its run is in progress" if in_use else scope.needed_by_run(name["run"])
+                used = _from_seconds(status.st_mtime)
+                yield _folder_item(ItemKind.WORK_FOLDER, path, used, needed)
 
 
 def store_items(store: Store, scope: Scope) -> Iterator[Item]:
@@ -423,8 +427,17 @@ def _folder_item(kind: ItemKind, path: Path, used: datetime, needed: str | None)
         size_bytes=folder_size(path),
         used=used,
         needed=needed,
-        remove=partial(shutil.rmtree, path),
+        remove=partial(_remove_folder, path),
     )
+
+
+def _remove_folder(folder: Path) -> None:
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        if folder.exists():
+            raise
+        # Its run has removed it meanwhile.
 
 
 def _remove_results(folder: Path) -> None:

@@ -19,7 +19,7 @@ from filelock import FileLock
 
 from ci import cli
 from ci.errors import ExitCode
-from ci.upkeep.gc import Item, ItemKind, decide, image_size
+from ci.upkeep.gc import Item, ItemKind, Scope, decide, image_size, machine_items
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 GB = 10**9
@@ -324,3 +324,27 @@ def test_limits_that_make_no_sense(
     with pytest.raises(SystemExit, match="2"):
         gc(results, f"--older-than={value}")
     assert "--older-than" in capsys.readouterr().err
+
+
+class Vanishing(Scope):
+    """A run removes its work folder while gc looks at it."""
+
+    def covers(self, project: str | None) -> bool:
+        for path in Path(tempfile.gettempdir()).glob("infini-ci-*"):
+            path.rmdir()
+        return super().covers(project)
+
+
+def test_a_folder_may_vanish_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    names = [f"infini-ci-20260101T120000Z-nogit-00ff-cpu-abcdefg{number}" for number in range(2)]
+    for name in names:
+        (tmp_path / name).mkdir()
+    scope = Vanishing(project="tiny", orphans=True, runs=frozenset(), platforms=frozenset())
+    assert list(machine_items((), scope)) == []
+    monkeypatch.setattr(Vanishing, "covers", lambda *_: True)
+    (tmp_path / names[0]).mkdir()
+    [folder] = machine_items((), scope)
+    (tmp_path / names[0]).rmdir()
+    folder.remove()

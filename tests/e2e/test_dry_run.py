@@ -152,6 +152,23 @@ def test_it_can_be_pasted(docker_bench: Bench) -> None:
     assert not (plan.results / "no.log").exists()
 
 
+PLANT = """
+import os
+os.symlink("/etc/hostname", "/opt/infini-ci/results/leak.log")
+"""
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("one_user")
+def test_no_link_comes_out_of_a_container(docker_bench: Bench) -> None:
+    plan = docker_bench.plan(python_stage("plant", PLANT))
+    done = run_as_file(docker_bench.engine.describe(plan), docker_bench.folder)
+    assert done.returncode == 0, done.stderr
+    assert "not copied from the container's results: 1 link: results/leak.log\n" in done.stderr
+    assert (plan.results / "events.jsonl").is_file()
+    assert not any(path.is_symlink() for path in plan.results.rglob("*"))
+
+
 def test_passwords_are_asked_for(bench: Bench) -> None:
     secret = {"PIP_INDEX_URL": "https://me:secret@index.example/simple"}
     plan = bench.plan(stage("build", "true"))

@@ -12,7 +12,6 @@ import pytest
 from conftest import Bench
 from plans import REQUIREMENTS, python_stage, stage
 
-from ci.engines import job
 from ci.errors import ExitCode
 from ci.model.job import StageKind
 from ci.model.plan import ResultLimits
@@ -24,11 +23,6 @@ from hostile import FORGED_TIMES, LONGEST, suite
 
 PYTEST = stage("pytest", "python", "-m", "pytest", "tests/test_tiny.py", kind=StageKind.PYTEST)
 FILES = ("pytest.jsonl", "events.jsonl")
-
-
-@pytest.fixture
-def one_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "has_own_user", lambda _plan: False)
 
 
 @pytest.mark.usefixtures("one_user")

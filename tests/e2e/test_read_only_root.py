@@ -19,7 +19,6 @@ from plans import DOCKERFILE, python_stage, stage
 from test_container_devices import plan_with_device
 from test_dry_run import run_as_file
 from test_hostile_output import SPARSE
-from test_hostile_output import one_user as one_user
 
 from ci.errors import ExitCode
 from ci.model.job import StageKind
