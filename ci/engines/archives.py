@@ -40,13 +40,19 @@ TAR_ERRORS = (tarfile.TarError, ValueError, OverflowError, RecursionError)
 UNNAMEABLE = {errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL}  # the disk's rules for file names
 
 
-NO_FOLDERS: Mapping[str, int] = MappingProxyType({})
+NO_OWNERS: Mapping[str, int] = MappingProxyType({})
 
 
-def pack(contents: Mapping[str, bytes], *, folders: Mapping[str, int] = NO_FOLDERS) -> BinaryIO:
+def pack(
+    contents: Mapping[str, bytes],
+    *,
+    folders: Mapping[str, int] = NO_OWNERS,
+    private: Mapping[str, int] = NO_OWNERS,
+) -> BinaryIO:
     """Return a tar file of ``contents``, owned by root; equal contents give equal bytes.
 
     Files that begin with ``#!`` are executable. ``folders`` are empty folders, with their owners.
+    ``private`` are the owners of the files that no other user may read.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
@@ -58,6 +64,8 @@ def pack(contents: Mapping[str, bytes], *, folders: Mapping[str, int] = NO_FOLDE
         for name, content in sorted(contents.items()):
             entry = tarfile.TarInfo(name)
             entry.mode = 0o755 if content.startswith(b"#!") else 0o644
+            if name in private:
+                entry.mode, entry.uid = 0o600, private[name]
             entry.size, entry.mtime = len(content), TIMESTAMP
             archive.addfile(entry, io.BytesIO(content))
     buffer.seek(0)

@@ -34,7 +34,7 @@ from ci.engines.logs import ENGINE_FILES, EventReader, ImageLog, LiveLogs
 from ci.engines.script import describe_docker
 from ci.engines.watch import Watch
 from ci.errors import InfrastructureError
-from ci.model.plan import CONTAINER_WHEELS, EnginePlan, Exposure, RunPlan
+from ci.model.plan import CONTAINER_CREDENTIALS, CONTAINER_WHEELS, EnginePlan, Exposure, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan import source
 from ci.util.process import delay_interrupt
@@ -309,9 +309,17 @@ def _copy_in(container: Container, plan: RunPlan) -> Iterator[str]:
                 yield from (f"left out of the sources: {name}" for name in left_out)
     files = {name: path.read_bytes() for name, path in job.container_files(plan).items()}
     files |= {job.AGENT: job.agent_archive(), job.JOB: job.container_job(plan)}
-    named, empty = job.by_place(plan, files), job.by_place(plan, job.container_folders(plan))
+    owners = {}
+    if credentials := job.credentials_of(plan):
+        lines = (f"{name}={value}\n" for name, value in credentials.items())
+        files[CONTAINER_CREDENTIALS] = "".join(lines).encode()
+        owners[CONTAINER_CREDENTIALS] = job.agent_user(plan)
+    named, private = job.by_place(plan, files), job.by_place(plan, owners)
+    empty = job.by_place(plan, job.container_folders(plan))
     for place in {*named, *empty}:
-        archive = pack(named.get(place, {}), folders=empty.get(place, {}))
+        archive = pack(
+            named.get(place, {}), folders=empty.get(place, {}), private=private.get(place, {})
+        )
         container.put_archive(place, archive)
 
 

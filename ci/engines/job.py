@@ -18,7 +18,14 @@ from docker.types import Mount, Ulimit
 from ci.engines.devices import CONTAINER_PROBE, PROBE, DeviceFiles, container_devices, device_job
 from ci.engines.logs import SHOWN_BYTES_PER_S, STREAMED_BYTES_PER_S
 from ci.model.job import CacheJob, Job
-from ci.model.plan import CONTAINER_CA_BUNDLE, CONTAINER_FOLDER, CachePlan, ContainerPlan, RunPlan
+from ci.model.plan import (
+    CONTAINER_CA_BUNDLE,
+    CONTAINER_CREDENTIALS,
+    CONTAINER_FOLDER,
+    CachePlan,
+    ContainerPlan,
+    RunPlan,
+)
 from ci.model.platforms import PLATFORMS
 from ci.util.files import REPOSITORY, user_cache
 from ci.util.lines import LARGEST_DOCUMENT, parse_object
@@ -58,13 +65,15 @@ def job_document(
     environment: Mapping[str, str] = MappingProxyType({}),
     compiler_cache: CacheJob | None = None,
     probe: tuple[str, str] = (sys.executable, str(PROBE)),
+    credentials: str | None = None,
     user: int | None = None,
 ) -> bytes:
     """Return the agent's input file.
 
-    ``workspace``, ``results``, ``compiler_cache`` and ``probe`` are paths where the agent runs.
-    ``probe`` is a Python and the program with which it looks for devices. ``environment`` is added
-    to the agent's own. ``user`` runs the stages, if not the agent's own user does.
+    ``workspace``, ``results``, ``compiler_cache``, ``probe`` and ``credentials`` are paths where
+    the agent runs. ``probe`` is a Python and the program with which it looks for devices.
+    ``credentials`` is the file with the variables that hold passwords. ``environment`` is added to
+    the agent's own. ``user`` runs the stages, if not the agent's own user does.
     """
     facts = PLATFORMS[plan.platform].devices
     job = Job(
@@ -79,6 +88,7 @@ def job_document(
         devices=device_job(plan.devices, probe) if plan.devices else None,
         device_compiler=facts.compiler if facts else None,
         compiler_cache=compiler_cache,
+        credentials=credentials,
         user=user,
     )
     return job.to_json().encode()
@@ -118,7 +128,7 @@ def container_options(
     return {
         "name": container.name,
         "labels": dict(container.labels),
-        "user": AGENT_USER if has_own_user(plan) else container.user,
+        "user": str(agent_user(plan)),
         "environment": {**plan.network.environment, **plan.environment},
         "network_mode": container.network_mode,
         "init": True,
@@ -169,6 +179,17 @@ def has_own_user(plan: RunPlan) -> bool:
     return plan.devices is None
 
 
+def agent_user(plan: RunPlan) -> int:
+    """Return the number of the user that runs the agent in a container."""
+    return int(AGENT_USER if has_own_user(plan) else plan.container.user)
+
+
+def credentials_of(plan: RunPlan) -> dict[str, str]:
+    """Return the variables with passwords; those that the platform sets itself are left out."""
+    variables = plan.network.credentials.items()
+    return {name: value for name, value in variables if name not in plan.environment}
+
+
 def container_files(plan: RunPlan) -> dict[str, Path]:
     """Return the files, owned by root, that a container gets in addition to agent and job."""
     files = {CONTAINER_PROBE[1]: PROBE} if plan.devices is not None else {}
@@ -180,8 +201,12 @@ def container_files(plan: RunPlan) -> dict[str, Path]:
 def container_folders(plan: RunPlan) -> dict[str, int]:
     """Return the folders outside of the sources that a run writes to, with their owners."""
     stages = int(plan.container.user)
-    results = int(AGENT_USER) if has_own_user(plan) else stages
-    return {plan.container.results: results, **({CACHE_FOLDER: stages} if plan.cache else {})}
+    agent = agent_user(plan)
+    return {
+        plan.container.results: agent,
+        **({CACHE_FOLDER: stages} if plan.cache else {}),
+        **({str(Path(CONTAINER_CREDENTIALS).parent): agent} if credentials_of(plan) else {}),
+    }
 
 
 def container_job(plan: RunPlan) -> bytes:
@@ -194,6 +219,7 @@ def container_job(plan: RunPlan) -> bytes:
         printed_bytes_per_s=STREAMED_BYTES_PER_S,
         compiler_cache=CacheJob(CACHE_FOLDER, base=workspace, cold=cache.cold) if cache else None,
         probe=CONTAINER_PROBE,
+        credentials=CONTAINER_CREDENTIALS if credentials_of(plan) else None,
         user=int(plan.container.user) if has_own_user(plan) else None,
     )
 

@@ -8,6 +8,8 @@ The script holds no passwords: it reads a setting with a password from a variabl
 from __future__ import annotations
 
 import base64
+import os
+import re
 import shlex
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,10 +22,10 @@ from docker.types import Mount, Ulimit
 from ci.engines import devices, images, job
 from ci.engines.workfolder import PIP_INSTALL
 from ci.model.job import StagePlan
-from ci.model.plan import CONTAINER_WHEELS, Exposure, ImagePlan, RunPlan
+from ci.model.plan import CONTAINER_CREDENTIALS, CONTAINER_WHEELS, Exposure, ImagePlan, RunPlan
 from ci.plan import bundle
 from ci.util.files import REPOSITORY
-from ci.util.text import mask_credentials
+from ci.util.text import MASK, mask_credentials
 
 # Options whose name in the SDK is not that of the command line, apart from a plural.
 FLAGS = {
@@ -52,7 +54,7 @@ def describe_docker(plan: RunPlan, engine: Mapping[str, str]) -> str:
     ``engine`` are the variables that direct the docker command to the engine.
     """
     image, wanted = plan.needed_image, plan.devices
-    settings = {**plan.network.environment, **image.build_arguments, **plan.environment}
+    settings = {**job.credentials_of(plan), **image.build_arguments, **plan.environment}
     secrets = {name: value for name, value in settings.items() if _is_secret(value)}
     # The script itself looks for device files, and passes them in these options of `docker create`.
     options = job.container_options(plan, devices.DeviceFiles(files=()))
@@ -109,6 +111,10 @@ def _script(plan: RunPlan, document: bytes, names: Mapping[str, str], **values: 
         lstrip_blocks=True,
         autoescape=False,  # noqa: S701 - a script, not HTML
     )
+    environment.globals.update(credentials_file=CONTAINER_CREDENTIALS, agent=job.agent_user(plan))
+    environment.globals.update(credentials=job.credentials_of(plan))
+    environment.globals.update(shown_netrc=_shown_netrc)
+    environment.filters.update(dirname=os.path.dirname)
     environment.filters.update(command=_command, masked=mask_credentials, quote=_quote)
     environment.globals.update(bundle=bundle, devices=devices, images=images, job=job)
     environment.globals.update(by_place=partial(job.by_place, plan))
@@ -177,6 +183,11 @@ def _words(words: Iterable[str]) -> str:
 def _command_of(stage: StagePlan) -> str:
     variables = [f"{name}={value}" for name, value in stage.environment.items()]
     return shlex.join([*(["env", *variables] if variables else []), *stage.command])
+
+
+def _shown_netrc(text: str) -> str:
+    """Return a netrc file as one line without its passwords; line ends mean nothing in it."""
+    return re.sub(r"(?<= password )\S+", MASK, " ".join(text.split()))
 
 
 def _is_secret(value: str) -> bool:

@@ -42,8 +42,11 @@ class NetworkPlan:
     """How image builds and runs reach the site's package index.
 
     ``environment`` holds the pip and proxy variables with their values inside the container,
-    ``host_environment`` the same settings with their values on this machine.
-    ``without_credentials`` holds the variables whose addresses have passwords, without these.
+    without passwords. ``credentials`` holds those that differ for stages that get the passwords;
+    the value of ``NETRC`` is the content of the file that the variable names there.
+    ``build_environment`` has the same settings with all passwords, for image builds, and
+    ``host_environment`` with their values on this machine. ``without_credentials`` holds the
+    variables whose addresses have passwords, without these.
     ``wheelhouse`` is a folder of this machine that the engine serves on loopback at
     ``wheelhouse_port`` while it builds or runs; the address is already in ``environment``.
     ``ca_bundle`` is a PEM file of this machine, copied to ``CONTAINER_CA_BUNDLE``.
@@ -54,6 +57,8 @@ class NetworkPlan:
     ca_bundle: Path | None = None
     wheelhouse: Path | None = None
     wheelhouse_port: int | None = None
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
+    build_environment: Mapping[str, str] = field(default_factory=dict)
     host_environment: Mapping[str, str] = field(default_factory=dict)
     without_credentials: Mapping[str, str] = field(default_factory=dict)
     wheels: Path | None = None
@@ -62,6 +67,8 @@ class NetworkPlan:
 CONTAINER_FOLDER = "/opt/infini-ci"  # everything that a run copies in beside the sources
 CONTAINER_CA_BUNDLE = f"{CONTAINER_FOLDER}/site-ca-bundle.pem"
 CONTAINER_WHEELS = f"{CONTAINER_FOLDER}/wheels"
+# The agent's alone, which reads the file and removes it.
+CONTAINER_CREDENTIALS = f"{CONTAINER_FOLDER}/private/credentials"
 BASE_IMAGE_INPUT = "base image"  # key in ``ImagePlan.inputs``
 
 

@@ -191,6 +191,7 @@ def _stage_plan(stage: StageConfig, inputs: PlanInputs) -> StagePlan:
             **stage.environment,
         },
         device=tests if stage.device is None else stage.device,
+        credentials=bool(inputs.network.credentials) and not withheld,
         reruns=reruns if tests and reruns is not None else stage.reruns,
     )
 
@@ -214,7 +215,7 @@ def _image_plan(
     # The offline base replaces only the platform's default base, never a configured one.
     stands_in = platform.offline_base and base_image == platform.base_image
     offline = stands_in or base_image == OFFLINE_BASE_IMAGE
-    settings = inputs.network.environment
+    settings = inputs.network.build_environment
     arguments = {name: settings[name] for name in _BUILD_ARGUMENTS if name in settings}
     proxies = {name: settings[name] for name in _PROXY_ARGUMENTS if name in settings}
     context = inputs.context

@@ -46,7 +46,7 @@ def plan(config: dict[str, object] = CONFIG, **changes: object) -> RunPlan:
 
 
 def network(**environment: str) -> NetworkPlan:
-    return NetworkPlan(environment=environment)
+    return NetworkPlan(environment=environment, build_environment=environment)
 
 
 def test_stages() -> None:

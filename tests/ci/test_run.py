@@ -387,7 +387,7 @@ def test_resuming_does_not_guess_the_events_of_another_version(work: Workplace) 
     expected = (Product.INCOMPLETE, Harness.INFRASTRUCTURE, ExitCode.INFRASTRUCTURE)
     assert judged(result.platforms[0]) == expected
     assert (
-        "agent's events: got protocol 2, expected 4" in result.platforms[0].verdict.evidence[0].text
+        "agent's events: got protocol 2, expected 5" in result.platforms[0].verdict.evidence[0].text
     )
 
 

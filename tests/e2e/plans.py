@@ -125,7 +125,7 @@ def make_run_plan(
     digest = hashlib.sha256(repr(sorted(context.items())).encode()).hexdigest()[:16]
     arguments = {
         name: value
-        for name, value in network.environment.items()
+        for name, value in network.build_environment.items()
         if name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL") or "proxy" in name.lower()
     }
     (folder / "requirements.txt").write_text(requirements)

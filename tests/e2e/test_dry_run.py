@@ -195,6 +195,26 @@ def test_passwords_are_asked_for(bench: Bench) -> None:
     assert shown.stdout.strip() == secret["PIP_INDEX_URL"]
 
 
+@pytest.mark.docker
+def test_passwords_go_into_a_file(docker_bench: Bench) -> None:
+    netrc = "machine index.example login me password secret"
+    look = "import os; print(os.environ['A_PROXY'], open(os.environ['NETRC']).read().strip())"
+    stages = (python_stage("look", look), python_stage("not", "import os; os.environ['NETRC']"))
+    plan = docker_bench.plan(replace(stages[0], credentials=True), stages[1])
+    credentials = {"NETRC": netrc, "A_PROXY": "http://me:secret@proxy.example"}
+    plan = replace(plan, network=replace(plan.network, credentials=credentials))
+    script = docker_bench.engine.describe(plan)
+    assert "secret" not in script
+    assert "#   machine index.example login me password ***\n" in script
+    done = run_as_file(script, docker_bench.folder, A_PROXY=credentials["A_PROXY"])
+    assert "INFINI_CI_NETRC: set it, with its passwords" in done.stderr
+    given = {"A_PROXY": credentials["A_PROXY"], "INFINI_CI_NETRC": netrc}
+    done = run_as_file(script, docker_bench.folder, **given)
+    assert done.returncode == 1, done.stderr  # the second stage has no such variable
+    assert (plan.results / "look.log").read_text() == f"{credentials['A_PROXY']} {netrc}\n"
+    assert "KeyError: 'NETRC'" in (plan.results / "not.log").read_text()
+
+
 def test_a_password_elsewhere_is_named(host_bench: Bench) -> None:
     plan = host_bench.plan(stage("build", "fetch", "https://me:secret@files.example/"))
     script = host_bench.engine.describe(plan)
