@@ -230,7 +230,8 @@ class StageConfig(Model):
     By default a ``pytest`` stage needs them, and a command does not."""
     credentials: bool | None = None
     """Whether the stage gets the passwords in the addresses of ``network``. By default a command
-    gets them, and a ``pytest`` stage does not."""
+    gets them, and a ``pytest`` stage does not. In a container, pip and others find those of package
+    indexes in the file that the variable NETRC names; it is removed with the end of the stage."""
     reruns: Annotated[int, Field(ge=0, le=MOST_RERUNS)] = 0
     """How often failed tests of a ``pytest`` stage are rerun, as evidence of flaky tests. Reruns
     come last, take at most ``timeout_s``, and change no verdict. ``--reruns`` overrides it."""

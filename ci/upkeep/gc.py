@@ -33,11 +33,13 @@ from ci.engines.link import explain
 from ci.errors import InfrastructureError
 from ci.facts.files import read_text_file
 from ci.model.platforms import PLATFORMS
+from ci.model.results import HOST_LOCK
 from ci.plan.planning import cache_name
 from ci.plan.request import LARGEST_REQUEST, REQUEST_FILE
 from ci.store.folder import LOCK_FILE, RESULTS_FILE, is_running
 from ci.store.rows import LATEST
 from ci.util.files import user_cache
+from ci.util.redaction import redact_folder
 
 if TYPE_CHECKING:  # it imports SQLAlchemy
     from ci.store.store import Store
@@ -364,11 +366,22 @@ def run_folders(results: Path) -> tuple[RunFolder, ...]:
     return tuple(found)
 
 
+def redact_interrupted(runs: Sequence[RunFolder], scope: Scope) -> Iterator[str]:
+    """Hide secret values in logs whose caller was killed, and yield a note on each.
+
+    On the host engine the agent writes the logs itself, and only its caller knows the values.
+    """
+    for run in runs:
+        if run.request.project == scope.project and not run.going_on:
+            for lock in sorted(run.path.glob(f"*/{HOST_LOCK}")):
+                yield from (f"{run.path.name}: {note}" for note in redact_folder(lock.parent))
+
+
 def machine_items(runs: Sequence[RunFolder], scope: Scope) -> Iterator[Item]:
     """The host engine's compiler caches, the results and the work folders of a project."""
     for platform in PLATFORMS:
         cache = user_cache() / cache_name(scope.project, platform)
-        with suppress(FileNotFoundError):  # there is none, or a run has just removed it
+        with suppress(FileNotFoundError, NotADirectoryError):  # or a run has just removed it
             used = max(map(_modified_at, (cache, *cache.iterdir())))
             yield _folder_item(ItemKind.CACHE, cache, used, scope.needed_on(platform))
     for run in runs:

@@ -348,3 +348,21 @@ def test_a_folder_may_vanish_meanwhile(tmp_path: Path, monkeypatch: pytest.Monke
     [folder] = machine_items((), scope)
     (tmp_path / names[0]).rmdir()
     folder.remove()
+
+
+def test_secrets_are_hidden_in_logs_of_a_killed_run(
+    results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LAB_TOKEN", "a-planted-secret")
+    for name, project in (("killed", "tiny"), ("theirs", "other")):
+        folder = add_run(results, name, days=0, project=project) / "cpu"
+        folder.mkdir()
+        (folder / "host.lock").write_text("{}")
+        (folder / "build.log").write_text("the token is a-planted-secret")
+    ours, theirs = (results / name / "cpu" / "build.log" for name in ("killed", "theirs"))
+    gc(results, "--dry-run")
+    assert ours.read_text() == "the token is a-planted-secret"
+    gc(results)
+    assert ours.read_text() == "the token is ***"
+    assert theirs.read_text() == "the token is a-planted-secret"
+    assert "killed: a secret value was hidden in build.log" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Containers with a read-only root: what stages can write to, and what is left of it."""
+"""Containers with a read-only root: what stages can write to, and how its volumes go."""
 
 from __future__ import annotations
 
