@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import FrameType
+from typing import Mapping
 
 from ci.agent import pytest_stage
 from ci.agent.artifacts import collect
@@ -19,7 +21,7 @@ from ci.agent.output import EventLog, StageOutput
 from ci.agent.stage import Stage, StageCommand, SupervisorError, adopt_orphans
 from ci.agent.user import Handover, LogPipe, StageUser
 from ci.model import events
-from ci.model.job import PROTOCOL, Job, StageKind, StagePlan
+from ci.model.job import NETRC, PROTOCOL, Job, StageKind, StagePlan
 
 INTERRUPTED = 130
 RESTARTED = 1
@@ -44,6 +46,12 @@ class JobRun:
             job.compiler_cache, self._environment, self._results, self._handover
         )
         self._environment.update(self._cache.variables)
+        self._credentials: dict[str, str] = {}
+        if job.credentials is not None:
+            with suppress(FileNotFoundError):  # in a container that was restarted
+                lines = Path(job.credentials).read_text(encoding="utf-8").splitlines()
+                Path(job.credentials).unlink()
+                self._credentials = dict(line.split("=", 1) for line in lines)
         self._log = EventLog(self._results / "events.jsonl")
         self._stage: Stage | None = None
         self._signal: int | None = None
@@ -201,12 +209,23 @@ class JobRun:
 
         ``pipe`` is the one that its pytest, if it runs one, writes its log to.
         """
+        credentials = self._credentials if stage.credentials else {}
+        with ExitStack() as stack:
+            if NETRC in credentials:
+                file = stack.enter_context(self._handover.private_file(credentials[NETRC]))
+                credentials = {**credentials, NETRC: file}
+            environment = {**self._environment, **credentials, **stage.environment}
+            return self._follow(name, stage, pipe, environment)
+
+    def _follow(
+        self, name: str, stage: StagePlan, pipe: LogPipe | None, environment: Mapping[str, str]
+    ) -> events.CommandEnd:
         leases = self._leases if stage.device else None
         leased = leases.variables if leases else {}
         self._stage = Stage(
             StageCommand(
                 stage.command,
-                environment={**self._stage_environment(stage), **leased},
+                environment={**environment, **leased},
                 workspace=self._workspace,
                 timeout_s=stage.timeout_s,
                 inherited=leases.descriptors if leases else (),

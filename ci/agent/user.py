@@ -125,6 +125,19 @@ class Handover:
         finally:
             pipe.close()
 
+    @contextmanager
+    def private_file(self, content: str) -> Iterator[str]:
+        """Yield the name of a file that only the stages' user can read, and remove the file."""
+        with self.access():
+            file, name = tempfile.mkstemp(prefix="infini-ci-")
+            with os.fdopen(file, "w") as target:
+                target.write(content)
+        try:
+            yield name
+        finally:
+            with suppress(OSError), self.access():
+                Path(name).unlink()
+
     def remove(self) -> None:
         if self.user is not None:
             shutil.rmtree(str(self._folder), ignore_errors=True)

@@ -28,6 +28,7 @@ from ci.upkeep.gc import (
     Scope,
     decide,
     machine_items,
+    redact_interrupted,
     run_folders,
     store_items,
 )
@@ -149,8 +150,9 @@ def _engines(
             engine = select_engine(plan)
             if isinstance(engine, DockerEngine):
                 with _engine_errors():
-                    identity = engine.info()["ID"]
-                    found[identity] = EngineContents.read(engine.client)
+                    info = engine.info()
+                    contents = EngineContents.read(engine.client, machine=info["Name"])
+                    found[info["ID"]] = contents
         except CiError as error:
             silent.append(error)
     return tuple(found.values()), silent
@@ -185,6 +187,10 @@ def _places(
         runs={run.path.name for run in going_on}.union(*(engine.running for engine in engines)),
         platforms={platform for run in going_on for platform in run.request.platforms},
     )
+    if not options.dry_run:
+        for note in redact_interrupted(runs, scope):
+            if options.format == "table":
+                show(note)
     for engine in engines:
         with _engine_errors():
             items = tuple(engine.items(scope))

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from ci.commands.options import add_format, add_results
 from ci.errors import CiError, ExitCode, InfrastructureError
+from ci.model.results import RunResult
+from ci.report.table import ResultsReport
 from ci.store.folder import make_folder, open_store
 from ci.store.importing import Importer, ImportOutcome, find_run_folders
 from ci.util.terminal import show, show_error
@@ -47,7 +49,7 @@ def execute(options: argparse.Namespace) -> int:
     make_folder(options.results)
     with (
         open_store(options.results) as store,
-        Importer(options.results, store, replace=options.replace) as importer,
+        Importer(options.results, store, render=_page, replace=options.replace) as importer,
     ):
         for folder in _folders(options.folders, errors):
             try:
@@ -70,6 +72,10 @@ def execute(options: argparse.Namespace) -> int:
         parts = [f"{counted(taken[it], 'run')} {it}" for it in ImportOutcome if taken[it]]
         show(", ".join([*parts, *([f"{len(errors)} refused"] if errors else [])]))
     return max((error.exit_code for error in errors), default=ExitCode.PASSED)
+
+
+def _page(run: RunResult) -> str:
+    return ResultsReport(run).markdown()
 
 
 def _folders(named: Sequence[Path], errors: list[CiError]) -> Iterator[Path]:

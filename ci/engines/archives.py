@@ -10,6 +10,7 @@ import errno
 import io
 import os
 import shutil
+import sys
 import tarfile
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import IO, BinaryIO, cast
 
-from ci.model.plan import ResultLimits
+from ci.model.plan import DEFAULT_LIMITS, ResultLimits
 from ci.plan.source import TIMESTAMP, decode_file_name
 from ci.util.files import open_for_replacement
 from ci.util.tar import TAR_ERRORS, TarStream, entries_of, open_tar
@@ -35,13 +36,19 @@ LATEST_TIME = 1 << 33  # the year 2242; file systems fail or wrap around at late
 UNNAMEABLE = {errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL}  # the disk's rules for file names
 
 
-NO_FOLDERS: Mapping[str, int] = MappingProxyType({})
+NO_OWNERS: Mapping[str, int] = MappingProxyType({})
 
 
-def pack(contents: Mapping[str, bytes], *, folders: Mapping[str, int] = NO_FOLDERS) -> BinaryIO:
+def pack(
+    contents: Mapping[str, bytes],
+    *,
+    folders: Mapping[str, int] = NO_OWNERS,
+    private: Mapping[str, int] = NO_OWNERS,
+) -> BinaryIO:
     """Return a tar file of ``contents``, owned by root; equal contents give equal bytes.
 
     Files that begin with ``#!`` are executable. ``folders`` are empty folders, with their owners.
+    ``private`` are the owners of the files that no other user may read.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
@@ -53,6 +60,8 @@ def pack(contents: Mapping[str, bytes], *, folders: Mapping[str, int] = NO_FOLDE
         for name, content in sorted(contents.items()):
             entry = tarfile.TarInfo(name)
             entry.mode = 0o755 if content.startswith(b"#!") else 0o644
+            if name in private:
+                entry.mode, entry.uid = 0o600, private[name]
             entry.size, entry.mtime = len(content), TIMESTAMP
             archive.addfile(entry, io.BytesIO(content))
     buffer.seek(0)
@@ -255,3 +264,16 @@ def _copy_with_holes(content: IO[bytes], file: BinaryIO, most: int | None) -> in
         file.write(chunk)
     file.truncate(file.tell())
     return written
+
+
+def _main() -> None:
+    """``python -m ci.engines.archives FOLDER``: extract results from stdin, as a run does."""
+    left_out = extract(
+        chunks_of(sys.stdin.buffer), Path(sys.argv[1]), strip=1, limits=DEFAULT_LIMITS
+    )
+    for what in left_out:
+        print(f"not copied from the container's results: {what}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    _main()

@@ -17,13 +17,13 @@ from docker.types import DeviceRequest
 
 from ci.errors import ConfigError, InfrastructureError
 from ci.model.job import DeviceJob
-from ci.model.plan import DevicePlan, Exposure, RunPlan
+from ci.model.plan import CONTAINER_FOLDER, DevicePlan, Exposure, RunPlan
 from ci.util.lines import parse_object
 from ci.util.text import strip_controls
 
 PROBE: Final = Path(__file__).parent / "probe.py"
 # In images the probe has a Python of its own, because the stages use the vendor's.
-CONTAINER_PROBE: Final = ("/opt/devices/bin/python", "/opt/infini-ci/devices.py")
+CONTAINER_PROBE: Final = ("/opt/devices/bin/python", f"{CONTAINER_FOLDER}/devices.py")
 
 
 def device_job(devices: DevicePlan, probe: tuple[str, str]) -> DeviceJob:

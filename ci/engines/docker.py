@@ -36,7 +36,7 @@ from ci.engines.watch import Watch
 from ci.engines.wheelhouse import filled_volume
 from ci.errors import InfrastructureError
 from ci.model.events import NetworkWaiting
-from ci.model.plan import CONTAINER_WHEELS, EnginePlan, Exposure, RunPlan
+from ci.model.plan import CONTAINER_CREDENTIALS, CONTAINER_WHEELS, EnginePlan, Exposure, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan import source
 from ci.util.process import delay_interrupt
@@ -66,7 +66,7 @@ class DockerEngine:
     def __init__(self, link: Link) -> None:
         self._link = link
         self.client: DockerClient = link.client  # also used without a run: gc, doctor
-        self.images = ImageBuilder(link.client, link.environment)
+        self.images = ImageBuilder(link.client, link.info, link.environment)
         self._version = link.version
         self._creating = False  # a container was requested, and the engine has not answered
 
@@ -194,7 +194,9 @@ class DockerEngine:
                 raise
             name = plan.container.name
             message = f"platform {plan.platform} already has a container {name}: {explain(error)}"
-            remedy = f"if it is not needed, run `docker rm {name}`, then resume with --resume"
+            remedy = (
+                f"if it is not needed, run `docker rm --volumes {name}`, then resume with --resume"
+            )
             raise InfrastructureError(message, remedy=remedy) from error
 
     def _trusted_caches(self, plan: RunPlan) -> list[str]:
@@ -297,7 +299,8 @@ class DockerEngine:
         finally:
             if facts.interrupted and not removed:
                 name = plan.container.name
-                text = f"container {name} may remain; to remove it: docker rm --force {name}"
+                remedy = f"docker rm --force --volumes {name}"
+                text = f"container {name} may remain; to remove it: {remedy}"
                 observer.event({"event": "engine", "text": text})
 
 
@@ -359,19 +362,30 @@ def _copy_in(container: Container, plan: RunPlan) -> Iterator[str]:
     folders = {plan.container.workspace: (plan.source, plan.needed_image.archive is not None)}
     if plan.network.wheels is not None:
         folders[CONTAINER_WHEELS] = (plan.network.wheels, True)
-    for destination, (folder, packed) in folders.items():
-        prefix = destination.strip("/")
-        with TemporaryFile() as tar:
-            left_out = source.write_archive(folder, tar, prefix=prefix, owner=owner, packed=packed)
-            tar.seek(0)
-            container.put_archive("/", tar)
-        if folder is plan.source:
-            yield from (f"left out of the sources: {name}" for name in left_out)
+    for place, trees in job.by_place(plan, folders).items():
+        for prefix, (folder, packed) in trees.items():
+            with TemporaryFile() as tar:
+                left_out = source.write_archive(
+                    folder, tar, prefix=prefix, owner=owner, packed=packed
+                )
+                tar.seek(0)
+                container.put_archive(place, tar)
+            if folder is plan.source:
+                yield from (f"left out of the sources: {name}" for name in left_out)
     files = {name: path.read_bytes() for name, path in job.container_files(plan).items()}
     files |= {job.AGENT: job.agent_archive(), job.JOB: job.container_job(plan)}
-    named = {name.strip("/"): content for name, content in files.items()}
-    empty = {name.strip("/"): owner for name, owner in job.container_folders(plan).items()}
-    container.put_archive("/", pack(named, folders=empty))
+    owners = {}
+    if credentials := job.credentials_of(plan):
+        lines = (f"{name}={value}\n" for name, value in credentials.items())
+        files[CONTAINER_CREDENTIALS] = "".join(lines).encode()
+        owners[CONTAINER_CREDENTIALS] = job.agent_user(plan)
+    named, private = job.by_place(plan, files), job.by_place(plan, owners)
+    empty = job.by_place(plan, job.container_folders(plan))
+    for place in {*named, *empty}:
+        archive = pack(
+            named.get(place, {}), folders=empty.get(place, {}), private=private.get(place, {})
+        )
+        container.put_archive(place, archive)
 
 
 def _read_log(container: Container, reader: EventReader, watch: Watch) -> None:

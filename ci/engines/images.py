@@ -138,9 +138,13 @@ def build_lock(engine_id: str, say: Callable[[str], None]) -> AbstractContextMan
 
 @dataclass(frozen=True)
 class ImageBuilder:
-    """Finds and builds images; ``environment`` directs the docker command to the engine."""
+    """Finds and builds images.
+
+    ``info`` returns the engine's checked facts; ``environment`` directs the docker command to it.
+    """
 
     client: DockerClient
+    info: Callable[[], Mapping[str, Any]]
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def prepare(self, plan: RunPlan, log: ImageLog) -> ImageFacts:
@@ -148,7 +152,7 @@ class ImageBuilder:
         start = monotonic()
         archive = plan.needed_image.archive
         if archive is not None:
-            image, reason = load_bundled_image(self.client, plan.needed_image, archive, log)
+            image, reason = self._load_bundled(plan.needed_image, archive, log)
         else:
             image, reason = self._find_or_build(plan, log)
         check_architecture(self.client, image)
@@ -178,7 +182,7 @@ class ImageBuilder:
         if reason is not None:
             # Without the lock: a pull takes long, and other runs need not wait for it.
             self._pull_base(plan, log)
-            with build_lock(self.client.info()["ID"], log.write):
+            with build_lock(self.info()["ID"], log.write):
                 reason = self.build_reason(plan)  # another run may have built it meanwhile
                 if reason is not None:
                     log.write(f"building {plan.needed_image.tag}: {reason}")
@@ -228,6 +232,34 @@ class ImageBuilder:
         if base in (None, wanted) or base != plan.needed_image.offline_base_image:
             return ()
         return (f"base image {wanted} could not be pulled; built on an offline Debian base",)
+
+    def _load_bundled(
+        self, plan: ImagePlan, archive: ImageArchive, log: ImageLog
+    ) -> tuple[Image, str]:
+        """Return the image of a bundle, and whether it was loaded or already there."""
+        for reference in (archive.id, plan.tag):
+            with suppress(ImageNotFound):
+                if _matches(image := self.client.images.get(reference), archive):
+                    return image, PRESENT
+        info = self.info()
+        if is_local(info):  # a remote engine reports a full disk itself, later
+            folder = str(info["DockerRootDir"])
+            needed, free = SPACE_FACTOR * archive.size, shutil.disk_usage(folder).free
+            if free < needed:
+                message = f"{free:,} bytes are free in {folder}, loading the image takes {needed:,}"
+                raise InfrastructureError(
+                    message, remedy="Make room: docker system df shows what uses the disk."
+                )
+        log.write(f"loading {plan.tag} from {archive.bundle}")
+        with tarfile.open(archive.bundle, mode="r:") as members:
+            content = cast(IO[bytes], members.extractfile(archive.member))
+            with long_timeout(self.client):
+                images = self.client.images.load(content)
+        for image in images:
+            if _matches(image, archive):
+                return image, LOADED
+        message = f"the engine loaded {', '.join(str(image.id) for image in images)} from"
+        raise InfrastructureError(f"{message} {archive.bundle}, expected {archive.id}")
 
     def _pull_base(self, plan: RunPlan, log: ImageLog) -> None:
         """Pull a missing base image; refuse an unusable one before waiting for other builds."""
@@ -327,35 +359,6 @@ def _message_text(message: Mapping[str, Any]) -> str:
     """Return the text of a build or pull message of any kind."""
     words = (message.get(key) for key in ("stream", "status", "error"))
     return " ".join(str(word) for word in words if word)
-
-
-def load_bundled_image(
-    client: DockerClient, plan: ImagePlan, archive: ImageArchive, log: ImageLog
-) -> tuple[Image, str]:
-    """Return the image of a bundle, and whether it was loaded or already there."""
-    for reference in (archive.id, plan.tag):
-        with suppress(ImageNotFound):
-            if _matches(image := client.images.get(reference), archive):
-                return image, PRESENT
-    info = client.info()
-    if is_local(info):  # a remote engine reports a full disk itself, later
-        folder = str(info["DockerRootDir"])
-        needed, free = SPACE_FACTOR * archive.size, shutil.disk_usage(folder).free
-        if free < needed:
-            message = f"{free:,} bytes are free in {folder}, loading the image takes {needed:,}"
-            raise InfrastructureError(
-                message, remedy="Make room: docker system df shows what uses the disk."
-            )
-    log.write(f"loading {plan.tag} from {archive.bundle}")
-    with tarfile.open(archive.bundle, mode="r:") as members:
-        content = cast(IO[bytes], members.extractfile(archive.member))
-        with long_timeout(client):
-            images = client.images.load(content)
-    for image in images:
-        if _matches(image, archive):
-            return image, LOADED
-    message = f"the engine loaded {', '.join(str(image.id) for image in images)} from"
-    raise InfrastructureError(f"{message} {archive.bundle}, expected {archive.id}")
 
 
 def _matches(image: Image, archive: ImageArchive) -> bool:

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 import zipfile
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
-from docker.types import Ulimit
+from docker.types import Mount, Ulimit
 
 from ci.engines.devices import CONTAINER_PROBE, PROBE, DeviceFiles, container_devices, device_job
 from ci.engines.logs import SHOWN_BYTES_PER_S, STREAMED_BYTES_PER_S
 from ci.facts.files import read_text_file
 from ci.model.job import CacheJob, Job
-from ci.model.plan import CONTAINER_CA_BUNDLE, CONTAINER_WHEELS, CachePlan, RunPlan
+from ci.model.plan import (
+    CONTAINER_CA_BUNDLE,
+    CONTAINER_CREDENTIALS,
+    CONTAINER_FOLDER,
+    CONTAINER_WHEELS,
+    CachePlan,
+    ContainerPlan,
+    RunPlan,
+)
 from ci.model.platforms import PLATFORMS
 from ci.util.files import REPOSITORY, user_cache
 from ci.util.lines import LARGEST_DOCUMENT, parse_object
+
+Item = TypeVar("Item")
 
 MAIN = "from ci.agent.__main__ import main\n\nmain()\n"
 PARTS = (
@@ -56,14 +68,16 @@ def job_document(
     environment: Mapping[str, str] = MappingProxyType({}),
     compiler_cache: CacheJob | None = None,
     probe: tuple[str, str] = (sys.executable, str(PROBE)),
+    credentials: str | None = None,
     user: int | None = None,
     on_host: bool = False,
 ) -> bytes:
     """Return the agent's input file.
 
-    ``workspace``, ``results``, ``compiler_cache`` and ``probe`` are paths where the agent runs.
-    ``probe`` is a Python and the program with which it looks for devices. ``environment`` is added
-    to the agent's own. ``user`` runs the stages, if not the agent's own user does. ``on_host``:
+    ``workspace``, ``results``, ``compiler_cache``, ``probe`` and ``credentials`` are paths where
+    the agent runs. ``probe`` is a Python and the program with which it looks for devices.
+    ``credentials`` is the file with the variables that hold passwords. ``environment`` is added to
+    the agent's own. ``user`` runs the stages, if not the agent's own user does. ``on_host``:
     nothing can take the network away from the stages.
     """
     facts = PLATFORMS[plan.platform].devices
@@ -81,13 +95,14 @@ def job_document(
         devices=device_job(plan.devices, probe) if plan.devices else None,
         device_compiler=facts.compiler if facts else None,
         compiler_cache=compiler_cache,
+        credentials=credentials,
         user=user,
     )
     return job.to_json().encode()
 
 
-AGENT = "/opt/infini-ci/agent.pyz"
-JOB = "/opt/infini-ci/job.json"
+AGENT = f"{CONTAINER_FOLDER}/agent.pyz"
+JOB = f"{CONTAINER_FOLDER}/job.json"
 # Isolated from the variables and packages of the code under test.
 COMMAND = ("python3", "-I", AGENT, JOB)
 # The capabilities of an agent with a user of its own: to start stages as theirs, and to end them.
@@ -135,7 +150,7 @@ def container_options(
     return {
         "name": container.name,
         "labels": dict(container.labels),
-        "user": AGENT_USER if has_own_user(plan) else container.user,
+        "user": str(agent_user(plan)),
         "environment": {**plan.network.environment, **plan.environment},
         "init": True,
         "cap_drop": ["ALL"],
@@ -147,9 +162,34 @@ def container_options(
         or (machine_memory and machine_memory // 10 * MEMORY_TENTHS),
         "memswap_limit": container.memory_bytes,  # the same as memory alone: no swap
         "ulimits": [Ulimit(name=name, soft=limit, hard=limit) for name, limit in ulimits],
+        **({"read_only": True, "mounts": _volumes(container)} if container.writable else {}),
         **devices,
         "volumes": [*volumes, *devices.get("volumes", ())],
     }
+
+
+def _volumes(container: ContainerPlan) -> list[Mount]:
+    """Return a new volume for each writable folder, with the content of the image's folder.
+
+    The labels are for gc, if the container is removed without its volumes.
+    """
+    labels = dict(container.labels)
+    return [Mount(folder, None, labels=labels) for folder in container.writable or ()]
+
+
+def by_place(plan: RunPlan, items: Mapping[str, Item]) -> dict[str, dict[str, Item]]:
+    """Group items by the folder into which an engine copies them; names are relative to it.
+
+    ``items`` have absolute paths. An engine copies nothing into a read-only root, although its
+    volumes are writable.
+    """
+    writable = plan.container.writable
+    places = ("/",) if writable is None else (*writable, CACHE_MOUNT)
+    groups: defaultdict[str, dict[str, Item]] = defaultdict(dict)
+    for name, item in items.items():
+        place = max((it for it in places if Path(name).is_relative_to(it)), key=len)
+        groups[place][os.path.relpath(name, place)] = item
+    return groups
 
 
 def has_own_user(plan: RunPlan) -> bool:
@@ -158,6 +198,17 @@ def has_own_user(plan: RunPlan) -> bool:
     Not with devices: the leases of all runs are files of one user, which stages inherit.
     """
     return plan.devices is None
+
+
+def agent_user(plan: RunPlan) -> int:
+    """Return the number of the user that runs the agent in a container."""
+    return int(AGENT_USER if has_own_user(plan) else plan.container.user)
+
+
+def credentials_of(plan: RunPlan) -> dict[str, str]:
+    """Return the variables with passwords; those that the platform sets itself are left out."""
+    variables = plan.network.credentials.items()
+    return {name: value for name, value in variables if name not in plan.environment}
 
 
 def container_files(plan: RunPlan) -> dict[str, Path]:
@@ -171,8 +222,12 @@ def container_files(plan: RunPlan) -> dict[str, Path]:
 def container_folders(plan: RunPlan) -> dict[str, int]:
     """Return the folders outside of the sources that a run writes to, with their owners."""
     stages = int(plan.container.user)
-    results = int(AGENT_USER) if has_own_user(plan) else stages
-    return {plan.container.results: results, **({CACHE_FOLDER: stages} if plan.cache else {})}
+    agent = agent_user(plan)
+    return {
+        plan.container.results: agent,
+        **({CACHE_FOLDER: stages} if plan.cache else {}),
+        **({str(Path(CONTAINER_CREDENTIALS).parent): agent} if credentials_of(plan) else {}),
+    }
 
 
 def container_job(plan: RunPlan) -> bytes:
@@ -193,6 +248,7 @@ def container_job(plan: RunPlan) -> bytes:
         printed_bytes_per_s=STREAMED_BYTES_PER_S,
         compiler_cache=caches,
         probe=CONTAINER_PROBE,
+        credentials=CONTAINER_CREDENTIALS if credentials_of(plan) else None,
         user=int(plan.container.user) if has_own_user(plan) else None,
     )
 

@@ -8,21 +8,24 @@ The script holds no passwords: it reads a setting with a password from a variabl
 from __future__ import annotations
 
 import base64
+import os
+import re
 import shlex
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from docker.types import Ulimit
+from docker.types import Mount, Ulimit
 
 from ci.engines import devices, images, job, wheelhouse
 from ci.engines.workfolder import PIP_INSTALL
 from ci.model.job import StagePlan
-from ci.model.plan import CONTAINER_WHEELS, Exposure, ImagePlan, RunPlan
+from ci.model.plan import CONTAINER_CREDENTIALS, CONTAINER_WHEELS, Exposure, ImagePlan, RunPlan
 from ci.plan import bundle
 from ci.util.files import REPOSITORY
-from ci.util.text import mask_credentials
+from ci.util.text import MASK, mask_credentials
 
 # Options whose name in the SDK is not that of the command line, apart from a plural.
 FLAGS = {
@@ -50,7 +53,7 @@ def describe_docker(plan: RunPlan, engine: Mapping[str, str]) -> str:
     ``engine`` are the variables that direct the docker command to the engine.
     """
     image, wanted = plan.needed_image, plan.devices
-    settings = {**plan.network.environment, **image.build_arguments, **plan.environment}
+    settings = {**job.credentials_of(plan), **image.build_arguments, **plan.environment}
     secrets = {name: value for name, value in settings.items() if _is_secret(value)}
     # The script itself looks for device files, and passes them in these options of `docker create`.
     wheels = f"{plan.container.name}-wheels" if plan.network.wheelhouse else None
@@ -109,9 +112,13 @@ def _script(plan: RunPlan, document: bytes, names: Mapping[str, str], **values: 
         lstrip_blocks=True,
         autoescape=False,  # noqa: S701 - a script, not HTML
     )
+    environment.globals.update(credentials_file=CONTAINER_CREDENTIALS, agent=job.agent_user(plan))
+    environment.globals.update(credentials=job.credentials_of(plan))
+    environment.globals.update(shown_netrc=_shown_netrc)
+    environment.filters.update(dirname=os.path.dirname)
     environment.filters.update(command=_command, masked=mask_credentials, quote=_quote)
     environment.globals.update(bundle=bundle, devices=devices, images=images, job=job)
-    environment.globals.update(wheelhouse=wheelhouse)
+    environment.globals.update(by_place=partial(job.by_place, plan), wheelhouse=wheelhouse)
     environment.globals.update(command_of=_command_of, is_secret=_is_secret, on_host=False)
     environment.globals.update(flags=_flags, words=_words, container_wheels=CONTAINER_WHEELS)
     variables = {
@@ -179,6 +186,11 @@ def _command_of(stage: StagePlan) -> str:
     return shlex.join([*(["env", *variables] if variables else []), *stage.command])
 
 
+def _shown_netrc(text: str) -> str:
+    """Return a netrc file as one line without its passwords; line ends mean nothing in it."""
+    return re.sub(r"(?<= password )\S+", MASK, " ".join(text.split()))
+
+
 def _is_secret(value: str) -> bool:
     return mask_credentials(value) != value
 
@@ -201,10 +213,19 @@ def _flags_of(name: str, value: Any) -> Iterator[str]:
         yield from (f"{flag} {_quote(pair)}" for pair in pairs)
     elif isinstance(value, list):
         for item in value:
-            limit = isinstance(item, Ulimit)
-            yield f"{flag} {_quote(f'{item.name}={item.soft}:{item.hard}' if limit else item)}"
+            yield f"{flag} {_quote(_text_of(item))}"
     elif value is not None:
         yield f"{flag} {_quote(value)}"
+
+
+def _text_of(item: object) -> str:
+    if isinstance(item, Ulimit):
+        return f"{item.name}={item.soft}:{item.hard}"
+    if isinstance(item, Mount):
+        labels = item.get("VolumeOptions", {}).get("Labels", {}).items()
+        words = (f"volume-label={name}={value}" for name, value in labels)
+        return ",".join([f"type={item['Type']}", f"target={item['Target']}", *words])
+    return str(item)
 
 
 def _request(request: Mapping[str, Any]) -> Iterator[str]:

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 PROTOCOL = 5  # version of the job's document; the agent refuses any other
+NETRC = "NETRC"  # the variable that names a file of passwords, to pip and other programs
 
 
 class StringEnum(str, Enum):
@@ -54,6 +55,7 @@ class StagePlan:
     timeout_s: float
     column: Column
     device: bool = False  # runs with a lease on the platform's devices, if it has any
+    credentials: bool = False  # gets the variables with passwords
     reruns: int = 0  # how often failed tests are run again, as evidence of flaky tests
     isolated: bool = False  # begins when the engine has disconnected the container
 
@@ -119,6 +121,8 @@ class Job:
         devices: ``None`` if the platform has none, or the run does not use them
         device_compiler: the vendor's compiler, whose version is recorded
         compiler_cache: ``None`` if none is kept
+        credentials: file with variables that hold passwords, ``NAME=VALUE`` in each line, which
+            the agent reads and removes
         user: number of the user that runs the stages; ``None``: the agent's own
     """
 
@@ -133,6 +137,7 @@ class Job:
     devices: DeviceJob | None = None
     device_compiler: str | None = None
     compiler_cache: CacheJob | None = None
+    credentials: str | None = None
     user: int | None = None
 
     def to_json(self) -> str:

@@ -43,9 +43,11 @@ class NetworkPlan:
     """How image builds and runs reach the site's package index.
 
     ``environment`` holds the pip and proxy variables with their values inside the container,
-    ``host_environment`` the same settings with their values on this machine. ``in_builds`` holds
-    the variables that have other values during the build of an image.
-    ``without_credentials`` holds the variables whose addresses have passwords, without these.
+    without passwords. ``credentials`` holds those that differ for stages that get the passwords;
+    the value of ``NETRC`` is the content of the file that the variable names there.
+    ``build_environment`` has the same settings with all passwords, for image builds, and
+    ``host_environment`` with their values on this machine. ``without_credentials`` holds the
+    variables whose addresses have passwords, without these.
     ``wheelhouse`` is a folder of this machine: a container has its files in ``CONTAINER_WHEELS``, a
     build reads them from ``WHEELHOUSE_URL``. These are already in the variables.
     ``ca_bundle`` is a PEM file of this machine, copied to ``CONTAINER_CA_BUNDLE``.
@@ -53,16 +55,20 @@ class NetworkPlan:
     """
 
     environment: Mapping[str, str]
-    in_builds: Mapping[str, str] = field(default_factory=dict)
     ca_bundle: Path | None = None
     wheelhouse: Path | None = None
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
+    build_environment: Mapping[str, str] = field(default_factory=dict)
     host_environment: Mapping[str, str] = field(default_factory=dict)
     without_credentials: Mapping[str, str] = field(default_factory=dict)
     wheels: Path | None = None
 
 
-CONTAINER_CA_BUNDLE = "/etc/ssl/certs/site-ca-bundle.pem"
-CONTAINER_WHEELS = "/opt/infini-ci/wheels"
+CONTAINER_FOLDER = "/opt/infini-ci"  # everything that a run copies in beside the sources
+CONTAINER_CA_BUNDLE = f"{CONTAINER_FOLDER}/site-ca-bundle.pem"
+CONTAINER_WHEELS = f"{CONTAINER_FOLDER}/wheels"
+# The agent's alone, which reads the file and removes it.
+CONTAINER_CREDENTIALS = f"{CONTAINER_FOLDER}/private/credentials"
 LOOPBACK = "127.0.0.1"
 # Fixed, since the address is part of the build, and another one would miss the layer cache. It is
 # in a network namespace of the build's own, where nothing else listens.
@@ -115,7 +121,11 @@ HELPER_LABEL = "infini-ci.helper"  # of a container beside the run's own: the id
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerPlan:
-    """The container specification of a run; unprivileged unless its device policy differs."""
+    """The container specification of a run; unprivileged unless its device policy differs.
+
+    ``writable`` are the only folders that can be written to; each is a volume that is removed with
+    the container. ``None``: the whole root file system can be.
+    """
 
     name: str
     labels: Mapping[str, str]
@@ -126,6 +136,7 @@ class ContainerPlan:
     memory_bytes: int | None  # None: most of the memory of the engine's machine
     processes: int
     ulimits: Mapping[str, int] = field(default_factory=dict)
+    writable: tuple[str, ...] | None = None
 
     @property
     def shared_labels(self) -> dict[str, str]:

@@ -99,6 +99,14 @@ def _check_workspace_path(path: str) -> str:
     return path
 
 
+def _check_container_path(path: str) -> str:
+    parts = PurePosixPath(path)
+    # A comma would end the value in the options of the docker command.
+    if not parts.is_absolute() or ".." in parts.parts or len(parts.parts) < 2 or "," in path:
+        raise _expected("an absolute path other than '/', without '..' and ','")
+    return str(parts)
+
+
 def _check_pattern(path: str) -> str:
     if any("**" in part and part != "**" for part in PurePosixPath(path).parts):
         raise _expected("'**' only as a complete part of the path")
@@ -137,6 +145,7 @@ PlatformName = Annotated[str, AfterValidator(_check_platform)]
 IMAGE_REFERENCE = r"^[\w][\w./:@-]*$"
 ImageReference = Annotated[str, StringConstraints(pattern=IMAGE_REFERENCE)]
 WorkspacePath = Annotated[str, AfterValidator(_check_workspace_path)]
+ContainerPath = Annotated[str, AfterValidator(_check_container_path)]
 ArtifactPath = Annotated[WorkspacePath, AfterValidator(_check_pattern)]
 ConfigPath = Annotated[str, StringConstraints(pattern=r"^[^/]")]
 # The longest name in Debian 12 has 75 characters.
@@ -218,7 +227,8 @@ class StageConfig(Model):
     By default a ``pytest`` stage needs them, and a command does not."""
     credentials: bool | None = None
     """Whether the stage gets the passwords in the addresses of ``network``. By default a command
-    gets them, and a ``pytest`` stage does not."""
+    gets them, and a ``pytest`` stage does not. In a container, pip and others find those of package
+    indexes in the file that the variable NETRC names; it is removed with the end of the stage."""
     network: StageNetwork = StageNetwork.FULL
     """With ``none`` the engine disconnects the container from every network before the stage, which
     does not run if that fails. Later stages have no network either, so they must say ``none`` too.
@@ -351,6 +361,15 @@ class Config(Model):
     """Variables of the caller's shell that stages of the host engine also get: names, or beginnings
     of names and a ``*``. By default they get only those that compilers, build tools and pytest are
     known to read, and none whose name marks a secret. Stages in containers get none."""
+    read_only_root: bool = False
+    """Make the root file system of containers read-only. Stages can then write only to the
+    sources, ``/opt/venv``, ``/home``, ``/tmp``, ``/var/tmp`` and ``writable_folders``; these are
+    volumes that are removed with the container. The image must have a folder ``/workspace`` of user
+    1000, as the images of this program's own recipe do."""
+    writable_folders: tuple[ContainerPath, ...] = ()
+    """Further folders to which stages can write in spite of ``read_only_root``, such as the place
+    of a recipe's own Python environment. A folder of the image keeps content and owner, and is
+    copied for every container; a new folder belongs to root."""
     selection: SelectionConfig | None = None
     """How ``--select`` restricts a run to some operators. By default it cannot be used."""
 

@@ -6,12 +6,15 @@ Sources: the environment, ``network:`` sections and pip's own configuration.
 from __future__ import annotations
 
 import ast
+import re
 import sys
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from ci.errors import ConfigError
+from ci.model.job import NETRC
 from ci.model.plan import (
     CONTAINER_CA_BUNDLE,
     CONTAINER_WHEELS,
@@ -67,9 +70,11 @@ def resolve_network(
     addresses = {**settings, "pip_find_links": " ".join(links)}
     public = {name: CREDENTIALS.sub("", value or "") for name, value in addresses.items()}
     public = {name: value for name, value in public.items() if value != (addresses[name] or "")}
+    bare = {name: CREDENTIALS.sub("", value or "") for name, value in inside.items()}
     return NetworkPlan(
-        environment=_environment(inside),
-        in_builds=_environment(in_builds),
+        environment=_environment(bare),
+        credentials=_credentials(inside, _environment(bare)),
+        build_environment=_environment({**inside, **in_builds}),
         host_environment=_environment(here),
         without_credentials=_environment(public),
         ca_bundle=bundle,
@@ -91,6 +96,51 @@ def _environment(settings: Mapping[str, str | None]) -> dict[str, str]:
     return {
         variable: value for name, value in settings.items() if value for variable in VARIABLES[name]
     }
+
+
+# The settings whose passwords pip also finds in the file that the variable NETRC names. Those of
+# proxies it finds only in the address.
+READ_BY_PIP = ("pip_index_url", "pip_extra_index_url", "pip_find_links")
+# Words that all versions of Python's netrc module read alike: without quotes, backslashes and the
+# sign of a comment.
+NETRC_WORD = re.compile(r"[A-Za-z0-9!$%&()*+,./:;<=>?@^_`{|}~\[\]-]+")
+
+
+def _credentials(settings: Mapping[str, str | None], without: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that hold passwords, which are in a netrc file if pip can read it."""
+    netrc, hosts = _netrc(settings[name] for name in READ_BY_PIP)
+    in_file = {name: _without_passwords(settings[name], hosts) for name in READ_BY_PIP}
+    variables = _environment({**settings, **in_file}).items()
+    found = {name: value for name, value in variables if value != without[name]}
+    return {**found, **({NETRC: netrc} if netrc else {})}
+
+
+def _netrc(settings: Iterable[str | None]) -> tuple[str, set[str]]:
+    """Return a netrc file, in one line, with the passwords in lists of addresses, and its hosts.
+
+    Left out are hosts with several passwords, and words that not every Python can read back.
+    """
+    found: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+    for word in " ".join(filter(None, settings)).split():
+        if match := CREDENTIALS.search(word):
+            user, _, password = match["credentials"].partition(":")
+            host = urlsplit(CREDENTIALS.sub("", word)).hostname or ""
+            found[host].add((unquote(user), unquote(password)))
+    lines = {
+        host: f"machine {host} login {user} password {password}"
+        for host, [(user, password), *others] in sorted(found.items())
+        if not others and ":" not in host and all(map(NETRC_WORD.fullmatch, (host, user, password)))
+    }
+    return " ".join(lines.values()), set(lines)
+
+
+def _without_passwords(addresses: str | None, hosts: Collection[str]) -> str | None:
+    """Remove the passwords for ``hosts`` from a list of addresses."""
+    words = []
+    for word in (addresses or "").split():
+        bare = CREDENTIALS.sub("", word)
+        words.append(bare if urlsplit(bare).hostname in hosts else word)
+    return " ".join(words) or None
 
 
 def _find_links(value: str | None, folder: Path) -> tuple[list[str], Path | None]:

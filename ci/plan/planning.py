@@ -21,6 +21,7 @@ from ci.errors import ConfigError
 from ci.model.job import ArtifactPlan, Column, StageKind, StageNetwork, StagePlan
 from ci.model.plan import (
     BASE_IMAGE_INPUT,
+    CONTAINER_FOLDER,
     DEFAULT_LIMITS,
     PLATFORM_VARIABLE,
     SIMULATED_VARIABLE,
@@ -50,7 +51,11 @@ ENTRY = "/opt/recipe/enter"  # its place in images of this program's own recipe
 USER = "1000"  # the recipes create it; a number, as copied files get numeric owners
 CACHE_PREFIX = "infini-ci-cache-"  # of the names of compiler caches
 WORKSPACE = "/workspace"
-RESULTS = "/results"
+# Below a folder that no image has: so it belongs to the user of the agent.
+RESULTS = f"{CONTAINER_FOLDER}/results"
+# With a read-only root: what the recipe creates for the stages, and what every tool may write to.
+# The homes of all users, since some base images already have a user of our number.
+WRITABLE = (WORKSPACE, CONTAINER_FOLDER, "/opt/venv", "/home", "/tmp", "/var/tmp")  # noqa: S108
 
 # Settings that are passed to image builds as arguments. Certificates are in the build context, as
 # they are too long for an argument.
@@ -146,7 +151,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         },
         network=inputs.network,
         image=_image_plan(platform, wanted, packages, inputs),
-        container=_container_plan(config.project, platform, wanted, inputs, devices),
+        container=_container_plan(config, platform, wanted, inputs, devices),
         host=HostPlan(
             python=sys.executable,
             requirements=inputs.requirements,
@@ -204,6 +209,7 @@ def _stage_plan(stage: StageConfig, inputs: PlanInputs) -> StagePlan:
             **stage.environment,
         },
         device=tests if stage.device is None else stage.device,
+        credentials=bool(inputs.network.credentials) and not withheld,
         reruns=reruns if tests and reruns is not None else stage.reruns,
         isolated=stage.network is StageNetwork.NONE,
     )
@@ -228,7 +234,7 @@ def _image_plan(
     # The offline base replaces only the platform's default base, never a configured one.
     stands_in = platform.offline_base and base_image == platform.base_image
     offline = stands_in or base_image == OFFLINE_BASE_IMAGE
-    settings = {**inputs.network.environment, **inputs.network.in_builds}
+    settings = inputs.network.build_environment
     arguments = {name: settings[name] for name in _BUILD_ARGUMENTS if name in settings}
     proxies = {name: settings[name] for name in _PROXY_ARGUMENTS if name in settings}
     context = inputs.context
@@ -268,13 +274,13 @@ def _digest(content: bytes) -> str:
 
 
 def _container_plan(
-    project: str,
+    config: Config,
     platform: Platform,
     wanted: PlatformConfig,
     inputs: PlanInputs,
     devices: DevicePlan | None,
 ) -> ContainerPlan:
-    labels = {"run": inputs.run_id, "platform": platform.name, "project": project}
+    labels = {"run": inputs.run_id, "platform": platform.name, "project": config.project}
     # Without devices no driver needs raised limits, which not every engine permits.
     facts = devices.facts if devices else None
     return ContainerPlan(
@@ -287,4 +293,5 @@ def _container_plan(
         memory_bytes=wanted.memory_bytes,
         processes=wanted.processes,
         ulimits=facts.ulimits if facts else {},
+        writable=(*WRITABLE, *config.writable_folders) if config.read_only_root else None,
     )

@@ -12,7 +12,7 @@ from ci.model.details import Details
 from ci.model.results import PlatformResult, RunResult
 from ci.plan.request import REQUEST_FILE, RunRequest
 from ci.report.table import ResultsReport
-from ci.store.folder import RESULTS_FILE, link_latest, lock_run, make_folder
+from ci.store.folder import PAGE_FILE, RESULTS_FILE, link_latest, lock_run, make_folder
 from ci.util.files import write_atomically
 
 if TYPE_CHECKING:  # SQLAlchemy takes 0.3 s to import
@@ -64,7 +64,7 @@ class Records:
     def save(self, result: RunResult) -> None:
         """Write the results so far; the store gets each platform's details once."""
         write_atomically(self.folder / RESULTS_FILE, result.to_json())
-        write_atomically(self.folder / "results.md", ResultsReport(result).markdown())
+        write_atomically(self.folder / PAGE_FILE, ResultsReport(result).markdown())
         if self._store is not None:
             self._store.save(result, self._unsaved)
         self._unsaved.clear()

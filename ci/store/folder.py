@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # it imports SQLAlchemy
 
 DATABASE = "ci.db"
 RESULTS_FILE = "results.json"
+PAGE_FILE = "results.md"
 LOCK_FILE = ".lock"
 
 

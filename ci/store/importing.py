@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
@@ -26,6 +26,7 @@ from ci.model.results import HOST_LOCK, PlatformResult, RunResult
 from ci.plan.request import REQUEST_FILE, RUN_ID, imported_request
 from ci.store.folder import (
     LOCK_FILE,
+    PAGE_FILE,
     RESULTS_FILE,
     is_regular,
     is_running,
@@ -207,11 +208,22 @@ def _verdict(result: PlatformResult | None) -> str:
 
 
 class Importer:
-    """Imports runs into one folder of results; a lock keeps a second import out."""
+    """Imports runs into one folder of results; a lock keeps a second import out.
 
-    def __init__(self, results: Path, store: Store, *, replace: bool = False) -> None:
+    ``render`` makes the page ``results.md`` of a run, in place of the page that came with it.
+    """
+
+    def __init__(
+        self,
+        results: Path,
+        store: Store,
+        *,
+        render: Callable[[RunResult], str],
+        replace: bool = False,
+    ) -> None:
         self._results = results
         self._store = store
+        self._render = render
         self._replace = replace
         self._staging = results / STAGING
         self._stack = ExitStack()
@@ -295,6 +307,7 @@ class Importer:
         names = [result.platform for result in run.platforms]
         request = imported_request(run.project, names, run.started_at)
         (staged / REQUEST_FILE).write_text(request, encoding="utf-8")
+        (staged / PAGE_FILE).write_text(self._render(run), encoding="utf-8")
         locks.enter_context(lock_run(staged))  # the lock file moves with the folder
         return left_out
 

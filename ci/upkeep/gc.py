@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
@@ -35,12 +36,14 @@ from ci.errors import InfrastructureError
 from ci.facts.files import read_text_file
 from ci.model.plan import HELPER_LABEL
 from ci.model.platforms import PLATFORMS
+from ci.model.results import HOST_LOCK
 from ci.model.trust import Trust
 from ci.plan.planning import CACHE_PREFIX, cache_name, old_cache_name
 from ci.plan.request import LARGEST_REQUEST, REQUEST_FILE
 from ci.store.folder import LOCK_FILE, RESULTS_FILE, is_running
 from ci.store.rows import LATEST
 from ci.util.files import user_cache
+from ci.util.redaction import redact_folder
 
 if TYPE_CHECKING:  # it imports SQLAlchemy
     from ci.store.store import Store
@@ -66,6 +69,7 @@ class ItemKind(StrEnum):
     IMAGE = "image"
     CACHE = "compiler cache"
     WHEELS = "wheelhouse"
+    VOLUME = "volume"  # of a container that was removed without it
     RESULTS = "results"
     WORK_FOLDER = "work folder"
     STORED_RUN = "stored run"
@@ -174,8 +178,8 @@ class EngineContents:
     volumes: Sequence[Entry]
 
     @classmethod
-    def read(cls, client: DockerClient) -> EngineContents:
-        """Ask the engine, which answers one caller at a time and refuses the others."""
+    def read(cls, client: DockerClient, *, machine: str) -> EngineContents:
+        """Ask the engine of ``machine``, which answers one caller at a time."""
         deadline = monotonic() + BUSY_S
         while True:
             try:
@@ -187,7 +191,7 @@ class EngineContents:
             sleep(POLL_S)
         return cls(
             client=client,
-            machine=client.info()["Name"],
+            machine=machine,
             containers=answer.get("Containers") or (),
             images=answer.get("Images") or (),
             volumes=answer.get("Volumes") or (),
@@ -203,6 +207,7 @@ class EngineContents:
         """The containers, images and volumes of a project."""
         yield from self._container_items(scope)
         yield from self._image_items(scope)
+        yield from self._shared_volume_items(scope)
         yield from self._volume_items(scope)
 
     def _container_items(self, scope: Scope) -> Iterator[Item]:
@@ -248,8 +253,8 @@ class EngineContents:
                     remove=partial(_remove_image, self.client, tags or [image]),
                 )
 
-    def _volume_items(self, scope: Scope) -> Iterator[Item]:
-        """The volumes of a project, with compiler caches and wheelhouses.
+    def _shared_volume_items(self, scope: Scope) -> Iterator[Item]:
+        """The volumes of no single run: a project's compiler caches, and wheelhouses.
 
         An engine does not know when a volume was last used. For a cache, the last use of its
         platform's images counts instead, by any user of the engine. A wheelhouse counts as used
@@ -263,21 +268,36 @@ class EngineContents:
         for entry in self.volumes:
             labels, wheels = _labels(entry), entry["Name"].startswith(WHEELS_PREFIX)
             own = labels.get(PROJECT)
-            if own == scope.project or (wheels and scope.covers(own)):
+            if wheels and scope.covers(own):
+                yield self._volume_item(ItemKind.WHEELS, entry)
+            elif own == scope.project and RUN not in labels:
                 platform = labels.get(PLATFORM_LABEL, "")
-                created = _parse_time(entry["CreatedAt"])
-                data = entry.get("UsageData") or {}
-                mounted = "a container uses it" if data.get("RefCount", 0) > 0 else None
+                item = self._volume_item(ItemKind.CACHE, entry)
+                used = max(item.used, last_runs.get(platform, item.used))
+                needed = item.needed or scope.needed_on(platform)
                 old = entry["Name"].startswith(CACHE_PREFIX) and TRUST_LABEL not in labels
-                yield Item(
-                    kind=ItemKind.WHEELS if wheels else ItemKind.CACHE,
-                    name=entry["Name"],
-                    size_bytes=max(0, data.get("Size", 0)),
-                    used=created if wheels else max(created, last_runs.get(platform, created)),
-                    needed=mounted or (None if wheels else scope.needed_on(platform)),
-                    useless=NO_LEVEL if old else None,
-                    remove=partial(self.client.api.remove_volume, entry["Name"]),
-                )
+                yield replace(item, used=used, needed=needed, useless=NO_LEVEL if old else None)
+
+    def _volume_items(self, scope: Scope) -> Iterator[Item]:
+        """The volumes of a project's containers; each is removed with its container."""
+        for entry in self.volumes:
+            labels = _labels(entry)
+            if labels.get(PROJECT) == scope.project and (run := labels.get(RUN)):
+                item = self._volume_item(ItemKind.VOLUME, entry)
+                name = f"{entry['Name'][:12]} of run {run}"
+                needed = item.needed or scope.needed_by_run(run)
+                yield replace(item, name=name, needed=needed, useless="its container is gone")
+
+    def _volume_item(self, kind: ItemKind, entry: Entry) -> Item:
+        data = entry.get("UsageData") or {}
+        return Item(
+            kind=kind,
+            name=entry["Name"],
+            size_bytes=max(0, data.get("Size", 0)),
+            used=_parse_time(entry["CreatedAt"]),
+            needed="a container uses it" if data.get("RefCount", 0) > 0 else None,
+            remove=partial(self.client.api.remove_volume, entry["Name"]),
+        )
 
 
 def image_size(entry: Entry, sizes: Mapping[str, int]) -> int:
@@ -366,13 +386,24 @@ def run_folders(results: Path) -> tuple[RunFolder, ...]:
     return tuple(found)
 
 
+def redact_interrupted(runs: Sequence[RunFolder], scope: Scope) -> Iterator[str]:
+    """Hide secret values in logs whose caller was killed, and yield a note on each.
+
+    On the host engine the agent writes the logs itself, and only its caller knows the values.
+    """
+    for run in runs:
+        if run.request.project == scope.project and not run.going_on:
+            for lock in sorted(run.path.glob(f"*/{HOST_LOCK}")):
+                yield from (f"{run.path.name}: {note}" for note in redact_folder(lock.parent))
+
+
 def machine_items(runs: Sequence[RunFolder], scope: Scope) -> Iterator[Item]:
     """The host engine's compiler caches, the results and the work folders of a project."""
     for platform in PLATFORMS:
         old = old_cache_name(scope.project, platform)
         for name in (old, *(cache_name(scope.project, platform, level) for level in Trust)):
             cache = user_cache() / name
-            if cache.is_dir():
+            with suppress(FileNotFoundError, NotADirectoryError):  # or a run has just removed it
                 used = max(map(_modified_at, (cache, *cache.iterdir())))
                 item = _folder_item(ItemKind.CACHE, cache, used, scope.needed_on(platform))
                 yield replace(item, useless=NO_LEVEL if name == old else None)
@@ -398,12 +429,15 @@ def _work_items(projects: Mapping[str, str], scope: Scope) -> Iterator[Item]:
             commands.append(os.fsdecode(process.read_bytes()))
     for path in sorted(Path(tempfile.gettempdir()).glob("infini-ci-*")):
         name = _WORK_FOLDER.fullmatch(path.name)
-        if not name or path.is_symlink() or path.stat().st_uid != os.geteuid():
+        if not name or not scope.covers(projects.get(name["run"])):
             continue
-        if scope.covers(projects.get(name["run"])):
-            in_use = any(str(path) in command for command in commands)
-            needed = "its run is in progress" if in_use else scope.needed_by_run(name["run"])
-            yield _folder_item(ItemKind.WORK_FOLDER, path, _modified_at(path), needed)
+        with suppress(FileNotFoundError):  # its run has just removed it
+            status = path.lstat()
+            if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
+                in_use = any(str(path) in command for command in commands)
+                needed = "its run is in progress" if in_use else scope.needed_by_run(name["run"])
+                used = _from_seconds(status.st_mtime)
+                yield _folder_item(ItemKind.WORK_FOLDER, path, used, needed)
 
 
 def store_items(store: Store, scope: Scope) -> Iterator[Item]:
@@ -429,8 +463,17 @@ def _folder_item(kind: ItemKind, path: Path, used: datetime, needed: str | None)
         size_bytes=folder_size(path),
         used=used,
         needed=needed,
-        remove=partial(shutil.rmtree, path),
+        remove=partial(_remove_folder, path),
     )
+
+
+def _remove_folder(folder: Path) -> None:
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        if folder.exists():
+            raise
+        # Its run has removed it meanwhile.
 
 
 def _remove_results(folder: Path) -> None:

@@ -29,6 +29,7 @@ class Job:
         self.devices: DeviceJob | None = None
         self.device_compiler: str | None = None
         self.protocol: int | None = PROTOCOL
+        self.credentials: str | None = None
         self.user: int | None = None
         self.printed_bytes_per_s = 1 << 24
         self.interpreter = sys.executable
@@ -54,6 +55,7 @@ class Job:
             artifacts=tuple(ArtifactPlan(*artifact) for artifact in self.artifacts.items()),
             devices=self.devices,
             device_compiler=self.device_compiler,
+            credentials=self.credentials,
             user=self.user,
         )
         document.write_text(json.dumps({**json.loads(job.to_json()), "protocol": self.protocol}))

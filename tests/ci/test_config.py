@@ -126,8 +126,8 @@ network: {pip_index: 3, ca_bundle: 2026-01-01, http_proxy: !!binary aGk=}
         (
             MINIMAL + "artefacts: {}\n",
             "ci.yaml:4: artefacts: got an unknown key, expected one of artifacts, contracts,"
-            " network, pass_environment, platforms, project, selection, source, stages,"
-            " system_packages; did you mean 'artifacts'?",
+            " network, pass_environment, platforms, project, read_only_root, selection, source,"
+            " stages, system_packages, writable_folders; did you mean 'artifacts'?",
         ),
         (
             MINIMAL + "project: twice\n",

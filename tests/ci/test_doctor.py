@@ -243,7 +243,7 @@ def test_what_is_asked_of_an_index() -> None:
 def test_an_index_that_is_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "an index"
     folder.mkdir()
-    network = NetworkPlan(environment={"PIP_INDEX_URL": folder.as_uri()})
+    network = NetworkPlan(environment={}, host_environment={"PIP_INDEX_URL": folder.as_uri()})
     [check] = network_checks(network)
     [found] = check.look()
     assert found.level is Severity.OK

@@ -19,7 +19,7 @@ from filelock import FileLock
 
 from ci import cli
 from ci.errors import ExitCode
-from ci.upkeep.gc import Item, ItemKind, decide, image_size
+from ci.upkeep.gc import Item, ItemKind, Scope, decide, image_size, machine_items
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 GB = 10**9
@@ -338,3 +338,45 @@ def test_limits_that_make_no_sense(
     with pytest.raises(SystemExit, match="2"):
         gc(results, f"--older-than={value}")
     assert "--older-than" in capsys.readouterr().err
+
+
+class Vanishing(Scope):
+    """A run removes its work folder while gc looks at it."""
+
+    def covers(self, project: str | None) -> bool:
+        for path in Path(tempfile.gettempdir()).glob("infini-ci-*"):
+            path.rmdir()
+        return super().covers(project)
+
+
+def test_a_folder_may_vanish_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    names = [f"infini-ci-20260101T120000Z-nogit-00ff-cpu-abcdefg{number}" for number in range(2)]
+    for name in names:
+        (tmp_path / name).mkdir()
+    scope = Vanishing(project="tiny", orphans=True, runs=frozenset(), platforms=frozenset())
+    assert list(machine_items((), scope)) == []
+    monkeypatch.setattr(Vanishing, "covers", lambda *_: True)
+    (tmp_path / names[0]).mkdir()
+    [folder] = machine_items((), scope)
+    (tmp_path / names[0]).rmdir()
+    folder.remove()
+
+
+def test_secrets_are_hidden_in_logs_of_a_killed_run(
+    results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LAB_TOKEN", "a-planted-secret")
+    for name, project in (("killed", "tiny"), ("theirs", "other")):
+        folder = add_run(results, name, days=0, project=project) / "cpu"
+        folder.mkdir()
+        (folder / "host.lock").write_text("{}")
+        (folder / "build.log").write_text("the token is a-planted-secret")
+    ours, theirs = (results / name / "cpu" / "build.log" for name in ("killed", "theirs"))
+    gc(results, "--dry-run")
+    assert ours.read_text() == "the token is a-planted-secret"
+    gc(results)
+    assert ours.read_text() == "the token is ***"
+    assert theirs.read_text() == "the token is a-planted-secret"
+    assert "killed: a secret value was hidden in build.log" in capsys.readouterr().out

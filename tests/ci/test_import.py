@@ -279,6 +279,14 @@ def test_of_a_run_whose_folder_is_gone_the_store_knows_enough(
     assert ResultFiles(folder=here / RUN_ID / "nvidia").log is not None
 
 
+def test_the_page_of_a_run_is_made_here(there: Path, here: Path) -> None:
+    (there / "results.md").write_text("[all passed](https://elsewhere.example)\n")
+    assert imported(here, there) == ExitCode.PASSED
+    page = (here / there.name / "results.md").read_text(encoding="utf-8")
+    assert "elsewhere" not in page
+    assert "| Platform |" in page
+
+
 def test_a_missing_log_is_reported(there: Path, here: Path, capsys: Output) -> None:
     (there / "nvidia" / "pytest.jsonl").unlink()
     assert imported(here, there) == ExitCode.PASSED
@@ -289,8 +297,8 @@ def test_two_imports_do_not_mix(here: Path) -> None:
     here.mkdir()
     with (
         Store(default_url(here)) as store,
-        Importer(here, store),
+        Importer(here, store, render=lambda run: run.run_id),
         pytest.raises(UsageError, match=r"another import into .*here is running"),
-        Importer(here, store),
+        Importer(here, store, render=lambda run: run.run_id),
     ):
         pass

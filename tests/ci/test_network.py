@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from netrc import netrc
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -42,7 +44,8 @@ def test_a_folder_of_wheels_is_served_to_builds(tmp_path: Path) -> None:
     assert network.environment["PIP_FIND_LINKS"] == "https://links.example/ /opt/infini-ci/wheels"
     assert "NO_PROXY" not in network.environment
     # The address is part of an image's tag.
-    assert network.in_builds == {
+    assert network.build_environment == {
+        **network.environment,
         "PIP_FIND_LINKS": "https://links.example/ http://127.0.0.1:8421/",
         "NO_PROXY": "127.0.0.1",
         "no_proxy": "127.0.0.1",
@@ -58,7 +61,8 @@ def test_a_folder_of_wheels_by_its_address(tmp_path: Path) -> None:
 
 def test_a_page_of_links_needs_no_server(tmp_path: Path) -> None:
     network = resolve_network({"PIP_FIND_LINKS": "https://links.example/"}, folder=tmp_path)
-    assert (network.wheelhouse, network.in_builds) == (None, {})
+    assert network.wheelhouse is None
+    assert network.build_environment == network.environment
 
 
 def test_two_folders_of_wheels_are_refused(tmp_path: Path) -> None:
@@ -126,9 +130,45 @@ def test_passwords_can_be_withheld(tmp_path: Path) -> None:
         "http_proxy": "http://proxy.example:3128",
     }
     plan = resolve_network(environ, folder=tmp_path)
+    assert plan.environment["PIP_INDEX_URL"] == "https://index.example/@team/simple"
+    assert plan.build_environment["PIP_INDEX_URL"] == environ["PIP_INDEX_URL"]
+    assert plan.credentials == {
+        "NETRC": "machine index.example login me password p@ss",
+        "PIP_EXTRA_INDEX_URL": environ["PIP_EXTRA_INDEX_URL"],  # without a password: only a token
+        "HTTPS_PROXY": environ["https_proxy"],
+        "https_proxy": environ["https_proxy"],
+    }
     assert plan.without_credentials == {
         "PIP_INDEX_URL": "https://index.example/@team/simple",
         "PIP_EXTRA_INDEX_URL": "https://a.example/simple https://b.example/simple",
         "HTTPS_PROXY": "http://proxy.example:3128",
         "https_proxy": "http://proxy.example:3128",
     }
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        "https://me:one@host/a https://me:two@host/b",  # one file has one password for a host
+        "https://me:p%20w@host/",
+        "https://me:p%22w@host/",
+        "https://me:p%5Cw@host/",
+        "https://me:%23pw@host/",
+        "https://me:pw@[::1]/",
+    ],
+)
+def test_what_a_netrc_file_cannot_hold_stays_in_the_address(tmp_path: Path, addresses: str) -> None:
+    plan = resolve_network({"PIP_EXTRA_INDEX_URL": addresses}, folder=tmp_path)
+    assert plan.credentials == {"PIP_EXTRA_INDEX_URL": addresses}
+    assert "pw@" not in str(plan.environment)
+
+
+def test_python_reads_the_netrc_file(tmp_path: Path) -> None:
+    allowed = "p!$%&()*+,-./:;<=>?@[]^_`{|}~w"
+    url = f"https://me:{quote(allowed, safe='')}@host.example:8443/simple"
+    plan = resolve_network({"PIP_INDEX_URL": url, "PIP_FIND_LINKS": url}, folder=tmp_path)
+    file = tmp_path / "netrc"
+    file.write_text(plan.credentials["NETRC"] + "\n")
+    file.chmod(0o600)
+    assert netrc(file).authenticators("host.example") == ("me", "", allowed)
+    assert plan.credentials.keys() == {"NETRC"}

@@ -49,7 +49,7 @@ def plan(config: dict[str, object] = CONFIG, **changes: object) -> RunPlan:
 
 
 def network(**environment: str) -> NetworkPlan:
-    return NetworkPlan(environment=environment)
+    return NetworkPlan(environment=environment, build_environment=environment)
 
 
 def test_stages() -> None:
@@ -153,7 +153,7 @@ def test_results_and_container() -> None:
 
 def test_an_image_gets_the_settings_of_builds() -> None:
     links = {"PIP_FIND_LINKS": "http://127.0.0.1:8421/"}
-    network = NetworkPlan(environment={"PIP_FIND_LINKS": "/wheels"}, in_builds=links)
+    network = NetworkPlan(environment={"PIP_FIND_LINKS": "/wheels"}, build_environment=links)
     planned = plan(network=network)
     assert planned.needed_image.build_arguments["PIP_FIND_LINKS"] == links["PIP_FIND_LINKS"]
     assert planned.network.environment["PIP_FIND_LINKS"] == "/wheels"

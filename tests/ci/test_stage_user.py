@@ -75,6 +75,34 @@ def test_the_log_of_pytest_comes_through_a_pipe(job: Job) -> None:
     assert (job.results / "junit.xml").read_text() == "<xml/>\n"
 
 
+LOOK = """
+echo "${PROXY-unset}"
+[ -z "$NETRC" ] || { cat "$NETRC"; echo; stat -c '%u %a' "$NETRC"; }
+echo "${NETRC-unset}"
+"""
+
+
+@pytest.mark.parametrize("user", [OTHER_USER, None])
+def test_passwords_reach_only_the_stages_that_get_them(job: Job, user: int | None) -> None:
+    job.user = user
+    file = job.workspace.parent / "private"
+    file.write_text("PROXY=http://me:a=b@c\nNETRC=machine c login me password pw\n")
+    file.chmod(0o600)
+    job.credentials = str(file)
+    own = {"PROXY": "http://own", "NETRC": ""}
+    job.stage("with", "sh", "-c", LOOK, credentials=True)
+    job.stage("own", "sh", "-c", LOOK, credentials=True, environment=own)
+    job.stage("without", "sh", "-c", LOOK)
+    assert job.run() == 0
+    assert not file.exists()
+    *found, name = job.log("with").splitlines()
+    owner = os.geteuid() if user is None else user
+    assert found == ["http://me:a=b@c", "machine c login me password pw", f"{owner} 600"]
+    assert not Path(name).exists()
+    assert job.log("own") == "http://own\n\n"
+    assert job.log("without") == "unset\nunset\n"
+
+
 def test_only_regular_files_are_taken_over(job: Job) -> None:
     link = f"ln -s {job.workspace.parent}/secret ${{1#--junitxml=}}"
     (job.workspace.parent / "secret").write_text("of root")

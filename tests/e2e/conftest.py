@@ -14,7 +14,7 @@ import pytest
 from fresh import is_local_engine, make_image
 from plans import copying_python, make_run_plan, write_project
 
-from ci.engines import Engine
+from ci.engines import Engine, job
 from ci.engines.select import select_engine
 from ci.errors import InfrastructureError
 from ci.model.job import StagePlan
@@ -109,6 +109,11 @@ def fresh_image(tmp_path_factory: pytest.TempPathFactory) -> str:
         pytest.skip("the Docker Engine is not this machine's own")
     bench.engine.prepare(bench.plan(), bench.observer)  # makes the offline base
     return make_image()
+
+
+@pytest.fixture
+def one_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "has_own_user", lambda _plan: False)
 
 
 @pytest.fixture(autouse=True)

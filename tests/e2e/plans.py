@@ -13,6 +13,7 @@ from pathlib import Path
 from ci.model.job import ArtifactPlan, Column, StageKind, StagePlan
 from ci.model.plan import ContainerPlan, EnginePlan, HostPlan, ImagePlan, RunPlan
 from ci.plan.network import resolve_network
+from ci.plan.planning import RESULTS, WORKSPACE
 
 OFFLINE_BASE = "infini-ops-base:bookworm"
 REQUIREMENTS = "pytest\npytest-reportlog\nsetuptools>=77\n"
@@ -124,7 +125,7 @@ def make_run_plan(
     digest = hashlib.sha256(repr(sorted(context.items())).encode()).hexdigest()[:16]
     arguments = {
         name: value
-        for name, value in {**network.environment, **network.in_builds}.items()
+        for name, value in network.build_environment.items()
         if name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL") or "proxy" in name.lower()
     }
     (folder / "requirements.txt").write_text(requirements)
@@ -154,8 +155,8 @@ def make_run_plan(
             name=f"infini-ci-{run_id}-cpu",
             labels={"infini-ci.run": run_id, "infini-ci.platform": "cpu"},
             user="1000",
-            workspace="/workspace",
-            results="/results",
+            workspace=WORKSPACE,
+            results=RESULTS,
             shm_size_bytes=None,
             memory_bytes=memory_bytes,
             processes=4096,

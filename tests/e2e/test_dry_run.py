@@ -162,6 +162,23 @@ def test_it_can_be_pasted(docker_bench: Bench) -> None:
     assert not (plan.results / "no.log").exists()
 
 
+PLANT = """
+import os
+os.symlink("/etc/hostname", "/opt/infini-ci/results/leak.log")
+"""
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("one_user")
+def test_no_link_comes_out_of_a_container(docker_bench: Bench) -> None:
+    plan = docker_bench.plan(python_stage("plant", PLANT))
+    done = run_as_file(docker_bench.engine.describe(plan), docker_bench.folder)
+    assert done.returncode == 0, done.stderr
+    assert "not copied from the container's results: 1 link: results/leak.log\n" in done.stderr
+    assert (plan.results / "events.jsonl").is_file()
+    assert not any(path.is_symlink() for path in plan.results.rglob("*"))
+
+
 def test_passwords_are_asked_for(bench: Bench) -> None:
     secret = {"PIP_INDEX_URL": "https://me:secret@index.example/simple"}
     plan = bench.plan(stage("build", "true"))
@@ -186,6 +203,26 @@ def test_passwords_are_asked_for(bench: Bench) -> None:
         check=True,
     )
     assert shown.stdout.strip() == secret["PIP_INDEX_URL"]
+
+
+@pytest.mark.docker
+def test_passwords_go_into_a_file(docker_bench: Bench) -> None:
+    netrc = "machine index.example login me password secret"
+    look = "import os; print(os.environ['A_PROXY'], open(os.environ['NETRC']).read().strip())"
+    stages = (python_stage("look", look), python_stage("not", "import os; os.environ['NETRC']"))
+    plan = docker_bench.plan(replace(stages[0], credentials=True), stages[1])
+    credentials = {"NETRC": netrc, "A_PROXY": "http://me:secret@proxy.example"}
+    plan = replace(plan, network=replace(plan.network, credentials=credentials))
+    script = docker_bench.engine.describe(plan)
+    assert "secret" not in script
+    assert "#   machine index.example login me password ***\n" in script
+    done = run_as_file(script, docker_bench.folder, A_PROXY=credentials["A_PROXY"])
+    assert "INFINI_CI_NETRC: set it, with its passwords" in done.stderr
+    given = {"A_PROXY": credentials["A_PROXY"], "INFINI_CI_NETRC": netrc}
+    done = run_as_file(script, docker_bench.folder, **given)
+    assert done.returncode == 1, done.stderr  # the second stage has no such variable
+    assert (plan.results / "look.log").read_text() == f"{credentials['A_PROXY']} {netrc}\n"
+    assert "KeyError: 'NETRC'" in (plan.results / "not.log").read_text()
 
 
 def test_a_password_elsewhere_is_named(host_bench: Bench) -> None:

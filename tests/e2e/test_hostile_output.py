@@ -12,7 +12,6 @@ import pytest
 from conftest import Bench
 from plans import REQUIREMENTS, python_stage, stage
 
-from ci.engines import job
 from ci.errors import ExitCode
 from ci.model.job import StageKind
 from ci.model.plan import ResultLimits
@@ -24,11 +23,6 @@ from hostile import FORGED_TIMES, LONGEST, suite
 
 PYTEST = stage("pytest", "python", "-m", "pytest", "tests/test_tiny.py", kind=StageKind.PYTEST)
 FILES = ("pytest.jsonl", "events.jsonl")
-
-
-@pytest.fixture
-def one_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "has_own_user", lambda _plan: False)
 
 
 @pytest.mark.usefixtures("one_user")
@@ -92,7 +86,7 @@ SPARSE = """
 import os
 megabytes = {"a": (256, 0), "b": (0, 40), "c": (0, 1), "d": (1 << 20, 0), "e": (0, 1)}
 for name, (holes, content) in megabytes.items():
-    with open("/results/" + name, "wb") as file:
+    with open("/opt/infini-ci/results/" + name, "wb") as file:
         file.write(os.urandom(content << 20))
         file.truncate(content + holes << 20)
 """
@@ -119,7 +113,7 @@ def test_bytes_of_a_container_are_bounded_and_holes_stay_holes(docker_bench: Ben
 
 LINKS = """
 import os
-os.chdir("/results")
+os.chdir("/opt/infini-ci/results")
 os.symlink("zz/" * 20 + "../" * 20 + "etc/hostname", "a_leak.txt")
 os.symlink(".", "zz")
 os.symlink("/etc/hostname", "plant.log.d")
@@ -171,6 +165,7 @@ def status_of(pid):
     return dict(line.split(":", 1) for line in lines)
 
 me = os.getpid()
+results = Path("/opt/infini-ci/results")
 facts = status_of(me)
 others = [int(path.name) for path in Path("/proc").glob("[0-9]*") if int(path.name) != me]
 agent = next(p for p in others if b"agent.pyz" in Path(f"/proc/{p}/cmdline").read_bytes())
@@ -180,9 +175,9 @@ print(json.dumps({
     "no_new_privileges": facts["NoNewPrivs"].strip(),
     "agent": status_of(agent)["CapEff"].strip(),
     "refused": [reach(pid) for pid in others],
-    "files": [refused(os.open, path, os.O_WRONLY) for path in Path("/results").iterdir()],
-    "folder": refused(os.mkdir, "/results/x"),
-    "unlink": refused(os.unlink, "/results/events.jsonl"),
+    "files": [refused(os.open, path, os.O_WRONLY) for path in results.iterdir()],
+    "folder": refused(os.mkdir, results / "x"),
+    "unlink": refused(os.unlink, results / "events.jsonl"),
     "root": refused(os.setuid, 0),
 }))
 """

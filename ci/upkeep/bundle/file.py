@@ -17,6 +17,7 @@ from ci.plan.bundle import DOCUMENT, FOLDER, VERSION, BundleDocument, Member
 from ci.plan.source import TIMESTAMP
 from ci.util.files import open_for_replacement
 from ci.util.lines import parse_object
+from ci.util.tar import TAR_ERRORS
 
 COPY_REMEDY = "Copy the bundle again, or rebuild it with `python -m ci bundle`."
 LARGEST_DOCUMENT = 2**24  # bytes; a few hundred for each member
@@ -105,7 +106,7 @@ def open_archive(path: Path) -> Iterator[BundleReader]:
         message = f"--bundle: {path} cannot be read: {error.strerror}"
         remedy = "Name a file that `python -m ci bundle` wrote."
         raise UsageError(message, remedy=remedy) from None
-    except (tarfile.TarError, ValueError, OverflowError) as error:
+    except TAR_ERRORS as error:
         raise _bundle_error(path, f"not a tar file: {error}") from None
     with archive:
         yield BundleReader(path, archive)
@@ -122,7 +123,7 @@ def _entries(path: Path, archive: tarfile.TarFile) -> dict[str, tarfile.TarInfo]
             if entry.offset_data + entry.size > end:
                 raise _bundle_error(path, f"it ends within {name}, after {end:,} bytes")
             entries[name] = entry
-    except (tarfile.TarError, ValueError, OverflowError) as error:  # of a damaged header
+    except TAR_ERRORS as error:  # of a damaged header
         raise _bundle_error(path, f"it ends early, after {end:,} bytes: {error}") from None
     if DOCUMENT not in entries:
         raise _bundle_error(path, f"its last member, {DOCUMENT}, is missing")

@@ -65,6 +65,7 @@ def collect_wheels(
         column=Column.NONE,
         timeout_s=TIMEOUT_S,
         environment={},
+        credentials=True,
     )
     artifact = ArtifactPlan(name=FOLDER, path=FOLDER)
     collection = replace(

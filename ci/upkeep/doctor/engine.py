@@ -49,7 +49,7 @@ def _findings(plan: EnginePlan, plans: Sequence[RunPlan]) -> Iterator[Finding]:
         look = partial(disk_findings, client, info, plans)
         checks = [Check(f"disk of engine {plan.name}", look)]
         for run in plans:
-            look = partial(image_findings, run, client, info)
+            look = partial(image_findings, run, engine.images, info)
             checks.append(Check(f"image of {run.platform}", look))
             checks.append(_device_check(run, info))
         yield from carry_out(checks)
@@ -143,10 +143,10 @@ def parse_free(printed: str) -> int:
 
 
 def image_findings(
-    plan: RunPlan, client: DockerClient, info: Mapping[str, Any]
+    plan: RunPlan, images: ImageBuilder, info: Mapping[str, Any]
 ) -> Iterator[Finding]:
     """Check for the image, or else for its base, on the engine or in a registry."""
-    image, images = plan.needed_image, ImageBuilder(client)
+    image, client = plan.needed_image, images.client
     reason = images.build_reason(plan)
     if reason is None:
         yield ok(f"image of {plan.platform}", f"{image.tag} is there")

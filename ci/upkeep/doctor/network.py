@@ -34,7 +34,7 @@ def network_checks(network: NetworkPlan) -> Iterator[Check]:
     """Yield the checks of a site's network settings."""
     if (bundle := network.ca_bundle) is not None:
         yield Check("CA bundle", lambda: [judge_ca_bundle(bundle)])
-    urls = index_urls(network.environment)
+    urls = index_urls(network.host_environment)
     folders = [url for url in urls if url.startswith(("file:", "/"))]
     for url in urls:
         if url not in folders:
