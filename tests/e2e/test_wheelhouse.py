@@ -55,6 +55,9 @@ SHOW = "from pathlib import Path; print(Path('/fetched').read_text())\n" + (
     "print(sorted(path.name for path in Path('/opt/infini-ci/wheels').iterdir()))"
 )
 
+# All projects share the volume, and an engine would fill an empty one with an image's files.
+PLANT = "mkdir -p /opt/infini-ci/wheels && touch /opt/infini-ci/wheels/planted.whl"
+
 
 @pytest.fixture
 def client() -> Iterator[DockerClient]:
@@ -98,11 +101,12 @@ def containers_of(client: DockerClient, bench: Bench) -> list[Container]:
 
 @pytest.fixture
 def built(docker_bench: Bench, client: DockerClient) -> Iterator[None]:
-    """Remove the image that a test has built."""
+    """Remove the images that a test has built."""
     yield
-    plan = docker_bench.plan(dockerfile=RECIPE % (docker_bench.run_id, "true"))
-    with suppress(NotFound):
-        client.images.remove(plan.needed_image.tag)
+    for last in ("true", PLANT):
+        plan = docker_bench.plan(dockerfile=RECIPE % (docker_bench.run_id, last))
+        with suppress(NotFound):
+            client.images.remove(plan.needed_image.tag)
 
 
 @pytest.mark.usefixtures("built")
@@ -122,13 +126,23 @@ def test_builds_and_runs_get_the_wheels(
     scope = Scope(
         project=docker_bench.run_id, orphans=False, runs=frozenset(), platforms=frozenset()
     )
-    items = EngineContents.read(client).items(scope)
+    items = EngineContents.read(client, machine="here").items(scope)
     [volume] = [item for item in items if item.kind is ItemKind.WHEELS]
     assert (volume.name, volume.needed) == (volume_name(wheels), None)
     # Another run takes the volume as it is.
     made = client.volumes.get(volume_name(wheels)).attrs["CreatedAt"]
     assert docker_bench.run(plan).exit_code == 0
     assert client.volumes.get(volume_name(wheels)).attrs["CreatedAt"] == made
+
+
+@pytest.mark.usefixtures("built")
+def test_an_image_plants_no_wheels(docker_bench: Bench, client: DockerClient, wheels: Path) -> None:
+    plan = with_wheels(docker_bench, wheels, stage("show", "python3", "-c", SHOW), last=PLANT)
+    assert docker_bench.run(plan).exit_code == 0  # the volume was filled with the base image
+    client.volumes.get(volume_name(wheels)).remove()
+    assert docker_bench.run(replace(plan, results=plan.results / "again")).exit_code == 0
+    shown = (plan.results / "again" / "show.log").read_text().splitlines()
+    assert shown[-1] == "['.complete', 'tiny-1-py3-none-any.whl']"
 
 
 def test_a_failed_build_leaves_no_server(
@@ -191,7 +205,7 @@ def test_a_killed_caller_leaves_what_resume_and_gc_remove(
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     [server] = containers_of(client, docker_bench)
     assert server.status == "running"
-    contents = EngineContents.read(client)
+    contents = EngineContents.read(client, machine="here")
     assert docker_bench.run_id not in contents.running
     scope = Scope(
         project=docker_bench.run_id, orphans=False, runs=frozenset(), platforms=frozenset()
