@@ -229,7 +229,7 @@ def mutants(session: nox.Session) -> None:
 
 @nox.session
 def faults(session: nox.Session) -> None:
-    """Do over 200 faults to runs in containers, and rewrite docs/faults.md; `-- --selection`: few.
+    """Do over 300 faults to runs in containers, and rewrite docs/faults.md; `-- --selection`: few.
 
     The selection has one fault of each kind.
     """

@@ -18,7 +18,10 @@ LATE_POLL_S = 0.2
 def find_containers(client: DockerClient, labels: Mapping[str, str]) -> list[Container]:
     """Return the containers that have these labels."""
     wanted = [f"{name}={value}" for name, value in labels.items()]
-    found: list[Container] = client.containers.list(all=True, filters={"label": wanted})
+    # The SDK asks for each container by itself, and one may be removed meanwhile.
+    found: list[Container] = client.containers.list(
+        all=True, filters={"label": wanted}, ignore_removed=True
+    )
     return found
 
 

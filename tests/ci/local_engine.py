@@ -76,7 +76,7 @@ class LocalEngine:
         return self.adopted
 
     def describe(self, plan: RunPlan) -> str:
-        return f"run {plan.platform} with {plan.network.environment.get('PIP_INDEX_URL')}"
+        return f"run {plan.platform} with {plan.network.host_environment.get('PIP_INDEX_URL')}"
 
     def close(self) -> None:
         """Nothing was opened."""
