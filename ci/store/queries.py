@@ -17,7 +17,16 @@ from ci.model.results import Product
 from ci.store import blobs
 from ci.store.connect import masked_url, read_transaction
 from ci.store.rows import Acceptance, RepeatedRuns, RunHead, RunMeasures
-from ci.store.tables import ACCEPTED, BLOBS, DETAILS, ENVIRONMENT_KEYS, MEASURED, PLATFORMS, RUNS
+from ci.store.tables import (
+    ACCEPTED,
+    BLOBS,
+    DETAILS,
+    ENVIRONMENT_KEYS,
+    LINEAGES,
+    MEASURED,
+    PLATFORMS,
+    RUNS,
+)
 from ci.util.invocation import command
 
 # Start times have a resolution of one second, so short runs can share one.
@@ -57,7 +66,11 @@ class StoreQueries:
         names = select(func.aggregate_strings(row, _BETWEEN_NAMES))
         of_run = names.where(PLATFORMS.c.run_id == RUNS.c.run_id).scalar_subquery()
         head = [RUNS.c[name] for name in ("run_id", "project", "commit", "dirty", "started_at")]
-        query = select(*head, of_run.label("platforms")).order_by(*NEWEST_FIRST).limit(last)
+        head += [column for column in LINEAGES.columns if column.name != "run_id"]
+        query = select(*head, of_run.label("platforms")).select_from(
+            RUNS.outerjoin(LINEAGES, LINEAGES.c.run_id == RUNS.c.run_id)
+        )
+        query = query.order_by(*NEWEST_FIRST).limit(last)
         if project is not None:
             query = query.where(RUNS.c.project == project)
         with read_transaction(self._engine) as connection:
@@ -71,17 +84,29 @@ class StoreQueries:
             heads.append(RunHead(**{**run._mapping, **named}))
         return heads
 
+    def ancestors(self, run_ids: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Look up the recorded first parents of the commits of runs, nearest first, by run."""
+        query = select(RUNS.c.run_id, RUNS.c.document)
+        with read_transaction(self._engine) as connection:
+            rows = _rows_of(connection, query, RUNS.c.run_id, sorted(run_ids))
+            documents = {row.run_id: row.document for row in rows}
+        lineages = {
+            run_id: document.get("lineage") or {}
+            for run_id, document in documents.items()
+            if isinstance(document, dict)  # else it is damaged, which `load` reports
+        }
+        return {run_id: tuple(it.get("ancestors", ())) for run_id, it in lineages.items()}
+
     def measured(
         self,
         platform: str,
         *,
         project: str,
-        last: int | None = None,
         runs: Collection[str] | None = None,
     ) -> list[RunMeasures]:
-        """List the measures of a platform's runs, oldest first: of the ``last`` ones, or of all.
+        """List the measures of a platform's runs, in order of time.
 
-        ``runs`` limits them to these ids, some hundreds at most.
+        ``runs`` limits them to these ids, some thousands at most.
         """
         key = PLATFORMS.c.environment_key
         query = (
@@ -91,7 +116,6 @@ class StoreQueries:
             .join(MEASURED, MEASURED.c.platform_id == PLATFORMS.c.id)
             .where(PLATFORMS.c.platform == platform, RUNS.c.project == project)
             .order_by(*NEWEST_FIRST)
-            .limit(last)
         )
         if runs is not None:
             query = query.where(RUNS.c.run_id.in_(runs))
