@@ -69,7 +69,9 @@ class Ancestry:
         Raises ``UsageError`` if no run recorded the branch.
         """
         if branch is not None and branch not in self.branches:
-            message = f"the store holds no run of branch '{branch}'{near_match(branch, self.branches)}"
+            message = (
+                f"the store holds no run of branch '{branch}'{near_match(branch, self.branches)}"
+            )
             known = ", ".join(sorted(self.branches)) or "none"
             raise UsageError(message, remedy=f"Branches with runs: {known}.")
         branch = branch or self.main
@@ -149,7 +151,8 @@ Timeline = list[tuple[datetime, int]]
 
 
 def _timeline(runs: Iterable[RunHead], places: Mapping[str, int]) -> Timeline:
-    return sorted((it.started_at, places[it.commit]) for it in runs if it.commit in places)
+    known = ((run.started_at, places.get(run.commit or "")) for run in runs)
+    return sorted((moment, place) for moment, place in known if place is not None)
 
 
 def _resolve(
@@ -165,8 +168,8 @@ def _resolve(
         commit = waiting[-1]
         near = ((n, it) for n, it in enumerate(lists[commit], 1) if it in places or it in shallow)
         # An ancestor that waits for this commit: only a forged history has that.
-        distance, known = next(((n, it) for n, it in near if it not in waiting), (0, None))
-        if known in shallow and known not in places:
+        distance, known = next(((n, it) for n, it in near if it not in waiting), (0, ""))
+        if known and known not in places:
             waiting.append(known)
             continue
         started = shallow[commit].started_at
@@ -187,9 +190,7 @@ def _place_at(moment: datetime, timeline: Timeline) -> int:
     return timeline[index - 1][1] if index else 0
 
 
-def _placed(
-    runs: Sequence[RunHead], places: Mapping[str, int]
-) -> list[tuple[RunHead, int]]:
+def _placed(runs: Sequence[RunHead], places: Mapping[str, int]) -> list[tuple[RunHead, int]]:
     """Every run with its place. Runs are in order of time; those of no known commit follow it."""
     timeline, found = _timeline(runs, places), []
     for run in runs:

@@ -118,9 +118,7 @@ def analyze(
     }
 
 
-def judge_step(
-    before: Sequence[float], after: Sequence[float], series: int
-) -> ChangePoint | None:
+def judge_step(before: Sequence[float], after: Sequence[float], series: int) -> ChangePoint | None:
     """Judge a change of level at a known place; ``None`` if there is none to report.
 
     ``series`` is the number of noisy series that are judged together.

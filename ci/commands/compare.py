@@ -22,11 +22,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Show what changed between two runs: the tests and the cost of the stages. A commit means"
         " its newest run. A branch or tag means, on each platform, the newest run of the nearest"
-        " commit that has one. Runs with uncommitted changes belong to no commit. Times are"
+        " commit that has one. If BASE is a branch, HEAD is compared with the commit where it left"
+        " BASE; what BASE gained since is only noted. Runs with uncommitted changes belong to no"
+        " commit. Times are"
         " compared only within one environment, and judged by the runs before BASE and HEAD: one"
         " slow run is a suspected regression, a higher level that stays is a regression."
     )
-    parser.add_argument("base", metavar="BASE", help=REFERENCE)
+    parser.add_argument(
+        "base",
+        metavar="BASE",
+        nargs="?",
+        help=f"{REFERENCE} (default: the branch that HEAD will be merged into)",
+    )
     parser.add_argument("head", metavar="HEAD", help="same forms as BASE")
     add_format(parser, "table", "markdown", "json")
     parser.add_argument(

@@ -10,7 +10,6 @@ from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
 from ci.util.terminal import show
 
-
 REGRESSION, ENVIRONMENT = "regression", "environment"
 
 

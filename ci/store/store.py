@@ -263,7 +263,9 @@ def save(connection: Connection, run: RunResult, details: Mapping[str, Details])
     document = run.model_dump(mode="json", exclude={"platforms"})
     # This locks the run: another process that saves it has to wait.
     _upsert(connection, RUNS, {**_columns(run), "document": document})
-    lineage = {it.name: getattr(run.lineage, it.name) for it in LINEAGES.columns if it.name != "run_id"}
+    lineage = {
+        it.name: getattr(run.lineage, it.name) for it in LINEAGES.columns if it.name != "run_id"
+    }
     _upsert(connection, LINEAGES, {"run_id": run.run_id, **lineage})
     keys = {result.platform: environment_key(result) for result in run.platforms}
     components = {key.digest: asdict(key) for key in keys.values()}
