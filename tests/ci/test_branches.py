@@ -207,13 +207,25 @@ def test_what_main_gained_is_a_note(
     assert code == ExitCode.PASSED, said
     assert f"note: BASE is commit {fork}, the merge base of main and {sides[-1][:7]}" in said
     assert "note: main gained 8 commits since the merge base: not compared\n" in said
-    note = r"note: cpu: main since the merge base, not in HEAD: improvement: install -1\d s \(-1\d %"
+    note = (
+        r"note: cpu: main since the merge base, not in HEAD: improvement: install -1\d s \(-1\d %"
+    )
     assert re.search(note, said)
     assert f"base  run-009/cpu (commit {fork}, the merge base)" in said
     document = json.loads(project.compare(*sides, "--format", "json")[1])
     assert document["merge_base"]["commit"].startswith(fork)
     assert (len(document["merge_base"]["nearest"]), document["merge_base"]["gained"]) == (3, 8)
     assert document["platforms"][0]["gained"]
+
+
+def test_the_clone_knows_the_merge_base_of_runs_that_recorded_none(project: Project) -> None:
+    project.history(noisy(100, 8, 1))
+    project.branch("feature")
+    project.history(noisy(100, 6, 2))
+    project.branch("main")
+    project.history(noisy(85, 8, 3))
+    code, said = project.compare("main", "feature", *FIRM)
+    assert (code, "the merge base of main and feature" in said) == (ExitCode.PASSED, True)
 
 
 def test_what_the_branch_costs_is_a_regression(gained: Project, tmp_path: Path) -> None:
@@ -284,7 +296,9 @@ def test_the_test_merge_of_a_pull_request_is_compared_with_its_target(project: P
         assert code == ExitCode.PASSED
         assert f"base  run-001/cpu (commit {target[:12]}, the merge base)" in said
         assert "head  run-002/cpu" + (place and f" (commit {merge[:12]}{place})") in said
-    assert "tiny: cpu, 3 runs of feature\n" in project.ci("history", "cpu", "--branch", "feature")[1]
+    assert (
+        "tiny: cpu, 3 runs of feature\n" in project.ci("history", "cpu", "--branch", "feature")[1]
+    )
 
 
 def test_the_main_branch_has_no_base(project: Project) -> None:

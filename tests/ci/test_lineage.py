@@ -112,9 +112,7 @@ def test_git_that_fails_does_not_stop_a_run(
 def test_the_test_merge_of_a_pull_request(project: Project, tmp_path: Path, depth: str) -> None:
     commit, event = merge(project), tmp_path / "event.json"
     head = {"number": 12, "head": {"sha": tip(project, "topic")}}
-    event.write_text(
-        json.dumps({"pull_request": head, "repository": {"default_branch": "main"}})
-    )
+    event.write_text(json.dumps({"pull_request": head, "repository": {"default_branch": "main"}}))
     folder = clone(project, "--depth=1", "--branch=topic")  # which has no main
     checkout(folder, "refs/pull/12/merge", depth)
     variables = {**GITHUB, **PULL_REQUEST, "GITHUB_SHA": commit, "GITHUB_EVENT_PATH": str(event)}
