@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
@@ -216,11 +215,8 @@ class StoreQueries:
             digests = {digest for row in rows for digest in (row.node_ids, row.outcomes)}
             lists = select(BLOBS.c.digest, BLOBS.c.content).where(BLOBS.c.digest.in_(digests))
             contents = {row.digest: row.content for row in connection.execute(lists)}
-        places = {}
-        for digest in {row.node_ids for row in rows}:
-            names = blobs.decode_names(contents[digest])  # in their order
-            at = {test: bisect_left(names, test) for test in tests}
-            places[digest] = {test: n for test, n in at.items() if names[n : n + 1] == [test]}
+        digests = {row.node_ids for row in rows}
+        places = {digest: blobs.find_names(contents[digest], tests) for digest in digests}
         return {row.run_id: _outcomes(places[row.node_ids], contents[row.outcomes]) for row in rows}
 
     def accepted(self, project: str) -> list[Acceptance]:

@@ -100,13 +100,9 @@ DETAILS = sa.Table(
     sa.Column("reruns", sa.LargeBinary),
     sa.Column("build", sa.LargeBinary),
 )
-WITH_RERUNS = DETAILS.c.reruns.is_not(None)
-sa.Index(
-    "ix_details_reruns",
-    DETAILS.c.platform_id,
-    sqlite_where=WITH_RERUNS,
-    postgresql_where=WITH_RERUNS,
-)
+# In the database only rows with reruns are in it. To say so here would import the dialect of
+# PostgreSQL, which takes 0.03 s.
+sa.Index("ix_details_reruns", DETAILS.c.platform_id)
 
 # Lists that runs share; ``digest`` is the SHA-256 of a list's text.
 BLOBS = sa.Table(
