@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from foreign_runs import write_run
 from stored_history import BEGIN, Project, git, noisy, result
 
 from ci.errors import ExitCode
 from ci.model.results import Lineage
 from ci.model.tests import Outcome
 from ci.plan.lineage import read_lineage
+from ci.store.folder import default_url
+from ci.store.store import Store
 
 FIRM = ("--fail-on", "regression")
 
@@ -168,6 +171,21 @@ def test_forged_ancestors_end(project: Project) -> None:
         lineage = Lineage(branch="main", parents=(parent,), ancestors=(parent,))
         project.run(commit, lineage=lineage)
     assert "tiny: cpu, 2 runs of main\n" in project.ci("history", "cpu")[1]
+
+
+def test_a_store_that_is_rebuilt_knows_the_branches(project: Project) -> None:
+    measure_both(project, noisy(100, 6), noisy(140, 6, 2))
+    with Store(default_url(project.results)) as store:
+        runs = [store.load(run_id) for run_id in project.runs]
+    for number, run in enumerate(runs):
+        run_id = f"20260101T{number:02}0000Z-nogit-00{number:02x}"
+        write_run(project.results / run_id, run.model_copy(update={"run_id": run_id}))
+    (project.results / "ci.db").rename(project.results / "lost.db")
+    code, said = project.ci("import", str(project.results))
+    assert code == ExitCode.PASSED, said
+    said = project.ci("history", "cpu")[1]
+    assert "tiny: cpu, 6 runs of main\n" in said
+    assert "6 runs of other branches not shown: other (6);" in said
 
 
 # compare
