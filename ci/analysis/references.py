@@ -136,7 +136,8 @@ class ReferenceFinder:
 
     def _recorded(self, run: RunHead) -> tuple[str, ...]:
         """The commit of a run and its ancestors, as the run recorded them."""
-        return (*filter(None, (run.commit,)), *self.read_ancestors([run.run_id])[run.run_id])
+        ancestors = self.read_ancestors([run.run_id]).get(run.run_id, ())
+        return (run.commit, *ancestors) if run.commit else ()
 
     @cached_property
     def _ancestry(self) -> Ancestry:

@@ -62,7 +62,7 @@ def new_request(
     results: Path,
     options: RunOptions = AS_CONFIGURED,
     packed: SourceState | None = None,
-    lineage: Lineage | None = None,
+    lineage: Lineage = NO_LINEAGE,
 ) -> RunRequest:
     """Make the request of a new run; its id has the time, the commit and four random digits.
 
@@ -87,7 +87,7 @@ def new_request(
         config_digest=_file_digest(project.path),
         platforms=tuple(platforms),
         started_at=now,
-        lineage=lineage or read_lineage(folder, state.commit, project.environ),
+        lineage=lineage if packed else read_lineage(folder, state.commit, project.environ),
         **options.model_dump(),
     )
 

@@ -89,12 +89,13 @@ class StoreQueries:
         with read_transaction(self._engine) as connection:
             rows = _rows_of(connection, query, RUNS.c.run_id, sorted(run_ids))
             documents = {row.run_id: row.document for row in rows}
-        lineages = {
-            run_id: document.get("lineage") or {}
-            for run_id, document in documents.items()
-            if isinstance(document, dict)  # else it is damaged, which `load` reports
-        }
-        return {run_id: tuple(it.get("ancestors", ())) for run_id, it in lineages.items()}
+        found = {}
+        for run_id, document in documents.items():
+            lineage = document.get("lineage") if isinstance(document, dict) else None
+            known = lineage.get("ancestors") if isinstance(lineage, dict) else None
+            # Other rows are damaged, which `load` reports.
+            found[run_id] = tuple(known) if isinstance(known, list) else ()
+        return found
 
     def measured(
         self,
