@@ -17,13 +17,12 @@ from functools import cached_property
 from types import MappingProxyType
 
 from ci.errors import UsageError
-from ci.model.results import MOST_ANCESTORS
+from ci.model.results import MAIN_BRANCHES, MOST_ANCESTORS
 from ci.store.rows import RunHead
 from ci.util.text import near_match
 
 READ_EVERY = MOST_ANCESTORS // 2
 """Commits between two runs whose ancestors are read: these lists overlap by half."""
-USUAL_NAMES = ("main", "master")
 
 ReadAncestors = Callable[[Collection[str]], Mapping[str, Sequence[str]]]
 """Read the recorded first parents of runs, nearest first, by the ids of the runs."""
@@ -59,7 +58,7 @@ class Ancestry:
     def main(self) -> str | None:
         """The main branch, if it has runs; else the branch with most runs."""
         named = Counter(run.main_branch for run in self._heads if run.main_branch in self.branches)
-        candidates = (*(name for name, _ in named.most_common()), *USUAL_NAMES)
+        candidates = (*(name for name, _ in named.most_common()), *MAIN_BRANCHES)
         most = (name for name, _ in self.branches.most_common())
         return next((name for name in (*candidates, *most) if name in self.branches), None)
 
@@ -141,8 +140,9 @@ class Ancestry:
                 _add_ancestors(places, run.commit, lists[run.commit])
         shallow = {run.commit: run for run in own if run.commit and run.commit not in places}
         timeline = _timeline(own, places)
-        for run in shallow.values():
-            _resolve(run, shallow, lists, places, timeline)
+        for commit, run in shallow.items():
+            if commit not in places:
+                _resolve(run, shallow, lists, places, timeline)
         return places
 
 
@@ -201,11 +201,9 @@ def _placed(runs: Sequence[RunHead], places: Mapping[str, int]) -> list[tuple[Ru
 
 def _in_order(runs: Sequence[RunHead], places: Mapping[str, int]) -> list[RunHead]:
     """Order runs by their commits; uncommitted changes come after their commit."""
-    placed = _placed(runs, places)
-    return [
-        run
-        for run, _ in sorted(
-            placed,
-            key=lambda it: (it[1], it[0].commit not in places, it[0].dirty, it[0].started_at),
-        )
-    ]
+
+    def key(placed: tuple[RunHead, int]) -> tuple[int, bool, bool, datetime]:
+        run, place = placed
+        return place, run.commit not in places, run.dirty, run.started_at
+
+    return [run for run, _ in sorted(_placed(runs, places), key=key)]

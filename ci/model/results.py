@@ -49,6 +49,7 @@ LONGEST_NAME = 64  # characters, as in ci.yaml; also the length of the store's c
 LONGEST_SUM = LONGEST_SECONDS * MOST_STAGES
 LONGEST_BRANCH = 255  # characters; the longest name of a file, which a branch is in git
 MOST_ANCESTORS = 200  # of a commit; two months of a project with three merges a day
+MAIN_BRANCHES = ("main", "master")  # the usual names, where neither git nor a CI has one
 MOST_PARENTS = 64  # of a commit; git's own octopus merges have fewer
 # Of the calendar, without the days that another time zone moves into a year that does not exist.
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)

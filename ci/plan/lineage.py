@@ -22,6 +22,7 @@ from typing import Any
 
 from ci.model.results import (
     LONGEST_BRANCH,
+    MAIN_BRANCHES,
     MOST_ANCESTORS,
     MOST_PARENTS,
     NO_LINEAGE,
@@ -32,7 +33,6 @@ from ci.plan import source
 from ci.util.process import ProcessError
 
 HEADS, REMOTE = "refs/heads/", "refs/remotes/origin/"
-USUAL_NAMES = ("main", "master")  # of a main branch that neither the remote nor the CI names
 LARGEST_EVENT = 1 << 22  # bytes of GitHub's event; one of a push of many commits has some 100,000
 
 
@@ -78,7 +78,7 @@ class _Clone:
         rows = [row.split() for row in self._git("for-each-ref", form, HEADS, REMOTE).splitlines()]
         self._refs = {name: tip for tip, name, *to in rows if not to}
         symbolic = next((to[0] for _, name, *to in rows if to and name == f"{REMOTE}HEAD"), "")
-        usual = (name for name in USUAL_NAMES if self._ref(name))
+        usual = (name for name in MAIN_BRANCHES if self._ref(name))
         self._main = symbolic.removeprefix(REMOTE) or next(usual, None)
 
     def _git(self, *arguments: str) -> str:
