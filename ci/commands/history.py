@@ -8,6 +8,7 @@ import json
 from ci.commands.options import add_format, add_results, choice_of, whole_number
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
+from ci.util.garbage import without_collection
 from ci.util.terminal import show
 
 REGRESSION, ENVIRONMENT = "regression", "environment"
@@ -63,6 +64,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
 
 
+@without_collection
 def execute(options: argparse.Namespace) -> int:
     """Show the history of a platform or its flaky tests, or accept a rise."""
     _refuse_contradictions(options)

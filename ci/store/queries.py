@@ -155,14 +155,21 @@ class StoreQueries:
 
         Several runs count, and so does one run with reruns.
         """
+        with_reruns = select(DETAILS.c.platform_id).where(DETAILS.c.reruns.is_not(None))
+        of_commits = (
+            RUNS.c.project == project,
+            RUNS.c.commit.is_not(None),
+            RUNS.c.dirty.is_(False),
+        )
+        several_runs = select(RUNS.c.commit).where(*of_commits).group_by(RUNS.c.commit)
+        several_runs = several_runs.having(func.count() > 1)  # most commits have only one
         query = (
             select(RUNS.c.commit, PLATFORMS.c.environment_key, RUNS.c.run_id, PLATFORMS.c.id)
             .join(PLATFORMS, PLATFORMS.c.run_id == RUNS.c.run_id)
             .where(
                 PLATFORMS.c.platform == platform,
-                RUNS.c.project == project,
-                RUNS.c.commit.is_not(None),
-                RUNS.c.dirty.is_(False),
+                *of_commits,
+                RUNS.c.commit.in_(several_runs) | PLATFORMS.c.id.in_(with_reruns),
             )
             .order_by(*NEWEST_FIRST)
         )
@@ -172,7 +179,6 @@ class StoreQueries:
             for row in reversed(connection.execute(query).all()):
                 key = now.get(row.environment_key, row.environment_key)
                 groups.setdefault((row.commit, key), []).append(row)
-            with_reruns = select(DETAILS.c.platform_id).where(DETAILS.c.reruns.is_not(None))
             rerun = set(connection.scalars(with_reruns))
             # Rows of details are long, and most commits have only one run.
             several = {
