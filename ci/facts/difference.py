@@ -138,7 +138,9 @@ def compare_outcomes(base: Outcomes, head: Outcomes) -> Difference:
     return Difference(changes=tuple(with_messages), unchanged=count - known)
 
 
-def _differing_states(base: Outcomes, head: Outcomes) -> tuple[dict[str, State], dict[str, State]]:
+def _differing_states(
+    base: Outcomes, head: Outcomes
+) -> tuple[Mapping[str, State], Mapping[str, State]]:
     """The states of the tests that ended differently, of two runs with the same tests.
 
     Tests of the store that ended alike share one ending, whatever their run.
