@@ -15,16 +15,19 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from random import Random
+from typing import Any
 
 from pydantic import JsonValue
 
 from ci.model.details import BuildDetails, Details, Unit, UnitKind
 from ci.model.platforms import PLATFORMS
 from ci.model.results import (
+    MOST_ANCESTORS,
     BuildResult,
     Evidence,
     Grade,
     Harness,
+    Lineage,
     OverloadCount,
     PlatformResult,
     Product,
@@ -58,6 +61,7 @@ SKIP_REASONS = ("no sample", "dtype is not supported", "no kernel", "not in this
 PASSING = 0.55  # share of tests; the others skip
 FLAKY = 0.05  # probability that a flaky test fails
 GROWTH = 0.06  # of the suite over the whole history
+BRANCH_EVERY = 4  # runs, of which the last is one of a pull request: a third of those of main
 VARIANTS = 4  # of every test, with different durations; making all of them again takes 1.2 µs each
 NOISE = 0.03  # the middle level of bench.changes
 WARM = 0.12  # as a share of the time of a cold build
@@ -84,9 +88,14 @@ def history(scale: Scale, seed: int = 8) -> Iterator[GeneratedRun]:
     """Generate every run with its details, oldest first."""
     random = Random(seed)  # noqa: S311
     suites = {name: _Suite(name, scale, random) for name in scale.platforms}
+    line: list[str] = []
     for index in range(scale.runs):
-        if index % 5 or not index:  # every fifth run repeats the commit before
-            commit = hashlib.sha1(str(index).encode(), usedforsecurity=False).hexdigest()
+        if index % BRANCH_EVERY == BRANCH_EVERY - 1:
+            commit, lineage = _branch_commit(index, line)
+        else:
+            if index % 5 or not index:  # every fifth run repeats the commit before
+                line.append(_commit_id(str(index)))
+            commit, lineage = line[-1], _lineage("main", line)
         parts = {}
         for name, suite in suites.items():
             suite.develop(index)
@@ -101,8 +110,32 @@ def history(scale: Scale, seed: int = 8) -> Iterator[GeneratedRun]:
             finished_at=started + timedelta(hours=1),
             engine="docker",
             platforms=tuple(result for result, _ in parts.values()),
+            lineage=lineage,
         )
         yield run, {name: details for name, (_, details) in parts.items()}
+
+
+def _commit_id(text: str) -> str:
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def _lineage(branch: str, line: list[str], **more: Any) -> Lineage:
+    ancestors = tuple(line[-2 : -MOST_ANCESTORS - 2 : -1])
+    parents, depth = ancestors[:1], len(line)
+    return Lineage(
+        branch=branch,
+        main_branch="main",
+        parents=parents,
+        ancestors=ancestors,
+        depth=depth,
+        **more,
+    )
+
+
+def _branch_commit(index: int, line: list[str]) -> tuple[str, Lineage]:
+    """The only commit of a branch that leaves main at its newest commit."""
+    commit, name = _commit_id(f"change {index}"), f"change-{index}"
+    return commit, _lineage(name, [*line, commit], target="main", merge_base=line[-1])
 
 
 class _Suite:

@@ -153,10 +153,11 @@ GOALS = {
     ),
     "release-memory": Goal("release", "memory of the orchestrator meanwhile", "MB", 200),
     # For 2,000 runs on 7 platforms with 17,000 tests each; --runs changes the number of runs.
-    "history-size": Goal("history", "store of 2,000 runs x 7 platforms x 17,000 tests", "GB", 8),
+    "history-size": Goal("history", "store of 2,000 runs x 7 platforms x 17,000 tests", "GB", 1),
     "history-save": Goal("history", "saving one of them: the slowest", "s", 2),
     "history-compare": Goal("history", "`compare` of two runs, one after the other", "s", 1),
     "history-compare-far": Goal("history", "`compare` of the first run and the last", "s", 1),
+    "history-branch": Goal("history", "`compare` of a branch with its merge base", "s", 1),
     "history-history": Goal("history", "`history` of a platform, all runs", "s", 1),
     "history-report": Goal("history", "`report` of a run", "s", 1),
     "history-export": Goal("history", "`export` of the tests of one run", "s"),

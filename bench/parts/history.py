@@ -32,7 +32,7 @@ def measure(context: Context) -> Iterator[Measurement]:
     folder.mkdir()
     url = context.database or default_url(folder)
     scale = Scale(runs=context.runs)
-    run_ids, seconds, cpu_seconds = [], [], []
+    run_ids, seconds, cpu_seconds, branch = [], [], [], "main"
     with Store(url) as store:
         for run, details in history(scale):
             start, cpu_start = time.perf_counter(), time.process_time()
@@ -40,6 +40,8 @@ def measure(context: Context) -> Iterator[Measurement]:
             seconds.append(time.perf_counter() - start)
             cpu_seconds.append(time.process_time() - cpu_start)
             run_ids.append(run.run_id)
+            if run.lineage.target:
+                branch = run.lineage.branch or branch
     size = _size(url)
     per_run = size / scale.runs
     note = f"{size / 1e9:.2f} GB of {scale.runs:,} runs, {per_run / 1e3:.0f} kB each"
@@ -50,6 +52,7 @@ def measure(context: Context) -> Iterator[Measurement]:
     questions = {
         "history-compare": ("compare", before, last),
         "history-compare-far": ("compare", first, last),
+        "history-branch": ("compare", "main", branch),
         "history-history": ("history", "cpu"),
         "history-report": ("report", last),
     }

@@ -118,6 +118,23 @@ def analyze(
     }
 
 
+def judge_step(before: Sequence[float], after: Sequence[float], series: int) -> ChangePoint | None:
+    """Judge a change of level at a known place; ``None`` if there is none to report.
+
+    ``series`` is the number of noisy series that are judged together.
+    """
+    values = np.asarray([*before, *after], dtype=float)
+    analysis, index = _SeriesAnalysis(values, series), len(before)
+    if index < POLICY.confirm or not len(after):
+        return None
+    step = analysis.step(0, index, len(values))
+    confirmed = analysis.passes_tests(step)
+    limit = POLICY.suspicion * analysis.correction
+    if confirmed or (abs(step.effect) >= POLICY.minimum and step.p_value <= limit):
+        return analysis.change_point(step, index, confirmed=confirmed)
+    return None
+
+
 _CONFIDENCE = 0.95  # of the intervals in reports
 _POWER = levels.NORMAL.inv_cdf(0.95)  # of 20 changes of the detectable size, 19 are found
 # A step that truly came one run later reaches 0.90 of its deviate here, two runs later 0.77.

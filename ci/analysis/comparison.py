@@ -18,7 +18,8 @@ from ci.analysis.cause import Explanation
 from ci.analysis.durations import MOST, find_slower_tests
 from ci.analysis.flaky import find_flaky_tests
 from ci.analysis.history import explain_changes
-from ci.analysis.references import ReferenceFinder, ReferenceRuns, Repository
+from ci.analysis.references import MergeBase, ReferenceFinder, ReferenceRuns
+from ci.analysis.repository import Repository
 from ci.analysis.times import Judgement, MissingTimes, Times, compare_times
 from ci.errors import UnreadableRunError
 from ci.facts.difference import (
@@ -32,7 +33,7 @@ from ci.facts.operators import read_record
 from ci.facts.suite import adapt_to_processor, suite_name, suite_of
 from ci.model.results import PlatformResult, Product, title
 from ci.model.tests import Outcome, Processor, Suite
-from ci.util.text import commit_name, counted
+from ci.util.text import commit_name, counted, join_names
 
 if TYPE_CHECKING:  # 0.3 s for SQLAlchemy, 0.1 s for YAML
     from ci.facts.contract import Contract
@@ -50,6 +51,8 @@ class PlatformComparison:
     """``None`` if a side has no tests; its ``missing`` is the reason."""
     times: Times | MissingTimes
     explanations: tuple[Explanation, ...] = ()
+    gained: Times | None = None
+    """What BASE's branch gained since the merge base: news that is not HEAD's doing."""
 
     @property
     def name(self) -> str:
@@ -98,6 +101,8 @@ class Comparison:
     only_head: tuple[str, ...] = ()
     """Platforms that the other side does not have."""
     notes: tuple[str, ...] = ()
+    merge_base: MergeBase | None = None
+    """Where HEAD left the branch that BASE names, if BASE is such a commit."""
 
     @property
     def regression(self) -> bool:
@@ -187,18 +192,22 @@ def _reason(result: PlatformResult) -> str:
 
 
 def compare(
-    open_store: Callable[[], AbstractContextManager[Store]], source: Path, base: str, head: str
+    open_store: Callable[[], AbstractContextManager[Store]],
+    source: Path,
+    base: str | None,
+    head: str,
 ) -> Comparison:
     """Compare two references; the store is opened only if one of them needs a run.
 
     Branches and tags are looked up in the git repository of ``source``, the project's folder.
+    Without ``base``, HEAD is compared with the branch that it will be merged into.
     """
-    files = {name: references.contract_file(name) for name in (base, head)}
+    files = {name: references.contract_file(name) for name in (base, head) if name}
     repository = Repository(source)
-    if not any(files.values()):
+    if base is None or not any(files.values()):
         with open_store() as store:
             find = partial(_compare_runs, store, repository, base, head)
-            return _without_unreadable(store, (base, head), find)
+            return _without_unreadable(store, [*files], find)
     from ci.facts.contract import load_contract  # 0.1 s, not needed for two runs
 
     contracts = {name: load_contract(file) for name, file in files.items() if file}
@@ -223,16 +232,16 @@ def compare(
 
 
 def _compare_runs(
-    store: Store, repository: Repository, base: str, head: str, heads: Sequence[RunHead]
+    store: Store, repository: Repository, base: str | None, head: str, heads: Sequence[RunHead]
 ) -> Comparison:
-    finder = ReferenceFinder(heads, repository)
+    finder = ReferenceFinder(heads, repository, store.ancestors)
     return _RunComparison(store, finder, *finder.find_pair(base, head)).compare()
 
 
 def _run_side(
     store: Store, repository: Repository, name: str, platform: str, heads: Sequence[RunHead]
 ) -> tuple[Side, Suite, Processor | None]:
-    runs = ReferenceFinder(heads, repository).find_runs(name)
+    runs = ReferenceFinder(heads, repository, store.ancestors).find_runs(name)
     platform = references.choose_platform(runs, platform)
     run_id = runs.runs[platform].run_id
     result = store.load(run_id).platform(platform)
@@ -270,6 +279,7 @@ def _compare_tests(base: Side, head: Side, tests: Callable[[], Difference]) -> D
 
 
 RunKey = tuple[str, str]  # run id, platform
+Histories = tuple[Sequence[str], Sequence[str]]  # the commits of BASE and of HEAD, newest first
 
 
 class _RunComparison:
@@ -282,9 +292,9 @@ class _RunComparison:
         self._heads = [run for run in reversed(finder.heads) if run.project == head.project]
         self._base, self._head = base, head
         self._load = cache(store.load)  # once for all platforms of a run
-        self._histories: tuple[tuple[str, ...], ...] = ((), ())
+        self._histories: Histories = ((), ())
         if base.commits or head.commits:
-            self._histories = (base.history(finder.repository), head.history(finder.repository))
+            self._histories = (finder.history(base), finder.history(head))
         self._accepted = store.accepted(head.project)
 
     def compare(self) -> Comparison:
@@ -302,6 +312,7 @@ class _RunComparison:
             only_base=() if is_named else only_base,
             only_head=() if is_named else only_head,
             notes=tuple(self._notes()),
+            merge_base=base.merge_base,
         )
 
     def _notes(self) -> Iterator[str]:
@@ -309,6 +320,9 @@ class _RunComparison:
         first, second = ([*it.runs.values()] for it in (self._base, self._head))
         if len(run_ids := {run.run_id for run in first + second}) == 1:
             yield f"BASE and HEAD are the same run, {run_ids.pop()}"
+        if left := self._base.merge_base:
+            yield from self._merge_base_notes(left)
+            return
         base, head = self._histories
         before = set(base)
         missing = before.difference(head)
@@ -323,17 +337,31 @@ class _RunComparison:
             if ancestor is not None:
                 yield f"the nearest common ancestor of BASE and HEAD is {commit_name(ancestor)}"
 
+    def _merge_base_notes(self, left: MergeBase) -> Iterator[str]:
+        """Yield the commits that were used, and how many the branch gained since."""
+        place = f"the merge base of {self._base.name} and {self._head.name}"
+        if left.nearest[0] == left.commit:
+            yield f"BASE is {commit_name(left.commit)}, {place}"
+        else:
+            near = join_names([commit_name(it) for it in left.nearest])
+            yield f"{place}, {commit_name(left.commit)}, has no run; the nearest with one: {near}"
+        gained = left.gained
+        count = counted(gained, "commit") if gained else "commits"
+        yield f"{self._base.name} gained {count} since the merge base: not compared"
+
     def _compare_platform(self, base: str, head: str) -> PlatformComparison:
         before, after = (self._base.runs[base].run_id, base), (self._head.runs[head].run_id, head)
         first, second = (self._load(run_id).platform(name) for run_id, name in (before, after))
         sides = run_side(self._store, self._base, first), run_side(self._store, self._head, second)
         times = self._times(first, second)
+        gained = self._gained(base)
         return PlatformComparison(
             base=sides[0],
             head=sides[1],
             tests=_compare_tests(*sides, lambda: self._tests(before, after, times)),
             times=times,
             explanations=tuple(self._explanations(head, times)),
+            gained=gained if isinstance(gained, Times) and gained.headlines else None,
         )
 
     def _tests(self, base: RunKey, head: RunKey, times: Times | MissingTimes) -> Difference:
@@ -364,8 +392,23 @@ class _RunComparison:
         if self._base.project != self._head.project:
             return MissingTimes(reasons=("the projects differ",))
         base_run, head_run = (side.runs[platform] for side in (self._base, self._head))
+        return self._judge(platform, base_run, head_run, self._histories)
+
+    def _gained(self, platform: str) -> Times | MissingTimes | None:
+        """Compare the merge base with the newest run of its branch."""
+        left = self._base.merge_base
+        newest = left.newest.runs.get(platform) if left else None
+        if left is None or newest is None or newest is self._base.runs[platform]:
+            return None
+        histories = (self._base.commits, left.newest.commits)
+        return self._judge(platform, self._base.runs[platform], newest, histories)
+
+    def _judge(
+        self, platform: str, base_run: RunHead, head_run: RunHead, histories: Histories
+    ) -> Times | MissingTimes:
+        """Judge the times of two runs by those along their commits."""
         runs = [run for run in self._heads if platform in run.platforms]
-        commits = references.commit_places(*self._histories) if any(self._histories) else None
+        commits = references.commit_places(*histories) if any(histories) else None
         line = references.order_runs(runs, commits, base_run, head_run)
         run_ids = [run.run_id for run in references.runs_to_read(line, base_run, head_run)]
         measured = self._store.measured(platform, project=self._head.project, runs=run_ids)
@@ -379,9 +422,10 @@ class _RunComparison:
         alike = [row for row in alike if row.key == second.key]
         if first.key != second.key and self._base.commits:
             # Another run of BASE's branch may have the same environment as HEAD.
-            first = references.newest_run_of(alike, set(self._histories[0])) or first
+            first = references.newest_run_of(alike, set(histories[0])) or first
         accepted = [change for change in self._accepted if change.platform == platform]
-        return compare_times(alike, keys, first, second, accepted)
+        near = self._base.merge_base.nearest if self._base.merge_base else ()
+        return compare_times(alike, keys, first, second, accepted, near)
 
     def _explanations(self, platform: str, times: Times | MissingTimes) -> Sequence[Explanation]:
         if isinstance(times, MissingTimes) or not times.headlines:

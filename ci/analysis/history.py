@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from ci.analysis.ancestry import Ancestry
 from ci.analysis.cause import Explanation, explain
 from ci.analysis.parts import BuildSide, pytest_stages
 from ci.analysis.regressions import History, accepted_levels, history
 from ci.errors import UsageError
 from ci.facts.measures import stage_and_quantity
 from ci.model.results import PlatformResult
-from ci.store.rows import Acceptance
+from ci.store.rows import Acceptance, RunMeasures
 from ci.util.text import join_names, near_match
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ RECENT_HEADS = 50
 """Heads of runs that are read first: nearly always, the platform is among them."""
 EXPLAINED = 5
 """Regressions whose causes are searched: reading two builds takes some ten milliseconds."""
+NO_BRANCH = "no branch"  # of a detached HEAD; no branch's name has a space
 STEADY = 3
 """Runs on either side in which a cause is searched: medians are steadier than one run."""
 
@@ -36,6 +39,10 @@ class PlatformHistory:
     platform: str
     runs: int
     history: History
+    branch: str | None = None
+    """The branch whose line of commits the runs are on; ``None``: all runs, in order of time."""
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
+    """The numbers of runs that are not on that line, by branch."""
     causes: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """The cause of each open regression in words, by its run and measure."""
 
@@ -45,15 +52,29 @@ def platform_history(
     platform: str,
     *,
     project: str | None = None,
+    branch: str | None = None,
     stage: str | None = None,
     last: int | None = None,
 ) -> PlatformHistory:
-    """Judge the history of a platform.
+    """Judge the history of a platform along one branch, by default the main one.
 
-    Raises ``UsageError`` if the platform or the stage was never measured.
+    Raises ``UsageError`` if the platform, the branch or the stage was never measured.
     """
     name = find_project(store, platform, project)
-    rows = store.measured(platform, project=name, last=last)
+    heads = store.heads(project=name)
+    line = Ancestry(heads, store.ancestors).line(branch)
+    run_ids = [run.run_id for run in line.runs if platform in run.platforms][-(last or 0) :]
+    places = {run_id: place for place, run_id in enumerate(run_ids)}
+    measured = store.measured(platform, project=name, runs=run_ids if last else None)
+    rows = sorted(
+        (row for row in measured if row.run_id in places), key=lambda row: places[row.run_id]
+    )
+    on_line = {run.run_id for run in line.runs}
+    elsewhere = Counter(
+        run.branch or NO_BRANCH
+        for run in heads
+        if platform in run.platforms and run.run_id not in on_line
+    )
     if stage is not None:
         known = {stage_and_quantity(name)[0] for row in rows for name in row.values}
         if stage not in known:
@@ -66,6 +87,8 @@ def platform_history(
         platform=platform,
         runs=len(rows),
         history=found,
+        branch=line.branch,
+        elsewhere=dict(elsewhere.most_common()),
         causes=dict(_causes(store, platform, found)),
     )
 
@@ -90,7 +113,23 @@ def _unknown(message: str, name: str, known: Collection[str], none: str) -> Usag
 
 
 def acceptances(found: PlatformHistory, run_id: str, reason: str) -> list[Acceptance]:
-    """Accept all measures that rose with a run: every change of the shift that it belongs to."""
+    """Accept all measures that rose with a run.
+
+    These are all changes of the shift that it belongs to, or that came with its environment.
+    """
+
+    def accept(measure: str, run: RunMeasures, level: float) -> Acceptance:
+        return Acceptance(
+            project=found.project,
+            platform=found.platform,
+            measure=measure,
+            run_id=run.run_id,
+            commit=run.commit,
+            level=level,
+            reason=reason,
+            accepted_at=datetime.now(UTC),
+        )
+
     rises = [
         (environment, shift, {change.run.run_id for change in shift.changes if change.is_rise})
         for environment in found.history.environments
@@ -98,20 +137,13 @@ def acceptances(found: PlatformHistory, run_id: str, reason: str) -> list[Accept
     ]
     for environment, shift, run_ids in rises:
         if run_id in run_ids:
-            return [
-                Acceptance(
-                    project=found.project,
-                    platform=found.platform,
-                    measure=measure,
-                    run_id=run.run_id,
-                    commit=run.commit,
-                    level=level,
-                    reason=reason,
-                    accepted_at=datetime.now(UTC),
-                )
-                for measure, run, level in accepted_levels(environment, shift)
-            ]
+            return [accept(*each) for each in accepted_levels(environment, shift)]
+    changed = [it for it in found.history.environment_rises if any(r.is_rise for r in it.rises)]
+    if rise := next((it for it in changed if it.run.run_id == run_id), None):
+        levels = {it.measure: it.point.after for it in rise.rises if it.is_rise}
+        return [accept(measure, rise.run, level) for measure, level in levels.items()]
     known = [shift.headline.run.run_id for _, shift, run_ids in rises if run_ids]
+    known += [it.run.run_id for it in changed]
     near = near_match(run_id, known, cutoff=0.9)
     message = f"--accept: no measure of {found.platform} rose with run '{run_id}'{near}"
     rose = f"Runs with rises that are not accepted: {join_names(known)}."

@@ -3,8 +3,12 @@
 This module also selects the platforms on which two references can be compared, and the runs along
 their commits.
 
-A name is looked up as a run, then as a commit of the store, then as a revision in git. The whole
-text is tried before the text without its last part, since branch names may contain slashes too.
+A name is looked up as a run, then as a commit of the store, then as a revision in git, then as a
+branch that runs recorded. The whole text is tried before the text without its last part, since
+branch names may contain slashes too.
+
+If BASE is a branch, HEAD is compared with the commit where it left that branch, the merge base.
+What the branch gained since is not HEAD's doing.
 """
 
 from __future__ import annotations
@@ -16,14 +20,35 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
+from ci.analysis.ancestry import Ancestry, ReadAncestors
+from ci.analysis.repository import REMOTE, Repository
 from ci.errors import UsageError
 from ci.store.rows import LATEST, RunHead, RunMeasures
-from ci.util import process
 from ci.util.invocation import command
-from ci.util.process import ProcessError, ProcessResult
 from ci.util.text import SHORT, commit_name, counted, join_names, near_match
 
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
+
+
+NEAREST = 3
+"""Measured commits up to the merge base whose median is the base of noisy measures."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeBase:
+    """The commit where HEAD left the branch that BASE names."""
+
+    commit: str
+    nearest: tuple[str, ...]
+    """The nearest measured commits, itself first if it is one; three if there are so many."""
+    newest: ReferenceRuns
+    """The branch itself, with what it gained since."""
+
+    @property
+    def gained(self) -> int | None:
+        """The number of commits that the branch gained since, if they are known."""
+        commits = self.newest.commits
+        return commits.index(self.commit) if self.commit in commits else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +61,14 @@ class ReferenceRuns:
     runs: Mapping[str, RunHead]
     """Runs by platform; the platforms of a commit may have different runs."""
     commits: tuple[str, ...] = ()
-    """The named commit and its ancestors, newest first; empty if the reference names a run."""
+    """The named commit and its ancestors, newest first; empty if the reference names a run.
+
+    Only those with runs, if git does not know them.
+    """
+    branch: str | None = None
+    """The branch that the reference names, if it names one."""
+    merge_base: MergeBase | None = None
+    """Where HEAD left the branch; then ``commits`` begin there."""
 
     @property
     def project(self) -> str:
@@ -44,17 +76,19 @@ class ReferenceRuns:
 
     def origin(self, platform: str) -> str:
         """``commit 0123456789ab, 3 commits before main``; empty if the reference names a run."""
-        commit = self.runs[platform].commit
-        if not self.commits or commit is None:
+        run = self.runs[platform]
+        place = _place(run, {commit: number for number, commit in enumerate(self.commits)})
+        if place is None:
             return ""
-        place = self.commits.index(commit)
-        before = f", {counted(place, 'commit')} before {self.name}" if place else ""
-        return f"{commit_name(commit)}{before or f' of {self.name}'}"
+        name = "the merge base" if self.merge_base else self.name
+        here = f", {name}" if self.merge_base else f" of {name}"
+        before = f", {counted(place, 'commit')} before {name}" if place else here
+        return f"{commit_name(run.commit)}{before}"
 
-    def history(self, repository: Repository) -> tuple[str, ...]:
-        """The commit and its ancestors, newest first, as far as git knows them."""
-        commit = next(iter(self.runs.values())).commit
-        return self.commits or (repository.commits(commit) or (commit,) if commit else ())
+
+def _place(run: RunHead, places: Mapping[str, int]) -> int | None:
+    """The place of a run's commit; a test merge of a pull request stands for its commit."""
+    return next((places[it] for it in (run.commit, run.tip) if it and it in places), None)
 
 
 def contract_file(text: str) -> Path | None:
@@ -74,15 +108,92 @@ class ReferenceFinder:
     heads: Sequence[RunHead]
     """All runs of the store, newest first."""
     repository: Repository
+    read_ancestors: ReadAncestors
 
-    def find_pair(self, base: str, head: str) -> tuple[ReferenceRuns, ReferenceRuns]:
-        """Find the runs of two references. A commit means runs of the project of the other one."""
-        first, second = self.find_runs(base), self.find_runs(head)
+    def find_pair(self, base: str | None, head: str) -> tuple[ReferenceRuns, ReferenceRuns]:
+        """Find the runs of two references. A commit means runs of the project of the other one.
+
+        Without ``base``, it is the branch that HEAD will be merged into.
+        """
+        second = self.find_runs(head)
+        finder = self._limit_to_project(second.project)
+        if base is None:
+            base = finder._target(head, second)
+        first = self.find_runs(base)
         if first.project != second.project and first.commits:
-            first = self._limit_to_project(second.project).find_runs(base)
+            first = finder.find_runs(base)
         elif first.project != second.project and second.commits:
             second = self._limit_to_project(first.project).find_runs(head)
+        first = self._limit_to_project(second.project)._leave_branch(first, second)
         return first, _drop_shared_runs(second, first)
+
+    def history(self, side: ReferenceRuns) -> tuple[str, ...]:
+        """The commit and its ancestors, newest first, as far as git or the run know them."""
+        run = next(iter(side.runs.values()))
+        if side.commits or run.commit is None:
+            return side.commits
+        return self.repository.commits(run.commit) or self._recorded(run)
+
+    def _recorded(self, run: RunHead) -> tuple[str, ...]:
+        """The commit of a run and its ancestors, as the run recorded them."""
+        ancestors = self.read_ancestors([run.run_id]).get(run.run_id, ())
+        return (run.commit, *ancestors) if run.commit else ()
+
+    @cached_property
+    def _ancestry(self) -> Ancestry:
+        return Ancestry(self.heads, self.read_ancestors)
+
+    def _target(self, name: str, head: ReferenceRuns) -> str:
+        """The branch that HEAD will be merged into, as its run recorded it; else the main one."""
+        run = next(iter(head.runs.values()))
+        target = run.target or self._ancestry.main
+        if target in (None, run.branch, name):
+            reason = f"'{name}' is the main branch" if target else "no run recorded a branch"
+            message = f"compare: got no BASE, and {reason}: expected two references"
+            remedy = f"Name both: {command('compare', 'BASE', name)}"
+            raise UsageError(message, remedy=remedy)
+        return str(target)
+
+    def _leave_branch(self, base: ReferenceRuns, head: ReferenceRuns) -> ReferenceRuns:
+        """BASE at the commit where HEAD left its branch, if it is a branch that went on since."""
+        run = next(iter(head.runs.values()))
+        if base.branch is None or run.commit is None or base.project != head.project:
+            return base
+        shared = self._merge_base(base, run)
+        if shared in (None, run.commit, run.tip, base.commits[0]):
+            return base
+        clean = (it for it in self.heads if it.begun and not it.dirty)
+        measured = {commit for it in clean for commit in (it.commit, it.tip)}
+        line = self.repository.line(shared) or self._line_to(shared, base.branch, run)
+        if measured.isdisjoint(line):  # then a commit of a merged branch is the nearest
+            line = self.repository.commits(shared) or line
+        found = self._find_on_commits(base.name, base.platform, line)
+        nearest = [commit for commit in line if commit in measured][:NEAREST]
+        left = MergeBase(commit=shared, nearest=tuple(nearest), newest=base)
+        return replace(found, branch=base.branch, merge_base=left)
+
+    def _line_to(self, shared: str, branch: str, run: RunHead) -> tuple[str, ...]:
+        """The measured commits of a branch up to one that it shares with HEAD, newest first."""
+        places = self._places(branch)
+        if shared not in places:
+            recorded = self._recorded(run)
+            return recorded[recorded.index(shared) :] if shared in recorded else (shared,)
+        commits = self._ancestry.line(branch).commits
+        return (shared, *(it for it in commits if places.get(it, places[shared]) < places[shared]))
+
+    def _places(self, branch: str) -> Mapping[str, int]:
+        """The places of the commits on a branch, as its runs recorded them."""
+        known = branch in self._ancestry.branches
+        return self._ancestry.line(branch).places if known else {}
+
+    def _merge_base(self, base: ReferenceRuns, run: RunHead) -> str | None:
+        """Where a run's commit left BASE: as it recorded it, else as git or the store know it."""
+        if run.merge_base and run.target == base.branch and run.merge_base != run.commit:
+            return run.merge_base
+        if found := self.repository.merge_base(base.commits[0], run.tested or ""):
+            return found
+        known = {*base.commits, *self._places(base.branch or "")}
+        return next((commit for commit in self._recorded(run) if commit in known), None)
 
     def _limit_to_project(self, project: str) -> ReferenceFinder:
         return replace(self, heads=[run for run in self.heads if run.project == project])
@@ -111,9 +222,32 @@ class ReferenceFinder:
                 commits = self.repository.commits(commit) or (commit,)
                 return self._find_on_commits(name, platform, commits)
         for name, platform in readings:
-            if commits := self.repository.commits(name):
-                return self._find_on_commits(name, platform, commits)
+            lines = self._branch_lines(name)
+            for number, commits in enumerate(lines, start=1):
+                try:
+                    found = self._find_on_commits(name, platform, commits)
+                except UsageError:
+                    if number == len(lines):
+                        raise
+                else:
+                    return replace(found, branch=self._branch(name))
         raise self._unknown_error(text)
+
+    def _branch_lines(self, name: str) -> list[tuple[str, ...]]:
+        """The commits of a revision, newest first: as git knows them, and as runs recorded them.
+
+        A clone may be shallow or older than the runs; a branch that was never pushed has no runs.
+        """
+        commits = self.repository.commits(name) or self.repository.commits(f"{REMOTE}{name}")
+        recorded: tuple[str, ...] = ()
+        if name in self._ancestry.branches:
+            recorded = self._ancestry.line(name).commits
+        return [line for line in (commits, recorded) if line]
+
+    def _branch(self, name: str) -> str | None:
+        """The branch that a name means, if it means one."""
+        known = self.repository.branch(name) or self.repository.branch(f"{REMOTE}{name}")
+        return known or (name if name in self._ancestry.branches else None)
 
     def _commit(self, name: str) -> str | None:
         """The only commit of the store that begins with ``name``."""
@@ -132,14 +266,17 @@ class ReferenceFinder:
         self, name: str, platform: str | None, commits: tuple[str, ...]
     ) -> ReferenceRuns:
         """Find, for each platform, the nearest commit with a run, and its newest run."""
-        place = {commit: number for number, commit in enumerate(commits)}
-        known = [run for run in self.heads if run.commit in place]
+        order = {commit: number for number, commit in enumerate(commits)}
+        placed = ((_place(run, order), run) for run in self.heads)
+        found = [(place, run) for place, run in placed if place is not None]
+        known = [run for _, run in sorted(found, key=lambda it: it[0])]
         runs: dict[str, RunHead] = {}
-        for run in sorted(known, key=lambda run: place[run.commit or ""]):
+        for run in known:
             for each in run.begun if not run.dirty else ():
                 runs.setdefault(each, run)
         if not runs or platform not in (None, *runs):
-            raise self._no_run_error(name, platform, commits, known)
+            newest = [run for run in self.heads if run in known]
+            raise self._no_run_error(name, platform, commits, newest)
         return ReferenceRuns(name=name, platform=platform, runs=runs, commits=commits)
 
     def _no_run_error(
@@ -284,52 +421,3 @@ def newest_run_of(rows: Sequence[RunMeasures], commits: Collection[str]) -> RunM
     """The last run on the line whose commit is one of ``commits``."""
     clean = (row for row in reversed(rows) if not row.dirty and row.commit in commits)
     return next(clean, None)
-
-
-_HASH = re.compile(r"[0-9a-f]{40,64}")
-_NO_SUCH_REVISION = "Needed a single revision"
-
-
-class Repository:
-    """The git repository of a folder. Both the repository and git may be missing."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.git_error: str | None = None
-        """The error message of git, once a call has failed."""
-
-    def commits(self, name: str) -> tuple[str, ...]:
-        """The commit of a branch, a tag or another revision, and its ancestors, newest first.
-
-        Empty if git finds none. Raises ``UsageError`` if several commits begin with ``name``.
-        """
-        found = self._git("rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
-        if found is None:
-            return ()
-        commit = found.stdout.strip()
-        if found.exit_code == 0 and _HASH.fullmatch(commit):
-            led_to = self._git("rev-list", "--topo-order", "--end-of-options", commit)
-            return tuple(led_to.stdout.split() if led_to else ()) or (commit,)
-        if "is ambiguous" in found.stderr:
-            message = f"'{name}' is ambiguous: several commits of {self.folder} begin with it"
-            message += f":\n{found.stderr.strip()}"
-            raise UsageError(message, remedy="Write more digits of the commit.")
-        if found.exit_code and _NO_SUCH_REVISION not in found.stderr:
-            self.git_error = " ".join(found.stderr.split()) or None
-        return ()
-
-    @cached_property
-    def is_shallow(self) -> bool:
-        found = self._git("rev-parse", "--is-shallow-repository")
-        return found is not None and found.stdout.strip() == "true"
-
-    def _git(self, *arguments: str) -> ProcessResult | None:
-        # In English, because the messages of git are compared.
-        environment = {**process.inherited_environment(), "LC_ALL": "C"}
-        try:
-            return process.run(
-                ["git", *arguments], cwd=self.folder, environment=environment, check=False
-            )
-        except ProcessError as error:  # no git, no such folder
-            self.git_error = str(error)
-            return None

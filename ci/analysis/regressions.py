@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from ci.analysis.changes import POLICY, ChangePoint, SeriesFinding, analyze
+from ci.analysis.changes import POLICY, ChangePoint, SeriesFinding, analyze, judge_step
 from ci.analysis.parts import group_by
 from ci.facts.environment_key import EnvironmentKey
 from ci.facts.measures import IMAGE, TOTAL, Quantity, measure_key, stage_and_quantity
@@ -152,6 +152,13 @@ class KeyChange:
 
     run: RunMeasures
     changes: tuple[str, ...]
+    rises: tuple[LevelChange, ...] = ()
+    """Measures with a higher level since, while the environment is in use; the main one first."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a rise is confirmed and not accepted."""
+        return any(rise.is_open for rise in self.rises)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +174,11 @@ class History:
     def open(self) -> tuple[Shift, ...]:
         """The open regressions of all environments."""
         return tuple(shift for environment in self.environments for shift in environment.open)
+
+    @property
+    def environment_rises(self) -> tuple[KeyChange, ...]:
+        """The changes of the environment that came with a rise, newest first."""
+        return tuple(change for change in self.key_changes if change.rises)
 
 
 def history(
@@ -193,10 +205,19 @@ def history(
         environment = Environment(key=keys[key], runs=grouped[key], series=series, shifts=shifts)
         environments.append(environment)
     past = [Environment(key=keys[it], runs=grouped[it]) for it in grouped if it not in recent]
+    changes = []
+    for change, before in _key_changes(rows, keys):
+        if change.run.key in recent and keys[change.run.key].is_comparable(keys[before]):
+            order = {row.run_id: place for place, row in enumerate(rows)}
+            first = order[change.run.run_id]
+            earlier = [row for row in grouped[before] if order[row.run_id] < first]
+            rises = [*_environment_rises(earlier, grouped[change.run.key], accepted, stage)]
+            change = replace(change, rises=tuple(_sort_by_specificity(rises)))
+        changes.append(change)
     return History(
         environments=tuple(environments),
         past=tuple(past),
-        key_changes=tuple(_key_changes(rows, keys))[::-1],
+        key_changes=tuple(changes)[::-1],
     )
 
 
@@ -312,13 +333,13 @@ class _Judge:
 
     def _acceptance(self, change: LevelChange) -> Acceptance | None:
         """The acceptance that covers a rise: near it, and of a level at least as high."""
-        margin = 1 + max(self._findings[change.measure].detectable or 0.0, TOLERANCE)
+        margin = max(self._findings[change.measure].detectable or 0.0, TOLERANCE)
         covering = (
             it
             for place, it in self._accepted
             if it.measure == change.measure
             and abs(place - change.place) <= MOVES
-            and change.point.after <= it.level * margin
+            and _covers(it, change.point, margin)
         )
         return next(covering, None) if change.is_worse else None
 
@@ -329,17 +350,20 @@ class _Judge:
             return False
         # The CPU seconds of the stage, or of the stage that it is part of.
         stages = (stage, INSTALL) if stage in _PARTS_OF_INSTALL else (stage,)
-        names = (measure_key(it, Quantity.CPU) for it in stages)
-        name = next((it for it in names if it in self._findings), None)
-        if name is None:
+        found = (it for it in stages if measure_key(it, Quantity.CPU) in self._findings)
+        whole = next(found, None)
+        if whole is None:
             return False  # nothing to compare with
-        finding = self._findings[name]
+        name = measure_key(whole, Quantity.CPU)
+        detectable, level = self._findings[name].detectable, self._findings[name].level or 0.0
         # CPU seconds always vary: a constant series was not measured.
         varies = len({self._runs[at].values[name] for at in self._places[name]}) > 1
-        if not varies or finding.detectable is None or finding.level is None:
+        if not varies or detectable is None:
             return False
-        # The rise of a part may be too small to be detected in the whole stage.
-        shows = change.size >= finding.detectable * finding.level
+        # The rise of a part may be too small to be detected in the whole stage. Relative sizes are
+        # compared, since a parallel build takes many CPU seconds in one second of wall time.
+        before = change.before_run.values.get(measure_key(whole, Quantity.WALL), level)
+        shows = change.size >= detectable * before
         near = (it for it in self._changes[name] if abs(it.place - change.place) <= MOVES)
         return shows and not any(it.is_worse for it in near)
 
@@ -408,14 +432,52 @@ def _containing_measures(name: str) -> set[str]:
 
 def _key_changes(
     rows: Sequence[RunMeasures], keys: Mapping[str, EnvironmentKey]
-) -> Iterator[KeyChange]:
-    """Compare each key, when it first appears, with the most similar earlier one."""
+) -> Iterator[tuple[KeyChange, str]]:
+    """Compare each key, when it first appears, with the most similar earlier one.
+
+    Yield the change with the digest of the earlier key.
+    """
     known: dict[str, EnvironmentKey] = {}  # least recently used first
     for row in rows:
         now = keys[row.key]
         if known.pop(row.key, None) is None:
-            alike = [it for it in reversed(known.values()) if it.platform == now.platform]
+            alike = {it: key for it, key in known.items() if key.platform == now.platform}
             if alike:  # a simulated device is not a change of a real one
-                fewest = min((now.changes(it) for it in alike), key=len)
-                yield KeyChange(run=row, changes=tuple(fewest))
+                before = min(reversed(alike), key=lambda it: len(now.changes(alike[it])))
+                yield KeyChange(run=row, changes=tuple(now.changes(alike[before]))), before
         known[row.key] = now
+
+
+def _environment_rises(
+    earlier: Sequence[RunMeasures],
+    since: Sequence[RunMeasures],
+    accepted: Sequence[Acceptance],
+    stage: str | None,
+) -> Iterator[LevelChange]:
+    """Yield the measures that rose from the last runs of one environment to the first of another.
+
+    Counts and sizes are left out: a new version of a library brings its own.
+    """
+    names = [name for name in since[0].values if not _is_exact(name)]
+    taken = {it.measure: it for it in accepted if it.run_id == since[0].run_id}
+    for name in names:
+        before = [row.values[name] for row in earlier if name in row.values][-LATEST:]
+        after = [row.values[name] for row in since if name in row.values]
+        point = judge_step(before, after[:LATEST], len(names))
+        if point is None or point.after < point.before:
+            continue
+        known = taken.get(name)
+        if stage in (None, stage_and_quantity(name)[0]):
+            yield LevelChange(
+                measure=name,
+                before_run=earlier[-1],
+                run=since[0],
+                place=0,
+                point=point,
+                runs_since=len(after),
+                accepted=known if known and _covers(known, point, TOLERANCE) else None,
+            )
+
+
+def _covers(accepted: Acceptance, point: ChangePoint, margin: float) -> bool:
+    return point.after <= accepted.level * (1 + margin)

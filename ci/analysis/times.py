@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from statistics import median
 
 from ci.analysis.changes import POLICY
 from ci.analysis.regressions import Environment, LevelChange, history
@@ -98,8 +99,12 @@ def compare_times(
     base: RunMeasures,
     head: RunMeasures,
     accepted: Sequence[Acceptance] = (),
+    near: Collection[str] = (),
 ) -> Times | MissingTimes:
-    """Judge HEAD by ``rows``: the runs on its line with its environment, in order of the line."""
+    """Judge HEAD by ``rows``: the runs on its line with its environment, in order of the line.
+
+    The base of a noisy measure is its median over the runs of the commits ``near``, if there are.
+    """
     key = keys[head.key]
     if base.key != head.key:
         return MissingTimes(reasons=tuple(key.changes(keys[base.key])), key=key)
@@ -109,7 +114,8 @@ def compare_times(
     [environment] = history(rows, {head.key: key}, accepted).environments
     run_ids = [row.run_id for row in rows]
     places = (run_ids.index(base.run_id), run_ids.index(head.run_id))
-    changes = tuple(_changes(environment, base, head, places))
+    of_base = [row for row in rows if row.commit in near and not row.dirty] or [base]
+    changes = tuple(_changes(environment, base, head, places, of_base))
     is_clean = head.commit and not head.dirty
     alike = [row for row in rows if is_clean and row.commit == head.commit and not row.dirty]
     return Times(
@@ -141,7 +147,11 @@ def _headlines(environment: Environment, changes: Sequence[MeasureChange]) -> tu
 
 
 def _changes(
-    environment: Environment, base: RunMeasures, head: RunMeasures, places: tuple[int, int]
+    environment: Environment,
+    base: RunMeasures,
+    head: RunMeasures,
+    places: tuple[int, int],
+    of_base: Sequence[RunMeasures],
 ) -> Iterator[MeasureChange]:
     changes = (change for shift in environment.shifts for change in shift.changes)
     ordered = sorted(changes, key=lambda change: change.place)
@@ -157,6 +167,7 @@ def _changes(
             detectable = None
             judgement = _judge_exact([] if is_backwards else steps, before, after)
         else:
+            before = median([row.values[name] for row in of_base if name in row.values] or [before])
             if is_backwards:  # judge in order of time, then mirror the judgment
                 before, after = after, before
             if steps:

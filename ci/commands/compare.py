@@ -9,6 +9,7 @@ from pathlib import Path
 from ci.commands.options import add_format, add_results, choice_of
 from ci.errors import ExitCode, UsageError
 from ci.util.files import REPOSITORY
+from ci.util.garbage import without_collection
 
 REGRESSION, SUSPECTED = "regression", "suspected"
 REFERENCE = (
@@ -22,11 +23,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Show what changed between two runs: the tests and the cost of the stages. A commit means"
         " its newest run. A branch or tag means, on each platform, the newest run of the nearest"
-        " commit that has one. Runs with uncommitted changes belong to no commit. Times are"
+        " commit that has one. If BASE is a branch, HEAD is compared with the commit where it left"
+        " BASE; what BASE gained since is only noted. Runs with uncommitted changes belong to no"
+        " commit. Times are"
         " compared only within one environment, and judged by the runs before BASE and HEAD: one"
         " slow run is a suspected regression, a higher level that stays is a regression."
     )
-    parser.add_argument("base", metavar="BASE", help=REFERENCE)
+    parser.add_argument(
+        "base",
+        metavar="BASE",
+        nargs="?",
+        help=f"{REFERENCE} (default: the branch that HEAD will be merged into)",
+    )
     parser.add_argument("head", metavar="HEAD", help="same forms as BASE")
     add_format(parser, "table", "markdown", "json")
     parser.add_argument(
@@ -48,6 +56,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
 
 
+@without_collection
 def execute(options: argparse.Namespace) -> int:
     """Show what changed. With ``--fail-on``, a platform that cannot be judged is an error."""
     # Imported here: NumPy, the change-point library and the models take 0.5 s, and neither --help

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 
-from ci.commands.options import add_format, add_results, whole_number
+from ci.commands.options import add_format, add_results, choice_of, whole_number
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
+from ci.util.garbage import without_collection
 from ci.util.terminal import show
+
+REGRESSION, ENVIRONMENT = "regression", "environment"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -16,10 +19,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Show what the stages of a platform cost over its runs, what changed between which commits,"
         " and which changes are open regressions. Times are compared only where machine, toolchain,"
-        " engine, compiler cache and selected operators are the same. Runs are in order of time,"
-        " all branches together. To compare along commits, use `compare`."
+        " engine, compiler cache and selected operators are the same. Runs are in the order of"
+        " their commits, along one branch: the main one, or that of --branch."
     )
     parser.add_argument("platform", metavar="PLATFORM", help="the platform to show")
+    parser.add_argument(
+        "--branch",
+        metavar="NAME",
+        help="follow this branch: the runs of its target up to their newest common commit, then"
+        " its own (default: the main branch; a run records both)",
+    )
     parser.add_argument("--stage", metavar="S", help="only this stage: install, compile, pytest")
     parser.add_argument("--last", type=whole_number(1), metavar="N", help="only the last N runs")
     parser.add_argument(
@@ -30,6 +39,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--check",
         action="store_true",
         help="print only open and suspected regressions; exit with 4 if one is open",
+    )
+    parser.add_argument(
+        "--fail-on",
+        type=choice_of((REGRESSION, ENVIRONMENT)),
+        metavar=f"{{{REGRESSION},{ENVIRONMENT}}}",
+        help="with --check, also exit with 4 on a confirmed rise that came with a change of the"
+        " environment, such as a new compiler (environment; default: regression)",
     )
     parser.add_argument(
         "--accept",
@@ -48,6 +64,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
 
 
+@without_collection
 def execute(options: argparse.Namespace) -> int:
     """Show the history of a platform or its flaky tests, or accept a rise."""
     _refuse_contradictions(options)
@@ -66,7 +83,12 @@ def execute(options: argparse.Namespace) -> int:
             FlakyReport(platform, found).show(options.format)
             return ExitCode.PASSED
         record = platform_history(
-            store, platform, project=project, stage=options.stage, last=options.last
+            store,
+            platform,
+            project=project,
+            branch=options.branch,
+            stage=options.stage,
+            last=options.last,
         )
         if options.accept:
             accepted = acceptances(record, options.accept, options.reason.strip())
@@ -82,7 +104,9 @@ def execute(options: argparse.Namespace) -> int:
         return ExitCode.PASSED
     if not record.history.environments:  # no stage completed in any run: not a success
         return ExitCode.PRODUCT_FAILURE
-    return ExitCode.REGRESSION if record.history.open else ExitCode.PASSED
+    rises = record.history.environment_rises if options.fail_on == ENVIRONMENT else ()
+    failed = record.history.open or any(rise.is_open for rise in rises)
+    return ExitCode.REGRESSION if failed else ExitCode.PASSED
 
 
 def _refuse_contradictions(options: argparse.Namespace) -> None:
@@ -92,6 +116,9 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
     if options.reason and not options.accept:
         message = "--reason: got no --accept, which it belongs to"
         raise UsageError(message, remedy="Name the run: --accept RUN")
+    if options.fail_on and not options.check:
+        message = "--fail-on: got no --check, which it belongs to"
+        raise UsageError(message, remedy="Add it: --check")
     if options.flaky and (options.accept or options.check or options.stage or options.last):
         message = "--flaky: cannot be combined with --accept, --check, --stage or --last"
         raise UsageError(message, remedy="Leave them out.")

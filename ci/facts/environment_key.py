@@ -38,6 +38,7 @@ HALF = 0.5  # of the compilations: the limit between the two bands of hits
 SHOWN_DIGITS = 12  # of a digest, as Docker shows it
 # Libraries that are compiled into the build, and test tools; patch versions do not change times.
 LIBRARIES = ("nanobind", "pybind11", "triton")
+NOT_SOFTWARE = ("platform", "machine", "devices", "instruction_sets", "cache", "selection")
 TEST_TOOLS = ("pytest", "pytest-xdist")
 
 
@@ -82,6 +83,13 @@ class EnvironmentKey:
             f"{name.replace('_', ' ')} changed: {then[name]} -> {now}"
             for name, now in differing.items()
         ]
+
+    def is_comparable(self, before: EnvironmentKey) -> bool:
+        """Whether only software differs, so that another time is news, though not of the sources.
+
+        Another machine, cache or selection of operators takes another time as a matter of course.
+        """
+        return all(getattr(self, name) == getattr(before, name) for name in NOT_SOFTWARE)
 
     def __str__(self) -> str:
         return "; ".join(value for value in self._unusual_components().values() if value != NONE)

@@ -213,6 +213,12 @@ class Outcomes:
         """Whether every test ended as in the other run, with the same message."""
         return self.digest is not None and self.digest == other.digest
 
+    def has_tests_of(self, other: Outcomes) -> bool:
+        """Whether both are known to have the same tests, in the same order."""
+        if self.digest is None or other.digest is None:
+            return False
+        return self.digest[0] == other.digest[0]
+
     @cached_property
     def names(self) -> Sequence[str]:
         return self.read_names()

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import (
@@ -31,7 +32,8 @@ from ci.model.platforms import PLATFORMS
 from ci.util.lines import DEEPEST, LARGEST_INTEGER, LONGEST_SECONDS, is_deep
 from ci.util.text import join_names, make_storable, near_match
 
-SCHEMA_VERSION = 4  # 1 had no counts of overloads, 2 no simulated devices, 3 no builds
+# 1 had no counts of overloads, 2 no simulated devices, 3 no builds, 4 no branches and ancestors
+SCHEMA_VERSION = 5
 SIMULATED = "simulated device: no vendor hardware was used"
 COMPILED_ONLY = "no device: compiled only; no vendor hardware was used"
 # File in a platform's results: the process of the host engine's agent, which holds its lock.
@@ -45,13 +47,17 @@ SHOWN_FAULTS = 3  # of a document: the first ones show what kind of file it is
 MOST_STAGES = 1000  # of a platform; ours has three, and a report takes 2 ms for each
 LONGEST_NAME = 64  # characters, as in ci.yaml; also the length of the store's columns
 LONGEST_SUM = LONGEST_SECONDS * MOST_STAGES
+LONGEST_BRANCH = 255  # characters; the longest name of a file, which a branch is in git
+MOST_ANCESTORS = 200  # of a commit; two months of a project with three merges a day
+MAIN_BRANCHES = ("main", "master")  # the usual names, where neither git nor a CI has one
+MOST_PARENTS = 64  # of a commit; git's own octopus merges have fewer
 # Of the calendar, without the days that another time zone moves into a year that does not exist.
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 
 
-def _check_name(name: str) -> str:
-    if len(name) > LONGEST_NAME:
-        raise ValueError(f"got {len(name):,} characters, expected at most {LONGEST_NAME}")
+def _check_name(name: str, longest: int = LONGEST_NAME) -> str:
+    if len(name) > longest:
+        raise ValueError(f"got {len(name):,} characters, expected at most {longest}")
     if not name.isprintable():
         raise ValueError(f"got {name!r}, expected printable characters on one line")
     return name
@@ -74,6 +80,8 @@ def _check_environment(value: Any) -> Any:
 Text = Annotated[str, BeforeValidator(make_storable)]
 Environment = Annotated[dict[str, JsonValue], BeforeValidator(_check_environment)]
 Name = Annotated[Text, AfterValidator(_check_name)]
+Branch = Annotated[Text, AfterValidator(partial(_check_name, longest=LONGEST_BRANCH))]
+CommitId = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
 Count = Annotated[int, Field(ge=0, le=LARGEST_INTEGER)]
 ExitStatus = Annotated[int, Field(ge=-LARGEST_INTEGER, le=LARGEST_INTEGER)]
 Seconds = Annotated[float, Field(ge=0, le=LONGEST_SUM)]
@@ -267,6 +275,38 @@ class PlatformResult(_Model):
         return part if isinstance(part, dict) else {}
 
 
+class Lineage(_Model):
+    """The place of a commit in the history of its project, as far as its clone and CI know it.
+
+    A line is a commit with its first parents: on a main branch, what was merged one by one.
+    """
+
+    branch: Branch | None = None
+    """Branch that was tested; of a pull request, the branch it comes from."""
+    main_branch: Branch | None = None
+    """Main branch of the project."""
+    target: Branch | None = None
+    """Branch that this one will be merged into."""
+    merge_commit: bool = False
+    """Whether the commit merges a pull request into its target, only to test it."""
+    parents: Annotated[tuple[CommitId, ...], Field(max_length=MOST_PARENTS)] = ()
+    """Parents of the commit, in git's order."""
+    ancestors: Annotated[tuple[CommitId, ...], Field(max_length=MOST_ANCESTORS)] = ()
+    """First parents, nearest first: at most 200, fewer in a shallow clone."""
+    depth: Count | None = None
+    """Number of commits on the line, this one included; null in a shallow clone."""
+    merge_base: CommitId | None = None
+    """Newest commit that the branch shares with its target."""
+
+    @property
+    def tip(self) -> str | None:
+        """The commit of the pull request, if another commit merges it only to test it."""
+        return self.parents[1] if self.merge_commit and len(self.parents) > 1 else None
+
+
+NO_LINEAGE = Lineage()
+
+
 class RunResult(_Model):
     """The whole of ``results.json``."""
 
@@ -288,6 +328,8 @@ class RunResult(_Model):
     """Engine or engines that ran it."""
     platforms: Annotated[tuple[PlatformResult, ...], Field(min_length=1)]
     """One row of the table each."""
+    lineage: Lineage = NO_LINEAGE
+    """Branch and ancestors of the commit."""
 
     @field_validator("schema_version", mode="after")
     @classmethod

@@ -11,6 +11,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from ci.model.results import NO_LINEAGE, Lineage
+
 FOLDER = "bundle/"
 DOCUMENT = "bundle.json"
 README = "README.md"
@@ -63,3 +65,4 @@ class BundleDocument(BundleModel):
     images: dict[str, BundledImage]
     members: dict[str, Member]
     left_out: tuple[str, ...]
+    lineage: Lineage = NO_LINEAGE  # of the commit

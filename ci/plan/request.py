@@ -18,7 +18,9 @@ from typing import Literal
 
 from ci.errors import UsageError
 from ci.model.plan import RunPlan
+from ci.model.results import NO_LINEAGE, Lineage
 from ci.plan import source
+from ci.plan.lineage import read_lineage
 from ci.plan.planning import AS_CONFIGURED, RunOptions
 from ci.plan.project import SELECTION_FILES, Project, plan_run
 from ci.plan.source import SourceState
@@ -49,6 +51,7 @@ class RunRequest(RunOptions):
     started_at: datetime
     bundle: Path | None = None
     """The bundle with the sources and the configuration."""
+    lineage: Lineage = NO_LINEAGE
 
 
 def new_request(
@@ -59,11 +62,12 @@ def new_request(
     results: Path,
     options: RunOptions = AS_CONFIGURED,
     packed: SourceState | None = None,
+    lineage: Lineage = NO_LINEAGE,
 ) -> RunRequest:
     """Make the request of a new run; its id has the time, the commit and four random digits.
 
     ``results`` is the folder of all runs; it is not part of the sources, even if it is inside.
-    ``packed`` is the state of a bundle's sources when the bundle was created.
+    ``packed`` and ``lineage`` are those of a bundle's sources when the bundle was created.
     """
     folder = source_folder.resolve()
     for path in map(str, (folder, project.path)):
@@ -83,6 +87,7 @@ def new_request(
         config_digest=_file_digest(project.path),
         platforms=tuple(platforms),
         started_at=now,
+        lineage=lineage if packed else read_lineage(folder, state.commit, project.environ),
         **options.model_dump(),
     )
 

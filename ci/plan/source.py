@@ -39,8 +39,8 @@ def state(folder: Path) -> SourceState:
     """Return the commit that ``folder`` is at, and whether it has uncommitted changes."""
     if not _in_git(folder):
         return SourceState(commit=None, dirty=False)
-    head = _git(folder, "rev-parse", "--verify", "--quiet", "HEAD", check=False)
-    changes = _git(folder, "status", "--porcelain", "--", ".")
+    head = git(folder, "rev-parse", "--verify", "--quiet", "HEAD", check=False)
+    changes = git(folder, "status", "--porcelain", "--", ".")
     return SourceState(commit=head.strip() or None, dirty=bool(changes))
 
 
@@ -179,10 +179,11 @@ def _entry(name: Path, kind: bytes, mode: int, owner: int) -> tarfile.TarInfo:
 def _in_git(folder: Path) -> bool:
     if not any((parent / ".git").exists() for parent in (folder, *folder.resolve().parents)):
         return False
-    return _git(folder, "rev-parse", "--is-inside-work-tree").strip() == "true"
+    return git(folder, "rev-parse", "--is-inside-work-tree").strip() == "true"
 
 
-def _git(folder: Path, *arguments: str, check: bool = True) -> str:
+def git(folder: Path, *arguments: str, check: bool = True) -> str:
+    """Return the output of git; raises ``ProcessError`` if it fails, or without ``check`` never."""
     command = ["git", *arguments]
     try:
         return process.run(
@@ -201,7 +202,7 @@ def _git(folder: Path, *arguments: str, check: bool = True) -> str:
 
 
 def _git_files(folder: Path) -> Iterator[Path]:
-    listing = _git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    listing = git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     for name in filter(None, listing.split("\0")):
         path = folder / name
         # A submodule, or a nested repository. A submodule that is not checked out is an empty

@@ -85,9 +85,11 @@ class ComparisonReport(Report):
     def data(self) -> dict[str, Any]:
         """Collect every test and every measure for programs."""
         names = ("base", "head", "regression", "suspected", "only_base", "only_head", "notes")
+        left = self.found.merge_base
         return {
             "schema_version": SCHEMA_VERSION,
             **select_attributes(self.found, *names),
+            "merge_base": left and select_attributes(left, "commit", "nearest", "gained"),
             "platforms": [*map(_platform_data, self.found.platforms)],
         }
 
@@ -104,6 +106,12 @@ def _notes(found: Comparison) -> Iterator[str]:
         if only:
             yield f"only {name} has {', '.join(only)}"
     yield from (f"note: {note}" for note in found.notes)
+    for platform in found.platforms:
+        if gained := platform.gained:
+            named = [it for it in gained.changes if it.measure in gained.headlines]
+            news = [f"{it.judgement}: {_headline(it)}" for it in named]
+            since = f"{found.base} since the merge base"
+            yield f"note: {platform.name}: {since}, not in HEAD: {'; '.join(news)}"
 
 
 def _verdict(platform: PlatformComparison) -> str:
@@ -292,6 +300,7 @@ def _platform_data(platform: PlatformComparison) -> dict[str, Any]:
             },
         },
         "times": _times_data(platform),
+        "gained": [*map(_measure_data, platform.gained.changes)] if platform.gained else [],
     }
 
 
@@ -323,7 +332,6 @@ def _times_data(platform: PlatformComparison) -> dict[str, Any]:
     if isinstance(times, MissingTimes):
         return {"compared": False, "environment": environment, "reasons": times.reasons}
     causes = {it.measure: it.causes for it in platform.explanations}
-    names = ("measure", "base", "head", "before", "after", "relative", "detectable", "judgement")
     return {
         "compared": True,
         "environment": environment,
@@ -332,11 +340,13 @@ def _times_data(platform: PlatformComparison) -> dict[str, Any]:
         "baseline_runs": len(times.before) + 1,
         "head_runs": times.head_runs,
         "measures": [
-            {
-                **select_attributes(change, *names),
-                "changes": [*map(change_data, change.steps)],
-                "cause": causes.get(change.measure),
-            }
+            {**_measure_data(change), "cause": causes.get(change.measure)}
             for change in times.changes
         ],
     }
+
+
+def _measure_data(change: MeasureChange) -> dict[str, Any]:
+    names = ("measure", "base", "head", "before", "after", "relative", "detectable", "judgement")
+    changes = [*map(change_data, change.steps)]
+    return {**select_attributes(change, *names), "changes": changes}

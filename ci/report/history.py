@@ -38,6 +38,10 @@ TOO_FEW = (
     f"too few runs to judge: a change needs at least {POLICY.confirm} runs before it and"
     f" {POLICY.confirm} after it"
 )
+ENVIRONMENT_RISE = (
+    "no open regression, since the sources may not be the cause: `--check --fail-on environment`"
+    " fails on it"
+)
 _SURE = 0.999  # a probability is printed with three digits
 _ALARMING = ("open regression", "suspected regression")
 _KINDS = (*_ALARMING, "small rise", "improvement", "past regression")
@@ -55,11 +59,15 @@ class HistoryReport(Report):
 
     def document(self, *, page: bool) -> Document:
         record = self.record
-        title = Heading(1, f"{record.project}: {record.platform}, {counted(record.runs, 'run')}")
+        branch = f" of {record.branch}" if record.branch else ""
+        count = f"{counted(record.runs, 'run')}{branch}"
+        title = Heading(1, f"{record.project}: {record.platform}, {count}")
         if self.check:
-            yield title, Items(_check_lines(record))
+            yield title, Items([*_elsewhere(record), *_check_lines(record)])
             return
-        yield [title]
+        yield title, Items(_elsewhere(record))
+        for heading, lines in _environment_rises(record):
+            yield Heading(2, heading), Items(lines, indent="  ")
         for number, environment in enumerate(record.history.environments, start=1):
             key, span = str(environment.key), _span(environment.runs)
             if page:
@@ -81,14 +89,29 @@ class HistoryReport(Report):
         record, history = self.record, self.record.history
         return {
             "schema_version": SCHEMA_VERSION,
-            **select_attributes(record, "project", "platform", "runs"),
+            **select_attributes(record, "project", "platform", "branch", "runs", "elsewhere"),
             "regression": bool(history.open),
             "environments": [_environment_data(record, it) for it in history.environments],
             "past_environments": [*map(_key_data, history.past)],
             "environment_changes": [
-                {"run": _run_data(it.run), "changes": it.changes} for it in history.key_changes
+                {
+                    "run": _run_data(it.run),
+                    "changes": it.changes,
+                    "open": it.is_open,
+                    "rises": [*map(change_data, it.rises)],
+                }
+                for it in history.key_changes
             ],
         }
+
+
+def _elsewhere(record: PlatformHistory) -> list[str]:
+    """The runs that are not on the line: ``3 runs of other branches: a (2), b (1); ...``."""
+    if not record.elsewhere:
+        return []
+    found = [f"{name} ({count:,})" for name, count in record.elsewhere.items()]
+    runs = counted(sum(record.elsewhere.values()), "run")
+    return [f"{runs} of other branches not shown: {join_names(found)}; see one with --branch"]
 
 
 def _conclusion(record: PlatformHistory) -> list[str]:
@@ -117,6 +140,8 @@ def _check_lines(record: PlatformHistory) -> list[str]:
     """Open and suspected regressions, their environments, and the detectable changes."""
     environments = record.history.environments
     lines: list[str] = []
+    for heading, found in _environment_rises(record):
+        lines += [heading, *(f"  {line}" for line in found)]
     for number, environment in enumerate(environments, start=1):
         place = f"environment {number}: " if len(environments) > 1 else ""
         for heading, found in _change_sections(record, environment, _ALARMING):
@@ -128,6 +153,29 @@ def _check_lines(record: PlatformHistory) -> list[str]:
         heading = counted(len(new), "change") + " of the environment, with too few runs since"
         lines += [heading, *(f"  {line}" for line in _shorten(new))]
     return [*lines, *_conclusion(record)]
+
+
+def _environment_rises(record: PlatformHistory) -> Iterator[Section]:
+    """The rises that came with a change of the environment, which are not open regressions."""
+    if not (found := record.history.environment_rises):
+        return
+    lines = []
+    for change in found[:MOST]:
+        first = next((rise for rise in change.rises if rise.is_open), change.rises[0])
+        quantity = stage_and_quantity(first.measure)[1]
+        then, now = (amount(it, quantity) for it in (first.point.before, first.point.after))
+        lines.append(f"{_headline(first)}, together with: {'; '.join(change.changes)}")
+        lines.append(f"  {then} -> {now}, {certainty(first.point)}")
+        place = f"between {run_name(first.before_run)} and {run_name(first.run)}"
+        lines.append(f"  {place}; seen in {counted(first.runs_since, 'run')}")
+        if others := [_headline(rise) for rise in change.rises if rise is not first]:
+            lines.append(f"  also rose: {join_names(others, MOST)}")
+        lines.append(f"  {change_status(first) or ENVIRONMENT_RISE}")
+        if first.is_rise:
+            accept = ("--accept", change.run.run_id, "--reason", "TEXT")
+            lines.append(f"  to accept it: {command('history', record.platform, *accept)}")
+    heading = f"{counted(len(found), 'rise')} together with a change of the environment"
+    yield heading, [*lines, *_omitted(len(found))]
 
 
 def _environment_sections(record: PlatformHistory) -> Iterator[Section]:

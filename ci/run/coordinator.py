@@ -205,6 +205,7 @@ class RunCoordinator:
             finished_at=datetime.now(UTC),
             engine=self._engine_names(),
             platforms=tuple(map(self._row, self.plans)),
+            lineage=request.lineage,
         )
         self.records.save(result)
         return result

@@ -12,7 +12,8 @@ import json
 import sys
 import zlib
 from array import array
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -84,12 +85,28 @@ def decode_names(content: bytes) -> list[str]:
     return found
 
 
+def find_names(content: bytes, names: Collection[str]) -> dict[str, int]:
+    """Find the places of a few node ids, in a fifth of the time that decoding all takes."""
+    text, found = _plain(content), {}
+    for name in names:
+        # Quotes in a node id are escaped, so these are the quotes around one, or between two.
+        element = _text(name)
+        first = text.startswith(b"[" + element)
+        place = 0 if first else text.find(b"," + element)
+        if first or place >= 0:
+            found[name] = text.count(b'","', 0, place + 2)
+    return found
+
+
 def decode_endings(content: bytes, places: Iterable[int] | None = None) -> list[Ending]:
-    """Decode the endings of all tests, or of the tests at ``places``; equal ones are one object."""
+    """Decode the endings of all tests, or of the tests at ``places``.
+
+    Equal ones are one object, those of other runs included.
+    """
     text = _plain(content).decode()
     states, end = _JSON.raw_decode(text, 1)
     known = {
-        str(index): Ending(State(Outcome(outcome), skip_reason), reason)
+        str(index): _ending(outcome, reason, skip_reason)
         for index, (outcome, reason, skip_reason) in enumerate(states)
     }
     # Not parsed as numbers: for a few of 17,000 tests, text takes a fifth of the time, and
@@ -97,6 +114,11 @@ def decode_endings(content: bytes, places: Iterable[int] | None = None) -> list[
     indices = text[end + len(",[") : -len("]]")].split(",")
     chosen = indices if places is None else [indices[place] for place in places]
     return [known[index] for index in chosen]
+
+
+@cache  # a run has some ten
+def _ending(outcome: str, reason: str | None, skip_reason: str | None) -> Ending:
+    return Ending(State(Outcome(outcome), skip_reason), reason)
 
 
 def encode_build(build: BuildDetails) -> bytes:

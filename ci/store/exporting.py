@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from ci.errors import UsageError
 from ci.facts.environment_key import EnvironmentKey, environment_key
 from ci.facts.measures import measures_of
-from ci.model.results import BuildResult, RunResult, StageResult
+from ci.model.results import BuildResult, Lineage, RunResult, StageResult
 from ci.model.tests import TestOutcome
 
 if TYPE_CHECKING:  # it imports SQLAlchemy
@@ -79,6 +79,7 @@ def _columns(model: type[BaseModel]) -> dict[str, ColumnKind]:
 _PLATFORM = {"run_id": ColumnKind.WORD, "platform": ColumnKind.WORD}
 _RUNS = {**_columns(RunResult), "run_id": ColumnKind.TEXT, "commit": ColumnKind.TEXT}
 del _RUNS["schema_version"]
+_LINEAGE = _columns(Lineage)
 _COUNTS = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "warnings")
 _PLATFORMS = {
     **_PLATFORM,
@@ -99,7 +100,7 @@ _NAMED_AS = {"name": "stage", "seconds": "wall_s", "peak_rss_bytes": "peak_memor
 
 
 def _run_rows(run: RunResult, _tests: Tests) -> Iterator[Row]:
-    yield attrgetter(*_RUNS)(run)
+    yield (*attrgetter(*_RUNS)(run), *attrgetter(*_LINEAGE)(run.lineage))
 
 
 def _platform_rows(run: RunResult, _tests: Tests) -> Iterator[Row]:
@@ -144,7 +145,7 @@ def _test_rows(run: RunResult, tests: Tests) -> Iterator[Row]:
 
 
 TABLES: Mapping[str, ExportTable] = {
-    "runs": ExportTable(columns=_RUNS, rows=_run_rows),
+    "runs": ExportTable(columns={**_RUNS, **_LINEAGE}, rows=_run_rows),
     "platforms": ExportTable(columns=_PLATFORMS, rows=_platform_rows),
     "stages": ExportTable(
         columns={

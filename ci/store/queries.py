@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
@@ -17,7 +16,16 @@ from ci.model.results import Product
 from ci.store import blobs
 from ci.store.connect import masked_url, read_transaction
 from ci.store.rows import Acceptance, RepeatedRuns, RunHead, RunMeasures
-from ci.store.tables import ACCEPTED, BLOBS, DETAILS, ENVIRONMENT_KEYS, MEASURED, PLATFORMS, RUNS
+from ci.store.tables import (
+    ACCEPTED,
+    BLOBS,
+    DETAILS,
+    ENVIRONMENT_KEYS,
+    LINEAGES,
+    MEASURED,
+    PLATFORMS,
+    RUNS,
+)
 from ci.util.invocation import command
 
 # Start times have a resolution of one second, so short runs can share one.
@@ -57,7 +65,11 @@ class StoreQueries:
         names = select(func.aggregate_strings(row, _BETWEEN_NAMES))
         of_run = names.where(PLATFORMS.c.run_id == RUNS.c.run_id).scalar_subquery()
         head = [RUNS.c[name] for name in ("run_id", "project", "commit", "dirty", "started_at")]
-        query = select(*head, of_run.label("platforms")).order_by(*NEWEST_FIRST).limit(last)
+        head += [column for column in LINEAGES.columns if column.name != "run_id"]
+        query = select(*head, of_run.label("platforms")).select_from(
+            RUNS.outerjoin(LINEAGES, LINEAGES.c.run_id == RUNS.c.run_id)
+        )
+        query = query.order_by(*NEWEST_FIRST).limit(last)
         if project is not None:
             query = query.where(RUNS.c.project == project)
         with read_transaction(self._engine) as connection:
@@ -71,17 +83,30 @@ class StoreQueries:
             heads.append(RunHead(**{**run._mapping, **named}))
         return heads
 
+    def ancestors(self, run_ids: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Look up the recorded first parents of the commits of runs, nearest first, by run."""
+        query = select(RUNS.c.run_id, RUNS.c.document)
+        with read_transaction(self._engine) as connection:
+            rows = _rows_of(connection, query, RUNS.c.run_id, sorted(run_ids))
+            documents = {row.run_id: row.document for row in rows}
+        found = {}
+        for run_id, document in documents.items():
+            lineage = document.get("lineage") if isinstance(document, dict) else None
+            known = lineage.get("ancestors") if isinstance(lineage, dict) else None
+            # Other rows are damaged, which `load` reports.
+            found[run_id] = tuple(known) if isinstance(known, list) else ()
+        return found
+
     def measured(
         self,
         platform: str,
         *,
         project: str,
-        last: int | None = None,
         runs: Collection[str] | None = None,
     ) -> list[RunMeasures]:
-        """List the measures of a platform's runs, oldest first: of the ``last`` ones, or of all.
+        """List the measures of a platform's runs, in order of time.
 
-        ``runs`` limits them to these ids, some hundreds at most.
+        ``runs`` limits them to these ids, some thousands at most.
         """
         key = PLATFORMS.c.environment_key
         query = (
@@ -91,7 +116,6 @@ class StoreQueries:
             .join(MEASURED, MEASURED.c.platform_id == PLATFORMS.c.id)
             .where(PLATFORMS.c.platform == platform, RUNS.c.project == project)
             .order_by(*NEWEST_FIRST)
-            .limit(last)
         )
         if runs is not None:
             query = query.where(RUNS.c.run_id.in_(runs))
@@ -131,14 +155,21 @@ class StoreQueries:
 
         Several runs count, and so does one run with reruns.
         """
+        with_reruns = select(DETAILS.c.platform_id).where(DETAILS.c.reruns.is_not(None))
+        of_commits = (
+            RUNS.c.project == project,
+            RUNS.c.commit.is_not(None),
+            RUNS.c.dirty.is_(False),
+        )
+        several_runs = select(RUNS.c.commit).where(*of_commits).group_by(RUNS.c.commit)
+        several_runs = several_runs.having(func.count() > 1)  # most commits have only one
         query = (
             select(RUNS.c.commit, PLATFORMS.c.environment_key, RUNS.c.run_id, PLATFORMS.c.id)
             .join(PLATFORMS, PLATFORMS.c.run_id == RUNS.c.run_id)
             .where(
                 PLATFORMS.c.platform == platform,
-                RUNS.c.project == project,
-                RUNS.c.commit.is_not(None),
-                RUNS.c.dirty.is_(False),
+                *of_commits,
+                RUNS.c.commit.in_(several_runs) | PLATFORMS.c.id.in_(with_reruns),
             )
             .order_by(*NEWEST_FIRST)
         )
@@ -148,7 +179,6 @@ class StoreQueries:
             for row in reversed(connection.execute(query).all()):
                 key = now.get(row.environment_key, row.environment_key)
                 groups.setdefault((row.commit, key), []).append(row)
-            with_reruns = select(DETAILS.c.platform_id).where(DETAILS.c.reruns.is_not(None))
             rerun = set(connection.scalars(with_reruns))
             # Rows of details are long, and most commits have only one run.
             several = {
@@ -192,11 +222,8 @@ class StoreQueries:
             digests = {digest for row in rows for digest in (row.node_ids, row.outcomes)}
             lists = select(BLOBS.c.digest, BLOBS.c.content).where(BLOBS.c.digest.in_(digests))
             contents = {row.digest: row.content for row in connection.execute(lists)}
-        places = {}
-        for digest in {row.node_ids for row in rows}:
-            names = blobs.decode_names(contents[digest])  # in their order
-            at = {test: bisect_left(names, test) for test in tests}
-            places[digest] = {test: n for test, n in at.items() if names[n : n + 1] == [test]}
+        digests = {row.node_ids for row in rows}
+        places = {digest: blobs.find_names(contents[digest], tests) for digest in digests}
         return {row.run_id: _outcomes(places[row.node_ids], contents[row.outcomes]) for row in rows}
 
     def accepted(self, project: str) -> list[Acceptance]:

@@ -22,6 +22,19 @@ class RunHead:
     """Sorted by name."""
     begun: tuple[str, ...]
     """The platforms that have begun. ``platforms`` has all of them from the start of the run."""
+    branch: str | None = None
+    main_branch: str | None = None
+    target: str | None = None
+    tip: str | None = None
+    """The commit of a pull request, if ``commit`` merges it only to test it."""
+    depth: int | None = None
+    merge_base: str | None = None
+    """These are as in ``ci.model.results.Lineage``; ``None`` where it was not recorded."""
+
+    @property
+    def tested(self) -> str | None:
+        """The commit of the branch that was tested."""
+        return self.tip or self.commit
 
 
 @dataclass(frozen=True, kw_only=True)

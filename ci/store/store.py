@@ -34,7 +34,16 @@ from ci.store.connect import (
 )
 from ci.store.queries import NEWEST_FIRST, StoreQueries
 from ci.store.rows import LATEST, Acceptance, RunHead
-from ci.store.tables import ACCEPTED, BLOBS, DETAILS, ENVIRONMENT_KEYS, MEASURED, PLATFORMS, RUNS
+from ci.store.tables import (
+    ACCEPTED,
+    BLOBS,
+    DETAILS,
+    ENVIRONMENT_KEYS,
+    LINEAGES,
+    MEASURED,
+    PLATFORMS,
+    RUNS,
+)
 from ci.util.invocation import command
 from ci.util.text import join_names, near_match
 
@@ -261,6 +270,10 @@ def save(connection: Connection, run: RunResult, details: Mapping[str, Details])
     document = run.model_dump(mode="json", exclude={"platforms"})
     # This locks the run: another process that saves it has to wait.
     _upsert(connection, RUNS, {**_columns(run), "document": document})
+    lineage = {
+        it.name: getattr(run.lineage, it.name) for it in LINEAGES.columns if it.name != "run_id"
+    }
+    _upsert(connection, LINEAGES, {"run_id": run.run_id, **lineage})
     keys = {result.platform: environment_key(result) for result in run.platforms}
     components = {key.digest: asdict(key) for key in keys.values()}
     _add_missing(connection, ENVIRONMENT_KEYS, "components", components)

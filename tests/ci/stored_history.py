@@ -21,6 +21,7 @@ from ci.errors import ExitCode
 from ci.model.details import BuildDetails, Details
 from ci.model.results import PlatformResult, RunResult
 from ci.model.tests import Outcome, TestOutcome
+from ci.plan.lineage import read_lineage
 from ci.store.folder import default_url
 from ci.store.store import Store
 from ci.util.process import run
@@ -131,6 +132,18 @@ class Project:
             store.save(stored, {it.platform: details for it in stored.platforms})
         self.runs.append(run_id)
         return run_id
+
+    def branch(self, name: str, start: str = "main") -> None:
+        """Check a branch out, and create it if it does not exist yet."""
+        known = git(self.source, "branch", "--list", name)
+        git(self.source, "checkout", "--quiet", *([name] if known else ["-b", name, start]))
+
+    def measure(self, *platforms: PlatformResult, **changes: Any) -> str:
+        """Make a commit on the branch that is checked out, and store a run that records it."""
+        commit = self.commit()
+        lineage = read_lineage(self.source, commit, {})
+        self.run(commit, *platforms, **{"lineage": lineage, **changes})
+        return commit
 
     def history(self, installs: Sequence[float], **changes: Any) -> list[str]:
         """Commits, each with a run whose install took so long; returns the commits."""

@@ -18,6 +18,7 @@ from ci.commands import run as run_command
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.model.job import Column, StageKind, StagePlan
 from ci.model.plan import CONTAINER_WHEELS
+from ci.model.results import Lineage
 from ci.plan import bundle as names
 from ci.plan import source
 from ci.plan.bundle import VERSION, BundledImage, BundleDocument
@@ -75,6 +76,7 @@ def bundle(project: Path, tmp_path: Path) -> Path:
             version=VERSION,
             project="tiny",
             commit=COMMIT,
+            lineage=Lineage(branch="packed", depth=7),
             dirty=True,
             created_at=datetime.now(UTC),
             python="3.11",
@@ -101,6 +103,7 @@ def test_a_run_is_that_of_the_packed_commit(
     assert run("run", "--bundle", bundle) == ExitCode.PASSED
     result = read_results(tmp_path / "results" / "latest" / "results.json")
     assert (result.project, result.commit, result.dirty) == ("tiny", COMMIT, True)
+    assert result.lineage == Lineage(branch="packed", depth=7)
     assert "-0123abcd-" in result.run_id
     assert result.platforms[0].notes == ("full suite passed",)
 

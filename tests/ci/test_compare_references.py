@@ -43,11 +43,11 @@ def test_branches_tags_prefixes_and_revisions(branched: Project) -> None:
     project, prefix = branched, commit_of(branched, "v1")[:7].upper()
     first = f"base  run-000/cpu (commit {commit_of(branched, 'v1')[:12]}"
     second = f"head  run-001/cpu (commit {commit_of(branched, 'topic/fast')[:12]}"
-    near = ", 1 commit before"
     for base, reference in {
-        "main": f"{near} main)",
-        "main/cpu": f"{near} main)",
-        "refs/heads/main": f"{near} refs/heads/main)",
+        "main": ", the merge base)",
+        "main/cpu": ", the merge base)",
+        "refs/heads/main": ", the merge base)",
+        f"{commit_of(branched, 'main')}": f", 1 commit before {commit_of(branched, 'main')})",
         "HEAD~1": " of HEAD~1)",
         "v1": " of v1)",
         prefix: f" of {prefix})",
@@ -166,7 +166,7 @@ def test_without_git_runs_and_commits_are_known(
 
 def test_what_base_has_and_head_has_not(branched: Project) -> None:
     project = branched
-    said = project.compare("main", "topic/fast")[1]
+    said = project.compare(commit_of(project, "main"), "topic/fast")[1]
     assert "note: HEAD does not contain 1 commit of BASE: " in said
     assert "note: HEAD is 1 commit older than BASE\n" in project.compare("topic/fast", "v1")[1]
     assert "note" not in project.compare("v1", "main")[1]

@@ -17,7 +17,7 @@ from ci.errors import ExitCode
 from ci.facts.environment_key import environment_key
 from ci.facts.measures import measures_of
 from ci.model.details import Details
-from ci.model.results import BuildResult, RunResult
+from ci.model.results import BuildResult, Lineage, RunResult
 from ci.model.tests import Outcome, TestOutcome
 from ci.store import exporting
 from ci.store.exporting import TABLES, ColumnKind
@@ -52,6 +52,7 @@ def results(run: RunResult, tmp_path: Path) -> Path:
         "started_at": run.started_at.replace(year=2027),
         "platforms": run.platforms[1:],
         "commit": None,
+        "lineage": Lineage(branch="topic", merge_commit=True, depth=7),
     }
     with Store(default_url(tmp_path)) as store:
         store.save(run, {"nvidia": Details(tests=TESTS)})
@@ -115,6 +116,12 @@ def test_what_is_exported_is_what_the_store_holds(
         "started_at": run.started_at.replace(year=2027),
         "finished_at": run.finished_at,
         "engine": "docker",
+        "branch": "topic",
+        "main_branch": None,
+        "target": None,
+        "merge_commit": True,
+        "depth": 7,
+        "merge_base": None,
     }
     nvidia, iluvatar, _ = tables["platforms"]
     [first, _] = run.platforms

@@ -138,6 +138,7 @@ def test_the_last_runs_alone(regressed: Project) -> None:
         (["cpu", "--stage", "instal"], "no measure of 'instal'; did you mean 'install'?"),
         (["cpu", "--project", "tin"], "'tin'; did you mean 'tiny'?"),
         (["cpu", "--accept", "run-012"], "--accept: got no reason, expected one"),
+        (["cpu", "--fail-on", "environment"], "--fail-on: got no --check, which it belongs to"),
         (["cpu", "--reason", "x"], "--reason: got no --accept, which it belongs to"),
         (
             ["cpu", "--accept", "run-012", "--reason", "x", "--check"],
@@ -194,6 +195,67 @@ def test_a_new_compiler_is_reported_and_is_not_a_regression(project: Project) ->
         code, said = project.ci("history", "cpu", *options)
         assert code == ExitCode.PASSED
         assert "run-012 (commit 000000000000): compiler changed: g++ 12.2 -> g++ 13.1" in said
+
+
+TOOLS = {**ENVIRONMENT, "packages": {"pytest": "8.3.4"}}
+NEW_TOOLS = {**ENVIRONMENT, "packages": {"pytest": "9.0.1"}}
+
+
+@pytest.fixture(scope="module")
+def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """An upgrade of pytest with which install takes 50 % longer."""
+    project = Project(folder=tmp_path_factory.mktemp("upgraded"))
+    before = [result(seconds, environment=TOOLS) for seconds in noisy(100, 12, 1)]
+    after = [result(seconds, environment=NEW_TOOLS) for seconds in noisy(150, 6, 2)]
+    store_runs(project, [*before, *after])
+    return project
+
+
+def test_a_rise_with_a_change_of_the_environment_is_said_first(upgraded: Project) -> None:
+    code, said = upgraded.ci("history", "cpu", "--check")
+    assert code == ExitCode.PASSED
+    _, heading, what, *_ = said.splitlines()
+    assert heading == "1 rise together with a change of the environment"
+    change = "together with: test tools changed: pytest 8.3 -> pytest 9.0"
+    assert re.match(rf"  install \+[45]\d s \(\+(49|50|51) %\), {change}$", what)
+    assert "between run-011 (commit 000000000000) and run-012 (commit 000000000000)" in said
+    assert "no open regression, since the sources may not be the cause: `--check --fail-on" in said
+    document = json.loads(upgraded.ci("history", "cpu", "--format", "json")[1])
+    [change] = document["environment_changes"]
+    assert (change["open"], change["rises"][0]["measure"]) == (True, "install.wall_s")
+    assert not document["regression"]
+
+
+def test_a_rise_with_a_change_of_the_environment_fails_where_asked(
+    upgraded: Project, tmp_path: Path
+) -> None:
+    project = upgraded.copy(tmp_path)
+    fail = ("history", "cpu", "--check", "--fail-on", "environment")
+    assert project.ci(*fail)[0] == ExitCode.REGRESSION
+    assert project.ci(*fail, "--stage", "pytest")[0] == ExitCode.PASSED
+    assert project.ci("history", "cpu", "--accept", "run-012", "--reason", "needed")[0] == 0
+    code, said = project.ci(*fail)
+    assert (code, re.search("accepted on .*: needed", said) is not None) == (ExitCode.PASSED, True)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "environment"),
+    [
+        ([130.0] * 2, NEW_TOOLS),  # too few runs to confirm it
+        ([100.5] * 6, NEW_TOOLS),
+        ([80.0] * 6, NEW_TOOLS),
+        ([150.0] * 6, {**TOOLS, "machine": {"cpu_model": "a slower CPU", "cores": 2}}),
+        ([150.0] * 6, {**TOOLS, "compiler_cache": {"state": "cold"}}),
+    ],
+)
+def test_other_changes_of_the_environment_do_not_fail(
+    project: Project, seconds: list[float], environment: dict[str, object]
+) -> None:
+    before = [result(it, environment=TOOLS) for it in noisy(100, 12, 1)]
+    store_runs(project, [*before, *(result(it, environment=environment) for it in seconds)])
+    code, said = project.ci("history", "cpu", "--check", "--fail-on", "environment")
+    assert code == ExitCode.PASSED
+    assert ("not confirmed yet: 3 more runs" in said) is (len(seconds) == 2)
 
 
 def test_simulated_runs_are_no_history_of_real_ones(project: Project) -> None:

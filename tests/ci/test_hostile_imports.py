@@ -91,7 +91,13 @@ def put(*place: Any, value: object) -> Callable[[Any], None]:
         (put("engine", value="a\nerror: b"), "engine: got 'a\\nerror: b', expected printable"),
         (put("commit", value="\x9b2J"), "commit: got '\\x9b2J', expected printable"),
         (put(*ROW, "stages", 0, "name", value=CONTROLS), "platforms.0.stages.0.name: got '"),
-        (put("schema_version", value=5), "got results of version 5, expected at most 4"),
+        (put("lineage", "branch", value=CONTROLS), "lineage.branch: got '"),
+        (put("lineage", "target", value="b" * 256), "lineage.target: got 256 characters"),
+        (put("lineage", "ancestors", value=["--all"]), "lineage.ancestors.0: String should match"),
+        (put("lineage", "ancestors", value=["a" * 40] * 201), "lineage.ancestors: Tuple should"),
+        (put("lineage", "depth", value=-1), "lineage.depth: Input should be greater"),
+        (put("lineage", "x", value=1), "lineage.x: Extra inputs are not permitted"),
+        (put("schema_version", value=6), "got results of version 6, expected at most 5"),
         (lambda document: document.pop("schema_version"), "schema_version: got None, expected 1"),
     ],
 )  # fmt: skip
@@ -101,7 +107,7 @@ def test_what_cannot_be_read_later_is_refused_before_it_is_stored(
     change(there / RUN_ID, changes)
     assert run_ci(here, "import", there) == ExitCode.INFRASTRUCTURE
     shown = capsys.readouterr()
-    assert f"{there / RUN_ID / 'results.json'}: expected a results file of version 4" in shown.err
+    assert f"{there / RUN_ID / 'results.json'}: expected a results file of version 5" in shown.err
     assert fault in shown.err
     assert f"{GOOD}: imported: nvidia passed, iluvatar incomplete\n" in shown.out
     assert "\x1b" not in shown.err + shown.out

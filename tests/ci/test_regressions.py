@@ -366,6 +366,28 @@ def test_wall_time_of_a_part_is_held_against_the_cpu_seconds_of_the_whole() -> N
     assert not history(runs(values), KEYS).open
 
 
+@pytest.mark.parametrize("cores", [2, 10, 64])
+def test_wall_time_alone_of_a_parallel_build_does_not_alarm(cores: int) -> None:
+    values = {
+        "install.wall_s": step(100, 130, since=6, seed=1),
+        "install.cpu_s": noisy((95.0 * cores, 26), seed=2),
+        "total.wall_s": step(150, 180, since=6, seed=3),
+        "total.cpu_s": noisy((95.0 * cores + 50, 26), seed=4),
+    }
+    found = history(runs(values), KEYS)
+    assert only(found).headline.wall_alone
+    assert not found.open
+
+
+def test_a_part_of_a_parallel_build_is_held_against_the_wall_time_of_the_whole() -> None:
+    values = {
+        "link.wall_s": step(5, 6.5, seed=1),
+        "install.wall_s": noisy((100, 32), seed=3),
+        "install.cpu_s": noisy((900, 32), seed=2),
+    }
+    assert history(runs(values), KEYS).open  # 1.5 % of the install: its CPU seconds would hide it
+
+
 def test_seconds_that_would_be_lost_among_those_of_the_whole_are_not_expected_there() -> None:
     values = {"link.wall_s": step(5, 6.5, seed=1), "install.cpu_s": noisy((900, 32), seed=2)}
     assert history(runs(values), KEYS).open

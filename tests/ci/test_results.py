@@ -25,7 +25,7 @@ from ci.util.files import write_atomically
 
 RUN_FIELDS = {
     *("schema_version", "run_id", "project", "commit", "dirty", "started_at", "finished_at"),
-    *("engine", "platforms"),
+    *("engine", "platforms", "lineage"),
 }
 PLATFORM_FIELDS = {
     *(
@@ -72,7 +72,7 @@ def test_the_fields_are_those_of_the_contract(published: RunResult) -> None:
     assert set(platform["stages"][0]) == STAGE_FIELDS
     assert set(platform["verdict"]) == {"product", "harness", "evidence"}
     assert set(platform["verdict"]["evidence"][0]) == {"grade", "text"}
-    assert document["schema_version"] == 4
+    assert document["schema_version"] == 5
 
 
 def test_seconds_are_exact(published: RunResult) -> None:
@@ -87,12 +87,12 @@ def test_results_are_read_back(published: RunResult, tmp_path: Path) -> None:
     assert [entry.name for entry in path.parent.iterdir()] == ["results.json"]
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema_version": 1', '{"schema_version": 5}'])
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema_version": 1', '{"schema_version": 6}'])
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "results.json"
     path.write_text(text)
     with pytest.raises(
-        InfrastructureError, match="expected a results file of version 4 or older"
+        InfrastructureError, match="expected a results file of version 5 or older"
     ) as it:
         read_results(path)
     assert "\n" not in str(it.value)

@@ -14,6 +14,7 @@ from filelock import FileLock
 from hostile import FORGED_TIMES
 from local_engine import LocalEngine, facts, run_agent
 from published import table_markdown
+from stored_history import git
 from workplace import CONFIG, PASSING, Workplace, new_workplace
 
 from ci.engines import Observer
@@ -469,6 +470,21 @@ def test_resuming_at_another_commit_is_refused(work: Workplace) -> None:
     message = rf"commit \w+, but the run began with {run.request.commit}"
     with pytest.raises(UsageError, match=message):
         work.run(run.request)
+
+
+def test_the_branch_is_that_of_the_start_of_the_run(work: Workplace) -> None:
+    work.commit()
+    work.commit()
+    work.engine.prepare_error = InfrastructureError("no space left")
+    result, run = work.run()
+    source = work.folder / "source"
+    branch = git(source, "symbolic-ref", "--short", "HEAD")
+    parent = git(source, "rev-parse", "HEAD~1")
+    assert (result.lineage.branch, result.lineage.parents) == (branch, (parent,))
+    assert result.lineage.depth == 2
+    git(source, "checkout", "--quiet", "-b", "another")
+    work.new_engine()
+    assert work.run(run.request)[0].lineage == result.lineage
 
 
 def test_resuming_with_another_configuration_is_refused(work: Workplace) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -14,6 +16,7 @@ from ci.errors import InfrastructureError, UsageError
 from ci.model.details import Details
 from ci.model.results import BuildResult, OverloadCount, RunResult, StageResult
 from ci.model.tests import Outcome, TestOutcome
+from ci.store.blobs import decode_names, find_names
 from ci.store.connect import refill_remedy
 from ci.store.folder import default_url
 from ci.store.store import Store, save
@@ -237,3 +240,12 @@ def test_a_time_with_a_zone_is_converted_and_one_without_is_utc() -> None:
     noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     for read in (noon.replace(tzinfo=None), noon.astimezone(timezone(timedelta(hours=8)))):
         assert UtcDateTime().process_result_value(read, Dialect()) == noon
+
+
+def test_a_few_names_are_found_without_decoding_all() -> None:
+    names = sorted(['t::a["b"]', "t::a", "t::b\\", 't::b,"c', "é[1,2]", "t::z\n", "x,", 't::","d'])
+    content = zlib.compress(json.dumps(names, ensure_ascii=False, separators=(",", ":")).encode())
+    assert decode_names(content) == names
+    places = {name: place for place, name in enumerate(names)}
+    assert find_names(content, names) == places
+    assert find_names(content, ["t::", "d", "", '"']) == {}

@@ -21,7 +21,7 @@ from sqlalchemy import inspect, text
 from ci.cli import main
 from ci.errors import ExitCode, InfrastructureError
 from ci.model.details import Details
-from ci.model.results import SCHEMA_VERSION, RunResult
+from ci.model.results import SCHEMA_VERSION, Lineage, RunResult
 from ci.model.tests import Outcome, TestOutcome
 from ci.store import connect
 from ci.store.connect import refill_remedy
@@ -158,6 +158,28 @@ def test_a_store_is_copied_once_before_it_is_migrated(
     added = contents(store_url).keys() - before.keys()
     assert {name for name in added if not name.startswith("backup_")} == {"notes"}
     assert backed_up(store_url, revision) == before
+
+
+def test_a_store_without_lineages_is_upgraded(published: RunResult, store_url: str) -> None:
+    """Revision 0005 had no such table, and its documents had no lineage."""
+    with Store(store_url) as store:
+        store.save(published, {"nvidia": TESTS})
+    runs = METADATA.tables["runs"]
+    document = published.model_dump(mode="json", exclude={"platforms", "lineage"})
+    with connected(store_url) as connection:
+        connection.execute(text("DROP TABLE lineages"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0005'"))
+        connection.execute(runs.update().values(document={**document, "schema_version": 4}))
+    with Store(store_url) as store:
+        assert store.load() == published
+        [head] = store.heads()
+        assert (head.branch, head.depth) == (None, None)
+        assert store.ancestors([head.run_id]) == {head.run_id: ()}
+        named = published.model_copy(update={"lineage": Lineage(branch="main", depth=3)})
+        store.save(named, {})
+        [head] = store.heads()
+        assert (head.branch, head.depth, head.target) == ("main", 3, None)
+    assert "lineages" not in backed_up(store_url, "0005")
 
 
 def test_an_upgrade_that_fails_changes_nothing(

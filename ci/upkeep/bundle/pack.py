@@ -100,6 +100,7 @@ class Packer:
                 project=self.request.project,
                 commit=self.request.commit,
                 dirty=self.request.dirty,
+                lineage=self.request.lineage,
                 created_at=datetime.now(UTC),
                 python=PYTHON,
                 machine=machine.machine(),

@@ -59,6 +59,7 @@ class OpenBundle:
             results=results,
             options=options.model_copy(update={"selected": selected}),
             packed=SourceState(commit=self.document.commit, dirty=self.document.dirty),
+            lineage=self.document.lineage,
         )
         return request.model_copy(update={"bundle": self.path})
 

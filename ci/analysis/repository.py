@@ -1,0 +1,90 @@
+"""The git repository of a project, as far as comparisons of commits need it."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from pathlib import Path
+
+from ci.errors import UsageError
+from ci.util import process
+from ci.util.process import ProcessError, ProcessResult
+
+_HASH = re.compile(r"[0-9a-f]{40,64}")
+_NO_SUCH_REVISION = "Needed a single revision"
+
+
+REMOTE = "refs/remotes/origin/"
+BRANCHES = ("refs/heads/", "refs/remotes/")
+
+
+class Repository:
+    """The git repository of a folder. Both the repository and git may be missing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.git_error: str | None = None
+        """The error message of git, once a call has failed."""
+
+    def commits(self, name: str) -> tuple[str, ...]:
+        """The commit of a branch, a tag or another revision, and its ancestors, newest first.
+
+        Empty if git finds none. Raises ``UsageError`` if several commits begin with ``name``.
+        """
+        found = self._git("rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
+        if found is None:
+            return ()
+        commit = found.stdout.strip()
+        if found.exit_code == 0 and _HASH.fullmatch(commit):
+            led_to = self._git("rev-list", "--topo-order", "--end-of-options", commit)
+            return tuple(led_to.stdout.split() if led_to else ()) or (commit,)
+        if "is ambiguous" in found.stderr:
+            message = f"'{name}' is ambiguous: several commits of {self.folder} begin with it"
+            message += f":\n{found.stderr.strip()}"
+            raise UsageError(message, remedy="Write more digits of the commit.")
+        if found.exit_code and _NO_SUCH_REVISION not in found.stderr:
+            self.git_error = " ".join(found.stderr.split()) or None
+        return ()
+
+    def line(self, commit: str) -> tuple[str, ...]:
+        """A commit and its first parents, newest first; empty if git does not know it."""
+        found = self._git("rev-list", "--first-parent", "--end-of-options", commit)
+        return tuple(found.stdout.split()) if found and found.exit_code == 0 else ()
+
+    def branch(self, name: str) -> str | None:
+        """The branch that a revision names, without its remote; ``None`` for any other revision.
+
+        ``HEAD`` is a place in the history, whatever branch is checked out.
+        """
+        if name in ("HEAD", "@"):
+            return None
+        found = self._git("rev-parse", "--symbolic-full-name", "--end-of-options", name)
+        # git repeats --end-of-options in its output.
+        full = found.stdout.split()[-1:] if found and found.exit_code == 0 else []
+        for start in BRANCHES:
+            if full and full[0].startswith(start):
+                branch = full[0].removeprefix(start)
+                return branch if start == BRANCHES[0] else branch.partition("/")[2]
+        return None
+
+    def merge_base(self, first: str, second: str) -> str | None:
+        """The newest common commit of two commits, if git knows both and finds one."""
+        found = self._git("merge-base", "--end-of-options", first, second)
+        commit = found.stdout.strip() if found and found.exit_code == 0 else ""
+        return commit if _HASH.fullmatch(commit) else None
+
+    @cached_property
+    def is_shallow(self) -> bool:
+        found = self._git("rev-parse", "--is-shallow-repository")
+        return found is not None and found.stdout.strip() == "true"
+
+    def _git(self, *arguments: str) -> ProcessResult | None:
+        # In English, because the messages of git are compared.
+        environment = {**process.inherited_environment(), "LC_ALL": "C"}
+        try:
+            return process.run(
+                ["git", *arguments], cwd=self.folder, environment=environment, check=False
+            )
+        except ProcessError as error:  # no git, no such folder
+            self.git_error = str(error)
+            return None

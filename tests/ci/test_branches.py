@@ -1,0 +1,335 @@
+"""``history`` and ``compare`` along branches: runs that recorded their lineage, in one store."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from foreign_runs import write_run
+from stored_history import BEGIN, Project, git, noisy, result
+
+from ci.errors import ExitCode
+from ci.model.results import Lineage
+from ci.model.tests import Outcome
+from ci.plan.lineage import read_lineage
+from ci.store.folder import default_url
+from ci.store.store import Store
+
+FIRM = ("--fail-on", "regression")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = Project(folder=tmp_path)
+    project.commit("root")
+    return project
+
+
+def measure_both(project: Project, main: list[float], other: list[float]) -> list[str]:
+    """Runs of main and of a branch by turns; returns the commits of main."""
+    project.branch("other")
+    commits = []
+    for ours, theirs in zip(main, other, strict=True):
+        project.branch("main")
+        commits.append(project.measure(result(ours)))
+        project.branch("other")
+        project.measure(result(theirs))
+    return commits
+
+
+def test_a_fast_branch_between_runs_of_main_hides_no_regression(project: Project) -> None:
+    main = [*noisy(100, 10, 1), *noisy(112, 10, 2)]
+    commits = measure_both(project, main, noisy(80, 20, 3))
+    code, said = project.ci("history", "cpu", "--check")
+    assert code == ExitCode.REGRESSION
+    assert "tiny: cpu, 20 runs of main\n" in said
+    assert "20 runs of other branches not shown: other (20); see one with --branch\n" in said
+    assert re.search(r"install \+1\d s \(\+1[123] %\)", said)
+    around = rf"between run-018 \(commit {commits[9][:12]}\) and run-020 "
+    assert re.search(around + rf"\(commit {commits[10][:12]}\)", said)
+    assert "drift" not in said
+
+
+def test_a_much_faster_branch_hides_no_regression(project: Project) -> None:
+    main = [*noisy(100, 12, 1), *noisy(110, 8, 2)]
+    measure_both(project, main, noisy(70, 20, 3))
+    assert project.ci("history", "cpu", "--check")[0] == ExitCode.REGRESSION
+
+
+def test_a_slow_branch_is_not_blamed_on_main(project: Project) -> None:
+    for seconds in noisy(100, 12):
+        project.measure(result(seconds))
+    fork = project.main
+    project.branch("slow")
+    slow = [project.measure(result(seconds)) for seconds in noisy(140, 6, 2)]
+    code, said = project.ci("history", "cpu", "--check")
+    assert (code, "no open regression" in said) == (ExitCode.PASSED, True)
+    code, said = project.ci("history", "cpu", "--check", "--branch", "slow")
+    assert code == ExitCode.REGRESSION
+    assert "tiny: cpu, 18 runs of slow\n" in said
+    assert f"between run-011 (commit {fork[:12]}) and run-012 (commit {slow[0][:12]})" in said
+
+
+def test_a_branch_is_shown_from_its_fork_on(project: Project) -> None:
+    for seconds in noisy(100, 8):
+        project.measure(result(seconds))
+    project.branch("topic")
+    project.branch("main")
+    for seconds in noisy(60, 8, 2):
+        project.measure(result(seconds))
+    project.branch("topic")
+    for seconds in noisy(100, 8, 3):
+        project.measure(result(seconds))
+    code, said = project.ci("history", "cpu", "--branch", "topic")
+    assert code == ExitCode.PASSED
+    assert "tiny: cpu, 16 runs of topic\n" in said
+    assert "improvement" not in said
+    found = json.loads(project.ci("history", "cpu", "--format", "json")[1])
+    assert (found["branch"], found["runs"], found["elsewhere"]) == ("main", 16, {"topic": 8})
+
+
+def test_an_unknown_branch_is_reported(project: Project) -> None:
+    project.measure()
+    code, said = project.ci("history", "cpu", "--branch", "mian")
+    assert code == ExitCode.USAGE
+    assert "the store holds no run of branch 'mian'; did you mean 'main'?" in said
+    assert "Branches with runs: main." in said
+
+
+AHEAD = {n: {"started_at": BEGIN + timedelta(hours=n + 12)} for n in (5, 9, 13, 17)}
+BEHIND = {n: {"started_at": BEGIN + timedelta(hours=n - 12)} for n in (13, 17)}
+FUTURE = {7: {"started_at": BEGIN.replace(year=2099)}}
+
+
+@pytest.mark.parametrize("stamps", [AHEAD, BEHIND, FUTURE], ids=["ahead", "behind", "2099"])
+@pytest.mark.parametrize("depth", ["full", "shallow"])
+def test_clocks_do_not_order_runs(
+    project: Project, stamps: dict[int, dict[str, Any]], depth: str
+) -> None:
+    for number, seconds in enumerate([*noisy(100, 12, 1), *noisy(125, 8, 2)]):
+        changes = stamps.get(number, {})
+        if times := changes.get("started_at"):
+            changes = {**changes, "finished_at": times + timedelta(minutes=30)}
+        commit = project.commit()
+        lineage = read_lineage(project.source, commit, {})
+        if depth == "shallow":  # as a clone with a depth of 1 records it
+            lineage = lineage.model_copy(
+                update={"ancestors": lineage.ancestors[:1], "depth": None, "merge_base": None}
+            )
+        project.run(commit, result(seconds), lineage=lineage, **changes)
+    code, said = project.ci("history", "cpu", "--check", "--format", "json")
+    assert code == ExitCode.REGRESSION
+    [environment] = json.loads(said)["environments"]
+    [shift] = environment["shifts"]
+    assert shift["changes"][0]["last_run_before"]["run_id"] == "run-011"
+    assert shift["changes"][0]["first_run_after"]["run_id"] == "run-012"
+    last = json.loads(project.ci("history", "cpu", "--last", "4", "--format", "json")[1])
+    assert last["environments"][0]["first_run"]["run_id"] == "run-016"
+
+
+def test_runs_of_a_merged_branch_are_on_the_line_of_main(project: Project) -> None:
+    project.measure()
+    project.branch("topic")
+    for _ in range(3):
+        project.measure()
+    project.branch("main")
+    git(project.source, "merge", "--quiet", "--ff-only", "topic")
+    project.measure()
+    said = project.ci("history", "cpu")[1]
+    assert "tiny: cpu, 5 runs of main\n" in said
+
+
+def test_runs_of_old_versions_stay_in_order_of_time(project: Project) -> None:
+    for _ in range(3):
+        project.run(project.commit())
+    project.measure()
+    project.run(None)
+    found = json.loads(project.ci("history", "cpu", "--format", "json")[1])
+    [environment] = found["environments"]
+    assert (found["branch"], environment["runs"]) == ("main", 5)
+    ends = (environment["first_run"]["run_id"], environment["last_run"]["run_id"])
+    assert ends == ("run-000", "run-004")
+
+
+def test_a_detached_head_belongs_to_main_only_if_main_contains_it(project: Project) -> None:
+    first, _ = project.measure(), project.measure()
+    git(project.source, "checkout", "--quiet", "--detach", first)
+    project.run(first, lineage=read_lineage(project.source, first, {}))
+    project.measure()
+    assert "1 run of other branches not shown: no branch (1)" in project.ci("history", "cpu")[1]
+
+
+def test_forged_ancestors_end(project: Project) -> None:
+    """Two commits that claim to be the parents of each other, in an imported run."""
+    first, second = "a" * 40, "b" * 40
+    for commit, parent in ((first, second), (second, first)):
+        lineage = Lineage(branch="main", parents=(parent,), ancestors=(parent,))
+        project.run(commit, lineage=lineage)
+    assert "tiny: cpu, 2 runs of main\n" in project.ci("history", "cpu")[1]
+
+
+def test_a_store_that_is_rebuilt_knows_the_branches(project: Project) -> None:
+    measure_both(project, noisy(100, 6), noisy(140, 6, 2))
+    with Store(default_url(project.results)) as store:
+        runs = [store.load(run_id) for run_id in project.runs]
+    for number, run in enumerate(runs):
+        run_id = f"20260101T{number:02}0000Z-nogit-00{number:02x}"
+        write_run(project.results / run_id, run.model_copy(update={"run_id": run_id}))
+    (project.results / "ci.db").rename(project.results / "lost.db")
+    code, said = project.ci("import", str(project.results))
+    assert code == ExitCode.PASSED, said
+    said = project.ci("history", "cpu")[1]
+    assert "tiny: cpu, 6 runs of main\n" in said
+    assert "6 runs of other branches not shown: other (6);" in said
+
+
+# compare
+
+
+@pytest.fixture(scope="module")
+def gained(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """``main`` gets 15 % faster after ``feature`` was forked, which changes nothing."""
+    project = Project(folder=tmp_path_factory.mktemp("gained"))
+    for seconds in noisy(100, 10, 1):
+        project.measure(result(seconds))
+    project.branch("feature")
+    for seconds in noisy(100, 6, 2):
+        project.measure(result(seconds))
+    project.branch("main")
+    for seconds in noisy(85, 8, 3):
+        project.measure(result(seconds))
+    return project
+
+
+def without_git(project: Project, folder: Path) -> Project:
+    copied = project.copy(folder)
+    shutil.rmtree(copied.source / ".git")
+    return copied
+
+
+@pytest.mark.parametrize("has_git", [True, False], ids=["clone", "no clone"])
+@pytest.mark.parametrize(
+    "sides", [("main", "feature"), ("feature",), ("main", "run-015"), ("main", "feature/cpu")]
+)
+def test_what_main_gained_is_a_note(
+    gained: Project, tmp_path: Path, sides: tuple[str, ...], *, has_git: bool
+) -> None:
+    project = gained.copy(tmp_path) if has_git else without_git(gained, tmp_path)
+    fork = git(gained.source, "merge-base", "main", "feature")[:12]
+    code, said = project.compare(*sides, *FIRM)
+    assert code == ExitCode.PASSED, said
+    assert f"note: BASE is commit {fork}, the merge base of main and {sides[-1][:7]}" in said
+    assert "note: main gained 8 commits since the merge base: not compared\n" in said
+    note = (
+        r"note: cpu: main since the merge base, not in HEAD: improvement: install -1\d s \(-1\d %"
+    )
+    assert re.search(note, said)
+    assert f"base  run-009/cpu (commit {fork}, the merge base)" in said
+    document = json.loads(project.compare(*sides, "--format", "json")[1])
+    assert document["merge_base"]["commit"].startswith(fork)
+    assert (len(document["merge_base"]["nearest"]), document["merge_base"]["gained"]) == (3, 8)
+    assert document["platforms"][0]["gained"]
+
+
+def test_the_clone_knows_the_merge_base_of_runs_that_recorded_none(project: Project) -> None:
+    project.history(noisy(100, 8, 1))
+    project.branch("feature")
+    project.history(noisy(100, 6, 2))
+    project.branch("main")
+    project.history(noisy(85, 8, 3))
+    code, said = project.compare("main", "feature", *FIRM)
+    assert (code, "the merge base of main and feature" in said) == (ExitCode.PASSED, True)
+
+
+def test_what_the_branch_costs_is_a_regression(gained: Project, tmp_path: Path) -> None:
+    """Compared with the tip of main, it would be 29 % instead of 10 %."""
+    project = gained.copy(tmp_path)
+    project.branch("feature")
+    commit = project.commit()
+    for seconds in noisy(110, 6, 4):
+        lineage = read_lineage(project.source, commit, {})
+        project.run(commit, result(seconds), lineage=lineage)
+    code, said = project.compare("feature", *FIRM)
+    assert code == ExitCode.REGRESSION
+    assert re.search(r"^regression: install \+\d+(\.\d)? s \(\+(9|10|11|9\.\d) %\)", said, re.M)
+
+
+def test_tests_that_main_added_are_not_missed(project: Project) -> None:
+    base = {"test_a.py::test_one": Outcome.PASSED}
+    project.measure(outcomes=base)
+    project.branch("feature")
+    project.measure(outcomes=base)
+    project.branch("main")
+    project.measure(outcomes={**base, "test_a.py::test_new": Outcome.PASSED})
+    code, said = project.compare("main", "feature", *FIRM)
+    assert (code, "vanished" in said) == (ExitCode.PASSED, False)
+
+
+def test_a_merge_base_without_a_run_has_three_nearest_commits(project: Project) -> None:
+    commits = [project.measure(result(seconds)) for seconds in (90, 100, 104, 96)]
+    fork = project.commit()
+    project.branch("feature")
+    project.measure(result(100))
+    project.branch("main")
+    project.measure(result(50))
+    code, said = project.compare("feature")
+    assert code == ExitCode.PASSED
+    near = ", ".join(f"commit {it[:12]}" for it in commits[:0:-1])
+    message = f"note: the merge base of main and feature, commit {fork[:12]}, has no run; the"
+    assert f"{message} nearest with one: {near}\n" in said
+    assert f"base  run-003/cpu (commit {commits[3][:12]}, 1 commit before the merge base)" in said
+    found = json.loads(project.compare("feature", "--format", "json")[1])
+    [install] = [
+        it for it in found["platforms"][0]["times"]["measures"] if it["measure"] == "install.wall_s"
+    ]
+    assert (install["base"], install["before"]) == (pytest.approx(95.75), pytest.approx(99.75))
+
+
+def test_the_test_merge_of_a_pull_request_is_compared_with_its_target(project: Project) -> None:
+    """The commit exists in the clone of the CI job alone; the branch has another one."""
+    project.measure(result(100))
+    project.branch("feature")
+    tip = project.commit()
+    project.branch("main")
+    target = project.measure(result(50))
+    merge = "d" * 40
+    lineage = Lineage(
+        branch="feature",
+        main_branch="main",
+        target="main",
+        merge_commit=True,
+        parents=(target, tip),
+        ancestors=(target,),
+        merge_base=target,
+    )
+    project.run(merge, result(51), lineage=lineage)
+    project.measure(result(40))
+    for head, place in (("feature", " of feature"), ("run-002", "")):
+        code, said = project.compare("main", head)
+        assert code == ExitCode.PASSED
+        assert f"base  run-001/cpu (commit {target[:12]}, the merge base)" in said
+        assert "head  run-002/cpu" + (place and f" (commit {merge[:12]}{place})") in said
+    assert (
+        "tiny: cpu, 3 runs of feature\n" in project.ci("history", "cpu", "--branch", "feature")[1]
+    )
+
+
+def test_the_main_branch_has_no_base(project: Project) -> None:
+    project.measure()
+    code, said = project.compare("main")
+    assert code == ExitCode.USAGE
+    assert "compare: got no BASE, and 'main' is the main branch: expected two references" in said
+    project.run(None)
+    assert project.compare("latest")[0] == ExitCode.PASSED
+
+
+def test_without_recorded_branches_both_sides_are_named(project: Project) -> None:
+    project.run(project.main)
+    code, said = project.compare("main")
+    assert code == ExitCode.USAGE
+    assert "compare: got no BASE, and no run recorded a branch: expected two references" in said
