@@ -2,23 +2,12 @@
 
 Clones of CI systems often have a detached HEAD and few commits, and know no other branch. What git
 cannot answer is read from the variables of the CI system; what neither knows stays unknown.
-
-The variables, as documented by their systems:
-
-* GitHub Actions, and Gitea and Forgejo Actions, which set the same names:
-  https://docs.github.com/en/actions/reference/workflows-and-actions/variables
-* GitLab: https://docs.gitlab.com/ci/variables/predefined_variables/
-* Jenkins, in multibranch projects and with its git plugin: ``env-vars.html`` of any server
-* Buildkite: https://buildkite.com/docs/pipelines/configure/environment-variables
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ci.model.results import (
     LONGEST_BRANCH,
@@ -30,26 +19,10 @@ from ci.model.results import (
     Lineage,
 )
 from ci.plan import source
+from ci.plan.ci_variables import HEADS, CiJob, read_ci_job
 from ci.util.process import ProcessError
 
-HEADS, REMOTE = "refs/heads/", "refs/remotes/origin/"
-LARGEST_EVENT = 1 << 22  # bytes of GitHub's event; one of a push of many commits has some 100,000
-
-
-@dataclass(frozen=True, kw_only=True)
-class CiJob:
-    """The branch that a job of a CI system tests, as its variables name it."""
-
-    branch: str | None = None
-    pull_request: str | None = None
-    """Its number."""
-    target: str | None = None
-    main_branch: str | None = None
-    commits: tuple[str, ...] = ()
-    """The commits that the job may check out; empty if the variables name none."""
-    merged: bool = False
-    """Whether the variables say that the commit merges the pull request."""
-    merge_base: str | None = None
+REMOTE = "refs/remotes/origin/"
 
 
 def read_lineage(folder: Path, commit: str | None, environ: Mapping[str, str]) -> Lineage:
@@ -60,7 +33,7 @@ def read_lineage(folder: Path, commit: str | None, environ: Mapping[str, str]) -
     if commit is None:
         return NO_LINEAGE
     try:
-        return _Clone(folder, commit).lineage(read_job(environ))
+        return _Clone(folder, commit).lineage(read_ci_job(environ))
     except ProcessError:
         return NO_LINEAGE
 
@@ -161,102 +134,3 @@ def _storable(branch: str | None) -> str | None:
     """A branch if its name can be stored; git allows almost any bytes."""
     fits = branch and branch.isprintable() and len(branch) <= LONGEST_BRANCH
     return branch if fits else None
-
-
-# The CI system
-
-
-def read_job(environ: Mapping[str, str]) -> CiJob:
-    """Read the variables of the CI system; all fields are empty outside of one."""
-    # An empty variable is as good as none.
-    known = {name: value for name, value in environ.items() if value}
-    for variable, read in {
-        "GITLAB_CI": _gitlab_job,
-        "BUILDKITE": _buildkite_job,
-        "JENKINS_URL": _jenkins_job,
-        "GITHUB_ACTIONS": _github_job,  # of Gitea and Forgejo, too
-    }.items():
-        if variable in known:
-            return read(known)
-    return CiJob()
-
-
-def _github_job(variables: Mapping[str, str]) -> CiJob:
-    event = _read_event(variables.get("GITHUB_EVENT_PATH"))
-    request = event.get("pull_request")
-    request = request if isinstance(request, dict) else {}
-    ref = variables.get("GITHUB_REF", "")
-    number = ref.removeprefix("refs/pull/").partition("/")[0] if "refs/pull/" in ref else None
-    target = variables.get("GITHUB_BASE_REF")
-    pushed = ref.removeprefix(HEADS) if ref.startswith(HEADS) else None
-    return CiJob(
-        branch=variables.get("GITHUB_HEAD_REF") if target else pushed,
-        pull_request=(number or str(request.get("number", "0"))) if target else None,
-        target=target,
-        main_branch=_text(event, "repository", "default_branch"),
-        # `pull_request` checks out a merge on GitHub, and the branch itself on Gitea.
-        commits=_known(variables.get("GITHUB_SHA"), _text(request, "head", "sha")),
-    )
-
-
-def _gitlab_job(variables: Mapping[str, str]) -> CiJob:
-    request = variables.get("CI_MERGE_REQUEST_IID")
-    own = variables.get("CI_COMMIT_BRANCH")  # not set for merge requests
-    return CiJob(
-        branch=variables.get("CI_MERGE_REQUEST_SOURCE_BRANCH_NAME") if request else own,
-        pull_request=request,
-        target=variables.get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME"),
-        main_branch=variables.get("CI_DEFAULT_BRANCH"),
-        commits=_known(
-            variables.get("CI_COMMIT_SHA"), variables.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA")
-        ),
-        merged=variables.get("CI_MERGE_REQUEST_EVENT_TYPE") in ("merged_result", "merge_train"),
-        merge_base=variables.get("CI_MERGE_REQUEST_DIFF_BASE_SHA"),
-    )
-
-
-def _buildkite_job(variables: Mapping[str, str]) -> CiJob:
-    number = variables.get("BUILDKITE_PULL_REQUEST", "false")
-    is_request = number != "false"
-    commit = variables.get("BUILDKITE_COMMIT", "HEAD")  # HEAD: the newest of the branch
-    return CiJob(
-        branch=None if "BUILDKITE_TAG" in variables else variables.get("BUILDKITE_BRANCH"),
-        pull_request=number if is_request else None,
-        target=variables.get("BUILDKITE_PULL_REQUEST_BASE_BRANCH") if is_request else None,
-        main_branch=variables.get("BUILDKITE_PIPELINE_DEFAULT_BRANCH"),
-        commits=() if commit == "HEAD" else (commit,),
-        merged=variables.get("BUILDKITE_PULL_REQUEST_USING_MERGE_REFSPEC") == "true",
-    )
-
-
-def _jenkins_job(variables: Mapping[str, str]) -> CiJob:
-    number = variables.get("CHANGE_ID")
-    # BRANCH_NAME is set in multibranch projects, GIT_BRANCH (origin/main) by the git plugin.
-    checked_out = variables.get("GIT_BRANCH", "").removeprefix("origin/") or None
-    own = None if "TAG_NAME" in variables else variables.get("BRANCH_NAME", checked_out)
-    return CiJob(
-        branch=variables.get("CHANGE_BRANCH") if number else own,
-        pull_request=number,
-        target=variables.get("CHANGE_TARGET"),
-        main_branch=own if variables.get("BRANCH_IS_PRIMARY") == "true" else None,
-    )
-
-
-def _read_event(path: str | None) -> Mapping[str, Any]:
-    """The event that started a job; empty if it cannot be read."""
-    try:
-        with Path(path or "").open("rb") as file:
-            event = json.loads(file.read(LARGEST_EVENT))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return event if isinstance(event, dict) else {}
-
-
-def _text(event: Mapping[str, Any], section: str, name: str) -> str | None:
-    part = event.get(section)
-    value = part.get(name) if isinstance(part, dict) else None
-    return value if isinstance(value, str) and value else None
-
-
-def _known(*commits: str | None) -> tuple[str, ...]:
-    return tuple(commit for commit in commits if commit)
