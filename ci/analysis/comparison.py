@@ -9,11 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ci.analysis import references
+from ci.analysis.acceptances import project_acceptances
 from ci.analysis.cause import Explanation
 from ci.analysis.durations import MOST, find_slower_tests
 from ci.analysis.flaky import find_flaky_tests
@@ -22,6 +24,7 @@ from ci.analysis.references import MergeBase, ReferenceFinder, ReferenceRuns
 from ci.analysis.repository import Repository
 from ci.analysis.times import Judgement, MissingTimes, Times, compare_times
 from ci.errors import UnreadableRunError
+from ci.facts.acceptance import Acceptance, split_expired
 from ci.facts.difference import (
     ChangeKind,
     Difference,
@@ -206,7 +209,7 @@ def compare(
     repository = Repository(source)
     if base is None or not any(files.values()):
         with open_store() as store:
-            find = partial(_compare_runs, store, repository, base, head)
+            find = partial(_compare_runs, store, repository, source, base, head)
             return _without_unreadable(store, [*files], find)
     from ci.facts.contract import load_contract  # 0.1 s, not needed for two runs
 
@@ -232,10 +235,18 @@ def compare(
 
 
 def _compare_runs(
-    store: Store, repository: Repository, base: str | None, head: str, heads: Sequence[RunHead]
+    store: Store,
+    repository: Repository,
+    source: Path,
+    base: str | None,
+    head: str,
+    heads: Sequence[RunHead],
 ) -> Comparison:
     finder = ReferenceFinder(heads, repository, store.ancestors)
-    return _RunComparison(store, finder, *finder.find_pair(base, head)).compare()
+    pair = finder.find_pair(base, head)
+    known = project_acceptances(store, source, pair[1].project)
+    accepted, _ = split_expired(known, datetime.now(UTC).date())
+    return _RunComparison(store, finder, *pair, accepted).compare()
 
 
 def _run_side(
@@ -286,7 +297,12 @@ class _RunComparison:
     """Compares two references to runs, with the data of the store."""
 
     def __init__(
-        self, store: Store, finder: ReferenceFinder, base: ReferenceRuns, head: ReferenceRuns
+        self,
+        store: Store,
+        finder: ReferenceFinder,
+        base: ReferenceRuns,
+        head: ReferenceRuns,
+        accepted: Sequence[Acceptance],
     ) -> None:
         self._store = store
         self._heads = [run for run in reversed(finder.heads) if run.project == head.project]
@@ -295,7 +311,7 @@ class _RunComparison:
         self._histories: Histories = ((), ())
         if base.commits or head.commits:
             self._histories = (finder.history(base), finder.history(head))
-        self._accepted = store.accepted(head.project)
+        self._accepted = accepted
 
     def compare(self) -> Comparison:
         """Compare every common platform, or the named ones."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import date
 from typing import TYPE_CHECKING
 
 from ci.analysis.ancestry import Ancestry
 from ci.analysis.cause import Explanation, explain
 from ci.analysis.parts import BuildSide, pytest_stages
-from ci.analysis.regressions import History, accepted_levels, history
+from ci.analysis.regressions import History, history
 from ci.errors import UsageError
+from ci.facts.acceptance import Acceptance, split_expired
 from ci.facts.measures import stage_and_quantity
 from ci.model.results import PlatformResult
-from ci.store.rows import Acceptance, RunMeasures
-from ci.util.text import join_names, near_match
+from ci.util.text import near_match
 
 if TYPE_CHECKING:
     from ci.store.store import Store  # SQLAlchemy, 0.3 s
@@ -43,6 +43,8 @@ class PlatformHistory:
     """The branch whose line of commits the runs are on; ``None``: all runs, in order of time."""
     elsewhere: Mapping[str, int] = field(default_factory=dict)
     """The numbers of runs that are not on that line, by branch."""
+    expired: tuple[Acceptance, ...] = ()
+    """Acceptances that no longer hold."""
     causes: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """The cause of each open regression in words, by its run and measure."""
 
@@ -55,8 +57,12 @@ def platform_history(
     branch: str | None = None,
     stage: str | None = None,
     last: int | None = None,
+    accepted: Sequence[Acceptance] = (),
+    today: date,
 ) -> PlatformHistory:
     """Judge the history of a platform along one branch, by default the main one.
+
+    ``accepted`` has the acceptances of the project, of which those count that hold ``today``.
 
     Raises ``UsageError`` if the platform, the branch or the stage was never measured.
     """
@@ -79,9 +85,10 @@ def platform_history(
         known = {stage_and_quantity(name)[0] for row in rows for name in row.values}
         if stage not in known:
             raise _unknown(f"--stage: {platform} has no measure of '{stage}'", stage, known, "none")
-    accepted = [it for it in store.accepted(name) if it.platform == platform]
+    own = (it for it in accepted if it.platform == platform)
+    holding, expired = split_expired(own, today)
     keys = store.environment_keys({row.key for row in rows})
-    found = history(rows, keys, accepted, stage=stage)
+    found = history(rows, keys, holding, stage=stage)
     return PlatformHistory(
         project=name,
         platform=platform,
@@ -89,6 +96,7 @@ def platform_history(
         history=found,
         branch=line.branch,
         elsewhere=dict(elsewhere.most_common()),
+        expired=tuple(expired),
         causes=dict(_causes(store, platform, found)),
     )
 
@@ -110,44 +118,6 @@ def find_project(store: Store, platform: str, project: str | None) -> str:
 def _unknown(message: str, name: str, known: Collection[str], none: str) -> UsageError:
     remedy = f"It has: {', '.join(sorted(known)) or f'{none} yet'}."
     return UsageError(f"{message}{near_match(name, known)}", remedy=remedy)
-
-
-def acceptances(found: PlatformHistory, run_id: str, reason: str) -> list[Acceptance]:
-    """Accept all measures that rose with a run.
-
-    These are all changes of the shift that it belongs to, or that came with its environment.
-    """
-
-    def accept(measure: str, run: RunMeasures, level: float) -> Acceptance:
-        return Acceptance(
-            project=found.project,
-            platform=found.platform,
-            measure=measure,
-            run_id=run.run_id,
-            commit=run.commit,
-            level=level,
-            reason=reason,
-            accepted_at=datetime.now(UTC),
-        )
-
-    rises = [
-        (environment, shift, {change.run.run_id for change in shift.changes if change.is_rise})
-        for environment in found.history.environments
-        for shift in environment.shifts
-    ]
-    for environment, shift, run_ids in rises:
-        if run_id in run_ids:
-            return [accept(*each) for each in accepted_levels(environment, shift)]
-    changed = [it for it in found.history.environment_rises if any(r.is_rise for r in it.rises)]
-    if rise := next((it for it in changed if it.run.run_id == run_id), None):
-        levels = {it.measure: it.point.after for it in rise.rises if it.is_rise}
-        return [accept(measure, rise.run, level) for measure, level in levels.items()]
-    known = [shift.headline.run.run_id for _, shift, run_ids in rises if run_ids]
-    known += [it.run.run_id for it in changed]
-    near = near_match(run_id, known, cutoff=0.9)
-    message = f"--accept: no measure of {found.platform} rose with run '{run_id}'{near}"
-    rose = f"Runs with rises that are not accepted: {join_names(known)}."
-    raise UsageError(message, remedy=rose if known else "There is no rise to accept.")
 
 
 def _causes(store: Store, platform: str, found: History) -> Iterator[tuple[tuple[str, str], str]]:

@@ -13,9 +13,10 @@ from statistics import median
 
 from ci.analysis.changes import POLICY, ChangePoint, SeriesFinding, analyze, judge_step
 from ci.analysis.parts import group_by
+from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import EnvironmentKey
 from ci.facts.measures import IMAGE, TOTAL, Quantity, measure_key, stage_and_quantity
-from ci.store.rows import Acceptance, RunMeasures
+from ci.store.rows import RunMeasures
 
 IN_USE = 20
 """The latest runs of a platform; an environment that none of them had is no longer in use."""
@@ -274,7 +275,7 @@ class _Judge:
         # Find an accepted change by its run, or by its commit if the run is no longer stored.
         places = {run.run_id: place for place, run in enumerate(runs)}
         commits = {run.commit: place for place, run in reversed([*enumerate(runs)]) if run.commit}
-        known = [(places.get(it.run_id, commits.get(it.commit or "")), it) for it in accepted]
+        known = [(places.get(it.run or "", commits.get(it.commit or "")), it) for it in accepted]
         self._accepted = [(place, it) for place, it in known if place is not None]
         self._places = {
             name: [place for place, run in enumerate(runs) if name in run.values]
@@ -459,7 +460,7 @@ def _environment_rises(
     Counts and sizes are left out: a new version of a library brings its own.
     """
     names = [name for name in since[0].values if not _is_exact(name)]
-    taken = {it.measure: it for it in accepted if it.run_id == since[0].run_id}
+    taken = {it.measure: it for it in accepted if _begins_with(it, since[0])}
     for name in names:
         before = [row.values[name] for row in earlier if name in row.values][-LATEST:]
         after = [row.values[name] for row in since if name in row.values]
@@ -481,3 +482,7 @@ def _environment_rises(
 
 def _covers(accepted: Acceptance, point: ChangePoint, margin: float) -> bool:
     return point.after <= accepted.level * (1 + margin)
+
+
+def _begins_with(accepted: Acceptance, run: RunMeasures) -> bool:
+    return run.run_id == accepted.run or (run.commit is not None and run.commit == accepted.commit)

@@ -10,9 +10,10 @@ from statistics import median
 
 from ci.analysis.changes import POLICY
 from ci.analysis.regressions import Environment, LevelChange, history
+from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import EnvironmentKey
 from ci.facts.measures import stage_and_quantity
-from ci.store.rows import Acceptance, RunMeasures
+from ci.store.rows import RunMeasures
 
 
 class Judgement(StrEnum):

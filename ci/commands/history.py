@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING
 
-from ci.commands.options import add_format, add_results, choice_of, whole_number
+from ci.commands.options import add_format, add_results, add_source, choice_of, whole_number
 from ci.commands.reading import reading_store
-from ci.errors import ExitCode, UsageError
+from ci.errors import ExitCode, InfrastructureError, UsageError
+from ci.util.files import REPOSITORY
 from ci.util.garbage import without_collection
-from ci.util.terminal import show
+from ci.util.terminal import complain, show
+
+if TYPE_CHECKING:  # they import NumPy, pydantic and SQLAlchemy
+    from ci.analysis.history import PlatformHistory
+    from ci.facts.acceptance import Acceptance
+    from ci.store.store import Store
 
 REGRESSION, ENVIRONMENT = "regression", "environment"
 
@@ -50,18 +59,40 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--accept",
         metavar="RUN",
-        help="accept the rises that began with this run: they are no longer reported as"
-        " regressions. A further rise above the accepted level is reported again",
+        help="accept the rises that began with this run, in the project's file ci-accepted.yaml:"
+        " they are no longer reported as regressions. A further rise above the accepted level is"
+        " reported again",
     )
     parser.add_argument(
         "--reason", metavar="TEXT", help="why the rise is acceptable; --accept requires it"
+    )
+    parser.add_argument(
+        "--until",
+        type=_parse_day,
+        metavar="DAY",
+        help="with --accept, the last day on which it is acceptable: 2026-12-31 (default: for"
+        " good)",
+    )
+    parser.add_argument(
+        "--withdraw",
+        metavar="RUN",
+        help="remove the acceptances of rises that began with this run or commit",
     )
     parser.add_argument(
         "--flaky",
         action="store_true",
         help="show only tests that both passed and failed at one commit in one environment",
     )
+    add_source(parser)
     add_results(parser)
+
+
+def _parse_day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        message = f"got '{text}', expected a day such as 2026-12-31"
+        raise argparse.ArgumentTypeError(message) from None
 
 
 @without_collection
@@ -70,18 +101,22 @@ def execute(options: argparse.Namespace) -> int:
     _refuse_contradictions(options)
     # Imported here: NumPy, the change-point library and the models take 0.5 s, and neither --help
     # nor a wrong command line needs them.
+    from ci.analysis.acceptances import project_acceptances
     from ci.analysis.flaky import find_flaky_tests
-    from ci.analysis.history import acceptances, find_project, platform_history
-    from ci.report.document import select_attributes
-    from ci.report.history import HistoryReport, accepted_line
+    from ci.analysis.history import find_project, platform_history
+    from ci.report.history import HistoryReport
     from ci.report.tests import FlakyReport
 
-    platform, project = options.platform, options.project
+    platform, folder = options.platform, options.source or REPOSITORY
     with reading_store(options.results) as store:
+        project = find_project(store, platform, options.project)
         if options.flaky:
-            found = find_flaky_tests(store, platform, find_project(store, platform, project))
+            found = find_flaky_tests(store, platform, project)
             FlakyReport(platform, found).show(options.format)
             return ExitCode.PASSED
+        known = project_acceptances(store, folder, project)
+        if options.withdraw:
+            return _withdraw(store, project, known, options)
         record = platform_history(
             store,
             platform,
@@ -89,16 +124,15 @@ def execute(options: argparse.Namespace) -> int:
             branch=options.branch,
             stage=options.stage,
             last=options.last,
+            accepted=known,
+            today=datetime.now(UTC).date(),
         )
         if options.accept:
-            accepted = acceptances(record, options.accept, options.reason.strip())
-            for rise in accepted:
-                store.accept(rise)
-            listed = [select_attributes(it, "measure", "level", "run_id") for it in accepted]
-            lines = "\n".join(map(accepted_line, accepted))
-            is_json = options.format == "json"
-            show(json.dumps({"accepted": listed}, indent=2) if is_json else lines)
-            return ExitCode.PASSED
+            return _accept(store, record, known, options)
+        try:
+            store.mirror_accepted(project, known)
+        except InfrastructureError as error:  # only its copy: the report does not depend on it
+            complain(f"{error}\n{error.remedy or ''}".rstrip())
     HistoryReport(record, options.check).show(options.format)
     if not options.check:
         return ExitCode.PASSED
@@ -109,21 +143,85 @@ def execute(options: argparse.Namespace) -> int:
     return ExitCode.REGRESSION if failed else ExitCode.PASSED
 
 
+def _accept(
+    store: Store,
+    record: PlatformHistory,
+    known: Sequence[Acceptance],
+    options: argparse.Namespace,
+) -> int:
+    from ci.analysis.acceptances import Terms, accept_rises, add_acceptances
+    from ci.plan.accepted import acceptor
+
+    terms = Terms(
+        reason=options.reason.strip(),
+        who=acceptor(options.source or REPOSITORY),
+        date=datetime.now(UTC).date(),
+        until=options.until,
+    )
+    accepted = accept_rises(record, options.accept, terms)
+    _write(store, record.project, add_acceptances(known, accepted), options)
+    _show_edit("accepted", accepted, options)
+    return ExitCode.PASSED
+
+
+def _withdraw(
+    store: Store, project: str, known: Sequence[Acceptance], options: argparse.Namespace
+) -> int:
+    from ci.analysis.acceptances import withdrawn
+
+    commits = {run.run_id: run.commit for run in store.heads(project=project) if not run.dirty}
+    removed = withdrawn(known, options.platform, options.withdraw, commits.get(options.withdraw))
+    _write(store, project, [it for it in known if it not in removed], options)
+    _show_edit("withdrawn", removed, options)
+    return ExitCode.PASSED
+
+
+def _write(
+    store: Store, project: str, accepted: Sequence[Acceptance], options: argparse.Namespace
+) -> None:
+    """Write the file, then the store's copy: a lost copy is restored from the file."""
+    from ci.plan.accepted import write_accepted
+
+    path = write_accepted(options.source or REPOSITORY, project, accepted)
+    store.mirror_accepted(project, accepted)
+    if options.format != "json":
+        show(f"{path}: written. Review the change, then commit the file.")
+
+
+def _show_edit(what: str, changed: Sequence[Acceptance], options: argparse.Namespace) -> None:
+    from ci.report.history import accepted_text
+
+    if options.format != "json":
+        show("\n".join(f"{what}: {accepted_text(it)}" for it in changed))
+        return
+    listed = [{"measure": it.measure, **it.model_dump(mode="json")} for it in changed]
+    show(json.dumps({what: listed}, indent=2))
+
+
 def _refuse_contradictions(options: argparse.Namespace) -> None:
     if options.accept and not (options.reason or "").strip():
         message = "--accept: got no reason, expected one"
         raise UsageError(message, remedy='Give it: --reason "torch 2.14 is slower to link".')
-    if options.reason and not options.accept:
-        message = "--reason: got no --accept, which it belongs to"
-        raise UsageError(message, remedy="Name the run: --accept RUN")
+    for name in ("reason", "until"):
+        if getattr(options, name) and not options.accept:
+            message = f"--{name}: got no --accept, which it belongs to"
+            raise UsageError(message, remedy="Name the run: --accept RUN")
+    edit = "accept" if options.accept else "withdraw"
+    if options.accept and options.withdraw:
+        message = "--accept: cannot be combined with --withdraw"
+        raise UsageError(message, remedy="Run `history --withdraw` first.")
     if options.fail_on and not options.check:
         message = "--fail-on: got no --check, which it belongs to"
         raise UsageError(message, remedy="Add it: --check")
-    if options.flaky and (options.accept or options.check or options.stage or options.last):
-        message = "--flaky: cannot be combined with --accept, --check, --stage or --last"
+    if options.flaky and (
+        options.accept or options.withdraw or options.check or options.stage or options.last
+    ):
+        message = (
+            "--flaky: cannot be combined with --accept, --withdraw, --check, --stage or --last"
+        )
         raise UsageError(message, remedy="Leave them out.")
-    if options.accept and options.check:
-        message = "--accept: cannot be combined with --check"
-        raise UsageError(message, remedy="Run `history --accept` first, then `history --check`.")
-    if options.accept and options.format == "markdown":
-        raise UsageError("--accept: got --format markdown, expected table or json")
+    if (options.accept or options.withdraw) and options.check:
+        message = f"--{edit}: cannot be combined with --check"
+        raise UsageError(message, remedy=f"Run `history --{edit}` first, then `history --check`.")
+    if (options.accept or options.withdraw) and options.format == "markdown":
+        raise UsageError(f"--{edit}: got --format markdown, expected table or json")

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from ci.errors import ConfigError
+from ci.facts.acceptance import AcceptedFile
 from ci.plan.config import LIST_FORM, MAPPING_FORM, Config, SiteConfig
 from ci.util.text import near_match
 from ci.util.yaml import Document, FileFinding, Location, format_findings, read_document
@@ -43,6 +44,11 @@ def load_config(path: Path) -> Config:
 def load_site(path: Path) -> SiteConfig:
     """Load ``ci.site.yaml``; raises ``ConfigError`` with all findings."""
     return _load(path, SiteConfig, remedy="Correct the variable INFINI_CI_SITE, or unset it.")
+
+
+def load_accepted(path: Path) -> AcceptedFile:
+    """Load ``ci-accepted.yaml``; raises ``ConfigError`` with all findings."""
+    return _load(path, AcceptedFile, remedy="Name the folder of the project: --source DIR")
 
 
 def _load(path: Path, model: type[ModelType], *, remedy: str) -> ModelType:

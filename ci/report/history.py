@@ -9,6 +9,7 @@ from typing import Any
 from ci.analysis.changes import POLICY, ChangePoint
 from ci.analysis.history import PlatformHistory
 from ci.analysis.regressions import WALL_ALONE, Environment, LevelChange, Series, Shift
+from ci.facts.acceptance import Acceptance
 from ci.facts.measures import (
     LABELS,
     Quantity,
@@ -20,7 +21,7 @@ from ci.facts.measures import (
 )
 from ci.report.document import Document, Heading, Items, Report, Table, select_attributes
 from ci.report.table import MISSING
-from ci.store.rows import Acceptance, RunMeasures
+from ci.store.rows import RunMeasures
 from ci.util.invocation import command
 from ci.util.text import commit_name, counted, join_names
 
@@ -63,9 +64,9 @@ class HistoryReport(Report):
         count = f"{counted(record.runs, 'run')}{branch}"
         title = Heading(1, f"{record.project}: {record.platform}, {count}")
         if self.check:
-            yield title, Items([*_elsewhere(record), *_check_lines(record)])
+            yield title, Items([*_notes(record), *_check_lines(record)])
             return
-        yield title, Items(_elsewhere(record))
+        yield title, Items(_notes(record))
         for heading, lines in _environment_rises(record):
             yield Heading(2, heading), Items(lines, indent="  ")
         for number, environment in enumerate(record.history.environments, start=1):
@@ -112,6 +113,12 @@ def _elsewhere(record: PlatformHistory) -> list[str]:
     found = [f"{name} ({count:,})" for name, count in record.elsewhere.items()]
     runs = counted(sum(record.elsewhere.values()), "run")
     return [f"{runs} of other branches not shown: {join_names(found)}; see one with --branch"]
+
+
+def _notes(record: PlatformHistory) -> list[str]:
+    """The runs that are not shown, and the acceptances that no longer hold."""
+    expired = (f"{accepted_text(it)}: {it.reason}" for it in record.expired)
+    return [*_elsewhere(record), *_shorten([f"no longer accepted: {it}" for it in expired])]
 
 
 def _conclusion(record: PlatformHistory) -> list[str]:
@@ -226,10 +233,12 @@ def _relative(before: float, after: float) -> str:
     return percent(after / before - 1, "+") if before else "from 0"
 
 
-def accepted_line(accepted: Acceptance) -> str:
-    """``accepted: compile up to 130 s, since RUN``."""
-    highest = amount(accepted.level, stage_and_quantity(accepted.measure)[1])
-    return f"accepted: {measure_name(accepted.measure)} up to {highest}, since {accepted.run_id}"
+def accepted_text(accepted: Acceptance) -> str:
+    """``compile up to 130 s, since commit 0123456789ab``."""
+    highest = amount(accepted.level, accepted.quantity)
+    since = commit_name(accepted.commit) if accepted.commit else f"run {accepted.run}"
+    until = f", until {accepted.until}" if accepted.until else ""
+    return f"{measure_name(accepted.measure)} up to {highest}, since {since}{until}"
 
 
 # What changed, in words
@@ -293,7 +302,7 @@ def _headline(change: LevelChange) -> str:
 def change_status(change: LevelChange) -> str | None:
     """Why a change is not an open regression: ``accepted on 2026-01-01: REASON``."""
     if change.accepted is not None:
-        return f"accepted on {change.accepted.accepted_at:%Y-%m-%d}: {change.accepted.reason}"
+        return f"accepted on {change.accepted.date}: {change.accepted.reason}"
     if change.undone is not None:
         return f"undone by {run_name(change.undone)}"
     if change.is_worse and change.is_small:

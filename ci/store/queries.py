@@ -7,15 +7,17 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
+from pydantic import ValidationError
 from sqlalchemy import Column, Connection, Engine, Row, func, select
 
-from ci.errors import UnreadableRunError
+from ci.errors import InfrastructureError, UnreadableRunError
+from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import EnvironmentKey, successors
 from ci.facts.suite import Outcomes
 from ci.model.results import Product
 from ci.store import blobs
 from ci.store.connect import masked_url, read_transaction
-from ci.store.rows import Acceptance, RepeatedRuns, RunHead, RunMeasures
+from ci.store.rows import RepeatedRuns, RunHead, RunMeasures
 from ci.store.tables import (
     ACCEPTED,
     BLOBS,
@@ -26,7 +28,7 @@ from ci.store.tables import (
     PLATFORMS,
     RUNS,
 )
-from ci.util.invocation import command
+from ci.util.invocation import ACCEPTED_FILE, command
 
 # Start times have a resolution of one second, so short runs can share one.
 NEWEST_FIRST = (RUNS.c.started_at.desc(), RUNS.c.finished_at.desc(), RUNS.c.run_id.desc())
@@ -227,11 +229,23 @@ class StoreQueries:
         return {row.run_id: _outcomes(places[row.node_ids], contents[row.outcomes]) for row in rows}
 
     def accepted(self, project: str) -> list[Acceptance]:
-        """List the accepted changes, oldest first."""
+        """List the acceptances of a project, as its file had them when it was last read."""
         query = select(ACCEPTED).where(ACCEPTED.c.project == project)
         with read_transaction(self._engine) as connection:
-            rows = connection.execute(query.order_by(ACCEPTED.c.accepted_at))
-            return [Acceptance(**row._mapping) for row in rows]
+            rows = connection.execute(query.order_by(ACCEPTED.c.position)).all()
+        try:
+            return [Acceptance.model_validate(_acceptance(row), strict=False) for row in rows]
+        except ValidationError as error:
+            reason = error.errors()[0]
+            place = ".".join(map(str, reason["loc"]))
+            store = masked_url(self._engine)
+            message = f"the store {store} cannot read the acceptances of {project}: {place}:"
+            remedy = f"Copy them from the project again: {command('import', ACCEPTED_FILE)}"
+            raise InfrastructureError(f"{message} {reason['msg']}", remedy=remedy) from error
+
+
+def _acceptance(row: Row[Any]) -> dict[str, Any]:
+    return {name: value for name, value in row._mapping.items() if name in Acceptance.model_fields}
 
 
 def _successors(connection: Connection, platform: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The rows that queries return: runs, their measures and environments, accepted changes."""
+"""The rows that queries return: runs, their measures and environments."""
 
 from __future__ import annotations
 
@@ -49,22 +49,6 @@ class RepeatedRuns:
     """The runs that reran tests."""
     differing: bool
     """Whether their tests, outcomes or messages differ."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Acceptance:
-    """An accepted change of one measure on one platform, with the reason."""
-
-    project: str
-    platform: str
-    measure: str
-    run_id: str
-    """The first run after the change, as known when it was accepted."""
-    commit: str | None
-    level: float
-    """The accepted level; a later rise above it is another change."""
-    reason: str
-    accepted_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -12,6 +13,7 @@ from sqlalchemy import Connection, Row, Table, delete, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from ci.errors import InfrastructureError, UnreadableRunError, UsageError
+from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import environment_key
 from ci.facts.measures import measures_of
 from ci.facts.suite import Outcomes, outcomes_of
@@ -33,7 +35,7 @@ from ci.store.connect import (
     write_transaction,
 )
 from ci.store.queries import NEWEST_FIRST, StoreQueries
-from ci.store.rows import LATEST, Acceptance, RunHead
+from ci.store.rows import LATEST, RunHead
 from ci.store.tables import (
     ACCEPTED,
     BLOBS,
@@ -81,14 +83,24 @@ class Store(StoreQueries):
                 remedy = refill_remedy()
             raise InfrastructureError(message, remedy=remedy) from error
 
-    def accept(self, accepted: Acceptance) -> None:
-        """Save an accepted change; saving it again replaces its reason."""
+    def mirror_accepted(self, project: str, accepted: Sequence[Acceptance]) -> bool:
+        """Replace the acceptances of a project if they differ; return whether they did."""
+        with suppress(InfrastructureError):  # a damaged copy is replaced
+            if self.accepted(project) == [*accepted]:
+                return False
+        rows = [
+            {"project": project, "position": position, **it.model_dump()}
+            for position, it in enumerate(accepted)
+        ]
         try:
             with write_transaction(self._engine) as connection:
-                _upsert(connection, ACCEPTED, asdict(accepted))
+                connection.execute(delete(ACCEPTED).where(ACCEPTED.c.project == project))
+                if rows:
+                    connection.execute(insert(ACCEPTED), rows)
         except (SQLAlchemyError, ValueError) as error:
-            message = f"the store cannot save the accepted change: {database_message(error)}"
+            message = f"the store cannot save the acceptances: {database_message(error)}"
             raise InfrastructureError(message, remedy=remedy_for(error, self._engine)) from error
+        return True
 
     def load(self, run_id: str | None = None, *, platform: str | None = None) -> RunResult:
         """Load a run: by default the latest, or the latest one that tested ``platform``.

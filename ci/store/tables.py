@@ -125,16 +125,20 @@ MEASURED = sa.Table(
     "measured", METADATA, _platform_id(), sa.Column("measures", sa.JSON, nullable=False)
 )
 
-# Accepted changes of measures. They are kept even if their runs are deleted.
+# A copy of the project's ci-accepted.yaml, for readers that do not have the file.
 ACCEPTED = sa.Table(
     "accepted",
     METADATA,
     sa.Column("project", sa.String(64), primary_key=True),
-    sa.Column("platform", sa.String(64), primary_key=True),
-    sa.Column("measure", sa.String, primary_key=True),
-    sa.Column("run_id", sa.String(64), primary_key=True),
-    sa.Column("commit", sa.String(64)),
+    sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("platform", sa.String(64), nullable=False),
+    sa.Column("stage", sa.String(64), nullable=False),
+    sa.Column("quantity", sa.String(64), nullable=False),
     sa.Column("level", sa.Double, nullable=False),
+    sa.Column("commit", sa.String(64)),
+    sa.Column("run", sa.String(64)),
     sa.Column("reason", sa.String, nullable=False),
-    sa.Column("accepted_at", UtcDateTime, nullable=False),
+    sa.Column("who", sa.String, nullable=False),
+    sa.Column("date", sa.Date, nullable=False),
+    sa.Column("until", sa.Date),
 )

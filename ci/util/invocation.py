@@ -18,6 +18,7 @@ SESSIONS = ("report", "compare", "history")  # named as their commands; those of
 RESULTS_VARIABLE = "INFINI_CI_RESULTS"
 RESULTS = Path("results")
 CONFIG_FILE = "ci.yaml"
+ACCEPTED_FILE = "ci-accepted.yaml"  # beside it
 # Commands to which an option of the current command line is passed on.
 SOURCE_COMMANDS = ("run", "bundle")
 CONFIG_COMMANDS = ("run", "bundle", "doctor", "gc", "contract", "platforms")
@@ -70,6 +71,8 @@ def _same_options(name: str, arguments: list[str]) -> Iterator[str]:
             config = source / CONFIG_FILE
         if config is not None:
             yield from ("--config", str(config))
+    if name == "history" and source != REPOSITORY and "--source" not in arguments:
+        yield from ("--source", str(source))
     if name in RESULTS_COMMANDS and "--results" not in arguments:
         yield from map(str, results_option(getattr(options, "results", RESULTS)))
 

@@ -105,6 +105,14 @@ class Project:
         git(self.source, "commit", "--quiet", "--allow-empty", "--message", text)
         return git(self.source, "rev-parse", "HEAD")
 
+    def configure(self) -> None:
+        """Give the project a configuration, beside which its acceptances are."""
+        self.source.mkdir(exist_ok=True)
+        text = "project: tiny\nplatforms: {cpu: {}}\nstages:\n"
+        for name, kind in (("install", "command"), ("pytest", "pytest")):
+            text += f"  - {{name: {name}, kind: {kind}, command: {name}, timeout_s: 60}}\n"
+        (self.source / "ci.yaml").write_text(text, encoding="utf-8")
+
     def run(
         self,
         commit: str | None,
@@ -155,6 +163,10 @@ class Project:
 
     def compare(self, *arguments: str) -> tuple[int, str]:
         return self.ci("compare", "--source", str(self.source), *arguments)
+
+    def tracked(self, *arguments: str) -> tuple[int, str]:
+        """The history, with the acceptances in the project's folder."""
+        return self.ci("history", "cpu", "--source", str(self.source), *arguments)
 
     def ci(self, command: str, *arguments: str) -> tuple[int, str]:
         """Return the exit code and the output: stdout, or the error."""

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,12 +15,12 @@ from stored_history import BEGIN, ENVIRONMENT, Project, git, noisy, result
 
 from ci.analysis.references import commit_places, order_runs, runs_to_read
 from ci.errors import ExitCode
+from ci.facts.acceptance import accept_level
 from ci.model.details import BuildDetails, Unit, UnitKind
 from ci.model.results import BuildResult, Evidence, Grade, Harness, Product, Verdict
 from ci.model.tests import Outcome
-from ci.store.folder import default_url
-from ci.store.rows import Acceptance, RunHead
-from ci.store.store import Store
+from ci.plan.accepted import write_accepted
+from ci.store.rows import RunHead
 
 STRICT = ("--fail-on", "suspected")
 FIRM = ("--fail-on", "regression")
@@ -105,19 +105,20 @@ def test_an_improvement_and_the_way_back(topic: Project) -> None:
 def test_what_is_accepted_does_not_fail(topic: Project) -> None:
     for seconds in noisy(130, 6, seed=5):
         topic.run(head(topic), result(seconds))
-    with Store(default_url(topic.results)) as store:
-        for measure in ("install.wall_s", "install.cpu_s", "total.wall_s", "total.cpu_s"):
-            accepted = Acceptance(
-                project="tiny",
-                platform="cpu",
-                measure=measure,
-                run_id="run-012",
-                commit=head(topic),
-                level=600,
-                reason="one backend more",
-                accepted_at=datetime.now(UTC),
-            )
-            store.accept(accepted)
+    accepted = [
+        accept_level(
+            measure,
+            600,
+            platform="cpu",
+            commit=head(topic),
+            reason="one backend more",
+            who="a",
+            date=date(2026, 1, 2),
+        )
+        for measure in ("install.wall_s", "install.cpu_s", "total.wall_s", "total.cpu_s")
+    ]
+    topic.configure()
+    write_accepted(topic.source, "tiny", accepted)
     code, said = topic.compare("main", "topic", *STRICT)
     assert (code, "\naccepted: install +" in said) == (ExitCode.PASSED, True)
     assert re.search(r"; accepted on 20\d\d-\d\d-\d\d: one backend more\n", said)

@@ -33,6 +33,7 @@ def project(tmp_path: Path) -> Project:
 def slower(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A store in which install takes 20 % longer with run 12."""
     project = Project(folder=tmp_path_factory.mktemp("slower"))
+    project.configure()
     store_runs(project, map(result, [*noisy(900, 12, 1), *noisy(1080, 8, 2)]))
     return project
 
@@ -91,25 +92,25 @@ def test_the_cause_is_reported_with_the_regression(project: Project) -> None:
 
 def test_what_is_accepted_as_json(regressed: Project) -> None:
     accept = ("--accept", "run-012", "--reason", "more operators")
-    code, said = regressed.ci("history", "cpu", *accept, "--format=markdown")
+    code, said = regressed.tracked(*accept, "--format=markdown")
     assert code == ExitCode.USAGE
     assert "--accept: got --format markdown, expected table or json" in said
-    code, said = regressed.ci("history", "cpu", *accept, "--format=json")
+    code, said = regressed.tracked(*accept, "--format=json")
     accepted = json.loads(said)["accepted"]
     assert code == ExitCode.PASSED
-    assert {taken["run_id"] for taken in accepted} == {"run-012"}
+    assert {taken["commit"] for taken in accepted} == {f"{12:040x}"}
     assert all(taken["measure"] and taken["level"] > 0 for taken in accepted)
 
 
 def test_what_is_accepted_alarms_no_more(regressed: Project) -> None:
-    code, said = regressed.ci("history", "cpu", "--accept", "run-012", "--reason", "more operators")
+    code, said = regressed.tracked("--accept", "run-012", "--reason", "more operators")
     assert code == ExitCode.PASSED
     assert "accepted: install up to 1,0" in said
-    code, said = regressed.ci("history", "cpu", "--check")
+    code, said = regressed.tracked("--check")
     assert code == ExitCode.PASSED
     assert "no open regression" in said
     assert re.search(r"smallest detectable change: install \d", said)
-    assert "more operators" in regressed.ci("history", "cpu")[1]
+    assert "more operators" in regressed.tracked()[1]
 
 
 def test_only_what_got_worse_can_be_accepted(regressed: Project) -> None:
@@ -205,6 +206,7 @@ NEW_TOOLS = {**ENVIRONMENT, "packages": {"pytest": "9.0.1"}}
 def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """An upgrade of pytest with which install takes 50 % longer."""
     project = Project(folder=tmp_path_factory.mktemp("upgraded"))
+    project.configure()
     before = [result(seconds, environment=TOOLS) for seconds in noisy(100, 12, 1)]
     after = [result(seconds, environment=NEW_TOOLS) for seconds in noisy(150, 6, 2)]
     store_runs(project, [*before, *after])
@@ -230,11 +232,11 @@ def test_a_rise_with_a_change_of_the_environment_fails_where_asked(
     upgraded: Project, tmp_path: Path
 ) -> None:
     project = upgraded.copy(tmp_path)
-    fail = ("history", "cpu", "--check", "--fail-on", "environment")
-    assert project.ci(*fail)[0] == ExitCode.REGRESSION
-    assert project.ci(*fail, "--stage", "pytest")[0] == ExitCode.PASSED
-    assert project.ci("history", "cpu", "--accept", "run-012", "--reason", "needed")[0] == 0
-    code, said = project.ci(*fail)
+    fail = ("--check", "--fail-on", "environment")
+    assert project.tracked(*fail)[0] == ExitCode.REGRESSION
+    assert project.tracked(*fail, "--stage", "pytest")[0] == ExitCode.PASSED
+    assert project.tracked("--accept", "run-012", "--reason", "needed")[0] == 0
+    code, said = project.tracked(*fail)
     assert (code, re.search("accepted on .*: needed", said) is not None) == (ExitCode.PASSED, True)
 
 

@@ -10,8 +10,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ci.analysis.regressions import History, Shift, accepted_levels, history
+from ci.facts.acceptance import Acceptance, accept_level
 from ci.facts.environment_key import EnvironmentKey
-from ci.store.rows import Acceptance, RunMeasures
+from ci.store.rows import RunMeasures
 
 KEY = EnvironmentKey(
     platform="cpu",
@@ -68,15 +69,15 @@ def only(found: History) -> Shift:
 
 
 def acceptance(measure: str, run: str, level: float, commit: str | None = None) -> Acceptance:
-    return Acceptance(
-        project="p",
+    return accept_level(
+        measure,
+        level,
         platform="cpu",
-        measure=measure,
-        run_id=run,
+        run=run,
         commit=commit,
-        level=level,
         reason="a new backend",
-        accepted_at=START,
+        who="a developer",
+        date=START.date(),
     )
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import date, timedelta
 
 import pytest
+from postgresql_server import connected
+from sqlalchemy import text
 
 from ci.errors import InfrastructureError
+from ci.facts.acceptance import accept_level
 from ci.facts.environment_key import environment_key
 from ci.facts.measures import measures_of
 from ci.model.details import BuildDetails, Details, Rerun, Unit, UnitKind
 from ci.model.results import BuildResult, RunResult
 from ci.model.tests import Outcome, TestOutcome
-from ci.store.rows import Acceptance
 from ci.store.store import Store
 
 
@@ -205,21 +207,38 @@ def test_a_few_tests_of_many_runs_end_as_all_of_them_do(published: RunResult, st
     assert store.outcomes_of_tests({"a"}, suites, "nvidia") == {}
 
 
-def test_an_accepted_change_can_be_given_another_reason(store: Store) -> None:
+def test_the_copy_of_the_acceptances_is_replaced(store: Store) -> None:
     accepted = [
-        Acceptance(
-            project="infini-ops",
+        accept_level(
+            "total.wall_s",
+            12.5,
             platform="moore",
-            measure="total.wall_s",
-            run_id="run-1",
-            commit=None,
-            level=12.5,
+            run="run-1",
             reason=reason,
-            accepted_at=datetime(2026, 1, 2, tzinfo=UTC),
+            who="a",
+            date=date(2026, 1, 2),
+            until=until,
         )
-        for reason in ("new kernels", "new kernels, measured")
+        for reason, until in (("new kernels", None), ("new kernels, measured", date(2026, 2, 3)))
     ]
-    for change in accepted:
-        store.accept(change)
-    assert store.accepted("infini-ops") == accepted[1:]
+    assert store.mirror_accepted("infini-ops", accepted[:1])
+    assert store.mirror_accepted("infini-ops", accepted)
+    assert not store.mirror_accepted("infini-ops", accepted)
+    assert store.accepted("infini-ops") == accepted
     assert store.accepted("other") == []
+
+
+def test_a_damaged_copy_of_an_acceptance_is_reported_and_replaced(
+    store: Store, store_url: str
+) -> None:
+    fields = {"run": "run-1", "reason": "x", "who": "a", "date": date(2026, 1, 2)}
+    accepted = [accept_level("total.wall_s", 12.5, platform="moore", **fields)]
+    store.mirror_accepted("infini-ops", accepted)
+    with connected(store_url) as connection:
+        connection.execute(text("UPDATE accepted SET quantity = 'hours'"))
+    message = "cannot read the acceptances of infini-ops: quantity: Input should be 'wall_s'"
+    with pytest.raises(InfrastructureError, match=message) as caught:
+        store.accepted("infini-ops")
+    assert "import ci-accepted.yaml" in str(caught.value.remedy)
+    store.mirror_accepted("infini-ops", accepted)
+    assert store.accepted("infini-ops") == accepted

@@ -1,0 +1,101 @@
+"""Acceptances of rises: those of a project, new ones for a rise, and withdrawn ones."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ci.analysis.history import PlatformHistory
+from ci.analysis.regressions import accepted_levels
+from ci.errors import UsageError
+from ci.facts.acceptance import Acceptance, accept_level
+from ci.store.rows import RunMeasures
+from ci.util.invocation import ACCEPTED_FILE
+from ci.util.text import join_names, near_match
+
+if TYPE_CHECKING:
+    from ci.store.store import Store  # SQLAlchemy, 0.3 s
+
+
+def project_acceptances(store: Store, folder: Path, project: str) -> Sequence[Acceptance]:
+    """The acceptances in the project's folder; without a file, the store's copy of them."""
+    if (folder / ACCEPTED_FILE).exists():
+        # Imported here: without a file, no reader needs the loader of configurations.
+        from ci.plan.accepted import read_accepted
+
+        found = read_accepted(folder, project)
+        if found is not None:
+            return found
+    return store.accepted(project)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """Why a rise is accepted, by whom and until when."""
+
+    reason: str
+    who: str
+    date: datetime.date
+    until: datetime.date | None = None
+
+
+def accept_rises(found: PlatformHistory, run_id: str, terms: Terms) -> list[Acceptance]:
+    """Accept all measures that rose with a run.
+
+    These are all changes of the shift that it belongs to, or that came with its environment.
+    """
+
+    def accept(measure: str, run: RunMeasures, level: float) -> Acceptance:
+        # Uncommitted changes may be the cause: only the run itself has them.
+        is_known = run.commit is not None and not run.dirty
+        place = {"commit": run.commit} if is_known else {"run": run.run_id}
+        return accept_level(measure, level, platform=found.platform, **place, **vars(terms))
+
+    rises = [
+        (environment, shift, {change.run.run_id for change in shift.changes if change.is_rise})
+        for environment in found.history.environments
+        for shift in environment.shifts
+    ]
+    for environment, shift, run_ids in rises:
+        if run_id in run_ids:
+            return [accept(*each) for each in accepted_levels(environment, shift)]
+    changed = [it for it in found.history.environment_rises if any(r.is_rise for r in it.rises)]
+    if rise := next((it for it in changed if it.run.run_id == run_id), None):
+        levels = {it.measure: it.point.after for it in rise.rises if it.is_rise}
+        return [accept(measure, rise.run, level) for measure, level in levels.items()]
+    known = [shift.headline.run.run_id for _, shift, run_ids in rises if run_ids]
+    known += [it.run.run_id for it in changed]
+    near = near_match(run_id, known, cutoff=0.9)
+    message = f"--accept: no measure of {found.platform} rose with run '{run_id}'{near}"
+    rose = f"Runs with rises that are not accepted: {join_names(known)}."
+    raise UsageError(message, remedy=rose if known else "There is no rise to accept.")
+
+
+def add_acceptances(
+    known: Iterable[Acceptance], accepted: Sequence[Acceptance]
+) -> list[Acceptance]:
+    """Add acceptances; they replace those of the same measures with the same first commit."""
+    places = {(it.platform, it.measure, it.since) for it in accepted}
+    kept = [it for it in known if (it.platform, it.measure, it.since) not in places]
+    return [*kept, *accepted]
+
+
+def withdrawn(
+    known: Sequence[Acceptance], platform: str, name: str, commit: str | None
+) -> list[Acceptance]:
+    """The acceptances of a platform that begin with the run or commit ``name``.
+
+    ``commit`` is that of the run ``name``. Raises ``UsageError`` if there are none.
+    """
+    own = [it for it in known if it.platform == platform]
+    found = [it for it in own if it.begins_with(name) or (commit and it.commit == commit)]
+    if found:
+        return found
+    places = list(dict.fromkeys(it.since for it in own))
+    message = f"--withdraw: no rise of {platform} is accepted since '{name}'"
+    message += near_match(name, places)
+    accepted = f"Accepted are rises since {join_names(places)}."
+    raise UsageError(message, remedy=accepted if places else f"None is accepted on {platform}.")

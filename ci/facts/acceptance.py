@@ -1,0 +1,89 @@
+"""Accepted rises of build and test cost, as a project keeps them in ``ci-accepted.yaml``."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
+
+from ci.facts.measures import Quantity, measure_key, stage_and_quantity
+from ci.model.results import CommitId
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=64)]  # as the store's columns
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=10_000)]
+"""At most ten pages: a reason is a sentence."""
+SHORT_COMMIT = 7
+"""Digits of a commit that name it, as everywhere on the command line."""
+
+
+class Acceptance(BaseModel):
+    """An accepted rise of one quantity of a stage on one platform."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    platform: Name
+    stage: Name
+    quantity: Quantity
+    level: Annotated[float, Field(ge=0)]
+    """The accepted level, in the unit of the quantity. A later rise above it is another change."""
+    commit: CommitId | None = None
+    """The first commit after the rise, as known when it was accepted."""
+    run: Name | None = None
+    """The first run after it, if no commit has all of its sources."""
+    reason: Text
+    who: Text
+    date: datetime.date
+    until: datetime.date | None = None
+    """The last day on which the rise is accepted; ``None``: for good."""
+
+    @model_validator(mode="after")
+    def _check_place(self) -> Self:
+        if self.commit is None and self.run is None:
+            raise PydanticCustomError("expected", "a commit or a run, the first with the rise")
+        return self
+
+    @property
+    def measure(self) -> str:
+        return measure_key(self.stage, self.quantity)
+
+    @property
+    def since(self) -> str:
+        """The first commit or run with the rise."""
+        return self.commit or self.run or ""
+
+    def begins_with(self, name: str) -> bool:
+        """Whether the rise began with this run or commit; commits may be shortened."""
+        short = len(name) >= SHORT_COMMIT and (self.commit or "").startswith(name)
+        return short or name == self.run
+
+    def is_expired(self, today: datetime.date) -> bool:
+        return self.until is not None and self.until < today
+
+
+def split_expired(
+    accepted: Iterable[Acceptance], today: datetime.date
+) -> tuple[list[Acceptance], list[Acceptance]]:
+    """Split acceptances into those that hold today and the expired ones."""
+    holding: list[Acceptance] = []
+    expired: list[Acceptance] = []
+    for it in accepted:
+        (expired if it.is_expired(today) else holding).append(it)
+    return holding, expired
+
+
+def accept_level(measure: str, level: float, **fields: Any) -> Acceptance:
+    """Accept a level of a measure, rounded to six digits: noise changes the third."""
+    stage, quantity = stage_and_quantity(measure)
+    return Acceptance(stage=stage, quantity=quantity, level=float(f"{level:.6g}"), **fields)
+
+
+class AcceptedFile(BaseModel):
+    """The content of ``ci-accepted.yaml``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    project: Name
+    accepted: tuple[Acceptance, ...] = ()

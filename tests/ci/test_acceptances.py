@@ -1,0 +1,234 @@
+"""Acceptances of rises in ``ci-accepted.yaml``: they outlast the store and are edited as a file."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from stored_history import Project, git, noisy, result
+
+from ci.cli import main
+from ci.errors import ExitCode
+from ci.store.folder import default_url
+from ci.store.store import Store
+
+ACCEPT = ("--accept", "run-012", "--reason", "two new kernels")
+LEVELS = [*noisy(900, 12, 1), *noisy(1080, 8, 2)]
+"""Seconds of install: 20 % more from run 12 on."""
+
+
+def store_runs(project: Project, name: str = "run", dirty_from: int = len(LEVELS)) -> None:
+    for number, seconds in enumerate(LEVELS):
+        platform, commit = result(seconds), f"{number:040x}"
+        dirty = number >= dirty_from
+        project.run(commit, platform, run_id=f"{name}-{number:03}", dirty=dirty)
+
+
+@pytest.fixture(scope="module")
+def slower(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    project = Project(folder=tmp_path_factory.mktemp("slower"))
+    project.configure()
+    store_runs(project)
+    return project
+
+
+@pytest.fixture
+def project(slower: Project, tmp_path: Path) -> Project:
+    return slower.copy(tmp_path)
+
+
+@pytest.fixture
+def accepted(project: Project) -> Project:
+    assert project.tracked("--check")[0] == ExitCode.REGRESSION
+    assert project.tracked(*ACCEPT)[0] == ExitCode.PASSED
+    return project
+
+
+def accepted_file(project: Project) -> Path:
+    return project.source / "ci-accepted.yaml"
+
+
+def lose_store(project: Project) -> None:
+    (project.results / "ci.db").unlink()
+    project.runs.clear()
+
+
+def test_an_acceptance_outlasts_the_store_and_the_names_of_its_runs(accepted: Project) -> None:
+    lose_store(accepted)
+    store_runs(accepted, "again")
+    code, said = accepted.tracked("--check")
+    assert (code, "\nno open regression\n" in said) == (ExitCode.PASSED, True)
+    assert "two new kernels" in accepted.tracked()[1]
+
+
+def test_the_file_says_what_who_when_and_why(project: Project) -> None:
+    git(project.source, "init", "--quiet")
+    git(project.source, "config", "user.name", "Ada L.")
+    code, said = project.tracked(*ACCEPT, "--until", "2999-12-31")
+    assert code == ExitCode.PASSED
+    assert f"{accepted_file(project)}: written. Review the change, then commit the file." in said
+    assert "accepted: install up to 1,0" in said
+    text = accepted_file(project).read_text(encoding="utf-8")
+    entry = rf"""- platform: cpu
+  stage: install
+  quantity: wall_s
+  level: 10\d\d\.\d+
+  commit: {12:040x}
+  reason: two new kernels
+  who: Ada L\.
+  date: 20\d\d-\d\d-\d\d
+  until: 2999-12-31
+"""
+    assert text.startswith("# Accepted rises")
+    assert "\nproject: tiny\naccepted:\n" in text
+    assert re.search(entry, text)
+    assert project.tracked("--check")[0] == ExitCode.PASSED
+
+
+def test_uncommitted_changes_are_accepted_by_their_run(project: Project) -> None:
+    lose_store(project)
+    store_runs(project, dirty_from=12)
+    assert project.tracked(*ACCEPT)[0] == ExitCode.PASSED
+    text = accepted_file(project).read_text(encoding="utf-8")
+    assert "\n  run: run-012\n" in text
+    assert "commit:" not in text
+    assert project.tracked("--check")[0] == ExitCode.PASSED
+
+
+@pytest.mark.parametrize("name", ["run-012", f"{12:040x}", f"{12:040x}"[:39]])
+def test_a_withdrawn_acceptance_alarms_again(accepted: Project, name: str) -> None:
+    code, said = accepted.tracked("--withdraw", name)
+    assert code == ExitCode.PASSED
+    assert "withdrawn: install up to 1,0" in said
+    assert "accepted: []\n" in accepted_file(accepted).read_text(encoding="utf-8")
+    assert accepted.tracked("--check")[0] == ExitCode.REGRESSION
+    with Store(default_url(accepted.results)) as store:
+        assert store.accepted("tiny") == []
+
+
+def test_what_is_withdrawn_as_json(accepted: Project) -> None:
+    code, said = accepted.tracked("--withdraw", "run-012", "--format", "json")
+    assert code == ExitCode.PASSED
+    measures = {it["measure"] for it in json.loads(said)["withdrawn"]}
+    assert {"install.wall_s", "total.wall_s"} <= measures
+
+
+def test_only_what_is_accepted_can_be_withdrawn(accepted: Project) -> None:
+    code, said = accepted.tracked("--withdraw", "run-003")
+    assert code == ExitCode.USAGE
+    assert "--withdraw: no rise of cpu is accepted since 'run-003'" in said
+    assert f"Accepted are rises since {12:040x}." in said
+    accepted.tracked("--withdraw", "run-012")
+    assert "None is accepted on cpu." in accepted.tracked("--withdraw", "run-012")[1]
+
+
+def test_an_acceptance_ends_after_its_last_day(project: Project) -> None:
+    assert project.tracked(*ACCEPT, "--until", "2020-01-31")[0] == ExitCode.PASSED
+    code, said = project.tracked("--check")
+    assert code == ExitCode.REGRESSION
+    note = "no longer accepted: install up to 1,0"
+    assert note in said
+    assert ", until 2020-01-31: two new kernels\n" in said
+
+
+def test_a_reader_without_the_file_has_the_copy_in_the_store(accepted: Project) -> None:
+    accepted_file(accepted).unlink()
+    assert accepted.tracked("--check")[0] == ExitCode.PASSED
+    assert accepted.ci("history", "cpu", "--check")[0] == ExitCode.PASSED
+
+
+def test_the_copy_follows_the_file(accepted: Project) -> None:
+    path = accepted_file(accepted)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("two new kernels", "three kernels"), encoding="utf-8")
+    accepted.tracked()
+    with Store(default_url(accepted.results)) as store:
+        assert {it.reason for it in store.accepted("tiny")} == {"three kernels"}
+
+
+def test_a_new_file_keeps_what_only_the_store_had(accepted: Project) -> None:
+    """As after the upgrade of a store from before the file."""
+    accepted_file(accepted).unlink()
+    for seconds in noisy(1300, 8, 3):
+        accepted.run(f"{len(accepted.runs):040x}", result(seconds))
+    assert accepted.tracked("--accept", "run-020", "--reason", "a third")[0] == ExitCode.PASSED
+    text = accepted_file(accepted).read_text(encoding="utf-8")
+    assert {"two new kernels", "a third"} == {*re.findall("reason: (.*)", text)}
+    assert accepted.tracked("--check")[0] == ExitCode.PASSED
+
+
+def test_an_acceptance_given_again_replaces_the_first(accepted: Project) -> None:
+    before = accepted_file(accepted).read_text(encoding="utf-8")
+    accepted.tracked("--withdraw", "run-012")
+    accepted.tracked(*ACCEPT[:-1], "measured")
+    after = accepted_file(accepted).read_text(encoding="utf-8")
+    assert after == before.replace("two new kernels", "measured")
+
+
+def test_the_file_of_another_project_is_left_alone(accepted: Project) -> None:
+    path = accepted_file(accepted)
+    other = path.read_text(encoding="utf-8").replace("project: tiny", "project: other")
+    path.write_text(other, encoding="utf-8")
+    assert accepted.tracked("--check")[0] == ExitCode.PASSED  # of the store's copy
+    code, said = accepted.tracked("--withdraw", "run-012")
+    assert code == ExitCode.USAGE
+    assert "project: got 'other', expected 'tiny', the project of the runs" in said
+    assert "Name the folder of that project: --source DIR" in said
+    assert path.read_text(encoding="utf-8") == other
+
+
+def test_no_acceptance_is_written_into_another_project(project: Project) -> None:
+    code, said = project.ci("history", "cpu", *ACCEPT)  # in the folder of this program
+    assert code == ExitCode.USAGE
+    assert re.search(r"/ci\.yaml: project: got 'infini-ops', expected 'tiny'", said)
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ("{}", ":3: accepted.0.platform: got nothing, expected a value; this key is required"),
+        ("{platforms: cpu}", "got an unknown key, expected one of commit, date, level, platform"),
+        (
+            "{quantity: hours}",
+            "quantity: got \"hours\" (string), expected one of 'wall_s', 'cpu_s'",
+        ),
+        ("{date: soon}", ':3: accepted.0.date: got "soon" (string), expected'),
+        (
+            "{platform: cpu, stage: install, quantity: wall_s, level: 9.5, reason: x, who: a,"
+            " date: 2026-01-02}",
+            ":3: accepted.0: got a mapping, expected a commit or a run, the first with the rise",
+        ),
+    ],
+)
+def test_an_invalid_file_is_reported_with_its_lines(
+    project: Project, entry: str, expected: str
+) -> None:
+    text = f"project: tiny\naccepted:\n  - {entry}\n"
+    accepted_file(project).write_text(text, encoding="utf-8")
+    code, said = project.tracked("--check")
+    assert code == ExitCode.USAGE
+    assert expected in said
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--until", "2026-12-31"], "--until: got no --accept, which it belongs to"),
+        ([*ACCEPT, "--withdraw", "run-012"], "--accept: cannot be combined with --withdraw"),
+        (["--withdraw", "run-012", "--check"], "--withdraw: cannot be combined with --check"),
+    ],
+)
+def test_a_wrong_command_line_is_reported(
+    project: Project, options: list[str], expected: str
+) -> None:
+    code, said = project.tracked(*options)
+    assert code == ExitCode.USAGE
+    assert expected in said
+
+
+def test_a_day_that_is_none_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main(["history", "cpu", *ACCEPT, "--until", "soon"])
+    assert "--until: got 'soon', expected a day such as 2026-12-31" in capsys.readouterr().err
