@@ -7,30 +7,38 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ci.commands.options import add_format, add_results
 from ci.errors import CiError, ExitCode, InfrastructureError
 from ci.model.results import RunResult
+from ci.plan.load import load_accepted
 from ci.report.table import ResultsReport
 from ci.store.folder import make_folder, open_store
 from ci.store.importing import Importer, ImportOutcome, find_run_folders
+from ci.util.invocation import ACCEPTED_FILE
 from ci.util.terminal import show, show_error
 from ci.util.text import counted
+
+if TYPE_CHECKING:  # it imports SQLAlchemy
+    from ci.store.store import Store
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
     parser.description = (
-        "Import runs from other machines, or unpacked artifacts of a CI system. Importing a run"
-        " again changes nothing, unless --resume has completed more of it since: then the run is"
-        " updated. `latest` remains the run that began last."
+        "Import runs from other machines, or unpacked artifacts of a CI system, and the acceptances"
+        " in a project's file ci-accepted.yaml. Importing a run again changes nothing, unless"
+        " --resume has completed more of it since: then the run is updated. `latest` remains the"
+        " run that began last."
     )
     parser.add_argument(
         "folders",
         nargs="+",
         type=Path,
         metavar="DIR",
-        help="the folder of a run (results/<run id>), or a folder that contains several",
+        help="the folder of a run (results/<run id>), or a folder that contains several; or a file"
+        " ci-accepted.yaml",
     )
     parser.add_argument(
         "--replace",
@@ -45,13 +53,20 @@ def execute(options: argparse.Namespace) -> int:
     """Import every valid run; report each refused one and continue with the others."""
     errors: list[CiError] = []
     taken: Counter[ImportOutcome] = Counter()
-    listed = []
+    listed, accepted = [], []
+    files = [it for it in options.folders if it.name == ACCEPTED_FILE and not it.is_dir()]
+    folders = [it for it in options.folders if it not in files]
     make_folder(options.results)
     with (
         open_store(options.results) as store,
         Importer(options.results, store, render=_page, replace=options.replace) as importer,
     ):
-        for folder in _folders(options.folders, errors):
+        for path in files:
+            try:
+                accepted.append(_import_accepted(path, store, options.format))
+            except CiError as error:
+                errors.append(_report_refusal(path, error))
+        for folder in _folders(folders, errors):
             try:
                 run, outcome, notes = importer.import_run(folder)
             except (CiError, OSError) as error:
@@ -67,11 +82,23 @@ def execute(options: argparse.Namespace) -> int:
                 for note in notes:
                     show(f"  {note}")
     if options.format == "json":
-        show(json.dumps({"runs": listed, "refused": len(errors)}, indent=2))
+        show(json.dumps({"runs": listed, "accepted": accepted, "refused": len(errors)}, indent=2))
     elif taken.total() + len(errors) > 1:  # 3 runs imported, 1 run already here, 1 refused
         parts = [f"{counted(taken[it], 'run')} {it}" for it in ImportOutcome if taken[it]]
         show(", ".join([*parts, *([f"{len(errors)} refused"] if errors else [])]))
     return max((error.exit_code for error in errors), default=ExitCode.PASSED)
+
+
+def _import_accepted(path: Path, store: Store, form: str) -> dict[str, object]:
+    """Replace the store's copy of a project's acceptances; return the data for JSON."""
+
+    file = load_accepted(path)
+    is_new = store.mirror_accepted(file.project, file.accepted)
+    count = counted(len(file.accepted), "acceptance")
+    if form == "table":
+        here = "imported" if is_new else "already here"
+        show(f"{path}: {count} of {file.project} {here}")
+    return {"project": file.project, "count": len(file.accepted), "changed": is_new}
 
 
 def _page(run: RunResult) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
+from itertools import product
 from operator import attrgetter
 from pathlib import Path
 from types import NoneType
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 from pydantic import BaseModel
 
 from ci.errors import UsageError
+from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import EnvironmentKey, environment_key
 from ci.facts.measures import measures_of
 from ci.model.results import BuildResult, Lineage, RunResult, StageResult
@@ -56,10 +58,12 @@ class ColumnKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ExportTable:
-    """One table: its columns in order, and the rows that a run adds to it."""
+    """One table: its columns in order, and the rows that a run or a project adds to it."""
 
     columns: Mapping[str, ColumnKind]
-    rows: Callable[[RunResult, Tests], Iterator[Row]]
+    rows: Callable[[RunResult, Tests], Iterator[Row]] = lambda _run, _tests: iter(())
+    project_rows: Callable[[Store, str, Sequence[str]], Iterator[Row]] | None = None
+    """Of the store, for a project and the chosen platforms; none chosen means all."""
 
 
 def _columns(model: type[BaseModel]) -> dict[str, ColumnKind]:
@@ -144,6 +148,13 @@ def _test_rows(run: RunResult, tests: Tests) -> Iterator[Row]:
             yield (run.run_id, result.platform, *values_of(test))
 
 
+def _accepted_rows(store: Store, project: str, platforms: Sequence[str]) -> Iterator[Row]:
+    for accepted in store.accepted(project):
+        if not platforms or accepted.platform in platforms:
+            # Days as 2026-12-31: a time of a day would need a zone.
+            yield (project, *accepted.model_dump(mode="json").values())
+
+
 TABLES: Mapping[str, ExportTable] = {
     "runs": ExportTable(columns={**_RUNS, **_LINEAGE}, rows=_run_rows),
     "platforms": ExportTable(columns=_PLATFORMS, rows=_platform_rows),
@@ -171,6 +182,16 @@ TABLES: Mapping[str, ExportTable] = {
             **dict.fromkeys(("reason", "skip_reason"), ColumnKind.WORD),
         },
         rows=_test_rows,
+    ),
+    "accepted": ExportTable(
+        columns={
+            "project": ColumnKind.WORD,
+            **{
+                name: ColumnKind.NUMBER if name == "level" else ColumnKind.WORD
+                for name in Acceptance.model_fields
+            },
+        },
+        project_rows=_accepted_rows,
     ),
 }
 
@@ -269,6 +290,7 @@ def export(
     With ``platforms``, write only the results of these. Runs that cannot be read are left out.
     """
     written = Counter(dict.fromkeys(files, 0))
+    projects: dict[str, None] = {}  # of the runs, in their order
     with ExitStack() as stack:
         writers = {path: stack.enter_context(_writer(path, table)) for path, table in files.items()}
         for run_id in run_ids:
@@ -285,4 +307,10 @@ def export(
             for path, writer in writers.items():  # all tables of a run, or none
                 writer.write(rows[path])
                 written[path] += len(rows[path])
+            projects[run.project] = None
+        for path, project in product(files, projects):
+            if rows_of := files[path].project_rows:
+                found = [*rows_of(store, project, platforms)]
+                writers[path].write(found)
+                written[path] += len(found)
     return written

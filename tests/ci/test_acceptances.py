@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -183,6 +184,30 @@ def test_no_acceptance_is_written_into_another_project(project: Project) -> None
     code, said = project.ci("history", "cpu", *ACCEPT)  # in the folder of this program
     assert code == ExitCode.USAGE
     assert re.search(r"/ci\.yaml: project: got 'infini-ops', expected 'tiny'", said)
+
+
+def test_acceptances_are_exported_and_imported(accepted: Project, tmp_path: Path) -> None:
+    accepted.tracked()
+    output = tmp_path / "out"
+    options = ("--format", "csv", "--output", str(output), "--table", "accepted")
+    assert accepted.ci("export", *options)[0] == ExitCode.PASSED
+    with (output / "accepted.csv").open(newline="", encoding="utf-8") as file:
+        [row, *_] = rows = [*csv.DictReader(file)]
+    assert {it["stage"] for it in rows} == {"install", "total"}
+    assert row["project"] == "tiny"
+    assert row["commit"] == f"{12:040x}"
+    assert row["reason"] == "two new kernels"
+    assert row["until"] == ""
+    with Store(default_url(accepted.results)) as store:
+        known = store.accepted("tiny")
+        assert store.mirror_accepted("tiny", [])
+    file_name = str(accepted_file(accepted))
+    for said in ("imported", "already here"):
+        code, output_text = accepted.ci("import", file_name)
+        assert code == ExitCode.PASSED
+        assert f"ci-accepted.yaml: {len(known)} acceptances of tiny {said}" in output_text
+    with Store(default_url(accepted.results)) as store:
+        assert store.accepted("tiny") == known
 
 
 @pytest.mark.parametrize(

@@ -235,7 +235,9 @@ def test_large_tables_are_written_in_groups(results: Path, monkeypatch: pytest.M
 
 
 def test_rows_have_all_their_columns(run: RunResult) -> None:
-    for table in TABLES.values():
+    for name, table in TABLES.items():
+        if name == "accepted":  # of a project, not of a run
+            continue
         rows = list(table.rows(run, lambda _: TESTS))
         assert rows
         assert {len(row) for row in rows} == {len(table.columns)}

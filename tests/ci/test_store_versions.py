@@ -68,6 +68,23 @@ def backed_up(url: str, revision: str) -> dict[str, list[Any]]:
     return {name.removeprefix(prefix): rows for name, rows in contents(url, prefix).items()}
 
 
+ACCEPTED_0005 = """
+CREATE TABLE accepted (project VARCHAR(64), platform VARCHAR(64), measure VARCHAR,
+run_id VARCHAR(64), "commit" VARCHAR(64), level DOUBLE PRECISION, reason VARCHAR,
+accepted_at TIMESTAMP, PRIMARY KEY (project, platform, measure, run_id))
+"""
+
+
+def make_accepted_older(url: str, revision: str) -> None:
+    """A store of revision 0005 or 0006, with an accepted rise."""
+    values = "'p', 'cpu', 'a.b.wall_s', 'run-7', NULL, 9.5, 'kernels', '2026-01-02 03:04:05'"
+    with connected(url) as connection:
+        connection.execute(text("DROP TABLE accepted"))
+        connection.execute(text(ACCEPTED_0005))
+        connection.execute(text(f"INSERT INTO accepted VALUES ({values})"))  # noqa: S608
+        connection.execute(text(f"UPDATE alembic_version SET version_num = '{revision}'"))  # noqa: S608
+
+
 def add_migration(monkeypatch: pytest.MonkeyPatch, folder: Path, statement: str) -> None:
     """Let the program be a version newer."""
     migrations = folder / "migrations"
@@ -168,8 +185,8 @@ def test_a_store_without_lineages_is_upgraded(published: RunResult, store_url: s
     document = published.model_dump(mode="json", exclude={"platforms", "lineage"})
     with connected(store_url) as connection:
         connection.execute(text("DROP TABLE lineages"))
-        connection.execute(text("UPDATE alembic_version SET version_num = '0005'"))
         connection.execute(runs.update().values(document={**document, "schema_version": 4}))
+    make_accepted_older(store_url, "0005")
     with Store(store_url) as store:
         assert store.load() == published
         [head] = store.heads()
@@ -180,6 +197,25 @@ def test_a_store_without_lineages_is_upgraded(published: RunResult, store_url: s
         [head] = store.heads()
         assert (head.branch, head.depth, head.target) == ("main", 3, None)
     assert "lineages" not in backed_up(store_url, "0005")
+
+
+def test_acceptances_of_an_older_store_are_kept(store_url: str) -> None:
+    """Revision 0006 had one column for stage and quantity, and no authors."""
+    Store(store_url).close()
+    make_accepted_older(store_url, "0006")
+    with Store(store_url) as store:
+        [accepted] = store.accepted("p")
+    fields = accepted.model_dump(mode="json", exclude_none=True)
+    assert fields == {
+        "platform": "cpu",
+        "stage": "a.b",
+        "quantity": "wall_s",
+        "level": 9.5,
+        "run": "run-7",
+        "reason": "kernels",
+        "who": "unknown",
+        "date": "2026-01-02",
+    }
 
 
 def test_an_upgrade_that_fails_changes_nothing(
