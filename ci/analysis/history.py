@@ -6,16 +6,18 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ci.analysis.ancestry import Ancestry
+from ci.analysis.ancestry import Ancestry, Line
 from ci.analysis.cause import Explanation, explain
 from ci.analysis.parts import BuildSide, pytest_stages
-from ci.analysis.regressions import History, history
+from ci.analysis.regressions import IN_USE, History, history
 from ci.errors import UsageError
 from ci.facts.acceptance import Acceptance, split_expired
 from ci.facts.measures import stage_and_quantity
 from ci.model.results import PlatformResult
+from ci.store.rows import RunHead
 from ci.util.text import near_match
 
 if TYPE_CHECKING:
@@ -49,26 +51,59 @@ class PlatformHistory:
     """The cause of each open regression in words, by its run and measure."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProjectLine:
+    """The runs of a project along one branch, of all its platforms."""
+
+    project: str
+    heads: Sequence[RunHead]
+    """All runs of the project."""
+    line: Line
+
+    @cached_property
+    def order(self) -> Mapping[str, int]:
+        """The place of each run on the line, by id; runs of one commit share a place."""
+        places: dict[str, int] = {}
+        known: tuple[str | None, bool] | None = None
+        for place, run in enumerate(self.line.runs):
+            same = known == (run.commit, run.dirty) and run.commit is not None
+            places[run.run_id] = places[self.line.runs[place - 1].run_id] if same else place
+            known = (run.commit, run.dirty)
+        return places
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        """The platforms of the latest runs, which are in use."""
+        return tuple(sorted({name for run in self.line.runs[-IN_USE:] for name in run.platforms}))
+
+
+def project_line(store: Store, project: str, branch: str | None = None) -> ProjectLine:
+    """Order the runs of a project along one branch, by default the main one.
+
+    Raises ``UsageError`` if no run recorded the branch.
+    """
+    heads = store.heads(project=project)
+    line = Ancestry(heads, store.ancestors).line(branch)
+    return ProjectLine(project=project, heads=heads, line=line)
+
+
 def platform_history(
     store: Store,
     platform: str,
+    along: ProjectLine,
     *,
-    project: str | None = None,
-    branch: str | None = None,
     stage: str | None = None,
     last: int | None = None,
     accepted: Sequence[Acceptance] = (),
     today: date,
 ) -> PlatformHistory:
-    """Judge the history of a platform along one branch, by default the main one.
+    """Judge the history of a platform along a branch.
 
     ``accepted`` has the acceptances of the project, of which those count that hold ``today``.
 
-    Raises ``UsageError`` if the platform, the branch or the stage was never measured.
+    Raises ``UsageError`` if the stage was never measured.
     """
-    name = find_project(store, platform, project)
-    heads = store.heads(project=name)
-    line = Ancestry(heads, store.ancestors).line(branch)
+    name, heads, line = along.project, along.heads, along.line
     run_ids = [run.run_id for run in line.runs if platform in run.platforms][-(last or 0) :]
     places = {run_id: place for place, run_id in enumerate(run_ids)}
     measured = store.measured(platform, project=name, runs=run_ids if last else None)

@@ -302,7 +302,7 @@ class _Judge:
         shifts = []
         for group in groups:
             # Noise shifts the place of a change: all take the place of the most certain one.
-            place = min(group, key=_uncertainty).place
+            place = min(group, key=uncertainty).place
             moved = [self._move(change, place) for change in group]
             shifts.append(Shift(changes=tuple(_sort_by_specificity(moved))))
         return sorted(shifts, key=lambda shift: -max(change.place for change in shift.changes))
@@ -390,7 +390,7 @@ class _Judge:
         )
 
 
-def _uncertainty(change: LevelChange) -> tuple[bool, float]:
+def uncertainty(change: LevelChange) -> tuple[bool, float]:
     """How uncertain the place of a change is; an uncertain size means an uncertain place."""
     point = change.point
     is_vague = change.is_small or not point.before

@@ -6,6 +6,7 @@ import argparse
 import json
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci.commands.options import add_format, add_results, add_source, choice_of, whole_number
@@ -14,6 +15,7 @@ from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.util.files import REPOSITORY
 from ci.util.garbage import without_collection
 from ci.util.terminal import complain, show
+from ci.util.text import counted
 
 if TYPE_CHECKING:  # they import NumPy, pydantic and SQLAlchemy
     from ci.analysis.history import PlatformHistory
@@ -31,7 +33,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " engine, compiler cache and selected operators are the same. Runs are in the order of"
         " their commits, along one branch: the main one, or that of --branch."
     )
-    parser.add_argument("platform", metavar="PLATFORM", help="the platform to show")
+    parser.add_argument(
+        "platforms",
+        nargs="*",
+        metavar="PLATFORM",
+        help="the platform to show. Without one, or with several: the open regressions of all (of"
+        " the latest runs), those of one cause together",
+    )
     parser.add_argument(
         "--branch",
         metavar="NAME",
@@ -41,7 +49,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stage", metavar="S", help="only this stage: install, compile, pytest")
     parser.add_argument("--last", type=whole_number(1), metavar="N", help="only the last N runs")
     parser.add_argument(
-        "--project", metavar="NAME", help="project (default: that of the platform's newest run)"
+        "--project", metavar="NAME", help="project (default: that of the newest run)"
     )
     add_format(parser, "table", "markdown", "json")
     parser.add_argument(
@@ -103,11 +111,14 @@ def execute(options: argparse.Namespace) -> int:
     # nor a wrong command line needs them.
     from ci.analysis.acceptances import project_acceptances
     from ci.analysis.flaky import find_flaky_tests
-    from ci.analysis.history import find_project, platform_history
+    from ci.analysis.history import find_project, platform_history, project_line
     from ci.report.history import HistoryReport
     from ci.report.tests import FlakyReport
 
-    platform, folder = options.platform, options.source or REPOSITORY
+    folder = options.source or REPOSITORY
+    if len(options.platforms) != 1:
+        return _show_alarms(options, folder)
+    [platform] = options.platforms
     with reading_store(options.results) as store:
         project = find_project(store, platform, options.project)
         if options.flaky:
@@ -120,8 +131,7 @@ def execute(options: argparse.Namespace) -> int:
         record = platform_history(
             store,
             platform,
-            project=project,
-            branch=options.branch,
+            project_line(store, project, options.branch),
             stage=options.stage,
             last=options.last,
             accepted=known,
@@ -129,10 +139,7 @@ def execute(options: argparse.Namespace) -> int:
         )
         if options.accept:
             return _accept(store, record, known, options)
-        try:
-            store.mirror_accepted(project, known)
-        except InfrastructureError as error:  # only its copy: the report does not depend on it
-            complain(f"{error}\n{error.remedy or ''}".rstrip())
+        _mirror(store, project, known)
     HistoryReport(record, options.check).show(options.format)
     if not options.check:
         return ExitCode.PASSED
@@ -141,6 +148,53 @@ def execute(options: argparse.Namespace) -> int:
     rises = record.history.environment_rises if options.fail_on == ENVIRONMENT else ()
     failed = record.history.open or any(rise.is_open for rise in rises)
     return ExitCode.REGRESSION if failed else ExitCode.PASSED
+
+
+def _show_alarms(options: argparse.Namespace, folder: Path) -> int:
+    """Show the open regressions of several platforms, one alarm for each cause."""
+    from ci.analysis.acceptances import project_acceptances
+    from ci.analysis.alarms import AlarmKind, find_alarms
+    from ci.analysis.history import find_project, platform_history, project_line
+    from ci.report.alarms import AlarmReport
+
+    with reading_store(options.results) as store:
+        names = list(dict.fromkeys(options.platforms))
+        first = names[0] if names else store.load().platforms[0].platform
+        project = find_project(store, first, options.project)
+        for name in names[1:]:
+            find_project(store, name, project)
+        along = project_line(store, project, options.branch)
+        known = project_acceptances(store, folder, project)
+        histories = [
+            platform_history(
+                store,
+                name,
+                along,
+                stage=options.stage,
+                last=options.last,
+                accepted=known,
+                today=datetime.now(UTC).date(),
+            )
+            for name in names or along.platforms
+        ]
+        _mirror(store, project, known)
+    alarms = find_alarms(histories, along.order)
+    AlarmReport(project, along.line.branch, histories, alarms).show(options.format)
+    if not options.check:
+        return ExitCode.PASSED
+    kinds = {it.kind for it in alarms}
+    if AlarmKind.REGRESSION in kinds or (options.fail_on == ENVIRONMENT and kinds):
+        return ExitCode.REGRESSION
+    judged = all(it.history.environments for it in histories)
+    return ExitCode.PASSED if judged and histories else ExitCode.PRODUCT_FAILURE
+
+
+def _mirror(store: Store, project: str, known: Sequence[Acceptance]) -> None:
+    """Update the store's copy of the acceptances; reports do not depend on it."""
+    try:
+        store.mirror_accepted(project, known)
+    except InfrastructureError as error:
+        complain(f"{error}\n{error.remedy or ''}".rstrip())
 
 
 def _accept(
@@ -170,7 +224,9 @@ def _withdraw(
     from ci.analysis.acceptances import withdrawn
 
     commits = {run.run_id: run.commit for run in store.heads(project=project) if not run.dirty}
-    removed = withdrawn(known, options.platform, options.withdraw, commits.get(options.withdraw))
+    removed = withdrawn(
+        known, options.platforms[0], options.withdraw, commits.get(options.withdraw)
+    )
     _write(store, project, [it for it in known if it not in removed], options)
     _show_edit("withdrawn", removed, options)
     return ExitCode.PASSED
@@ -199,6 +255,10 @@ def _show_edit(what: str, changed: Sequence[Acceptance], options: argparse.Names
 
 
 def _refuse_contradictions(options: argparse.Namespace) -> None:
+    for name in ("accept", "withdraw", "flaky"):
+        if getattr(options, name) and len(options.platforms) != 1:
+            message = f"--{name}: got {counted(len(options.platforms), 'platform')}, expected one"
+            raise UsageError(message, remedy="Name the platform: history PLATFORM.")
     if options.accept and not (options.reason or "").strip():
         message = "--accept: got no reason, expected one"
         raise UsageError(message, remedy='Give it: --reason "torch 2.14 is slower to link".')

@@ -96,7 +96,7 @@ class HistoryReport(Report):
             "past_environments": [*map(_key_data, history.past)],
             "environment_changes": [
                 {
-                    "run": _run_data(it.run),
+                    "run": run_data(it.run),
                     "changes": it.changes,
                     "open": it.is_open,
                     "rises": [*map(change_data, it.rises)],
@@ -274,6 +274,12 @@ def _kind(shift: Shift) -> str:
     return "small rise" if change.is_small else "suspected regression"
 
 
+def suspected(record: PlatformHistory) -> int:
+    """The number of suspected regressions of a platform."""
+    shifts = (shift for it in record.history.environments for shift in it.shifts)
+    return sum(_kind(shift) == "suspected regression" for shift in shifts)
+
+
 def _shift_lines(record: PlatformHistory, shift: Shift) -> Iterator[str]:
     change = shift.headline
     own, quantity = change_status(change), stage_and_quantity(change.measure)[1]
@@ -362,8 +368,8 @@ def _key_data(environment: Environment) -> dict[str, Any]:
     return {
         "key": asdict(environment.key),
         "runs": len(environment.runs),
-        "first_run": _run_data(environment.runs[0]),
-        "last_run": _run_data(environment.runs[-1]),
+        "first_run": run_data(environment.runs[0]),
+        "last_run": run_data(environment.runs[-1]),
     }
 
 
@@ -378,15 +384,16 @@ def change_data(change: LevelChange) -> dict[str, Any]:
         **select_attributes(point, "probability", "confirmed"),
         "open": change.is_open,
         "wall_alone": change.wall_alone,
-        "last_run_before": _run_data(change.before_run),
-        "first_run_after": _run_data(change.run),
+        "last_run_before": run_data(change.before_run),
+        "first_run_after": run_data(change.run),
         "runs_since": change.runs_since,
         "accepted": change.accepted and change.accepted.reason,
-        "undone": change.undone and _run_data(change.undone),
+        "undone": change.undone and run_data(change.undone),
     }
 
 
-def _run_data(run: RunMeasures) -> dict[str, Any]:
+def run_data(run: RunMeasures) -> dict[str, Any]:
+    """The identity of a run, for programs."""
     return {
         **select_attributes(run, "run_id", "commit", "dirty"),
         "started_at": run.started_at.isoformat(),

@@ -1,0 +1,121 @@
+"""Alarms: regressions of all platforms, with one alarm per cause. Pure.
+
+Platforms that get slower by one commit share a cause. Where each of them was measured differs, so
+that rises belong together if the commits between which they began overlap, or nearly so: noise
+shifts the found places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ci.analysis.history import PlatformHistory
+from ci.analysis.regressions import TOGETHER, LevelChange, uncertainty
+from ci.store.rows import RunMeasures
+
+
+class AlarmKind(StrEnum):
+    """What a rise came with."""
+
+    REGRESSION = "regression"
+    ENVIRONMENT = "environment"
+    """A change of the environment, so that the sources may not be the cause."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlarmRow:
+    """The rise on one platform in one environment."""
+
+    platform: str
+    change: LevelChange
+    environment: str
+    also: tuple[LevelChange, ...] = ()
+    """Other quantities that rose with it."""
+    cause: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alarm:
+    """One cause: confirmed rises that are neither accepted nor undone."""
+
+    kind: AlarmKind
+    rows: tuple[AlarmRow, ...]
+    """Sorted by platform."""
+    before: RunMeasures
+    """The last run before the rise, on any of the platforms."""
+    first: RunMeasures
+    """The first run with it."""
+    place: int
+    """The place of the first run on the line of commits."""
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(row.platform for row in self.rows))
+
+
+def find_alarms(histories: Iterable[PlatformHistory], order: Mapping[str, int]) -> list[Alarm]:
+    """Group the open regressions and environment rises of platforms, newest first.
+
+    ``order`` has the place of each run on the line of commits, which the histories follow.
+    """
+    rows: dict[AlarmKind, list[AlarmRow]] = {kind: [] for kind in AlarmKind}
+    for record in histories:
+        rows[AlarmKind.REGRESSION] += _regressions(record)
+        rows[AlarmKind.ENVIRONMENT] += _environment_rises(record)
+    alarms = []
+    for kind, found in rows.items():
+        groups: list[list[AlarmRow]] = []
+        for row in sorted(found, key=lambda it: order[it.change.run.run_id], reverse=True):
+            if not groups or not _is_together(groups[-1][0].change, row.change, order):
+                groups.append([])
+            groups[-1].append(row)
+        alarms += [_alarm(kind, group, order) for group in groups]
+    return sorted(alarms, key=lambda it: (it.kind is AlarmKind.ENVIRONMENT, -it.place))
+
+
+def _regressions(record: PlatformHistory) -> Iterator[AlarmRow]:
+    for environment in record.history.environments:
+        for shift in environment.open:
+            change = shift.headline
+            yield AlarmRow(
+                platform=record.platform,
+                environment=str(environment.key),
+                change=change,
+                also=tuple(it for it in shift.others if it.is_rise),
+                cause=record.causes.get((change.run.run_id, change.measure)),
+            )
+
+
+def _environment_rises(record: PlatformHistory) -> Iterator[AlarmRow]:
+    keys = {it.runs[0].key: str(it.key) for it in record.history.environments}
+    for changed in record.history.environment_rises:
+        rises = [it for it in changed.rises if it.is_open]
+        if rises:
+            yield AlarmRow(
+                platform=record.platform,
+                environment=keys.get(changed.run.key, ""),
+                change=rises[0],
+                also=tuple(rises[1:]),
+                cause="; ".join(changed.changes),
+            )
+
+
+def _is_together(later: LevelChange, change: LevelChange, order: Mapping[str, int]) -> bool:
+    """Whether two rises may begin with one commit; ``later`` is not before ``change``."""
+    return order[later.before_run.run_id] - order[change.run.run_id] < TOGETHER
+
+
+def _alarm(kind: AlarmKind, rows: Sequence[AlarmRow], order: Mapping[str, int]) -> Alarm:
+    """Combine rises: the commits between which all begin, as far as their ranges overlap."""
+    changes = sorted((row.change for row in rows), key=uncertainty)
+    before, first = changes[0].before_run, changes[0].run
+    for change in changes[1:]:
+        begin = max(before, change.before_run, key=lambda run: order[run.run_id])
+        end = min(first, change.run, key=lambda run: order[run.run_id])
+        if order[begin.run_id] < order[end.run_id]:
+            before, first = begin, end
+    ordered = sorted(rows, key=lambda row: (row.platform, row.environment))
+    place = order[first.run_id]
+    return Alarm(kind=kind, rows=tuple(ordered), before=before, first=first, place=place)

@@ -1,0 +1,156 @@
+"""The report of the alarms of several platforms: one for each cause, with a row per platform."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ci.analysis.alarms import Alarm, AlarmKind, AlarmRow
+from ci.analysis.history import PlatformHistory
+from ci.facts.measures import amount, growth, measure_name, percent, stage_and_quantity
+from ci.report.document import Document, Heading, Items, Report, Table
+from ci.report.history import (
+    ENVIRONMENT_RISE,
+    SCHEMA_VERSION,
+    change_data,
+    run_data,
+    run_name,
+    suspected,
+)
+from ci.report.table import MISSING
+from ci.util.invocation import command
+from ci.util.text import counted, join_names
+
+COLUMNS = ("Platform", "Quantity", "before", "since", "change", "95 % interval", "runs since")
+
+
+@dataclass(frozen=True)
+class AlarmReport(Report):
+    """A table for each alarm, with its commits, its causes and the commands for it."""
+
+    project: str
+    branch: str | None
+    histories: Sequence[PlatformHistory]
+    alarms: Sequence[Alarm]
+
+    def document(self, *, page: bool) -> Document:
+        names = join_names([it.platform for it in self.histories], len(self.histories))
+        of = f" of {self.branch}" if self.branch else ""
+        yield [Heading(3 if page else 1, f"{self.project}{of}: {names}")]
+        for number, alarm in enumerate(self.alarms, start=1):
+            yield (
+                Heading(4 if page else 2, f"{number}. {headline(alarm)}", style="bold"),
+                _place(alarm),
+            )
+            yield [Table(COLUMNS, [*map(_row, alarm.rows)], numbers=COLUMNS[2:5])]
+            yield [Items([*_details(alarm)])]
+        yield [Items([*self._conclusion()])]
+
+    def _conclusion(self) -> Iterator[str]:
+        found = [it for it in self.alarms if it.kind is AlarmKind.REGRESSION]
+        yield counted(len(found), "open regression") if found else "no open regression"
+        for record in self.histories:
+            if not record.history.environments:
+                runs = counted(record.runs, "run")
+                yield f"{record.platform}: nothing to judge: no stage completed in {runs}"
+            if count := suspected(record):
+                details = command("history", record.platform, "--check")
+                yield f"{record.platform}: {counted(count, 'suspected regression')}: {details}"
+
+    def data(self) -> dict[str, Any]:
+        """Collect all alarms for programs."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "project": self.project,
+            "branch": self.branch,
+            "platforms": [it.platform for it in self.histories],
+            "regression": any(it.kind is AlarmKind.REGRESSION for it in self.alarms),
+            "alarms": [*map(alarm_data, self.alarms)],
+        }
+
+
+def headline(alarm: Alarm) -> str:
+    """``install up to +20 % on cpu, nvidia``: the size of the largest rise."""
+    point = (row := _largest(alarm)).change.point
+    size = percent(point.after / point.before - 1, "+") if point.before else "from 0"
+    most = "up to " if len(alarm.rows) > 1 else ""
+    platforms = join_names(alarm.platforms, len(alarm.platforms))
+    text = f"{measure_name(row.change.measure)} {most}{size} on {platforms}"
+    is_environment = alarm.kind is AlarmKind.ENVIRONMENT
+    return f"together with a change of the environment: {text}" if is_environment else text
+
+
+def _largest(alarm: Alarm) -> AlarmRow:
+    return max(alarm.rows, key=lambda it: it.change.point.relative)
+
+
+def _place(alarm: Alarm) -> str:
+    return f"after {run_name(alarm.before)}, with {run_name(alarm.first)}"
+
+
+def _row(row: AlarmRow) -> tuple[str, ...]:
+    change, point = row.change, row.change.point
+    quantity = stage_and_quantity(change.measure)[1]
+    interval = MISSING
+    if point.before and point.low < point.high:
+        interval = f"{percent(point.low, '+')} to {percent(point.high, '+')}"
+    return (
+        row.platform,
+        measure_name(change.measure),
+        amount(point.before, quantity),
+        amount(point.after, quantity),
+        growth(point.before, point.after, quantity),
+        interval,
+        f"{change.runs_since:,}",
+    )
+
+
+def _details(alarm: Alarm) -> Iterator[str]:
+    """The causes, the platforms of each, and the commands for the alarm."""
+    if len(alarm.platforms) < len(alarm.rows):  # one platform in several environments
+        yield from (f"{row.platform}: in {row.environment}" for row in alarm.rows)
+    causes: dict[str, list[str]] = {}
+    for row in alarm.rows:
+        if row.cause:
+            causes.setdefault(row.cause, []).append(row.platform)
+    for cause, platforms in causes.items():
+        yield f"cause on {join_names(platforms, len(platforms))}: {cause}"
+    if alarm.kind is AlarmKind.ENVIRONMENT:
+        yield ENVIRONMENT_RISE
+    if narrow := bisect_command(alarm):
+        yield f"to find the commit: {narrow}"
+    for row in alarm.rows:
+        accept = ("--accept", row.change.run.run_id, "--reason", "TEXT")
+        yield f"to accept it: {command('history', row.platform, *accept)}"
+
+
+def bisect_command(alarm: Alarm) -> str | None:
+    """The command that finds the first commit with the rise; ``None`` without two commits."""
+    good, bad = alarm.before.commit, alarm.first.commit
+    if alarm.kind is AlarmKind.ENVIRONMENT or not good or not bad or good == bad:
+        return None
+    row = _largest(alarm)
+    stage, _ = stage_and_quantity(row.change.measure)
+    return command("bisect", row.platform, "--good", good, "--bad", bad, "--stage", stage)
+
+
+def alarm_data(alarm: Alarm) -> dict[str, Any]:
+    """All data of an alarm."""
+    return {
+        "kind": alarm.kind,
+        "headline": headline(alarm),
+        "last_run_before": run_data(alarm.before),
+        "first_run_after": run_data(alarm.first),
+        "bisect": bisect_command(alarm),
+        "rows": [
+            {
+                "platform": row.platform,
+                "environment": row.environment,
+                "cause": row.cause,
+                "change": change_data(row.change),
+                "also": [*map(change_data, row.also)],
+            }
+            for row in alarm.rows
+        ],
+    }
