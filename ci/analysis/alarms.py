@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from enum import StrEnum
 
 from ci.analysis.history import PlatformHistory
-from ci.analysis.regressions import TOGETHER, LevelChange, uncertainty
-from ci.store.rows import RunMeasures
+from ci.analysis.regressions import MOVES, TOGETHER, TOLERANCE, LevelChange, uncertainty
+from ci.store.rows import Notice, RunMeasures
 
 
 class AlarmKind(StrEnum):
@@ -119,3 +120,56 @@ def _alarm(kind: AlarmKind, rows: Sequence[AlarmRow], order: Mapping[str, int]) 
     ordered = sorted(rows, key=lambda row: (row.platform, row.environment))
     place = order[first.run_id]
     return Alarm(kind=kind, rows=tuple(ordered), before=before, first=first, place=place)
+
+
+# Notices
+
+
+def notices(alarm: Alarm, sent_at: datetime) -> list[Notice]:
+    """What is to be known of an alarm once it was sent: all that rose with it."""
+    return [
+        Notice(
+            platform=row.platform,
+            measure=change.measure,
+            run_id=change.run.run_id,
+            level=change.point.after,
+            sent_at=sent_at,
+        )
+        for row in alarm.rows
+        for change in (row.change, *row.also)
+    ]
+
+
+def unsent(
+    rises: Iterable[Notice], sent: Iterable[Notice], places: Mapping[str, Mapping[str, int]]
+) -> list[Notice]:
+    """The rises that are not among those sent: near the place of one, and as high.
+
+    More runs move the found place. ``places`` has the places of the runs of each platform.
+    """
+    known: dict[tuple[str, str], list[Notice]] = {}
+    for then in sent:
+        known.setdefault((then.platform, then.measure), []).append(then)
+
+    def is_sent(now: Notice, then: Notice) -> bool:
+        of_platform = places[now.platform]
+        place = of_platform.get(then.run_id)
+        if place is None or abs(place - of_platform[now.run_id]) > MOVES:
+            return False
+        return now.level <= then.level * (1 + TOLERANCE)
+
+    return [
+        now
+        for now in rises
+        if not any(is_sent(now, then) for then in known.get((now.platform, now.measure), ()))
+    ]
+
+
+def lasting(sent: Iterable[Notice], histories: Iterable[PlatformHistory]) -> list[Notice]:
+    """The notices that still hold: a rise whose acceptance ended since is another alarm."""
+    ended: dict[tuple[str, str], date] = {}
+    for record in histories:
+        for it in record.expired:
+            place = (it.platform, it.measure)
+            ended[place] = max(it.until or date.min, ended.get(place, date.min))
+    return [it for it in sent if it.sent_at.date() > ended.get((it.platform, it.measure), date.min)]

@@ -18,6 +18,7 @@ from ci.facts.acceptance import Acceptance, split_expired
 from ci.facts.measures import stage_and_quantity
 from ci.model.results import PlatformResult
 from ci.store.rows import RunHead
+from ci.util.invocation import command
 from ci.util.text import near_match
 
 if TYPE_CHECKING:
@@ -69,6 +70,16 @@ class ProjectLine:
             same = known == (run.commit, run.dirty) and run.commit is not None
             places[run.run_id] = places[self.line.runs[place - 1].run_id] if same else place
             known = (run.commit, run.dirty)
+        return places
+
+    @cached_property
+    def platform_places(self) -> Mapping[str, Mapping[str, int]]:
+        """The place of each run among those of a platform, by platform and run id."""
+        places: dict[str, dict[str, int]] = {}
+        for run in self.line.runs:
+            for name in run.platforms:
+                of_platform = places.setdefault(name, {})
+                of_platform[run.run_id] = len(of_platform)
         return places
 
     @property
@@ -136,16 +147,22 @@ def platform_history(
     )
 
 
-def find_project(store: Store, platform: str, project: str | None) -> str:
-    """The given project if it has runs of the platform; by default that of its newest run."""
+def find_project(store: Store, platform: str | None, project: str | None) -> str:
+    """The given project if it has runs of the platform; by default that of its newest run.
+
+    Without a platform, of any one.
+    """
     for last in (RECENT_HEADS, None):
         heads = store.heads(project=project, last=last)
         for head in heads:
-            if platform in head.platforms:
+            if platform is None or platform in head.platforms:
                 return head.project
     if not heads and project is not None:
         known = {head.project for head in store.heads()}
         raise _unknown(f"the store holds no run of project '{project}'", project, known, "no run")
+    if platform is None:
+        remedy = f"Run a platform first: {command('run', 'cpu')}"
+        raise UsageError("the store holds no run yet", remedy=remedy)
     known = {name for head in heads for name in head.platforms}
     raise _unknown(f"the store holds no run of '{platform}'", platform, known, "no run")
 

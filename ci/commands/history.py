@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ci.commands.notifying import add_notify, find_target, notify
 from ci.commands.options import add_format, add_results, add_source, choice_of, whole_number
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, InfrastructureError, UsageError
@@ -18,7 +18,7 @@ from ci.util.terminal import complain, show
 from ci.util.text import counted
 
 if TYPE_CHECKING:  # they import NumPy, pydantic and SQLAlchemy
-    from ci.analysis.history import PlatformHistory
+    from ci.analysis.history import PlatformHistory, ProjectLine
     from ci.facts.acceptance import Acceptance
     from ci.store.store import Store
 
@@ -64,6 +64,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="with --check, also exit with 4 on a confirmed rise that came with a change of the"
         " environment, such as a new compiler (environment; default: regression)",
     )
+    add_notify(parser)
     parser.add_argument(
         "--accept",
         metavar="RUN",
@@ -105,88 +106,74 @@ def _parse_day(text: str) -> date:
 
 @without_collection
 def execute(options: argparse.Namespace) -> int:
-    """Show the history of a platform or its flaky tests, or accept a rise."""
+    """Show the history of platforms or flaky tests, or accept a rise; send new alarms."""
     _refuse_contradictions(options)
+    target = find_target(options) if options.check else None
     # Imported here: NumPy, the change-point library and the models take 0.5 s, and neither --help
     # nor a wrong command line needs them.
     from ci.analysis.acceptances import project_acceptances
+    from ci.analysis.alarms import find_alarms
     from ci.analysis.flaky import find_flaky_tests
-    from ci.analysis.history import find_project, platform_history, project_line
+    from ci.analysis.history import find_project, project_line
+    from ci.report.alarms import AlarmReport
     from ci.report.history import HistoryReport
     from ci.report.tests import FlakyReport
 
-    folder = options.source or REPOSITORY
-    if len(options.platforms) != 1:
-        return _show_alarms(options, folder)
-    [platform] = options.platforms
+    names = list(dict.fromkeys(options.platforms))
     with reading_store(options.results) as store:
-        project = find_project(store, platform, options.project)
+        project = find_project(store, names[0] if names else None, options.project)
+        for name in names[1:]:
+            find_project(store, name, project)
         if options.flaky:
-            found = find_flaky_tests(store, platform, project)
-            FlakyReport(platform, found).show(options.format)
+            found = find_flaky_tests(store, names[0], project)
+            FlakyReport(names[0], found).show(options.format)
             return ExitCode.PASSED
-        known = project_acceptances(store, folder, project)
+        known = project_acceptances(store, options.source or REPOSITORY, project)
         if options.withdraw:
             return _withdraw(store, project, known, options)
-        record = platform_history(
+        along = project_line(store, project, options.branch)
+        histories = _histories(store, names or along.platforms, along, known, options)
+        if options.accept:
+            return _accept(store, histories[0], known, options)
+        _mirror(store, project, known)
+        alarms = find_alarms(histories, along.order)
+        if len(names) == 1:
+            HistoryReport(histories[0], options.check).show(options.format)
+        else:
+            AlarmReport(project, along.line.branch, histories, alarms).show(options.format)
+        fatal = [it for it in alarms if it.kind == REGRESSION or options.fail_on == ENVIRONMENT]
+        if target:
+            notify(store, target, fatal, histories, along)
+    if not options.check:
+        return ExitCode.PASSED
+    if fatal:
+        return ExitCode.REGRESSION
+    # Without an environment, no stage of a platform completed in any run: not a success.
+    judged = histories and all(it.history.environments for it in histories)
+    return ExitCode.PASSED if judged else ExitCode.PRODUCT_FAILURE
+
+
+def _histories(
+    store: Store,
+    names: Iterable[str],
+    along: ProjectLine,
+    known: Sequence[Acceptance],
+    options: argparse.Namespace,
+) -> list[PlatformHistory]:
+    from ci.analysis.history import platform_history
+
+    return [
+        platform_history(
             store,
-            platform,
-            project_line(store, project, options.branch),
+            name,
+            along,
             stage=options.stage,
             last=options.last,
             accepted=known,
             today=datetime.now(UTC).date(),
         )
-        if options.accept:
-            return _accept(store, record, known, options)
-        _mirror(store, project, known)
-    HistoryReport(record, options.check).show(options.format)
-    if not options.check:
-        return ExitCode.PASSED
-    if not record.history.environments:  # no stage completed in any run: not a success
-        return ExitCode.PRODUCT_FAILURE
-    rises = record.history.environment_rises if options.fail_on == ENVIRONMENT else ()
-    failed = record.history.open or any(rise.is_open for rise in rises)
-    return ExitCode.REGRESSION if failed else ExitCode.PASSED
-
-
-def _show_alarms(options: argparse.Namespace, folder: Path) -> int:
-    """Show the open regressions of several platforms, one alarm for each cause."""
-    from ci.analysis.acceptances import project_acceptances
-    from ci.analysis.alarms import AlarmKind, find_alarms
-    from ci.analysis.history import find_project, platform_history, project_line
-    from ci.report.alarms import AlarmReport
-
-    with reading_store(options.results) as store:
-        names = list(dict.fromkeys(options.platforms))
-        first = names[0] if names else store.load().platforms[0].platform
-        project = find_project(store, first, options.project)
-        for name in names[1:]:
-            find_project(store, name, project)
-        along = project_line(store, project, options.branch)
-        known = project_acceptances(store, folder, project)
-        histories = [
-            platform_history(
-                store,
-                name,
-                along,
-                stage=options.stage,
-                last=options.last,
-                accepted=known,
-                today=datetime.now(UTC).date(),
-            )
-            for name in names or along.platforms
-        ]
-        _mirror(store, project, known)
-    alarms = find_alarms(histories, along.order)
-    AlarmReport(project, along.line.branch, histories, alarms).show(options.format)
-    if not options.check:
-        return ExitCode.PASSED
-    kinds = {it.kind for it in alarms}
-    if AlarmKind.REGRESSION in kinds or (options.fail_on == ENVIRONMENT and kinds):
-        return ExitCode.REGRESSION
-    judged = all(it.history.environments for it in histories)
-    return ExitCode.PASSED if judged and histories else ExitCode.PRODUCT_FAILURE
+        for name in names
+    ]
 
 
 def _mirror(store: Store, project: str, known: Sequence[Acceptance]) -> None:
@@ -270,9 +257,10 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
     if options.accept and options.withdraw:
         message = "--accept: cannot be combined with --withdraw"
         raise UsageError(message, remedy="Run `history --withdraw` first.")
-    if options.fail_on and not options.check:
-        message = "--fail-on: got no --check, which it belongs to"
-        raise UsageError(message, remedy="Add it: --check")
+    for name in ("fail_on", "notify"):
+        if getattr(options, name) and not options.check:
+            message = f"--{name.replace('_', '-')}: got no --check, which it belongs to"
+            raise UsageError(message, remedy="Add it: --check")
     if options.flaky and (
         options.accept or options.withdraw or options.check or options.stage or options.last
     ):

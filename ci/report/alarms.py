@@ -39,10 +39,8 @@ class AlarmReport(Report):
         of = f" of {self.branch}" if self.branch else ""
         yield [Heading(3 if page else 1, f"{self.project}{of}: {names}")]
         for number, alarm in enumerate(self.alarms, start=1):
-            yield (
-                Heading(4 if page else 2, f"{number}. {headline(alarm)}", style="bold"),
-                _place(alarm),
-            )
+            head = Heading(4 if page else 2, f"{number}. {headline(alarm)}", style="bold")
+            yield head, place_text(alarm)
             yield [Table(COLUMNS, [*map(_row, alarm.rows)], numbers=COLUMNS[2:5])]
             yield [Items([*_details(alarm)])]
         yield [Items([*self._conclusion()])]
@@ -85,7 +83,8 @@ def _largest(alarm: Alarm) -> AlarmRow:
     return max(alarm.rows, key=lambda it: it.change.point.relative)
 
 
-def _place(alarm: Alarm) -> str:
+def place_text(alarm: Alarm) -> str:
+    """The last run before the rise and the first with it."""
     return f"after {run_name(alarm.before)}, with {run_name(alarm.first)}"
 
 
@@ -104,6 +103,15 @@ def _row(row: AlarmRow) -> tuple[str, ...]:
         interval,
         f"{change.runs_since:,}",
     )
+
+
+def row_texts(alarm: Alarm) -> Iterator[str]:
+    """A line for each platform, with its cause: ``cpu: install 83 s -> 97 s (+17 % to +18 %)``."""
+    for row in alarm.rows:
+        platform, name, before, after, size, interval, _ = _row(row)
+        yield f"{platform}: {name} {before} -> {after}, {size}, 95 % interval {interval}"
+        if row.cause:
+            yield f"  {row.cause}"
 
 
 def _details(alarm: Alarm) -> Iterator[str]:

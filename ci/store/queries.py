@@ -17,7 +17,7 @@ from ci.facts.suite import Outcomes
 from ci.model.results import Product
 from ci.store import blobs
 from ci.store.connect import masked_url, read_transaction
-from ci.store.rows import RepeatedRuns, RunHead, RunMeasures
+from ci.store.rows import Notice, RepeatedRuns, RunHead, RunMeasures
 from ci.store.tables import (
     ACCEPTED,
     BLOBS,
@@ -25,6 +25,7 @@ from ci.store.tables import (
     ENVIRONMENT_KEYS,
     LINEAGES,
     MEASURED,
+    NOTICES,
     PLATFORMS,
     RUNS,
 )
@@ -242,6 +243,14 @@ class StoreQueries:
             message = f"the store {store} cannot read the acceptances of {project}: {place}:"
             remedy = f"Copy them from the project again: {command('import', ACCEPTED_FILE)}"
             raise InfrastructureError(f"{message} {reason['msg']}", remedy=remedy) from error
+
+    def notices(self, project: str, address: str) -> list[Notice]:
+        """List the rises that were sent to the address with this digest, oldest first."""
+        columns = [NOTICES.c[it.name] for it in fields(Notice)]
+        query = select(*columns).where(NOTICES.c.project == project, NOTICES.c.address == address)
+        with read_transaction(self._engine) as connection:
+            rows = connection.execute(query.order_by(NOTICES.c.id))
+            return [Notice(**row._mapping) for row in rows]
 
 
 def _acceptance(row: Row[Any]) -> dict[str, Any]:

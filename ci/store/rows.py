@@ -52,6 +52,18 @@ class RepeatedRuns:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Notice:
+    """A rise of one measure on one platform that was sent to someone."""
+
+    platform: str
+    measure: str
+    run_id: str
+    """The first run after the rise, as known then."""
+    level: float
+    sent_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunMeasures:
     """The measures of one platform of one run."""
 

@@ -35,7 +35,7 @@ from ci.store.connect import (
     write_transaction,
 )
 from ci.store.queries import NEWEST_FIRST, StoreQueries
-from ci.store.rows import LATEST, RunHead
+from ci.store.rows import LATEST, Notice, RunHead
 from ci.store.tables import (
     ACCEPTED,
     BLOBS,
@@ -43,6 +43,7 @@ from ci.store.tables import (
     ENVIRONMENT_KEYS,
     LINEAGES,
     MEASURED,
+    NOTICES,
     PLATFORMS,
     RUNS,
 )
@@ -101,6 +102,17 @@ class Store(StoreQueries):
             message = f"the store cannot save the acceptances: {database_message(error)}"
             raise InfrastructureError(message, remedy=remedy_for(error, self._engine)) from error
         return True
+
+    def add_notices(self, project: str, address: str, notices: Sequence[Notice]) -> None:
+        """Save the rises that were sent to the address with this digest."""
+        place = {"project": project, "address": address}
+        try:
+            with write_transaction(self._engine) as connection:
+                connection.execute(insert(NOTICES), [{**asdict(it), **place} for it in notices])
+        except (SQLAlchemyError, ValueError) as error:
+            message = "the store cannot save which alarms were sent: they will be sent again:"
+            message += f" {database_message(error)}"
+            raise InfrastructureError(message, remedy=remedy_for(error, self._engine)) from error
 
     def load(self, run_id: str | None = None, *, platform: str | None = None) -> RunResult:
         """Load a run: by default the latest, or the latest one that tested ``platform``.

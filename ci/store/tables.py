@@ -142,3 +142,17 @@ ACCEPTED = sa.Table(
     sa.Column("date", sa.Date, nullable=False),
     sa.Column("until", sa.Date),
 )
+
+# The rises that were sent to an address, of which only a digest is stored: it is a secret.
+NOTICES = sa.Table(
+    "notices",
+    METADATA,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("project", sa.String(64), nullable=False, index=True),
+    sa.Column("address", sa.String(16), nullable=False),
+    sa.Column("platform", sa.String(64), nullable=False),
+    sa.Column("measure", sa.String, nullable=False),
+    sa.Column("run_id", sa.String(64), nullable=False),
+    sa.Column("level", sa.Double, nullable=False),
+    sa.Column("sent_at", UtcDateTime, nullable=False),
+)

@@ -19,6 +19,7 @@ from ci.errors import InfrastructureError
 
 LAST_LINES = 20  # of a program's output: errors come last, and the message must fit a terminal
 STORE_VARIABLE = "INFINI_CI_DB"  # URL of the store, password included
+NOTIFY_VARIABLE = "INFINI_CI_NOTIFY"  # URL of a webhook, which is a secret
 
 
 class ProcessError(InfrastructureError):
@@ -40,11 +41,12 @@ class ProcessResult:
 
 
 def inherited_environment() -> dict[str, str]:
-    """Return the caller's environment for another program, without the store's address.
+    """Return the caller's environment for another program, without this program's own addresses.
 
-    Other programs, such as tests and ``setup.py``, must not write to the store.
+    Other programs, such as tests and ``setup.py``, must not write to the store, nor send alarms.
     """
-    return {name: value for name, value in os.environ.items() if name != STORE_VARIABLE}
+    own = (STORE_VARIABLE, NOTIFY_VARIABLE)
+    return {name: value for name, value in os.environ.items() if name not in own}
 
 
 def run(

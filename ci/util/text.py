@@ -101,6 +101,15 @@ def join_names(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(short) + more
 
 
+def root_cause(error: BaseException) -> str:
+    """Return the first cause of an error that quotes other errors."""
+    reason: object = error
+    while isinstance(reason, BaseException):
+        last = reason
+        reason = getattr(reason, "reason", None) or (reason.args[0] if reason.args else None)
+    return str(last)
+
+
 def strip_controls(text: str) -> str:
     """Remove colors, and replace other characters that a terminal would obey."""
     return _UNUSUAL.sub(_printable, _ESCAPE_SEQUENCE.sub("", text))

@@ -19,7 +19,7 @@ from ci.model.results import RunResult
 from ci.plan.config import NetworkConfig
 from ci.plan.network import read_pip_settings
 from ci.store.folder import default_url
-from ci.util.process import STORE_VARIABLE
+from ci.util.process import NOTIFY_VARIABLE, STORE_VARIABLE
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,8 +42,9 @@ def _no_outside_world(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
 
 @pytest.fixture(autouse=True)
 def _own_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the runs of the tests out of the caller's database."""
-    monkeypatch.delenv(STORE_VARIABLE, raising=False)
+    """Keep the runs of the tests out of the caller's database, and send no alarms."""
+    for name in (STORE_VARIABLE, NOTIFY_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
 
 
 @cache

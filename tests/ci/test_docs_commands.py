@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ci.cli import main
+from ci.facts.acceptance import Acceptance
 from ci.model.platforms import PLATFORMS
-from ci.plan.load import load_site
+from ci.plan.load import load_accepted, load_site
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE, HISTORY = (
@@ -25,6 +26,16 @@ def test_the_site_file_is_valid(tmp_path: Path) -> None:
     site = load_site(path)
     named = {platform.engine for platform in site.platforms.values()}
     assert named == set(site.engines)
+
+
+def test_the_file_of_acceptances_is_valid(tmp_path: Path) -> None:
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", HISTORY, re.MULTILINE | re.DOTALL)
+    [block] = [it for it in blocks if it.startswith("project: ")]
+    path = tmp_path / "ci-accepted.yaml"
+    path.write_text(block, encoding="utf-8")
+    assert {*load_accepted(path).accepted[0].model_dump(exclude_none=True)} == {
+        *Acceptance.model_fields
+    } - {"run"}
 
 
 def test_base_images_are_those_of_the_platforms() -> None:

@@ -79,7 +79,8 @@ def make_accepted_older(url: str, revision: str) -> None:
     """A store of revision 0005 or 0006, with an accepted rise."""
     values = "'p', 'cpu', 'a.b.wall_s', 'run-7', NULL, 9.5, 'kernels', '2026-01-02 03:04:05'"
     with connected(url) as connection:
-        connection.execute(text("DROP TABLE accepted"))
+        for table in ("accepted", "notices"):
+            connection.execute(text(f"DROP TABLE {table}"))
         connection.execute(text(ACCEPTED_0005))
         connection.execute(text(f"INSERT INTO accepted VALUES ({values})"))  # noqa: S608
         connection.execute(text(f"UPDATE alembic_version SET version_num = '{revision}'"))  # noqa: S608

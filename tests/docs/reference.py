@@ -26,7 +26,7 @@ from ci.model.results import RunResult
 from ci.plan.config import Config, NetworkConfig, SiteConfig
 from ci.plan.network import VARIABLES
 from ci.util.invocation import RESULTS_VARIABLE
-from ci.util.process import STORE_VARIABLE
+from ci.util.process import NOTIFY_VARIABLE, STORE_VARIABLE
 from codegen import cli as codegen_cli
 from codegen.inputs import SELECTION_VARIABLE
 from codegen.triton.compiler import CACHE_VARIABLE
@@ -68,6 +68,8 @@ VARIABLES_READ: Mapping[str, str] = {
     RESULTS_VARIABLE: "Folder of the results. Default: `results`. `--results` wins.",
     STORE_VARIABLE: "URL of the store: `sqlite:////FOLDER/FILE` or"
     " `postgresql+psycopg://USER:PASSWORD@HOST/DATABASE`. Default: `ci.db` in the results folder.",
+    NOTIFY_VARIABLE: "Webhook for the alarms of `history --check`. `--notify` wins. Builds and"
+    " tests do not see it.",
     "INFINI_CI_SITE": "Path of the site file. Default: `ci.site.yaml` beside the configuration.",
     "INFINI_CI_ENGINE_<PLATFORM>": "Engine of one platform, such as `INFINI_CI_ENGINE_ASCEND`."
     " Wins over the site file; `--engine` wins over it.",

@@ -17,7 +17,7 @@ from requests.utils import should_bypass_proxies
 from ci.model.plan import NetworkPlan
 from ci.upkeep.doctor.checks import REQUEST_S, Check, judge_clock
 from ci.util.prerequisites import Finding, ok, problem, warning
-from ci.util.text import counted, join_names, mask_credentials
+from ci.util.text import counted, join_names, mask_credentials, root_cause
 
 INDEX = "package index"
 PYPI = "https://pypi.org/simple"
@@ -81,7 +81,7 @@ def index_findings(url: str, network: NetworkPlan) -> Iterator[Finding]:
                 allow_redirects=True,
             )
     except requests.RequestException as error:
-        found = f"{mask_credentials(url)} cannot be reached from this machine: {_root_cause(error)}"
+        found = f"{mask_credentials(url)} cannot be reached from this machine: {root_cause(error)}"
         yield problem(INDEX, found, remedy=INDEX_REMEDY)
         return
     arrived = datetime.now(UTC)
@@ -151,12 +151,3 @@ def _common_name(certificate: Mapping[str, Any]) -> str:
     named = dict(pair for part in certificate["subject"] for pair in part)
     names = (named.get(key) for key in ("commonName", "organizationalUnitName", "organizationName"))
     return next((str(name) for name in names if name), "without a name")
-
-
-def _root_cause(error: BaseException) -> str:
-    """Return the first cause of an error that quotes other errors."""
-    reason: object = error
-    while isinstance(reason, BaseException):
-        last = reason
-        reason = getattr(reason, "reason", None) or (reason.args[0] if reason.args else None)
-    return str(last)

@@ -1,0 +1,87 @@
+"""``--notify``: a message for each new alarm. Its faults never change an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from ci.errors import CiError, UsageError
+from ci.util.process import NOTIFY_VARIABLE
+from ci.util.terminal import complain
+from ci.util.webhook import FORMS, post_json, split_form
+
+if TYPE_CHECKING:  # they import NumPy and SQLAlchemy
+    from ci.analysis.alarms import Alarm
+    from ci.analysis.history import PlatformHistory, ProjectLine
+    from ci.store.store import Store
+
+Target = tuple[str, str]  # form and URL
+# The address is a secret: no message repeats it.
+EXPECTED = (
+    "expected an address https://HOST/PATH or FORM+https://HOST/PATH, with a form of"
+    f" {', '.join(FORMS)}"
+)
+
+
+def add_notify(parser: argparse.ArgumentParser) -> None:
+    """Add ``--notify``, the address for alarms."""
+    parser.add_argument(
+        "--notify",
+        type=_parse_target,
+        metavar="URL",
+        help="with --check, POST each new alarm to this webhook, once: as JSON, or as a message for"
+        " Slack, Feishu or DingTalk, which follows from the host or from a prefix such as"
+        " slack+https://HOST/PATH (default: $INFINI_CI_NOTIFY). A failed POST is a warning",
+    )
+
+
+def _parse_target(address: str) -> Target:
+    if found := split_form(address):
+        return found
+    raise argparse.ArgumentTypeError(EXPECTED)
+
+
+def find_target(options: argparse.Namespace) -> Target | None:
+    """The target of ``--notify``, by default that of the environment variable."""
+    target: Target | None = options.notify
+    address = os.environ.get(NOTIFY_VARIABLE)
+    if target or not address:
+        return target
+    if found := split_form(address):
+        return found
+    remedy = f"Correct it, or unset {NOTIFY_VARIABLE}."
+    raise UsageError(f"{NOTIFY_VARIABLE}: {EXPECTED}", remedy=remedy)
+
+
+def notify(
+    store: Store,
+    target: Target,
+    alarms: Sequence[Alarm],
+    histories: Sequence[PlatformHistory],
+    along: ProjectLine,
+) -> None:
+    """Post each alarm that this address has not received yet, and remember it in the store.
+
+    A platform that joins an alarm later is remembered, and not sent.
+    """
+    from ci.analysis.alarms import lasting, notices, unsent
+    from ci.report.notification import notification
+
+    form, url = target
+    digest = hashlib.sha256(url.encode()).hexdigest()[:16]  # the store does not get the secret
+    try:
+        known = lasting(store.notices(along.project, digest), histories)
+        for alarm in alarms:
+            rises = notices(alarm, datetime.now(UTC))
+            new = unsent(rises, known, along.platform_places)
+            if len(new) == len(rises):
+                body = notification(alarm, form, project=along.project, branch=along.line.branch)
+                post_json(url, body)
+            if new:
+                store.add_notices(along.project, digest, new)
+    except CiError as error:
+        complain(f"warning: {error}\n{error.remedy or ''}".rstrip())

@@ -1,0 +1,382 @@
+"""``history --check --notify URL``: one POST for each alarm, and no effect on the exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postgresql_server import connected
+from sqlalchemy import text
+from stored_history import ENVIRONMENT, Project, noisy, result
+
+from ci.cli import main
+from ci.errors import ExitCode
+from ci.store.folder import default_url
+from ci.util import webhook
+from ci.util.files import REPOSITORY
+from ci.util.process import NOTIFY_VARIABLE, inherited_environment
+from ci.util.text import hide_values
+
+
+class Receiver(HTTPServer):
+    """A webhook on this machine, with prepared answers."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.bodies: list[dict[str, Any]] = []
+        self.users: list[str | None] = []
+        self.answers: list[tuple[int, bytes]] = []
+        """Of the next requests; then 200."""
+        self.drips = False
+        """Whether it sends a byte of its answer now and then."""
+        self.ended = threading.Event()
+        self.address = f"127.0.0.1:{self.server_port}/hooks/hidden-word?token=hidden-token"
+        self.url = f"http://{self.address}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Receiver
+
+    def do_POST(self) -> None:
+        length = int(self.headers["Content-Length"])
+        self.server.bodies.append(json.loads(self.rfile.read(length)))
+        self.server.users.append(self.headers["Authorization"])
+        while self.server.drips and not self.server.ended.wait(0.01):
+            self.wfile.write(b"H")
+        status, answer = self.server.answers.pop(0) if self.server.answers else (200, b"ok")
+        if not status:  # no HTTP at all
+            self.wfile.write(answer)
+            return
+        self.send_response(status)
+        if status in (301, 302):
+            self.send_header("Location", self.server.url)
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    monkeypatch.setattr(webhook, "BACKOFF_S", 0.0)
+    monkeypatch.setenv("no_proxy", "*")
+    with Receiver() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.ended.set()
+        server.shutdown()
+        thread.join()
+    hide_values([])
+
+
+def measure(project: Project, cpu: list[float], seed: int = 0) -> None:
+    for seconds in cpu:
+        project.measure(result(seconds), result(3 * seconds + seed, platform="moore"))
+
+
+@pytest.fixture(scope="module")
+def slower(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    project = Project(folder=tmp_path_factory.mktemp("slower"))
+    measure(project, [*noisy(100, 12, 1), *noisy(120, 8, 2)])
+    project.configure()
+    return project
+
+
+@dataclass
+class Check:
+    """``history --check --notify`` of a project."""
+
+    project: Project
+    url: str
+    capsys: pytest.CaptureFixture[str]
+
+    def __call__(self, *options: str, url: str | None = None) -> str:
+        """Expect the exit code of a regression; return the errors and warnings."""
+        words = ["history", "--check", "--results", str(self.project.results)]
+        words += ["--source", str(self.project.source), "--notify", url or self.url, *options]
+        assert main(words) == ExitCode.REGRESSION
+        said = self.capsys.readouterr()
+        assert "open regression" in said.out
+        assert "hidden-" not in said.out + said.err
+        return said.err
+
+
+@pytest.fixture
+def check(
+    slower: Project, tmp_path: Path, receiver: Receiver, capsys: pytest.CaptureFixture[str]
+) -> Check:
+    return Check(slower.copy(tmp_path), receiver.url, capsys)
+
+
+def test_an_alarm_is_sent_once_and_not_once_per_run(check: Check, receiver: Receiver) -> None:
+    for _ in range(2):
+        assert check() == ""
+    for seconds in noisy(120, 3, 3):
+        measure(check.project, [seconds])
+        assert check() == ""
+        assert check("cpu") == ""
+    [body] = receiver.bodies
+    assert body["schema_version"] == 1
+    assert (body["project"], body["branch"], body["kind"]) == ("tiny", "main", "regression")
+    assert [row["platform"] for row in body["rows"]] == ["cpu", "moore"]
+    assert body["text"].startswith("tiny of main: regression: install up to +2")
+    assert body["first_run_after"]["run_id"] == "run-012"
+
+
+def test_the_body_is_the_documented_one(check: Check, receiver: Receiver) -> None:
+    page = (REPOSITORY / "docs" / "track-build-cost.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"^```json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    check()
+    [body], shown = receiver.bodies, json.loads(block)
+    assert [*shown] == [*body]
+    for name in ("last_run_before", "first_run_after"):
+        assert shown[name].keys() == body[name].keys()
+    assert shown["rows"][0].keys() == body["rows"][0].keys()
+    assert shown["rows"][0]["change"].keys() <= body["rows"][0]["change"].keys()
+
+
+def test_a_further_rise_is_another_alarm(check: Check, receiver: Receiver) -> None:
+    check()
+    measure(check.project, noisy(160, 8, 4))
+    check()
+    assert [it["first_run_after"]["run_id"] for it in receiver.bodies] == ["run-012", "run-020"]
+
+
+def test_a_platform_that_joins_an_alarm_is_not_another_one(
+    check: Check, receiver: Receiver
+) -> None:
+    check("cpu")
+    check()
+    check("moore")
+    assert [[row["platform"] for row in it["rows"]] for it in receiver.bodies] == [["cpu"]]
+
+
+def test_an_alarm_is_sent_again_once_its_acceptance_ends(check: Check, receiver: Receiver) -> None:
+    check()
+    accept = ("--accept", "run-012", "--reason", "x", "--until", "2020-01-31")
+    assert check.project.tracked(*accept)[0] == ExitCode.PASSED
+    check()  # it had ended before the alarm was sent
+    assert len(receiver.bodies) == 1
+    with connected(default_url(check.project.results)) as connection:
+        connection.execute(text("UPDATE notices SET sent_at = '2020-01-31 12:00:00'"))
+    for _ in range(2):
+        check("cpu")
+    assert len(receiver.bodies) == 2
+
+
+def test_a_rise_with_an_environment_is_sent_if_it_fails_the_check(
+    check: Check, receiver: Receiver
+) -> None:
+    newer = {**ENVIRONMENT, "compiler": "g++ 13.1"}
+    for seconds in noisy(180, 6, 5):
+        check.project.measure(result(seconds, environment=newer))
+    check("cpu")
+    for _ in range(2):
+        check("cpu", "--fail-on", "environment")
+    assert [it["kind"] for it in receiver.bodies] == ["regression", "environment"]
+    message = receiver.bodies[1]["text"]
+    assert message.startswith("tiny of main: together with a change of the environment: install +")
+    assert "\n  compiler changed: g++ 12.2 -> g++ 13.1" in message
+
+
+def test_each_address_gets_the_alarm(check: Check, receiver: Receiver) -> None:
+    for suffix in ("a", "b", "a"):
+        check(url=check.url + suffix)
+    assert len(receiver.bodies) == 2
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ("slack", {"text"}),
+        ("feishu", {"msg_type", "content"}),
+        ("dingtalk", {"msgtype", "text"}),
+    ],
+)
+def test_chat_services_get_their_forms(
+    check: Check, receiver: Receiver, form: str, expected: set[str]
+) -> None:
+    receiver.answers = [(200, b'{"code": 0, "errcode": 0, "msg": "success"}')]
+    assert check(url=f"{form}+{receiver.url}") == ""
+    [body] = receiver.bodies
+    assert body.keys() == expected
+    assert "install up to +2" in json.dumps(body)
+    if form == "slack":
+        assert "s -&gt; " in body["text"]
+
+
+@pytest.mark.parametrize(
+    ("form", "shown"),
+    [
+        ("slack", {"text": '&lt;!channel&gt; &lt;at user_id="all"&gt;'}),
+        ("feishu", {"msg_type": "text", "content": {"text": '<!channel> < at user_id="all">'}}),
+    ],
+)
+def test_names_in_a_message_notify_no_group(form: str, shown: dict[str, Any]) -> None:
+    assert webhook.FORMS[form]('<!channel> <at user_id="all">', {}) == shown
+
+
+def test_a_fault_is_tried_again(check: Check, receiver: Receiver) -> None:
+    receiver.answers = [(503, b""), (429, b"")]
+    for _ in range(2):
+        assert check() == ""
+        assert len(receiver.bodies) == 3
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        ([(404, b"no hidden-word here")], "got status 404, expected 200"),
+        ([(302, b"")], "got status 302, expected 200"),
+        ([(301, b"")], "got status 301, expected 200"),
+        ([(500, b"")] * 4, "got status 500, expected 200"),
+        ([(200, b'{"errcode": 310000, "errmsg": "keywords"}')], "refused: {'errcode': 310000,"),
+        ([(200, b'{"code": 9499, "msg": "/hooks/hidden-word"}')], "refused: {'code': 9499,"),
+        ([(200, b'{"code": 1, "msg": "hidden-token"}' + b" " * (1 << 16))], "refused: {'code': 1,"),
+    ],
+)
+def test_a_refusal_is_a_warning_and_is_sent_by_the_next_check(
+    check: Check, receiver: Receiver, answers: list[tuple[int, bytes]], message: str
+) -> None:
+    receiver.answers = [*answers]
+    error = check()
+    assert error.startswith(f"warning: --notify: 127.0.0.1: {message}")
+    assert error.endswith("\nCheck the address of --notify.\n")
+    assert len(receiver.bodies) == len(answers)
+    assert check() == ""
+    assert len(receiver.bodies) == len(answers) + 1
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("http://127.0.0.1:1/hidden-word", "127.0.0.1: cannot be reached: "),
+        ("http://u:hidden-word@127.0.0.1:1/x", "127.0.0.1: cannot be reached: "),
+        ("http://a..b/hidden-word", "a..b: cannot be reached: "),
+        ("http://[::1]:1/hidden-word", "::1: cannot be reached: "),
+    ],
+)
+def test_a_host_that_cannot_be_reached_is_a_warning(
+    check: Check, address: str, message: str
+) -> None:
+    assert f"warning: --notify: {message}" in check(url=address)
+
+
+def test_a_server_that_never_answers_is_a_warning(
+    check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook, "TIMEOUT_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        error = check(url=f"http://127.0.0.1:{server.getsockname()[1]}/hidden-word")
+    assert "warning: --notify: 127.0.0.1: cannot be reached: " in error
+    assert "Read timed out." in error
+
+
+def test_an_answer_without_end_is_a_warning(
+    check: Check, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook, "LONGEST_S", 0.2)
+    receiver.drips = True
+    assert "warning: --notify: 127.0.0.1: no answer within 0.2 s" in check()
+
+
+def test_a_server_of_another_protocol_is_a_warning(check: Check, receiver: Receiver) -> None:
+    receiver.answers = [(0, b"220 mail.example.com\r\n")] * (1 + webhook.RETRIES)
+    assert "warning: --notify: 127.0.0.1: cannot be reached: " in check()
+    assert receiver.answers == []
+
+
+def test_a_store_that_cannot_remember_is_a_warning(check: Check, receiver: Receiver) -> None:
+    with connected(default_url(check.project.results)) as connection:
+        connection.execute(text("CREATE TABLE keep AS SELECT * FROM notices"))
+        connection.execute(text("DROP TABLE notices"))
+        connection.execute(text("CREATE VIEW notices AS SELECT * FROM keep"))
+    error = check()
+    assert "warning: the store cannot save which alarms were sent: they will be sent again" in error
+    assert len(receiver.bodies) == 1
+
+
+def test_no_secret_is_stored(check: Check, receiver: Receiver) -> None:
+    assert check(url=f"http://user:hidden-password@{receiver.address}") == ""
+    assert receiver.users == ["Basic dXNlcjpoaWRkZW4tcGFzc3dvcmQ="]
+    files = [it for it in check.project.results.rglob("*") if it.is_file()]
+    assert files
+    assert not any(b"hidden-" in it.read_bytes() for it in files)
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("https://hooks.slack.com/services/T/B/X", "slack"),
+        ("https://open.feishu.cn/open-apis/bot/v2/hook/x", "feishu"),
+        ("https://oapi.dingtalk.com/robot/send?access_token=x", "dingtalk"),
+        ("https://ci.example.com/hook", "json"),
+        ("json+https://hooks.slack.com/services/T/B/X", "json"),
+        ("dingtalk+http://10.0.0.1:8080/x", "dingtalk"),
+    ],
+)
+def test_the_form_follows_from_the_address(address: str, expected: str) -> None:
+    found = webhook.split_form(address)
+    assert found
+    assert (found[0], found[1].partition(":")[0][:4]) == (expected, "http")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "ftp://x/hidden-word",
+        "hidden-word",
+        "file:///hidden-word",
+        "https://",
+        "http://h:port/",
+        "http://ö/",
+        "http://h/hidden-word\x7f",
+        "http://[h/hidden-word",
+        "telegram+https://h/hidden-word",
+    ],
+)
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_other_addresses_are_refused_and_not_repeated(
+    address: str,
+    by_variable: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words, expected = ["history", "--check"], "--notify: expected an address https://HOST/PATH"
+    if by_variable:
+        monkeypatch.setenv(NOTIFY_VARIABLE, address or "x")
+        assert main(words) == ExitCode.USAGE
+        expected = "INFINI_CI_NOTIFY: expected an address https://HOST/PATH or FORM+https://"
+    else:
+        with pytest.raises(SystemExit, match=r"^2$"):
+            main([*words, "--notify", address])
+    error = capsys.readouterr().err
+    assert expected in error
+    assert "hidden-word" not in error
+
+
+def test_the_variable_names_the_webhook_of_checks(
+    check: Check, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NOTIFY_VARIABLE, receiver.url)
+    assert check.project.ci("history")[0] == ExitCode.PASSED
+    assert receiver.bodies == []
+    assert check.project.ci("history", "--check")[0] == ExitCode.REGRESSION
+    assert len(receiver.bodies) == 1
+    assert NOTIFY_VARIABLE not in inherited_environment()
+
+
+def test_it_needs_a_check(check: Check) -> None:
+    code, said = check.project.ci("history", "cpu", "--notify", "https://h/x")
+    assert code == ExitCode.USAGE
+    assert "--notify: got no --check, which it belongs to" in said
