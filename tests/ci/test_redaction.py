@@ -7,7 +7,6 @@ import gzip
 import html
 import json
 import os
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote, quote_plus
@@ -17,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci.util import redaction
+from ci.util.files import remove_folder
 from ci.util.redaction import redact_folder, secret_values
 from ci.util.text import SHORTEST_HIDDEN, hide_values, mask_credentials
 
@@ -157,4 +157,4 @@ def test_a_deep_folder_does_not_end_the_search(tmp_path: Path) -> None:
     try:
         assert redact_folder(tmp_path) == ["a secret value was hidden in z.log"]
     finally:  # Python's own functions, and so pytest's, cannot remove it
-        subprocess.run(["rm", "-r", tmp_path / "ddd"], check=True)
+        remove_folder(tmp_path / "ddd")
