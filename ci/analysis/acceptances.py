@@ -13,7 +13,7 @@ from ci.analysis.regressions import accepted_levels
 from ci.errors import UsageError
 from ci.facts.acceptance import Acceptance, accept_level
 from ci.store.rows import RunMeasures
-from ci.util.invocation import ACCEPTED_FILE
+from ci.util.invocation import ACCEPTED_FILE, command
 from ci.util.text import join_names, near_match
 
 if TYPE_CHECKING:
@@ -66,6 +66,12 @@ def accept_rises(found: PlatformHistory, run_id: str, terms: Terms) -> list[Acce
     if rise := next((it for it in changed if it.run.run_id == run_id), None):
         levels = {it.measure: it.point.after for it in rise.rises if it.is_rise}
         return [accept(measure, rise.run, level) for measure, level in levels.items()]
+    changes = [change for _, shift, _ in rises for change in shift.changes]
+    changes += [rise for it in found.history.environment_rises for rise in it.rises]
+    if any(it.accepted and it.run.run_id == run_id for it in changes):
+        message = f"--accept: the rises of {found.platform} with run '{run_id}' are accepted"
+        again = command("history", found.platform, "--withdraw", run_id)
+        raise UsageError(message, remedy=f"Edit {ACCEPTED_FILE}, or withdraw them first: {again}")
     known = [shift.headline.run.run_id for _, shift, run_ids in rises if run_ids]
     known += [it.run.run_id for it in changed]
     near = near_match(run_id, known, cutoff=0.9)
@@ -78,9 +84,8 @@ def add_acceptances(
     known: Iterable[Acceptance], accepted: Sequence[Acceptance]
 ) -> list[Acceptance]:
     """Add acceptances; they replace those of the same measures with the same first commit."""
-    places = {(it.platform, it.measure, it.since) for it in accepted}
-    kept = [it for it in known if (it.platform, it.measure, it.since) not in places]
-    return [*kept, *accepted]
+    new = {it.place: it for it in accepted}
+    return list(dict.fromkeys([*(new.get(it.place, it) for it in known), *accepted]))
 
 
 def withdrawn(

@@ -54,6 +54,11 @@ class Acceptance(BaseModel):
         """The first commit or run with the rise."""
         return self.commit or self.run or ""
 
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """What is accepted; a project accepts it once."""
+        return self.platform, self.measure, self.since
+
     def begins_with(self, name: str) -> bool:
         """Whether the rise began with this run or commit; commits may be shortened."""
         short = len(name) >= SHORT_COMMIT and (self.commit or "").startswith(name)

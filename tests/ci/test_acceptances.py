@@ -12,6 +12,7 @@ from stored_history import Project, git, noisy, result
 
 from ci.cli import main
 from ci.errors import ExitCode
+from ci.plan.load import load_accepted
 from ci.store.folder import default_url
 from ci.store.store import Store
 
@@ -160,12 +161,101 @@ def test_a_new_file_keeps_what_only_the_store_had(accepted: Project) -> None:
     assert accepted.tracked("--check")[0] == ExitCode.PASSED
 
 
+def test_what_is_accepted_cannot_be_accepted_again(accepted: Project) -> None:
+    code, said = accepted.tracked(*ACCEPT)
+    assert code == ExitCode.USAGE
+    assert "--accept: the rises of cpu with run 'run-012' are accepted\n" in said
+    assert "Edit ci-accepted.yaml, or withdraw them first: " in said
+    assert "history cpu --withdraw run-012" in said
+
+
+def test_an_acceptance_of_a_measure_replaces_the_last_one(accepted: Project) -> None:
+    """As if only some measures had been accepted."""
+    path = accepted_file(accepted)
+    first, *others = path.read_text(encoding="utf-8").split("- platform: cpu\n")
+    kept = [it for it in others if "stage: total\n" in it]
+    lowest = re.sub("level: .*", "level: 1.0", kept[-1])
+    entries = [*kept[:-1], f"{lowest}# total\n"]
+    path.write_text("- platform: cpu\n".join([first, *entries]), encoding="utf-8")
+    assert accepted.tracked(*ACCEPT[:-1], "measured")[0] == ExitCode.PASSED
+    found = load_accepted(path).accepted
+    assert len({it.place for it in found}) == len(found) == len(others)
+    assert {it.reason for it in found} == {"measured"}
+    assert [it.stage for it in found][: len(kept)] == ["total"] * len(kept)
+    assert path.read_text(encoding="utf-8").endswith("# total\n")
+
+
 def test_an_acceptance_given_again_replaces_the_first(accepted: Project) -> None:
     before = accepted_file(accepted).read_text(encoding="utf-8")
     accepted.tracked("--withdraw", "run-012")
     accepted.tracked(*ACCEPT[:-1], "measured")
     after = accepted_file(accepted).read_text(encoding="utf-8")
     assert after == before.replace("two new kernels", "measured")
+
+
+COMMENTED = """\
+# Ours, with
+# two lines.
+
+project: tiny
+accepted:
+# of the kernels
+  - {platform: moore, stage: install, quantity: wall_s, level: 9.5, run: r, reason: x, who: a,
+     date: 2026-01-02}
+  # next
+
+  - platform: cpu  # the slowest
+    reason: |
+      two
+      # lines
+    who: a
+    date: 2026-01-02
+    stage: install
+    quantity: units
+    level: 7
+    run: run-003
+# the end
+"""
+
+
+def test_comments_and_other_lines_are_kept(project: Project) -> None:
+    path = accepted_file(project)
+    path.write_text(COMMENTED.rstrip("\n"), encoding="utf-8")
+    assert project.tracked(*ACCEPT)[0] == ExitCode.PASSED
+    added = path.read_text(encoding="utf-8")
+    body, end = COMMENTED[: -len("# the end\n")], "# the end\n"
+    assert added.startswith(body)
+    assert added.endswith(end)
+    assert added[len(body) :].startswith("  - platform: cpu\n    stage: install\n")
+    assert project.tracked("--check")[0] == ExitCode.PASSED
+    assert project.tracked("--withdraw", "run-012")[0] == ExitCode.PASSED
+    assert path.read_text(encoding="utf-8") == COMMENTED
+    assert project.tracked("--withdraw", "run-003")[0] == ExitCode.PASSED
+    left = COMMENTED[: COMMENTED.index("  # next")] + "# the end\n"
+    assert path.read_text(encoding="utf-8") == left
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "# Ours\nproject: tiny\naccepted: []\n",
+        "# Ours\naccepted:\n-\n  {fields}\n-\n  {fields}\nproject: tiny\n",
+        "# Ours\n{{project: tiny, accepted: []}}\n",
+        "# Ours\nproject: tiny\n",
+    ],
+)
+def test_any_form_of_the_file_can_be_edited(project: Project, content: str) -> None:
+    fields = "{platform: moore, stage: install, quantity: wall_s, level: 9.5, run: r, reason: x,"
+    path = accepted_file(project)
+    path.write_text(content.format(fields=f"{fields} who: a, date: 2026-01-02}}"), encoding="utf-8")
+    before = load_accepted(path).accepted
+    assert project.tracked(*ACCEPT)[0] == ExitCode.PASSED
+    assert path.read_text(encoding="utf-8").startswith("# Ours\n")
+    found = load_accepted(path).accepted
+    assert found[: len({*before})] == tuple(dict.fromkeys(before))
+    assert {it.platform for it in found[len({*before}) :]} == {"cpu"}
+    assert project.tracked("--withdraw", "run-012")[0] == ExitCode.PASSED
+    assert load_accepted(path).accepted == tuple(dict.fromkeys(before))
 
 
 def test_the_file_of_another_project_is_left_alone(accepted: Project) -> None:
