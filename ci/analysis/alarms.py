@@ -69,7 +69,8 @@ def find_alarms(histories: Iterable[PlatformHistory], order: Mapping[str, int]) 
     for kind, found in rows.items():
         groups: list[list[AlarmRow]] = []
         for row in sorted(found, key=lambda it: order[it.change.run.run_id], reverse=True):
-            if not groups or not _is_together(groups[-1][0].change, row.change, order):
+            newest = groups[-1] if groups else []
+            if not newest or not all(_is_together(it.change, row.change, order) for it in newest):
                 groups.append([])
             groups[-1].append(row)
         alarms += [_alarm(kind, group, order) for group in groups]

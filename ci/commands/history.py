@@ -6,10 +6,11 @@ import argparse
 import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci.commands.notifying import add_notify, find_target, notify
-from ci.commands.options import add_format, add_results, add_source, choice_of, whole_number
+from ci.commands.options import add_format, add_results, choice_of, whole_number
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.util.files import REPOSITORY
@@ -92,7 +93,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show only tests that both passed and failed at one commit in one environment",
     )
-    add_source(parser)
+    parser.add_argument(
+        "--source",
+        type=Path,
+        metavar="DIR",
+        default=REPOSITORY,
+        help="the project's folder, with its file ci-accepted.yaml (default: this repository)",
+    )
     add_results(parser)
 
 
@@ -128,7 +135,7 @@ def execute(options: argparse.Namespace) -> int:
             found = find_flaky_tests(store, names[0], project)
             FlakyReport(names[0], found).show(options.format)
             return ExitCode.PASSED
-        known = project_acceptances(store, options.source or REPOSITORY, project)
+        known = project_acceptances(store, options.source, project)
         if options.withdraw:
             return _withdraw(store, project, known, options)
         along = project_line(store, project, options.branch)
@@ -181,7 +188,7 @@ def _mirror(store: Store, project: str, known: Sequence[Acceptance]) -> None:
     try:
         store.mirror_accepted(project, known)
     except InfrastructureError as error:
-        complain(f"{error}\n{error.remedy or ''}".rstrip())
+        complain(f"warning: {error}\n{error.remedy or ''}".rstrip())
 
 
 def _accept(
@@ -190,16 +197,22 @@ def _accept(
     known: Sequence[Acceptance],
     options: argparse.Namespace,
 ) -> int:
+    from pydantic import ValidationError
+
     from ci.analysis.acceptances import Terms, accept_rises, add_acceptances
     from ci.plan.accepted import acceptor
 
     terms = Terms(
         reason=options.reason.strip(),
-        who=acceptor(options.source or REPOSITORY),
+        who=acceptor(options.source),
         date=datetime.now(UTC).date(),
         until=options.until,
     )
-    accepted = accept_rises(record, options.accept, terms)
+    try:
+        accepted = accept_rises(record, options.accept, terms)
+    except ValidationError as error:  # the reason is too long, or not valid text
+        found = error.errors()[0]
+        raise UsageError(f"--accept: {found['loc'][0]}: {found['msg']}") from None
     _write(store, record.project, add_acceptances(known, accepted), options)
     _show_edit("accepted", accepted, options)
     return ExitCode.PASSED
@@ -225,7 +238,7 @@ def _write(
     """Write the file, then the store's copy: a lost copy is restored from the file."""
     from ci.plan.accepted import write_accepted
 
-    path = write_accepted(options.source or REPOSITORY, project, accepted)
+    path = write_accepted(options.source, project, accepted)
     store.mirror_accepted(project, accepted)
     if options.format != "json":
         show(f"{path}: written. Review the change, then commit the file.")

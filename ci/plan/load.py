@@ -48,7 +48,7 @@ def load_site(path: Path) -> SiteConfig:
 
 def load_accepted(path: Path) -> AcceptedFile:
     """Load ``ci-accepted.yaml``; raises ``ConfigError`` with all findings."""
-    return _load(path, AcceptedFile, remedy="Name the folder of the project: --source DIR")
+    return _load(path, AcceptedFile, remedy="Name the file of a project that has one.")
 
 
 def _load(path: Path, model: type[ModelType], *, remedy: str) -> ModelType:

@@ -19,6 +19,8 @@ Location = tuple[str | int, ...]
 
 DEEPEST = 16  # levels; no model has more than half as many
 
+_CONFLICT = re.compile("^<{7}(?= |$)", re.MULTILINE)  # the first line of one that git leaves
+
 # A command line ends at NUL, and UTF-8 cannot encode surrogates.
 _INVALID_TEXT = re.compile("[\0\ud800-\udfff]")
 
@@ -147,6 +149,9 @@ def read_document(path: Path, *, remedy: str | None = None) -> Document:
         data = reader.read(node, ())
         return Document(data=data, lines=reader.lines, findings=tuple(reader.findings))
     except yaml.MarkedYAMLError as error:
+        if conflict := _CONFLICT.search(text):
+            line = text.count("\n", 0, conflict.start()) + 1
+            return _invalid_document(line, "got a merge conflict, expected its resolution")
         mark = error.problem_mark or error.context_mark
         parts = ", ".join(filter(None, (error.context, error.problem)))
         return _invalid_document(mark.line + 1 if mark else 1, f"not valid YAML: {parts}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -317,12 +318,71 @@ def test_acceptances_are_exported_and_imported(accepted: Project, tmp_path: Path
         ),
     ],
 )
-def test_an_invalid_file_is_reported_with_its_lines(
+def test_an_invalid_entry_is_reported_with_its_line(
     project: Project, entry: str, expected: str
 ) -> None:
     text = f"project: tiny\naccepted:\n  - {entry}\n"
     accepted_file(project).write_text(text, encoding="utf-8")
     code, said = project.tracked("--check")
+    assert code == ExitCode.USAGE
+    assert expected in said
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"project: tiny\naccepted: [", ":2: not valid YAML: while parsing a flow node"),
+        (
+            b"project: tiny\naccepted:\n<<<<<<< HEAD\n- {}\n=======\n- {}\n>>>>>>> topic\n",
+            "ci-accepted.yaml:3: got a merge conflict, expected its resolution",
+        ),
+        (b"\xff", "ci-accepted.yaml: cannot be read: 'utf-8' codec can't decode"),
+        (b"", "ci-accepted.yaml:1: project: got nothing, expected a value"),
+        (None, "ci-accepted.yaml: cannot be read: [Errno 21] Is a directory"),
+    ],
+)
+@pytest.mark.parametrize("command", ["history", "compare", "accept", "withdraw"])
+def test_a_damaged_file_is_reported_with_its_line(
+    project: Project, content: bytes | None, expected: str, command: str
+) -> None:
+    path = accepted_file(project)
+    path.mkdir() if content is None else path.write_bytes(content)
+    commands: Mapping[str, Callable[[], tuple[int, str]]] = {
+        "history": lambda: project.tracked("--check"),
+        "compare": lambda: project.compare("run-000", "run-019"),
+        "accept": lambda: project.tracked(*ACCEPT),
+        "withdraw": lambda: project.tracked("--withdraw", "run-012"),
+    }
+    code, said = commands[command]()
+    assert code == ExitCode.USAGE
+    assert expected in said
+    assert content is None or path.read_bytes() == content
+
+
+@pytest.mark.parametrize("content", [b"project: tiny\naccepted: [", None])
+def test_a_damaged_file_is_not_imported(accepted: Project, content: bytes | None) -> None:
+    path = accepted_file(accepted)
+    path.unlink()
+    if content:
+        path.write_bytes(content)
+    code, said = accepted.ci("import", str(path))
+    assert code == ExitCode.USAGE
+    assert "ci-accepted.yaml:" in said
+    with Store(default_url(accepted.results)) as store:
+        assert store.accepted("tiny")
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("x" * 10_001, "--accept: reason: String should have at most 10000 characters"),
+        ("\udcff", "--accept: reason: Input should be a valid string"),
+    ],
+)
+def test_a_reason_that_cannot_be_kept_is_refused(
+    project: Project, reason: str, expected: str
+) -> None:
+    code, said = project.tracked(*ACCEPT[:-1], reason)
     assert code == ExitCode.USAGE
     assert expected in said
 

@@ -10,6 +10,8 @@ import pytest
 from stored_history import Project, noisy, result
 
 from ci.errors import ExitCode
+from ci.store.folder import default_url
+from ci.store.store import Store
 
 PLATFORMS = ("ascend", "cambricon", "cpu", "iluvatar", "metax", "moore", "nvidia")
 
@@ -94,11 +96,45 @@ def test_a_platform_that_runs_at_night_joins_the_alarm(tmp_path: Path) -> None:
     assert alarm["first_run_after"]["commit"] == commits[20]
 
 
+def test_a_platform_that_misses_many_runs_combines_no_causes(tmp_path: Path) -> None:
+    """Each of two commits may be the cause of its rise."""
+    project = Project(folder=tmp_path)
+    cpu, nvidia, moore = step(100, 22, 32, 6), step(200, 10, 32, 7), step(300, 8, 32, 8)
+    for number, (first, second, third) in enumerate(zip(cpu, nvidia, moore, strict=True)):
+        rare = () if 8 <= number < 24 else (result(third, platform="moore"),)
+        project.run(f"{number:040x}", result(first), result(second, platform="nvidia"), *rare)
+    _, said = project.ci("history", "--check", "--format", "json")
+    alarms = [[row["platform"] for row in it["rows"]] for it in json.loads(said)["alarms"]]
+    assert alarms == [["cpu", "moore"], ["nvidia"]]
+
+
 def test_platforms_without_a_rise_raise_no_alarm(tmp_path: Path) -> None:
     project = Project(folder=tmp_path)
     measure(project, {"cpu": noisy(100, 12, 1), "moore": noisy(300, 12, 2)})
     code, said = project.ci("history", "--check")
     assert (code, "\nno open regression\n" in said) == (ExitCode.PASSED, True)
+
+
+def test_the_project_decides_its_platforms(tmp_path: Path) -> None:
+    """Although the newest run is of another project, on another platform."""
+    project = Project(folder=tmp_path)
+    for number, seconds in enumerate(step(100, 12)):
+        project.run(f"{number:040x}", result(seconds))
+    project.run("f" * 40, result(platform="ascend"), project="other")
+    assert project.ci("history", "--check")[0] == ExitCode.PASSED
+    code, said = project.ci("history", "--check", "--project", "tiny")
+    assert (code, "1. install +2" in said) == (ExitCode.REGRESSION, True)
+    code, said = project.ci("history", "--project", "tiger")
+    assert code == ExitCode.USAGE
+    assert "the store holds no run of project 'tiger'" in said
+
+
+def test_a_store_without_runs_has_no_alarms(tmp_path: Path) -> None:
+    project = Project(folder=tmp_path)
+    Store(default_url(project.results)).close()
+    code, said = project.ci("history", "--check")
+    assert code == ExitCode.USAGE
+    assert "the store holds no run yet" in said
 
 
 @pytest.mark.parametrize("option", [("--accept", "run-012", "--reason", "x"), ("--flaky",)])
