@@ -80,7 +80,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--until",
         type=_parse_day,
         metavar="DAY",
-        help="with --accept, the last day on which it is acceptable: 2026-12-31 (default: for"
+        help="with --accept, the last day (UTC) on which it is acceptable: 2026-12-31 (default: for"
         " good)",
     )
     parser.add_argument(
@@ -239,7 +239,7 @@ def _write(
     from ci.plan.accepted import write_accepted
 
     path = write_accepted(options.source, project, accepted)
-    store.mirror_accepted(project, accepted)
+    _mirror(store, project, accepted)
     if options.format != "json":
         show(f"{path}: written. Review the change, then commit the file.")
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from postgresql_server import connected
+from sqlalchemy import text
 from stored_history import Project, git, noisy, result
 
 from ci.cli import main
@@ -144,11 +146,25 @@ def test_a_reader_without_the_file_has_the_copy_in_the_store(accepted: Project) 
 
 def test_the_copy_follows_the_file(accepted: Project) -> None:
     path = accepted_file(accepted)
-    text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace("two new kernels", "three kernels"), encoding="utf-8")
+    edited = path.read_text(encoding="utf-8").replace("two new kernels", "three kernels")
+    path.write_text(edited, encoding="utf-8")
     accepted.tracked()
     with Store(default_url(accepted.results)) as store:
         assert {it.reason for it in store.accepted("tiny")} == {"three kernels"}
+
+
+def test_a_store_that_cannot_be_written_is_a_warning(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with connected(default_url(project.results)) as connection:
+        connection.execute(text("CREATE TABLE keep AS SELECT * FROM accepted"))
+        connection.execute(text("DROP TABLE accepted"))
+        connection.execute(text("CREATE VIEW accepted AS SELECT * FROM keep"))
+    place = ("--source", str(project.source), "--results", str(project.results))
+    assert main(["history", "cpu", *ACCEPT, *place]) == ExitCode.PASSED
+    assert "warning: the store cannot save the acceptances: " in capsys.readouterr().err
+    assert main(["history", "cpu", "--check", *place]) == ExitCode.PASSED
+    assert "warning: the store cannot save the acceptances: " in capsys.readouterr().err
 
 
 def test_a_new_file_keeps_what_only_the_store_had(accepted: Project) -> None:

@@ -102,7 +102,8 @@ def test_an_improvement_and_the_way_back(topic: Project) -> None:
     assert (code, "\nregression: install +" in said) == (ExitCode.REGRESSION, True)
 
 
-def test_what_is_accepted_does_not_fail(topic: Project) -> None:
+@pytest.mark.parametrize("until", [None, date(2999, 12, 31), date(2026, 1, 3)])
+def test_what_is_accepted_does_not_fail(topic: Project, until: date | None) -> None:
     for seconds in noisy(130, 6, seed=5):
         topic.run(head(topic), result(seconds))
     accepted = [
@@ -114,12 +115,16 @@ def test_what_is_accepted_does_not_fail(topic: Project) -> None:
             reason="one backend more",
             who="a",
             date=date(2026, 1, 2),
+            until=until,
         )
         for measure in ("install.wall_s", "install.cpu_s", "total.wall_s", "total.cpu_s")
     ]
     topic.configure()
     write_accepted(topic.source, "tiny", accepted)
     code, said = topic.compare("main", "topic", *STRICT)
+    if until == date(2026, 1, 3):  # it has ended
+        assert (code, "accepted" in said) == (ExitCode.REGRESSION, False)
+        return
     assert (code, "\naccepted: install +" in said) == (ExitCode.PASSED, True)
     assert re.search(r"; accepted on 20\d\d-\d\d-\d\d: one backend more\n", said)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from postgresql_server import connected
@@ -16,6 +16,7 @@ from ci.facts.measures import measures_of
 from ci.model.details import BuildDetails, Details, Rerun, Unit, UnitKind
 from ci.model.results import BuildResult, RunResult
 from ci.model.tests import Outcome, TestOutcome
+from ci.store.rows import Notice
 from ci.store.store import Store
 
 
@@ -242,3 +243,13 @@ def test_a_damaged_copy_of_an_acceptance_is_reported_and_replaced(
     assert "import ci-accepted.yaml" in str(caught.value.remedy)
     store.mirror_accepted("infini-ops", accepted)
     assert store.accepted("infini-ops") == accepted
+
+
+def test_what_was_sent_is_kept_for_each_address(store: Store) -> None:
+    sent_at = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+    fields = {"platform": "moore", "run_id": "run-1", "level": 12.5, "sent_at": sent_at}
+    notices = [Notice(measure=name, **fields) for name in ("total.wall_s", "install.wall_s")]
+    store.add_notices("infini-ops", "a digest", notices[:1])
+    store.add_notices("infini-ops", "a digest", notices[1:])
+    assert store.notices("infini-ops", "a digest") == notices
+    assert store.notices("infini-ops", "another") == store.notices("other", "a digest") == []
