@@ -80,7 +80,7 @@ def notify(
             new = unsent(rises, known, along.platform_places)
             if len(new) == len(rises):
                 body = notification(alarm, form, project=along.project, branch=along.line.branch)
-                post_json(url, body)
+                post_json(url, form, body)
             if new:
                 store.add_notices(along.project, digest, new)
     except CiError as error:

@@ -37,6 +37,7 @@ FORMS: Mapping[str, Callable[[str, Body], Body]] = {
     "feishu": _feishu,
     "dingtalk": lambda text, _: {"msgtype": "text", "text": {"content": text}},
 }
+CODED = ("feishu", "dingtalk")  # they refuse with status 200, and a code other than 0
 _HOSTS = {
     "hooks.slack.com": "slack",
     "open.feishu.cn": "feishu",
@@ -63,15 +64,14 @@ def split_form(address: str) -> tuple[str, str] | None:
     return (form if url is rest else _HOSTS.get(host, "json")), url
 
 
-def post_json(url: str, body: Mapping[str, Any]) -> None:
+def post_json(url: str, form: str, body: Mapping[str, Any]) -> None:
     """POST ``body`` as JSON; try again after faults of the network or the server.
 
-    Raises ``InfrastructureError`` if no try succeeds. An answer of JSON with a ``code`` or
-    ``errcode`` other than 0 is a refusal, as Feishu and DingTalk answer with status 200 always.
+    Raises ``InfrastructureError`` if no try succeeds, or the receiver refuses.
     """
     faults: list[str] = []
     # In a thread, since neither the search for a host nor a slow answer has a limit of time.
-    thread = Thread(target=lambda: faults.append(_post(url, body)), daemon=True)
+    thread = Thread(target=lambda: faults.append(_post(url, form, body)), daemon=True)
     thread.start()
     thread.join(LONGEST_S)
     fault = faults[0] if faults else f"no answer within {LONGEST_S:g} s"
@@ -81,7 +81,7 @@ def post_json(url: str, body: Mapping[str, Any]) -> None:
         raise InfrastructureError(message, remedy="Check the address of --notify.")
 
 
-def _post(url: str, body: Mapping[str, Any]) -> str:
+def _post(url: str, form: str, body: Mapping[str, Any]) -> str:
     """Return the fault; empty for none."""
     import requests  # 0.1 s, for alarms only
     from requests.adapters import HTTPAdapter
@@ -103,7 +103,8 @@ def _post(url: str, body: Mapping[str, Any]) -> str:
             answer = session.post(
                 url, json=body, timeout=TIMEOUT_S, allow_redirects=False, stream=True
             )
-            content = answer.raw.read(LARGEST_ANSWER, decode_content=True)
+            coded = form in CODED and answer.ok
+            content = answer.raw.read(LARGEST_ANSWER, decode_content=True) if coded else b""
     except (OSError, ValueError, HTTPError) as error:
         return f"cannot be reached: {root_cause(error)}"
     if answer.status_code // 100 != 2:
@@ -115,7 +116,7 @@ def _refusal(content: bytes) -> str:
     try:
         parsed = json.loads(content)
     except (ValueError, RecursionError):
-        return ""  # Slack answers `ok`
+        return ""
     if not isinstance(parsed, dict) or not (parsed.get("code") or parsed.get("errcode")):
         return ""
     return f"refused: {parsed!a}"

@@ -239,9 +239,6 @@ def test_a_fault_is_tried_again(check: Check, receiver: Receiver) -> None:
         ([(302, b"")], "got status 302, expected 200"),
         ([(301, b"")], "got status 301, expected 200"),
         ([(500, b"")] * 4, "got status 500, expected 200"),
-        ([(200, b'{"errcode": 310000, "errmsg": "keywords"}')], "refused: {'errcode': 310000,"),
-        ([(200, b'{"code": 9499, "msg": "/hooks/hidden-word"}')], "refused: {'code': 9499,"),
-        ([(200, b'{"code": 1, "msg": "hidden-token"}' + b" " * (1 << 16))], "refused: {'code': 1,"),
     ],
 )
 def test_a_refusal_is_a_warning_and_is_sent_by_the_next_check(
@@ -254,6 +251,35 @@ def test_a_refusal_is_a_warning_and_is_sent_by_the_next_check(
     assert len(receiver.bodies) == len(answers)
     assert check() == ""
     assert len(receiver.bodies) == len(answers) + 1
+
+
+@pytest.mark.parametrize(
+    ("form", "answer", "message"),
+    [
+        ("dingtalk", b'{"errcode": 310000, "errmsg": "keywords"}', "{'errcode': 310000,"),
+        (
+            "feishu",
+            b'{"code": 9499, "msg": "/hooks/hidden-word"}',
+            "{'code': 9499, 'msg': '/hooks/***'}",
+        ),
+        ("feishu", b'{"code": 1, "msg": "hidden-token"}' + b" " * (1 << 15), "{'code': 1,"),
+    ],
+)
+def test_a_refusal_with_a_code_is_a_warning(
+    check: Check, receiver: Receiver, form: str, answer: bytes, message: str
+) -> None:
+    receiver.answers = [(200, answer)]
+    error = check(url=f"{form}+{receiver.url}")
+    assert error.startswith(f"warning: --notify: 127.0.0.1: refused: {message}")
+    assert check(url=f"{form}+{receiver.url}") == ""
+    assert len(receiver.bodies) == 2
+
+
+@pytest.mark.parametrize("answer", [b'{"code": 200, "message": "success"}', b"[" * 100_000, b"\0"])
+def test_any_answer_to_json_is_fine(check: Check, receiver: Receiver, answer: bytes) -> None:
+    receiver.answers = [(200, answer)]
+    assert check() == ""
+    assert len(receiver.bodies) == 1
 
 
 @pytest.mark.parametrize(
