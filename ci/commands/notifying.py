@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ci.errors import CiError, UsageError
 from ci.util.process import NOTIFY_VARIABLE
 from ci.util.terminal import complain
+from ci.util.text import MASK
 from ci.util.webhook import FORMS, post_json, split_form
 
 if TYPE_CHECKING:  # they import NumPy and SQLAlchemy
@@ -21,8 +22,8 @@ if TYPE_CHECKING:  # they import NumPy and SQLAlchemy
 
 Target = tuple[str, str]  # form and URL
 # The address is a secret: no message repeats it.
-EXPECTED = (
-    "expected an address https://HOST/PATH or FORM+https://HOST/PATH, with a form of"
+WRONG = (
+    f"got '{MASK}', expected an address https://HOST/PATH or FORM+https://HOST/PATH, with a form of"
     f" {', '.join(FORMS)}"
 )
 
@@ -42,7 +43,7 @@ def add_notify(parser: argparse.ArgumentParser) -> None:
 def _parse_target(address: str) -> Target:
     if found := split_form(address):
         return found
-    raise argparse.ArgumentTypeError(EXPECTED)
+    raise argparse.ArgumentTypeError(WRONG)
 
 
 def find_target(options: argparse.Namespace) -> Target | None:
@@ -54,7 +55,7 @@ def find_target(options: argparse.Namespace) -> Target | None:
     if found := split_form(address):
         return found
     remedy = f"Correct it, or unset {NOTIFY_VARIABLE}."
-    raise UsageError(f"{NOTIFY_VARIABLE}: {EXPECTED}", remedy=remedy)
+    raise UsageError(f"{NOTIFY_VARIABLE}: {WRONG}", remedy=remedy)
 
 
 def notify(

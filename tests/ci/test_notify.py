@@ -378,11 +378,13 @@ def test_other_addresses_are_refused_and_not_repeated(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    words, expected = ["history", "--check"], "--notify: expected an address https://HOST/PATH"
+    words, expected = ["history", "--check"], "--notify: got '***', expected an address"
     if by_variable:
         monkeypatch.setenv(NOTIFY_VARIABLE, address or "x")
         assert main(words) == ExitCode.USAGE
-        expected = "INFINI_CI_NOTIFY: expected an address https://HOST/PATH or FORM+https://"
+        expected = (
+            "INFINI_CI_NOTIFY: got '***', expected an address https://HOST/PATH or FORM+https://"
+        )
     else:
         with pytest.raises(SystemExit, match=r"^2$"):
             main([*words, "--notify", address])
