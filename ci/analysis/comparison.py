@@ -19,7 +19,7 @@ from ci.analysis.acceptances import project_acceptances
 from ci.analysis.cause import Explanation
 from ci.analysis.durations import MOST, find_slower_tests
 from ci.analysis.flaky import find_flaky_tests
-from ci.analysis.history import explain_changes
+from ci.analysis.history import explain_changes, follow_merges
 from ci.analysis.references import MergeBase, ReferenceFinder, ReferenceRuns
 from ci.analysis.repository import Repository
 from ci.analysis.times import Judgement, MissingTimes, Times, compare_times
@@ -311,7 +311,7 @@ class _RunComparison:
         self._histories: Histories = ((), ())
         if base.commits or head.commits:
             self._histories = (finder.history(base), finder.history(head))
-        self._accepted = accepted
+        self._accepted, self._repository = accepted, finder.repository
 
     def compare(self) -> Comparison:
         """Compare every common platform, or the named ones."""
@@ -439,7 +439,8 @@ class _RunComparison:
         if first.key != second.key and self._base.commits:
             # Another run of BASE's branch may have the same environment as HEAD.
             first = references.newest_run_of(alike, set(histories[0])) or first
-        accepted = [change for change in self._accepted if change.platform == platform]
+        own = [change for change in self._accepted if change.platform == platform]
+        accepted = follow_merges(own, alike, self._repository)
         near = self._base.merge_base.nearest if self._base.merge_base else ()
         return compare_times(alike, keys, first, second, accepted, near)
 

@@ -13,11 +13,12 @@ from ci.analysis.ancestry import Ancestry, Line
 from ci.analysis.cause import Explanation, explain
 from ci.analysis.parts import BuildSide, pytest_stages
 from ci.analysis.regressions import IN_USE, History, history
+from ci.analysis.repository import Repository
 from ci.errors import UsageError
 from ci.facts.acceptance import Acceptance, split_expired
 from ci.facts.measures import stage_and_quantity
 from ci.model.results import PlatformResult
-from ci.store.rows import RunHead
+from ci.store.rows import RunHead, RunMeasures
 from ci.util.invocation import command
 from ci.util.text import near_match
 
@@ -103,6 +104,7 @@ def platform_history(
     platform: str,
     along: ProjectLine,
     *,
+    repository: Repository,
     stage: str | None = None,
     last: int | None = None,
     accepted: Sequence[Acceptance] = (),
@@ -111,6 +113,7 @@ def platform_history(
     """Judge the history of a platform along a branch.
 
     ``accepted`` has the acceptances of the project, of which those count that hold ``today``.
+    ``repository`` is that of the project, if there is one.
 
     Raises ``UsageError`` if the stage was never measured.
     """
@@ -134,7 +137,7 @@ def platform_history(
     own = (it for it in accepted if it.platform == platform)
     holding, expired = split_expired(own, today)
     keys = store.environment_keys({row.key for row in rows})
-    found = history(rows, keys, holding, stage=stage)
+    found = history(rows, keys, follow_merges(holding, rows, repository), stage=stage)
     return PlatformHistory(
         project=name,
         platform=platform,
@@ -145,6 +148,28 @@ def platform_history(
         expired=tuple(expired),
         causes=dict(_causes(store, platform, found)),
     )
+
+
+def follow_merges(
+    accepted: Sequence[Acceptance], rows: Sequence[RunMeasures], repository: Repository
+) -> list[Acceptance]:
+    """Name the first of the runs that has an accepted commit, where that has none of its own.
+
+    A commit of a branch that was merged has no run on the line of the main branch.
+    """
+    measured = {row.commit for row in rows}
+    tip = next((row.commit for row in reversed(rows) if row.commit and not row.dirty), None)
+
+    def first_run(commit: str) -> str | None:
+        later = repository.commits_since(commit, tip) if tip else ()
+        return next((row.run_id for row in rows if row.commit in later), None)
+
+    commits = {it.commit for it in accepted if it.commit and it.commit not in measured}
+    runs = {commit: first_run(commit) for commit in commits}
+    return [
+        it.model_copy(update={"run": run}) if (run := runs.get(it.commit or "")) else it
+        for it in accepted
+    ]
 
 
 def find_project(store: Store, platform: str | None, project: str | None) -> str:

@@ -73,6 +73,12 @@ class Repository:
         commit = found.stdout.strip() if found and found.exit_code == 0 else ""
         return commit if _HASH.fullmatch(commit) else None
 
+    def commits_since(self, commit: str, tip: str) -> frozenset[str]:
+        """The commits up to ``tip`` that have ``commit`` among their ancestors."""
+        between = f"{commit}..{tip}"
+        found = self._git("rev-list", "--ancestry-path", "--end-of-options", between)
+        return frozenset(found.stdout.split() if found and found.exit_code == 0 else ())
+
     @cached_property
     def is_shallow(self) -> bool:
         found = self._git("rev-parse", "--is-shallow-repository")

@@ -168,12 +168,14 @@ def _histories(
     options: argparse.Namespace,
 ) -> list[PlatformHistory]:
     from ci.analysis.history import platform_history
+    from ci.analysis.repository import Repository
 
     return [
         platform_history(
             store,
             name,
             along,
+            repository=Repository(options.source),
             stage=options.stage,
             last=options.last,
             accepted=known,

@@ -92,6 +92,37 @@ def test_the_file_says_what_who_when_and_why(project: Project) -> None:
     assert project.tracked("--check")[0] == ExitCode.PASSED
 
 
+@pytest.mark.parametrize("squash", [False, True])
+def test_a_rise_that_was_accepted_on_a_branch_is_accepted_once_merged(
+    tmp_path: Path, squash: bool
+) -> None:
+    """The merge has the accepted commit among its ancestors; a squashed one is another commit."""
+    project = Project(folder=tmp_path)
+    for seconds in LEVELS[:12]:
+        project.measure(result(seconds))
+    project.branch("topic")
+    slow = project.commit()
+    project.commit()
+    project.branch("main")
+    if squash:
+        project.commit()
+    else:
+        git(project.source, "merge", "--quiet", "--no-ff", "topic")
+    for seconds in LEVELS[12:]:
+        project.measure(result(seconds))
+    project.configure()
+    assert project.tracked("--check")[0] == ExitCode.REGRESSION
+    assert project.tracked(*ACCEPT)[0] == ExitCode.PASSED
+    path = accepted_file(project)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(re.sub("commit: .*", f"commit: {slow}", text), encoding="utf-8")
+    expected = ExitCode.REGRESSION if squash else ExitCode.PASSED
+    assert project.tracked("--check")[0] == expected
+    if not squash:
+        code, said = project.compare("run-005", "latest", "--fail-on", "regression")
+        assert (code, "\naccepted: install +" in said) == (ExitCode.PASSED, True)
+
+
 def test_uncommitted_changes_are_accepted_by_their_run(project: Project) -> None:
     lose_store(project)
     store_runs(project, dirty_from=12)
