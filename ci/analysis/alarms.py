@@ -81,12 +81,13 @@ def _regressions(record: PlatformHistory) -> Iterator[AlarmRow]:
     for environment in record.history.environments:
         for shift in environment.open:
             change = shift.headline
+            explanation = record.causes.get((change.run.run_id, change.measure))
             yield AlarmRow(
                 platform=record.platform,
                 environment=str(environment.key),
                 change=change,
                 also=tuple(it for it in shift.others if it.is_rise),
-                cause=record.causes.get((change.run.run_id, change.measure)),
+                cause=(explanation and explanation.causes) or None,
             )
 
 

@@ -49,8 +49,8 @@ class PlatformHistory:
     """The numbers of runs that are not on that line, by branch."""
     expired: tuple[Acceptance, ...] = ()
     """Acceptances that no longer hold."""
-    causes: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """The cause of each open regression in words, by its run and measure."""
+    causes: Mapping[tuple[str, str], Explanation] = field(default_factory=dict)
+    """The causes of each open regression, by its run and measure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +197,9 @@ def _unknown(message: str, name: str, known: Collection[str], none: str) -> Usag
     return UsageError(f"{message}{near_match(name, known)}", remedy=remedy)
 
 
-def _causes(store: Store, platform: str, found: History) -> Iterator[tuple[tuple[str, str], str]]:
+def _causes(
+    store: Store, platform: str, found: History
+) -> Iterator[tuple[tuple[str, str], Explanation]]:
     shifts = [(it, shift) for it in found.environments for shift in it.open][:EXPLAINED]
     for environment, shift in shifts:
         change, runs = shift.headline, environment.runs
@@ -211,7 +213,7 @@ def _causes(store: Store, platform: str, found: History) -> Iterator[tuple[tuple
             result = store.load(run_ids[0], platform=platform).platform(platform)
             ends.append((result, run_ids, levels))
         [explanation] = explain_changes(store, [change.measure], ends)
-        yield (change.run.run_id, change.measure), explanation.text
+        yield (change.run.run_id, change.measure), explanation
 
 
 # A result; the ids of its run and of others, for steadier seconds of units; the levels of measures.

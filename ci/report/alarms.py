@@ -106,24 +106,18 @@ def _row(row: AlarmRow) -> tuple[str, ...]:
 
 
 def row_texts(alarm: Alarm) -> Iterator[str]:
-    """A line for each platform, with its cause: ``cpu: install 83 s -> 97 s (+17 % to +18 %)``."""
+    """``cpu: install 83 s -> 97 s, +14 s (+17 %), ...`` for each platform, then the causes."""
     for row in alarm.rows:
         platform, name, before, after, size, interval, _ = _row(row)
         yield f"{platform}: {name} {before} -> {after}, {size}, 95 % interval {interval}"
-        if row.cause:
-            yield f"  {row.cause}"
+    yield from _causes(alarm)
 
 
 def _details(alarm: Alarm) -> Iterator[str]:
     """The causes, the platforms of each, and the commands for the alarm."""
     if len(alarm.platforms) < len(alarm.rows):  # one platform in several environments
         yield from (f"{row.platform}: in {row.environment}" for row in alarm.rows)
-    causes: dict[str, list[str]] = {}
-    for row in alarm.rows:
-        if row.cause:
-            causes.setdefault(row.cause, []).append(row.platform)
-    for cause, platforms in causes.items():
-        yield f"cause on {join_names(platforms, len(platforms))}: {cause}"
+    yield from _causes(alarm)
     if alarm.kind is AlarmKind.ENVIRONMENT:
         yield ENVIRONMENT_RISE
     if narrow := bisect_command(alarm):
@@ -131,6 +125,17 @@ def _details(alarm: Alarm) -> Iterator[str]:
     for row in alarm.rows:
         accept = ("--accept", row.change.run.run_id, "--reason", "TEXT")
         yield f"to accept it: {command('history', row.platform, *accept)}"
+
+
+def _causes(alarm: Alarm) -> Iterator[str]:
+    """The causes, each with its platforms."""
+    causes: dict[str, list[str]] = {}
+    for row in alarm.rows:
+        if row.cause:
+            causes.setdefault(row.cause, []).append(row.platform)
+    for cause, platforms in causes.items():
+        names = dict.fromkeys(platforms)
+        yield f"cause on {join_names([*names], len(names))}: {cause}"
 
 
 def bisect_command(alarm: Alarm) -> str | None:

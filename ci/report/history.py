@@ -284,7 +284,7 @@ def _shift_lines(record: PlatformHistory, shift: Shift) -> Iterator[str]:
     change = shift.headline
     own, quantity = change_status(change), stage_and_quantity(change.measure)[1]
     then, now = (amount(it, quantity) for it in (change.point.before, change.point.after))
-    yield record.causes.get((change.run.run_id, change.measure)) or _headline(change)
+    yield _cause(record, change) or _headline(change)
     yield f"  {then} -> {now}, {certainty(change.point)}"
     place = f"between {run_name(change.before_run)} and {run_name(change.run)}"
     yield f"  {place}; seen in {counted(change.runs_since, 'run')}"
@@ -298,6 +298,11 @@ def _shift_lines(record: PlatformHistory, shift: Shift) -> Iterator[str]:
     if shift.is_open:
         accept = ("--accept", change.run.run_id, "--reason", "TEXT")
         yield f"  to accept it: {command('history', record.platform, *accept)}"
+
+
+def _cause(record: PlatformHistory, change: LevelChange) -> str | None:
+    explanation = record.causes.get((change.run.run_id, change.measure))
+    return explanation.text if explanation else None
 
 
 def _headline(change: LevelChange) -> str:
@@ -356,7 +361,7 @@ def _environment_data(record: PlatformHistory, environment: Environment) -> dict
             {
                 "kind": _kind(shift),
                 "open": shift.is_open,
-                "cause": record.causes.get((shift.headline.run.run_id, shift.headline.measure)),
+                "cause": _cause(record, shift.headline),
                 "changes": [*map(change_data, shift.changes)],
             }
             for shift in environment.shifts

@@ -58,6 +58,7 @@ def test_the_alarm_has_a_row_for_each_platform(slower: tuple[Project, list[str]]
     assert "\n1. install up to +2" in said
     assert all(f" {name} " in said for name in ("install", "95 % interval"))
     assert said.count("to accept it: ") == len(PLATFORMS)
+    assert f"\ncause on {', '.join(PLATFORMS)}: unexplained: neither run has a Ninja log" in said
     assert said.endswith("1 open regression\n")
     code, page = slower[0].ci("history", "--format", "markdown")
     assert code == ExitCode.PASSED

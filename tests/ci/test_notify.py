@@ -185,7 +185,7 @@ def test_a_rise_with_an_environment_is_sent_if_it_fails_the_check(
     assert [it["kind"] for it in receiver.bodies] == ["regression", "environment"]
     message = receiver.bodies[1]["text"]
     assert message.startswith("tiny of main: together with a change of the environment: install +")
-    assert "\n  compiler changed: g++ 12.2 -> g++ 13.1" in message
+    assert "\ncause on cpu: compiler changed: g++ 12.2 -> g++ 13.1" in message
 
 
 def test_each_address_gets_the_alarm(check: Check, receiver: Receiver) -> None:
