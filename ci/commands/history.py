@@ -268,6 +268,9 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
         if getattr(options, name) and not options.accept:
             message = f"--{name}: got no --accept, which it belongs to"
             raise UsageError(message, remedy="Name the run: --accept RUN")
+    if options.until and options.until < (today := datetime.now(UTC).date()):
+        message = f"--until: got {options.until}, expected {today} or later"
+        raise UsageError(message, remedy="Name the last day on which the rise is acceptable.")
     edit = "accept" if options.accept else "withdraw"
     if options.accept and options.withdraw:
         message = "--accept: cannot be combined with --withdraw"

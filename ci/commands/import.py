@@ -91,7 +91,6 @@ def execute(options: argparse.Namespace) -> int:
 
 def _import_accepted(path: Path, store: Store, form: str) -> dict[str, object]:
     """Replace the store's copy of a project's acceptances; return the data for JSON."""
-
     file = load_accepted(path)
     is_new = store.mirror_accepted(file.project, file.accepted)
     count = counted(len(file.accepted), "acceptance")

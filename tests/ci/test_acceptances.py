@@ -161,7 +161,11 @@ def test_only_what_is_accepted_can_be_withdrawn(accepted: Project) -> None:
 
 
 def test_an_acceptance_ends_after_its_last_day(project: Project) -> None:
-    assert project.tracked(*ACCEPT, "--until", "2020-01-31")[0] == ExitCode.PASSED
+    assert project.tracked(*ACCEPT, "--until", "2999-01-31")[0] == ExitCode.PASSED
+    assert project.tracked("--check")[0] == ExitCode.PASSED
+    path = accepted_file(project)
+    ended = path.read_text(encoding="utf-8").replace("2999-01-31", "2020-01-31")
+    path.write_text(ended, encoding="utf-8")
     code, said = project.tracked("--check")
     assert code == ExitCode.REGRESSION
     note = "no longer accepted: install up to 1,0"
@@ -437,7 +441,8 @@ def test_a_reason_that_cannot_be_kept_is_refused(
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--until", "2026-12-31"], "--until: got no --accept, which it belongs to"),
+        (["--until", "2999-12-31"], "--until: got no --accept, which it belongs to"),
+        ([*ACCEPT, "--until", "2020-01-31"], "--until: got 2020-01-31, expected 20"),
         ([*ACCEPT, "--withdraw", "run-012"], "--accept: cannot be combined with --withdraw"),
         (["--withdraw", "run-012", "--check"], "--withdraw: cannot be combined with --check"),
     ],
