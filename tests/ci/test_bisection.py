@@ -36,7 +36,7 @@ def search(
 
 
 def slower(first_bad: int, rise: float, noise: float, seed: int = 0) -> Measure:
-    noisy = random.Random(seed)
+    noisy = random.Random(seed)  # noqa: S311
     return lambda place: (1 + rise * (place >= first_bad)) * noisy.lognormvariate(2, noise)
 
 
@@ -70,7 +70,7 @@ def test_a_failing_test() -> None:
 def test_a_test_that_fails_half_of_the_time() -> None:
     wrong, undecided = 0, 0
     for seed in range(50):
-        flaky = random.Random(seed)
+        flaky = random.Random(seed)  # noqa: S311
 
         def fails(place: int, flaky: random.Random = flaky) -> float:
             return float(place >= 7 and flaky.random() < 0.5)

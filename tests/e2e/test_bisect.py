@@ -1,0 +1,137 @@
+"""The first bad commit of a real history of a C++ project, on the host engine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = """\
+project: tiny
+platforms:
+  cpu:
+    requirements: requirements.txt
+stages:
+- name: install
+  command: ninja
+- name: pytest
+  kind: pytest
+  command: python -m pytest -q tests
+artifacts:
+  ninja_log: build/.ninja_log
+"""
+NINJA = """\
+builddir = build
+rule cxx
+  command = c++ -O1 -c $in -o $out
+build build/one.o: cxx one.cpp
+build build/two.o: cxx two.cpp
+"""
+UNIT = "#include <regex>\nbool f(const char* s) { return std::regex_match(s, std::regex(s)); }\n"
+TEST = "def test_sum():\n    assert 1 + 1 == {}\n\n\ndef test_other():\n    pass\n"
+FILES = {
+    "ci.yaml": CONFIG,
+    "requirements.txt": "ninja\npytest\npytest-reportlog\n",
+    "build.ninja": NINJA,
+    "one.cpp": UNIT,
+    "two.cpp": UNIT,
+    "tests/test_it.py": TEST.format(2),
+}
+LAST = 17
+SLOWER, FAILING = 12, 6
+# What a commit changes besides a comment. Commits 8 and 9, the first to be tried, do not build.
+CHANGES: Mapping[int, Mapping[str, str]] = {
+    FAILING: {"tests/test_it.py": TEST.format(3)},
+    8: {"one.cpp": UNIT + "oops\n"},
+    10: {"one.cpp": UNIT},
+    SLOWER: {
+        "build.ninja": NINJA + "build build/three.o: cxx three.cpp\n",
+        "three.cpp": UNIT,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository whose commits have the tags ``c0`` to ``c17``."""
+    folder = tmp_path_factory.mktemp("bisect") / "project"
+    git(folder.parent, "init", "--quiet", "--initial-branch=main", str(folder))
+    for number in range(LAST + 1):
+        changes = {**(CHANGES.get(number, {}) if number else FILES)}
+        for name, text in {**changes, "notes.txt": f"commit {number}\n"}.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+        git(folder, "add", ".")
+        identity = ("-c", "user.name=Tests", "-c", "user.email=tests@example.org")
+        git(folder, *identity, "commit", "--quiet", "--message", f"Commit {number}")
+        git(folder, "tag", f"c{number}")
+    return folder
+
+
+def git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def bisect(project: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    results = project.parent / "results"
+    command = [sys.executable, "-m", "ci", "bisect", "cpu", "--engine", "host", *words]
+    finished = subprocess.run(
+        [*command, "--source", str(project), "--results", str(results)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == code, finished.stdout + finished.stderr
+    return finished
+
+
+def runs(project: Path) -> int:
+    return len(list((project.parent / "results").glob("*/results.json"))) - 1  # without latest
+
+
+def commit_of(project: Path, tag: str) -> str:
+    return git(project, "rev-parse", tag).strip()
+
+
+def test_an_extra_translation_unit_and_a_failing_test(project: Path) -> None:
+    (project / "notes.txt").write_text("not committed")  # the user's tree stays as it is
+    ends = ("--good", "c0", "--bad", f"c{LAST}")
+    found: dict[str, Any] = json.loads(bisect(project, *ends, "--format", "json").stdout)
+    assert found["first_bad"] == [commit_of(project, f"c{SLOWER}")]
+    assert found["probability"] >= 0.95
+    assert "1 new unit" in found["cause"]
+    skipped = {it["subject"] for it in found["commits"] if it["skipped"]}
+    assert skipped
+    assert skipped <= {"Commit 8", "Commit 9"}
+    made = runs(project)
+    assert made < 30  # 11 without noise
+
+    # The same command again has its answer; a search for a test uses the runs of the first.
+    again = bisect(project, *ends)
+    assert f"install is slower since {found['first_bad'][0][:8]}" in again.stdout
+    assert runs(project) == made
+    test = "tests/test_it.py::test_sum"
+    found = json.loads(bisect(project, *ends, "--test", test, "--format", "json").stdout)
+    assert found["first_bad"] == [commit_of(project, f"c{FAILING}")]
+    assert "assert (1 + 1) == 3" in found["cause"]
+    assert sum(len(it["runs"]) for it in found["commits"]) > runs(project) - made
+
+    assert (project / "notes.txt").read_text() == "not committed"
+    assert len(git(project, "worktree", "list").splitlines()) == 1
+
+
+def test_ends_that_cannot_be_searched(project: Path) -> None:
+    wrong = bisect(project, "--good", "c5", "--bad", "c3", code=2)
+    assert "is not before" in wrong.stderr
+    wrong = bisect(project, "--good", "c0", "--bad", "c99", code=2)
+    assert "--bad: there is no commit 'c99'" in wrong.stderr
+    wrong = bisect(project, "--good", "c8", "--bad", "c11", code=2)
+    assert "cannot be judged" in wrong.stderr
