@@ -182,4 +182,13 @@ class Bisection:
         # The probability that a commit is bad: that the change is at it or before it.
         bad = dict(zip(self._judged[1:], accumulate(self.probabilities), strict=True))
         inner = [it for it in self._judged[1:-1] if len(self._runs(it)) < MOST_RUNS]
-        return min(inner, key=lambda it: (abs(bad[it] - 0.5), len(self._runs(it))), default=None)
+        if not inner:
+            return None
+        commit = min(inner, key=lambda it: (abs(bad[it] - 0.5), len(self._runs(it))))
+        # More runs of it than of a whole side: then the level of that side is known worse. To take
+        # turns also keeps a machine that gets slower meanwhile from looking like a change.
+        place = self._judged.index(commit)
+        for side in (self._judged[place + 1 :], self._judged[:place][::-1]):
+            if sum(len(self._runs(it)) for it in side) < len(self._runs(commit)):
+                return side[0]
+        return commit
