@@ -166,7 +166,7 @@ class Bisection:
         )
 
     def next_commit(self) -> str | None:
-        """The commit whose next run tells most; ``None`` at the end of the search.
+        """The commit whose next run is most informative; ``None`` at the end of the search.
 
         With equal noise everywhere, that is the commit of which it is most uncertain whether it is
         good. Only the ends are run at first: they may not differ at all.
