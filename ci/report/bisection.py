@@ -62,7 +62,7 @@ class BisectionReport(Report):
         if not self.is_sure:
             yield f"not sure, which takes {percent(SURE)}: more runs of these commits do not help"
         runs = sum(map(len, self.values.values()))
-        counts = f"{counted(runs, 'run')} of {len(self.values)} among {len(self.commits)} commits"
+        counts = f"{counted(runs, 'run')}, of {len(self.values)} of the {len(self.commits)} commits"
         yield counts + (f", {len(self.skipped)} stepped over" if self.skipped else "")
         yield f"compare both sides: {self.comparison}"
 
