@@ -10,7 +10,6 @@ import json
 import os
 import pkgutil
 import re
-import shutil
 import tempfile
 import time
 from contextlib import contextmanager, suppress
@@ -23,6 +22,7 @@ from ci.agent.stage import SupervisorError
 from ci.agent.user import Handover, LogPipe, make_public
 from ci.model.events import CommandEnd, Event, RerunFinished, RerunsEnded, RerunStarted
 from ci.model.job import StageKind, StagePlan
+from ci.util.files import remove_folder
 from ci.util.lines import LONGEST_REPORT, LONGEST_SECONDS, SHORT, lines_of_file, parse_object
 
 LOG = "pytest.jsonl"  # the run's per-test log, of pytest-reportlog
@@ -94,9 +94,8 @@ def status_folder(
 
 def _remove(folder: Path | None) -> None:
     if folder is not None:
-        shutil.rmtree(str(folder), ignore_errors=True)
-        with suppress(OSError):  # the suite may have put a link or a file in its place
-            folder.unlink()
+        with suppress(OSError):
+            remove_folder(folder)
 
 
 def pytest_status(folder: Path) -> int | None:

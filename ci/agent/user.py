@@ -12,7 +12,6 @@ import ctypes
 import fcntl
 import os
 import pwd
-import shutil
 import tempfile
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Iterator
 
 from ci.agent.artifacts import open_regular
-from ci.util.files import copy_file, open_for_replacement
+from ci.util.files import copy_file, open_for_replacement, remove_folder
 
 PR_SET_NO_NEW_PRIVS = 38
 F_SETPIPE_SZ = 1031  # fcntl has the name from Python 3.10 on
@@ -140,7 +139,8 @@ class Handover:
 
     def remove(self) -> None:
         if self.user is not None:
-            shutil.rmtree(str(self._folder), ignore_errors=True)
+            with suppress(OSError):
+                remove_folder(self._folder)
 
 
 class LogPipe:

@@ -43,6 +43,7 @@ RECIPE_FILES = (
     "install-tools",
     "make-devices-environment",
     "make-environment",
+    "retry",
     "vendor_packages.py",
 )
 DEVICES_REQUIREMENTS = "requirements-devices.txt"  # packages that detect the devices

@@ -8,7 +8,6 @@ The folder may come from anywhere. Its size and depth are checked before it is c
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -34,6 +33,7 @@ from ci.store.folder import (
     lock_run,
     read_results,
 )
+from ci.util.files import walk
 from ci.util.lines import DEEPEST
 from ci.util.text import counted, join_names
 
@@ -62,7 +62,7 @@ def find_run_folders(folder: Path) -> list[Path]:
         message = f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}"
         raise UsageError(message, remedy="Name a folder. Unpack an archive first.")
     found = []
-    for parent, folders, _ in _walk(folder):
+    for parent, folders, _ in walk(folder, DEEPEST):
         # A run folder without results was not copied completely: it is reported, not skipped.
         if is_regular(parent / RESULTS_FILE) or RUN_ID.fullmatch(parent.name):
             found.append(parent)
@@ -74,15 +74,6 @@ def find_run_folders(folder: Path) -> list[Path]:
         remedy = "Name a folder results/<run id>, or a folder that contains several."
         raise UsageError(message, remedy=remedy)
     return found
-
-
-def _walk(folder: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """``os.walk`` to a limited depth; on Python 3.11 it recurses and fails in deep folders."""
-    for parent, folders, names in os.walk(folder):
-        path = Path(parent)
-        yield path, folders, names
-        if len(path.parts) - len(folder.parts) >= DEEPEST:
-            folders.clear()
 
 
 def read_run(folder: Path) -> RunResult:
@@ -114,7 +105,7 @@ def _faults(run: RunResult) -> Iterator[str]:
 def check_size(folder: Path) -> None:
     """Raise ``UsageError`` for a folder that exceeds the bounds, before any of it is copied."""
     files = size = 0
-    for parent, folders, names in _walk(folder):
+    for parent, folders, names in walk(folder, DEEPEST):
         if folders and len(parent.parts) - len(folder.parts) >= DEEPEST:
             raise UsageError(f"{folder}: got more than {DEEPEST} nested folders, expected fewer")
         files += len(folders) + len(names)
@@ -129,7 +120,7 @@ def check_size(folder: Path) -> None:
 def copy_files(folder: Path, target: Path) -> int:
     """Copy regular files and folders; return the number of links and special files left out."""
     left_out = 0
-    for parent, folders, names in _walk(folder):
+    for parent, folders, names in walk(folder, DEEPEST):
         copy = target / parent.relative_to(folder)
         copy.mkdir(parents=True, exist_ok=True)
         left_out += sum((parent / name).is_symlink() for name in folders)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
@@ -42,7 +41,7 @@ from ci.plan.planning import CACHE_PREFIX, cache_name, old_cache_name
 from ci.plan.request import LARGEST_REQUEST, REQUEST_FILE
 from ci.store.folder import LOCK_FILE, RESULTS_FILE, is_running
 from ci.store.rows import LATEST
-from ci.util.files import user_cache
+from ci.util.files import remove_folder, user_cache, walk
 from ci.util.redaction import redact_folder
 
 if TYPE_CHECKING:  # it imports SQLAlchemy
@@ -463,17 +462,8 @@ def _folder_item(kind: ItemKind, path: Path, used: datetime, needed: str | None)
         size_bytes=folder_size(path),
         used=used,
         needed=needed,
-        remove=partial(_remove_folder, path),
+        remove=partial(remove_folder, path),
     )
-
-
-def _remove_folder(folder: Path) -> None:
-    try:
-        shutil.rmtree(folder)
-    except FileNotFoundError:
-        if folder.exists():
-            raise
-        # Its run has removed it meanwhile.
 
 
 def _remove_results(folder: Path) -> None:
@@ -485,10 +475,10 @@ def _remove_results(folder: Path) -> None:
         with FileLock(folder / LOCK_FILE, timeout=0):
             for path in folder.iterdir():
                 if path.is_dir() and not path.is_symlink():
-                    shutil.rmtree(path)
+                    remove_folder(path)
                 elif path.name not in (REQUEST_FILE, LOCK_FILE):
                     path.unlink()
-            shutil.rmtree(folder)
+            remove_folder(folder)
     except Timeout:
         raise InfrastructureError("its run has just been resumed") from None
 
@@ -496,10 +486,10 @@ def _remove_results(folder: Path) -> None:
 def folder_size(folder: Path) -> int:
     """Return the bytes of the files below ``folder`` that this user can see."""
     total = 0
-    for parent, _, names in os.walk(folder):
+    for parent, _, names in walk(folder):
         for name in names:
             with suppress(OSError):  # it has just been removed
-                total += (Path(parent) / name).lstat().st_size
+                total += (parent / name).lstat().st_size
     return total
 
 

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import stat
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,15 +37,34 @@ def is_locked(path: Path) -> bool:
 DEEPEST_FOLDER = 64  # levels; Python's own functions run out of stack at some hundreds
 
 
-def files_below(folder: Path) -> list[Path]:
-    """Return the regular files below a folder, sorted, at most ``DEEPEST_FOLDER`` levels down."""
-    found = []
+def walk(
+    folder: Path, deepest: int = DEEPEST_FOLDER
+) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """Yield what ``os.walk`` yields for a folder, at most ``deepest`` levels down."""
     for parent, folders, names in os.walk(folder):
         path = Path(parent)
-        found += [path / it for it in names if stat.S_ISREG((path / it).lstat().st_mode)]
-        if len(path.parts) - len(folder.parts) >= DEEPEST_FOLDER:
+        yield path, folders, names
+        if len(path.parts) - len(folder.parts) >= deepest:
             folders.clear()
-    return sorted(found)
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Return the regular files below a folder, sorted, at most ``DEEPEST_FOLDER`` levels down."""
+    paths = (path / name for path, _, names in walk(folder) for name in names)
+    return sorted(path for path in paths if stat.S_ISREG(path.lstat().st_mode))
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder of any depth, if it exists; raises ``OSError`` if something is left.
+
+    ``shutil.rmtree`` recurses: a suite could end its caller with a ``RecursionError``.
+    """
+    # The whole path: the first folders of PATH may be those of a suite.
+    command = ["/bin/rm", "-rf", "--", str(folder)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").splitlines()
+        raise OSError(said[0] if said else f"rm ended with {done.returncode}")
 
 
 @contextmanager

@@ -207,6 +207,23 @@ def test_pytest_stage_gets_its_logs(job: Job) -> None:
     assert job.log("pytest").splitlines() == expected
 
 
+DEEPER_THAN_A_PATH = """
+import os
+[folder] = [path for path in os.environ["PYTHONPATH"].split(":") if "infini-ci-status" in path]
+print(folder, flush=True)
+os.chdir(folder)
+for _ in range(1500):
+    os.mkdir("ddd")
+    os.chdir("ddd")
+"""
+
+
+def test_a_deep_folder_in_the_agents_own_is_removed(job: Job) -> None:
+    job.python("pytest", DEEPER_THAN_A_PATH, kind=StageKind.PYTEST)
+    assert job.run() == 0
+    assert not Path(job.log("pytest").strip()).exists()
+
+
 def test_sigterm_ends_the_stage_and_keeps_results(job: Job) -> None:
     job.stage("install", "sh", "-c", "echo ready; sleep 600")
     job.stage("pytest", "true")

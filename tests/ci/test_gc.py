@@ -20,6 +20,7 @@ from filelock import FileLock
 from ci import cli
 from ci.errors import ExitCode
 from ci.upkeep.gc import Item, ItemKind, Scope, decide, image_size, machine_items
+from ci.util.files import remove_folder
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 GB = 10**9
@@ -309,16 +310,28 @@ def test_what_cannot_be_removed_stops_nothing(
     add_run(results, "a")
     add_run(results, "b")
 
-    def refuse(folder: Path) -> None:
-        if folder.name == "a":
-            raise PermissionError(13, "Permission denied", str(folder))
+    def remove(folder: Path) -> None:
+        remove_folder(Path("/proc/self/fdinfo") if folder.name == "a" else folder)
 
-    monkeypatch.setattr("shutil.rmtree", refuse)
+    monkeypatch.setattr("ci.upkeep.gc.remove_folder", remove)
     assert gc(results) == ExitCode.PASSED
     shown = capsys.readouterr().out
-    assert "  cannot remove results a, 1.1 kB, last used 100 days ago: [Errno 13]" in shown
+    assert "  cannot remove results a, 1.1 kB, last used 100 days ago: /bin/rm: cannot" in shown
     assert "  removed results b, " in shown
     assert shown.endswith("freed 1.1 kB\n")
+
+
+def test_a_folder_deeper_than_a_path_is_removed(
+    results: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(add_run(results, "a"))
+    for _ in range(1500):
+        os.mkdir("ddd")  # noqa: PTH102
+        os.chdir("ddd")
+    os.chdir(results)
+    assert gc(results) == ExitCode.PASSED
+    assert names(results) == []
+    assert "  removed results a, 1.1 kB" in capsys.readouterr().out
 
 
 def test_an_engine_that_does_not_answer(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -51,6 +52,23 @@ def test_a_platform_differs_from_another_by_one_file(folder: Path) -> None:
         own = set(plan(folder, name).needed_image.context) - common
         assert own == {f"platforms/{name}.sh", f"requirements-{name}.txt"}
     assert set(plan(folder, "cpu").needed_image.context) == {*RECIPE_FILES, "requirements-cpu.txt"}
+
+
+FAILS_ONCE = 'echo "$1" >>tries; [ "$(wc -l <tries)" = 2 ]'
+
+
+@pytest.mark.parametrize(("program", "code"), [("echo >>tries", 0), (FAILS_ONCE, 0), ("exit 3", 3)])
+def test_what_fails_is_tried_once_more(tmp_path: Path, program: str, code: int) -> None:
+    for name in ("sleep", "a program"):
+        (tmp_path / name).write_text("#!/bin/sh\n" + (program if name != "sleep" else ""))
+        (tmp_path / name).chmod(0o755)
+    command = [RECIPE / "retry", tmp_path / "a program", "an argument"]
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == code
+    assert ("retry: trying once more in 5 s" in done.stderr) == (program != "echo >>tries")
+    if program == FAILS_ONCE:
+        assert (tmp_path / "tries").read_text() == 2 * "an argument\n"
 
 
 def test_every_file_of_the_recipe_is_sent() -> None:
