@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
+from statistics import median
 
-from ci.analysis.bisection import MOST_RUNS, Answer
+from ci.analysis.bisection import Answer
 from ci.analysis.history import explain_changes
 from ci.analysis.repository import Repository
 from ci.commands.options import add_config, add_format, add_results, add_source, config_file
@@ -16,12 +17,13 @@ from ci.plan.ci_variables import read_ci_job
 from ci.plan.planning import RunOptions
 from ci.plan.project import chosen_platforms, load_project
 from ci.plan.request import selected_operators
-from ci.plan.source import git
+from ci.plan.source import git, state
 from ci.report.bisection import BisectionReport
 from ci.run.commit_runs import temporary_checkout
 from ci.run.search import Question, Search, Values, level
 from ci.store.folder import make_folder, open_store
 from ci.util.invocation import command
+from ci.util.terminal import complain
 from ci.util.text import commit_name
 
 
@@ -93,7 +95,9 @@ def execute(options: argparse.Namespace) -> int:
         commits=commits,
         results=options.results,
     )
-    with temporary_checkout(source, config) as checkout:
+    if state(source).dirty:
+        complain(f"bisect: the uncommitted changes of {source} are in none of its commits")
+    with temporary_checkout(source, config, search.question.name) as checkout:
         values = search.go_on(checkout)
     found = search.bisection(values)
     if found.is_hopeless:
@@ -106,31 +110,38 @@ def execute(options: argparse.Namespace) -> int:
 def _commits_between(source: Path, good: str, bad: str) -> tuple[str, ...]:
     """The commits from the good one to the bad one, oldest first, without those of side lines."""
     repository = Repository(source)
+    shallow = ""
+    if repository.is_shallow:
+        shallow = f" {source} is a shallow clone. Fetch its history: git fetch --unshallow"
     ends = []
     for option, name in (("--good", good), ("--bad", bad)):
         found = repository.commits(name)
+        if repository.git_error:
+            message = f"--source: {source}: {repository.git_error}"
+            raise UsageError(message, remedy="Name a folder of a git repository.")
         if not found:
-            message = f"{option}: there is no commit '{name}' in {source}"
-            raise UsageError(message, remedy="Name a commit, a branch or a tag.")
+            remedy = f"Name a commit, a branch or a tag.{shallow}"
+            raise UsageError(f"{option}: there is no commit '{name}' in {source}", remedy=remedy)
         ends.append(found[0])
     line = repository.line(ends[1])
-    if ends[0] == ends[1] or ends[0] not in line:
-        message = f"--good: {commit_name(ends[0])} is not before {commit_name(ends[1])} on its line"
-        remedy = "Name a commit that `git log --first-parent` lists below the bad one."
-        if repository.is_shallow:
-            remedy += f" {source} is a shallow clone. Fetch its history: git fetch --unshallow"
-        raise UsageError(f"{message} of first parents", remedy=remedy)
-    return line[: line.index(ends[0]) + 1][::-1]
+    if ends[0] in line[1:]:
+        return line[: line.index(ends[0]) + 1][::-1]
+    names = [commit_name(commit) for commit in ends]
+    message = f"--good: {names[0]} is not before {names[1]} on its line of first parents"
+    if ends[0] == ends[1]:
+        message = f"--good and --bad: got {names[0]} twice"
+    remedy = f"Name a commit that `git log --first-parent {bad}` lists below the first.{shallow}"
+    raise UsageError(message, remedy=remedy)
 
 
 def _no_difference(search: Search, values: Values) -> UsageError:
-    good, bad = (level(values, [it]) for it in (search.commits[0], search.commits[-1]))
-    asked = search.question
-    what = f"{asked.stage} took {good:.3g} s and {bad:.3g} s (medians)"
-    if asked.test:
-        failed = (sum(values[it].values()) for it in (search.commits[0], search.commits[-1]))
-        what = "{} failed in {:.0f} and {:.0f} of the runs".format(asked.test, *failed)
-    message = f"--good and --bad do not differ surely in {MOST_RUNS} runs each: {what}"
+    asked, ends = search.question, [values[it] for it in (search.commits[0], search.commits[-1])]
+    good, bad = (f"{sum(it.values()):.0f} of {len(it)}" for it in ends)
+    what = f"{asked.test} failed in {good} and in {bad} runs"
+    if asked.stage:
+        good, bad = (f"{median(it.values()):.3g} s in {len(it)} runs" for it in ends)
+        what = f"{asked.stage} took {good} and {bad} (medians)"
+    message = f"--good and --bad do not differ surely: {what}"
     return UsageError(message, remedy="Name commits further apart, or another stage or test.")
 
 

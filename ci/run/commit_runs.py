@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
@@ -22,7 +21,8 @@ from ci.plan.source import git
 from ci.run.coordinator import RunCoordinator
 from ci.run.progress import Progress
 from ci.run.records import Records
-from ci.store.folder import open_store
+from ci.store.folder import lock_run, open_store
+from ci.util.files import remove_folder, user_cache
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,18 +70,25 @@ class Checkout:
 
 
 @contextmanager
-def temporary_checkout(source: Path, config: Path) -> Iterator[Checkout]:
+def temporary_checkout(source: Path, config: Path, search: str) -> Iterator[Checkout]:
     """Add a worktree of the repository that has ``source``, and remove it at the end.
 
-    Each commit has its own configuration if git tracks the file, else all have the user's.
+    Each commit has its own configuration if git tracks the file, else all have the user's. The
+    worktree of an interrupted search of the same name is removed first. Raises ``UsageError`` if
+    that search still runs.
     """
     root = Path(git(source, "rev-parse", "--show-toplevel").rstrip("\n"))
     config = config.resolve()
     is_inside = config.is_relative_to(root)
     is_tracked = is_inside and bool(git(root, "ls-files", "--", str(config)))
-    with TemporaryDirectory(prefix="infini-ci-bisect-") as folder:
-        tree = Path(folder).resolve() / root.name
-        git(root, "worktree", "add", "--quiet", "--detach", "--no-checkout", str(tree))
+    folder = user_cache().resolve() / search
+    folder.mkdir(parents=True, exist_ok=True)
+    tree = folder / root.name
+    with lock_run(folder, kind="search"):
+        _remove(root, tree)
+        # Forced: git may still know a worktree whose files are gone.
+        options = ("--force", "--quiet", "--detach", "--no-checkout")
+        git(root, "worktree", "add", *options, str(tree))
         try:
             yield Checkout(
                 tree=tree,
@@ -90,4 +97,11 @@ def temporary_checkout(source: Path, config: Path) -> Iterator[Checkout]:
                 site=site_file(config, os.environ).resolve(),
             )
         finally:
-            git(root, "worktree", "remove", "--force", "--force", str(tree), check=False)
+            _remove(root, tree)
+            remove_folder(folder)
+
+
+def _remove(root: Path, tree: Path) -> None:
+    """Remove a worktree, if there is one, and no other that git misses the files of."""
+    git(root, "worktree", "remove", "--force", "--force", str(tree), check=False)
+    remove_folder(tree)

@@ -50,10 +50,10 @@ class Question(BaseModel):
     options: RunOptions
 
     @property
-    def file_name(self) -> str:
-        """The name of the file in the folder of results."""
+    def name(self) -> str:
+        """The name of the search, of its file in the results, and of its worktree."""
         digest = hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]
-        return f"bisect-{self.platform}-{self.good[:8]}-{self.bad[:8]}-{digest}.json"
+        return f"bisect-{self.platform}-{self.good[:8]}-{self.bad[:8]}-{digest}"
 
 
 class SearchRecord(BaseModel):
@@ -87,7 +87,7 @@ class Search:
 
     @property
     def file(self) -> Path:
-        return self.results / self.question.file_name
+        return self.results / f"{self.question.name}.json"
 
     @cached_property
     def record(self) -> SearchRecord:
@@ -140,6 +140,9 @@ class Search:
             message += next((it.text for it in verdict.evidence), verdict.harness)
             remedy = "Repeat the command when this is solved: it keeps all runs so far."
             raise InfrastructureError(message, remedy=remedy)
+        if asked.warm and row.built and not row.facts("compiler_cache"):
+            message = f"--warm: {asked.platform} has no compiler cache: run {result.run_id}"
+            raise UsageError(message, remedy="Leave out --warm.")
         if asked.warm and row.built and commit not in self.record.warming:
             self.record.warming[commit] = result.run_id
             self._save()
