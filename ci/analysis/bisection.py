@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import Protocol
 
 SURE = 0.95  # the probability at which the search ends, as of the intervals in reports
-NO_CHANGE = 0.2  # its prior probability: whoever searches has seen a change, or noise
+NO_CHANGE = 0.2  # its prior probability: the user has seen a change, which may be noise
 LEAST_RUNS = 2  # of the ends, and on both sides of the answer: one value may be an outlier
 MOST_RUNS = 10  # of a commit; ten halve the error of three, and more would only take longer
 

@@ -52,7 +52,7 @@ def refused(project: Project, *words: str, source: Path | None = None) -> str:
 @pytest.mark.parametrize(
     ("good", "bad", "message"),
     [
-        ("frist", "main", "--good: there is no commit 'frist' in "),
+        ("missing", "main", "--good: there is no commit 'missing' in "),
         ("first", "0123abcd", "--bad: there is no commit '0123abcd' in "),
         ("main", "main", "--good and --bad: got commit "),
         ("main", "first", "on its line of first parents\nName a commit that `git log "),
