@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -77,22 +79,50 @@ def git(folder: Path, *arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def bisect(project: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    results = project.parent / "results"
+def start(project: Path, *words: str) -> subprocess.Popen[str]:
+    """Begin a search, in a process group of its own."""
+    folder = project.parent
+    (folder / "temporary").mkdir(exist_ok=True)
+    # A killed search leaves folders in both; the agent of its run ends by itself.
+    places = {"XDG_CACHE_HOME": str(folder / "cache"), "TMPDIR": str(folder / "temporary")}
     command = [sys.executable, "-m", "ci", "bisect", "cpu", "--engine", "host", *words]
-    finished = subprocess.run(
-        [*command, "--source", str(project), "--results", str(results)],
+    return subprocess.Popen(
+        [*command, "--source", str(project), "--results", str(folder / "results")],
         cwd=ROOT,
-        capture_output=True,
+        env={**os.environ, **places},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
+        start_new_session=True,
     )
-    assert finished.returncode == code, finished.stdout + finished.stderr
-    return finished
+
+
+def bisect(project: Path, *words: str, code: int = 0) -> tuple[str, str]:
+    """Search to the end; returns stdout and stderr."""
+    process = start(project, *words)
+    out, error = process.communicate()
+    assert process.returncode == code, out + error
+    return out, error
+
+
+def end_in_run(process: subprocess.Popen[str], number: int, signal_: signal.Signals) -> int:
+    """Send a signal while the ``number``-th run of a search installs; returns the exit code."""
+    assert process.stderr
+    for line in process.stderr:
+        number -= line.startswith("bisect: run ")
+        if number <= 0 and "install started" in line:
+            os.killpg(process.pid, signal_)
+            break
+    process.communicate()
+    return process.returncode
 
 
 def runs(project: Path) -> int:
     return len(list((project.parent / "results").glob("*/results.json"))) - 1  # without latest
+
+
+def worktrees(project: Path) -> int:
+    return len(git(project, "worktree", "list").splitlines())
 
 
 def commit_of(project: Path, tag: str) -> str:
@@ -102,34 +132,37 @@ def commit_of(project: Path, tag: str) -> str:
 def test_an_extra_translation_unit_and_a_failing_test(project: Path) -> None:
     (project / "notes.txt").write_text("not committed")  # the user's tree stays as it is
     ends = ("--good", "c0", "--bad", f"c{LAST}")
-    found: dict[str, Any] = json.loads(bisect(project, *ends, "--format", "json").stdout)
+    code = end_in_run(start(project, *ends), 3, signal.SIGINT)
+    assert (code, worktrees(project)) == (130, 1)
+    code = end_in_run(start(project, *ends), 2, signal.SIGKILL)
+    assert (code, worktrees(project)) == (-signal.SIGKILL, 2)
+    out, error = bisect(project, *ends, "--format", "json")
+    assert f"the uncommitted changes of {project} are in none of its commits" in error
+    found: dict[str, Any] = json.loads(out)
     assert found["first_bad"] == [commit_of(project, f"c{SLOWER}")]
     assert found["probability"] >= 0.95
+    assert found["measure"] == "install.cpu_s"
     assert "1 new unit" in found["cause"]
     skipped = {it["subject"] for it in found["commits"] if it["skipped"]}
     assert skipped
     assert skipped <= {"Commit 8", "Commit 9"}
     made = runs(project)
-    assert made < 30  # 11 without noise
+    assert made < 30  # 11 without noise, and 2 that were ended
 
     # The same command again has its answer; a search for a test uses the runs of the first.
-    again = bisect(project, *ends)
-    assert f"install is slower since {found['first_bad'][0][:8]}" in again.stdout
+    again, _ = bisect(project, *ends)
+    assert f"install is slower since commit {found['first_bad'][0][:12]}" in again
     assert runs(project) == made
     test = "tests/test_it.py::test_sum"
-    found = json.loads(bisect(project, *ends, "--test", test, "--format", "json").stdout)
+    found = json.loads(bisect(project, *ends, "--test", test, "--format", "json")[0])
     assert found["first_bad"] == [commit_of(project, f"c{FAILING}")]
     assert "assert (1 + 1) == 3" in found["cause"]
     assert sum(len(it["runs"]) for it in found["commits"]) > runs(project) - made
 
     assert (project / "notes.txt").read_text() == "not committed"
-    assert len(git(project, "worktree", "list").splitlines()) == 1
+    assert worktrees(project) == 1
 
 
-def test_ends_that_cannot_be_searched(project: Path) -> None:
-    wrong = bisect(project, "--good", "c5", "--bad", "c3", code=2)
-    assert "is not before" in wrong.stderr
-    wrong = bisect(project, "--good", "c0", "--bad", "c99", code=2)
-    assert "--bad: there is no commit 'c99'" in wrong.stderr
-    wrong = bisect(project, "--good", "c8", "--bad", "c11", code=2)
-    assert "cannot be judged" in wrong.stderr
+def test_an_end_that_does_not_build(project: Path) -> None:
+    _, error = bisect(project, "--good", "c8", "--bad", "c11", code=2)
+    assert "cannot be judged" in error
