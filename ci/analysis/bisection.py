@@ -144,8 +144,10 @@ class Bisection:
         places = zip(self._blocks, counts, strict=False)
         logs = [math.log(len(block)) + share + likelihood(runs) for block, runs in places]
         logs.append(math.log(NO_CHANGE) + likelihood(len(values)))
-        weights = [math.exp(it - max(logs)) for it in logs]
-        return [it / sum(weights) for it in weights[:-1]]
+        most = max(logs)
+        weights = [math.exp(it - most) for it in logs]
+        total = sum(weights)
+        return [it / total for it in weights[:-1]]
 
     @property
     def _ends(self) -> tuple[str, str]:
