@@ -140,8 +140,8 @@ class Search:
             message += next((it.text for it in verdict.evidence), verdict.harness)
             remedy = "Repeat the command when this is solved: it keeps all runs so far."
             raise InfrastructureError(message, remedy=remedy)
-        if asked.warm and row.built and not row.facts("compiler_cache"):
-            message = f"--warm: {asked.platform} has no compiler cache: run {result.run_id}"
+        if asked.warm and row.built and row.facts("compiler_cache").get("state") is None:
+            message = f"--warm: no compilation of run {result.run_id} used a compiler cache"
             raise UsageError(message, remedy="Leave out --warm.")
         if asked.warm and row.built and commit not in self.record.warming:
             self.record.warming[commit] = result.run_id

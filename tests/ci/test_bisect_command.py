@@ -254,10 +254,12 @@ def test_noise_that_is_too_large(runs: Runs) -> None:
     [
         (["--test", f"{TEST}s"], f"it has no test '{TEST}s'; did you mean '{TEST}'?"),
         (["--stage", "instal"], "it has no measure of the stage 'instal'; did you mean 'install'?"),
-        (["--warm"], "--warm: cpu has no compiler cache: run run-000\nLeave out --warm."),
+        (["--warm"], "--warm: no compilation of run run-000 used a compiler cache\nLeave out"),
     ],
 )
 def test_what_the_first_run_shows(runs: Runs, words: list[str], message: str) -> None:
+    without = {**ENVIRONMENT, "compiler_cache": {"tool": None, "state": None}}
+    runs.row = lambda _: result(environment=without)
     code, error = runs.bisect(*words)
     assert code == ExitCode.USAGE
     assert message in error
