@@ -10,7 +10,7 @@ from typing import Any
 from ci.analysis.bisection import SURE, Answer
 from ci.facts.measures import amount, percent, stage_and_quantity
 from ci.report.document import Document, Heading, Items, Report, Table
-from ci.util.text import commit_name, counted
+from ci.util.text import SHORT, commit_name, counted
 
 SCHEMA_VERSION = 1
 CERTAIN = 0.999  # a probability is printed with three digits at most
@@ -61,9 +61,9 @@ class BisectionReport(Report):
             yield f"cause: {self.cause}"
         if not self.is_sure:
             yield f"not sure, which takes {percent(SURE)}: more runs of these commits do not help"
-        runs = sum(map(len, self.values.values()))
-        counts = f"{counted(runs, 'run')}, of {len(self.values)} of the {len(self.commits)} commits"
-        yield counts + (f", {len(self.skipped)} stepped over" if self.skipped else "")
+        runs = counted(sum(map(len, self.values.values())), "run")
+        stepped_over = f", {len(self.skipped)} stepped over" if self.skipped else ""
+        yield f"{runs}; {len(self.values)} of {len(self.commits)} commits measured{stepped_over}"
         yield f"compare both sides: {self.comparison}"
 
     def _rows(self) -> Iterator[Sequence[str]]:
@@ -75,7 +75,7 @@ class BisectionReport(Report):
                 if self.measure is not None:
                     shown = amount(median(values), stage_and_quantity(self.measure)[1])
             if shown:
-                yield commit_name(commit), str(len(values)), shown, self.subjects.get(commit, "")
+                yield commit[:SHORT], str(len(values)), shown, self.subjects.get(commit, "")
 
     def data(self) -> dict[str, Any]:
         return {

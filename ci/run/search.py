@@ -123,8 +123,9 @@ class Search:
         state = "both ends first"
         if found.ends_differ:
             best = found.answer
-            state = f"most likely so far {best.first_bad[-1][:8]}, {best.probability:.0%}"
-        complain(f"bisect: run {commit_name(commit)} of {len(self.commits)} commits; {state}")
+            state = f"{best.probability:.0%} for {commit_name(best.first_bad[-1])} so far"
+        number = f"{self.commits.index(commit) + 1} of {len(self.commits)}"
+        complain(f"bisect: run {commit_name(commit)}, {number}; {state}")
 
     def _run(self, checkout: Checkout, commit: str) -> None:
         asked = self.question
