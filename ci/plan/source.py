@@ -73,8 +73,12 @@ def _listing(folder: Path, *, packed: bool) -> list[tuple[Path, str | None]]:
         raise UsageError(f"the source {folder} is not a folder", remedy="Name an existing folder.")
     found = sorted(_git_files(folder)) if not packed and _in_git(folder) else []
     found = found or sorted(_walk(folder, without=frozenset() if packed else JUNK))
-    kinds = ((path, (folder / path).lstat().st_mode) for path in found)
-    return [(path, SPECIAL_FILES.get(stat.S_IFMT(mode))) for path, mode in kinds]
+    return [(path, _special_kind(folder / path)) for path in found]
+
+
+def _special_kind(path: Path) -> str | None:
+    with readable(path):
+        return SPECIAL_FILES.get(stat.S_IFMT(path.lstat().st_mode))
 
 
 def write_archive(
@@ -133,16 +137,20 @@ def readable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        name = decode_file_name(path)
-        message = f"{name}: this file of the sources cannot be read: {error.strerror}"
-        remedy = "Check its permissions. If something changes the sources, run again without that."
-        raise InfrastructureError(message, remedy=remedy) from error
+        raise _unreadable(path, error.strerror or str(error)) from error
+
+
+def _unreadable(path: Path, reason: str) -> InfrastructureError:
+    message = f"{decode_file_name(path)}: this file of the sources cannot be read: {reason}"
+    remedy = "Check its permissions. If something changes the sources, run again without that."
+    return InfrastructureError(message, remedy=remedy)
 
 
 def _add(archive: tarfile.TarFile, path: Path, name: Path, root: Path, owner: int) -> None:
     if path.is_symlink():
         entry = _entry(name, tarfile.SYMTYPE, 0o777, owner)
-        entry.linkname = _link_target(path, root)
+        with readable(path):
+            entry.linkname = _link_target(path, root)
         archive.addfile(entry)
         return
     with readable(path):
@@ -151,7 +159,12 @@ def _add(archive: tarfile.TarFile, path: Path, name: Path, root: Path, owner: in
         status = os.fstat(content.fileno())
         entry = _entry(name, tarfile.REGTYPE, 0o755 if status.st_mode & 0o100 else 0o644, owner)
         entry.size = status.st_size
-        archive.addfile(entry, content)
+        try:
+            archive.addfile(entry, content)
+        except OSError as error:
+            if error.errno is not None:  # of the destination
+                raise
+            raise _unreadable(path, "it became shorter while it was copied") from error
 
 
 def _link_target(path: Path, root: Path) -> str:

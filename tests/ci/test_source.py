@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ci.errors import UsageError
+from ci.errors import InfrastructureError, UsageError
 from ci.plan import source
 from ci.util.process import run
 
@@ -120,6 +122,32 @@ def test_archive_is_deterministic(repository: Path) -> None:
     os.utime(repository / "setup.py", (1, 1))
     source.write_archive(repository, second)
     assert first.getvalue() == second.getvalue()
+
+
+def test_a_file_that_is_removed_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").touch()
+    list_files = source._walk
+
+    def remove(folder: Path, **options: Collection[str]) -> Iterator[Path]:
+        yield from list_files(folder, **options)
+        (tmp_path / "a").unlink()
+
+    monkeypatch.setattr(source, "_walk", remove)
+    with pytest.raises(InfrastructureError, match=r"/a: this file .* cannot be read: No such file"):
+        source.write_archive(tmp_path, io.BytesIO())
+
+
+def test_a_file_that_becomes_shorter_meanwhile(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(bytes(1 << 20))
+
+    class Pipe(io.BytesIO):
+        def write(self, data: Any) -> int:
+            os.truncate(file, 1)
+            return super().write(data)
+
+    with pytest.raises(InfrastructureError, match=r"/a: this file .* it became shorter"):
+        source.write_archive(tmp_path, Pipe())
 
 
 def test_archive_entries(repository: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -31,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, which all processes inherit
     if not hasattr(config, "workerinput"):
         ROWS.parent.mkdir(parents=True, exist_ok=True)
         ROWS.write_text("")
