@@ -20,7 +20,7 @@ from ci.plan.request import selected_operators
 from ci.plan.source import git, state
 from ci.report.bisection import BisectionReport
 from ci.run.commit_runs import temporary_checkout
-from ci.run.search import Question, Search, Values, level
+from ci.run.search import Question, Search, Values
 from ci.store.folder import make_folder, open_store
 from ci.util.invocation import command
 from ci.util.terminal import complain
@@ -116,12 +116,10 @@ def _commits_between(source: Path, good: str, bad: str) -> tuple[str, ...]:
     ends = []
     for option, name in (("--good", good), ("--bad", bad)):
         found = repository.commits(name)
-        if repository.git_error:
-            message = f"--source: {source}: {repository.git_error}"
-            raise UsageError(message, remedy="Name a folder of a git repository.")
         if not found:
-            remedy = f"Name a commit, a branch or a tag.{shallow}"
-            raise UsageError(f"{option}: there is no commit '{name}' in {source}", remedy=remedy)
+            message = f"{option}: {source}: {repository.git_error or f'no commit {name!r}'}"
+            remedy = f"Name a commit, a branch or a tag of a git repository.{shallow}"
+            raise UsageError(message, remedy=remedy)
         ends.append(found[0])
     line = repository.line(ends[1])
     if ends[0] in line[1:]:
@@ -172,16 +170,17 @@ def _cause(search: Search, values: Values, answer: Answer, run_ids: list[list[st
     """Why the stage is slower, or the message of the test."""
     asked, measure = search.question, search.record.measure
     place = search.commits.index(answer.first_bad[-1])
-    sides = search.commits[:place], search.commits[place:]
+    sides = [
+        {run_id: value for commit in side for run_id, value in values.get(commit, {}).items()}
+        for side in (search.commits[:place], search.commits[place:])
+    ]
     with open_store(search.results) as store:
         if measure is None:
-            failed = [
-                it for commit in sides[1] for it, bad in values.get(commit, {}).items() if bad
-            ]
-            failures = store.outcomes(failed[0], asked.platform).failures
+            failed = next(run_id for run_id, bad in sides[1].items() if bad)
+            failures = store.outcomes(failed, asked.platform).failures
             return failures.get(asked.test or "") or ""
         ends = []
-        for ids, commits in zip(run_ids, sides, strict=True):
+        for ids, side in zip(run_ids, sides, strict=True):
             result = store.load(ids[0], platform=asked.platform).platform(asked.platform)
-            ends.append((result, ids, {measure: level(values, commits)}))
+            ends.append((result, ids, {measure: median(side.values())}))
         return explain_changes(store, [measure], ends)[0].text

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from statistics import median
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -20,6 +19,7 @@ from ci.analysis.bisection import Bisection, LevelEvidence, OutcomeEvidence
 from ci.errors import ConfigError, InfrastructureError, UsageError
 from ci.facts.measures import Quantity, measure_key
 from ci.model.results import Harness, PlatformResult
+from ci.model.tests import Outcome
 from ci.plan.planning import RunOptions
 from ci.run.commit_runs import Checkout
 from ci.store.folder import open_store
@@ -162,6 +162,8 @@ class Search:
             return f"it has no measure of the stage '{asked.stage}'{near_match(asked.stage, known)}"
         with open_store(self.results) as store:
             names = store.outcomes(run_id, asked.platform).names
+        if asked.test in names:
+            return f"'{asked.test}' was skipped"
         return f"it has no test '{asked.test}'{near_match(asked.test, names)}"
 
     def _skip(self, commit: str, reason: str) -> None:
@@ -211,7 +213,11 @@ class Search:
         if asked.test:
             outcomes = store.outcomes_of_tests([asked.test], run_ids, asked.platform)
             states = {run_id: of_run.states.get(asked.test) for run_id, of_run in outcomes.items()}
-            return {run_id: float(it.outcome.bad) for run_id, it in states.items() if it}
+            return {
+                run_id: float(state.outcome.bad)
+                for run_id, state in states.items()
+                if state and state.outcome is not Outcome.SKIPPED
+            }
         measures = {run_id: rows[run_id].values for run_id in run_ids if run_id in rows}
         name = self.record.measure or self._choose_measure(measures)
         return {run_id: values[name] for run_id, values in measures.items() if name in values}
@@ -223,8 +229,3 @@ class Search:
         known = {name for values in measures.values() for name in values}
         self.record.measure = next((name for name in (cpu, wall) if name in known), None)
         return self.record.measure or wall
-
-
-def level(values: Values, commits: Sequence[str]) -> float:
-    """The median of all values of these commits."""
-    return median(it for commit in commits for it in values.get(commit, {}).values())

@@ -72,8 +72,8 @@ def refused(project: Project, *words: str, source: Path | None = None) -> str:
 @pytest.mark.parametrize(
     ("good", "bad", "message"),
     [
-        ("missing", "main", "--good: there is no commit 'missing' in "),
-        ("c1", "0123abcd", "--bad: there is no commit '0123abcd' in "),
+        ("missing", "main", ": no commit 'missing'\nName a commit, a branch or a tag"),
+        ("c1", "0123abcd", ": no commit '0123abcd'\nName a commit, a branch or a tag"),
         ("main", "main", "--good and --bad: got commit "),
         ("main", "c1", "on its line of first parents\nName a commit that `git log "),
         ("topic", "main", "on its line of first parents\nName a commit that `git log "),
@@ -89,7 +89,7 @@ def test_a_shallow_clone(project: Project) -> None:
     clone, first = project.folder / "clone", git(project.source, "rev-parse", "c1")
     git(project.folder, "clone", "--quiet", "--depth=1", project.source.as_uri(), str(clone))
     error = refused(project, "cpu", "--good", first, "--bad", "HEAD", source=clone)
-    assert f"--good: there is no commit '{first}'" in error
+    assert f"--good: {clone}: no commit '{first}'" in error
     assert f"{clone} is a shallow clone. Fetch its history: git fetch --unshallow" in error
 
 
@@ -101,7 +101,7 @@ def test_other_wrong_options(project: Project) -> None:
     outside = project.folder / "outside"
     outside.mkdir()
     error = refused(project, "cpu", *ends, source=outside)
-    assert f"--source: {outside}: fatal: not a git repository" in error
+    assert f"--good: {outside}: fatal: not a git repository" in error
 
 
 def test_a_killed_search_leaves_nothing_to_the_next(project: Project) -> None:
@@ -198,6 +198,7 @@ def test_a_failing_test_with_the_runs_of_an_earlier_search(runs: Runs) -> None:
     made = len(runs.places)
     found = runs.answer("--test", TEST)
     assert found["first_bad"] == [runs.commits[6]]
+    assert found["cause"] == "assert <b>"
     assert sum(len(it["runs"]) for it in found["commits"]) > len(runs.places) - made
 
 
@@ -217,6 +218,18 @@ def test_commits_that_cannot_be_judged_are_stepped_over(runs: Runs) -> None:
     skipped = {it["commit"]: it["skipped"] for it in found["commits"] if it["skipped"]}
     assert runs.commits[8] in skipped
     assert {runs.places.count(place) for place in (7, 8, 9)} <= {0, 1}
+
+
+def test_a_skipped_test_has_not_passed(runs: Runs) -> None:
+    def outcome(place: int) -> Outcome:
+        skipped = Outcome.SKIPPED if place in (7, 8, 9) else Outcome.PASSED
+        return Outcome.FAILED if place >= 10 else skipped
+
+    runs.outcome = outcome
+    found = runs.answer("--test", TEST)
+    assert found["before"] == runs.commits[6]
+    assert found["first_bad"] == runs.commits[7:11]
+    assert found["commits"][9]["skipped"] == f"'{TEST}' was skipped"
 
 
 def test_ends_that_do_not_differ(runs: Runs) -> None:
