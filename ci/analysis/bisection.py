@@ -22,7 +22,7 @@ LEAST_RUNS = 2  # of the ends, and on both sides of the answer: one value may be
 MOST_RUNS = 10  # of a commit; ten halve the error of three, and more would only take longer
 
 
-class Evidence(Protocol):
+class ChangeModel(Protocol):
     """How well a change for the worse explains values."""
 
     def log_likelihood(self, before: Sequence[float], after: Sequence[float]) -> float:
@@ -32,7 +32,7 @@ class Evidence(Protocol):
         """
 
 
-class LevelEvidence:
+class LevelModel:
     """Two levels of a time with normal noise on a logarithmic scale: noise grows with the time.
 
     The Bayes factor of the two-sample t-test, with a prior of the noise besides (Gönen, Johnson,
@@ -65,7 +65,7 @@ def _squares(values: Sequence[float]) -> float:
     return sum((value - mean) ** 2 for value in values)
 
 
-class OutcomeEvidence:
+class OutcomeModel:
     """Two rates of failure; a value is 1 for a failure, else 0."""
 
     # Beta priors of the rates, each with the weight of one run: Jeffreys' prior, and for good
@@ -114,7 +114,7 @@ class Bisection:
     """Of runs, by commit."""
     skipped: Collection[str]
     """Commits that cannot be judged, because they do not build; neither end is one of them."""
-    evidence: Evidence
+    model: ChangeModel
 
     @cached_property
     def _judged(self) -> list[str]:
@@ -136,7 +136,7 @@ class Bisection:
 
         @cache  # commits without values have the likelihood of those before them
         def likelihood(runs: int) -> float:
-            return self.evidence.log_likelihood(values[:runs], values[runs:])
+            return self.model.log_likelihood(values[:runs], values[runs:])
 
         counts = accumulate(len(self._runs(commit)) for commit in self._judged)
         # Without values, every commit is as likely as any other.

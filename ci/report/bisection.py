@@ -8,12 +8,11 @@ from statistics import median
 from typing import Any
 
 from ci.analysis.bisection import SURE, Answer
-from ci.facts.measures import amount, percent, stage_and_quantity
+from ci.facts.measures import amount, certain, percent, stage_and_quantity
 from ci.report.document import Document, Heading, Items, Report, Table
 from ci.util.text import SHORT, commit_name, counted
 
 SCHEMA_VERSION = 1
-CERTAIN = 0.999  # a probability is printed with three digits at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +42,7 @@ class BisectionReport(Report):
         first = self.answer.first_bad
         what = f"{self.stage} is slower" if self.stage else f"{self.test} fails"
         name = commit_name(first[-1]) if len(first) == 1 else f"one of {len(first)} commits"
-        sure = min(self.answer.probability, CERTAIN)
-        title = f"{self.platform}: {what} since {name}, probability {percent(sure)}"
+        title = f"{self.platform}: {what} since {name}, {certain(self.answer.probability)}"
         yield Heading(1, title), Items([*self._lines()], indent="  ")
         yield [Table(("Commit", "Runs", self._heading, "Subject"), [*self._rows()], ("Runs",))]
 

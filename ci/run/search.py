@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ci.analysis.bisection import Bisection, LevelEvidence, OutcomeEvidence
+from ci.analysis.bisection import Bisection, LevelModel, OutcomeModel
 from ci.errors import ConfigError, InfrastructureError, UsageError
 from ci.facts.measures import Quantity, measure_key
 from ci.model.results import Harness, PlatformResult
@@ -105,7 +105,7 @@ class Search:
             commits=self.commits,
             values={commit: list(runs.values()) for commit, runs in values.items()},
             skipped=self.record.skipped,
-            evidence=OutcomeEvidence() if self.question.test else LevelEvidence(),
+            model=OutcomeModel() if self.question.test else LevelModel(),
         )
 
     def go_on(self, checkout: Checkout) -> Values:

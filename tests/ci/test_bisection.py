@@ -11,24 +11,24 @@ from ci.analysis.bisection import (
     MOST_RUNS,
     SURE,
     Bisection,
-    Evidence,
-    LevelEvidence,
-    OutcomeEvidence,
+    ChangeModel,
+    LevelModel,
+    OutcomeModel,
 )
 
 COMMITS = [f"c{number:02}" for number in range(21)]
 NEVER = len(COMMITS)  # the place of a change after all of them
 Measure = Callable[[int], float]
-Draw = Callable[[random.Random, int], tuple[Measure, Evidence]]
+Draw = Callable[[random.Random, int], tuple[Measure, ChangeModel]]
 
 
 def search(
-    measure: Measure, evidence: Evidence, skipped: Collection[str] = ()
+    measure: Measure, model: ChangeModel, skipped: Collection[str] = ()
 ) -> tuple[Bisection, int]:
     """Search to the end; also return the number of runs."""
     values: dict[str, list[float]] = {}
     for runs in range(MOST_RUNS * len(COMMITS) + 1):
-        found = Bisection(commits=COMMITS, values=values, skipped=skipped, evidence=evidence)
+        found = Bisection(commits=COMMITS, values=values, skipped=skipped, model=model)
         commit = found.next_commit()
         if commit is None:
             return found, runs
@@ -49,7 +49,7 @@ def failing(first_bad: int, fails_good: float, fails_bad: float, seed: float = 0
 
 @pytest.mark.parametrize("first_bad", [1, 2, 10, 19, 20])
 def test_a_steady_stage_takes_few_runs(first_bad: int) -> None:
-    found, runs = search(slower(first_bad, 0.2, 0.003), LevelEvidence())
+    found, runs = search(slower(first_bad, 0.2, 0.003), LevelModel())
     assert found.answer.first_bad == (COMMITS[first_bad],)
     assert found.answer.probability >= SURE
     assert runs <= 11  # 4 of the ends, 5 halvings, 2 repeats
@@ -57,20 +57,20 @@ def test_a_steady_stage_takes_few_runs(first_bad: int) -> None:
 
 @pytest.mark.parametrize("first_bad", [1, 2, 10, 19, 20])
 def test_a_test_that_always_fails_takes_few_runs(first_bad: int) -> None:
-    found, runs = search(failing(first_bad, 0, 1), OutcomeEvidence())
+    found, runs = search(failing(first_bad, 0, 1), OutcomeModel())
     assert found.answer.first_bad == (COMMITS[first_bad],)
     assert found.answer.probability >= SURE
     assert runs <= 14  # 4 of the ends, 5 halvings, 5 repeats
 
 
-def draw_stage(noisy: random.Random, first_bad: int) -> tuple[Measure, Evidence]:
+def draw_stage(noisy: random.Random, first_bad: int) -> tuple[Measure, ChangeModel]:
     rise, noise = noisy.uniform(0.03, 0.3), noisy.choice((0.003, 0.01, 0.02, 0.04, 0.08))
-    return slower(first_bad, rise, noise, noisy.random()), LevelEvidence()
+    return slower(first_bad, rise, noise, noisy.random()), LevelModel()
 
 
-def draw_test(noisy: random.Random, first_bad: int) -> tuple[Measure, Evidence]:
+def draw_test(noisy: random.Random, first_bad: int) -> tuple[Measure, ChangeModel]:
     fails_good, fails_bad = noisy.choice((0, 0.05)), noisy.uniform(0.5, 1)
-    return failing(first_bad, fails_good, fails_bad, noisy.random()), OutcomeEvidence()
+    return failing(first_bad, fails_good, fails_bad, noisy.random()), OutcomeModel()
 
 
 @pytest.mark.parametrize("draw", [draw_stage, draw_test])
@@ -91,34 +91,34 @@ def test_the_probability_is_calibrated(draw: Draw) -> None:
 @pytest.mark.parametrize("fails", [0.2, 0.5])
 def test_a_flaky_test_without_a_change_has_no_first_bad_commit(fails: float) -> None:
     searches = 100
-    found = [search(failing(NEVER, fails, 1, seed), OutcomeEvidence()) for seed in range(searches)]
+    found = [search(failing(NEVER, fails, 1, seed), OutcomeModel()) for seed in range(searches)]
     assert sum(it.is_hopeless for it, _ in found) >= SURE * searches
 
 
 def test_a_noisy_stage_without_a_change_has_no_first_bad_commit() -> None:
     searches = 100
-    found = [search(slower(NEVER, 0, 0.08, seed), LevelEvidence()) for seed in range(searches)]
+    found = [search(slower(NEVER, 0, 0.08, seed), LevelModel()) for seed in range(searches)]
     assert sum(it.is_hopeless for it, _ in found) >= SURE * searches
 
 
 def test_commits_that_do_not_build_are_stepped_over() -> None:
     skipped = COMMITS[5:9]
-    found, _ = search(lambda place: float(place >= 7), OutcomeEvidence(), skipped)
+    found, _ = search(lambda place: float(place >= 7), OutcomeModel(), skipped)
     assert found.answer.before == COMMITS[4]
     assert found.answer.first_bad == tuple(COMMITS[5:10])
     assert found.answer.probability >= SURE
 
 
 def test_ends_that_do_not_differ() -> None:
-    found, runs = search(lambda _: 1.0, OutcomeEvidence())
+    found, runs = search(lambda _: 1.0, OutcomeModel())
     assert found.is_hopeless
     assert runs == 2 * MOST_RUNS
-    found, _ = search(slower(1, -0.2, 0.003), LevelEvidence())  # the bad end is faster
+    found, _ = search(slower(1, -0.2, 0.003), LevelModel())  # the bad end is faster
     assert found.is_hopeless
 
 
 def test_neighbors() -> None:
     values = {"a": [1.0, 1.01], "b": [2.0, 2.02]}
-    found = Bisection(commits="ab", values=values, skipped=(), evidence=LevelEvidence())
+    found = Bisection(commits="ab", values=values, skipped=(), model=LevelModel())
     assert found.next_commit() is None
     assert found.answer.first_bad == ("b",)
