@@ -109,6 +109,7 @@ _BYTES = (Quantity.PEAK_MEMORY, Quantity.WHEEL)
 # From these values on no decimal is shown, so that a value that rounds to 10 has none either.
 _WHOLE_SECONDS = 9.95
 _WHOLE_PERCENT = 0.0995
+_CERTAIN = 0.999  # a probability is printed with three digits
 _SIZES = ((2**20, "MiB"), (2**10, "KiB"))
 
 
@@ -116,6 +117,12 @@ def percent(share: float, sign: str = "") -> str:
     """``21 %``, ``4.2 %``, ``0 %``; the sign ``+`` always shows a sign."""
     digits = 0 if abs(share) >= _WHOLE_PERCENT or not share else 1
     return f"{100 * share:{sign},.{digits}f} %"
+
+
+def certain(probability: float) -> str:
+    """``probability 0.967``, or ``probability over 0.999``."""
+    shown = f"over {_CERTAIN}" if probability > _CERTAIN else f"{probability:.3f}"
+    return f"probability {shown}"
 
 
 def amount(value: float, quantity: Quantity, sign: str = "") -> str:

@@ -14,6 +14,7 @@ from ci.facts.measures import (
     LABELS,
     Quantity,
     amount,
+    certain,
     headline,
     measure_name,
     percent,
@@ -43,7 +44,6 @@ ENVIRONMENT_RISE = (
     "no open regression, since the sources may not be the cause: `--check --fail-on environment`"
     " fails on it"
 )
-_SURE = 0.999  # a probability is printed with three digits
 _ALARMING = ("open regression", "suspected regression")
 _KINDS = (*_ALARMING, "small rise", "improvement", "past regression")
 
@@ -329,8 +329,7 @@ def change_status(change: LevelChange) -> str | None:
 def certainty(point: ChangePoint) -> str:
     """``95 % interval +17 % to +25 %, probability over 0.999``."""
     size = f"{_interval(point.low, point.high)}, " if point.low < point.high else ""
-    sure = f"over {_SURE}" if point.probability > _SURE else f"{point.probability:.3f}"
-    return f"{size}probability {sure}"
+    return f"{size}{certain(point.probability)}"
 
 
 def _interval(low: float, high: float) -> str:

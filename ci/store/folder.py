@@ -59,7 +59,7 @@ def link_latest(folder: Path) -> None:
     temporary.replace(folder.parent / LATEST)
 
 
-def lock_run(folder: Path) -> AbstractContextManager[object]:
+def lock_run(folder: Path, kind: str = "run") -> AbstractContextManager[object]:
     """Lock a run: a second caller would take over the container of the first.
 
     The kernel releases the lock when the caller's process ends.
@@ -67,7 +67,7 @@ def lock_run(folder: Path) -> AbstractContextManager[object]:
     try:
         return FileLock(folder / LOCK_FILE).acquire(timeout=0)
     except Timeout:
-        message = f"run {folder.name} is still running"
+        message = f"{kind} {folder.name} is still running"
         remedy = "Wait until it ends, or interrupt it with Ctrl-C where it was started."
         raise UsageError(message, remedy=remedy) from None
 

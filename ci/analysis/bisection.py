@@ -1,0 +1,200 @@
+"""Noisy bisection: the commit of a line that made a stage slower or a test fail. Pure.
+
+Every place of the change has a probability, given all values so far, and so has that there is no
+change. The levels on both sides and the noise are not known beforehand: they follow from the
+values. So a noisy stage is run more often than a steady one, and a flaky test more often than one
+that always fails.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import accumulate, pairwise
+from statistics import fmean
+from typing import Protocol
+
+SURE = 0.95  # the probability at which the search ends, as of the intervals in reports
+NO_CHANGE = 0.2  # its prior probability: the user has seen a change, which may be noise
+LEAST_RUNS = 2  # of the ends, and on both sides of the answer: one value may be an outlier
+MOST_RUNS = 10  # of a commit; ten halve the error of three, and more would only take longer
+
+
+class ChangeModel(Protocol):
+    """How well a change for the worse explains values."""
+
+    def log_likelihood(self, before: Sequence[float], after: Sequence[float]) -> float:
+        """The log probability of the values before and after the change, up to a constant.
+
+        Without values after it, that of no change.
+        """
+
+
+class LevelModel:
+    """Two levels of a time with normal noise on a logarithmic scale: noise grows with the time.
+
+    The Bayes factor of the two-sample t-test, with a prior of the noise besides (Gönen, Johnson,
+    Lu, Westfall: The Bayesian Two-Sample t Test, The American Statistician 59, 2005).
+    """
+
+    RISE = 5.0  # standard deviation of the rise, in units of the noise: 10 % if the noise is 2 %
+    PRIOR_RUNS = 1.0  # the weight of the prior; without one, two equal values would have no noise
+    PRIOR_NOISE = 0.02  # relative; of CPU seconds on a quiet machine
+    SHORTEST_S = 0.01  # the resolution of CPU times
+
+    def log_likelihood(self, before: Sequence[float], after: Sequence[float]) -> float:
+        good, bad = (
+            [math.log(max(value, self.SHORTEST_S)) for value in side] for side in (before, after)
+        )
+        if bad and fmean(bad) <= fmean(good):
+            return -math.inf
+        runs = len(good) + len(bad)
+        inside = _squares(good) + _squares(bad)
+        between = _squares([*good, *bad]) - inside
+        shrinkage = 1 + self.RISE**2 * len(good) * len(bad) / runs
+        squares = self.PRIOR_RUNS * self.PRIOR_NOISE**2 + inside + between / shrinkage
+        degrees = runs - 1 + self.PRIOR_RUNS
+        return -(degrees * math.log(squares) + math.log(shrinkage)) / 2
+
+
+def _squares(values: Sequence[float]) -> float:
+    """The sum of squares around the mean."""
+    mean = fmean(values) if values else 0.0
+    return sum((value - mean) ** 2 for value in values)
+
+
+class OutcomeModel:
+    """Two rates of failure; a value is 1 for a failure, else 0."""
+
+    # Beta priors of the rates, each with the weight of one run: Jeffreys' prior, and for good
+    # commits one that expects fewer failures. With more trust in passes and failures, a test that
+    # always fails takes 2 runs less, but the probability is too high for flaky ones.
+    ANY = (0.5, 0.5)
+    GOOD = (0.25, 0.75)
+
+    def log_likelihood(self, before: Sequence[float], after: Sequence[float]) -> float:
+        if not after:
+            return _log_beta_binomial(before, *self.ANY)
+        if fmean(after) <= fmean(before):
+            return -math.inf
+        return _log_beta_binomial(before, *self.GOOD) + _log_beta_binomial(after, *self.ANY)
+
+
+def _log_beta_binomial(values: Sequence[float], fails: float, passes: float) -> float:
+    """The log probability of 0s and 1s, if the rate of 1s has a beta prior."""
+    failed = sum(values)
+    passed = len(values) - failed
+    return _log_beta(fails + failed, passes + passed) - _log_beta(fails, passes)
+
+
+def _log_beta(first: float, second: float) -> float:
+    return math.lgamma(first) + math.lgamma(second) - math.lgamma(first + second)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Where the change is, as far as the values show."""
+
+    before: str
+    """The last commit that is known to be good."""
+    first_bad: tuple[str, ...]
+    """The first bad commit, or several, oldest first, if all but the last cannot be judged."""
+    probability: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bisection:
+    """The commits between a good and a bad one, with all values so far."""
+
+    commits: Sequence[str]
+    """Oldest first: the good one, those between, the bad one. At least two."""
+    values: Mapping[str, Sequence[float]]
+    """Of runs, by commit."""
+    skipped: Collection[str]
+    """Commits that cannot be judged, because they do not build; neither end is one of them."""
+    model: ChangeModel
+
+    @cached_property
+    def _judged(self) -> list[str]:
+        return [commit for commit in self.commits if commit not in self.skipped]
+
+    @cached_property
+    def _blocks(self) -> list[tuple[str, ...]]:
+        """The commits after each one that can be judged, up to the next such commit."""
+        places = [i for i, commit in enumerate(self.commits) if commit not in self.skipped]
+        return [tuple(self.commits[a + 1 : b + 1]) for a, b in pairwise(places)]
+
+    def _runs(self, commit: str) -> Sequence[float]:
+        return self.values.get(commit, ())
+
+    @cached_property
+    def probabilities(self) -> list[float]:
+        """Of each block, that it has the first bad commit. What is missing to 1: no change."""
+        values = [it for commit in self._judged for it in self._runs(commit)]
+
+        @cache  # commits without values have the likelihood of those before them
+        def likelihood(runs: int) -> float:
+            return self.model.log_likelihood(values[:runs], values[runs:])
+
+        counts = accumulate(len(self._runs(commit)) for commit in self._judged)
+        # Without values, every commit is as likely as any other.
+        share = math.log((1 - NO_CHANGE) / (len(self.commits) - 1))
+        places = zip(self._blocks, counts, strict=False)
+        logs = [math.log(len(block)) + share + likelihood(runs) for block, runs in places]
+        logs.append(math.log(NO_CHANGE) + likelihood(len(values)))
+        most = max(logs)
+        weights = [math.exp(it - most) for it in logs]
+        total = sum(weights)
+        return [it / total for it in weights[:-1]]
+
+    @property
+    def _ends(self) -> tuple[str, str]:
+        return self.commits[0], self.commits[-1]
+
+    @cached_property
+    def ends_differ(self) -> bool:
+        has_runs = min(len(self._runs(it)) for it in self._ends) >= LEAST_RUNS
+        return has_runs and sum(self.probabilities) >= SURE
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether the ends do not differ, however often they were run."""
+        return min(len(self._runs(it)) for it in self._ends) >= MOST_RUNS and not self.ends_differ
+
+    @property
+    def answer(self) -> Answer:
+        best = max(range(len(self._blocks)), key=self.probabilities.__getitem__)
+        return Answer(
+            before=self._judged[best],
+            first_bad=self._blocks[best],
+            probability=self.probabilities[best],
+        )
+
+    def next_commit(self) -> str | None:
+        """The commit whose next run is most informative; ``None`` at the end of the search.
+
+        With equal noise everywhere, that is the commit of which it is most uncertain whether it is
+        good. Only the ends are run at first: they may not differ at all.
+        """
+        if not self.ends_differ:
+            return None if self.is_hopeless else min(self._ends, key=lambda it: len(self._runs(it)))
+        answer = self.answer
+        if answer.probability >= SURE:
+            sides = (answer.before, answer.first_bad[-1])
+            unsure = [it for it in sides if len(self._runs(it)) < LEAST_RUNS]
+            return unsure[0] if unsure else None
+        # The probability that a commit is bad: that the change is at it or before it.
+        bad = dict(zip(self._judged[1:], accumulate(self.probabilities), strict=True))
+        inner = [it for it in self._judged[1:-1] if len(self._runs(it)) < MOST_RUNS]
+        if not inner:
+            return None
+        commit = min(inner, key=lambda it: (abs(bad[it] - 0.5), len(self._runs(it))))
+        # More runs of it than of a whole side: then the level of that side is known worse. To take
+        # turns also keeps a machine that gets slower meanwhile from looking like a change.
+        place = self._judged.index(commit)
+        for side in (self._judged[place + 1 :], self._judged[:place][::-1]):
+            if sum(len(self._runs(it)) for it in side) < len(self._runs(commit)):
+                return side[0]
+        return commit

@@ -1,0 +1,107 @@
+"""Runs of other commits, in a git worktree outside of the user's tree."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from ci.engines.select import select_engine
+from ci.model.results import RunResult
+from ci.plan.network import read_pip_settings
+from ci.plan.planning import RunOptions
+from ci.plan.project import load_project, site_file
+from ci.plan.request import new_request, plan_request
+from ci.plan.source import git
+from ci.run.coordinator import RunCoordinator
+from ci.run.progress import Progress
+from ci.run.records import Records
+from ci.store.folder import lock_run, open_store
+from ci.util.files import remove_folder, user_cache
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkout:
+    """A worktree of the user's repository, with the project and its configuration in it."""
+
+    tree: Path
+    source: Path
+    config: Path
+    site: Path
+    """The user's own file: git often ignores it, so that no worktree has it."""
+
+    def run(self, commit: str, platform: str, results: Path, options: RunOptions) -> RunResult:
+        """Run a commit as ``python -m ci run`` does.
+
+        Raises:
+            UsageError, ConfigError: The commit has no valid configuration of the platform.
+            InfrastructureError: The engine refused it.
+            KeyboardInterrupt: The run was interrupted.
+        """
+        git(self.tree, "checkout", "--quiet", "--force", "--detach", commit)
+        if (self.tree / ".gitmodules").exists():
+            git(self.tree, "submodule", "--quiet", "update", "--init", "--recursive", "--force")
+        git(self.tree, "clean", "--quiet", "-ffdx")  # folders of submodules that are gone
+        environ = dict(os.environ)
+        if self.site.exists():
+            environ["INFINI_CI_SITE"] = str(self.site)
+        project = replace(load_project(self.config, environ), pip=read_pip_settings())
+        platforms = (platform,)
+        request = new_request(
+            project, platforms, source_folder=self.source, results=results, options=options
+        )
+        coordinator = RunCoordinator(
+            request=request,
+            plans=plan_request(project, request, results),
+            connect=select_engine,
+            records=Records(results / request.run_id, partial(open_store, results)),
+            progress=Progress(Console(stderr=True)),
+            resumed=False,
+        )
+        result = coordinator.execute()
+        if coordinator.interrupted:
+            raise KeyboardInterrupt
+        return result
+
+
+@contextmanager
+def temporary_checkout(source: Path, config: Path, search: str) -> Iterator[Checkout]:
+    """Add a worktree of the repository that has ``source``, and remove it at the end.
+
+    Each commit has its own configuration if git tracks the file, else all have the user's. The
+    worktree of an interrupted search of the same name is removed first. Raises ``UsageError`` if
+    that search still runs.
+    """
+    root = Path(git(source, "rev-parse", "--show-toplevel").rstrip("\n"))
+    config = config.resolve()
+    is_inside = config.is_relative_to(root)
+    is_tracked = is_inside and bool(git(root, "ls-files", "--", str(config)))
+    folder = user_cache().resolve() / search
+    folder.mkdir(parents=True, exist_ok=True)
+    tree = folder / root.name
+    with lock_run(folder, kind="search"):
+        _remove(root, tree)
+        # Forced: git may still know a worktree whose files are gone.
+        options = ("--force", "--quiet", "--detach", "--no-checkout")
+        git(root, "worktree", "add", *options, str(tree))
+        try:
+            yield Checkout(
+                tree=tree,
+                source=tree / source.resolve().relative_to(root),
+                config=tree / config.relative_to(root) if is_tracked else config,
+                site=site_file(config, os.environ).resolve(),
+            )
+        finally:
+            _remove(root, tree)
+            remove_folder(folder)
+
+
+def _remove(root: Path, tree: Path) -> None:
+    """Remove a worktree, if there is one, and no other that git misses the files of."""
+    git(root, "worktree", "remove", "--force", "--force", str(tree), check=False)
+    remove_folder(tree)

@@ -1,0 +1,231 @@
+"""The search for the first bad commit: runs commits, and keeps what it did in a file.
+
+The values are those of the store, so a search that was interrupted goes on where it was, and a
+second one uses the runs of the first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ci.analysis.bisection import Bisection, LevelModel, OutcomeModel
+from ci.errors import ConfigError, InfrastructureError, UsageError
+from ci.facts.measures import Quantity, measure_key
+from ci.model.results import Harness, PlatformResult
+from ci.model.tests import Outcome
+from ci.plan.planning import RunOptions
+from ci.run.commit_runs import Checkout
+from ci.store.folder import open_store
+from ci.store.rows import RunMeasures
+from ci.store.store import Store
+from ci.util.files import write_atomically
+from ci.util.terminal import complain
+from ci.util.text import commit_name, near_match
+
+# Ends of a harness that the commit itself may have caused: a test that hangs, a build that takes
+# all memory. Such a commit is stepped over; any other failure ends the search.
+OWN_FAULTS = (Harness.CRASHED, Harness.OOM_KILLED, Harness.TIMED_OUT)
+
+
+class Question(BaseModel):
+    """What to search for, and among which runs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    project: str
+    platform: str
+    good: str
+    bad: str
+    stage: str | None = None
+    test: str | None = None
+    """One of the two: a stage that got slower, or a test that fails."""
+    warm: bool = False
+    options: RunOptions
+
+    @property
+    def name(self) -> str:
+        """The name of the search, of its file in the results, and of its worktree."""
+        digest = hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]
+        return f"bisect-{self.platform}-{self.good[:8]}-{self.bad[:8]}-{digest}"
+
+
+class SearchRecord(BaseModel):
+    """The file of a search."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    version: Literal[1] = 1
+    question: Question
+    runs: dict[str, str] = {}
+    """The commits of the runs that this search made, by run id."""
+    warming: dict[str, str] = {}
+    """With ``warm``: the runs that only filled the compiler cache, by commit."""
+    skipped: dict[str, str] = {}
+    """The reasons why commits cannot be judged."""
+    measure: str | None = None
+    """The measure of the stage, once a run has it."""
+
+
+Values = Mapping[str, Mapping[str, float]]  # by commit and run id
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """A search in progress."""
+
+    question: Question
+    commits: Sequence[str]
+    """As in ``Bisection``."""
+    results: Path
+
+    @property
+    def file(self) -> Path:
+        return self.results / f"{self.question.name}.json"
+
+    @cached_property
+    def record(self) -> SearchRecord:
+        try:
+            return SearchRecord.model_validate_json(self.file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return SearchRecord(question=self.question)
+        except (ValidationError, UnicodeDecodeError) as error:
+            message = f"{self.file}: expected the progress of a search: {error}"
+            remedy = f"Move it away to search again: mv {self.file} {self.file}.old"
+            raise UsageError(message, remedy=remedy) from None
+
+    def bisection(self, values: Values) -> Bisection:
+        return Bisection(
+            commits=self.commits,
+            values={commit: list(runs.values()) for commit, runs in values.items()},
+            skipped=self.record.skipped,
+            model=OutcomeModel() if self.question.test else LevelModel(),
+        )
+
+    def go_on(self, checkout: Checkout) -> Values:
+        """Run commits until the answer is known, or more runs would not help."""
+        while True:
+            values = self.read_values()
+            found = self.bisection(values)
+            commit = found.next_commit()
+            if commit is None:
+                return values
+            self._announce(found, commit)
+            self._run(checkout, commit)
+
+    def _announce(self, found: Bisection, commit: str) -> None:
+        state = "both ends first"
+        if found.ends_differ:
+            best = found.answer
+            state = f"{best.probability:.0%} for {commit_name(best.first_bad[-1])} so far"
+        number = f"{self.commits.index(commit) + 1} of {len(self.commits)}"
+        complain(f"bisect: run {commit_name(commit)}, {number}; {state}")
+
+    def _run(self, checkout: Checkout, commit: str) -> None:
+        asked = self.question
+        try:
+            result = checkout.run(commit, asked.platform, self.results, asked.options)
+        except (UsageError, ConfigError) as error:
+            self._skip(commit, str(error))
+            return
+        row = result.platform(asked.platform)
+        verdict = row.verdict
+        if not verdict.product.is_final and verdict.harness not in OWN_FAULTS:
+            message = f"bisect: run {result.run_id} of {commit_name(commit)} has no result: "
+            message += next((it.text for it in verdict.evidence), verdict.harness)
+            remedy = "Repeat the command when this is solved: it keeps all runs so far."
+            raise InfrastructureError(message, remedy=remedy)
+        if asked.warm and row.built and row.facts("compiler_cache").get("state") is None:
+            message = f"--warm: no compilation of run {result.run_id} used a compiler cache"
+            raise UsageError(message, remedy="Leave out --warm.")
+        if asked.warm and row.built and commit not in self.record.warming:
+            self.record.warming[commit] = result.run_id
+            self._save()
+            return
+        self.record.runs[result.run_id] = commit
+        self._save()
+        if result.run_id not in self.read_values().get(commit, {}):
+            self._skip(commit, self._no_value(result.run_id, row))
+
+    def _no_value(self, run_id: str, row: PlatformResult) -> str:
+        asked = self.question
+        if row.built is False or not row.verdict.product.is_final:
+            return next((it.text for it in row.verdict.evidence), "it was not built")
+        if asked.stage:
+            known = [stage.name for stage in row.stages]
+            return f"it has no measure of the stage '{asked.stage}'{near_match(asked.stage, known)}"
+        with open_store(self.results) as store:
+            names = store.outcomes(run_id, asked.platform).names
+        if asked.test in names:
+            return f"'{asked.test}' was skipped"
+        return f"it has no test '{asked.test}'{near_match(asked.test, names)}"
+
+    def _skip(self, commit: str, reason: str) -> None:
+        if commit in (self.commits[0], self.commits[-1]):
+            end = "--good" if commit == self.commits[0] else "--bad"
+            message = f"{end}: {commit_name(commit)} cannot be judged: {reason}"
+            raise UsageError(message, remedy="Name a commit that can be built and tested.")
+        complain(f"bisect: {commit_name(commit)} is stepped over: {reason}")
+        self.record.skipped[commit] = reason
+        self._save()
+
+    def _save(self) -> None:
+        write_atomically(self.file, self.record.model_dump_json(indent=2) + "\n")
+
+    def read_values(self) -> Values:
+        """Read the values of this search's runs, and of others in the same environments.
+
+        With ``warm``, only the own ones: of others, no one knows what was in the compiler cache.
+        """
+        asked, own = self.question, self.record.runs
+        with open_store(self.results) as store:
+            on_line = set(self.commits)
+            heads = [
+                head
+                for head in store.heads(project=asked.project)
+                if head.commit in on_line and asked.platform in head.platforms and not head.dirty
+            ]
+            run_ids = [head.run_id for head in heads]
+            rows = {
+                row.run_id: row
+                for row in store.measured(asked.platform, project=asked.project, runs=run_ids)
+            }
+            keys = set() if asked.warm else {row.key for it, row in rows.items() if it in own}
+            usable = {it for it, row in rows.items() if it in own or row.key in keys}
+            usable |= own.keys() & set(run_ids)  # where all tests failed, there is no measure
+            found = self._values_of(store, usable, rows)
+        values: dict[str, dict[str, float]] = {}
+        for head in heads:
+            if head.run_id in found and head.commit:
+                values.setdefault(head.commit, {})[head.run_id] = found[head.run_id]
+        return values
+
+    def _values_of(
+        self, store: Store, run_ids: set[str], rows: Mapping[str, RunMeasures]
+    ) -> dict[str, float]:
+        asked = self.question
+        if asked.test:
+            outcomes = store.outcomes_of_tests([asked.test], run_ids, asked.platform)
+            states = {run_id: of_run.states.get(asked.test) for run_id, of_run in outcomes.items()}
+            return {
+                run_id: float(state.outcome.bad)
+                for run_id, state in states.items()
+                if state and state.outcome is not Outcome.SKIPPED
+            }
+        measures = {run_id: rows[run_id].values for run_id in run_ids if run_id in rows}
+        name = self.record.measure or self._choose_measure(measures)
+        return {run_id: values[name] for run_id, values in measures.items() if name in values}
+
+    def _choose_measure(self, measures: Mapping[str, Mapping[str, float]]) -> str:
+        """CPU seconds where they are measured: a busy machine changes wall seconds more."""
+        stage = self.question.stage or ""
+        cpu, wall = (measure_key(stage, it) for it in (Quantity.CPU, Quantity.WALL))
+        known = {name for values in measures.values() for name in values}
+        self.record.measure = next((name for name in (cpu, wall) if name in known), None)
+        return self.record.measure or wall

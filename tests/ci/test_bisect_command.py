@@ -1,0 +1,331 @@
+"""The command ``bisect`` with simulated runs: its wrong ends, its answers, its progress.
+
+tests/e2e/test_bisect.py has real runs.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stored_history import ENVIRONMENT, Project, git, result
+
+from ci.errors import ConfigError, ExitCode, UsageError
+from ci.model.results import Harness, PlatformResult, Product, RunResult, Verdict
+from ci.model.tests import Outcome
+from ci.run.commit_runs import Checkout, temporary_checkout
+from ci.store.folder import open_store
+from ci.util.files import user_cache
+
+CONFIG = """\
+project: tiny
+platforms:
+  cpu: {}
+stages:
+- {name: pytest, kind: pytest, command: python -m pytest}
+"""
+
+
+LAST = 17
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """18 commits of ``main``, ``c0`` to ``c17``, and ``topic``, forked from ``c1``."""
+    project = Project(folder=tmp_path_factory.mktemp("bisect"))
+    for place in range(LAST + 1):
+        if place == 1:
+            (project.source / "ci.yaml").write_text(CONFIG, encoding="utf-8")
+            git(project.source, "add", ".")
+        project.commit(f"Commit {place}")
+        git(project.source, "tag", f"c{place}")
+    project.branch("topic", "c1")
+    project.commit("topic")
+    project.branch("main")
+    return project
+
+
+@pytest.fixture
+def project(
+    repository: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Project]:
+    """A copy of it, whose worktrees are gone at the end."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    project = repository.copy(tmp_path)
+    yield project
+    assert len(git(project.source, "worktree", "list").splitlines()) == 1
+
+
+def refused(project: Project, *words: str, source: Path | None = None) -> str:
+    config = project.source / "ci.yaml"
+    options = ("--source", str(source or project.source), "--config", str(config))
+    code, error = project.ci("bisect", *words, *options)
+    assert code == ExitCode.USAGE
+    return error
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "message"),
+    [
+        ("missing", "main", ": no commit 'missing'\nName a commit, a branch or a tag"),
+        ("c1", "0123abcd", ": no commit '0123abcd'\nName a commit, a branch or a tag"),
+        ("main", "main", "--good and --bad: got commit "),
+        ("main", "c1", "on its line of first parents\nName a commit that `git log "),
+        ("topic", "main", "on its line of first parents\nName a commit that `git log "),
+    ],
+)
+def test_ends_without_commits_between(project: Project, good: str, bad: str, message: str) -> None:
+    error = refused(project, "cpu", "--good", good, "--bad", bad)
+    assert message in error
+    assert "shallow" not in error
+
+
+def test_a_shallow_clone(project: Project) -> None:
+    clone, first = project.folder / "clone", git(project.source, "rev-parse", "c1")
+    git(project.folder, "clone", "--quiet", "--depth=1", project.source.as_uri(), str(clone))
+    error = refused(project, "cpu", "--good", first, "--bad", "HEAD", source=clone)
+    assert f"--good: {clone}: no commit '{first}'" in error
+    assert f"{clone} is a shallow clone. Fetch its history: git fetch --unshallow" in error
+
+
+def test_other_wrong_options(project: Project) -> None:
+    ends = ("--good", "c1", "--bad", "main")
+    assert "unknown platform 'cpx', configured: cpu; did" in refused(project, "cpx", *ends)
+    error = refused(project, "cpu", *ends, "--warm", "--test", "tests/test_it.py::test_sum")
+    assert "--warm: got --test, expected --stage\nLeave out --warm." in error
+    outside = project.folder / "outside"
+    outside.mkdir()
+    error = refused(project, "cpu", *ends, source=outside)
+    assert f"--good: {outside}: fatal: not a git repository" in error
+
+
+def test_a_killed_search_leaves_nothing_to_the_next(project: Project) -> None:
+    left = user_cache() / "search" / "source"
+    others = project.folder / "unmounted"
+    for folder in (left, others):
+        git(project.source, "worktree", "add", "--quiet", "--detach", str(folder))
+    shutil.rmtree(others)
+    config = project.source / "ci.yaml"
+    with temporary_checkout(project.source, config, "search") as checkout:
+        assert checkout.source == left
+        assert checkout.config == left / "ci.yaml"
+        with (
+            pytest.raises(UsageError, match="search search is still running"),
+            temporary_checkout(project.source, config, "search"),
+        ):
+            pass
+        assert left.exists()
+    assert not left.parent.exists()
+    assert str(others) in git(project.source, "worktree", "list")
+    git(project.source, "worktree", "prune")
+
+
+TEST = "tests/test_it.py::test_sum"
+
+
+class Runs:
+    """Simulated runs of the commits; the real ones take seconds to hours."""
+
+    def __init__(self, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.project = project
+        tags = [f"c{place}" for place in range(LAST + 1)]
+        self.commits = git(project.source, "rev-parse", *tags).split()
+        self.row: Callable[[int], PlatformResult] = lambda _: result()
+        self.outcome: Callable[[int], Outcome] = lambda _: Outcome.PASSED
+        self.places: list[int] = []
+        monkeypatch.setattr(Checkout, "run", lambda _, commit, *__: self.run(commit))
+
+    def run(self, commit: str) -> RunResult:
+        self.places.append(self.commits.index(commit))
+        row = self.row(self.places[-1])
+        tests = {TEST: self.outcome(self.places[-1])} if row.built else {}
+        run_id = self.project.run(commit, row, outcomes=tests)
+        with open_store(self.project.results) as store:
+            return store.load(run_id)
+
+    def bisect(self, *words: str) -> tuple[int, str]:
+        ends = ("--good", "c0", "--bad", f"c{LAST}")
+        return self.project.ci("bisect", "cpu", *ends, "--source", str(self.project.source), *words)
+
+    def answer(self, *words: str) -> dict[str, Any]:
+        code, output = self.bisect("--format", "json", *words)
+        assert code == ExitCode.PASSED
+        answer: dict[str, Any] = json.loads(output)
+        return answer
+
+
+@pytest.fixture
+def runs(project: Project, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    return Runs(project, monkeypatch)
+
+
+def slower_since(place: int, noise: float = 0.01) -> Callable[[int], PlatformResult]:
+    noisy = random.Random(1)  # noqa: S311
+    return lambda at: result(100 * (1 + 0.2 * (at >= place)) * noisy.lognormvariate(0, noise))
+
+
+def unbuilt(verdict: Verdict) -> PlatformResult:
+    return result(built=False, verdict=verdict, stages=(), build_install_s=None)
+
+
+def test_a_slower_stage(runs: Runs) -> None:
+    runs.row = slower_since(12)
+    found = runs.answer()
+    assert found["first_bad"] == [runs.commits[12]]
+    assert found["before"] == runs.commits[11]
+    assert found["probability"] >= 0.95
+    assert found["measure"] == "install.cpu_s"
+    made = len(runs.places)
+    assert made <= 12
+    code, text = runs.bisect()
+    assert code == ExitCode.PASSED
+    assert text.startswith(f"cpu: install is slower since commit {runs.commits[12][:12]}, prob")
+    assert "Commit 12" in text
+    assert len(runs.places) == made
+
+
+def test_a_failing_test_with_the_runs_of_an_earlier_search(runs: Runs) -> None:
+    runs.row, runs.outcome = (
+        slower_since(12),
+        lambda at: Outcome.FAILED if at >= 6 else Outcome.PASSED,
+    )
+    runs.answer()
+    made = len(runs.places)
+    found = runs.answer("--test", TEST)
+    assert found["first_bad"] == [runs.commits[6]]
+    assert found["cause"] == "assert <b>"
+    assert sum(len(it["runs"]) for it in found["commits"]) > len(runs.places) - made
+
+
+def test_commits_that_cannot_be_judged_are_stepped_over(runs: Runs) -> None:
+    failed = Verdict(product=Product.FAILED, harness=Harness.CLEAN, evidence=())
+    killed = Verdict(product=Product.INCOMPLETE, harness=Harness.OOM_KILLED, evidence=())
+    slower = slower_since(12)
+
+    def row(place: int) -> PlatformResult:
+        if place == 7:
+            raise ConfigError("ci.yaml:3: no platforms")
+        return unbuilt({8: failed, 9: killed}[place]) if place in (8, 9) else slower(place)
+
+    runs.row = row
+    found = runs.answer()
+    assert found["first_bad"] == [runs.commits[12]]
+    skipped = {it["commit"]: it["skipped"] for it in found["commits"] if it["skipped"]}
+    assert runs.commits[8] in skipped
+    assert {runs.places.count(place) for place in (7, 8, 9)} <= {0, 1}
+
+
+def test_a_skipped_test_has_not_passed(runs: Runs) -> None:
+    def outcome(place: int) -> Outcome:
+        skipped = Outcome.SKIPPED if place in (7, 8, 9) else Outcome.PASSED
+        return Outcome.FAILED if place >= 10 else skipped
+
+    runs.outcome = outcome
+    found = runs.answer("--test", TEST)
+    assert found["before"] == runs.commits[6]
+    assert found["first_bad"] == runs.commits[7:11]
+    assert found["commits"][9]["skipped"] == f"'{TEST}' was skipped"
+
+
+def test_ends_that_do_not_differ(runs: Runs) -> None:
+    runs.row = slower_since(99)
+    code, error = runs.bisect()
+    assert code == ExitCode.USAGE
+    assert "--good and --bad do not differ surely: install took " in error
+    assert error.count(" s in 10 runs") == 2
+    assert len(runs.places) == 20
+    code, error = runs.bisect("--test", TEST)
+    assert code == ExitCode.USAGE
+    # The environment of stored runs is known to be the same after one of the own.
+    assert f"{TEST} failed in 0 of 11 and in 0 of 10 runs" in error
+    assert len(runs.places) == 21
+
+
+def test_noise_that_is_too_large(runs: Runs) -> None:
+    """Of the commits between, only one builds, and its test fails in half of the runs."""
+    failed = Verdict(product=Product.FAILED, harness=Harness.CLEAN, evidence=())
+    runs.row = lambda place: result() if place in (0, 8, LAST) else unbuilt(failed)
+
+    def outcome(place: int) -> Outcome:
+        fails = place == LAST or (place == 8 and runs.places.count(8) % 2)
+        return Outcome.FAILED if fails else Outcome.PASSED
+
+    runs.outcome = outcome
+    code, text = runs.bisect("--test", TEST)
+    assert code == ExitCode.INFRASTRUCTURE
+    assert "not sure, which takes 95 %: more runs of these commits do not help" in text
+    assert "15 stepped over" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--test", f"{TEST}s"], f"it has no test '{TEST}s'; did you mean '{TEST}'?"),
+        (["--stage", "instal"], "it has no measure of the stage 'instal'; did you mean 'install'?"),
+        (["--warm"], "--warm: no compilation of run run-000 used a compiler cache\nLeave out"),
+    ],
+)
+def test_what_the_first_run_shows(runs: Runs, words: list[str], message: str) -> None:
+    without = {**ENVIRONMENT, "compiler_cache": {"tool": None, "state": None}}
+    runs.row = lambda _: result(environment=without)
+    code, error = runs.bisect(*words)
+    assert code == ExitCode.USAGE
+    assert message in error
+    assert len(runs.places) == 1
+
+
+def test_a_filled_compiler_cache(runs: Runs) -> None:
+    """The first run of a commit fills the cache: it takes 300 s, whatever the commit."""
+    warm = {**ENVIRONMENT, "compiler_cache": {"state": "warm", "hit_rate": 1.0}}
+    cold = {**ENVIRONMENT, "compiler_cache": {"state": "cold"}}
+    slower = slower_since(12)
+
+    def row(place: int) -> PlatformResult:
+        if runs.places.count(place) == 1:
+            return result(300.0, environment=cold)
+        return slower(place).model_copy(update={"environment": warm})
+
+    runs.row = row
+    found = runs.answer("--warm")
+    assert found["first_bad"] == [runs.commits[12]]
+    used = sum(len(it["runs"]) for it in found["commits"])
+    assert used == len(runs.places) - len(set(runs.places))
+
+
+def test_an_interrupted_search_continues(runs: Runs) -> None:
+    slower = slower_since(12)
+
+    def row(place: int) -> PlatformResult:
+        if len(runs.places) in (3, 6):
+            raise KeyboardInterrupt
+        return slower(place)
+
+    runs.row = row
+    assert runs.bisect()[0] == ExitCode.INTERRUPTED
+    assert runs.bisect()[0] == ExitCode.INTERRUPTED
+    assert runs.answer()["first_bad"] == [runs.commits[12]]
+    assert len(runs.places) <= 12 + 2
+
+
+def test_an_engine_that_fails_ends_the_search(runs: Runs) -> None:
+    lost = Verdict(product=Product.NOT_RUN, harness=Harness.INFRASTRUCTURE, evidence=())
+    slower = slower_since(12)
+    runs.row = lambda at: unbuilt(lost) if len(runs.places) == 5 else slower(at)
+    assert runs.bisect()[0] == ExitCode.INFRASTRUCTURE
+    assert runs.answer()["first_bad"] == [runs.commits[12]]
+
+
+def test_a_damaged_file_of_progress(runs: Runs) -> None:
+    runs.row = slower_since(12)
+    runs.answer()
+    [file] = runs.project.results.glob("bisect-*.json")
+    file.write_text("{", encoding="utf-8")
+    code, error = runs.bisect()
+    assert code == ExitCode.USAGE
+    assert f"{file}: expected the progress of a search" in error
+    assert f"mv {file} {file}.old" in error
