@@ -12,8 +12,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock, Timeout
-
 from ci.errors import InfrastructureError, UsageError
 from ci.model.results import (
     DEEPEST_DOCUMENT,
@@ -64,6 +62,8 @@ def lock_run(folder: Path, kind: str = "run") -> AbstractContextManager[object]:
 
     The kernel releases the lock when the caller's process ends.
     """
+    from filelock import FileLock, Timeout  # imports asyncio; commands that only read need neither
+
     try:
         return FileLock(folder / LOCK_FILE).acquire(timeout=0)
     except Timeout:
