@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.complete  # builds some thirty times
+
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = """\
 project: tiny
