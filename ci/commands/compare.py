@@ -9,7 +9,6 @@ from pathlib import Path
 from ci.commands.options import add_format, add_results, choice_of
 from ci.errors import ExitCode, UsageError
 from ci.util.files import REPOSITORY
-from ci.util.garbage import without_collection
 
 REGRESSION, SUSPECTED = "regression", "suspected"
 REFERENCE = (
@@ -56,7 +55,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
 
 
-@without_collection
 def execute(options: argparse.Namespace) -> int:
     """Show what changed. With ``--fail-on``, a platform that cannot be judged is an error."""
     # Imported here: NumPy, the change-point library and the models take 0.5 s, and neither --help

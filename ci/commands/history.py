@@ -14,7 +14,6 @@ from ci.commands.options import add_format, add_results, choice_of, whole_number
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.util.files import REPOSITORY
-from ci.util.garbage import without_collection
 from ci.util.terminal import complain, show
 from ci.util.text import counted
 
@@ -111,7 +110,6 @@ def _parse_day(text: str) -> date:
         raise argparse.ArgumentTypeError(message) from None
 
 
-@without_collection
 def execute(options: argparse.Namespace) -> int:
     """Show the history of platforms or flaky tests, or accept a rise; send new alarms."""
     _refuse_contradictions(options)
