@@ -41,6 +41,9 @@ OPTIONS: dict[str, Any] = {
     "read_only": True,
     "pids_limit": 64,  # a thread per connection; pip opens one at a time
     "init": True,
+    # For the build, which shares it: the first question through a bridge can be lost (that lookup
+    # takes 5 s), and on a busy machine four lookups in a row failed with the default of 2 attempts.
+    "dns_opt": ["attempts:5"],
 }
 
 MakeLock = Callable[[], AbstractContextManager[object]]
