@@ -20,7 +20,8 @@ from ci.facts.result_files import ENGINE_EVENTS, EVENTS, PYTEST_LOG
 from ci.util.lines import LONGEST_EVENT, LONGEST_REPORT, lines_of_file, parse_object
 
 STAGES = "stages"  # the lane of the stages
-MOST_TESTS = 1_500  # that are shown one by one: the longest. A screen has some 2,000 columns
+SHORT_TESTS = "short tests"  # the kind of a span of many
+MOST_TESTS = 500  # that are shown one by one: the longest. More would make pages of megabytes
 MOST_LANES = 64  # of compilers or workers side by side; a build on 128 cores is folded
 _NUMBER = (int, float)
 _WORST = ("failed", "skipped")
@@ -32,7 +33,7 @@ class Span(NamedTuple):
     lane: str
     name: str
     kind: str
-    """``stage``, a kind of a build command, an outcome of a test, or ``tests`` for many of them."""
+    """``stage``, a kind of a build command, an outcome of a test, or ``SHORT_TESTS``."""
     start: float
     end: float
 
@@ -141,7 +142,7 @@ def _tests(path: Path, epoch: float) -> Iterator[Span]:
         except ValueError:
             continue
         start, stop = report.get("start"), report.get("stop")
-        if type(start) not in _NUMBER or type(stop) not in _NUMBER:
+        if not isinstance(start, int | float) or not isinstance(stop, int | float):
             continue
         worker = report.get("worker_id")
         lane = f"tests {worker}" if type(worker) is str else "tests"
@@ -163,5 +164,5 @@ def _shorten(tests: Sequence[Span]) -> Iterator[Span]:
             if is_kept or len(spans) == 1:
                 yield from spans
             else:
-                many = spans[0]._replace(name=f"{len(spans):,} short tests", kind="tests")
+                many = spans[0]._replace(name=f"{len(spans):,} short tests", kind=SHORT_TESTS)
                 yield many._replace(end=max(it.end for it in spans))

@@ -60,7 +60,7 @@ class Collection:
 
     def label(self, platform: str) -> str:
         """The name of a platform in tables; ``(simulated)`` follows if its newest run was."""
-        newest = next(reversed(self.results[platform].values()))
+        newest = [*self.results[platform].values()][-1]
         return f"{newest.label} (simulated)" if newest.simulated else newest.label
 
     def on_line(self, platform: str) -> list[ResultHead]:

@@ -43,7 +43,7 @@ SYMBOLS = {
     Status.FELL_BACK: "↩",
     Status.NOT_IN_TORCH: "∅",
     Status.SKIPPED: "s",
-    Status.NO_TEST: "–",
+    Status.NO_TEST: "·",
 }
 _BY_REASON = {
     "no kernel on this device": Status.FELL_BACK,

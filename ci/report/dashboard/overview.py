@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,7 +28,7 @@ SYMBOLS = {
     Product.PASSED: "✓",
     Product.FAILED: "✗",
     Product.INCOMPLETE: "?",
-    Product.NOT_RUN: "–",
+    Product.NOT_RUN: "·",
 }
 # The notes of a run on a contract or a quarantine that no longer fits it: ``ci.facts.notes``.
 _STALE = ("contract:", "no contract for ", "quarantine stale:")
@@ -92,7 +93,7 @@ class GridRow:
     executed: tuple[float | None, ...]
     """Shares of tests that were not skipped."""
     cost: tuple[float | None, ...]
-    """Seconds of build/install."""
+    """Seconds of build/install, of the runs with the most common state of the compiler cache."""
 
 
 def grid(found: Collection) -> list[GridRow]:
@@ -110,12 +111,18 @@ def _grid_row(found: Collection, name: str, commits: Sequence[dict[str, RunHead]
     results = found.results[name]
     runs = [row.get(name) or next(iter(row.values())) for row in commits]
     cells = tuple(Cell(run=run, result=results.get(run.run_id)) for run in runs)
+    caches = {it.run_id: found.keys[it.key].cache for it in found.measured[name]}
+    shown = [caches.get(run.run_id) for run in runs]
+    usual = Counter(filter(None, shown)).most_common(1)
     return GridRow(
         platform=name,
         label=found.label(name),
         cells=cells,
         executed=tuple(it.result.executed_share if it.result else None for it in cells),
-        cost=tuple(it.result.build_install_s if it.result else None for it in cells),
+        cost=tuple(
+            it.result.build_install_s if it.result and usual and cache == usual[0][0] else None
+            for it, cache in zip(cells, shown, strict=True)
+        ),
     )
 
 
@@ -154,7 +161,7 @@ def _failing(
     if len(streak) == len(results):
         since = "in every run"
     runs = counted(len(streak), "run")
-    harness = f", harness {newest.harness}" if newest.harness != "clean" else ""
+    harness = f", harness {newest.harness.replace('_', ' ')}" if newest.harness != "clean" else ""
     then = None
     tests = [*store.outcomes(newest.run_id, newest.platform).failures]
     good = heads[results[-len(streak) - 1].run_id].commit if len(streak) < len(results) else None
@@ -217,6 +224,6 @@ def _stale(store: Store, newest: ResultHead) -> Iterator[Attention]:
             yield Attention(
                 urgency=Urgency.CONTRACT,
                 platforms=(newest.platform,),
-                text=note,
+                text=note.removeprefix("contract: "),
                 run_id=newest.run_id,
             )

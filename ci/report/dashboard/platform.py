@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ci.analysis.flaky import FlakyTest, find_flaky_tests
@@ -170,7 +171,7 @@ def _segments(environment: Environment, series: Series) -> Iterator[tuple[str, s
     levels = [*(change.before for change in changes), series.level]
     if changes:
         levels[-1] = changes[-1].after
-    for level, begin, end in zip(levels, begins, begins[1:], strict=True):
+    for level, (begin, end) in zip(levels, pairwise(begins), strict=True):
         if begin < end:
             yield runs[begin], runs[end - 1], level
 
@@ -185,7 +186,7 @@ def _marks(found: Collection, name: str, order: Mapping[str, int]) -> Iterator[d
                     "measure": change.measure,
                     "at": order[change.run.run_id],
                     "kind": "accepted rise" if change.accepted else shift_kind(shift),
-                    "text": _change_text(change, cause and cause.causes),
+                    "text": _change_text(change, cause.causes if cause else None),
                 }
 
 

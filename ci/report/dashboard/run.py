@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ci.facts.timeline import Timeline, read_timeline, stages_in_order
 from ci.model.details import Unit
-from ci.model.results import PlatformResult, RunResult
+from ci.model.results import MOST_FAILURES, Failure, PlatformResult, RunResult
+from ci.model.tests import Outcome
 from ci.report.document import Table
 from ci.report.table import (
     STAGE_HEADINGS,
@@ -19,20 +20,20 @@ from ci.report.table import (
     results_table,
     stage_rows,
 )
+from ci.util.invocation import command
 
 if TYPE_CHECKING:
     from ci.store.store import Store
 
-MOST_FAILURES = 100  # of a platform; who breaks more looks at the first ones
 MOST_UNITS = 25  # in the table, the most expensive
 MOST_TESTS = 25
 
 
 @dataclass(frozen=True, kw_only=True)
-class Failure:
-    """A failed test: the line to read first, and all of its message."""
+class ShownFailure:
+    """A failed test or stage: the line to read first, all of its message, how to repeat it."""
 
-    test: str
+    name: str
     line: str
     message: str
     command: str | None = None
@@ -45,7 +46,7 @@ class PlatformSection:
     result: PlatformResult
     stages: Table
     build: str | None
-    failures: tuple[Failure, ...]
+    failures: tuple[ShownFailure, ...]
     failed: int
     """Failed tests, those not listed included."""
     units: tuple[Unit, ...]
@@ -88,10 +89,12 @@ def run_page(store: Store, run: RunResult, results: Path) -> RunPage:
     )
 
 
-def _section(store: Store, run: RunResult, result: PlatformResult, results: Path) -> PlatformSection:
+def _section(
+    store: Store, run: RunResult, result: PlatformResult, results: Path
+) -> PlatformSection:
     outcomes = store.outcomes(run.run_id, result.platform)
     build = store.build_details(run.run_id, result.platform)
-    failures = [*outcomes.failures.items()]
+    failures = [*_failures(run, result, outcomes.failures)]
     slowest = sorted(zip(outcomes.seconds, outcomes.names, strict=True), reverse=True)
     folder = _folder(results, run.run_id, result.platform)
     stages = stages_in_order((it.name, it.seconds) for it in result.stages)
@@ -99,8 +102,8 @@ def _section(store: Store, run: RunResult, result: PlatformResult, results: Path
         result=result,
         stages=Table(STAGE_HEADINGS, stage_rows(result)),
         build=build_text(result.build) if result.build else None,
-        failures=tuple(_failure(name, text or "") for name, text in failures[:MOST_FAILURES]),
-        failed=len(failures),
+        failures=tuple(failures),
+        failed=max(len(failures), len(outcomes.failures)),
         units=tuple(build.units[:MOST_UNITS]) if build else (),
         tests=tuple((name, seconds) for seconds, name in slowest[:MOST_TESTS]),
         environment=tuple(_flatten(result.environment)),
@@ -118,9 +121,25 @@ def _folder(results: Path, run_id: str, platform: str) -> Path | None:
     return folder if inside and folder.is_dir() else None
 
 
-def _failure(test: str, message: str) -> Failure:
-    lines = [line for line in message.splitlines() if line.strip()]
-    return Failure(test=test, line=lines[0] if lines else "no message", message=message)
+def _failures(
+    run: RunResult, result: PlatformResult, messages: Mapping[str, str | None]
+) -> Iterator[ShownFailure]:
+    """The failures of the result; those of older results are the first in the store."""
+    stages = [it.name for it in result.stages if it.in_total]
+    stored = [
+        Failure(stage=stages[-1] if stages else "", test=name, outcome=Outcome.FAILED, message=None)
+        for name in [*messages][:MOST_FAILURES]
+    ]
+    for failure in result.failures or stored:
+        whole = (messages.get(failure.test) if failure.test else None) or ""
+        first = next((line for line in whole.splitlines() if line.strip()), "no message")
+        words = (run.run_id, result.platform, failure.test)
+        yield ShownFailure(
+            name=failure.test or f"stage {failure.stage}",
+            line=failure.message or first,
+            message=whole,
+            command=command("rerun", *words) if failure.test else None,
+        )
 
 
 def _flatten(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
