@@ -44,7 +44,9 @@ def write_files(results: Path, run: RunResult, details: dict[str, Details]) -> N
 
 
 def _event(name: str, stage: str, now: float, **fields: Any) -> str:
-    return json.dumps({"event": name, "time": now, "monotonic": now, "stage": stage, **fields}) + "\n"
+    return (
+        json.dumps({"event": name, "time": now, "monotonic": now, "stage": stage, **fields}) + "\n"
+    )
 
 
 def _write_build(folder: Path, result: PlatformResult, details: Details, begin: float) -> None:

@@ -67,9 +67,8 @@ def _with_suites(few: GeneratedRun, full: GeneratedRun) -> GeneratedRun:
     for result in run.platforms:
         tests = full[1][result.platform].tests
         counts = Counter(test.outcome for test in tests)
-        assert result.pytest is not None
         counted = {it.value: counts[it] for it in (Outcome.PASSED, Outcome.FAILED, Outcome.SKIPPED)}
-        pytest = result.pytest.model_copy(update=counted)
+        pytest = result.pytest and result.pytest.model_copy(update=counted)
         results.append(result.model_copy(update={"pytest": pytest}))
         kept[result.platform] = replace(details[result.platform], tests=tests)
     return run.model_copy(update={"platforms": tuple(results)}), kept

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
-from ci.commands.options import add_results, whole_number
+from ci.commands.options import add_format, add_results, whole_number
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode
 from ci.util.files import REPOSITORY
@@ -31,8 +32,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--project", metavar="NAME", help="project (default: of the newest run)")
     parser.add_argument(
-        "--branch", metavar="NAME", help="the branch whose line of commits the pages follow"
-        " (default: the main branch)"
+        "--branch",
+        metavar="NAME",
+        help="the branch whose line of commits the pages follow (default: the main branch)",
     )
     parser.add_argument(
         "--runs",
@@ -50,6 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="the project's folder, with its file ci-accepted.yaml (default: this repository)",
     )
     add_results(parser)
+    add_format(parser, "table", "json")
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -72,6 +75,9 @@ def execute(options: argparse.Namespace) -> int:
             results=options.results,
             run_pages=options.runs,
         )
-    size = f"{site.size / 1e6:.1f} MB"
-    show(f"{options.output / 'index.html'}: {counted(site.pages, 'page')}, {size}")
+    index = options.output / "index.html"
+    if options.format == "json":
+        show(json.dumps({"index": str(index), "pages": site.pages, "bytes": site.size}, indent=2))
+    else:
+        show(f"{index}: {counted(site.pages, 'page')}, {site.size / 1e6:.1f} MB")
     return ExitCode.PASSED

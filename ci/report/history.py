@@ -264,10 +264,14 @@ def _change_sections(
 
 def shift_kind(shift: Shift) -> str:
     """The kind of a shift, as headings name it."""
-    change = shift.headline
+    return change_kind(shift.headline)
+
+
+def change_kind(change: LevelChange) -> str:
+    """The kind of the change of one measure."""
     if not change.is_worse:
         return "improvement"
-    if shift.is_open:
+    if change.is_open:
         return "open regression"
     if not change.is_rise:
         return "past regression"

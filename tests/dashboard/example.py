@@ -14,7 +14,6 @@ from typing import Any
 
 from bench.generated_files import write_files
 from bench.generated_history import GeneratedRun, Scale, history
-
 from ci.model.details import Details
 from ci.model.results import (
     Evidence,
@@ -45,14 +44,15 @@ HOSTILE = (
     "tests/test_markup.py::test_it[\N{RIGHT-TO-LEFT OVERRIDE}txt.exe\N{ZERO WIDTH SPACE}]",
     "tests/test_markup.py::test_it[\x1b[31mred\x1b[0m\u2028]",
 )
-_WORDS = (
+_NAMES = (
     "abs acos add addcmul addmm all amax angle any argmax asin atan2 baddbmm bitwise_and bmm ceil "
     "clamp copysign cos cross cumsum diag digamma div dot eq erf exp fft_fft fft_ifft floor fmod "
     "gather ge gelu hardswish hypot index_add inverse isin kthvalue le lerp linalg_det linalg_qr "
     "log log1p logit logsumexp lt masked_fill matmul maximum mean median minimum mul nan_to_num ne "
     "neg norm polar pow prod quantile reciprocal relu remainder round rsqrt scatter sigmoid sign "
     "sin sinh softmax sort sqrt square std sub sum take tan tanh topk trace tril trunc var xlogy"
-).split()
+)
+_WORDS = _NAMES.split()
 
 
 def make(folder: Path, *, runs: int = RUNS, tests: int = TESTS) -> list[RunResult]:
@@ -100,9 +100,7 @@ def _named(test: TestOutcome, platform: str) -> TestOutcome:
 
 
 def _skipped(test: TestOutcome, reason: str) -> TestOutcome:
-    return replace(
-        test, outcome=Outcome.SKIPPED, reason=f"{reason}: generated", skip_reason=reason
-    )
+    return replace(test, outcome=Outcome.SKIPPED, reason=f"{reason}: generated", skip_reason=reason)
 
 
 def _failed(tests: Sequence[TestOutcome]) -> list[TestOutcome]:

@@ -9,13 +9,13 @@ from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from conftest import Example, Window
-from example import ASSERTION, FAILING, HOSTILE, SMALLER, TIMED_OUT
 from playwright.sync_api import Browser, Page
 
 from ci.report.dashboard.html import file_stem
 from ci.store.folder import default_url
 from ci.store.store import Store
+from tests.dashboard.browsing import Example, Window
+from tests.dashboard.example import ASSERTION, FAILING, HOSTILE, SMALLER, TIMED_OUT
 
 WIDTHS = (360, 768, 1440)
 SCHEMES = ("light", "dark")
@@ -108,7 +108,9 @@ def test_hostile_names_of_tests_are_text(window: Window, example: Example) -> No
     assert page.locator("main script, main img").count() == 0
     # Characters that turn the direction of text, or that no one sees, are shown as replaced.
     text = page.content() + (example.site / "data" / f"{stem}.js").read_text(encoding="utf-8")
-    assert [it for it in "\N{RIGHT-TO-LEFT OVERRIDE}\N{ZERO WIDTH SPACE}\x1b\u2028" if it in text] == []
+    assert [
+        it for it in "\N{RIGHT-TO-LEFT OVERRIDE}\N{ZERO WIDTH SPACE}\x1b\u2028" if it in text
+    ] == []
     assert "</script><img" not in (example.site / "data" / f"{stem}.js").read_text()
 
 
@@ -144,9 +146,10 @@ def test_the_grid_shows_the_newest_results(window: Window, example: Example) -> 
         last = row.locator("td.cell").last
         assert result.verdict.product in (last.get_attribute("class") or "")
         assert result.label in row.inner_text()
-        assert last.inner_text().strip() == {"passed": "✓", "failed": "✗", "incomplete": "?"}[
-            result.verdict.product
-        ]
+        assert (
+            last.inner_text().strip()
+            == {"passed": "✓", "failed": "✗", "incomplete": "?"}[result.verdict.product]
+        )
     timed_out = page.locator(".grid td.incomplete a")
     assert timed_out.count() == 1
     timed_out.click()
@@ -192,9 +195,7 @@ def test_a_plot_and_its_table_show_the_numbers_of_the_store(
         assert min(abs(value - it) for it in expected) < tolerance
     figure.locator("summary").click()
     cells = figure.locator("tbody tr td:nth-child(2)").all_inner_texts()
-    assert cells == [
-        f"{it:,.0f} s" if it >= 9.95 else f"{it:.1f} s" for it in reversed(expected)
-    ]
+    assert cells == [f"{it:,.0f} s" if it >= 9.95 else f"{it:.1f} s" for it in reversed(expected)]
 
 
 def test_a_regression_is_marked_with_its_words(window: Window) -> None:
@@ -399,7 +400,9 @@ def test_any_two_runs_are_put_side_by_side(window: Window, example: Example) -> 
     page.get_by_label("Base run").fill(first.run_id)
     page.get_by_label("Head run").fill(last.run_id)
     page.wait_for_selector("#figures table")
-    [install] = [it for it in page.locator("#figures tr").all_inner_texts() if it.startswith("install\t")]
+    [install] = [
+        it for it in page.locator("#figures tr").all_inner_texts() if it.startswith("install\t")
+    ]
     seconds = [it.stages[3].seconds or 0 for it in (first.platform("cpu"), last.platform("cpu"))]
     assert install.split("\t")[1:3] == [f"{it:,.0f} s" for it in seconds]
     page.locator("#head-platform").select_option("nvidia")

@@ -147,9 +147,7 @@ def attention(store: Store, found: Collection) -> list[Attention]:
     return sorted(listed, key=lambda it: order.index(it.urgency))
 
 
-def _failing(
-    store: Store, found: Collection, results: Sequence[ResultHead]
-) -> Iterator[Attention]:
+def _failing(store: Store, found: Collection, results: Sequence[ResultHead]) -> Iterator[Attention]:
     """The newest result if it did not pass, and since which commit."""
     newest = results[-1]
     if newest.product == Product.PASSED:
@@ -206,9 +204,7 @@ def _changed_suite(store: Store, results: Sequence[ResultHead]) -> Iterator[Atte
             urgency=Urgency.SHRUNK,
             platforms=(after.platform,),
             text="; ".join(map(difference.headline, kinds)),
-            details=tuple(
-                line for kind in kinds for line in group_lines(difference.of(kind))
-            ),
+            details=tuple(line for kind in kinds for line in group_lines(difference.of(kind))),
             run_id=after.run_id,
             command=command(
                 "compare", f"{before.run_id}/{before.platform}", f"{after.run_id}/{after.platform}"

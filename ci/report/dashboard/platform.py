@@ -13,7 +13,7 @@ from ci.analysis.regressions import Environment, LevelChange, Series
 from ci.facts.measures import LABELS, headline, measure_name, stage_and_quantity
 from ci.model.tests import Outcome
 from ci.report.dashboard.collection import Collection
-from ci.report.history import HistoryReport, accepted_text, change_status, shift_kind
+from ci.report.history import HistoryReport, accepted_text, change_kind, change_status
 from ci.store.rows import RunMeasures
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _marks(found: Collection, name: str, order: Mapping[str, int]) -> Iterator[d
                 yield {
                     "measure": change.measure,
                     "at": order[change.run.run_id],
-                    "kind": "accepted rise" if change.accepted else shift_kind(shift),
+                    "kind": "accepted rise" if change.accepted else change_kind(change),
                     "text": _change_text(change, cause.causes if cause else None),
                 }
 

@@ -72,9 +72,7 @@ class RunPage:
         """The timelines, for the script: lanes and names once, times in milliseconds."""
         return {
             "run": self.run.run_id,
-            "platforms": {
-                it.result.platform: _timeline_data(it.timeline) for it in self.sections
-            },
+            "platforms": {it.result.platform: _timeline_data(it.timeline) for it in self.sections},
         }
 
 

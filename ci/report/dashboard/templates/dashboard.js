@@ -466,18 +466,27 @@ const pages = {
     byId("heat").append(make("colgroup", {}, make("col"), ...data.platforms.map(() => make("col"))), make("thead", {}, head), body);
     const cells = data.statuses.map((it, n) => make("td", { class: `status s${n}`, title: it.name },
       make("span", { "aria-hidden": "true" }, it.symbol), make("span", { class: "hidden" }, it.name)));
-    const row = (place) => make("tr", {}, make("th", { scope: "row" }, make("button", { type: "button", "data-place": place }, data.overloads[place])),
-      ...data.platforms.map((it) => cells[it.status[place]].cloneNode(true)));
-    const rows = data.overloads.map((_, place) => row(place));
+    const made = new Map();
+    const row = (place) => made.get(place) || made.set(place, make("tr", {}, make("th", { scope: "row" }, make("button", { type: "button", "data-place": place }, data.overloads[place])),
+      ...data.platforms.map((it) => cells[it.status[place]].cloneNode(true)))).get(place);
+    // A screen of rows at once, the others after it is drawn: 1,440 of them take half a second.
+    const SCREEN = 60;
+    let pending = 0;
+    const fill = (places) => {
+      body.append(...places.slice(0, SCREEN).map(row));
+      pending = setTimeout(() => body.append(...places.slice(SCREEN).map(row)), 50);
+    };
     const filter = () => {
       const text = state.get("search").toLowerCase(), on = state.get("on");
       const status = data.statuses.findIndex((it) => it.name === state.get("status")), differing = state.get("differing") === "1";
       const columns = data.platforms.filter((it) => !on || it.name === on);
-      const found = rows.filter((_, place) => data.overloads[place].toLowerCase().includes(text)
+      const found = [...data.overloads.keys()].filter((place) => data.overloads[place].toLowerCase().includes(text)
         && (status < 0 || columns.some((it) => +it.status[place] === status))
         && (!differing || new Set(data.platforms.map((it) => it.status[place])).size > 1));
-      body.replaceChildren(...found);
-      byId("count").textContent = `${number(found.length)} of ${number(rows.length)} overloads`;
+      clearTimeout(pending);
+      body.replaceChildren();
+      fill(found);
+      byId("count").textContent = `${number(found.length)} of ${number(data.overloads.length)} overloads`;
       detail(data.overloads.indexOf(state.get("overload")));
     };
     const detail = (place) => {
