@@ -41,8 +41,8 @@ OPTIONS: dict[str, Any] = {
     "read_only": True,
     "pids_limit": 64,  # a thread per connection; pip opens one at a time
     "init": True,
-    # For the build, which shares it: the first question through a bridge can be lost (that lookup
-    # takes 5 s), and on a busy machine four lookups in a row failed with the default of 2 attempts.
+    # For the build, which shares it. A name server may drop questions: one dropped those beyond
+    # 40 a second of all programs of the machine. The default is 2 attempts of 5 s.
     "dns_opt": ["attempts:5"],
 }
 
