@@ -17,7 +17,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from ci.report.document import Fold, Heading, Items, Line, Report, Span, Table
+from ci.report.document import Code, Fold, Heading, Items, Line, Report, Span, Table
 from ci.util.text import mask_credentials, strip_controls
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -90,7 +90,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=clean,
     )
-    kinds = {"heading": Heading, "items": Items, "table": Table, "fold": Fold}
+    kinds = {"heading": Heading, "items": Items, "table": Table, "fold": Fold, "code": Code}
     for name, kind in kinds.items():
         environment.tests[name] = lambda value, kind=kind: isinstance(value, kind)
     environment.filters |= {"spans": spans, "blocks": blocks, "spark": spark_path}

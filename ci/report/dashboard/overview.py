@@ -15,6 +15,7 @@ from ci.facts.measures import percent
 from ci.model.results import Product
 from ci.report.alarms import bisect_command, headline, place_text, row_texts
 from ci.report.dashboard.collection import Collection
+from ci.report.failures import reason_of
 from ci.report.history import suspected
 from ci.store.rows import ResultHead, RunHead
 from ci.util.invocation import command
@@ -159,6 +160,7 @@ def _failing(store: Store, found: Collection, results: Sequence[ResultHead]) -> 
     if len(streak) == len(results):
         since = "in every run"
     runs = counted(len(streak), "run")
+    run = store.load_or_skip(newest.run_id)
     harness = f", harness {newest.harness.replace('_', ' ')}" if newest.harness != "clean" else ""
     then = None
     tests = [*store.outcomes(newest.run_id, newest.platform).failures]
@@ -170,6 +172,7 @@ def _failing(store: Store, found: Collection, results: Sequence[ResultHead]) -> 
         urgency=Urgency.FAILING,
         platforms=(newest.platform,),
         text=f"{newest.product.replace('_', ' ')}{harness}, {since}, {runs}",
+        details=(reason_of(run.platform(newest.platform)),) if run else (),
         run_id=newest.run_id,
         command=then,
     )

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ci.facts.timeline import Timeline, read_timeline, stages_in_order
 from ci.model.details import Unit
-from ci.model.results import MOST_FAILURES, Failure, PlatformResult, RunResult
+from ci.model.results import MOST_FAILURES, Failure, PlatformResult, Product, RunResult
 from ci.model.tests import Outcome
 from ci.report.document import Table
+from ci.report.failures import command_for
 from ci.report.table import (
     STAGE_HEADINGS,
     build_text,
@@ -36,7 +37,7 @@ class ShownFailure:
     name: str
     line: str
     message: str
-    command: str | None = None
+    command: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,8 @@ class PlatformSection:
     failures: tuple[ShownFailure, ...]
     failed: int
     """Failed tests, those not listed included."""
+    shell: str | None
+    """The command that opens a shell in the environment of a platform that did not pass."""
     units: tuple[Unit, ...]
     """The most expensive commands of the build."""
     tests: tuple[tuple[str, float], ...]
@@ -102,6 +105,7 @@ def _section(
         build=build_text(result.build) if result.build else None,
         failures=tuple(failures),
         failed=max(len(failures), len(outcomes.failures)),
+        shell=_shell(run, result),
         units=tuple(build.units[:MOST_UNITS]) if build else (),
         tests=tuple((name, seconds) for seconds, name in slowest[:MOST_TESTS]),
         environment=tuple(_flatten(result.environment)),
@@ -119,6 +123,13 @@ def _folder(results: Path, run_id: str, platform: str) -> Path | None:
     return folder if inside and folder.is_dir() else None
 
 
+def _shell(run: RunResult, result: PlatformResult) -> str | None:
+    """Of a platform that was not run, there is no environment."""
+    if result.verdict.product in (Product.PASSED, Product.NOT_RUN):
+        return None
+    return command("shell", run.run_id, result.platform)
+
+
 def _failures(
     run: RunResult, result: PlatformResult, messages: Mapping[str, str | None]
 ) -> Iterator[ShownFailure]:
@@ -131,12 +142,11 @@ def _failures(
     for failure in result.failures or stored:
         whole = (messages.get(failure.test) if failure.test else None) or ""
         first = next((line for line in whole.splitlines() if line.strip()), "no message")
-        words = (run.run_id, result.platform, failure.test)
         yield ShownFailure(
             name=failure.test or f"stage {failure.stage}",
             line=failure.message or first,
             message=whole,
-            command=command("rerun", *words) if failure.test else None,
+            command=command_for(run, result, failure),
         )
 
 
