@@ -61,11 +61,11 @@ def execute(options: argparse.Namespace) -> int:
     # nor a wrong command line needs them.
     from ci.analysis.history import find_project
     from ci.report.dashboard.collection import collect
-    from ci.report.dashboard.site import prepare_folder, write_site
+    from ci.report.dashboard.site import check_folder, write_site
 
     with reading_store(options.results) as store:
         project = find_project(store, None, options.project)
-        prepare_folder(options.output)
+        check_folder(options.output)
         found = collect(store, options.source, project, options.branch)
         site = write_site(
             store,

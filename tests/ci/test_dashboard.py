@@ -91,7 +91,7 @@ def test_a_file_is_no_folder(project: Project) -> None:
     project.history([100.0])
     code, message = project.ci("dashboard", "--output", str(project.results / "ci.db"))
     assert code == ExitCode.USAGE
-    assert "got a file, expected a folder" in message
+    assert "got a file, expected an empty folder" in message
 
 
 def test_a_store_without_runs_is_an_error_of_usage(tmp_path: Path, capsys: Any) -> None:
@@ -107,6 +107,7 @@ def test_an_unknown_branch_is_an_error_of_usage(project: Project) -> None:
     code, message = project.ci("dashboard", "--output", str(project.folder / "s"), "--branch", "x")
     assert code == ExitCode.USAGE
     assert "the store holds no run of branch 'x'" in message
+    assert not (project.folder / "s").exists()
 
 
 # The data

@@ -155,6 +155,7 @@ def test_the_grid_shows_the_newest_results(window: Window, example: Example) -> 
     timed_out.click()
     page.wait_for_selector("html[data-ready]", state="attached")
     assert page.url.endswith(f"{file_stem('run', example.newest.run_id)}.html#{TIMED_OUT}")
+    assert page.locator("#timeline-platform").input_value() == TIMED_OUT
 
 
 # Platforms
@@ -217,9 +218,9 @@ def test_plots_are_zoomed_and_read_with_the_keyboard(window: Window, example: Ex
     plot.press("ArrowLeft")
     assert example.newest.run_id not in output.inner_text()
     plot.press("+")
-    page.wait_for_function("location.hash.includes('from=')")
+    page.wait_for_function("() => location.hash.includes('from=')")
     page.wait_for_function(
-        f"document.querySelector('[data-plot=\"install.wall_s\"] .points')"
+        f"() => document.querySelector('[data-plot=\"install.wall_s\"] .points')"
         f".getAttribute('d').split('M').length <= {whole}"
     )
     address = page.url
@@ -228,7 +229,7 @@ def test_plots_are_zoomed_and_read_with_the_keyboard(window: Window, example: Ex
     window.open(address.rpartition("/")[2])
     assert len(plotted(window.page, "install.wall_s")) == len(zoomed)
     window.page.get_by_role("button", name="Reset zoom").click()
-    window.page.wait_for_function("!location.hash.includes('from=')")
+    window.page.wait_for_function("() => !location.hash.includes('from=')")
 
 
 def test_dragging_zooms_all_plots(window: Window) -> None:
@@ -241,9 +242,9 @@ def test_dragging_zooms_all_plots(window: Window) -> None:
     page.mouse.down()
     page.mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 90, steps=4)
     page.mouse.up()
-    page.wait_for_function("location.hash.includes('from=')")
+    page.wait_for_function("() => location.hash.includes('from=')")
     plot.dblclick()
-    page.wait_for_function("!location.hash.includes('from=')")
+    page.wait_for_function("() => !location.hash.includes('from=')")
 
 
 def test_measures_caches_and_ranges_are_chosen(window: Window) -> None:
@@ -254,10 +255,10 @@ def test_measures_caches_and_ranges_are_chosen(window: Window) -> None:
     page.get_by_label("Measure").select_option("compile.wall_s")
     assert page.locator("#cost figure").count() == 1
     page.get_by_label("Cache").select_option("cold")
-    page.wait_for_function("document.querySelector('#cost .cold').getAttribute('d') !== ''")
+    page.wait_for_function("() => document.querySelector('#cost .cold').getAttribute('d') !== ''")
     assert page.locator("#cost .points").get_attribute("d") == ""
     page.locator("#range").select_option("30")
-    page.wait_for_function("location.hash.includes('from=')")
+    page.wait_for_function("() => location.hash.includes('from=')")
 
 
 def test_skips_are_counted_by_reason(window: Window, example: Example) -> None:
@@ -308,10 +309,14 @@ def test_the_timeline_has_the_stages_units_and_tests(window: Window, example: Ex
     assert page.locator("#timeline output").inner_text().startswith("build 1: ")
     for _ in range(4):
         svg.press("+")
-    page.wait_for_function(f"document.querySelectorAll('#timeline rect.span').length < {drawn}")
+    page.wait_for_function(
+        f"() => document.querySelectorAll('#timeline rect.span').length < {drawn}"
+    )
     assert "from=" in page.url
     page.get_by_role("button", name="Reset zoom").click()
-    page.wait_for_function(f"document.querySelectorAll('#timeline rect.span').length >= {drawn}")
+    page.wait_for_function(
+        f"() => document.querySelectorAll('#timeline rect.span').length >= {drawn}"
+    )
 
 
 def test_spans_are_found_by_name_on_the_chosen_platform(window: Window, example: Example) -> None:
@@ -320,7 +325,7 @@ def test_spans_are_found_by_name_on_the_chosen_platform(window: Window, example:
     assert f"platform={FAILING}" in page.url
     assert page.locator("#timeline text.cross").count() > 0
     page.get_by_label("Find").fill("torch_backend_07")
-    page.wait_for_function("document.querySelectorAll('#timeline rect.span.dim').length > 10")
+    page.wait_for_function("() => document.querySelectorAll('#timeline rect.span.dim').length > 10")
     assert page.locator("#timeline svg.plot rect.span:not(.dim)").count() == 1
 
 
@@ -354,9 +359,12 @@ def test_the_heat_map_has_every_overload(window: Window, example: Example) -> No
     assert page.locator("#count").inner_text() == f"{len(overloads)} of {len(overloads)} overloads"
     rows.last.scroll_into_view_if_needed()
     page.wait_for_function(
-        f"document.querySelectorAll('#heat tbody tr').length === {len(overloads)}"
+        f"() => document.querySelectorAll('#heat tbody tr').length === {len(overloads)}"
     )
     assert set(page.locator("#heat tbody th").all_inner_texts()) == overloads
+    skipped = page.locator("#heat td.s4").first
+    assert skipped.get_attribute("title") == "skipped: dtype unsupported"
+    assert "skipped: dtype unsupported" in (skipped.text_content() or "")
     page.locator("#status").select_option("failed")
     failed = page.locator("#heat tbody tr")
     failures = {
@@ -401,6 +409,8 @@ def test_judged_comparisons_say_what_compare_says(window: Window, example: Examp
     newest = page.locator("details.comparison").filter(has_text=example.newest.run_id)
     newest.first.locator("summary").first.click()
     assert "20 tests vanished" in newest.first.inner_text()
+    page.reload()  # the address has the unfolded one
+    assert page.locator("details.comparison[open]").count() == 1
     assert page.locator("details.comparison").filter(has_text="CPU → NVIDIA").count() == 1
 
 

@@ -36,19 +36,19 @@ class Site:
     """Bytes of all files."""
 
 
-def prepare_folder(folder: Path) -> None:
-    """Make the folder, and remove the pages of an earlier dashboard.
-
-    Raises ``UsageError`` if it has other files: they may be someone's.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        message = f"--output: {folder}: got a file, expected a folder"
-        raise UsageError(message, remedy="Name another folder.") from None
-    if any(folder.iterdir()) and not (folder / MARKER).is_file():
-        message = f"--output: {folder}: got a folder with other files, expected an empty folder or"
+def check_folder(folder: Path) -> None:
+    """Raise ``UsageError`` if there are other files than those of a dashboard: they stay."""
+    found = "a file" if folder.exists() and not folder.is_dir() else None
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / MARKER).is_file():
+        found = "a folder with other files"
+    if found:
+        message = f"--output: {folder}: got {found}, expected an empty folder or"
         raise UsageError(f"{message} an earlier dashboard", remedy="Name another folder.")
+
+
+def _prepare_folder(folder: Path) -> None:
+    """Make the folder, and remove the pages of an earlier dashboard."""
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / MARKER).touch()
     for path in (*folder.glob("*.html"), *(folder / name for name in ASSETS)):
         path.unlink(missing_ok=True)
@@ -60,7 +60,8 @@ def write_site(
     store: Store, found: Collection, folder: Path, *, source: Path, results: Path, run_pages: int
 ) -> Site:
     """Write all pages; ``run_pages`` is the number of newest runs that get a page of their own."""
-    prepare_folder(folder)
+    check_folder(folder)
+    _prepare_folder(folder)
     for name in ASSETS:
         shutil.copyfile(TEMPLATES / name, folder / name)
     pages = 0

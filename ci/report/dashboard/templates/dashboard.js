@@ -437,7 +437,10 @@ const pages = {
     const later = drawn(() => shown ? [shown] : []);
     let shown = null, of = null;
     const show = () => {
-      const platform = data.platforms[state.get("platform")] ? state.get("platform") : Object.keys(data.platforms)[0];
+      // A link to the section of a platform shows its timeline too.
+      const known = [state.get("platform"), decodeURIComponent(location.hash.slice(1)), Object.keys(data.platforms)[0]];
+      const platform = known.find((it) => Object.hasOwn(data.platforms, it));
+      byId("timeline-platform").value = platform;
       if (of !== platform) {
         shown = timeline(data.platforms[platform], platform, later);
         byId("timeline").replaceChildren(shown);
@@ -468,7 +471,12 @@ const pages = {
       make("span", { "aria-hidden": "true" }, it.symbol), make("span", { class: "hidden" }, it.name)));
     const made = new Map();
     const row = (place) => made.get(place) || made.set(place, make("tr", {}, make("th", { scope: "row" }, make("button", { type: "button", "data-place": place }, data.overloads[place])),
-      ...data.platforms.map((it) => cells[it.status[place]].cloneNode(true)))).get(place);
+      ...data.platforms.map((it) => {
+        const cell = cells[it.status[place]].cloneNode(true);
+        const reasons = new Set(it.tests[place].filter((_, n) => n % 2).map((state) => data.states[state]));
+        if (data.statuses[it.status[place]].name === "skipped") cell.title = cell.lastChild.textContent = [...reasons].join("; ");
+        return cell;
+      }))).get(place);
     // A screen of rows at once, more when the reader comes near: 1,440 of them take a second.
     const SCREEN = 30;
     let rest = [];
@@ -524,8 +532,11 @@ const pages = {
 
   compare() {
     const runs = dashboard.get("runs");
-    const named = location.hash.slice(1) && byId(location.hash.slice(1));
-    if (named && named.tagName === "DETAILS") named.open = true;
+    for (const it of document.querySelectorAll("details.comparison")) {
+      it.open = it.dataset.pair === state.get("pair");
+      if (it.open) it.scrollIntoView();
+      it.firstElementChild.addEventListener("click", () => state.set({ pair: it.open ? "" : it.dataset.pair }));
+    }
     byId("run-ids").append(...runs.id.map((id, n) => make("option", { value: id },
       `${runs.started[n]} ${runs.branches[runs.branch[n]] || ""} ${runs.commit[n] || ""}`)).reverse());
     const show = async () => {
