@@ -246,12 +246,12 @@ class RunCoordinator:
 
 def expectation_of(plan: RunPlan) -> Expectation:
     """Return what is known of a platform before it runs."""
-    suite = plan.contract.suite if plan.contract else None
-    tests = (
-        {}
-        if suite is None
-        else {it.name: suite.counts().total() for it in plan.stages if it.kind is StageKind.PYTEST}
-    )
+    tests = {}
+    is_whole = plan.selection is None or plan.selection.operators is None
+    # A contract is of the whole suite: of a selection, pytest counts the tests.
+    if is_whole and plan.contract is not None and plan.contract.suite is not None:
+        expected = plan.contract.suite.counts().total()
+        tests = {it.name: expected for it in plan.stages if it.kind is StageKind.PYTEST}
     return Expectation(stages=tuple(it.name for it in plan.stages), tests=tests)
 
 

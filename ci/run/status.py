@@ -108,8 +108,10 @@ class PlatformStatus:
                 self.waits, self.device = "", device_names(event["devices"])
             case "lease_released":
                 self.device = ""
-            case "output" | "engine":
-                self._read_line(str(event["text"]).rstrip("\n"))
+            case "output":
+                self._read_line(str(event["text"]))
+            case "engine" if self.stage in ("", IMAGE):  # else it is not of the stage's log
+                self._read_line(str(event["text"]))
 
     def wait(self) -> None:
         """The platform waits for its turn on an engine."""
@@ -150,7 +152,7 @@ class PlatformStatus:
         self.cache = f"cache {percent(hits / (hits + misses))}" if hits + misses else ""
 
     def _read_line(self, line: str) -> None:
-        self.tail.append(line)
+        self.tail.append(line.rstrip("\n"))
         if self.stage == IMAGE and (step := _IMAGE_STEP.match(line)):
             self.done, self.total = int(step[1]) - 1, int(step[2])
 
@@ -161,7 +163,9 @@ class PlatformStatus:
             return "waiting"
         if self.stage:
             return self.stage
-        is_last = self.broken or self._finished.issuperset(self.expected.stages or {"?"})
+        if not self.expected.stages:  # it is no run: its image is packed
+            return "working"
+        is_last = self.broken or self._finished.issuperset(self.expected.stages)
         return "finishing" if is_last else "starting"
 
     @property

@@ -11,7 +11,7 @@ import pytest
 from workplace import Workplace, new_workplace
 
 from ci.facts.environment_key import EnvironmentKey
-from ci.model.plan import ContractPlan, RunPlan
+from ci.model.plan import ContractPlan, RunPlan, SelectionPlan
 from ci.model.tests import Outcome, State, Suite
 from ci.plan.planning import RunOptions
 from ci.plan.project import load_project, plan_run
@@ -114,6 +114,10 @@ def test_the_tests_of_the_contract_are_expected(plan: RunPlan) -> None:
     expected = expectation_of(replace(plan, contract=ContractPlan(suite=suite)))
     assert expected == Expectation(stages=("build", "pytest"), tests={"pytest": 10})
     assert expectation_of(replace(plan, contract=ContractPlan(suite=None))).tests == {}
+    for operators, tests in ((None, {"pytest": 10}), ("smoke", {})):
+        selection = SelectionPlan(variable="OPS", operators=operators)
+        changed = replace(plan, contract=ContractPlan(suite=suite), selection=selection)
+        assert expectation_of(changed).tests == tests
 
 
 def test_a_damaged_store_gives_no_estimates(

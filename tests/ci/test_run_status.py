@@ -141,6 +141,22 @@ def test_the_log_tail_of_a_stage_that_failed(platform: PlatformStatus) -> None:
     assert (platform.activity, platform.latest) == ("finishing", "")
 
 
+def test_messages_of_the_engine_are_not_of_the_log(platform: PlatformStatus) -> None:
+    begin(platform, "install")
+    output(platform, "a.cc: error")
+    platform.apply({"event": "engine", "text": "the engine answers again"}, 1)
+    finish(platform, "install", exit_code=2)
+    assert platform.log_tail == ["a.cc: error"]
+
+
+def test_an_image_that_is_packed() -> None:
+    platform = PlatformStatus(label="CPU")
+    begin(platform, IMAGE)
+    finish(platform, IMAGE)
+    platform.apply({"event": "engine", "text": "packing infini-ci/cpu"}, 1)
+    assert (platform.activity, platform.latest) == ("working", "packing infini-ci/cpu")
+
+
 def test_another_attempt_begins_anew(platform: PlatformStatus) -> None:
     begin(platform, "install")
     platform.fail("the engine does not answer", 5)
