@@ -104,7 +104,7 @@ def execute(options: argparse.Namespace) -> int:
         raise _no_difference(search, values)
     report = _report(search, values, found.answer, source)
     report.show(options.format)
-    return ExitCode.PASSED if report.is_sure else ExitCode.INFRASTRUCTURE
+    return ExitCode.PASSED if found.answer.is_sure else ExitCode.INFRASTRUCTURE
 
 
 def _commits_between(source: Path, good: str, bad: str) -> tuple[str, ...]:
