@@ -30,6 +30,7 @@ from ci.util.process import NOTIFY_VARIABLE, STORE_VARIABLE
 from codegen import cli as codegen_cli
 from codegen.inputs import SELECTION_VARIABLE
 from codegen.triton.compiler import CACHE_VARIABLE
+from tests.docs import alarms
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "reference"
@@ -110,6 +111,7 @@ def pages() -> dict[str, str]:
         "commands.md": _commands(),
         "exit-codes.md": _exit_codes(),
         "results.md": _results(),
+        "alarms.md": _alarms(),
         "environment.md": _environment(),
     }
     titles = {name: text.partition("# ")[2].partition("\n")[0] for name, text in made.items()}
@@ -264,6 +266,20 @@ def _results() -> str:
         "## The folder of a platform\n\n" + _table(("Name", "Content"), _named(PLATFORM_FILES)),
         "## results.json",
         Fields(RunResult, written=True).text(),
+    )
+
+
+def _alarms() -> str:
+    parts = [f"```json\n{alarms.example_text()}\n```"]
+    for title, keys in alarms.sections():
+        parts += [f"## {title}"] if title else []
+        parts.append(_table(("Key", "Meaning"), _named(keys)))
+    return _page(
+        "Alarms",
+        "[`history --check --notify`](../track-build-cost.md#send-alarms-to-a-chat) sends this body"
+        " in one POST for each new alarm, to every receiver without a form of its own."
+        " `history --check --format json` prints all alarms with the same keys from `kind` on.",
+        *parts,
     )
 
 
