@@ -13,7 +13,9 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from pydantic import BaseModel
@@ -170,6 +172,7 @@ class Fields:
 
     def __init__(self, model: type[BaseModel], *, written: bool = False) -> None:
         self._schema = model.model_json_schema(mode="serialization" if written else "validation")
+        _add_docstrings(self._schema, import_module(model.__module__))
         self._written = written
         self._places: dict[str, str] = {}
         """Models by name, with the place of their first use."""
@@ -231,6 +234,22 @@ class Fields:
         if most is not None and most < 2**60:  # what is larger is no limit of a person's
             bounds.append(f"at most {most:,.0f}")
         return ", ".join([field["type"], *bounds])
+
+
+def _add_docstrings(schema: Mapping[str, Any], module: ModuleType) -> None:
+    """Describe the fields of a module's models by the docstrings below them."""
+    models = {schema["title"]: schema, **schema["$defs"]}
+    for node in ast.parse(inspect.getsource(module)).body:
+        if not isinstance(node, ast.ClassDef) or node.name not in models:
+            continue
+        for field, text in pairwise(node.body):
+            match field, text:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(docstring))),
+                ):
+                    described = models[node.name]["properties"][name]
+                    described.setdefault("description", inspect.cleandoc(docstring))
 
 
 def _references(field: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
