@@ -195,14 +195,11 @@ class Search:
                 for head in store.heads(project=asked.project)
                 if head.commit in on_line and asked.platform in head.platforms and not head.dirty
             ]
-            run_ids = [head.run_id for head in heads]
-            rows = {
-                row.run_id: row
-                for row in store.measured(asked.platform, project=asked.project, runs=run_ids)
-            }
+            rows = {row.run_id: row for row in store.measured(asked.platform, heads)}
             keys = set() if asked.warm else {row.key for it, row in rows.items() if it in own}
             usable = {it for it, row in rows.items() if it in own or row.key in keys}
-            usable |= own.keys() & set(run_ids)  # where all tests failed, there is no measure
+            # Where all tests failed, there is no measure.
+            usable |= own.keys() & {head.run_id for head in heads}
             found = self._values_of(store, usable, rows)
         values: dict[str, dict[str, float]] = {}
         for head in heads:
