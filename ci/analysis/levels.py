@@ -62,7 +62,7 @@ class Level:
 
     @cached_property
     def clipped(self) -> Values:
-        """Clip outliers, unless there are too many of them to be outliers."""
+        """The values with outliers clipped, unless there are too many of them to be outliers."""
         if len(self) < 3:
             return self.values
         distance = np.abs(self.values - self.median)
