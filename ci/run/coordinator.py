@@ -132,9 +132,9 @@ class RunCoordinator:
                     self.records.write_request(self.request)
                 else:
                     self._open_records()
-                self._estimate(plan, message.engine)
                 if not workers.has_room(message):
                     self.progress.show_waiting(plan.title, engine=message.engine)
+                self._estimate(plan, message.engine)
             case CiError():
                 self._refused[plan.platform] = message
                 if self.records.is_open:

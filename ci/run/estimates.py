@@ -25,8 +25,8 @@ def stage_estimates(store: Store, project: str, plan: RunPlan, engine: str) -> d
     ``engine`` is the one that carries the plan out.
     """
     try:
-        runs = [head.run_id for head in store.heads(project=project, last=LAST)]
-        rows = store.measured(plan.platform, project=project, runs=runs)
+        runs = store.heads(project=project, last=LAST)
+        rows = store.measured(plan.platform, runs[::-1])  # the oldest first
         environments = store.environment_keys({row.key for row in rows})
     except CiError:  # a run needs no estimates, and commands that read the store report its damage
         return {}
