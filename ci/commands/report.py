@@ -39,7 +39,9 @@ def execute(options: argparse.Namespace) -> int:
             ResultsReport(run).show(options.format)
             return ExitCode.PASSED
         costs = {
-            title(result.platform, simulated=result.simulated): add_up_costs(outcomes)
+            title(result.platform, result.platform, simulated=result.simulated): add_up_costs(
+                outcomes
+            )
             for result in run.platforms
             if (outcomes := store.outcomes(run.run_id, result.platform)).names
         }
