@@ -27,7 +27,7 @@ _NUMBER = (int, float)
 _WORST = ("failed", "skipped")
 
 
-class Span(NamedTuple):
+class TimeSpan(NamedTuple):
     """Something that ran; times are seconds since the first stage began."""
 
     lane: str
@@ -42,7 +42,7 @@ class Span(NamedTuple):
 class Timeline:
     """The spans of one platform, in order of their lanes and times."""
 
-    spans: tuple[Span, ...]
+    spans: tuple[TimeSpan, ...]
     left_out: tuple[str, ...] = ()
     """What is not placed, and why."""
 
@@ -70,18 +70,18 @@ def stages_in_order(stages: Iterable[tuple[str, float | None]]) -> Timeline:
     spans, begin = [], 0.0
     for name, seconds in stages:
         if seconds is not None:
-            spans.append(Span(STAGES, name, "stage", begin, begin + seconds))
+            spans.append(TimeSpan(STAGES, name, "stage", begin, begin + seconds))
             begin += seconds
     missing = "build commands and tests: the files of this run are not in the folder of results"
     return Timeline(spans=tuple(spans), left_out=(missing,))
 
 
-def _is_within(span: Span, end: float) -> bool:
+def _is_within(span: TimeSpan, end: float) -> bool:
     """Whether a span is within the run; clocks of file systems are late by some milliseconds."""
     return -1 <= span.start <= span.end <= end + 1
 
 
-def _stages(folder: Path) -> tuple[list[Span], float]:
+def _stages(folder: Path) -> tuple[list[TimeSpan], float]:
     """The stages, and when the first of them began in seconds since the epoch."""
     received = folder / ENGINE_EVENTS
     path = received if received.is_file() else folder / EVENTS
@@ -94,7 +94,7 @@ def _stages(folder: Path) -> tuple[list[Span], float]:
                 zero, epoch = now, event["time"]
             begun.setdefault(name, now)
         elif name in begun and now >= begun[name]:
-            spans.append(Span(STAGES, name, "stage", begun[name] - zero, now - zero))
+            spans.append(TimeSpan(STAGES, name, "stage", begun[name] - zero, now - zero))
     return spans, epoch
 
 
@@ -113,7 +113,7 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
             yield event
 
 
-def _units(commands: Sequence[NinjaCommand], epoch: float) -> Iterator[Span]:
+def _units(commands: Sequence[NinjaCommand], epoch: float) -> Iterator[TimeSpan]:
     """Place the commands of each invocation of Ninja, in as few lanes as ran side by side."""
     ordered = sorted(commands, key=lambda it: (it.invocation, it.start, it.end))
     for _, group in groupby(ordered, key=lambda it: it.invocation):
@@ -128,12 +128,12 @@ def _units(commands: Sequence[NinjaCommand], epoch: float) -> Iterator[Span]:
             if free and (free[0][0] <= start or lane == MOST_LANES):
                 _, lane = heapq.heappop(free)
             heapq.heappush(free, (end, lane))
-            yield Span(f"build {lane + 1}", command.output, command.kind, start, end)
+            yield TimeSpan(f"build {lane + 1}", command.output, command.kind, start, end)
 
 
-def _tests(path: Path, epoch: float) -> Iterator[Span]:
+def _tests(path: Path, epoch: float) -> Iterator[TimeSpan]:
     """The tests by worker; a test that was repeated in one process is one span."""
-    found: dict[tuple[str, str], Span] = {}
+    found: dict[tuple[str, str], TimeSpan] = {}
     for line in lines_of_file(path, LONGEST_REPORT) if path.is_file() else ():
         if '"TestReport"' not in line:
             continue
@@ -147,7 +147,7 @@ def _tests(path: Path, epoch: float) -> Iterator[Span]:
         worker = report.get("worker_id")
         lane = f"tests {worker}" if type(worker) is str else "tests"
         place, outcome = (lane, report["nodeid"]), report["outcome"]
-        span = Span(*place, outcome, start - epoch, stop - epoch)
+        span = TimeSpan(*place, outcome, start - epoch, stop - epoch)
         if before := found.get(place):
             kind = next((it for it in _WORST if it in (before.kind, outcome)), before.kind)
             span = span._replace(kind=kind, start=before.start)
@@ -155,7 +155,7 @@ def _tests(path: Path, epoch: float) -> Iterator[Span]:
     yield from sorted(found.values(), key=lambda it: (it.lane, it.start))
 
 
-def _shorten(tests: Sequence[Span]) -> Iterator[Span]:
+def _shorten(tests: Sequence[TimeSpan]) -> Iterator[TimeSpan]:
     """Keep the longest tests and the failed ones; combine those between them."""
     longest = {*heapq.nlargest(MOST_TESTS, tests, key=lambda it: it.end - it.start)}
     for _, lane in groupby(tests, key=lambda it: it.lane):

@@ -127,11 +127,11 @@ def test_results_of_all_runs_are_listed_the_oldest_first(
     assert first.build_install_s == published.platforms[0].build_install_s
 
 
-def test_measures_come_the_oldest_first(published: RunResult, store: Store) -> None:
+def test_measures_come_in_the_order_of_the_runs(published: RunResult, store: Store) -> None:
     for run in (number(published, 2), number(published, 1, commit="c"), published):
         store.save(run, {})
-    store.save(number(published, 3, project="other"), {})
-    found = store.measured("moore", project="infini-ops")
+    heads = store.heads()[::-1]
+    found = store.measured("moore", heads)
     assert [run.run_id for run in found] == [published.run_id, "run-1", "run-2"]
     result = published.platform("moore")
     assert found[0].values == measures_of(result)
@@ -139,9 +139,9 @@ def test_measures_come_the_oldest_first(published: RunResult, store: Store) -> N
         found[0].key: environment_key(result)
     }
     assert found[0].started_at == published.started_at
-    [named] = store.measured("moore", project="infini-ops", runs=["run-1", "run-3", "unknown"])
+    [named] = store.measured("moore", heads[1:2])
     assert (named.run_id, named.commit, named.dirty) == ("run-1", "c", False)
-    assert store.measured("elsewhere", project="infini-ops") == []
+    assert store.measured("moore", []) == store.measured("elsewhere", heads) == []
 
 
 def test_a_series_goes_on_where_instruction_sets_are_recorded_now(
@@ -154,7 +154,7 @@ def test_a_series_goes_on_where_instruction_sets_are_recorded_now(
     for n, row in enumerate((old, new, new)):
         store.save(number(published, n, platforms=(row,)), details)
     key = environment_key(new).digest
-    found = store.measured("moore", project="infini-ops")
+    found = store.measured("moore", store.heads())
     assert [run.key for run in found] == [key] * 3
     assert key != environment_key(old).digest
     [group] = store.repeated_runs("moore", project="infini-ops")
@@ -167,9 +167,9 @@ def test_what_replaces_a_platform_replaces_its_measures(published: RunResult, st
     again = first.model_copy(update={"stages": (), "total_s": None})
     later = published.model_copy(update={"platforms": (again, *published.platforms[1:])})
     store.save(later, {})
-    [found] = store.measured(first.platform, project="infini-ops")
+    [found] = store.measured(first.platform, store.heads())
     assert found.values == {}
-    [kept] = store.measured("moore", project="infini-ops")
+    [kept] = store.measured("moore", store.heads())
     assert kept.values == measures_of(published.platform("moore"))
 
 

@@ -12,8 +12,8 @@ from ci.facts.timeline import (
     MOST_LANES,
     MOST_TESTS,
     SHORT_TESTS,
-    Span,
     Timeline,
+    TimeSpan,
     read_timeline,
     stages_in_order,
 )
@@ -48,7 +48,7 @@ def write_tests(folder: Path, *reports: dict[str, Any]) -> None:
     (folder / "pytest.jsonl").write_text("\n".join(lines), encoding="utf-8")
 
 
-def lane(found: Timeline | None, prefix: str) -> list[Span]:
+def lane(found: Timeline | None, prefix: str) -> list[TimeSpan]:
     assert found is not None
     return [span for span in found.spans if span.lane.startswith(prefix)]
 
@@ -58,8 +58,8 @@ def test_stages_are_placed_by_the_clock_of_the_agent(tmp_path: Path, name: str) 
     write_events(tmp_path, name)
     found = read_timeline(tmp_path)
     assert lane(found, "stages") == [
-        Span("stages", "install", "stage", 0.0, 60.0),
-        Span("stages", "pytest", "stage", 60.0, 90.0),
+        TimeSpan("stages", "install", "stage", 0.0, 60.0),
+        TimeSpan("stages", "pytest", "stage", 60.0, 90.0),
     ]
 
 
@@ -75,9 +75,9 @@ def test_build_commands_share_lanes_only_one_after_the_other(tmp_path: Path) -> 
         tmp_path, (0, 1000, 5.0, "b.cc.o"), (0, 4000, 5.0, "a.cc.o"), (1000, 9000, 6.0, "lib.so")
     )
     assert lane(read_timeline(tmp_path), "build") == [
-        Span("build 1", "b.cc.o", "compile", 5.0, 6.0),
-        Span("build 2", "a.cc.o", "compile", 5.0, 9.0),
-        Span("build 1", "lib.so", "link", 6.0, 14.0),
+        TimeSpan("build 1", "b.cc.o", "compile", 5.0, 6.0),
+        TimeSpan("build 2", "a.cc.o", "compile", 5.0, 9.0),
+        TimeSpan("build 1", "lib.so", "link", 6.0, 14.0),
     ]
 
 
@@ -124,8 +124,8 @@ def test_phases_of_a_test_are_one_span_of_its_worker(tmp_path: Path) -> None:
         {"nodeid": "t.py::test_c", "outcome": "skipped", "start": EPOCH + 66, "stop": EPOCH + 67},
     )
     assert lane(read_timeline(tmp_path), "tests") == [
-        Span("tests", "t.py::test_c", "skipped", 66.0, 67.0),
-        Span("tests gw1", "t.py::test_a", "failed", 61.0, 66.0),
+        TimeSpan("tests", "t.py::test_c", "skipped", 66.0, 67.0),
+        TimeSpan("tests gw1", "t.py::test_a", "failed", 61.0, 66.0),
     ]
 
 

@@ -94,7 +94,7 @@ def collect(store: Store, source: Path, project: str, branch: str | None) -> Col
         )
         for name in in_use
     }
-    measured = {name: store.measured(name, project=project) for name in in_use}
+    measured = {name: store.measured(name, along.heads[::-1]) for name in in_use}
     digests = {row.key for rows in measured.values() for row in rows}
     return Collection(
         along=along,
