@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ci.agent.pytest_stage import parse_report
+from ci.agent.pytest_report import parse_report
 from ci.facts.build import NINJA_LOG, NinjaCommand, parse_ninja_log
 from ci.facts.files import read_text_file
 from ci.facts.result_files import ENGINE_EVENTS, EVENTS, PYTEST_LOG
