@@ -51,7 +51,7 @@ def test_a_page_has_a_blank_line_between_blocks() -> None:
     assert markdown(DOCUMENT) == (
         "## A \\*title\\*\n\nIt **passed**.\n\n"
         "* one\n  * of it\n* two\n\n"
-        "| `a` | n |\n|---|---|\n| x\\|y | 1 |\n| \\[b\\] | 20 |\n\n"
+        "| `a` | n |\n|---|---:|\n| x\\|y | 1 |\n| \\[b\\] | 20 |\n\n"
         "<details><summary>more &lt;here&gt;</summary>\n\n\nthe end\n\n</details>\n"
     )
 

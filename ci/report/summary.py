@@ -1,0 +1,133 @@
+"""The summary of results as a page that a forge shows: a comment, an annotation or a job summary.
+
+What changed comes first, then the table, then what each platform that did not pass failed with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from ci.analysis.combined import CombinedResults
+from ci.analysis.comparison import Comparison
+from ci.model.results import PlatformResult, Product
+from ci.report.comparison import ComparisonReport
+from ci.report.document import Block, Document, Fold, Heading, Items, Line, Span, Table, markdown
+from ci.report.table import HEADINGS, origin, table_rows
+from ci.util.text import counted
+
+Failures = Mapping[str, str | None]
+"""The messages of failed tests by node id."""
+
+
+@dataclass(frozen=True)
+class Detail:
+    """How much of the results a page shows."""
+
+    failures: int
+    """Failed tests of each platform."""
+    characters: int
+    """Of a name, a message or a reason."""
+    changes: bool
+    """Whether all changed tests and times are listed, in addition to the changes of a platform."""
+
+
+# A page has as much as fits. The last one fits always: it has ten short texts for each platform.
+DETAILS = (
+    Detail(100, 500, changes=True),
+    Detail(50, 300, changes=True),
+    Detail(50, 300, changes=False),
+    Detail(20, 200, changes=False),
+    Detail(5, 100, changes=False),
+    Detail(0, 50, changes=False),
+)
+MOST_EVIDENCE = 5  # reasons of a platform; results from elsewhere may have any number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What a page is made of."""
+
+    results: CombinedResults
+    failures: Mapping[str, Failures]
+    """By platform."""
+    comparison: Comparison | str
+    """With the base, or the reason why there is none."""
+
+    def markdown(self, longest: int, head: str = "") -> str:
+        """The page in at most ``longest`` characters, after ``head``."""
+        pages = (head + markdown(self.document(detail)) for detail in DETAILS)
+        text = ""
+        for text in pages:
+            if len(text) <= longest:
+                break
+        return text
+
+    @property
+    def title(self) -> str:
+        """``infini-ops: failed on CPU, Ascend; passed on NVIDIA``."""
+        named: dict[Product, list[str]] = {}
+        for result in self.results.run.platforms:
+            named.setdefault(result.verdict.product, []).append(result.label)
+        order = (Product.FAILED, Product.INCOMPLETE, Product.NOT_RUN, Product.PASSED)
+        parts = [f"{_words(it)} on {', '.join(named[it])}" for it in order if it in named]
+        return f"{self.results.run.project}: {'; '.join(parts)}"
+
+    def document(self, detail: Detail) -> Document:
+        run = self.results.run
+        yield [Heading(2, self.title), origin(run)]
+        blocks = [*self._changes()]
+        yield [it for it in blocks if not isinstance(it, Fold)]
+        rows = [
+            row._replace(**{name: _short(cell, detail) for name, cell in row._asdict().items()})
+            for row in table_rows(run.platforms)
+        ]
+        yield [Heading(3, "Results"), Table(HEADINGS, rows, numbers=HEADINGS[3:6])]
+        for result in run.platforms:
+            if result.verdict.product is not Product.PASSED:
+                yield [self._failed_platform(result, detail)]
+        if detail.changes:
+            yield [it for it in blocks if isinstance(it, Fold)]
+
+    def _changes(self) -> Iterator[Block]:
+        if isinstance(self.comparison, str):
+            yield f"Not compared with a base: {self.comparison}"
+            return
+        for section in ComparisonReport(self.comparison).document(page=True):
+            yield from section
+
+    def _failed_platform(self, result: PlatformResult, detail: Detail) -> Fold:
+        failures = self.failures.get(result.platform, {})
+        count = f", {counted(len(failures), 'failed test')}" if failures else ""
+        verdict = result.verdict
+        blocks: list[Block] = [f"Harness: {_words(verdict.harness)}."]
+        reasons = [f"{it.grade}: {_short(it.text, detail)}" for it in verdict.evidence]
+        blocks.append(Items(reasons[:MOST_EVIDENCE]))
+        blocks.append(Items([*_failure_lines(failures, detail)]))
+        if more := len(failures) - detail.failures if failures else 0:
+            if more > 0:
+                blocks.append(f"and {counted(more, 'failed test')} more")
+        return Fold(f"{result.label}: {_words(verdict.product)}{count}", blocks)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _short(text: str, detail: Detail) -> str:
+    most = detail.characters
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def first_line(message: str | None) -> str:
+    """The first line of a message that has any text."""
+    return next((line.strip() for line in (message or "").splitlines() if line.strip()), "")
+
+
+def _failure_lines(failures: Failures, detail: Detail) -> Iterator[Line]:
+    for name, message in islice(failures.items(), detail.failures):
+        line: Sequence[str | Span] = [Span(_short(name, detail), code=True)]
+        if text := first_line(message):
+            line = [*line, ": ", Span(_short(text, detail), code=True)]
+        yield tuple(line)
