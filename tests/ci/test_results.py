@@ -41,7 +41,7 @@ PLATFORM_FIELDS = {
         "pytest_s",
         "total_s",
     ),
-    *("verdict", "notes", "environment", "artifacts"),
+    *("verdict", "notes", "environment", "artifacts", "failures"),
 }
 PYTEST_FIELDS = {
     *("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "warnings", "deselected"),
@@ -72,7 +72,7 @@ def test_the_fields_are_those_of_the_contract(published: RunResult) -> None:
     assert set(platform["stages"][0]) == STAGE_FIELDS
     assert set(platform["verdict"]) == {"product", "harness", "evidence"}
     assert set(platform["verdict"]["evidence"][0]) == {"grade", "text"}
-    assert document["schema_version"] == 5
+    assert document["schema_version"] == 6
 
 
 def test_seconds_are_exact(published: RunResult) -> None:
@@ -87,12 +87,12 @@ def test_results_are_read_back(published: RunResult, tmp_path: Path) -> None:
     assert [entry.name for entry in path.parent.iterdir()] == ["results.json"]
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema_version": 1', '{"schema_version": 6}'])
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema_version": 1', '{"schema_version": 7}'])
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "results.json"
     path.write_text(text)
     with pytest.raises(
-        InfrastructureError, match="expected a results file of version 5 or older"
+        InfrastructureError, match="expected a results file of version 6 or older"
     ) as it:
         read_results(path)
     assert "\n" not in str(it.value)
@@ -114,7 +114,12 @@ def test_an_invalid_number_is_refused(published: RunResult, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("version", "missing"),
-    [(1, ("overloads", "simulated", "build")), (2, ("simulated", "build")), (3, ("build",))],
+    [
+        (1, ("overloads", "simulated", "build", "failures")),
+        (2, ("simulated", "build", "failures")),
+        (3, ("build", "failures")),
+        (5, ("failures",)),
+    ],
 )
 def test_a_file_of_an_earlier_version_is_read(
     published: RunResult, tmp_path: Path, version: int, missing: tuple[str, ...]
@@ -128,7 +133,7 @@ def test_a_file_of_an_earlier_version_is_read(
     read = read_results(path)
     assert read == published
     assert read.schema_version == SCHEMA_VERSION
-    assert read.platforms[0].build is None
+    assert (read.platforms[0].build, read.platforms[0].failures) == (None, ())
     assert (read.platforms[0].overloads, read.platforms[0].simulated) == ((), False)
 
 

@@ -205,10 +205,12 @@ class Fields:
         if several := field.get("anyOf") or field.get("oneOf"):
             words = [self._type(part) for part in several]
             return " or ".join(word for word in words if self._written or word != "null")
-        word, place = self._word(field), ""
-        for reference, _ in _references(field, ""):
-            if words := self._schema["$defs"][reference].get("enum"):
+        references = [reference for reference, _ in _references(field, "")]
+        for named in (field, *(self._schema["$defs"][it] for it in references)):
+            if words := named.get("enum"):
                 return " or ".join(f"`{word}`" for word in words)
+        word, place = self._word(field), ""
+        for reference in references:
             place = self._places.get(reference, "")
         return f"[{word}](#{re.sub(r'[^a-z0-9_-]', '', place.lower())})" if place else word
 
