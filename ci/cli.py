@@ -31,7 +31,7 @@ EXIT_CODES = """exit codes:
 COMMANDS: Mapping[str, str] = {
     "run": "build and test platforms",
     "bundle": "pack platforms into a file to run them offline",
-    "report": "show the results of a run",
+    "report": "show the results of a run or a commit",
     "compare": "show what changed between runs or platforms",
     "contract": "write the expected outcomes of a platform's tests",
     "history": "show what the runs of a platform cost over time",
@@ -39,9 +39,10 @@ COMMANDS: Mapping[str, str] = {
     "import": "import runs from other machines",
     "export": "write runs as tables for pandas or DuckDB",
     "platforms": "list the configured platforms",
+    "matrix": "list the platforms with the CI runners that they need",
     "doctor": "check that this machine has what runs need",
     "gc": "remove leftovers of earlier runs by age and size",
-    "schema": "print the JSON schema of ci.yaml",
+    "schema": "print the JSON schema of ci.yaml or results.json",
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ci.analysis.references import ReferenceFinder, ReferenceRuns
@@ -48,13 +48,12 @@ def find_results(
     else:
         runs = ReferenceFinder(store.heads(), Repository(source), store.ancestors).find_runs(name)
         found = _combine(store, runs)
-    missing = tuple(it for it in expected if it not in found.run_ids)
-    rows = sorted(
-        (*found.run.platforms, *map(_missing_result, missing)),
-        key=lambda it: list(PLATFORMS).index(it.platform),
-    )
-    run = found.run.model_copy(update={"platforms": tuple(rows)}) if missing else found.run
-    return CombinedResults(run=run, run_ids=found.run_ids, reference=found.reference)
+    missing = [it for it in expected if it not in found.run_ids]
+    if not missing:
+        return found
+    rows = {it.platform: it for it in (*found.run.platforms, *map(_missing_result, missing))}
+    update = {"platforms": tuple(rows[name] for name in PLATFORMS if name in rows)}
+    return replace(found, run=found.run.model_copy(update=update))
 
 
 def _combine(store: Store, runs: ReferenceRuns) -> CombinedResults:
@@ -71,9 +70,7 @@ def _combine(store: Store, runs: ReferenceRuns) -> CombinedResults:
     if len(loaded) == 1 and not runs.platform:
         return single_run(newest)
     update = {
-        "platforms": tuple(
-            loaded[run_ids[it]].platform(it) for it in PLATFORMS if it in run_ids
-        ),
+        "platforms": tuple(loaded[run_ids[it]].platform(it) for it in PLATFORMS if it in run_ids),
         "started_at": min(run.started_at for run in loaded.values()),
         "finished_at": max(run.finished_at for run in loaded.values()),
         "engine": newest.engine if len({run.engine for run in loaded.values()}) == 1 else "several",

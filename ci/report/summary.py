@@ -5,20 +5,16 @@ What changed comes first, then the table, then what each platform that did not p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 from ci.analysis.combined import CombinedResults
 from ci.analysis.comparison import Comparison
-from ci.model.results import PlatformResult, Product
+from ci.model.results import MOST_FAILURES, Failure, PlatformResult, Product
 from ci.report.comparison import ComparisonReport
 from ci.report.document import Block, Document, Fold, Heading, Items, Line, Span, Table, markdown
 from ci.report.table import HEADINGS, origin, table_rows
 from ci.util.text import counted
-
-Failures = Mapping[str, str | None]
-"""The messages of failed tests by node id."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +31,9 @@ class Detail:
 
 # A page has as much as fits. The last one fits always: it has ten short texts for each platform.
 DETAILS = (
-    Detail(100, 500, changes=True),
-    Detail(50, 300, changes=True),
-    Detail(50, 300, changes=False),
-    Detail(20, 200, changes=False),
+    Detail(MOST_FAILURES, 500, changes=True),
+    Detail(MOST_FAILURES, 300, changes=False),
+    Detail(10, 200, changes=False),
     Detail(5, 100, changes=False),
     Detail(0, 50, changes=False),
 )
@@ -50,8 +45,6 @@ class Summary:
     """What a page is made of."""
 
     results: CombinedResults
-    failures: Mapping[str, Failures]
-    """By platform."""
     comparison: Comparison | str
     """With the base, or the reason why there is none."""
 
@@ -98,17 +91,25 @@ class Summary:
             yield from section
 
     def _failed_platform(self, result: PlatformResult, detail: Detail) -> Fold:
-        failures = self.failures.get(result.platform, {})
-        count = f", {counted(len(failures), 'failed test')}" if failures else ""
-        verdict = result.verdict
-        blocks: list[Block] = [f"Harness: {_words(verdict.harness)}."]
+        verdict, shown = result.verdict, result.failures[: detail.failures]
+        count = failure_count(result)
+        named = f", {counted(count, 'failed test')}" if count else ""
         reasons = [f"{it.grade}: {_short(it.text, detail)}" for it in verdict.evidence]
-        blocks.append(Items(reasons[:MOST_EVIDENCE]))
-        blocks.append(Items([*_failure_lines(failures, detail)]))
-        if more := len(failures) - detail.failures if failures else 0:
-            if more > 0:
-                blocks.append(f"and {counted(more, 'failed test')} more")
-        return Fold(f"{result.label}: {_words(verdict.product)}{count}", blocks)
+        more = count - sum(it.test is not None for it in shown)
+        return Fold(
+            f"{result.label}: {_words(verdict.product)}{named}",
+            [
+                ("Harness: ", Span(_words(verdict.harness), strong=True), "."),
+                Items(reasons[:MOST_EVIDENCE]),
+                Items([_failure_line(it, detail) for it in shown]),
+                *([f"{more:,} more failed"] if more > 0 and shown else []),
+            ],
+        )
+
+
+def failure_count(result: PlatformResult) -> int:
+    """The number of tests that failed or had an error."""
+    return result.pytest.failed + result.pytest.errors if result.pytest else 0
 
 
 def _words(name: str) -> str:
@@ -120,14 +121,8 @@ def _short(text: str, detail: Detail) -> str:
     return text if len(text) <= most else f"{text[:most]}..."
 
 
-def first_line(message: str | None) -> str:
-    """The first line of a message that has any text."""
-    return next((line.strip() for line in (message or "").splitlines() if line.strip()), "")
-
-
-def _failure_lines(failures: Failures, detail: Detail) -> Iterator[Line]:
-    for name, message in islice(failures.items(), detail.failures):
-        line: Sequence[str | Span] = [Span(_short(name, detail), code=True)]
-        if text := first_line(message):
-            line = [*line, ": ", Span(_short(text, detail), code=True)]
-        yield tuple(line)
+def _failure_line(failure: Failure, detail: Detail) -> Line:
+    name = Span(_short(failure.test or f"stage {failure.stage}", detail), code=True)
+    if not failure.message:
+        return name
+    return (name, ": ", Span(_short(failure.message, detail), code=True))
