@@ -96,15 +96,16 @@ class Summary:
         named = f", {counted(count, 'failed test')}" if count else ""
         reasons = [f"{it.grade}: {_short(it.text, detail)}" for it in verdict.evidence]
         more = count - sum(it.test is not None for it in shown)
-        return Fold(
-            f"{result.label}: {_words(verdict.product)}{named}",
-            [
-                ("Harness: ", Span(_words(verdict.harness), strong=True), "."),
-                Items(reasons[:MOST_EVIDENCE]),
-                Items([_failure_line(it, detail) for it in shown]),
-                *([f"{more:,} more failed"] if more > 0 and shown else []),
-            ],
-        )
+        lines: list[Line] = [_failure_line(it, detail) for it in shown]
+        if more > 0 and shown:
+            lines.append(f"{more:,} more failed")
+        blocks: list[Block] = [
+            ("Harness: ", Span(_words(verdict.harness), strong=True), "."),
+            Items(reasons[:MOST_EVIDENCE]),
+        ]
+        if lines:
+            blocks += ["First failures:", Items(lines)]
+        return Fold(f"{result.label}: {_words(verdict.product)}{named}", blocks)
 
 
 def failure_count(result: PlatformResult) -> int:
