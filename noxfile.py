@@ -106,6 +106,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 E2E = "tests/e2e"
 FRESH = (f"{E2E}/test_fresh_machine.py", f"{E2E}/test_every_python.py")
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
+WORKFLOWS = {
+    "github-workflows": [".github/workflows/ci.yml"],
+    "gitlab-ci": [".gitlab-ci.yml", ".gitlab/platforms.yml"],
+}
 FORMATTED = tuple(
     f"{folder}/**/*.{suffix}"
     for folder in ("src", "bench", "examples", "tests/cuda", "tests/ops", "tests/triton")
@@ -263,12 +267,14 @@ def compat(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check format, style, types and spelling."""
+    """Check format, style, types, spelling and the workflows of CI systems."""
     install_groups(session, "lint")
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("mypy")
     session.run("codespell")
+    for schema, files in WORKFLOWS.items():
+        session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *files)
     sources = [str(path) for pattern in FORMATTED for path in sorted(ROOT.glob(pattern))]
     session.run("clang-format", "--dry-run", "--Werror", *sources)
 

@@ -84,7 +84,10 @@ def _combine(store: Store, runs: ReferenceRuns) -> CombinedResults:
 
 def _missing_result(platform: str) -> PlatformResult:
     """The row of a platform that was expected, and whose run is not in the store."""
-    text = "no run of this commit has a result: its job did not start, or its results were lost"
+    text = (
+        "no run of this commit has a result: its job did not start, its results were lost, or its"
+    )
+    text += " sources had uncommitted changes"
     evidence = (Evidence(grade=Grade.FACT, text=text),)
     return PlatformResult(
         platform=platform,

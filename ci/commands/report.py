@@ -46,8 +46,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_platforms,
         metavar="PLATFORM,...",
         default=(),
-        help="platforms that must have a result. Exit with the code of `run`: 0 only if all of them"
-        " passed. In a job of GitHub, Gitea, Forgejo or Buildkite also write its summary",
+        help="platforms that must have a result: one without a run gets a row that did not pass",
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="exit with the code of `run`: 0 only if all platforms passed. In a job of GitHub,"
+        " Gitea, Forgejo or Buildkite, also write its summary, as `run` does",
     )
     parser.add_argument(
         "--slowest",
@@ -90,7 +95,7 @@ def execute(options: argparse.Namespace) -> int:
                 show(forge_text(options.results, options.source, store, found, form), end="")
             else:
                 ResultsReport(run).show(options.format)
-            if not options.expect:
+            if not options.check:
                 return ExitCode.PASSED
             if is_shown(os.environ):
                 publish(options.results, options.source, found, os.environ)

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import yaml
 
-TEMPLATE = ".platform"  # the job of .gitlab-ci.yml that those of the platforms extend
+TEMPLATE = ".platform"  # the job in .gitlab/platforms.yml that those of the platforms extend
 
 
 class JobForm(StrEnum):
@@ -42,14 +42,15 @@ def _github(jobs: Sequence[PlatformJob]) -> str:
 
 def _gitlab(jobs: Sequence[PlatformJob]) -> str:
     """Jobs that extend a template of the project, which has what all of them do."""
-    pipeline = {
-        f"build-{it.platform}": {
+    pipeline: dict[str, object] = {
+        "variables": {"PLATFORMS": ",".join(it.platform for it in jobs)},
+    }
+    for it in jobs:
+        pipeline[f"build-{it.platform}"] = {
             "extends": TEMPLATE,
             "tags": [*it.labels],
             "variables": {"PLATFORM": it.platform},
         }
-        for it in jobs
-    }
     return yaml.safe_dump(pipeline, sort_keys=False)
 
 

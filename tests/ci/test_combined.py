@@ -32,7 +32,7 @@ def report(project: Project, *words: str) -> tuple[int, str]:
 
 
 def test_a_commit_has_the_newest_run_of_each_platform(project: Project) -> None:
-    code, text = report(project, "HEAD", "--format", "json", "--expect", "cpu,ascend")
+    code, text = report(project, "HEAD", "--format", "json", "--check", "--expect", "cpu,ascend")
     run = json.loads(text)
     assert code == ExitCode.PASSED
     assert [it["platform"] for it in run["platforms"]] == ["cpu", "ascend"]
@@ -42,16 +42,17 @@ def test_a_commit_has_the_newest_run_of_each_platform(project: Project) -> None:
 
 
 def test_a_platform_of_an_older_commit_is_not_in_the_table(project: Project) -> None:
-    code, text = report(project, "HEAD", "--expect", "cpu, ascend,metax")
+    code, text = report(project, "HEAD", "--check", "--expect", "cpu, ascend,metax")
     assert code == ExitCode.INFRASTRUCTURE
     assert "No run of this commit has a result" in text
     assert text.index("cpu") < text.index("MetaX") < text.index("ascend")
     assert "product not_run, harness lost" in text
 
 
-def test_without_expectations_the_code_is_that_of_a_report(project: Project) -> None:
-    assert report(project, "run-001")[0] == ExitCode.PASSED
-    assert report(project, "run-001", "--expect", "cpu")[0] == ExitCode.PRODUCT_FAILURE
+def test_a_check_has_the_code_of_the_run(project: Project) -> None:
+    assert report(project, "run-001", "--expect", "moore")[0] == ExitCode.PASSED
+    assert report(project, "run-001", "--check")[0] == ExitCode.PRODUCT_FAILURE
+    assert report(project, "run-002", "--check")[0] == ExitCode.PASSED
 
 
 def test_one_platform_of_a_run(project: Project) -> None:
@@ -70,7 +71,7 @@ def test_a_commit_without_a_run(project: Project) -> None:
 
 def test_a_missing_platform_fails_in_every_format(project: Project) -> None:
     for form in ("junit", "ctrf", "github"):
-        code, text = report(project, "HEAD", "--format", form, "--expect", "cpu,moore")
+        code, text = report(project, "HEAD", "--format", form, "--check", "--expect", "cpu,moore")
         assert code == ExitCode.INFRASTRUCTURE
         assert "no run of this commit has a result" in text
         assert "Moore" in text
@@ -88,6 +89,6 @@ def test_a_summary_is_written_once_for_a_commit(
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(file))
     report(project, "HEAD")
     assert not file.exists()
-    code, _ = report(project, "HEAD", "--expect", "cpu,ascend")
+    code, _ = report(project, "HEAD", "--check")
     assert code == ExitCode.PASSED
     assert file.read_text(encoding="utf-8").count("tiny: passed on cpu, ascend") == 1

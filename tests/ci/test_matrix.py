@@ -53,7 +53,8 @@ def test_gitlab_gets_jobs_that_extend_a_template(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     jobs = yaml.safe_load(matrix(config, capsys, "gitlab"))
-    assert [*jobs] == ["build-ascend", "build-moore"]
+    assert [*jobs] == ["variables", "build-ascend", "build-moore"]
+    assert jobs["variables"] == {"PLATFORMS": "ascend,moore"}
     assert jobs["build-moore"] == {
         "extends": ".platform",
         "tags": ["self-hosted", "moore.lab:2"],
