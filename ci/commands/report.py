@@ -101,7 +101,9 @@ def execute(options: argparse.Namespace) -> int:
                 publish(options.results, options.source, found, os.environ)
             return exit_code(run.platforms)
         costs = {
-            title(result.platform, simulated=result.simulated): add_up_costs(outcomes)
+            title(result.platform, result.platform, simulated=result.simulated): add_up_costs(
+                outcomes
+            )
             for result in run.platforms
             if (
                 outcomes := store.outcomes(found.run_ids.get(result.platform, ""), result.platform)

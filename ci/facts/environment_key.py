@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from ci.model.results import PlatformResult, title
+from ci.model.results import OLD_KIND, PlatformResult, title
 
 UNKNOWN = "unknown"
 NONE = "none"
@@ -92,7 +92,11 @@ class EnvironmentKey:
         return all(getattr(self, name) == getattr(before, name) for name in NOT_SOFTWARE)
 
     def __str__(self) -> str:
-        return "; ".join(value for value in self._unusual_components().values() if value != NONE)
+        shown = self._unusual_components()
+        if self.platform.endswith(OLD_KIND):  # kept as it is in the digests of the store
+            name = self.platform.removesuffix(OLD_KIND)
+            shown["platform"] = title(name, name, simulated=True)
+        return "; ".join(value for value in shown.values() if value != NONE)
 
     def _unusual_components(self) -> dict[str, str]:
         """The components that differ from their defaults."""
@@ -105,7 +109,7 @@ def environment_key(result: PlatformResult) -> EnvironmentKey:
     facts = result.environment
     image, packages = result.facts("engine", "image"), result.facts("packages")
     return EnvironmentKey(
-        platform=title(result.platform, simulated=result.simulated),
+        platform=result.platform + (OLD_KIND if result.simulated else ""),
         machine=_machine(result.facts("machine")),
         image=_text(image.get("reference"), NONE),
         base_image=_base_image(image),

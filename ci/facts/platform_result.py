@@ -57,7 +57,7 @@ def judged_result(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> P
     stages = (_stage_result(stage, case.end_of(stage)) for stage in plan.stages)
     result = PlatformResult(
         platform=plan.platform,
-        label=title(plan.label, simulated=case.simulated),
+        label=title(plan.label, plan.platform, simulated=case.simulated),
         simulated=case.simulated,
         built=_built(case),
         pytest=_pytest_result(case),

@@ -292,7 +292,7 @@ class RunPlan:
     @property
     def title(self) -> str:
         """The display name of the platform, or of a result of it."""
-        return title(self.label, simulated=self.simulated)
+        return title(self.label, self.platform, simulated=self.simulated)
 
     @property
     def needed_image(self) -> ImagePlan:

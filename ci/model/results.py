@@ -26,6 +26,7 @@ from pydantic import (
     JsonValue,
     ValidationError,
     field_validator,
+    model_validator,
 )
 
 from ci.errors import ExitCode, UsageError
@@ -39,6 +40,7 @@ from ci.util.text import join_names, make_storable, near_match
 SCHEMA_VERSION = 6
 SIMULATED = "simulated device: no vendor hardware was used"
 COMPILED_ONLY = "no device: compiled only; no vendor hardware was used"
+OLD_KIND = " (simulated)"  # the end of such labels in results before version 6
 # File in a platform's results: the process of the host engine's agent, which holds its lock.
 HOST_LOCK = "host.lock"
 
@@ -289,6 +291,22 @@ class PlatformResult(_Model):
     failures: Annotated[tuple[Failure, ...], Field(max_length=MOST_FAILURES)] = ()
     """The first failures, in the order of the logs; ``pytest`` counts all of them."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _convert_label(cls, document: Any) -> Any:
+        """Before version 6, a label did not tell a simulated device from one without any."""
+        if not isinstance(document, dict) or document.get("simulated") is not True:
+            return document
+        label, platform = document.get("label"), document.get("platform")
+        if (
+            not isinstance(label, str)
+            or not isinstance(platform, str)
+            or not label.endswith(OLD_KIND)
+        ):
+            return document
+        label = title(label.removesuffix(OLD_KIND), platform, simulated=True)
+        return {**document, "label": label}
+
     def facts(self, *names: str) -> Mapping[str, Any]:
         """A section of the environment; empty if it was not recorded."""
         part: Any = self.environment
@@ -402,14 +420,18 @@ def parse_run(document: Any) -> RunResult:
         raise ValueError(join_names(faults, SHOWN_FAULTS)) from error
 
 
-def title(name: str, *, simulated: bool) -> str:
+def title(label: str, platform: str, *, simulated: bool) -> str:
     """The display name of a platform, or of its results."""
-    return f"{name} (simulated)" if simulated else name
+    if not simulated:
+        return label
+    kind = "compiled only" if is_compiled_only(platform, simulated=True) else "simulated device"
+    return f"{label} ({kind})"
 
 
 def is_compiled_only(platform: str, *, simulated: bool) -> bool:
     """Whether a run goes without the device, and no simulated device can replace it."""
-    return simulated and not PLATFORMS[platform].is_simulable
+    known = PLATFORMS.get(platform)  # results of other versions may have other platforms
+    return simulated and known is not None and not known.is_simulable
 
 
 def hardware_note(platform: str) -> str:

@@ -13,7 +13,7 @@ import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from rich import box
@@ -27,6 +27,9 @@ from ci.util.text import strip_controls
 # Width in characters where the output is no terminal: the table of six platforms takes 187.
 FILE_WIDTH = 200
 SCREEN_WIDTH = 80  # of the narrowest terminal on which tables are meant to be read
+LAST_WIDTH = 40  # of the last column of a table, if it may be shown below instead
+COLUMN_GAP = 2  # rich puts a space before and after each cell
+CODE_INDENT = "    "
 # Markdown takes no underscore inside a word as markup; most test names have some.
 _MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
 # What a forge turns into a link, or into a message to a person: addresses, @name, #1, !1, ~label.
@@ -84,6 +87,8 @@ class Table:
     """The styles of the rows in a terminal."""
     title: str = ""
     """The title in a terminal; on a page, a heading precedes the table."""
+    below: str = ""
+    """The heading of the last column, if a terminal without room for it shows it below."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,14 @@ class Fold:
     blocks: Sequence[Block]
 
 
-Block = Line | Heading | Items | Table | Fold  # a line is a paragraph
+@dataclass(frozen=True)
+class Code:
+    """A command of one line, which a terminal never breaks: it is copied."""
+
+    text: str
+
+
+Block = Line | Heading | Items | Table | Fold | Code  # a line is a paragraph
 Document = Iterable[Sequence[Block]]
 
 
@@ -146,8 +158,9 @@ def print_document(document: Document, console: Console, *, wrap: bool = False) 
         if number:
             console.print()
         for block in section:
+            whole = isinstance(block, Code) or not wrap
             for shown in _render(block, console.width):
-                console.print(shown, soft_wrap=isinstance(shown, Text) and not wrap)
+                console.print(shown, soft_wrap=isinstance(shown, Text) and whole)
 
 
 def _render(block: Block, width: int) -> Iterator[Text | terminal.Table]:
@@ -156,14 +169,40 @@ def _render(block: Block, width: int) -> Iterator[Text | terminal.Table]:
             yield _text(Span(text, style))
         case Items(lines, indent):
             yield from (_text(line, indent) for line in lines)
+        case Table(below=below) if below and not _has_room(block, width):
+            yield _render_table(_without_last(block), width)
+            yield Text("")
+            yield from (_text(line) for line in (below, *_last_cells(block)))
         case Table():
             yield _render_table(block, width)
+        case Code(text):
+            yield _text(text, CODE_INDENT)
         case Fold(summary, blocks):  # a terminal shows it unfolded
             yield _text(summary)
             for inner in blocks:
                 yield from _render(inner, width)
         case _:
             yield _text(block)
+
+
+def _has_room(table: Table, width: int) -> bool:
+    """Whether the last column gets ``LAST_WIDTH`` beside the others, none of which is folded."""
+    cells = [[len(strip_controls(cell)) for cell in row[:-1]] for row in table.rows]
+    headings = [len(heading) for heading in table.headings[:-1]]
+    widest: list[int] = [max(column) for column in zip(headings, *cells, strict=True)]
+    return sum(widest) + COLUMN_GAP * len(table.headings) + LAST_WIDTH <= width
+
+
+def _without_last(table: Table) -> Table:
+    rows = [row[:-1] for row in table.rows]
+    return replace(table, headings=table.headings[:-1], rows=rows, below="")
+
+
+def _last_cells(table: Table) -> Iterator[Line]:
+    """Yield the cells of the last column, each with the first cell of its row."""
+    for row in table.rows:
+        if row[-1]:
+            yield f"{row[0]}: {row[-1]}"
 
 
 def _render_table(table: Table, width: int) -> terminal.Table:
@@ -210,6 +249,10 @@ def _markdown(block: Block) -> Iterator[str]:
             yield f"| {' | '.join(headings)} |"
             yield "|" + "".join("---:|" if it in numbers else "---|" for it in headings)
             yield from (f"| {' | '.join(map(escape, row))} |" for row in rows)
+        case Code(text):
+            shown = strip_controls(text)
+            fence = "`" * max(3, 1 + max(map(len, re.findall("`+", shown)), default=0))
+            yield from (f"{fence}sh", shown, fence)
         case Fold(summary, blocks):
             yield f"<details><summary>{escape(summary)}</summary>\n"
             for inner in blocks:

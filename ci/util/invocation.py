@@ -21,8 +21,19 @@ CONFIG_FILE = "ci.yaml"
 ACCEPTED_FILE = "ci-accepted.yaml"  # beside it
 # Commands to which an option of the current command line is passed on.
 SOURCE_COMMANDS = ("run", "bundle", "bisect")
-CONFIG_COMMANDS = ("run", "bundle", "bisect", "doctor", "gc", "contract", "platforms", "matrix")
-RESULTS_COMMANDS = ("run", *SESSIONS, "bisect", "contract", "import", "export", "doctor", "gc")
+CONFIG_COMMANDS = ("run", "bundle", "bisect", "doctor", "gc", "contract", "platforms")
+RESULTS_COMMANDS = (
+    "run",
+    *SESSIONS,
+    "shell",
+    "rerun",
+    "bisect",
+    "contract",
+    "import",
+    "export",
+    "doctor",
+    "gc",
+)
 
 _options: ContextVar[argparse.Namespace | None] = ContextVar("_options", default=None)
 

@@ -390,7 +390,7 @@ def test_platforms_with_settings(source: Path, capsys: pytest.CaptureFixture[str
     )
     assert run("platforms", "--config", source / "ci.yaml") == ExitCode.PASSED
     assert capsys.readouterr().out.splitlines() == [
-        "ascend: Ascend (simulated), torch device npu",
+        "ascend: Ascend (simulated device), torch device npu",
         "moore: MTT, torch device musa",
         "iluvatar: Iluvatar, torch device cuda",
         "cpu: CPU, torch device cpu",

@@ -7,6 +7,7 @@ from io import StringIO
 from rich.console import Console
 
 from ci.report.document import (
+    Code,
     Document,
     Fold,
     Heading,
@@ -75,3 +76,16 @@ def test_no_renderer_obeys_what_a_text_holds() -> None:
     assert escape(("  ", hostile, "\n", Span("`x`", strong=True))) == (
         "\\[red\\]a\\[/red\\] &lt;b&gt;\\_c\\_ d_e\N{REPLACEMENT CHARACTER} **\\`x\\`**"
     )
+
+
+def test_code_is_fenced_on_a_page_and_never_broken_in_a_terminal() -> None:
+    text = "run `a` ```b``` " + "word " * 10 + "\x1b[31mend"
+    shown = "run `a` ```b``` " + "word " * 10 + "end"
+    assert printed([[Code(text)]], width=20, wrap=True) == f"    {shown}\n"
+    assert markdown([[Code(text)]]) == f"````sh\n{shown}\n````\n"
+
+
+def test_a_column_without_room_is_shown_below() -> None:
+    table = Table(("a", "Notes"), [("x", "long " * 8), ("y", "")], below="Notes")
+    assert printed([[table]], width=48).count("Notes") == 1
+    assert printed([[table]], width=44).splitlines()[-2:] == ["Notes", "x: " + "long " * 8]

@@ -213,3 +213,22 @@ def test_exit_codes(platforms: list[PlatformResult], code: ExitCode) -> None:
 @pytest.mark.parametrize("harness", Harness)
 def test_never_zero_without_a_complete_result(product: Product, harness: Harness) -> None:
     assert exit_code([PASSED, verdict(product, harness)]) is not ExitCode.PASSED
+
+
+@pytest.mark.parametrize(
+    ("platform", "label", "simulated", "shown"),
+    [
+        ("ascend", "Ascend (simulated)", True, "Ascend (simulated device)"),
+        ("nvidia", "My GPU (simulated)", True, "My GPU (compiled only)"),
+        ("unknown", "X (simulated)", True, "X (simulated device)"),
+        ("ascend", "Ascend (simulated)", False, "Ascend (simulated)"),
+        ("ascend", "Ascend (simulated device)", True, "Ascend (simulated device)"),
+    ],
+)
+def test_labels_of_earlier_versions_name_the_kind_of_device(
+    platform: str, label: str, simulated: bool, shown: str
+) -> None:
+    result = platform_result("X", PUBLISHED[0][1:])
+    document = result.model_dump(mode="json") | {"platform": platform, "label": label}
+    read = PlatformResult.model_validate({**document, "simulated": simulated})
+    assert read.label == shown
