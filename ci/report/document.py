@@ -243,7 +243,7 @@ def _markdown(block: Block) -> Iterator[str]:
             yield f"{'#' * level} {escape(text)}"
         case Items(lines):
             for line in lines:
-                nested = isinstance(line, str) and line.startswith(" ")
+                nested = next(_spans(line)).text.startswith(" ")
                 yield f"{'  ' if nested else ''}* {_escape_line(line)}"
         case Table(headings, rows, numbers):
             yield f"| {' | '.join(headings)} |"

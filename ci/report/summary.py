@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from ci.analysis.combined import CombinedResults
 from ci.analysis.comparison import Comparison
-from ci.model.results import MOST_FAILURES, Failure, PlatformResult, Product
+from ci.model.results import MOST_FAILURES, PlatformResult, Product
 from ci.report.comparison import ComparisonReport
-from ci.report.document import Block, Document, Fold, Heading, Items, Line, Span, Table, markdown
-from ci.report.table import HEADINGS, origin, table_rows
+from ci.report.document import Block, Document, Fold, Heading, Items, Span, Table, markdown
+from ci.report.failures import failure_blocks, failure_count
+from ci.report.table import HEADINGS, SECONDS, origin, table_rows
 from ci.util.text import counted
 
 
@@ -76,7 +77,7 @@ class Summary:
             row._replace(**{name: _short(cell, detail) for name, cell in row._asdict().items()})
             for row in table_rows(run.platforms)
         ]
-        yield [Heading(3, "Results"), Table(HEADINGS, rows, numbers=HEADINGS[3:6])]
+        yield [Heading(3, "Results"), Table(HEADINGS, rows, numbers=SECONDS)]
         for result in run.platforms:
             if result.verdict.product is not Product.PASSED:
                 yield [self._failed_platform(result, detail)]
@@ -91,26 +92,21 @@ class Summary:
             yield from section
 
     def _failed_platform(self, result: PlatformResult, detail: Detail) -> Fold:
-        verdict, shown = result.verdict, result.failures[: detail.failures]
         count = failure_count(result)
         named = f", {counted(count, 'failed test')}" if count else ""
+        verdict = result.verdict
         reasons = [f"{it.grade}: {_short(it.text, detail)}" for it in verdict.evidence]
-        more = count - sum(it.test is not None for it in shown)
-        lines: list[Line] = [_failure_line(it, detail) for it in shown]
-        if more > 0 and shown:
-            lines.append(f"{more:,} more failed")
-        blocks: list[Block] = [
-            ("Harness: ", Span(_words(verdict.harness), strong=True), "."),
-            Items(reasons[:MOST_EVIDENCE]),
-        ]
-        if lines:
-            blocks += ["First failures:", Items(lines)]
-        return Fold(f"{result.label}: {_words(verdict.product)}{named}", blocks)
-
-
-def failure_count(result: PlatformResult) -> int:
-    """The number of tests that failed or had an error."""
-    return result.pytest.failed + result.pytest.errors if result.pytest else 0
+        # The command to reproduce a failure names the platform's own run.
+        own = self.results.run_ids.get(result.platform, self.results.run.run_id)
+        run = self.results.run.model_copy(update={"run_id": own})
+        return Fold(
+            f"{result.label}: {_words(verdict.product)}{named}",
+            [
+                *failure_blocks(run, result, detail.failures),
+                ("Harness: ", Span(_words(verdict.harness), strong=True), ". Evidence:"),
+                Items(reasons[:MOST_EVIDENCE]),
+            ],
+        )
 
 
 def _words(name: str) -> str:
@@ -120,10 +116,3 @@ def _words(name: str) -> str:
 def _short(text: str, detail: Detail) -> str:
     most = detail.characters
     return text if len(text) <= most else f"{text[:most]}..."
-
-
-def _failure_line(failure: Failure, detail: Detail) -> Line:
-    name = Span(_short(failure.test or f"stage {failure.stage}", detail), code=True)
-    if not failure.message:
-        return name
-    return (name, ": ", Span(_short(failure.message, detail), code=True))

@@ -40,7 +40,7 @@ HOSTILE = (
 )
 # Elements that the page itself has. GitHub removes scripts by itself; a hostile name adds nothing.
 PLAIN = {
-    *("h2", "h3", "h4", "p", "ul", "li", "strong", "code", "details", "summary"),
+    *("h2", "h3", "h4", "p", "ul", "li", "strong", "code", "pre", "details", "summary"),
     *("table", "thead", "tbody", "tr", "th", "td"),
 }
 
@@ -138,8 +138,10 @@ def test_a_page_is_rendered_as_what_it_says(published: RunResult) -> None:
     assert shown.elements.count("tr") == 1 + 7
     assert shown.attributes.count(("align", "right")) == 3 * (1 + 7)
     assert "CPU: failed, 10,000 failed tests" in shown.text
-    assert "t.py::aassert 1" in shown.code
-    assert "9,999 more failed" in shown.text
+    assert "t.py::aassert 1python -m ci rerun 20260101T120000Z-0123abcd-00ff cpu t.py::a" in (
+        shown.code.replace("pytest", "")
+    )
+    assert "and 9,999 more failures" in shown.text
     assert shown.elements.count("details") == 1  # nothing of the platforms that passed
     changes, results = text.index("Not compared"), text.index("### Results")
     assert changes < results < text.index("<details>")
@@ -151,7 +153,7 @@ def test_hostile_names_are_inert(published: RunResult, form: Form) -> None:
     assert len(text) < LONGEST_PAGE
     shown = Page(text)
     assert set(shown.elements) <= PLAIN
-    assert {name for name, _ in shown.attributes} <= {"align"}
+    assert {*shown.attributes} <= {("align", "right"), ("lang", "sh")}
     assert HOSTILE[: HOSTILE.index("|")] in shown.code
     assert "|@all|#1|www.e.example|a@b.example|<!--|&#64;all]" in shown.code
     links = r"(^|\W)@\w|\w@\w+\.\w|#\d|!\d|://|www\.\w"
@@ -171,9 +173,9 @@ def test_10_000_failures_fit_into_a_comment(published: RunResult, character: str
 
 def test_a_page_shows_as_much_as_fits(published: RunResult) -> None:
     short = page(summary(failing(published, "t.py::a", "assert 1")), Form.GITHUB)
-    assert short.count("t.py::a") == MOST_FAILURES * len(published.platforms)
+    assert short.count("* `t.py::a") == MOST_FAILURES * len(published.platforms)
     long = page(summary(failing(published, "t.py::" + "a" * 400, "b" * 300)), Form.GITHUB)
-    assert 0 < long.count("t.py::a") < MOST_FAILURES * len(published.platforms)
+    assert 0 < long.count("* `t.py::a") < MOST_FAILURES * len(published.platforms)
     assert len(long) > LONGEST_PAGE / 2
 
 
