@@ -99,14 +99,11 @@ class Summary:
         # The command to reproduce a failure names the platform's own run.
         own = self.results.run_ids.get(result.platform, self.results.run.run_id)
         run = self.results.run.model_copy(update={"run_id": own})
-        return Fold(
-            f"{result.label}: {_words(verdict.product)}{named}",
-            [
-                *failure_blocks(run, result, detail.failures),
-                ("Harness: ", Span(_words(verdict.harness), strong=True), ". Evidence:"),
-                Items(reasons[:MOST_EVIDENCE]),
-            ],
-        )
+        blocks = [*failure_blocks(run, result, detail.failures)]
+        blocks.append(("Harness: ", Span(_words(verdict.harness), strong=True), "."))
+        if len(reasons) > 1:  # the first one is above
+            blocks.append(Items(reasons[1 : MOST_EVIDENCE + 1]))
+        return Fold(f"{result.label}: {_words(verdict.product)}{named}", blocks)
 
 
 def _words(name: str) -> str:

@@ -82,6 +82,9 @@ VARIABLES_READ: Mapping[str, str] = {
     "XDG_CACHE_HOME": "Folder of caches. Default: `~/.cache`.",
     "GITHUB_EVENT_NAME": "This and other variables of CI systems state the"
     " [trust level](../validate-a-release.md#trust-levels) of a run. `--trust` wins.",
+    "GITHUB_STEP_SUMMARY": "File of a job summary, which `run` and `report --check` append to."
+    " `GITHUB_ACTIONS` and `BUILDKITE` make them show results in other ways, see"
+    " [Show results on a forge](../forges.md).",
 }
 VARIABLES_OF_BUILDS: Mapping[str, str] = {
     SELECTION_VARIABLE: "Operators to build and test: names and patterns separated by commas, a"
