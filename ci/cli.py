@@ -12,7 +12,7 @@ from importlib import import_module
 
 from ci.errors import CiError, ExitCode
 from ci.util.invocation import command, remember_options
-from ci.util.terminal import complain, show_error
+from ci.util.terminal import complain, show_error, workflow_commands_stopped
 from ci.util.text import near_match
 
 EXIT_CODES = """exit codes:
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     options = _parse_options(words)
-    with remember_options(options):
+    with remember_options(options), workflow_commands_stopped(os.environ):
         return _execute(options)
 
 

@@ -12,7 +12,7 @@ from ci.commands.reading import reading_store
 from ci.errors import CiError, ExitCode
 from ci.model.results import RunResult, exit_code
 from ci.util import process
-from ci.util.terminal import complain
+from ci.util.terminal import ACTIONS_VARIABLE, complain, show_workflow_commands
 
 if TYPE_CHECKING:  # they import NumPy and SQLAlchemy
     from ci.analysis.combined import CombinedResults
@@ -66,7 +66,7 @@ def publish_run(results: Path, source: Path, run: RunResult, environ: Mapping[st
 def is_shown(environ: Mapping[str, str]) -> bool:
     """Whether there is a place to show results."""
     return (
-        bool(environ.get(SUMMARY_VARIABLE)) or "GITHUB_ACTIONS" in environ or bool(_agent(environ))
+        bool(environ.get(SUMMARY_VARIABLE)) or ACTIONS_VARIABLE in environ or bool(_agent(environ))
     )
 
 
@@ -82,7 +82,7 @@ def publish(
     """Show results where the variables of a CI system say so. A fault is one complaint.
 
     A job summary is appended to, since a job may write several. An annotation of Buildkite is
-    replaced. Annotations of GitHub go to the standard error: programs read the standard output.
+    replaced.
     """
     from ci.report import forge
 
@@ -91,9 +91,8 @@ def publish(
         if path := environ.get(SUMMARY_VARIABLE):
             with Path(path).open("a", encoding="utf-8") as file:
                 file.write(f"{forge.page(summary, forge.Form.GITHUB)}\n")
-        if "GITHUB_ACTIONS" in environ:
-            for line in forge.error_commands(found.run, partial(_has_file, source)):
-                complain(line)
+        if ACTIONS_VARIABLE in environ:
+            show_workflow_commands(forge.error_commands(found.run, partial(_has_file, source)))
         if agent := _agent(environ):
             style = STYLES.get(exit_code(found.run.platforms), "warning")
             context = f"infini-ci-{found.run.project}"

@@ -15,6 +15,7 @@ from cmarkgfm.cmark import Options
 from published import platform_result
 from stored_history import Project, result
 
+from ci import cli
 from ci.analysis.combined import single_run
 from ci.commands.publishing import publish_run
 from ci.errors import ExitCode
@@ -314,6 +315,24 @@ def test_a_workflow_command_has_one_line(published: RunResult) -> None:
     assert [line.partition("title=")[2].partition("%")[0] for line in lines[:6]] == [
         it.label for it in published.platforms
     ]
+
+
+def test_github_obeys_no_line_of_a_stranger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    project = branched(tmp_path / "project")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    words = ["report", "--check", "--results", str(project.results)]
+    assert cli.main(words) == ExitCode.PRODUCT_FAILURE
+    said = capfd.readouterr()
+    stop, resume, error, again, end = said.err.splitlines()
+    token = stop.removeprefix("::stop-commands::")
+    assert re.fullmatch("[0-9a-f]{32}", token)
+    assert error.startswith("::error title=cpu%3A test_a.py")
+    assert [resume, again, end] == [f"::{token}::", stop, f"::{token}::"]
+    assert "::" not in re.sub(r"\w::\w", "", said.out)
+    cli.main(words)
+    assert token not in capfd.readouterr().err
 
 
 def test_a_file_outside_of_the_source_is_not_marked(tmp_path: Path) -> None:
