@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ci.analysis.references import ReferenceFinder, ReferenceRuns
+from ci.analysis.references import ReferenceFinder
 from ci.analysis.repository import Repository
 from ci.errors import UsageError
 from ci.model.platforms import PLATFORMS
@@ -46,8 +46,9 @@ def find_results(
     if name in (None, LATEST):
         found = single_run(store.load())
     else:
-        runs = ReferenceFinder(store.heads(), Repository(source), store.ancestors).find_runs(name)
-        found = _combine(store, runs)
+        finder = ReferenceFinder(store.heads(), Repository(source), store.ancestors)
+        commit = finder.commit(name)
+        found = _of_commit(store, finder, commit) if commit else _of_run(store, finder, name)
     missing = [it for it in expected if it not in found.run_ids]
     if not missing:
         return found
@@ -56,18 +57,33 @@ def find_results(
     return replace(found, run=found.run.model_copy(update=update))
 
 
-def _combine(store: Store, runs: ReferenceRuns) -> CombinedResults:
-    heads = {runs.platform: runs.runs[runs.platform]} if runs.platform else dict(runs.runs)
-    if runs.commits:
-        commit = runs.commits[0]
-        heads = {it: head for it, head in heads.items() if commit in (head.commit, head.tip)}
-        if not heads:
-            message = f"'{runs.name}' is commit {commit[:SHORT]}: the store holds no run of it"
-            raise UsageError(message, remedy=f"Run it: {command('run', runs.platform or 'cpu')}")
-    run_ids = {platform: head.run_id for platform, head in heads.items()}
+def _of_run(store: Store, finder: ReferenceFinder, name: str) -> CombinedResults:
+    """The results of a run, or of one platform of a run or a commit."""
+    found = finder.find_runs(name)
+    if found.platform is None:
+        return single_run(store.load(found.name))
+    head = found.runs[found.platform]
+    if found.commits and found.commits[0] not in (head.commit, head.tip):
+        raise _no_run(found.commits[0], found.platform)
+    run = store.load(head.run_id)
+    only = run.model_copy(update={"platforms": (run.platform(found.platform),)})
+    return single_run(only)
+
+
+def _of_commit(store: Store, finder: ReferenceFinder, commit: str) -> CombinedResults:
+    """The newest run of each platform at a commit, if possible one that has begun."""
+    heads = [it for it in finder.heads if commit in (it.commit, it.tip) and not it.dirty]
+    if not heads:
+        raise _no_run(commit, "cpu")
+    heads = [it for it in heads if it.project == heads[0].project]
+    run_ids: dict[str, str] = {}
+    for head in heads:
+        run_ids = dict.fromkeys(head.begun, head.run_id) | run_ids
+    for head in heads:
+        run_ids = dict.fromkeys(head.platforms, head.run_id) | run_ids
     loaded = {run_id: store.load(run_id) for run_id in dict.fromkeys(run_ids.values())}
-    newest = max(loaded.values(), key=lambda run: run.started_at)
-    if len(loaded) == 1 and not runs.platform:
+    newest, *others = sorted(loaded.values(), key=lambda run: run.started_at, reverse=True)
+    if not others:
         return single_run(newest)
     update = {
         "platforms": tuple(loaded[run_ids[it]].platform(it) for it in PLATFORMS if it in run_ids),
@@ -75,19 +91,18 @@ def _combine(store: Store, runs: ReferenceRuns) -> CombinedResults:
         "finished_at": max(run.finished_at for run in loaded.values()),
         "engine": newest.engine if len({run.engine for run in loaded.values()}) == 1 else "several",
     }
-    return CombinedResults(
-        run=newest.model_copy(update=update),
-        run_ids=run_ids,
-        reference=newest.run_id if len(loaded) == 1 else newest.commit or newest.run_id,
-    )
+    return CombinedResults(run=newest.model_copy(update=update), run_ids=run_ids, reference=commit)
+
+
+def _no_run(commit: str, platform: str) -> UsageError:
+    message = f"commit {commit[:SHORT]}: the store holds no run of it"
+    return UsageError(message, remedy=f"Run it: {command('run', platform)}")
 
 
 def _missing_result(platform: str) -> PlatformResult:
     """The row of a platform that was expected, and whose run is not in the store."""
-    text = (
-        "no run of this commit has a result: its job did not start, its results were lost, or its"
-    )
-    text += " sources had uncommitted changes"
+    text = "no run of this commit has a result: its job did not start, its results were lost,"
+    text += " or its sources had uncommitted changes"
     evidence = (Evidence(grade=Grade.FACT, text=text),)
     return PlatformResult(
         platform=platform,

@@ -92,7 +92,7 @@ def publish(
             with Path(path).open("a", encoding="utf-8") as file:
                 file.write(f"{forge.page(summary, forge.Form.GITHUB)}\n")
         if ACTIONS_VARIABLE in environ:
-            show_workflow_commands(forge.error_commands(found.run, partial(_has_file, source)))
+            show_workflow_commands([*forge.error_commands(found.run, partial(_has_file, source))])
         if agent := _agent(environ):
             style = STYLES.get(exit_code(found.run.platforms), "warning")
             context = f"infini-ci-{found.run.project}"

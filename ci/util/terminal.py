@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ci.errors import CiError
@@ -59,11 +59,12 @@ def workflow_commands_stopped(environ: Mapping[str, str]) -> Iterator[None]:
         complain(f"::{_stopped.pop()}::")
 
 
-def show_workflow_commands(commands: Iterable[str]) -> None:
+def show_workflow_commands(commands: Sequence[str]) -> None:
     """Print lines that GitHub obeys, to the standard error: programs read the standard output."""
-    if _stopped:
-        complain(f"::{_stopped[-1]}::")
+    around = _stopped[-1] if _stopped and commands else None
+    if around:
+        complain(f"::{around}::")
     for line in commands:
         complain(line)
-    if _stopped:
-        complain(f"::stop-commands::{_stopped[-1]}")
+    if around:
+        complain(f"::stop-commands::{around}")

@@ -9,7 +9,7 @@ import pytest
 from stored_history import BEGIN, Project, result
 
 from ci.errors import ExitCode
-from ci.model.results import Evidence, Grade, Harness, Product, Verdict
+from ci.model.results import Evidence, Grade, Harness, PlatformResult, Product, Verdict
 
 
 @pytest.fixture
@@ -62,11 +62,56 @@ def test_one_platform_of_a_run(project: Project) -> None:
     assert "tiny.cpu" not in text
 
 
+def test_one_platform_of_a_commit(project: Project) -> None:
+    code, text = report(project, "HEAD/ascend", "--format", "json")
+    assert code == ExitCode.PASSED
+    assert [it["platform"] for it in json.loads(text)["platforms"]] == ["ascend"]
+    code, text = report(project, "HEAD/metax")  # the commit before has a run of it
+    assert code == ExitCode.USAGE
+    assert "the store holds no run of it\nRun it: python -m ci run metax" in text
+
+
 def test_a_commit_without_a_run(project: Project) -> None:
     commit = project.commit()
     code, text = report(project, "HEAD")
     assert code == ExitCode.USAGE
-    assert f"'HEAD' is commit {commit[:12]}: the store holds no run of it" in text
+    assert f"commit {commit[:12]}: the store holds no run of it" in text
+
+
+def not_run(platform: str) -> PlatformResult:
+    evidence = (Evidence(grade=Grade.FACT, text="no free device"),)
+    verdict = Verdict(product=Product.NOT_RUN, harness=Harness.INFRASTRUCTURE, evidence=evidence)
+    return result(platform=platform, verdict=verdict, pytest=None, built=None)
+
+
+def test_a_platform_that_could_not_begin_has_its_own_reason(project: Project) -> None:
+    head = project.main
+    project.run(head, not_run("metax"))
+    code, text = report(project, "HEAD", "--check", "--expect", "cpu,metax")
+    assert code == ExitCode.INFRASTRUCTURE
+    assert "fact: no free device" in text
+    assert "no run of this commit" not in text
+
+
+def test_a_run_that_began_wins_over_one_that_did_not(project: Project) -> None:
+    project.run(project.main, not_run("ascend"))
+    code, text = report(project, "HEAD", "--check")
+    assert code == ExitCode.PASSED
+    assert "no free device" not in text
+
+
+def test_a_commit_on_which_nothing_could_begin(project: Project) -> None:
+    project.run(project.commit(), not_run("cpu"))
+    code, text = report(project, "HEAD", "--check")
+    assert code == ExitCode.INFRASTRUCTURE
+    assert "fact: no free device" in text
+
+
+def test_changes_without_a_commit_are_not_results_of_it(project: Project) -> None:
+    project.run(project.main, result(platform="metax"), dirty=True)
+    code, text = report(project, "HEAD", "--check", "--expect", "metax")
+    assert code == ExitCode.INFRASTRUCTURE
+    assert "or its sources had uncommitted changes" in text
 
 
 def test_a_missing_platform_fails_in_every_format(project: Project) -> None:
