@@ -35,6 +35,8 @@ COMMANDS: Mapping[str, str] = {
     "compare": "show what changed between runs or platforms",
     "contract": "write the expected outcomes of a platform's tests",
     "history": "show what the runs of a platform cost over time",
+    "shell": "open a shell in the environment of a run",
+    "rerun": "run one test of a run again, in its environment",
     "bisect": "find the commit that made a stage slower or a test fail",
     "import": "import runs from other machines",
     "export": "write runs as tables for pandas or DuckDB",
