@@ -22,6 +22,7 @@ from threading import Event, Thread
 from urllib.parse import quote
 
 import pytest
+from bridge import machine_address
 from conftest import engine_or_skip
 from docker.client import DockerClient
 from docker.errors import DockerException
@@ -196,7 +197,7 @@ def index(engine: str) -> Iterator[Index]:
     host = "127.0.0.1"
     if engine == "docker":
         client = DockerClient.from_env()
-        host = client.networks.get("bridge").attrs["IPAM"]["Config"][0]["Gateway"]
+        host = machine_address(client)
         client.close()
     with ThreadingHTTPServer((host, 0), Handler) as server:
         Handler.index = Index(server, host)

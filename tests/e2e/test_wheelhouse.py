@@ -21,6 +21,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from bridge import machine_address
 from conftest import Bench
 from docker.client import DockerClient
 from docker.errors import NotFound
@@ -49,11 +50,15 @@ ARG BASE_IMAGE
 FROM ${{BASE_IMAGE}}
 RUN echo %s && python3 -c "import urllib.request as r; \\
     open('/fetched', 'wb').write(r.urlopen('{URL}').read())"
+RUN grep --only-matching attempts:5 /etc/resolv.conf >/asked
 RUN %s
 """
-SHOW = "from pathlib import Path; print(Path('/fetched').read_text())\n" + (
-    "print(sorted(path.name for path in Path('/opt/infini-ci/wheels').iterdir()))"
-)
+SHOW = """\
+from pathlib import Path
+for file in ("/fetched", "/asked"):
+    print(Path(file).read_text().strip())
+print(sorted(path.name for path in Path("/opt/infini-ci/wheels").iterdir()))
+"""
 
 # All projects share the volume, and an engine would fill an empty one with an image's files.
 PLANT = "mkdir -p /opt/infini-ci/wheels && touch /opt/infini-ci/wheels/planted.whl"
@@ -119,6 +124,7 @@ def test_builds_and_runs_get_the_wheels(
     shown = (plan.results / "show.log").read_text().splitlines()
     assert shown == [
         (wheels / "tiny-1-py3-none-any.whl").read_text(),
+        "attempts:5",
         "['.complete', 'tiny-1-py3-none-any.whl']",
     ]
     assert containers_of(client, docker_bench) == []
@@ -152,6 +158,24 @@ def test_a_failed_build_leaves_no_server(
     with pytest.raises(InfrastructureError, match="cannot be built"):
         docker_bench.engine.prepare(plan, docker_bench.observer)
     assert containers_of(client, docker_bench) == []
+
+
+def test_a_build_whose_server_is_removed(
+    docker_bench: Bench, client: DockerClient, wheels: Path
+) -> None:
+    plan = with_wheels(
+        docker_bench, wheels, stage("no", "true"), last="echo now && sleep 2 && false"
+    )
+
+    def remove_server() -> None:
+        [server] = [
+            it for it in containers_of(client, docker_bench) if str(it.name).endswith("-wheels")
+        ]
+        server.remove(force=True)
+
+    docker_bench.observer.reactions["now"] = remove_server
+    with pytest.raises(InfrastructureError, match=r"lost its network: .*-wheels was removed"):
+        docker_bench.engine.prepare(plan, docker_bench.observer)
 
 
 def test_an_interrupted_build_leaves_no_server(
@@ -293,16 +317,10 @@ def service() -> Iterator[int]:
         server.shutdown(socket.SHUT_RDWR)
 
 
-def gateway(client: DockerClient) -> str:
-    """The address of the engine's machine on the bridge."""
-    [settings] = client.networks.get("bridge").attrs["IPAM"]["Config"]
-    return str(settings["Gateway"])
-
-
 def test_a_stage_without_a_network_reaches_no_service_of_the_machine(
     docker_bench: Bench, client: DockerClient, wheels: Path, service: int
 ) -> None:
-    addresses = json.dumps([["127.0.0.1", service], [gateway(client), service]])
+    addresses = json.dumps([["127.0.0.1", service], [machine_address(client), service]])
     stages = [
         stage("before", "python", "-c", CONNECT, addresses),
         replace(stage("tests", "python", "-c", CONNECT, addresses), isolated=True),
@@ -315,7 +333,7 @@ def test_a_stage_without_a_network_reaches_no_service_of_the_machine(
         json.loads((plan.results / f"{name}.log").read_text()) for name in ("before", "tests")
     )
     assert not before["127.0.0.1"]
-    assert before[gateway(client)]  # so the service can be reached
+    assert before[machine_address(client)]  # so the service can be reached
     assert not any(tests.values())
     files = ResultFiles(folder=plan.results, stages=plan.stages)
     assert files.record.first(NetworkWaiting) is not None

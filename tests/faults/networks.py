@@ -13,6 +13,7 @@ from functools import cache
 from threading import Thread
 
 from ci.model.results import Harness, Product
+from tests.e2e.bridge import machine_address
 from tests.faults.model import Fault
 from tests.faults.running import FaultRun
 
@@ -104,8 +105,7 @@ def package_index(answer: Answer | None) -> Around:
 
     @contextmanager
     def around(run: FaultRun) -> Iterator[None]:
-        networks = run.client.networks.get("bridge").attrs["IPAM"]["Config"]
-        address = networks[0]["Gateway"]  # what the machine is called inside of containers
+        address = machine_address(run.client)
         with serving(address, answer or index) as port:
             shown = port if answer else 1
             run.environment["PIP_INDEX_URL"] = f"http://{address}:{shown}/simple"
