@@ -9,6 +9,7 @@ from itertools import chain, islice, zip_longest
 
 from ci.model.results import Failure, PlatformResult, Product, RunResult
 from ci.report.summary import Summary
+from ci.util.invocation import naming_commands_for_others
 from ci.util.text import strip_controls
 
 
@@ -40,7 +41,8 @@ def page(summary: Summary, form: Form) -> str:
     of Buildkite has a context for that.
     """
     head = "" if form is Form.BUILDKITE else f"{marker(summary.results.run.project)}\n\n"
-    return summary.markdown(LONGEST_PAGE, head)
+    with naming_commands_for_others():
+        return summary.markdown(LONGEST_PAGE, head)
 
 
 def marker(project: str) -> str:

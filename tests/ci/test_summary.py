@@ -148,17 +148,22 @@ def test_a_page_is_rendered_as_what_it_says(published: RunResult) -> None:
     assert changes < results < text.index("<details>")
 
 
+def check_inert(shown: Page) -> None:
+    """Check that a page has only elements of its own, and nothing that becomes a link."""
+    assert set(shown.elements) <= PLAIN
+    assert {*shown.attributes} <= {("align", "right"), ("lang", "sh")}
+    links = r"(^|\W)@\w|\w@\w+\.\w|#\d|!\d|://|www\.\w"
+    assert [it for it in shown.texts if re.search(links, it)] == []
+
+
 @pytest.mark.parametrize("form", [Form.GITHUB, Form.GITLAB, Form.GITEA, Form.BUILDKITE])
 def test_hostile_names_are_inert(published: RunResult, form: Form) -> None:
     text = page(summary(failing(published)), form)
     assert len(text) < LONGEST_PAGE
     shown = Page(text)
-    assert set(shown.elements) <= PLAIN
-    assert {*shown.attributes} <= {("align", "right"), ("lang", "sh")}
+    check_inert(shown)
     assert HOSTILE[: HOSTILE.index("|")] in shown.code
     assert "|@all|#1|www.e.example|a@b.example|<!--|&#64;all]" in shown.code
-    links = r"(^|\W)@\w|\w@\w+\.\w|#\d|!\d|://|www\.\w"
-    assert [it for it in shown.texts if re.search(links, it)] == []
     own = [it for it in shown.comments if it.strip()]
     assert own == ([] if form is Form.BUILDKITE else [" infini-ci: infini-ops "])
 
@@ -187,17 +192,15 @@ def test_a_marker_is_one_comment() -> None:
 # What changed
 
 
-def branched(folder: Path) -> Project:
+def branched(folder: Path, name: str = "test_a.py::test_one") -> Project:
     """A main branch with three runs, and a branch on which a test fails."""
     folder.mkdir(exist_ok=True)
     project = Project(folder=folder)
     for _ in range(3):
         project.measure()
     project.branch("feature")
-    outcomes = {"test_a.py::test_one": Outcome.FAILED, "test_a.py::test_two": Outcome.SKIPPED}
-    failure = Failure(
-        stage="pytest", test="test_a.py::test_one", outcome=Outcome.FAILED, message="assert <b>"
-    )
+    outcomes = {name: Outcome.FAILED, "test_a.py::test_two": Outcome.SKIPPED}
+    failure = Failure(stage="pytest", test=name, outcome=Outcome.FAILED, message="assert <b>")
     commit = project.commit()
     lineage = Lineage(branch="feature", target="main", main_branch="main")
     cpu = result(verdict=verdict(Product.FAILED, "1 test failed"), failures=(failure,))
@@ -215,6 +218,24 @@ def test_what_changed_since_the_merge_base_comes_first(tmp_path: Path) -> None:
     assert text.index("newly failing") < text.index("### Results") < text.index("<details>")
     assert "assert <b>" in shown.code
     assert set(shown.elements) <= PLAIN
+
+
+def test_a_page_names_commands_for_a_reader_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = branched(tmp_path)
+    monkeypatch.setenv("INFINI_CI_NOX", "python3 noxfile.py")
+    _, text = project.ci("report", "--source", str(project.source), "--format", "github")
+    assert "\npython -m ci rerun run-003 cpu test_a.py::test_one\n" in text
+    assert str(tmp_path) not in text
+
+
+def test_hostile_names_are_inert_in_what_changed(tmp_path: Path) -> None:
+    project = branched(tmp_path, HOSTILE)
+    _, text = project.ci("report", "--source", str(project.source), "--format", "github")
+    shown = Page(text)
+    assert "Newly failing (1)" in shown.text
+    check_inert(shown)
 
 
 # In a job of a CI
