@@ -81,8 +81,8 @@ def publish(
 ) -> None:
     """Show results where the variables of a CI system say so. A fault is one complaint.
 
-    A job summary is appended to, since a job may write several. An annotation of Buildkite is
-    replaced.
+    A job summary is appended to, since a job may write several. An annotation of Buildkite
+    replaces an earlier one of the same platforms.
     """
     from ci.report import forge
 
@@ -95,7 +95,8 @@ def publish(
             show_workflow_commands([*forge.error_commands(found.run, partial(_has_file, source))])
         if agent := _agent(environ):
             style = STYLES.get(exit_code(found.run.platforms), "warning")
-            context = f"infini-ci-{found.run.project}"
+            names = [result.platform for result in found.run.platforms]
+            context = "-".join(["infini-ci", found.run.project, *names])
             process.run(
                 [agent, "annotate", "--style", style, "--context", context],
                 stdin=forge.page(summary, forge.Form.BUILDKITE),
@@ -108,4 +109,9 @@ def publish(
 def _has_file(source: Path, name: str) -> bool:
     """Whether a path in a test's name is a file of the source: a test can have any name."""
     path = PurePosixPath(name)
-    return not path.is_absolute() and ".." not in path.parts and (source / path).is_file()
+    if path.is_absolute() or ".." in path.parts:
+        return False
+    try:
+        return (source / path).is_file()
+    except OSError:  # the name is too long for a file
+        return False

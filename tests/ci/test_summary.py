@@ -245,8 +245,8 @@ def test_hostile_names_are_inert_in_what_changed(tmp_path: Path) -> None:
 def published_in(tmp_path: Path) -> Callable[..., Path]:
     """Publish the results of a run that failed, with these variables."""
 
-    def publish(**environ: str) -> Path:
-        project = branched(tmp_path / "project")
+    def publish(name: str = "test_a.py::test_one", **environ: str) -> Path:
+        project = branched(tmp_path / "project", name)
         (project.source / "test_a.py").write_text("")
         with project.open() as store:
             publish_run(project.results, project.source, store.load(), environ)
@@ -274,6 +274,14 @@ def test_github_gets_a_mark_for_each_failure(
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err == ("::error file=test_a.py,title=cpu%3A test_a.py%3A%3Atest_one::assert <b>\n")
+
+
+@pytest.mark.parametrize("file", ["../source/test_a.py", "/etc/passwd", "a" * 300, "b.py"])
+def test_only_a_file_of_the_source_is_marked(
+    published_in: Callable[..., Path], capsys: pytest.CaptureFixture[str], file: str
+) -> None:
+    published_in(f"{file}::test", GITHUB_ACTIONS="true")
+    assert capsys.readouterr().err.startswith("::error title=cpu%3A ")
 
 
 def test_a_summary_that_cannot_be_written_is_one_complaint(
@@ -305,7 +313,7 @@ def test_buildkite_gets_an_annotation(
 ) -> None:
     published_in(BUILDKITE="true", PATH=agent(tmp_path / "bin"))
     words, _, text = (tmp_path / "bin" / "record").read_text(encoding="utf-8").partition("\n")
-    assert words == "annotate --style error --context infini-ci-tiny"
+    assert words == "annotate --style error --context infini-ci-tiny-cpu"
     assert text.startswith("## tiny: failed on cpu\n")
     assert capsys.readouterr() == ("", "")
 
