@@ -6,7 +6,7 @@ What changed comes first, then the table, then what each platform that did not p
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ci.analysis.combined import CombinedResults
 from ci.analysis.comparison import Comparison
@@ -18,26 +18,29 @@ from ci.report.table import HEADINGS, SECONDS, origin, table_rows
 from ci.util.text import counted
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Detail:
     """How much of the results a page shows."""
 
     failures: int
     """Failed tests of each platform."""
     characters: int
-    """Of a name, a message or a reason."""
+    """Of a cell or a reason."""
+    news: bool
+    """Whether a sentence describes each change, in addition to the table of platforms."""
     changes: bool
-    """Whether all changed tests and times are listed, in addition to the changes of a platform."""
+    """Whether all changed tests and times are listed, too."""
 
 
-# A page has as much as fits. The last one fits always: it has ten short texts for each platform.
+# A page has as much as fits. The last one always fits: it has ten short texts for each platform.
 DETAILS = (
-    Detail(MOST_FAILURES, 500, changes=True),
-    Detail(MOST_FAILURES, 300, changes=False),
-    Detail(10, 200, changes=False),
-    Detail(5, 100, changes=False),
-    Detail(0, 50, changes=False),
+    Detail(failures=MOST_FAILURES, characters=500, news=True, changes=True),
+    Detail(failures=MOST_FAILURES, characters=300, news=True, changes=False),
+    Detail(failures=10, characters=200, news=True, changes=False),
+    Detail(failures=5, characters=100, news=False, changes=False),
+    Detail(failures=0, characters=50, news=False, changes=False),
 )
+LONGEST_LABEL = 50  # characters; results from elsewhere may have any label
 MOST_EVIDENCE = 5  # reasons of a platform; results from elsewhere may have any number
 
 
@@ -63,7 +66,7 @@ class Summary:
         """``infini-ops: failed on CPU, Ascend; passed on NVIDIA``."""
         named: dict[Product, list[str]] = {}
         for result in self.results.run.platforms:
-            named.setdefault(result.verdict.product, []).append(result.label)
+            named.setdefault(result.verdict.product, []).append(result.label[:LONGEST_LABEL])
         order = (Product.FAILED, Product.INCOMPLETE, Product.NOT_RUN, Product.PASSED)
         parts = [f"{_words(it)} on {', '.join(named[it])}" for it in order if it in named]
         return f"{self.results.run.project}: {'; '.join(parts)}"
@@ -72,12 +75,13 @@ class Summary:
         run = self.results.run
         yield [Heading(2, self.title), origin(run)]
         blocks = [*self._changes()]
-        yield [it for it in blocks if not isinstance(it, Fold)]
-        rows = [
-            row._replace(**{name: _short(cell, detail) for name, cell in row._asdict().items()})
-            for row in table_rows(run.platforms)
+        yield [
+            _short_table(it, detail) if isinstance(it, Table) else it
+            for it in blocks
+            if not isinstance(it, Fold) and (detail.news or not isinstance(it, Items))
         ]
-        yield [Heading(3, "Results"), Table(HEADINGS, rows, numbers=SECONDS)]
+        results = Table(HEADINGS, table_rows(run.platforms), numbers=SECONDS)
+        yield [Heading(3, "Results"), _short_table(results, detail)]
         for result in run.platforms:
             if result.verdict.product is not Product.PASSED:
                 yield [self._failed_platform(result, detail)]
@@ -86,7 +90,7 @@ class Summary:
 
     def _changes(self) -> Iterator[Block]:
         if isinstance(self.comparison, str):
-            yield f"Not compared with a base: {self.comparison}"
+            yield f"Not compared with a base: {self.comparison.removeprefix('compare: ')}"
             return
         for section in ComparisonReport(self.comparison).document(page=True):
             yield from section
@@ -103,7 +107,7 @@ class Summary:
         blocks.append(("Harness: ", Span(_words(verdict.harness), strong=True), "."))
         if len(reasons) > 1:  # the first one is above
             blocks.append(Items(reasons[1 : MOST_EVIDENCE + 1]))
-        return Fold(f"{result.label}: {_words(verdict.product)}{named}", blocks)
+        return Fold(f"{result.label[:LONGEST_LABEL]}: {_words(verdict.product)}{named}", blocks)
 
 
 def _words(name: str) -> str:
@@ -113,3 +117,7 @@ def _words(name: str) -> str:
 def _short(text: str, detail: Detail) -> str:
     most = detail.characters
     return text if len(text) <= most else f"{text[:most]}..."
+
+
+def _short_table(table: Table, detail: Detail) -> Table:
+    return replace(table, rows=[[_short(cell, detail) for cell in row] for row in table.rows])

@@ -124,7 +124,7 @@ def test_a_missing_platform_fails_in_every_format(project: Project) -> None:
 
 def test_a_merged_page_is_compared_by_its_commit(project: Project) -> None:
     _, text = report(project, "HEAD", "--format", "gitlab")
-    assert "Not compared with a base: compare: got no BASE, and no run recorded a branch" in text
+    assert "Not compared with a base: got no BASE, and no run recorded a branch" in text
 
 
 def test_a_summary_is_written_once_for_a_commit(

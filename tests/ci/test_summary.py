@@ -17,6 +17,7 @@ from stored_history import Project, result
 
 from ci import cli
 from ci.analysis.combined import single_run
+from ci.analysis.comparison import Comparison
 from ci.commands.publishing import publish_run
 from ci.errors import ExitCode
 from ci.model.results import (
@@ -168,13 +169,25 @@ def test_hostile_names_are_inert(published: RunResult, form: Form) -> None:
     assert own == ([] if form is Form.BUILDKITE else [" infini-ci: infini-ops "])
 
 
-@pytest.mark.parametrize("character", ["a", "`", "@", "<", "\\", "|", "&", "\N{SNOWMAN}", "\n"])
+@pytest.mark.parametrize(
+    "character", ["a", "`", "@", "<", "\\", "|", "&", "\N{SNOWMAN}", "\n", "@a", "!1"]
+)
 def test_10_000_failures_fit_into_a_comment(published: RunResult, character: str) -> None:
     run = failing(published, f"t.py::{character * 4000}", character * 4000)
-    text = page(summary(run), Form.GITHUB)
+    notes = (character * 1000,) * 200
+    changed = Comparison(base="main", head="run", platforms=(), notes=notes)
+    for comparison in (changed, "no base"):
+        text = page(Summary(results=single_run(run), comparison=comparison), Form.GITHUB)
+        assert len(text) < LONGEST_PAGE
+        assert set(Page(text).elements) <= PLAIN
+        assert all(f"{it.label}: failed, 10,000 failed tests" in text for it in run.platforms)
+
+
+def test_a_label_of_any_length_fits(published: RunResult) -> None:
+    run = failing(published)
+    platforms = tuple(it.model_copy(update={"label": "&" * 100_000}) for it in run.platforms)
+    text = page(summary(run.model_copy(update={"platforms": platforms})), Form.GITHUB)
     assert len(text) < LONGEST_PAGE
-    assert set(Page(text).elements) <= PLAIN
-    assert all(f"{it.label}: failed, 10,000 failed tests" in text for it in run.platforms)
 
 
 def test_a_page_shows_as_much_as_fits(published: RunResult) -> None:
