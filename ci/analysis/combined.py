@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ci.analysis.references import ReferenceFinder
 from ci.analysis.repository import Repository
@@ -12,9 +13,11 @@ from ci.errors import UsageError
 from ci.model.platforms import PLATFORMS
 from ci.model.results import Evidence, Grade, Harness, PlatformResult, Product, RunResult, Verdict
 from ci.store.rows import LATEST
-from ci.store.store import Store
 from ci.util.invocation import command
 from ci.util.text import SHORT
+
+if TYPE_CHECKING:  # it imports SQLAlchemy
+    from ci.store.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)

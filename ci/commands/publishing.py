@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from ci.commands.reading import reading_store
 from ci.errors import CiError, ExitCode
 from ci.model.results import RunResult, exit_code
+from ci.report.forms import PAGES, Form
 from ci.util import process
 from ci.util.terminal import ACTIONS_VARIABLE, complain, show_workflow_commands
 
 if TYPE_CHECKING:  # they import NumPy and SQLAlchemy
     from ci.analysis.combined import CombinedResults
-    from ci.report.forge import Form
     from ci.report.summary import Summary
     from ci.store.store import Store
 
@@ -31,14 +31,14 @@ def forge_text(
     """The text of results in a format for forges and CI systems."""
     from ci.report import ctrf, forge, junit
 
-    if form in forge.PAGES:
+    if form in PAGES:
         return forge.page(_summarize(results, source, found), form)
     tests = {}
     for result in found.run.platforms:
         place = found.run_ids.get(result.platform, ""), result.platform
         outcomes, reruns = store.outcomes(*place), store.reruns(*place)
         tests[result.platform] = junit.PlatformTests(outcomes=outcomes, reruns=reruns)
-    write = junit.junit if form is forge.Form.JUNIT else ctrf.ctrf
+    write = junit.junit if form is Form.JUNIT else ctrf.ctrf
     return write(found.run, tests)
 
 
@@ -90,7 +90,7 @@ def publish(
         summary = _summarize(results, source, found)
         if path := environ.get(SUMMARY_VARIABLE):
             with Path(path).open("a", encoding="utf-8") as file:
-                file.write(f"{forge.page(summary, forge.Form.GITHUB)}\n")
+                file.write(f"{forge.page(summary, Form.GITHUB)}\n")
         if ACTIONS_VARIABLE in environ:
             show_workflow_commands([*forge.error_commands(found.run, partial(_has_file, source))])
         if agent := _agent(environ):
@@ -99,7 +99,7 @@ def publish(
             context = "-".join(["infini-ci", found.run.project, *names])
             process.run(
                 [agent, "annotate", "--style", style, "--context", context],
-                stdin=forge.page(summary, forge.Form.BUILDKITE),
+                stdin=forge.page(summary, Form.BUILDKITE),
                 timeout_s=ANNOTATE_TIMEOUT_S,
             )
     except Exception as error:  # whatever it is: a run ends as its results say

@@ -15,7 +15,7 @@ from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
 from ci.model.results import exit_code, title
-from ci.report.forge import Form
+from ci.report.forms import Form
 from ci.report.table import ResultsReport
 from ci.report.tests import SlowestReport
 from ci.util.files import REPOSITORY

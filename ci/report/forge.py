@@ -1,28 +1,16 @@
-"""What a forge or a CI system shows of results, by its own rules: see ``Form``."""
+"""What a forge or a CI system shows of results, by its own rules."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from enum import StrEnum
 from itertools import chain, islice, zip_longest
 
 from ci.model.results import Failure, PlatformResult, Product, RunResult
+from ci.report.forms import Form
 from ci.report.summary import Summary
 from ci.util.invocation import naming_commands_for_others
 from ci.util.text import strip_controls
-
-
-class Form(StrEnum):
-    """A format of ``report`` that a forge or a CI system reads."""
-
-    GITHUB = "github"
-    GITLAB = "gitlab"
-    GITEA = "gitea"
-    BUILDKITE = "buildkite"
-    JUNIT = "junit"
-    CTRF = "ctrf"
-
 
 # Characters of a page. GitHub and Gitea refuse a comment of more than 65,536, and Buildkite an
 # annotation of more than 1 MiB; a longer one is not read on any of them.
@@ -31,7 +19,6 @@ LONGEST_PAGE = 65_000
 # https://docs.github.com/en/rest/checks/runs
 MOST_ANNOTATIONS = 10
 LONGEST_ANNOTATION = 500  # characters
-PAGES = (Form.GITHUB, Form.GITLAB, Form.GITEA, Form.BUILDKITE)
 
 
 def page(summary: Summary, form: Form) -> str:

@@ -33,7 +33,8 @@ from ci.model.results import (
     Verdict,
 )
 from ci.model.tests import Outcome
-from ci.report.forge import LONGEST_PAGE, Form, error_commands, marker, page
+from ci.report.forge import LONGEST_PAGE, error_commands, marker, page
+from ci.report.forms import Form
 from ci.report.summary import Summary
 
 HOSTILE = (
