@@ -50,13 +50,13 @@ def enter(arguments: Sequence[str]) -> int:
     variables = _environment(holder)
     variables.update({name: os.environ[name] for name in OWN_VARIABLES if name in os.environ})
     found = (shutil.which(name, path=variables.get("PATH")) for name in SHELLS)
-    shell = next(filter(None, found), "sh") if INTERACTIVE in arguments else "sh"
+    command = [next(filter(None, found), "sh"), "-i"] if INTERACTIVE in arguments else ["sh"]
     # Ctrl-C is for the shell. If the terminal goes away, the session ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, _leave)
     try:
-        return _run([shell], variables, f"/proc/{holder}/cwd")
+        return _run(command, variables, f"/proc/{holder}/cwd")
     finally:
         with suppress(ProcessLookupError):
             os.kill(holder, signal.SIGTERM)

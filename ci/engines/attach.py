@@ -75,7 +75,7 @@ def _raw_terminal() -> Iterator[None]:
     # What a signal from outside interrupts must not leave the terminal as it is.
     with handle_interrupts(signal.default_int_handler):
         try:
-            tty.setraw(terminal)
+            tty.setraw(terminal, termios.TCSADRAIN)  # keeps what was typed ahead
             yield
         finally:
             termios.tcsetattr(terminal, termios.TCSADRAIN, before)

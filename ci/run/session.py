@@ -117,9 +117,10 @@ def _check_commit(request: RunRequest, changes: str) -> None:
         raise UsageError(f"the sources of run {run} are gone: {changes}", remedy=remedy)
     found = source.git(folder, "cat-file", "-t", request.commit, check=False).strip()
     if found != "commit":
-        message = f"the clone {folder} has no {commit_name(request.commit)}, the sources of run"
+        commit = commit_name(request.commit)
+        message = f"the clone {folder} has no {commit}, the sources of run {run}"
         remedy = f"Fetch it: git -C {folder} fetch origin {request.commit}"
-        raise UsageError(f"{message} {run}", remedy=remedy)
+        raise UsageError(message, remedy=remedy)
 
 
 @dataclass(kw_only=True)
