@@ -104,12 +104,17 @@ class EnvironmentKey:
         return {name: value for name, value in vars(self).items() if value != usual[name]}
 
 
+def platform_component(platform: str, *, simulated: bool) -> str:
+    """Return the component of a platform, which differs with and without its hardware."""
+    return platform + (OLD_KIND if simulated else "")
+
+
 def environment_key(result: PlatformResult) -> EnvironmentKey:
     """Return the environment of a platform's run, as far as the agent recorded it."""
     facts = result.environment
     image, packages = result.facts("engine", "image"), result.facts("packages")
     return EnvironmentKey(
-        platform=result.platform + (OLD_KIND if result.simulated else ""),
+        platform=platform_component(result.platform, simulated=result.simulated),
         machine=_machine(result.facts("machine")),
         image=_text(image.get("reference"), NONE),
         base_image=_base_image(image),
