@@ -9,6 +9,7 @@ form.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -386,6 +387,16 @@ class RunResult(_Model):
             return results[name]
         hint = near_match(name, results)
         raise UsageError(f"run {self.run_id} has {', '.join(results)}, not '{name}'{hint}")
+
+
+def results_schema() -> str:
+    """Return the JSON schema of ``results.json``, which the files of all versions match."""
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **RunResult.model_json_schema(mode="serialization"),
+        "title": "results.json",
+    }
+    return json.dumps(schema, indent=2) + "\n"
 
 
 def parse_run(document: Any) -> RunResult:

@@ -32,15 +32,27 @@ COLUMN_GAP = 2  # rich puts a space before and after each cell
 CODE_INDENT = "    "
 # Markdown takes no underscore inside a word as markup; most test names have some.
 _MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
+# What a forge turns into a link, or into a message to a person: addresses, @name, #1, !1, ~label.
+# An empty comment after it prevents that, and is not shown.
+_REFERENCE = re.compile(
+    r"(?<!\w)[@~$%](?=\w)|@(?=[\w-]+\.)|[#!](?=\d)|(?<=\w):(?=//)|\bwww(?=\.)", re.IGNORECASE
+)
+_NOTHING = "<!-- -->"
+_BLOCK = re.compile(r"^(\d*)([-+#=.)])")  # begins a list or a heading, where a line begins
+_BACKTICKS = re.compile("`+")
 
 
 @dataclass(frozen=True)
 class Span:
-    """Highlighted text: colored in a terminal, and bold on a page if ``strong``."""
+    """Highlighted text: colored in a terminal, and bold or code on a page.
+
+    A forge makes no links and no mentions of what is in code.
+    """
 
     text: str
     color: str = ""
     strong: bool = False
+    code: bool = False
 
 
 Line = str | Span | tuple[str | Span, ...]
@@ -231,11 +243,11 @@ def _markdown(block: Block) -> Iterator[str]:
             yield f"{'#' * level} {escape(text)}"
         case Items(lines):
             for line in lines:
-                nested = isinstance(line, str) and line.startswith(" ")
-                yield f"{'  ' if nested else ''}* {escape(line)}"
-        case Table(headings, rows):
+                nested = next(_spans(line)).text.startswith(" ")
+                yield f"{'  ' if nested else ''}* {_escape_line(line)}"
+        case Table(headings, rows, numbers):
             yield f"| {' | '.join(headings)} |"
-            yield "|" + "---|" * len(headings)
+            yield "|" + "".join("---:|" if it in numbers else "---|" for it in headings)
             yield from (f"| {' | '.join(map(escape, row))} |" for row in rows)
         case Code(text):
             shown = strip_controls(text)
@@ -247,15 +259,31 @@ def _markdown(block: Block) -> Iterator[str]:
                 yield from _markdown(inner)
             yield "</details>"
         case _:
-            yield escape(block)
+            yield _escape_line(block)
     yield ""
+
+
+def _escape_line(line: Line) -> str:
+    """Escape a line that begins a block, whatever it begins with."""
+    return _BLOCK.sub(r"\1\\\2", escape(line))
 
 
 def escape(line: Line) -> str:
     """Escape one line so that neither Markdown nor HTML changes it, in a table cell too."""
     text = ""
     for span in _spans(line):
-        plain = html.escape(strip_controls(span.text), quote=False)
-        marked = _MARKUP.sub(r"\\\g<0>", plain)
+        shown = " ".join(strip_controls(span.text).split()) if span.code else span.text
+        if span.code and shown:
+            text += _code(shown)
+            continue
+        plain = html.escape(strip_controls(shown), quote=False)
+        marked = _REFERENCE.sub(rf"\g<0>{_NOTHING}", _MARKUP.sub(r"\\\g<0>", plain))
         text += f"**{marked}**" if span.strong else marked
     return " ".join(text.split())
+
+
+def _code(text: str) -> str:
+    """A code span, between more backticks than the text has in a row."""
+    fence = "`" * (max(map(len, _BACKTICKS.findall(text)), default=0) + 1)
+    room = " " if "`" in (text[0], text[-1]) else ""
+    return f"{fence}{room}{text}{room}{fence}"

@@ -45,25 +45,33 @@ def failure_sections(run: RunResult) -> Iterator[Sequence[Block]]:
 
 
 def _section(run: RunResult, result: PlatformResult) -> Iterator[Block]:
-    product = result.verdict.product
-    verdict = Span(product.replace("_", " "), color=COLORS[product], strong=True)
     yield Heading(3, f"{result.label}: why it did not pass", style="bold")
+    yield from failure_blocks(run, result, SHOWN)
+
+
+def failure_blocks(run: RunResult, result: PlatformResult, most: int) -> Iterator[Block]:
+    """Why a platform did not pass, and ``most`` of its failures with a command for each."""
+    product, shown = result.verdict.product, result.failures[:most]
+    verdict = Span(product.replace("_", " "), color=COLORS[product], strong=True)
     yield verdict, f": {reason_of(result)}"
-    for failure in result.failures[:SHOWN]:
+    for failure in shown:
         yield Items([*_lines(failure)])
         yield Code(command_for(run, result, failure))
-    counts = result.pytest
-    tests = counts.failed + counts.errors if counts else 0
-    if (more := tests - len(result.failures[:SHOWN])) > 0 and result.failures:
+    if (more := failure_count(result) - len(shown)) > 0 and result.failures:
         yield f"and {counted(more, 'more failure')}: see results.json and pytest.jsonl"
-    if product is not Product.NOT_RUN and any(failure.test for failure in result.failures[:SHOWN]):
+    if product is not Product.NOT_RUN and any(failure.test for failure in shown):
         yield "A shell in the same environment:"
         yield Code(command("shell", run.run_id, result.platform))
+
+
+def failure_count(result: PlatformResult) -> int:
+    """The number of tests that failed or had an error."""
+    return result.pytest.failed + result.pytest.errors if result.pytest else 0
 
 
 def _lines(failure: Failure) -> Iterator[Line]:
     """Yield what failed, and below it the line that says why."""
     what = failure.test or f"stage {failure.stage}"
-    yield Span(what if len(what) <= LONGEST_NAME else f"{what[:LONGEST_NAME]}...", strong=True)
+    yield Span(what if len(what) <= LONGEST_NAME else f"{what[:LONGEST_NAME]}...", code=True)
     if failure.message:
-        yield f"  {failure.message}"
+        yield "  ", Span(failure.message, code=True)

@@ -53,9 +53,24 @@ def remember_options(options: argparse.Namespace) -> Iterator[None]:
         _options.reset(token)
 
 
+_elsewhere: ContextVar[bool] = ContextVar("_elsewhere", default=False)
+
+
+@contextmanager
+def naming_commands_for_others() -> Iterator[None]:
+    """Name commands as a reader on another machine types them: without folders of this one."""
+    token = _elsewhere.set(True)
+    try:
+        yield
+    finally:
+        _elsewhere.reset(token)
+
+
 def command(name: str, *words: object) -> str:
     """Return ``python -m ci NAME WORDS``, or the nox command for it; quoted for a shell."""
     arguments = [str(word) for word in words]
+    if _elsewhere.get():
+        return shlex.join(["python", "-m", "ci", name, *arguments])
     arguments += _same_options(name, arguments)
     nox = os.environ.get(NOX_VARIABLE)
     if nox is None:

@@ -293,7 +293,7 @@ def test_a_page_has_the_failures_below_the_table(published: RunResult) -> None:
     text = ResultsReport(run).markdown()
     assert (
         "\n### CPU: why it did not pass\n\n**failed**: 9 failed, 0 errors: t.py::test_a\n\n"
-        "* **t.py::test_0**\n  * assert 1 == 2\n\n"
+        "* `t.py::test_0`\n  * `assert 1 == 2`\n\n"
         f"```sh\npython -m ci rerun {run.run_id} cpu t.py::test_0\n```\n"
     ) in text
     assert text.index("### CPU: why") < text.index("* product: this project")

@@ -6,6 +6,7 @@ import json
 import resource
 from pathlib import Path
 
+import jsonschema
 import pytest
 from published import PUBLISHED, platform_result
 
@@ -19,10 +20,12 @@ from ci.model.results import (
     RunResult,
     Verdict,
     exit_code,
+    results_schema,
 )
 from ci.store.folder import read_results
 from ci.util.files import write_atomically
 
+DATA = Path(__file__).with_name("data")
 RUN_FIELDS = {
     *("schema_version", "run_id", "project", "commit", "dirty", "started_at", "finished_at"),
     *("engine", "platforms", "lineage"),
@@ -112,29 +115,44 @@ def test_an_invalid_number_is_refused(published: RunResult, tmp_path: Path) -> N
             read_results(path)
 
 
-@pytest.mark.parametrize(
-    ("version", "missing"),
-    [
-        (1, ("overloads", "simulated", "build", "failures")),
-        (2, ("simulated", "build", "failures")),
-        (3, ("build", "failures")),
-        (5, ("failures",)),
-    ],
-)
-def test_a_file_of_an_earlier_version_is_read(
-    published: RunResult, tmp_path: Path, version: int, missing: tuple[str, ...]
-) -> None:
-    document = json.loads(published.to_json()) | {"schema_version": version}
-    for platform in document["platforms"]:
-        for name in missing:
-            del platform[name]
-    path = tmp_path / "results.json"
-    path.write_text(json.dumps(document))
-    read = read_results(path)
-    assert read == published
+# Each is one run as the program of that version wrote it: see data/README.md.
+VERSIONS = range(1, SCHEMA_VERSION + 1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_file_of_every_version_is_read(version: int) -> None:
+    text = (DATA / f"results-{version}.json").read_text(encoding="utf-8")
+    document = json.loads(text)
+    assert document["schema_version"] == version
+    read = read_results(DATA / f"results-{version}.json")
     assert read.schema_version == SCHEMA_VERSION
-    assert (read.platforms[0].build, read.platforms[0].failures) == (None, ())
-    assert (read.platforms[0].overloads, read.platforms[0].simulated) == ((), False)
+    cpu, ascend = read.platforms
+    assert (cpu.pytest and cpu.pytest.passed, ascend.verdict.product) == (9486, Product.FAILED)
+    # What a version did not have yet is empty; what it had is read.
+    assert bool(cpu.overloads) is (version >= 2)
+    assert ascend.simulated is (version >= 3)
+    assert (cpu.build is not None) is (version >= 4)
+    assert read.lineage.branch == ("feature" if version >= 5 else None)
+    assert [it.message for it in ascend.failures] == ["assert 1 == 2"] * (version >= 6)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_file_of_every_version_matches_the_schema(version: int) -> None:
+    document = json.loads((DATA / f"results-{version}.json").read_text(encoding="utf-8"))
+    validator = jsonschema.Draft202012Validator(json.loads(results_schema()))
+    validator.validate(document)
+    document["platforms"][0]["unknown"] = 1
+    document["schema_version"] = SCHEMA_VERSION + 1
+    del document["platforms"][1]["verdict"]
+    assert {error.validator for error in validator.iter_errors(document)} == {
+        *("additionalProperties", "maximum", "required"),
+    }
+
+
+def test_the_newest_file_has_every_field() -> None:
+    text = (DATA / f"results-{SCHEMA_VERSION}.json").read_text(encoding="utf-8")
+    assert read_results(DATA / f"results-{SCHEMA_VERSION}.json").to_json() == text
+    assert set(json.loads(text)["platforms"][1]) == PLATFORM_FIELDS
 
 
 def test_counts_of_version_2_are_read() -> None:

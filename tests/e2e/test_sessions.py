@@ -227,14 +227,18 @@ def test_a_shell_has_the_terminal_of_its_caller(place: Place) -> None:
         preexec_fn=lambda: fcntl.ioctl(theirs, termios.TIOCSCTTY, 0),
     )
     os.close(theirs)
-    # The last word is not in what the terminal echoes.
-    os.write(ours, b'echo "$TERM" $(stty size) || stty size; sleep 600\n')
-    printed = read_until(ours, b"vt100 33 111")
-    os.write(ours, b"\x03")  # Ctrl-C ends `sleep`, not the session
-    os.write(ours, b"echo still $((40 + 2)); exit 5\n")
-    printed += read_until(ours, b"still 42")
-    assert process.wait() == 5, printed
-    os.close(ours)
+    try:
+        # One job, so that Ctrl-C ends it whether it prints or sleeps.
+        os.write(ours, b"sh -c 'echo \"$TERM\" $(stty size); exec sleep 600'\n")
+        printed = read_until(ours, b"vt100 33 111")
+        os.write(ours, b"\x03")
+        os.write(ours, b"echo still $((40 + 2)); exit 5\n")
+        printed += read_until(ours, b"still 42")
+        assert process.wait() == 5, printed
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
 
 
 def read_until(terminal: int, text: bytes) -> bytes:
