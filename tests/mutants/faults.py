@@ -457,6 +457,136 @@ WRONG_NATIVE_KERNELS = (
         "to.size, 1, &weight_buffer);",
     ),
 )
+# Faults that the operator suite once did not detect.
+LOST_MAXIMA = tuple(
+    (
+        f"causal_softmax ignores one of its four maxima, number {lost}",
+        "src/cpu/causal_softmax_kernels.h",
+        "Max<C>(Max<C>(largest[0], largest[1]), Max<C>(largest[2], largest[3]))",
+        f"Max<C>(Max<C>(largest[{kept[0]}], largest[{kept[1]}]), largest[{kept[2]}])",
+    )
+    for lost, kept in enumerate(((1, 2, 3), (0, 2, 3), (0, 1, 3), (0, 1, 2)))
+)
+VIEWS_WITHOUT_STRIDES = (
+    (
+        "an input of other strides than the out is the same view",
+        "src/core/types.cc",
+        " &&\n         std::equal(a.strides().begin(), a.strides().end(), b.strides().begin(), "
+        "b.strides().end())",
+        "",
+    ),
+)
+OVERLAPS_OF_ONE_BYTE = (
+    (
+        "the last byte of the out may be the first one of an input",
+        "src/core/types.cc",
+        "out_end <= input_begin",
+        "out_end <= input_begin + 1",
+    ),
+    (
+        "the first byte of the out may be the last one of an input",
+        "src/core/types.cc",
+        "input_end <= out_begin",
+        "input_end <= out_begin + 1",
+    ),
+    (
+        "an input that begins where the out ends overlaps it",
+        "src/core/types.cc",
+        "out_end <= input_begin",
+        "out_end < input_begin",
+    ),
+)
+ROUNDED_NANS = (
+    (
+        "a NaN is rounded to a bfloat16 like a number",
+        "src/cpu/vector.h",
+        "const Words kept = Select(reinterpret_cast<Words>(value == value), rounded, "
+        "Words{} + 0x7FC0u);",
+        "const Words kept = rounded;",
+    ),
+)
+BOOLS_AS_NUMBERS = (
+    (
+        "the byte of a bool is its number",
+        "src/cpu/convert.cc",
+        "static_cast<std::int8_t>(static_cast<std::uint8_t>(value) != 0)",
+        "static_cast<std::uint8_t>(value)",
+    ),
+    (
+        "the lower byte of a number is its bool",
+        "src/cpu/convert.cc",
+        "return static_cast<Bool>(value != 0);",
+        "return static_cast<Bool>(value);",
+    ),
+)
+WRONG_LIMITS = (
+    (
+        "alpha may be greater by one than the largest integer of the type",
+        "src/core/requirements.cc",
+        ": integer <= limit;",
+        ": integer <= limit + (limit < ~std::uint64_t{0});",
+    ),
+    (
+        "alpha may not be the largest integer of the type",
+        "src/core/requirements.cc",
+        ": integer <= limit;",
+        ": integer < limit;",
+    ),
+    (
+        "alpha may not be the smallest integer of the type",
+        "src/core/requirements.cc",
+        "-integer <= limit + (is_unsigned ? 0 : 1)",
+        "-integer <= limit",
+    ),
+    (
+        "alpha may not be the largest float of the type",
+        "src/core/requirements.cc",
+        "std::abs(real) <= *largest",
+        "std::abs(real) < *largest",
+    ),
+)
+UNCHECKED_STORAGE = (
+    (
+        "a storage may be too short",
+        "src/torch/kernel.cc",
+        "if (needed <= size) return;",
+        "if (needed <= size || size > 0) return;",
+    ),
+    (
+        "a storage may be too short by a byte",
+        "src/torch/kernel.cc",
+        "if (needed <= size) return;",
+        "if (needed <= size + 1) return;",
+    ),
+    (
+        "the offset of a tensor in its storage does not count",
+        "src/torch/kernel.cc",
+        "tensor.itemsize(), tensor.storage_offset());",
+        "tensor.itemsize(), 0);",
+    ),
+)
+LOST_OFFSETS = (
+    (
+        "an operator may move an array within its memory",
+        "src/torch/wrapped_arguments.cc",
+        "wrapped.storage_offset() != 0 ||",
+        "false ||",
+    ),
+    (
+        "each torch tensor begins where its storage does",
+        "src/torch/overlap.cc",
+        "tensor.storage_offset() * tensor.itemsize()",
+        "0 * tensor.itemsize()",
+    ),
+)
+POOLS_AFTER_FORK = (
+    (
+        "the child of a fork waits for the threads of its parent",
+        "src/cpu/parallel.cc",
+        "[] {\n      pool = new Pool;\n",
+        "[] {\n",
+    ),
+)
 
 FAULTS = (
     Fault(name="exchanged-arguments", sites=in_model(exchanged_arguments)),
@@ -486,4 +616,13 @@ FAULTS = (
     Fault(name="wrong-data-type", sites=in_hand_written_sources(*WRONG_DATA_TYPES)),
     Fault(name="lost-stride", sites=in_hand_written_sources(*LOST_STRIDES)),
     Fault(name="wrong-native-kernel", sites=in_hand_written_sources(*WRONG_NATIVE_KERNELS)),
+    Fault(name="lost-maximum", sites=in_hand_written_sources(*LOST_MAXIMA)),
+    Fault(name="view-without-strides", sites=in_hand_written_sources(*VIEWS_WITHOUT_STRIDES)),
+    Fault(name="overlap-of-one-byte", sites=in_hand_written_sources(*OVERLAPS_OF_ONE_BYTE)),
+    Fault(name="rounded-nan", sites=in_hand_written_sources(*ROUNDED_NANS)),
+    Fault(name="bool-as-number", sites=in_hand_written_sources(*BOOLS_AS_NUMBERS)),
+    Fault(name="wrong-limit", sites=in_hand_written_sources(*WRONG_LIMITS)),
+    Fault(name="unchecked-storage", sites=in_hand_written_sources(*UNCHECKED_STORAGE)),
+    Fault(name="lost-offset", sites=in_hand_written_sources(*LOST_OFFSETS)),
+    Fault(name="pool-after-fork", sites=in_hand_written_sources(*POOLS_AFTER_FORK)),
 )
