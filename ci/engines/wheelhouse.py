@@ -54,7 +54,8 @@ def served(client: DockerClient, plan: RunPlan, image: str) -> Iterator[str | No
     """Serve the plan's wheelhouse, if any, from a container of ``image``.
 
     Yield the network mode in which a build reaches it. The caller holds the lock on the engine's
-    builds. Raises ``InfrastructureError`` if the image has no Python 3.
+    builds. Raises ``InfrastructureError`` if the image has no Python 3, or if a build failed
+    because the server had ended: its log shows only that it had no network.
     """
     if plan.network.wheelhouse is None:
         yield None
@@ -73,7 +74,24 @@ def served(client: DockerClient, plan: RunPlan, image: str) -> Iterator[str | No
                 f"image {image} cannot serve the wheelhouse {plan.network.wheelhouse}: {printed}",
                 remedy="use a base image with Python 3, or give an address in pip_find_links",
             )
-        yield f"container:{container.id}"
+        try:
+            yield f"container:{container.id}"
+        except InfrastructureError as error:
+            if state := _end_of(container):
+                message = f"{error}\nThe build lost its network: {container.name} {state}."
+                remedy = "run again, and remove no container of a run meanwhile"
+                raise InfrastructureError(message, remedy=remedy) from error
+            raise
+
+
+def _end_of(container: Container) -> str | None:
+    """Return how a container ended; ``None`` if it runs."""
+    try:
+        container.reload()
+    except NotFound:
+        return "was removed"
+    state = container.attrs["State"]
+    return None if state["Running"] else f"ended with exit code {state['ExitCode']}"
 
 
 @contextmanager

@@ -160,6 +160,24 @@ def test_a_failed_build_leaves_no_server(
     assert containers_of(client, docker_bench) == []
 
 
+def test_a_build_whose_server_is_removed(
+    docker_bench: Bench, client: DockerClient, wheels: Path
+) -> None:
+    plan = with_wheels(
+        docker_bench, wheels, stage("no", "true"), last="echo now && sleep 2 && false"
+    )
+
+    def remove_server() -> None:
+        [server] = [
+            it for it in containers_of(client, docker_bench) if str(it.name).endswith("-wheels")
+        ]
+        server.remove(force=True)
+
+    docker_bench.observer.reactions["now"] = remove_server
+    with pytest.raises(InfrastructureError, match=r"lost its network: .*-wheels was removed"):
+        docker_bench.engine.prepare(plan, docker_bench.observer)
+
+
 def test_an_interrupted_build_leaves_no_server(
     docker_bench: Bench, client: DockerClient, wheels: Path
 ) -> None:
