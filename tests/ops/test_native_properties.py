@@ -527,6 +527,7 @@ assert started() == 0, "the parent lost its threads"
 """
 
 
+@pytest.mark.operators("rms_norm")
 def test_the_child_of_a_fork_starts_threads_of_its_own() -> None:
     """It has none of its parent's, and must not wait for them."""
     subprocess.run([sys.executable, "-c", FORK], check=True, timeout=60)
