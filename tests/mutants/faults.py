@@ -16,6 +16,7 @@ from typing import Any
 from codegen import cpp
 from codegen.emit import render_torch
 from codegen.model import Argument, Library, Operator, Overload, Parameter, ParameterKind
+from tests.mutants import edits
 
 GENERATED = "build/generated"
 TABLE = "operator_table.cc"
@@ -365,18 +366,18 @@ def replace_once(text: str, old: str, new: str, path: str) -> str:
     if text.count(old) != 1:
         raise PlantingError(
             f"{path}: found this text {text.count(old)} times, expected once:\n{old}\n"
-            "Update tests/mutants/faults.py to match the file."
+            "Update tests/mutants to match the file."
         )
     return text.replace(old, new)
 
 
 def in_hand_written_sources(
-    *edits: tuple[str, str, str, str],
+    *places: tuple[str, str, str, str],
 ) -> Callable[[Sources], Iterator[Site]]:
     """Return the sites of edits of hand-written sources: (what, path, old text, new text)."""
 
     def sites(sources: Sources) -> Iterator[Site]:
-        for what, path, old, new in edits:
+        for what, path, old, new in places:
             yield Site(
                 subject=path,
                 operator=None,
@@ -390,203 +391,6 @@ def in_hand_written_sources(
 def _edited_source(root: Path, path: str, old: str, new: str) -> Mapping[str, str]:
     return {path: replace_once((root / path).read_text(encoding="utf-8"), old, new, path)}
 
-
-WRONG_DATA_TYPES = (
-    (
-        "the names of int16 and float16 are swapped",
-        "src/core/types.cc",
-        '{"int16", 2},\n    {"int32", 4},\n    {"int64", 8},\n    {"float16", 2},',
-        '{"float16", 2},\n    {"int32", 4},\n    {"int64", 8},\n    {"int16", 2},',
-    ),
-    (
-        "an array of float16 is taken for one of bfloat16",
-        "src/bindings/convert.cc",
-        "{nb::dlpack::dtype_code::Float, 16, DataType::kFloat16}",
-        "{nb::dlpack::dtype_code::Float, 16, DataType::kBFloat16}",
-    ),
-    (
-        "an array of int64 is taken for one of uint64",
-        "src/bindings/convert.cc",
-        "{nb::dlpack::dtype_code::Int, 64, DataType::kInt64}",
-        "{nb::dlpack::dtype_code::Int, 64, DataType::kUInt64}",
-    ),
-    (
-        "Python's float is float32",
-        "src/bindings/convert.cc",
-        "(&PyFloat_Type)) return DataType::kFloat64;",
-        "(&PyFloat_Type)) return DataType::kFloat32;",
-    ),
-    (
-        "float32 has two bytes",
-        "src/core/types.cc",
-        '{"float32", 4},',
-        '{"float32", 2},',
-    ),
-)
-LOST_STRIDES = (
-    (
-        "a wrapped array is taken as contiguous",
-        "src/torch/shells.cc",
-        "      .strides(ToTorch(view.strides()))\n",
-        "",
-    ),
-    (
-        "an array in a reused wrapper is taken as contiguous",
-        "src/torch/shells.cc",
-        "->set_sizes_and_strides(shape, strides, 0);",
-        "->set_sizes_contiguous(shape);",
-    ),
-    (
-        "the view of a torch tensor is taken as contiguous",
-        "src/torch/kernel.cc",
-        "          {strides.data(), strides.size()},\n",
-        "",
-    ),
-)
-WRONG_NATIVE_KERNELS = (
-    (
-        "the rows of causal_softmax see the next one's keys",
-        "src/cpu/causal_softmax.cc",
-        "const std::int64_t visible = to.size - rows + i % rows + 1;",
-        "const std::int64_t visible = to.size - rows + (i + 1) % rows + 1;",
-    ),
-    (
-        "the weight of rms_norm is taken as contiguous",
-        "src/cpu/rms_norm.cc",
-        "to.size, weight.strides()[0], &weight_buffer);",
-        "to.size, 1, &weight_buffer);",
-    ),
-)
-# Faults that the operator suite once did not detect.
-LOST_MAXIMA = tuple(
-    (
-        f"causal_softmax ignores one of its four maxima, number {lost}",
-        "src/cpu/causal_softmax_kernels.h",
-        "Max<C>(Max<C>(largest[0], largest[1]), Max<C>(largest[2], largest[3]))",
-        f"Max<C>(Max<C>(largest[{kept[0]}], largest[{kept[1]}]), largest[{kept[2]}])",
-    )
-    for lost, kept in enumerate(((1, 2, 3), (0, 2, 3), (0, 1, 3), (0, 1, 2)))
-)
-VIEWS_WITHOUT_STRIDES = (
-    (
-        "an input of other strides than the out is the same view",
-        "src/core/types.cc",
-        " &&\n         std::equal(a.strides().begin(), a.strides().end(), b.strides().begin(), "
-        "b.strides().end())",
-        "",
-    ),
-)
-OVERLAPS_OF_ONE_BYTE = (
-    (
-        "the last byte of the out may be the first one of an input",
-        "src/core/types.cc",
-        "out_end <= input_begin",
-        "out_end <= input_begin + 1",
-    ),
-    (
-        "the first byte of the out may be the last one of an input",
-        "src/core/types.cc",
-        "input_end <= out_begin",
-        "input_end <= out_begin + 1",
-    ),
-    (
-        "an input that begins where the out ends overlaps it",
-        "src/core/types.cc",
-        "out_end <= input_begin",
-        "out_end < input_begin",
-    ),
-)
-ROUNDED_NANS = (
-    (
-        "a NaN is rounded to a bfloat16 like a number",
-        "src/cpu/vector.h",
-        "const Words kept = Select(reinterpret_cast<Words>(value == value), rounded, "
-        "Words{} + 0x7FC0u);",
-        "const Words kept = rounded;",
-    ),
-)
-BOOLS_AS_NUMBERS = (
-    (
-        "the byte of a bool is its number",
-        "src/cpu/convert.cc",
-        "static_cast<std::int8_t>(static_cast<std::uint8_t>(value) != 0)",
-        "static_cast<std::uint8_t>(value)",
-    ),
-    (
-        "the lower byte of a number is its bool",
-        "src/cpu/convert.cc",
-        "return static_cast<Bool>(value != 0);",
-        "return static_cast<Bool>(value);",
-    ),
-)
-WRONG_LIMITS = (
-    (
-        "alpha may be greater by one than the largest integer of the type",
-        "src/core/requirements.cc",
-        ": integer <= limit;",
-        ": integer <= limit + (limit < ~std::uint64_t{0});",
-    ),
-    (
-        "alpha may not be the largest integer of the type",
-        "src/core/requirements.cc",
-        ": integer <= limit;",
-        ": integer < limit;",
-    ),
-    (
-        "alpha may not be the smallest integer of the type",
-        "src/core/requirements.cc",
-        "-integer <= limit + (is_unsigned ? 0 : 1)",
-        "-integer <= limit",
-    ),
-    (
-        "alpha may not be the largest float of the type",
-        "src/core/requirements.cc",
-        "std::abs(real) <= *largest",
-        "std::abs(real) < *largest",
-    ),
-)
-UNCHECKED_STORAGE = (
-    (
-        "a storage may be too short",
-        "src/torch/kernel.cc",
-        "if (needed <= size) return;",
-        "if (needed <= size || size > 0) return;",
-    ),
-    (
-        "a storage may be too short by a byte",
-        "src/torch/kernel.cc",
-        "if (needed <= size) return;",
-        "if (needed <= size + 1) return;",
-    ),
-    (
-        "the offset of a tensor in its storage does not count",
-        "src/torch/kernel.cc",
-        "tensor.itemsize(), tensor.storage_offset());",
-        "tensor.itemsize(), 0);",
-    ),
-)
-LOST_OFFSETS = (
-    (
-        "an operator may move an array within its memory",
-        "src/torch/wrapped_arguments.cc",
-        "wrapped.storage_offset() != 0 ||",
-        "false ||",
-    ),
-    (
-        "each torch tensor begins where its storage does",
-        "src/torch/overlap.cc",
-        "tensor.storage_offset() * tensor.itemsize()",
-        "0 * tensor.itemsize()",
-    ),
-)
-POOLS_AFTER_FORK = (
-    (
-        "the child of a fork waits for the threads of its parent",
-        "src/cpu/parallel.cc",
-        "[] {\n      pool = new Pool;\n",
-        "[] {\n",
-    ),
-)
 
 FAULTS = (
     Fault(name="exchanged-arguments", sites=in_model(exchanged_arguments)),
@@ -613,16 +417,16 @@ FAULTS = (
     Fault(name="wrong-default-in-call", sites=wrong_default_in_call),
     Fault(name="wrong-overload-in-call", sites=wrong_overload_in_call),
     Fault(name="dropped-out-in-call", sites=dropped_out_in_call),
-    Fault(name="wrong-data-type", sites=in_hand_written_sources(*WRONG_DATA_TYPES)),
-    Fault(name="lost-stride", sites=in_hand_written_sources(*LOST_STRIDES)),
-    Fault(name="wrong-native-kernel", sites=in_hand_written_sources(*WRONG_NATIVE_KERNELS)),
-    Fault(name="lost-maximum", sites=in_hand_written_sources(*LOST_MAXIMA)),
-    Fault(name="view-without-strides", sites=in_hand_written_sources(*VIEWS_WITHOUT_STRIDES)),
-    Fault(name="overlap-of-one-byte", sites=in_hand_written_sources(*OVERLAPS_OF_ONE_BYTE)),
-    Fault(name="rounded-nan", sites=in_hand_written_sources(*ROUNDED_NANS)),
-    Fault(name="bool-as-number", sites=in_hand_written_sources(*BOOLS_AS_NUMBERS)),
-    Fault(name="wrong-limit", sites=in_hand_written_sources(*WRONG_LIMITS)),
-    Fault(name="unchecked-storage", sites=in_hand_written_sources(*UNCHECKED_STORAGE)),
-    Fault(name="lost-offset", sites=in_hand_written_sources(*LOST_OFFSETS)),
-    Fault(name="pool-after-fork", sites=in_hand_written_sources(*POOLS_AFTER_FORK)),
+    Fault(name="wrong-data-type", sites=in_hand_written_sources(*edits.WRONG_DATA_TYPES)),
+    Fault(name="lost-stride", sites=in_hand_written_sources(*edits.LOST_STRIDES)),
+    Fault(name="wrong-native-kernel", sites=in_hand_written_sources(*edits.WRONG_NATIVE_KERNELS)),
+    Fault(name="lost-maximum", sites=in_hand_written_sources(*edits.LOST_MAXIMA)),
+    Fault(name="view-without-strides", sites=in_hand_written_sources(*edits.VIEWS_WITHOUT_STRIDES)),
+    Fault(name="overlap-of-one-byte", sites=in_hand_written_sources(*edits.OVERLAPS_OF_ONE_BYTE)),
+    Fault(name="rounded-nan", sites=in_hand_written_sources(*edits.ROUNDED_NANS)),
+    Fault(name="bool-as-number", sites=in_hand_written_sources(*edits.BOOLS_AS_NUMBERS)),
+    Fault(name="wrong-limit", sites=in_hand_written_sources(*edits.WRONG_LIMITS)),
+    Fault(name="unchecked-storage", sites=in_hand_written_sources(*edits.UNCHECKED_STORAGE)),
+    Fault(name="lost-offset", sites=in_hand_written_sources(*edits.LOST_OFFSETS)),
+    Fault(name="pool-after-fork", sites=in_hand_written_sources(*edits.POOLS_AFTER_FORK)),
 )
