@@ -159,6 +159,7 @@ GOALS = {
     "history-compare-far": Goal("history", "`compare` of the first run and the last", "s", 1),
     "history-branch": Goal("history", "`compare` of a branch with its merge base", "s", 1),
     "history-history": Goal("history", "`history` of a platform, all runs", "s", 1),
+    "history-all": Goal("history", "`history` of seven platforms, all runs", "s", 1),
     "history-report": Goal("history", "`report` of a run", "s", 1),
     "history-export": Goal("history", "`export` of the tests of one run", "s"),
 }

@@ -31,6 +31,12 @@ environment with pip 25.1 or newer: `python -m pip install --group ci`"""
 # Imported modules and loaded results live until the program ends. Python's default collects garbage
 # after every 700 new objects: searching them again and again took 10 % of the time of `compare`.
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
+LIBRARY_SETTINGS = {
+    # Else it looks for plugins in the metadata of every installed package: 5 % of `compare`.
+    "PYDANTIC_DISABLE_PLUGINS": "__all__",
+    # Else NumPy starts a thread per core. They wait for work that never comes, but not idly: 10 %.
+    "OPENBLAS_NUM_THREADS": "1",
+}
 FAULT = 3  # ExitCode.INFRASTRUCTURE: importing it may be what fails
 
 
@@ -42,10 +48,11 @@ def _main() -> int:
         print("Run: python -m ci", file=sys.stderr)
         return 2
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
-    # Pydantic would look for plugins in the metadata of every installed package: 5 % of `compare`.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
         from ci.cli import main
+        from ci.util.process import set_for_this_program
+
+        set_for_this_program(LIBRARY_SETTINGS)
 
         # A CI system cancels a job with SIGTERM. Treat it as an interrupt: clean up, keep results.
         signal.signal(signal.SIGTERM, signal.default_int_handler)

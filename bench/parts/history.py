@@ -54,6 +54,7 @@ def measure(context: Context) -> Iterator[Measurement]:
         "history-compare-far": ("compare", first, last),
         "history-branch": ("compare", "main", branch),
         "history-history": ("history", "cpu"),
+        "history-all": ("history",),
         "history-report": ("report", last),
     }
     for key, words in questions.items():

@@ -67,6 +67,12 @@ class CompilerCache:
         self.variables = {name: wanted[name] for name in wanted if name not in environment}
         self._environment = {**environment, **self.variables}
 
+    @property
+    def log(self) -> Path | None:
+        """The log of hits and misses that the stages write, unless the project has its own."""
+        log = self.variables.get("CCACHE_STATSLOG")
+        return Path(log) if log else None
+
     def begin(self, stopped: Callable[[], bool] = lambda: False) -> None:
         """Copy what more trusted caches have, and count; call it before the first stage.
 

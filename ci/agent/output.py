@@ -19,7 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ci.model.events import Event, Output
+from ci.agent.stage_progress import ProgressWatch
+from ci.model.events import Event, Output, StageProgress
 
 # A container engine stores printed output in entries of at most 16 KiB. For 200 MB of output it
 # took 30 s with one entry per line, and 3 s with full entries.
@@ -93,6 +94,7 @@ class StageOutput:
     printer: Printer
     stage: str
     bytes_per_s: int
+    progress: ProgressWatch | None = None  # printed between the output
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
@@ -101,6 +103,7 @@ class StageOutput:
         self._position = 0  # end of the printed part
         self._line_end = 0  # end of the last complete line
         self._broken_line = False  # the printed part ends within a line
+        self._news: StageProgress | None = None
         self._budget = float(self.bytes_per_s)
         self._budget_time = self._printed_at = self.clock()
 
@@ -110,10 +113,14 @@ class StageOutput:
         if end := chunk.rfind(b"\n") + 1:
             self._line_end = self._size + end
         self._size += len(chunk)
+        if self.progress is not None:
+            self.progress.feed(chunk)
 
     def wait_conditions(self) -> tuple[list[int], float]:
         """Return what to wait for: descriptors to become writable, and a time in seconds."""
-        if self.printer.busy or self._is_due():
+        if self.progress is not None:
+            self._news = self.progress.next_event() or self._news
+        if self.printer.busy or self._news is not None or self._is_due():
             return [self.printer.descriptor], QUIET_S
         return [], PACE_S if self._printable_end() > self._position else QUIET_S
 
@@ -124,7 +131,7 @@ class StageOutput:
     def print_some(self) -> None:
         """Print some of the pending output."""
         if not self.printer.busy:
-            self._begin()
+            self._begin_next()
         self.printer.print_some()
 
     def finish(self) -> None:
@@ -134,6 +141,11 @@ class StageOutput:
         while self._position < self._size:
             self._begin()
             self.printer.finish()
+        if self.progress is not None:
+            self._news = self.progress.next_event(last=True) or self._news
+            self._begin_next()
+            self.printer.finish()
+            self.progress.close()
         self._log.close()
 
     def _printable_end(self) -> int:
@@ -152,6 +164,14 @@ class StageOutput:
             return False
         behind = self._printable_end() - self._position
         return behind >= PIECE or (behind > 0 and now - self._printed_at >= PACE_S)
+
+    def _begin_next(self) -> None:
+        """Begin to print the progress, if it is news, else the next piece of the log."""
+        if self._news is not None:
+            self.printer.begin(self._news.to_json(time=time.time(), monotonic=time.monotonic()))
+            self._news = None
+        elif self._position < self._size:
+            self._begin()
 
     def _begin(self) -> None:
         """Begin to print the next piece of the log."""

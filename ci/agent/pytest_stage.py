@@ -17,13 +17,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
+from ci.agent.pytest_report import parse_report
 from ci.agent.rerun_plugin import FILE_VARIABLE
 from ci.agent.stage import SupervisorError
 from ci.agent.user import Handover, LogPipe, make_public
 from ci.model.events import CommandEnd, Event, RerunFinished, RerunsEnded, RerunStarted
 from ci.model.job import StageKind, StagePlan
 from ci.util.files import remove_folder
-from ci.util.lines import LONGEST_REPORT, LONGEST_SECONDS, SHORT, lines_of_file, parse_object
+from ci.util.lines import LONGEST_REPORT, lines_of_file
 
 LOG = "pytest.jsonl"  # the run's per-test log, of pytest-reportlog
 JUNIT = "junit.xml"
@@ -40,7 +41,6 @@ LARGEST_STATUS = 255  # exit statuses have 8 bits
 
 MOST_TESTS = 200  # more failed tests mean a broken suite, not flaky tests
 PHASES = ("TestReport", "SubtestReport")
-LARGEST_SESSION_STATUS = (1 << 31) - 1  # limit of the store's integer columns
 
 
 def extra_arguments(stage: StagePlan, log: Path, junit: Path) -> list[str]:
@@ -251,36 +251,3 @@ def _records(log: Path, *marks: str) -> Iterator[dict[str, Any]]:
         if any(mark in line for mark in marks):
             with suppress(ValueError):  # truncated when the process died, or not pytest's
                 yield parse_report(line)
-
-
-def parse_report(line: str) -> dict[str, Any]:
-    """Read a record of a per-test log, and check the fields that this program reads.
-
-    The log is written by the process under test. Records of other kinds than those below are not
-    checked. Raises ``ValueError`` for a line that pytest does not write.
-    """
-    # Checking each integer takes a tenth of the reader's time. In a short line no integer can be
-    # long enough to be slow.
-    record = parse_object(line, any_integer=len(line) < SHORT)
-    kind = record.get("$report_type")
-    # One expression for each kind: a call for each field takes a quarter of the reader's time.
-    # `type` instead of isinstance, to which a bool is an int.
-    if kind == "TestReport" or kind == "SubtestReport":
-        duration = record.get("duration") or 0.0
-        sound = (
-            type(record.get("nodeid")) is str
-            and type(record.get("when")) is str
-            and type(record.get("outcome")) is str
-            and type(duration) in (int, float)
-            and 0 <= duration <= LONGEST_SECONDS
-        )
-    elif kind == "CollectReport":
-        sound = type(record.get("nodeid")) is str and type(record.get("outcome")) is str
-    elif kind == "SessionFinish":
-        status = record.get("exitstatus")
-        sound = type(status) is int and abs(status) <= LARGEST_SESSION_STATUS
-    else:
-        sound = type(kind) is str
-    if not sound:
-        raise ValueError(f"not a pytest record: {line:.100}")
-    return record

@@ -19,6 +19,7 @@ from ci.agent.machine import build_settings, machine_facts, tool_facts
 from ci.agent.network import NetworkError, wait_until_isolated
 from ci.agent.output import EventLog, StageOutput
 from ci.agent.stage import Stage, StageCommand, SupervisorError, adopt_orphans
+from ci.agent.stage_progress import GrowingFile, ProgressWatch
 from ci.agent.user import Handover, LogPipe, StageUser
 from ci.model import events
 from ci.model.job import NETRC, PROTOCOL, Job, StageKind, StagePlan
@@ -235,12 +236,23 @@ class JobRun:
         if self._interrupted:  # the signal came before the stage existed
             self._stage.end()
         log, rate = self._results / f"{name}.log", self._job.printed_bytes_per_s
-        output = StageOutput(log, self._log.printer, stage=name, bytes_per_s=rate)
+        output = StageOutput(
+            log, self._log.printer, stage=name, bytes_per_s=rate, progress=self._watch(name, stage)
+        )
         try:
             return self._stage.follow(output, pipe)
         finally:
             output.finish()
             self._stage = None
+
+    def _watch(self, name: str, stage: StagePlan) -> ProgressWatch:
+        has_tests = stage.kind is StageKind.PYTEST and name == stage.name  # no rerun of some
+        cache = self._cache.log
+        return ProgressWatch(
+            name,
+            tests=GrowingFile(self._results / pytest_stage.LOG) if has_tests else None,
+            cache=GrowingFile(cache, self._handover.access) if cache else None,
+        )
 
     def _stage_environment(self, stage: StagePlan) -> dict[str, str]:
         return {**self._environment, **stage.environment}

@@ -103,6 +103,10 @@ class Answer:
     """The first bad commit, or several, oldest first, if all but the last cannot be judged."""
     probability: float
 
+    @property
+    def is_sure(self) -> bool:
+        return self.probability >= SURE
+
 
 @dataclass(frozen=True, kw_only=True)
 class Bisection:
@@ -181,7 +185,7 @@ class Bisection:
         if not self.ends_differ:
             return None if self.is_hopeless else min(self._ends, key=lambda it: len(self._runs(it)))
         answer = self.answer
-        if answer.probability >= SURE:
+        if answer.is_sure:
             sides = (answer.before, answer.first_bad[-1])
             unsure = [it for it in sides if len(self._runs(it)) < LEAST_RUNS]
             return unsure[0] if unsure else None

@@ -106,9 +106,11 @@ def analyze(
     numbers of files, lines or bytes.
     """
     for name, values in series.items():
-        for place, value in enumerate(values):
-            if not math.isfinite(value):
-                raise ValueError(f"series {name!r}: value {place} is {value}; expected a number")
+        if not all(map(math.isfinite, values)):
+            place = next(place for place, it in enumerate(values) if not math.isfinite(it))
+            raise ValueError(
+                f"series {name!r}: value {place} is {values[place]}; expected a number"
+            )
     noisy = sum(name not in exact for name in series)
     return {
         name: _exact_finding(values)

@@ -426,16 +426,15 @@ class _RunComparison:
         runs = [run for run in self._heads if platform in run.platforms]
         commits = references.commit_places(*histories) if any(histories) else None
         line = references.order_runs(runs, commits, base_run, head_run)
-        run_ids = [run.run_id for run in references.runs_to_read(line, base_run, head_run)]
-        measured = self._store.measured(platform, project=self._head.project, runs=run_ids)
-        known = {row.run_id: row for row in measured}
+        near_both = references.runs_to_read(line, base_run, head_run)
+        rows = self._store.measured(platform, near_both)
+        known = {row.run_id: row for row in rows}
         for run in (base_run, head_run):
             if run.run_id not in known:
                 return MissingTimes(reasons=(f"run {run.run_id} has no measures",))
         first, second = known[base_run.run_id], known[head_run.run_id]
         keys = self._store.environment_keys({first.key, second.key})
-        alike = [known[run_id] for run_id in run_ids if run_id in known]
-        alike = [row for row in alike if row.key == second.key]
+        alike = [row for row in rows if row.key == second.key]
         if first.key != second.key and self._base.commits:
             # Another run of BASE's branch may have the same environment as HEAD.
             first = references.newest_run_of(alike, set(histories[0])) or first

@@ -118,12 +118,8 @@ def platform_history(
     Raises ``UsageError`` if the stage was never measured.
     """
     name, heads, line = along.project, along.heads, along.line
-    run_ids = [run.run_id for run in line.runs if platform in run.platforms][-(last or 0) :]
-    places = {run_id: place for place, run_id in enumerate(run_ids)}
-    measured = store.measured(platform, project=name, runs=run_ids if last else None)
-    rows = sorted(
-        (row for row in measured if row.run_id in places), key=lambda row: places[row.run_id]
-    )
+    runs = [run for run in line.runs if platform in run.platforms][-(last or 0) :]
+    rows = store.measured(platform, runs)
     on_line = {run.run_id for run in line.runs}
     elsewhere = Counter(
         run.branch or NO_BRANCH
@@ -210,7 +206,7 @@ def _causes(
             (runs[change.place :], {it.measure: it.point.after for it in shift.changes}),
         ):
             run_ids = [run.run_id for run in near[:STEADY]]
-            result = store.load(run_ids[0], platform=platform).platform(platform)
+            result = store.load_platform(run_ids[0], platform)
             ends.append((result, run_ids, levels))
         [explanation] = explain_changes(store, [change.measure], ends)
         yield (change.run.run_id, change.measure), explanation

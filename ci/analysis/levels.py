@@ -7,6 +7,7 @@ Published formulas replace them in a few lines.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from statistics import NormalDist
 from typing import TypeAlias
 
@@ -30,23 +31,38 @@ _MAD = 1.4826
 
 
 class Level:
-    """A sequence of values around one level; in ``clipped``, outliers are clipped."""
+    """A sequence of values around one level."""
 
     def __init__(self, values: Values) -> None:
         self.values = values
         self.ordered: Values = np.sort(values)
         self.median = _median(self.ordered)
-        self.clipped = self._clipped()
-        self.mean = float(self.clipped.sum()) / len(values)
-        deviations = self.clipped - self.mean
-        self.squares = float(deviations @ deviations)
-        self.products = float(deviations[1:] @ deviations[:-1])  # of neighbours
 
     def __len__(self) -> int:
         return len(self.values)
 
-    def _clipped(self) -> Values:
-        """Clip outliers, unless there are too many of them to be outliers."""
+    # Computed on first use: most candidates for a step fail by their medians.
+
+    @cached_property
+    def mean(self) -> float:
+        return float(self.clipped.sum()) / len(self)
+
+    @cached_property
+    def squares(self) -> float:
+        return float(self._deviations @ self._deviations)
+
+    @cached_property
+    def products(self) -> float:
+        """The sum of the products of neighbours."""
+        return float(self._deviations[1:] @ self._deviations[:-1])
+
+    @cached_property
+    def _deviations(self) -> Values:
+        return self.clipped - self.mean
+
+    @cached_property
+    def clipped(self) -> Values:
+        """The values with outliers clipped, unless there are too many of them to be outliers."""
         if len(self) < 3:
             return self.values
         distance = np.abs(self.values - self.median)
@@ -65,12 +81,15 @@ class Step:
     def __init__(self, before: Level, after: Level) -> None:
         self.before, self.after = before, after
         self.degrees = max(len(before) + len(after) - 2, 1)
-        # The standard deviation of single values, pooled.
-        pooled = math.sqrt((before.squares + after.squares) / self.degrees)
-        self.noise = max(pooled, least_noise(before.median))
-        self.deviate = self._deviate()
 
-    def _deviate(self) -> float:
+    @cached_property
+    def noise(self) -> float:
+        """The standard deviation of single values, pooled."""
+        pooled = math.sqrt((self.before.squares + self.after.squares) / self.degrees)
+        return max(pooled, least_noise(self.before.median))
+
+    @cached_property
+    def deviate(self) -> float:
         """Student's t of the step, converted to the normal deviate with the same p-value."""
         difference = self.after.mean - self.before.mean
         if not difference:

@@ -104,7 +104,7 @@ def execute(options: argparse.Namespace) -> int:
         raise _no_difference(search, values)
     report = _report(search, values, found.answer, source)
     report.show(options.format)
-    return ExitCode.PASSED if report.is_sure else ExitCode.INFRASTRUCTURE
+    return ExitCode.PASSED if found.answer.is_sure else ExitCode.INFRASTRUCTURE
 
 
 def _commits_between(source: Path, good: str, bad: str) -> tuple[str, ...]:
@@ -181,6 +181,6 @@ def _cause(search: Search, values: Values, answer: Answer, run_ids: list[list[st
             return failures.get(asked.test or "") or ""
         ends = []
         for ids, side in zip(run_ids, sides, strict=True):
-            result = store.load(ids[0], platform=asked.platform).platform(asked.platform)
+            result = store.load_platform(ids[0], asked.platform)
             ends.append((result, ids, {measure: median(side.values())}))
         return explain_changes(store, [measure], ends)[0].text

@@ -19,7 +19,7 @@ from time import monotonic
 from ci.engines import Observer
 from ci.facts.events import LARGEST_RECORD, parse_event
 from ci.facts.result_files import ENGINE_EVENTS
-from ci.model.events import Output, RunFinished
+from ci.model.events import PrintedEvent, RunFinished
 from ci.model.plan import DEFAULT_LIMITS
 from ci.model.results import HOST_LOCK
 from ci.util.lines import LONGEST_EVENT, LineSplitter, TruncatedLine
@@ -208,7 +208,7 @@ class EventReader:
             return
         if isinstance(event, RunFinished):
             self.finished, self._last_line = event, line
-        elif not isinstance(event, Output):
+        elif not isinstance(event, PrintedEvent):
             self._keep_event(line)
         self._observer.event({"event": event.event, **vars(event)})
 

@@ -26,7 +26,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ci.model.results import PlatformResult, title
@@ -75,13 +75,13 @@ class EnvironmentKey:
 
     def changes(self, before: EnvironmentKey) -> list[str]:
         """Return the changed components: ``compiler changed: g++ 12.2 -> g++ 13.1``."""
-        then = asdict(before)
-        differing = {name: now for name, now in asdict(self).items() if then[name] != now}
+        then, now = vars(before), vars(self)
+        differing = [name for name in now if then[name] != now[name]]
         if len(differing) > 1 and NONE in (self.instruction_sets, before.instruction_sets):
-            differing.pop("instruction_sets", None)  # not recorded, rather than changed
+            # Not recorded, rather than changed.
+            differing = [name for name in differing if name != "instruction_sets"]
         return [
-            f"{name.replace('_', ' ')} changed: {then[name]} -> {now}"
-            for name, now in differing.items()
+            f"{name.replace('_', ' ')} changed: {then[name]} -> {now[name]}" for name in differing
         ]
 
     def is_comparable(self, before: EnvironmentKey) -> bool:
@@ -97,7 +97,7 @@ class EnvironmentKey:
     def _unusual_components(self) -> dict[str, str]:
         """The components that differ from their defaults."""
         usual = {field.name: field.default for field in fields(self)}
-        return {name: value for name, value in asdict(self).items() if value != usual[name]}
+        return {name: value for name, value in vars(self).items() if value != usual[name]}
 
 
 def environment_key(result: PlatformResult) -> EnvironmentKey:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ci.agent.pytest_stage import parse_report
+from ci.agent.pytest_report import ANSI, collected_tests, parse_report
 from ci.facts.operators import (
     operator_record,
     read_record,
@@ -40,16 +40,10 @@ PER_TEST = 512  # characters that count for each test in addition, as it takes m
 _WORKER_CRASH = re.compile(r"^worker '[^']+' crashed while running ")
 _WORKER_CRASH_PHASE = "???"
 
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _SUMMARY = re.compile(
     r"^=*\s*((?:no tests ran|\d{1,9} [a-z]+(?:, \d{1,9} [a-z ]+)*)"
     r" in (\d{1,9}(?:\.\d{1,9})?)s(?: \([^)]*\))?)\s*=*$"
 )
-_COLLECTED = re.compile(
-    r"^(?:collecting \.\.\. )?collected (\d{1,9}) items?(?: / (?:.* )?(\d{1,9}) selected)?"
-    r"|^\d+ workers? \[(\d{1,9}) items?\]"
-)
-
 
 _SEVERITY = {outcome: rank for rank, outcome in enumerate(Outcome)}
 
@@ -241,12 +235,9 @@ def read_output(lines: Iterable[str]) -> PytestOutput:
     """Find the number of tests and the closing summary in pytest's terminal output."""
     collected = summary = None
     for line in lines:
-        plain = _ANSI.sub("", line)
-        collected = collected or _COLLECTED.match(plain)
-        summary = _SUMMARY.match(plain.strip()) or summary
-    # The second group exists if tests were deselected. The third is printed by pytest-xdist.
-    counts = collected.group(2, 1, 3) if collected else ()
+        collected = collected_tests(line) if collected is None else collected
+        summary = _SUMMARY.match(ANSI.sub("", line).strip()) or summary
     return PytestOutput(
-        collected=next((int(count) for count in counts if count), None),
+        collected=collected,
         summary=summary and ClosingSummary(text=summary[1], seconds=float(summary[2])),
     )

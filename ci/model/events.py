@@ -249,8 +249,34 @@ class AgentRestarted(Event):
 
 
 @dataclass(frozen=True)
-class Output(StageEvent):
-    """Output of a stage; this event is only printed, never written to ``events.jsonl``."""
+class PrintedEvent(StageEvent):
+    """An event that is only printed, never written to ``events.jsonl``."""
+
+
+@dataclass(frozen=True)
+class StageProgress(PrintedEvent):
+    """How far a running stage is, every few seconds at most; only for a display.
+
+    Older readers skip it, as they skip any unknown event.
+    """
+
+    event = "progress"
+    done: int = field(default=0, metadata=COUNT)
+    """Steps of the build, or tests."""
+    total: int | None = field(default=None, metadata=COUNT)
+    """Of the same; ``None``: unknown."""
+    failed: int = field(default=0, metadata=COUNT)
+    """Tests."""
+    failing: str = ""
+    """The test that failed last."""
+    cache_hits: int = field(default=0, metadata=COUNT)
+    """Compilations of the run so far that the compiler cache had."""
+    cache_misses: int = field(default=0, metadata=COUNT)
+
+
+@dataclass(frozen=True)
+class Output(PrintedEvent):
+    """Output of a stage."""
 
     event = "output"
     text: str
@@ -263,7 +289,7 @@ EVENTS: Mapping[str, type[Event]] = {
     kind.event: kind
     for kind in (
         *(RunStarted, StageStarted, StageFinished, StageLost, StageSkipped, RunFinished),
-        *(AgentRestarted, Output),
+        *(AgentRestarted, Output, StageProgress),
         *(LeaseWaiting, LeaseTaken, LeaseReleased, LeaseFailed, ArtifactMissing, ArtifactCut),
         *(NetworkWaiting, NetworkRemoved, NetworkRemained),
         *(RerunStarted, RerunFinished, RerunsEnded),

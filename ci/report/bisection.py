@@ -34,10 +34,6 @@ class BisectionReport(Report):
     comparison: str
     """The command that compares the runs on both sides."""
 
-    @property
-    def is_sure(self) -> bool:
-        return self.answer.probability >= SURE
-
     def document(self, *, page: bool) -> Document:  # noqa: ARG002 (both are alike)
         first = self.answer.first_bad
         what = f"{self.stage} is slower" if self.stage else f"{self.test} fails"
@@ -57,7 +53,7 @@ class BisectionReport(Report):
             yield f"{commit_name(commit)} {self.subjects.get(commit, '')}{suffix}"
         if self.cause:
             yield f"cause: {self.cause}"
-        if not self.is_sure:
+        if not self.answer.is_sure:
             yield f"not sure, which takes {percent(SURE)}: more runs of these commits do not help"
         runs = counted(sum(map(len, self.values.values())), "run")
         stepped_over = f", {len(self.skipped)} stepped over" if self.skipped else ""
@@ -87,7 +83,7 @@ class BisectionReport(Report):
             "first_bad": list(self.answer.first_bad),
             "before": self.answer.before,
             "probability": self.answer.probability,
-            "sure": self.is_sure,
+            "sure": self.answer.is_sure,
             "cause": self.cause,
             "commits": [
                 {

@@ -14,6 +14,7 @@ from functools import partial
 
 from ci.errors import CiError, ExitCode, InfrastructureError, UsageError
 from ci.facts.platform_result import not_run_result
+from ci.model.job import StageKind
 from ci.model.plan import RunPlan
 from ci.model.results import PlatformResult, Product, RunResult
 from ci.plan.request import RunRequest
@@ -21,6 +22,7 @@ from ci.run.attempts import Connect, carry_out
 from ci.run.platform import PlatformOutcome, error_text, judge_lost, not_judged_outcome
 from ci.run.progress import Progress
 from ci.run.records import Records
+from ci.run.status import Expectation
 from ci.run.workers import (
     Message,
     Readiness,
@@ -66,6 +68,8 @@ class RunCoordinator:
             judged={name for name, row in self._rows.items() if is_judged(row)},
         )
         with self.records, forked_workers(plans, work, jobs=self.jobs) as workers, self.progress:
+            for plan in plans:
+                self.progress.expect(plan.title, expectation_of(plan))
             for plan, message in workers.messages():
                 self._handle_safely(plan, message, workers)
             self.interrupted |= workers.interrupts > 0
@@ -130,10 +134,11 @@ class RunCoordinator:
                     self._open_records()
                 if not workers.has_room(message):
                     self.progress.show_waiting(plan.title, engine=message.engine)
+                self._estimate(plan, message.engine)
             case CiError():
                 self._refused[plan.platform] = message
                 if self.records.is_open:
-                    self.progress.show_failure(plan.title, error_text(message))
+                    self.progress.show_refusal(plan.title, error_text(message))
             case PlatformOutcome():
                 self.interrupted |= message.interrupted
                 self.install |= dict.fromkeys(filter(None, [message.install]))
@@ -144,6 +149,12 @@ class RunCoordinator:
                 self._finish(plan, self._judge_lost(plan, reason))
             case _:
                 self.progress.event(plan.title, message)
+
+    def _estimate(self, plan: RunPlan, engine: str) -> None:
+        # The store has the engine's kind, not its name in the site file.
+        kind = engine if plan.engine.kind == "auto" else plan.engine.kind
+        seconds = self.records.estimates(self.request.project, plan, kind)
+        self.progress.estimate(plan.title, seconds)
 
     def _judge_lost(self, plan: RunPlan, reason: str) -> PlatformOutcome:
         try:
@@ -164,7 +175,7 @@ class RunCoordinator:
             self._save()
         for plan in self.plans:
             if error := self._refused.get(plan.platform):
-                self.progress.show_failure(plan.title, error_text(error))
+                self.progress.show_refusal(plan.title, error_text(error))
 
     def _restore(self) -> None:
         """Read the details of finished platforms that an earlier caller did not store."""
@@ -231,6 +242,17 @@ class RunCoordinator:
         if error := self._refused.get(name):
             return not_run_result(plan, error_text(error))
         return not_run_result(plan, INTERRUPTED if self.interrupted else PENDING)
+
+
+def expectation_of(plan: RunPlan) -> Expectation:
+    """Return what is known of a platform before it runs."""
+    tests = {}
+    is_whole = plan.selection is None or plan.selection.operators is None
+    # A contract is of the whole suite: of a selection, pytest counts the tests.
+    if is_whole and plan.contract is not None and plan.contract.suite is not None:
+        expected = plan.contract.suite.counts().total()
+        tests = {it.name: expected for it in plan.stages if it.kind is StageKind.PYTEST}
+    return Expectation(stages=tuple(it.name for it in plan.stages), tests=tests)
 
 
 def is_judged(row: PlatformResult) -> bool:

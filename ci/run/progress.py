@@ -1,142 +1,195 @@
-"""Progress of a run: a live line per running platform on a terminal, plain lines elsewhere.
+"""Progress of a run on standard error: a live view on a terminal, lines with a time elsewhere.
 
-Everything goes to standard error, so that standard output holds results only.
+Standard output holds results only.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from time import monotonic
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from threading import Event as Signal
+from threading import RLock, Thread
 
-from rich.console import Console
-from rich.progress import Progress as LiveProgress
-from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
 
-from ci.engines.logs import SHOWN_LINES
-from ci.model.results import Harness, PlatformResult
+from ci.model.results import PlatformResult, Product
+from ci.run.screen import ASCII, UNICODE, describe, draw
+from ci.run.status import (
+    IMAGE,
+    Expectation,
+    Phase,
+    PlatformStatus,
+    RunStatus,
+    outcome_of,
+)
+from ci.util.process import SIGNALS
 from ci.util.text import mask_credentials, strip_controls
 
-TAIL_LINES = SHOWN_LINES  # of a failed stage's log; no more lines are passed on
-SIGN_OF_LIFE_S = 60.0  # CI services end a job whose output stops for some minutes
-LIVE_WIDTH = 80  # characters of the latest line of output: what any terminal has room for
+REDRAW_S = 0.25  # between two looks at the clock
+# CI services end a job whose output stops for some minutes. Less than the promised 30 s, since the
+# clock is looked at only now and then.
+SIGN_OF_LIFE_S = 29.0
+REFUSED = "cannot begin"
 
 
-@dataclass(kw_only=True)
-class PlatformProgress:
-    """The displayed state of one platform."""
-
-    label: str
-    stage: str = ""
-    started: float = 0.0
-    last_line: float = 0.0
-    tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
-    task: TaskID | None = None
+def is_live(console: Console, environ: Mapping[str, str]) -> bool:
+    """Whether a person watches: a terminal that can move its cursor, and no CI system."""
+    is_terminal = console.file.isatty() and console.is_terminal and not console.is_dumb_terminal
+    return is_terminal and environ.get("CI", "").lower() in ("", "0", "false")
 
 
 class Progress:
-    """Shows the events of all platforms as they come. Use as a context manager."""
+    """Shows the events of all platforms as they come. Use as a context manager.
 
-    def __init__(self, console: Console) -> None:
+    A thread redraws the live view, or reports platforms of which nothing was printed for long.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        *,
+        live: bool | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """With ``live`` the live view does not depend on the console and the environment."""
         self._console = console
-        self._platforms: dict[str, PlatformProgress] = {}
-        text = TextColumn("{task.description}", markup=False)
-        columns = (SpinnerColumn(), TimeElapsedColumn(), text)
-        plain = not console.is_terminal
-        self._live = LiveProgress(*columns, console=console, transient=True, disable=plain)
+        self._clock = clock
+        self._lock = RLock()  # of everything below
+        self._run = RunStatus(began=clock())
+        self._printed: dict[str, float] = {}  # when the last line of each platform was
+        self._symbols = UNICODE if console.encoding.startswith("utf") else ASCII
+        self._drawn: Sequence[Text] = ()
+        wanted = is_live(console, os.environ) if live is None else live
+        self._live = Live(console=console, auto_refresh=False, transient=True) if wanted else None
+        self._ended = Signal()
+        self._thread = Thread(target=self._keep_ticking, daemon=True)
 
     def __enter__(self) -> Progress:
-        self._live.start()
+        self._run.began = self._clock()
+        if self._live is not None:
+            self._live.start()
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._live.stop()
+        self._ended.set()
+        self._thread.join()
+        if self._live is not None:
+            self._live.stop()
+
+    def expect(self, label: str, expectation: Expectation) -> None:
+        """Add a platform that will run."""
+        with self._lock:
+            self._run.platform(label).expected = expectation
+
+    def estimate(self, label: str, seconds: Mapping[str, float]) -> None:
+        """Set the times that the stages of a platform usually take."""
+        with self._lock:
+            self._run.platform(label).seconds = seconds
 
     def event(self, label: str, event: Mapping[str, object]) -> None:
         """Show one event of the agent or the engine of the platform called ``label``."""
-        platform = self._platform(label)
-        match event.get("event"):
-            case "stage_started":
-                platform.stage, platform.started = str(event["stage"]), monotonic()
-                platform.tail.clear()
-                self._say(platform, f"{platform.stage} started")
-                platform.task = self._live.add_task(f"{label}: {platform.stage}", total=None)
-            case "stage_finished":
-                self._show_end(platform, event)
-            case "stage_lost":
-                self._finish_stage(platform)
-                self._say(platform, str(event["reason"]))
-            case "stage_skipped":
-                self._say(platform, f"{event['stage']}: {event['reason']}")
-            case "output":
-                self._output(platform, str(event["text"]))
-            case "engine" if platform.stage == "image":  # pip's or the builder's own output
-                self._output(platform, str(event["text"]))
-            case "failure":
+        with self._lock:
+            platform = self._run.platform(label)
+            before = platform.stage
+            if event.get("event") == "failure":
                 self.show_failure(label, str(event["text"]))
-            case _ if event.get("text"):  # of engines, leases and reruns; others are not shown
-                self._say(platform, str(event["text"]))
+                return
+            platform.apply(event, self._clock())
+            match event.get("event"):
+                case "stage_started":
+                    if self._live is None:
+                        self._say(platform, f"{platform.stage} started")
+                case "stage_finished":
+                    self._show_end(platform, event)
+                case "stage_lost":
+                    self._say(platform, str(event["reason"]))
+                case "stage_skipped":
+                    self._say(platform, f"{event['stage']}: {event['reason']}")
+                case "output" | "progress":
+                    pass
+                case "engine" if before == IMAGE:  # pip's or the builder's own output
+                    pass
+                case _ if event.get("text"):  # of engines, leases and reruns
+                    self._say(platform, str(event["text"]))
 
     def show_failure(self, label: str, text: str) -> None:
         """Show why a platform cannot go on."""
-        platform = self._platform(label)
-        self._finish_stage(platform)
-        self._say(platform, text)
+        with self._lock:
+            platform = self._run.platform(label)
+            platform.fail(text, self._clock())
+            self._say(platform, text)
+
+    def show_refusal(self, label: str, text: str) -> None:
+        """Show why a platform cannot begin."""
+        with self._lock:
+            self.show_failure(label, text)
+            self._run.platform(label).end(REFUSED, self._clock(), passed=False)
 
     def show_notice(self, text: str) -> None:
         """Show a message about the run as a whole."""
-        self._print(text)
+        with self._lock:
+            self._print(text)
 
     def show_waiting(self, label: str, *, engine: str) -> None:
         """Show that a platform waits until other platforms have ended."""
-        self._say(self._platform(label), f"waits for its turn on engine {engine}")
+        with self._lock:
+            self._run.platform(label).wait()
+            self._say(self._run.platform(label), f"waits for its turn on engine {engine}")
 
     def show_result(self, label: str, result: PlatformResult) -> None:
         """Show how a platform ended."""
-        platform = self._platform(label)
-        self._finish_stage(platform)
-        verdict, counts = result.verdict, result.pytest and result.pytest.summary
-        words = [verdict.product.replace("_", " ")]
-        if verdict.harness is not Harness.CLEAN:
-            words.append(verdict.harness.replace("_", " "))
-        self._say(platform, ", ".join([*words, *([counts] if counts else [])]))
+        with self._lock:
+            platform, outcome = self._run.platform(label), outcome_of(result)
+            passed = result.verdict.product is Product.PASSED
+            platform.end(outcome, self._clock(), passed=passed)
+            self._say(platform, outcome)
 
-    def _platform(self, label: str) -> PlatformProgress:
-        return self._platforms.setdefault(label, PlatformProgress(label=label))
+    def tick(self) -> None:
+        """Redraw the live view, or report the platforms that were silent for long."""
+        with self._lock:
+            now = self._clock()
+            if self._live is not None:
+                self._redraw(self._live, now)
+                return
+            for platform in self._run.among(Phase.RUNNING):
+                if now - self._printed.get(platform.label, platform.began) >= SIGN_OF_LIFE_S:
+                    self._say(platform, describe(platform, now))
 
-    def _show_end(self, platform: PlatformProgress, event: Mapping[str, object]) -> None:
-        self._finish_stage(platform)
+    def _keep_ticking(self) -> None:
+        # An interrupt is for the main thread. This thread starts no programs, which would inherit
+        # the mask.
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        while not self._ended.wait(REDRAW_S):
+            self.tick()
+
+    def _redraw(self, live: Live, now: float) -> None:
+        width, height = self._console.size
+        lines = draw(self._run, width=width, height=height, now=now, symbols=self._symbols)
+        if lines != self._drawn:  # else nothing is written, and the terminal stays quiet
+            self._drawn = lines
+            live.update(Group(*lines), refresh=True)
+
+    def _show_end(self, platform: PlatformStatus, event: Mapping[str, object]) -> None:
         code, seconds = event.get("exit_code"), event.get("seconds")
         took = f" after {seconds:.1f} s" if isinstance(seconds, int | float) else ""
         if code == 0:
             reason = f" ({event['reason']})" if "reason" in event else ""
             self._say(platform, f"{event['stage']} finished{took}{reason}")
             return
-        for line in platform.tail:
-            self._print(f"    {line}")
+        if platform.tail:
+            self._print("\n".join(f"    {line}" for line in platform.tail))
         failed = f"{event['stage']} failed with exit code {code}{took}"
         self._say(platform, f"{failed}; the end of its log is above")
 
-    def _finish_stage(self, platform: PlatformProgress) -> None:
-        platform.stage = ""
-        if platform.task is not None:
-            self._live.remove_task(platform.task)
-            platform.task = None
-
-    def _output(self, platform: PlatformProgress, text: str) -> None:
-        platform.tail.append(text.rstrip("\n"))
-        if platform.task is not None and not self._live.disable:
-            latest = strip_controls(mask_credentials(text))[:LIVE_WIDTH]
-            shown = f"{platform.label}: {platform.stage}: {latest}"
-            self._live.update(platform.task, description=shown)
-        elif monotonic() - platform.last_line > SIGN_OF_LIFE_S:
-            elapsed = monotonic() - platform.started
-            self._say(platform, f"{platform.stage} running for {elapsed:.0f} s: {text}")
-
-    def _say(self, platform: PlatformProgress, text: str) -> None:
-        self._print(f"{platform.label}: {text}")
-        platform.last_line = monotonic()
+    def _say(self, platform: PlatformStatus, text: str) -> None:
+        at = "" if self._live is not None else time.strftime("%H:%M:%S ")
+        self._print(f"{at}{platform.label}: {text}")
+        self._printed[platform.label] = self._clock()
 
     def _print(self, text: str) -> None:
         # No markup and no wrapping: a log's line stays as it is.

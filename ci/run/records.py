@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci.facts.result_files import ResultFiles
 from ci.model.details import Details
+from ci.model.plan import RunPlan
 from ci.model.results import PlatformResult, RunResult
 from ci.plan.request import REQUEST_FILE, RunRequest
 from ci.report.table import ResultsReport
+from ci.run.estimates import stage_estimates
 from ci.store.folder import PAGE_FILE, RESULTS_FILE, link_latest, lock_run, make_folder
 from ci.util.files import write_atomically
 
@@ -47,6 +49,10 @@ class Records:
         self._stack.enter_context(lock_run(self.folder))
         link_latest(self.folder)
         self._store = store
+
+    def estimates(self, project: str, plan: RunPlan, engine: str) -> Mapping[str, float]:
+        """Return the seconds that the stages of a platform usually take on an engine."""
+        return stage_estimates(self._store, project, plan, engine) if self._store else {}
 
     def write_request(self, request: RunRequest) -> None:
         write_atomically(self.folder / REQUEST_FILE, request.model_dump_json(indent=2))

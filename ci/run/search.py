@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from ci.analysis.bisection import Bisection, LevelModel, OutcomeModel
 from ci.errors import ConfigError, InfrastructureError, UsageError
 from ci.facts.measures import Quantity, measure_key
-from ci.model.results import Harness, PlatformResult
+from ci.model.results import Harness, RunResult
 from ci.model.tests import Outcome
 from ci.plan.planning import RunOptions
 from ci.run.commit_runs import Checkout
@@ -110,14 +110,17 @@ class Search:
 
     def go_on(self, checkout: Checkout) -> Values:
         """Run commits until the answer is known, or more runs would not help."""
+        values = self.read_values()
         while True:
-            values = self.read_values()
             found = self.bisection(values)
             commit = found.next_commit()
             if commit is None:
                 return values
             self._announce(found, commit)
-            self._run(checkout, commit)
+            if result := self._run(checkout, commit):
+                values = self.read_values()
+                if result.run_id not in values.get(commit, {}):
+                    self._skip(commit, self._no_value(result))
 
     def _announce(self, found: Bisection, commit: str) -> None:
         state = "both ends first"
@@ -127,13 +130,14 @@ class Search:
         number = f"{self.commits.index(commit) + 1} of {len(self.commits)}"
         complain(f"bisect: run {commit_name(commit)}, {number}; {state}")
 
-    def _run(self, checkout: Checkout, commit: str) -> None:
+    def _run(self, checkout: Checkout, commit: str) -> RunResult | None:
+        """Run a commit; ``None`` if the run has no value to read."""
         asked = self.question
         try:
             result = checkout.run(commit, asked.platform, self.results, asked.options)
         except (UsageError, ConfigError) as error:
             self._skip(commit, str(error))
-            return
+            return None
         row = result.platform(asked.platform)
         verdict = row.verdict
         if not verdict.product.is_final and verdict.harness not in OWN_FAULTS:
@@ -147,21 +151,21 @@ class Search:
         if asked.warm and row.built and commit not in self.record.warming:
             self.record.warming[commit] = result.run_id
             self._save()
-            return
+            return None
         self.record.runs[result.run_id] = commit
         self._save()
-        if result.run_id not in self.read_values().get(commit, {}):
-            self._skip(commit, self._no_value(result.run_id, row))
+        return result
 
-    def _no_value(self, run_id: str, row: PlatformResult) -> str:
+    def _no_value(self, result: RunResult) -> str:
         asked = self.question
+        row = result.platform(asked.platform)
         if row.built is False or not row.verdict.product.is_final:
             return next((it.text for it in row.verdict.evidence), "it was not built")
         if asked.stage:
             known = [stage.name for stage in row.stages]
             return f"it has no measure of the stage '{asked.stage}'{near_match(asked.stage, known)}"
         with open_store(self.results) as store:
-            names = store.outcomes(run_id, asked.platform).names
+            names = store.outcomes(result.run_id, asked.platform).names
         if asked.test in names:
             return f"'{asked.test}' was skipped"
         return f"it has no test '{asked.test}'{near_match(asked.test, names)}"
@@ -191,14 +195,11 @@ class Search:
                 for head in store.heads(project=asked.project)
                 if head.commit in on_line and asked.platform in head.platforms and not head.dirty
             ]
-            run_ids = [head.run_id for head in heads]
-            rows = {
-                row.run_id: row
-                for row in store.measured(asked.platform, project=asked.project, runs=run_ids)
-            }
+            rows = {row.run_id: row for row in store.measured(asked.platform, heads)}
             keys = set() if asked.warm else {row.key for it, row in rows.items() if it in own}
             usable = {it for it, row in rows.items() if it in own or row.key in keys}
-            usable |= own.keys() & set(run_ids)  # where all tests failed, there is no measure
+            # Where all tests failed, there is no measure.
+            usable |= own.keys() & {head.run_id for head in heads}
             found = self._values_of(store, usable, rows)
         values: dict[str, dict[str, float]] = {}
         for head in heads:

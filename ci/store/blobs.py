@@ -17,6 +17,8 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from pydantic_core import from_json
+
 from ci.errors import InfrastructureError
 from ci.model.details import BuildDetails, Rerun, Unit, UnitKind
 from ci.model.tests import Ending, Outcome, State, TestOutcome
@@ -175,7 +177,7 @@ def _text(value: Any) -> bytes:
 
 
 def _json(content: bytes) -> Any:
-    return json.loads(_plain(content))
+    return from_json(_plain(content))  # in half of the time of the standard library
 
 
 def _plain(content: bytes) -> bytes:

@@ -65,11 +65,11 @@ class StoreQueries:
         """List runs, newest first: the ``last`` ones, or all."""
         # One text such as ``cpu not_run/moore passed``: a row per platform takes longer to read.
         row = PLATFORMS.c.platform + _BEFORE_PRODUCT + PLATFORMS.c.product
-        names = select(func.aggregate_strings(row, _BETWEEN_NAMES))
-        of_run = names.where(PLATFORMS.c.run_id == RUNS.c.run_id).scalar_subquery()
+        texts = select(func.aggregate_strings(row, _BETWEEN_NAMES))
+        of_run = texts.where(PLATFORMS.c.run_id == RUNS.c.run_id).scalar_subquery()
         head = [RUNS.c[name] for name in ("run_id", "project", "commit", "dirty", "started_at")]
         head += [column for column in LINEAGES.columns if column.name != "run_id"]
-        query = select(*head, of_run.label("platforms")).select_from(
+        query = select(*head, of_run).select_from(
             RUNS.outerjoin(LINEAGES, LINEAGES.c.run_id == RUNS.c.run_id)
         )
         query = query.order_by(*NEWEST_FIRST).limit(last)
@@ -77,14 +77,13 @@ class StoreQueries:
             query = query.where(RUNS.c.project == project)
         with read_transaction(self._engine) as connection:
             found = connection.execute(query).all()
-        heads = []
-        for run in found:
-            rows = run.platforms.split(_BETWEEN_NAMES) if run.platforms else ()
-            products = dict(sorted(row.split(_BEFORE_PRODUCT) for row in rows))
-            begun = tuple(name for name in products if products[name] != Product.NOT_RUN)
-            named = {"platforms": tuple(products), "begun": begun}
-            heads.append(RunHead(**{**run._mapping, **named}))
-        return heads
+        names = [column.name for column in head]
+        # Most runs have the same platforms with the same products.
+        platforms = {text: _platforms(text) for text in {run[-1] for run in found}}
+        return [
+            RunHead(**dict(zip(names, columns, strict=True)) | platforms[text])
+            for *columns, text in found
+        ]
 
     def ancestors(self, run_ids: Collection[str]) -> dict[str, tuple[str, ...]]:
         """Look up the recorded first parents of the commits of runs, nearest first, by run."""
@@ -100,53 +99,50 @@ class StoreQueries:
             found[run_id] = tuple(known) if isinstance(known, list) else ()
         return found
 
-    def measured(
-        self,
-        platform: str,
-        *,
-        project: str,
-        runs: Collection[str] | None = None,
-    ) -> list[RunMeasures]:
-        """List the measures of a platform's runs, in order of time.
-
-        ``runs`` limits them to these ids, some thousands at most.
-        """
-        key = PLATFORMS.c.environment_key
+    def measured(self, platform: str, runs: Sequence[RunHead]) -> list[RunMeasures]:
+        """Look up the measures of runs on a platform, in the order of ``runs``."""
         query = (
-            select(*(RUNS.c[name] for name in ("run_id", "commit", "dirty", "started_at")))
-            .add_columns(key.label("key"), MEASURED.c.measures.label("values"))
-            .join(PLATFORMS, PLATFORMS.c.run_id == RUNS.c.run_id)
+            select(PLATFORMS.c.run_id, PLATFORMS.c.environment_key, MEASURED.c.measures)
             .join(MEASURED, MEASURED.c.platform_id == PLATFORMS.c.id)
-            .where(PLATFORMS.c.platform == platform, RUNS.c.project == project)
-            .order_by(*NEWEST_FIRST)
+            .where(PLATFORMS.c.platform == platform)
         )
-        if runs is not None:
-            query = query.where(RUNS.c.run_id.in_(runs))
         with read_transaction(self._engine) as connection:
-            found = [row._mapping for row in connection.execute(query)]
+            run_ids = [run.run_id for run in runs]
+            rows = _rows_of(connection, query, PLATFORMS.c.run_id, run_ids)
+            found = {run_id: (key, values) for run_id, key, values in rows}
             now = _successors(connection, platform)
-            environments = _components(connection, {row["key"] for row in found})
-        rows = []
-        for row in reversed(found):
-            try:
-                self.check_row(row["run_id"], platform, row["values"], environments[row["key"]])
-            except UnreadableRunError as error:
+            environments = _components(connection, {key for key, _ in found.values()})
+        faults = {key: environment_fault(it) for key, it in environments.items()}
+        measured = []
+        for run in runs:
+            if run.run_id not in found:
+                continue
+            key, values = found[run.run_id]
+            if error := self.row_error(run.run_id, platform, values, faults[key]):
                 self.skip(error)
-            else:
-                rows.append(RunMeasures(**{**row, "key": now.get(row["key"], row["key"])}))
-        return rows
+                continue
+            measured.append(
+                RunMeasures(
+                    run_id=run.run_id,
+                    commit=run.commit,
+                    dirty=run.dirty,
+                    started_at=run.started_at,
+                    key=now.get(key, key),
+                    values=values,
+                )
+            )
+        return measured
 
-    def check_row(self, run_id: str, platform: str, measures: object, components: object) -> None:
-        """Raise ``UnreadableRunError`` if measures or an environment's components are damaged."""
-        most = sys.float_info.max
-        if not isinstance(measures, dict) or not all(
-            isinstance(it, int | float) and -most <= it <= most for it in measures.values()
-        ):
-            raise self.unreadable(run_id, f"{platform}: its measures are damaged")
-        if not _is_environment(components):
-            newer = isinstance(components, dict) and not components.keys() <= _COMPONENTS.keys()
-            reason = "got unknown components" if newer else "damaged"
-            raise self.unreadable(run_id, f"{platform}: its environment: {reason}", newer=newer)
+    def row_error(
+        self, run_id: str, platform: str, measures: object, environment: str
+    ) -> UnreadableRunError | None:
+        """The error of a row if its measures, or its ``environment_fault``, make it unreadable."""
+        if not _are_measures(measures):
+            return self.unreadable(run_id, f"{platform}: its measures are damaged")
+        if environment:
+            reason, newer = f"{platform}: its environment: {environment}", environment == UNKNOWN
+            return self.unreadable(run_id, reason, newer=newer)
+        return None
 
     def environment_keys(self, digests: Collection[str]) -> dict[str, EnvironmentKey]:
         """Look up environment keys by their digests."""
@@ -253,6 +249,14 @@ class StoreQueries:
             return [Notice(**row._mapping) for row in rows]
 
 
+def _platforms(text: str | None) -> dict[str, Any]:
+    """The platforms of a head, and those that have begun."""
+    rows = text.split(_BETWEEN_NAMES) if text else ()
+    products = dict(sorted(row.split(_BEFORE_PRODUCT) for row in rows))
+    begun = tuple(name for name in products if products[name] != Product.NOT_RUN)
+    return {"platforms": tuple(products), "begun": begun}
+
+
 def _acceptance(row: Row[Any]) -> dict[str, Any]:
     return {name: value for name, value in row._mapping.items() if name in Acceptance.model_fields}
 
@@ -271,7 +275,7 @@ def _environment_keys(
 ) -> dict[str, EnvironmentKey]:
     """The environment keys that can be read, by their digests."""
     found = _components(connection, digests).items()
-    return {digest: EnvironmentKey(**it) for digest, it in found if _is_environment(it)}
+    return {digest: EnvironmentKey(**it) for digest, it in found if not environment_fault(it)}
 
 
 def _components(connection: Connection, digests: Collection[str]) -> dict[str, Any]:
@@ -280,17 +284,26 @@ def _components(connection: Connection, digests: Collection[str]) -> dict[str, A
     return {row.digest: row.components for row in rows}
 
 
-_COMPONENTS = {it.name: it.default is MISSING for it in fields(EnvironmentKey)}  # whether required
+UNKNOWN = "got unknown components"  # a newer version of this program has more of them
+_COMPONENTS = {it.name for it in fields(EnvironmentKey)}
+_REQUIRED = {it.name for it in fields(EnvironmentKey) if it.default is MISSING}
 
 
-def _is_environment(components: object) -> bool:
-    """Whether a row has the components of an environment key, all texts."""
-    return (
-        isinstance(components, dict)
-        and components.keys() <= _COMPONENTS.keys()
-        and all(name in components for name, required in _COMPONENTS.items() if required)
-        and all(isinstance(it, str) for it in components.values())
-    )
+def environment_fault(components: object) -> str:
+    """Why a row does not have the components of an environment key, all texts; empty if it does."""
+    if not isinstance(components, dict):
+        return "damaged"
+    if not components.keys() <= _COMPONENTS:
+        return UNKNOWN
+    are_texts = all(isinstance(it, str) for it in components.values())
+    return "" if are_texts and components.keys() >= _REQUIRED else "damaged"
+
+
+def _are_measures(found: object) -> bool:
+    """Whether a row has measures: numbers, and none of them is infinite."""
+    if not isinstance(found, dict) or not {*map(type, found.values())} <= {int, float}:
+        return False
+    return not found or max(map(abs, found.values())) <= sys.float_info.max
 
 
 def _rows_of(
@@ -299,7 +312,7 @@ def _rows_of(
     """Yield the rows with these values, in several queries if there are many."""
     for begin in range(0, len(values), _SLICE):
         some = query.where(column.in_(values[begin : begin + _SLICE]))
-        yield from connection.execute(some)
+        yield from connection.execute(some).all()
 
 
 def _outcomes(places: dict[str, int], content: bytes) -> Outcomes:

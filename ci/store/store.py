@@ -34,7 +34,7 @@ from ci.store.connect import (
     upgrade_tables,
     write_transaction,
 )
-from ci.store.queries import NEWEST_FIRST, StoreQueries
+from ci.store.queries import NEWEST_FIRST, StoreQueries, environment_fault
 from ci.store.rows import LATEST, Notice, RunHead
 from ci.store.tables import (
     ACCEPTED,
@@ -137,6 +137,11 @@ class Store(StoreQueries):
             known = connection.scalars(select(RUNS.c.run_id).order_by(*NEWEST_FIRST)).all()
             raise _missing(run_id, platform, known)
 
+    def load_platform(self, run_id: str, platform: str) -> PlatformResult:
+        """Load one platform of a run; raises ``UnreadableRunError`` if it cannot be read."""
+        with read_transaction(self._engine) as connection:
+            return self._load(connection, run_id, platform).platform(platform)
+
     def load_or_skip(self, run_id: str) -> RunResult | None:
         """Load a run; ``None`` for one that cannot be read, which is then skipped."""
         try:
@@ -145,9 +150,12 @@ class Store(StoreQueries):
             self.skip(error)
             return None
 
-    def _load(self, connection: Connection, run_id: str) -> RunResult:
+    def _load(self, connection: Connection, run_id: str, platform: str | None = None) -> RunResult:
+        """Read a run with all its platforms, or with one."""
         row = connection.execute(select(RUNS).where(RUNS.c.run_id == run_id)).one()
         of_run = select(PLATFORMS.c.document).where(PLATFORMS.c.run_id == run_id)
+        if platform is not None:
+            of_run = of_run.where(PLATFORMS.c.platform == platform)
         platforms = connection.scalars(of_run.order_by(PLATFORMS.c.position)).all()
         document = row.document
         try:
@@ -185,7 +193,9 @@ class Store(StoreQueries):
         )
         with read_transaction(self._engine) as connection:
             for row in connection.execute(query):
-                self.check_row(run_id, row.platform, row.measures, row.components)
+                fault = environment_fault(row.components)
+                if error := self.row_error(run_id, row.platform, row.measures, fault):
+                    raise error
 
     def remove(self, run_id: str) -> None:
         """Remove a run with all its rows, and its environment keys that no other run has.

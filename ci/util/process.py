@@ -40,13 +40,21 @@ class ProcessResult:
     seconds: float
 
 
-def inherited_environment() -> dict[str, str]:
-    """Return the caller's environment for another program, without this program's own addresses.
+# Variables that other programs, such as tests and ``setup.py``, do not get. They must not write to
+# the store, nor send alarms.
+_own_variables = {STORE_VARIABLE, NOTIFY_VARIABLE}
 
-    Other programs, such as tests and ``setup.py``, must not write to the store, nor send alarms.
-    """
-    own = (STORE_VARIABLE, NOTIFY_VARIABLE)
-    return {name: value for name, value in os.environ.items() if name not in own}
+
+def set_for_this_program(settings: Mapping[str, str]) -> None:
+    """Set the variables that the user has not set, for this program only."""
+    missing = settings.keys() - os.environ.keys()
+    os.environ.update({name: settings[name] for name in missing})
+    _own_variables.update(missing)
+
+
+def inherited_environment() -> dict[str, str]:
+    """Return the caller's environment for another program, without this program's own variables."""
+    return {name: value for name, value in os.environ.items() if name not in _own_variables}
 
 
 def run(

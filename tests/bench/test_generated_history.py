@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
-from bench.generated_history import GeneratedRun, Scale, history
+from bench.generated_history import GeneratedRun, Scale, history, main
 from ci.facts.environment_key import environment_key
 from ci.facts.measures import measures_of
 from ci.model.tests import Outcome
@@ -58,3 +62,14 @@ def test_runs_of_one_commit_are_evidence_of_flaky_tests(runs: list[GeneratedRun]
     commits = [run.commit for run, _ in runs]
     assert 0 < len(set(commits)) < len(commits)
     assert [run.started_at for run, _ in runs] == sorted(run.started_at for run, _ in runs)
+
+
+def test_it_can_be_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([str(tmp_path / "results"), "--runs", "3", "--tests", "32"])
+    commands = capsys.readouterr().out.splitlines()
+    assert len(commands) == 3
+    for command in commands:
+        python, *words = command.split()
+        assert python == "python"
+        found = subprocess.run([sys.executable, *words], capture_output=True, text=True)
+        assert (found.returncode, found.stderr) == (0, "")

@@ -20,6 +20,8 @@ from ci.model.results import Harness, PlatformResult, Product, RunResult, Verdic
 from ci.model.tests import Outcome
 from ci.run.commit_runs import Checkout, temporary_checkout
 from ci.store.folder import open_store
+from ci.store.rows import RunMeasures
+from ci.store.store import Store
 from ci.util.files import user_cache
 
 CONFIG = """\
@@ -310,6 +312,20 @@ def test_an_interrupted_search_continues(runs: Runs) -> None:
     assert runs.bisect()[0] == ExitCode.INTERRUPTED
     assert runs.answer()["first_bad"] == [runs.commits[12]]
     assert len(runs.places) <= 12 + 2
+
+
+def test_the_store_is_read_once_per_run(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    readings, measured = 0, Store.measured
+
+    def counted(*arguments: Any, **names: Any) -> list[RunMeasures]:
+        nonlocal readings
+        readings += 1
+        return measured(*arguments, **names)
+
+    monkeypatch.setattr(Store, "measured", counted)
+    runs.row = slower_since(12)
+    runs.answer()
+    assert readings == len(runs.places) + 1  # and once at the beginning
 
 
 def test_an_engine_that_fails_ends_the_search(runs: Runs) -> None:

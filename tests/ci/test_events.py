@@ -30,6 +30,7 @@ from ci.model.events import (
     RunStarted,
     StageFinished,
     StageLost,
+    StageProgress,
     StageSkipped,
     StageStarted,
 )
@@ -86,6 +87,7 @@ WRITTEN: tuple[Event, ...] = (
     RerunsEnded(stage="pytest", reason="time", text="no more"),
     RunFinished(exit_code=130, interrupted=True),
     Output(stage="build", text="half \udce9", more=True),
+    StageProgress(stage="pytest", done=3, total=9, failed=1, failing="t.py::test_a", cache_hits=2),
 )
 
 

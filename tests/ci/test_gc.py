@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from deep_folder import make_deep_folder
 from filelock import FileLock
 
 from ci import cli
@@ -322,13 +323,9 @@ def test_what_cannot_be_removed_stops_nothing(
 
 
 def test_a_folder_deeper_than_a_path_is_removed(
-    results: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(add_run(results, "a"))
-    for _ in range(1500):
-        os.mkdir("ddd")  # noqa: PTH102
-        os.chdir("ddd")
-    os.chdir(results)
+    make_deep_folder(add_run(results, "a"))
     assert gc(results) == ExitCode.PASSED
     assert names(results) == []
     assert "  removed results a, 1.1 kB" in capsys.readouterr().out

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ci.errors import ExitCode
+from ci.util import process
 from ci.util.process import STORE_VARIABLE, ProcessError, run
 
 
@@ -38,6 +39,18 @@ def test_no_program_gets_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = run(["env"]).stdout
     assert "AMBIENT=yes\n" in seen
     assert "SECRET" not in seen
+
+
+def test_no_program_gets_the_settings_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_own_variables", set())
+    monkeypatch.setenv("GIVEN", "by the user")
+    monkeypatch.setenv("MADE", "later")
+    monkeypatch.delenv("MADE")
+    process.set_for_this_program({"GIVEN": "1", "MADE": "1"})
+    assert os.environ["MADE"] == "1"
+    seen = run(["env"]).stdout
+    assert "GIVEN=by the user\n" in seen
+    assert "MADE" not in seen
 
 
 def test_output_that_is_no_utf_8() -> None:

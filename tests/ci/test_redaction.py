@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
+from deep_folder import make_deep_folder
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -148,13 +149,8 @@ def test_compressed_files_that_are_too_large_to_search(
 def test_a_deep_folder_does_not_end_the_search(tmp_path: Path) -> None:
     hide_values(["hunter2!"])
     (tmp_path / "z.log").write_text("hunter2!")
-    before = Path.cwd()
-    os.chdir(tmp_path)
-    for _ in range(1500):  # the whole path is longer than a path may be
-        os.mkdir("ddd")  # noqa: PTH102
-        os.chdir("ddd")
-    os.chdir(before)
+    make_deep_folder(tmp_path)
     try:
         assert redact_folder(tmp_path) == ["a secret value was hidden in z.log"]
-    finally:  # Python's own functions, and so pytest's, cannot remove it
+    finally:
         remove_folder(tmp_path / "ddd")

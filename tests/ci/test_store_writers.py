@@ -79,7 +79,7 @@ def test_runs_of_several_writers_are_all_there(published: RunResult, store_url: 
     with Store(store_url) as store:
         names = {f"run-{writer}-{n}" for writer in range(WRITERS) for n in range(RUNS)}
         assert {head.run_id for head in store.heads()} == names
-        assert len(store.measured(PLATFORM, project="infini-ops")) == len(names)
+        assert len(store.measured(PLATFORM, store.heads())) == len(names)
         for name in names:
             _, writer, n = name.split("-")
             assert store.load(name) == named(published, name, int(n))
@@ -121,4 +121,4 @@ def test_one_run_of_several_writers_is_that_of_one_of_them(
         writer = int(found.engine.removeprefix("engine-"))
         assert found == published.model_copy(update={"engine": f"engine-{writer}"})
         assert store.tests(published.run_id, PLATFORM) == sorted_tests(suite(writer))
-        assert len(store.measured(PLATFORM, project="infini-ops")) == 1
+        assert len(store.measured(PLATFORM, store.heads())) == 1

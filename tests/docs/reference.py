@@ -13,7 +13,9 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from pydantic import BaseModel
@@ -30,6 +32,7 @@ from ci.util.process import NOTIFY_VARIABLE, STORE_VARIABLE
 from codegen import cli as codegen_cli
 from codegen.inputs import SELECTION_VARIABLE
 from codegen.triton.compiler import CACHE_VARIABLE
+from tests.docs import alarms
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "reference"
@@ -110,6 +113,7 @@ def pages() -> dict[str, str]:
         "commands.md": _commands(),
         "exit-codes.md": _exit_codes(),
         "results.md": _results(),
+        "alarms.md": _alarms(),
         "environment.md": _environment(),
     }
     titles = {name: text.partition("# ")[2].partition("\n")[0] for name, text in made.items()}
@@ -168,6 +172,7 @@ class Fields:
 
     def __init__(self, model: type[BaseModel], *, written: bool = False) -> None:
         self._schema = model.model_json_schema(mode="serialization" if written else "validation")
+        _add_docstrings(self._schema, import_module(model.__module__))
         self._written = written
         self._places: dict[str, str] = {}
         """Models by name, with the place of their first use."""
@@ -231,6 +236,22 @@ class Fields:
         return ", ".join([field["type"], *bounds])
 
 
+def _add_docstrings(schema: Mapping[str, Any], module: ModuleType) -> None:
+    """Describe the fields of a module's models by the docstrings below them."""
+    models = {schema["title"]: schema, **schema["$defs"]}
+    for node in ast.parse(inspect.getsource(module)).body:
+        if not isinstance(node, ast.ClassDef) or node.name not in models:
+            continue
+        for field, text in pairwise(node.body):
+            match field, text:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(docstring))),
+                ):
+                    described = models[node.name]["properties"][name]
+                    described.setdefault("description", inspect.cleandoc(docstring))
+
+
 def _references(field: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
     """The models that a field uses, and where: ``stages[]``, ``platforms.NAME``."""
     if reference := field.get("$ref"):
@@ -264,6 +285,20 @@ def _results() -> str:
         "## The folder of a platform\n\n" + _table(("Name", "Content"), _named(PLATFORM_FILES)),
         "## results.json",
         Fields(RunResult, written=True).text(),
+    )
+
+
+def _alarms() -> str:
+    parts = [f"```json\n{alarms.example_text()}\n```"]
+    for title, keys in alarms.sections():
+        parts += [f"## {title}"] if title else []
+        parts.append(_table(("Key", "Meaning"), _named(keys)))
+    return _page(
+        "Alarms",
+        "[`history --check --notify`](../track-build-cost.md#send-alarms-to-a-chat) sends this body"
+        " in one POST for each new alarm, to every receiver without a form of its own."
+        " `history --check --format json` prints all alarms with the same keys from `kind` on.",
+        *parts,
     )
 
 

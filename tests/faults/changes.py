@@ -6,15 +6,12 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
-from ci.model.results import Harness, Product
-from tests.faults.model import KILLED, Fault, Left
+from tests.faults.model import KILLED, NOT_STARTED, PASSES, REFUSED, SLOW, Fault, Left
 from tests.faults.running import FaultRun, kill_orchestrator
 
 KIND = "Changes under a run"
-GREEN = {"test_it.py": "def test_a(): pass\n"}
-SLOW = {"test_it.py": "import time\ndef test_a(): print('begun'); time.sleep(3)\n"}
-PASSED = "pytest ended with status 0: 1 passed, 0 skipped"
 CHANGED = "--resume: …/ci.yaml has changed since run … began\nUndo the change, or start a new run."
 GONE = "--resume: …/ci.yaml has been removed or renamed since run … began\n…"
 Change = Callable[[FaultRun], None]
@@ -132,102 +129,85 @@ def remove_late(run: FaultRun, _: str) -> None:
     shutil.rmtree(run.project / "late")
 
 
-def passes(name: str, change: Change, **more: object) -> Fault:
-    """Return a change that a run does not notice."""
-    values: dict[str, object] = {"exits": (0,), **more}
-    return Fault(
-        name=name,
-        kind=KIND,
-        files=SLOW,
-        alone=True,
-        act=while_it_runs(change),
-        product=Product.PASSED,
-        harness=Harness.CLEAN,
-        evidence=(PASSED,),
-        results="1 passed",
-        **values,  # type: ignore[arg-type]
-    )
-
-
 def undone(name: str, change: Change, undo: Change, shown: str) -> Fault:
     """Return a change that `--resume` refuses, until it is undone."""
-    return Fault(
+    return replace(
+        PASSES,
         name=f"{name} before `--resume`, and undone",
         kind=KIND,
         files=SLOW,
         act=kill_orchestrator(),
         then=refused(change, undo),
-        product=Product.PASSED,
-        harness=Harness.CLEAN,
-        evidence=(PASSED,),
         shown=(shown,),
         exits=(KILLED, 2, 0),
-        results="1 passed",
         left=Left.CONTAINER,
     )
 
 
+UNNOTICED = replace(PASSES, kind=KIND, files=SLOW, alone=True)
 FAULTS = (
-    passes(
-        "the platform's folder of results is removed while the tests run", remove_platform_folder
+    replace(
+        UNNOTICED,
+        name="the platform's folder of results is removed while the tests run",
+        act=while_it_runs(remove_platform_folder),
     ),
-    passes("the run's folder of results is removed while the tests run", remove_run_folder),
-    passes(
-        "the whole folder of results is removed while the tests run; `import` stores the run",
-        remove_results,
+    replace(
+        UNNOTICED,
+        name="the run's folder of results is removed while the tests run",
+        act=while_it_runs(remove_run_folder),
+    ),
+    replace(
+        UNNOTICED,
+        name="the whole folder of results is removed while the tests run; `import` stores the run",
+        act=while_it_runs(remove_results),
         then=import_all,
         exits=(3, 0),
         shown=("the store cannot save run …: …/ci.db was removed while it was open\n…import …",),
     ),
-    passes("the tests are changed while they run", change_tests),
-    passes("the sources are removed while the tests run", remove_tests),
-    passes("the configuration is changed while the tests run", append("reruns: 1\n")),
+    replace(
+        UNNOTICED, name="the tests are changed while they run", act=while_it_runs(change_tests)
+    ),
+    replace(
+        UNNOTICED,
+        name="the sources are removed while the tests run",
+        act=while_it_runs(remove_tests),
+    ),
+    replace(
+        UNNOTICED,
+        name="the configuration is changed while the tests run",
+        act=while_it_runs(append("reruns: 1\n")),
+    ),
     undone("the configuration is changed", append("reruns: 1\n"), take_back(10), CHANGED),
     undone("the configuration is damaged", append("x: [\n"), take_back(5), CHANGED),
     undone("the sources are renamed", rename, rename_back, GONE),
-    Fault(
+    replace(
+        NOT_STARTED,
         name="the sources are removed while they are copied",
         kind=KIND,
-        files=GREEN,
         around=removed_while_copied,
         act=remove_late,
-        product=Product.NOT_RUN,
-        harness=Harness.INFRASTRUCTURE,
         evidence=("…: this file of the sources cannot be read: No such file or directory (…",),
-        exits=(3,),
-        kept=("image.log",),
     ),
-    Fault(
+    replace(
+        REFUSED,
         name="a folder is in the place of `results/latest`",
         kind=KIND,
-        files=GREEN,
         around=latest_is_folder,
-        product=None,
-        harness=None,
         shown=("--results: …/latest: got a folder, expected a link to the latest run\n…",),
         exits=(2,),
-        kept=(),
     ),
-    Fault(
+    replace(
+        PASSES,
         name="`results/latest` is a link to nothing",
         kind=KIND,
-        files=GREEN,
         around=latest_is_broken,
-        product=Product.PASSED,
-        harness=Harness.CLEAN,
-        evidence=(PASSED,),
-        exits=(0,),
-        results="1 passed",
     ),
-    Fault(
+    replace(
+        REFUSED,
         name="a file is in the place of the folder of results",
         kind=KIND,
-        files=GREEN,
         around=results_is_file,
-        product=None,
-        harness=None,
         shown=("--results: …/results: got a file, expected a folder\n…",),
         exits=(2,),
-        kept=(),
     ),
 )

@@ -6,19 +6,16 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ci.model.results import Harness, Product
-from tests.faults.model import KILLED, Fault, Left
+from tests.faults.model import KILLED, PASSES, SLOW, Left
 from tests.faults.running import FaultRun, kill_orchestrator
 
 KIND = "Clocks"
 LIBRARIES = ("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib/faketime/libfaketimeMT.so.1")
-GREEN = {"test_it.py": "def test_a(): pass\n"}
-SLOW = {"test_it.py": "import time\ndef test_a(): print('begun'); time.sleep(3)\n"}
-PASSED = "pytest ended with status 0: 1 passed, 0 skipped"
 # The time of day alone: durations are measured with the monotonic clock, which no one sets.
 WALL = {"DONT_FAKE_MONOTONIC": "1", "FAKETIME_NO_CACHE": "1"}
 # libfaketime 0.9.10 takes a moment of the real monotonic clock, as Python's `time.sleep` passes it,
@@ -91,44 +88,45 @@ def back_and_kill(run: FaultRun, platform: str) -> None:
     run.setting.write_text("-10y")
 
 
-def passes(name: str, **more: object) -> Fault:
-    """Return a fault that changes no verdict."""
-    values: dict[str, object] = {"files": GREEN, "around": faked, "exits": (0,), **more}
-    return Fault(
-        name=name,
-        kind=KIND,
-        product=Product.PASSED,
-        harness=Harness.CLEAN,
-        evidence=(PASSED,),
-        results="1 passed",
-        **values,  # type: ignore[arg-type]
-    )
-
-
+FAKED = replace(PASSES, kind=KIND, around=faked)
 FAULTS = (
-    passes("the clock is set back by ten years while the tests run", files=SLOW, act=back),
-    passes("the machine's clock shows 2001", environment={"FAKETIME": "@2001-02-03 04:05:06"}),
-    passes("the machine's clock shows 2099", environment={"FAKETIME": "@2099-02-03 04:05:06"}),
-    passes(
-        "the machine's clock runs 60 times too fast",
+    replace(
+        FAKED, name="the clock is set back by ten years while the tests run", files=SLOW, act=back
+    ),
+    replace(
+        FAKED,
+        name="the machine's clock shows 2001",
+        environment={"FAKETIME": "@2001-02-03 04:05:06"},
+    ),
+    replace(
+        FAKED,
+        name="the machine's clock shows 2099",
+        environment={"FAKETIME": "@2099-02-03 04:05:06"},
+    ),
+    replace(
+        FAKED,
+        name="the machine's clock runs 60 times too fast",
         files=SLOW,
         environment={"FAKETIME": "+0 x60"},
     ),
-    passes(
-        "the clock is set back by ten years before `--resume`",
+    replace(
+        FAKED,
+        name="the clock is set back by ten years before `--resume`",
         files=SLOW,
         act=back_and_kill,
         exits=(KILLED, 0),
         left=Left.CONTAINER,
     ),
-    passes(
-        "the container's clock is 26 years slow",
+    replace(
+        FAKED,
+        name="the container's clock is 26 years slow",
         files={"test_it.py": YEARS_AGO},
         around=in_container,
         settings={"environment": {**IN_CONTAINER, "FAKETIME": "-26y", "DONT_FAKE_MONOTONIC": "1"}},
     ),
-    passes(
-        "the container's time of day runs 60 times too fast",
+    replace(
+        FAKED,
+        name="the container's time of day runs 60 times too fast",
         files={"test_it.py": FAST},
         around=in_container,
         settings={

@@ -6,24 +6,22 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ci.model.results import Harness, Product
-from tests.faults.model import Fault, Left
+from tests.faults.model import NOT_STARTED, PASSES, REFUSED, SLOW, Fault, Left
 from tests.faults.running import FaultRun
 
 KIND = "Full disks"
 ENOUGH = 1 << 30  # a run begins only with 500 MB of free space for its results
 LITTLE = 1 << 20
-GREEN = {"test_it.py": "def test_a(): pass\n"}
-SLOW = {"test_it.py": "import time\ndef test_a(): print('begun'); time.sleep(3)\n"}
 LOUD = {
     "test_it.py": "import time\ndef test_a():\n    print('begun'); time.sleep(2)\n"
     "    for _ in range(4000): print('x' * 1000)\n"
 }
-PASSED = "pytest ended with status 0: 1 passed, 0 skipped"
 FULL_HERE = "the disk of this machine is full: the run on the Docker Engine at … failed: …"
 
 
@@ -108,56 +106,42 @@ def small_temporary(run: FaultRun) -> Iterator[None]:
 
 
 FAULTS = (
-    Fault(
+    replace(
+        PASSES,
         name="the disk of the results is full while the tests run; `--resume` after making room",
         kind=KIND,
         files=LOUD,
         around=on_disk("results", ENOUGH),
         act=fill_it,
         then=make_room,
-        product=Product.PASSED,
-        harness=Harness.CLEAN,
-        evidence=(PASSED,),
         shown=("pytest.log cannot be written while the stage runs: No space left on device",),
         exits=(3, 0),
-        results="1 passed",
         left=Left.CONTAINER,
     ),
-    Fault(
+    replace(
+        REFUSED,
         name="the disk of the results is full before the run",
         kind=KIND,
-        files=GREEN,
         around=on_disk("results", ENOUGH, full=True),
-        product=None,
-        harness=None,
         shown=("results: … cannot be written to: No space left on device; expected …",),
-        exits=(3,),
-        kept=(),
     ),
-    Fault(
+    replace(
+        REFUSED,
         name="the disk of the results is too small",
         kind=KIND,
-        files=GREEN,
         around=on_disk("results", 8 * LITTLE),
-        product=None,
-        harness=None,
         shown=("results: … MB free; expected at least 500 MB. …",),
-        exits=(3,),
-        kept=(),
     ),
-    Fault(
+    replace(
+        REFUSED,
         name="the disk of the store is full before the run",
         kind=KIND,
-        files=GREEN,
         environment={"INFINI_CI_DB": "sqlite:///{run}/store/ci.db"},
         around=on_disk("store", LITTLE, full=True),
-        product=None,
-        harness=None,
         shown=("the store … cannot be opened: …full\nMake room there, …",),
-        exits=(3,),
-        kept=(),
     ),
-    Fault(
+    replace(
+        PASSES,
         name="the disk of the store is full while the tests run; `import` after making room",
         kind=KIND,
         files=SLOW,
@@ -165,23 +149,15 @@ FAULTS = (
         around=on_disk("store", LITTLE),
         act=fill_it,
         then=make_room_and_import,
-        product=Product.PASSED,
-        harness=Harness.CLEAN,
-        evidence=(PASSED,),
         shown=("the store cannot save run …: database or disk is full",),
         exits=(3, 0),
-        results="1 passed",
     ),
-    Fault(
+    replace(
+        NOT_STARTED,
         name="the disk of the temporary files has no room for the sources",
         kind=KIND,
-        files=GREEN,
         around=small_temporary,
-        product=Product.NOT_RUN,
-        harness=Harness.INFRASTRUCTURE,
         evidence=(FULL_HERE,),
-        exits=(3,),
-        kept=("image.log",),
     ),
     Fault(
         name="the shared memory of the container is full",

@@ -7,20 +7,18 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
 from ci.model.results import Harness, Product
 from tests.e2e.engine_proxy import Proxy, lying, proxied
-from tests.faults.model import Fault, Left
+from tests.faults.model import NOT_STARTED, PASSED, PASSES, REFUSED, SLOW, Fault, Left
 from tests.faults.running import FaultRun
 
 KIND = "Engine"
 SOCKET = "engine.sock"
 BEHIND = {"DOCKER_HOST": f"unix://{{run}}/{SOCKET}"}
-GREEN = {"test_it.py": "def test_a(): pass\n"}
-SLOW = {"test_it.py": "import time\ndef test_a(): print('begun'); time.sleep(3)\n"}
-PASSED = "pytest ended with status 0: 1 passed, 0 skipped"
 ABORTED = "the run on the Docker Engine at … failed: ('Connection aborted.', …"
 SILENT = "the Docker Engine at … has not answered GET /_ping for … s"
 LOST = "lost the connection to the Docker Engine at …; trying again for 60 s"
@@ -163,160 +161,147 @@ def replaced(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
     return lambda part: part.replace(old, new)
 
 
-def passes(name: str, **more: object) -> Fault:
-    """Return a fault after which the product has passed, by default without a trace."""
-    values = {"files": GREEN, "environment": BEHIND, "harness": Harness.CLEAN, **more}
-    return Fault(
-        name=name,
-        kind=KIND,
-        product=Product.PASSED,
-        exits=(0,),
-        results="1 passed",
-        **{"evidence": (PASSED,), **values},  # type: ignore[arg-type]
-    )
-
-
-def refuses(name: str, around: Around, shown: str) -> Fault:
-    """Return a fault with which no platform can begin."""
-    return Fault(
-        name=name,
-        kind=KIND,
-        files=GREEN,
-        environment=BEHIND,
-        around=around,
-        product=None,
-        harness=None,
-        shown=(shown,),
-        exits=(3,),
-        kept=(),
-    )
-
-
-def not_started(name: str, around: Around, evidence: str) -> Fault:
-    """Return a fault that hits a run before its first stage; ``--resume`` completes the run."""
-    return Fault(
-        name=name,
-        kind=KIND,
-        files=GREEN,
-        environment=BEHIND,
-        around=around,
-        product=Product.NOT_RUN,
-        harness=Harness.INFRASTRUCTURE,
-        evidence=(evidence,),
-        exits=(3,),
-        kept=("image.log",),
-    )
-
-
+UNNOTICED = replace(PASSES, kind=KIND, environment=BEHIND)
+UNREACHABLE = replace(REFUSED, kind=KIND, environment=BEHIND)
+INTERRUPTED = replace(NOT_STARTED, kind=KIND, environment=BEHIND)  # `--resume` completes the run
 FAULTS = (
-    passes(
-        "the engine is away for 3 s while the tests run",
+    replace(
+        UNNOTICED,
+        name="the engine is away for 3 s while the tests run",
         files=SLOW,
         around=behind(),
         act=away(AWAY_S),
         shown=(LOST, "reached the Docker Engine at … again"),
     ),
-    passes(
-        "the engine answers nothing for 6 s while the tests run",
+    replace(
+        UNNOTICED,
+        name="the engine answers nothing for 6 s while the tests run",
         files=SLOW,
         around=behind(),
         act=hang,
         shown=(SILENT,),
     ),
-    passes("the engine takes 0.4 s longer for each answer", around=behind(slow)),
-    passes(
-        "the connections to the engine are cut four times in 2 s",
+    replace(UNNOTICED, name="the engine takes 0.4 s longer for each answer", around=behind(slow)),
+    replace(
+        UNNOTICED,
+        name="the connections to the engine are cut four times in 2 s",
         files=SLOW,
         around=behind(),
         act=cut_again_and_again,
     ),
-    Fault(
+    replace(
+        UNNOTICED,
         name="the engine is gone for longer than a minute; `--resume` finds the container",
-        kind=KIND,
         files=SLOW,
-        environment=BEHIND,
         around=behind(),
         act=cut_at_the_end,
-        product=Product.PASSED,
-        harness=Harness.CLEAN,
-        evidence=(PASSED,),
         shown=(LOST, SILENT, "incomplete, lost"),
         exits=(3, 0),
-        results="1 passed",
         left=Left.CONTAINER,
         limit_s=120.0,
     ),
-    refuses(
-        "there is no socket of an engine",
-        nothing_there,
-        "no Docker Engine answers at …: [Errno 2] No such file or directory: …\n"
-        "start one with docker/start-engine, or use --engine host",
+    replace(
+        UNREACHABLE,
+        name="there is no socket of an engine",
+        around=nothing_there,
+        shown=(
+            "no Docker Engine answers at …: [Errno 2] No such file or directory: …\n"
+            "start one with docker/start-engine, or use --engine host",
+        ),
     ),
-    refuses(
-        "the engine has ended and left its socket",
-        nobody_listens,
-        "no Docker Engine answers at …: [Errno 111] Connection refused: …\n"
-        "start one with docker/start-engine, or use --engine host",
+    replace(
+        UNREACHABLE,
+        name="the engine has ended and left its socket",
+        around=nobody_listens,
+        shown=(
+            "no Docker Engine answers at …: [Errno 111] Connection refused: …\n"
+            "start one with docker/start-engine, or use --engine host",
+        ),
     ),
-    refuses("a web server is at the engine's address", lies(b"<html></html>"), NO_ENGINE),
-    refuses("the engine states a version that is none", lies(b'{"ApiVersion": "x1"}'), NO_ENGINE),
-    refuses(
-        "the engine answers `/version` with status 500",
-        answering(r"GET \S*/version", SERVER_ERROR),
-        "what answers as the Docker Engine at … is broken, or is no Docker Engine: out of order",
+    replace(
+        UNREACHABLE,
+        name="a web server is at the engine's address",
+        around=lies(b"<html></html>"),
+        shown=(NO_ENGINE,),
     ),
-    not_started(
-        "status 500 for the creation of the container",
-        answering(r"POST \S*/containers/create", SERVER_ERROR),
-        REFUSED_BY_500,
+    replace(
+        UNREACHABLE,
+        name="the engine states a version that is none",
+        around=lies(b'{"ApiVersion": "x1"}'),
+        shown=(NO_ENGINE,),
     ),
-    not_started(
-        "status 500 for the start of the container",
-        answering(r"POST \S*/containers/\S+/start", SERVER_ERROR),
-        REFUSED_BY_500,
+    replace(
+        UNREACHABLE,
+        name="the engine answers `/version` with status 500",
+        around=answering(r"GET \S*/version", SERVER_ERROR),
+        shown=(
+            "what answers as the Docker Engine at … is broken, or is no Docker Engine: out of"
+            " order",
+        ),
     ),
-    not_started(
-        "status 500 for the copy of the sources",
-        answering(r"PUT \S*/archive", SERVER_ERROR),
-        REFUSED_BY_500,
+    replace(
+        INTERRUPTED,
+        name="status 500 for the creation of the container",
+        around=answering(r"POST \S*/containers/create", SERVER_ERROR),
+        evidence=(REFUSED_BY_500,),
     ),
-    not_started(
-        "the connection is cut while the container is created",
-        answering(r"POST \S*/containers/create", b"", times=1),
-        ABORTED,
+    replace(
+        INTERRUPTED,
+        name="status 500 for the start of the container",
+        around=answering(r"POST \S*/containers/\S+/start", SERVER_ERROR),
+        evidence=(REFUSED_BY_500,),
     ),
-    not_started(
-        "the connection is cut after the container was created, before the answer",
-        changing(r"POST \S*/containers/create", lambda _: b"", times=1),
-        ABORTED,
+    replace(
+        INTERRUPTED,
+        name="status 500 for the copy of the sources",
+        around=answering(r"PUT \S*/archive", SERVER_ERROR),
+        evidence=(REFUSED_BY_500,),
     ),
-    not_started(
-        "the connection is cut while the sources are copied",
-        answering(r"PUT \S*/archive", b"", times=1),
-        ABORTED,
+    replace(
+        INTERRUPTED,
+        name="the connection is cut while the container is created",
+        around=answering(r"POST \S*/containers/create", b"", times=1),
+        evidence=(ABORTED,),
     ),
-    not_started(
-        "the answer to the creation of the container is no JSON",
-        answering(r"POST \S*/containers/create", TEXT),
-        NO_ENGINE,
+    replace(
+        INTERRUPTED,
+        name="the connection is cut after the container was created, before the answer",
+        around=changing(r"POST \S*/containers/create", lambda _: b"", times=1),
+        evidence=(ABORTED,),
     ),
-    passes(
-        "the connection is cut in the middle of the results",
+    replace(
+        INTERRUPTED,
+        name="the connection is cut while the sources are copied",
+        around=answering(r"PUT \S*/archive", b"", times=1),
+        evidence=(ABORTED,),
+    ),
+    replace(
+        INTERRUPTED,
+        name="the answer to the creation of the container is no JSON",
+        around=answering(r"POST \S*/containers/create", TEXT),
+        evidence=(NO_ENGINE,),
+    ),
+    replace(
+        UNNOTICED,
+        name="the connection is cut in the middle of the results",
         around=changing(r"GET \S*/archive", lambda _: b"", times=1),
         shown=(LOST,),
     ),
-    passes(
-        "the end of the results' archive is missing, once",
+    replace(
+        UNNOTICED,
+        name="the end of the results' archive is missing, once",
         around=changing(r"GET \S*/archive", lambda part: part[: len(part) // 2], times=1),
     ),
-    passes(
-        "the engine states another exit code of the container than the agent",
+    replace(
+        UNNOTICED,
+        name="the engine states another exit code of the container than the agent",
         around=changing(STATE, replaced(b'"ExitCode":0,', b'"ExitCode":7,')),
         harness=Harness.INFRASTRUCTURE,
         evidence=(PASSED, "the agent ended with exit code 7, but had recorded 0"),
     ),
-    passes(
-        "the engine states an out-of-memory kill that never was",
+    replace(
+        UNNOTICED,
+        name="the engine states an out-of-memory kill that never was",
         around=changing(STATE, replaced(b'"OOMKilled":false', b'"OOMKilled":true ')),
         harness=Harness.OOM_KILLED,
         evidence=(PASSED, "the engine reports an out-of-memory kill: …"),

@@ -6,16 +6,13 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from ci.model.results import Harness, Product
-from tests.faults.model import KILLED, Fault, Left
+from tests.faults.model import KILLED, PASSES, SLOW, Left
 from tests.faults.running import MOMENT_S, FaultRun, kill_orchestrator
 
 KIND = "Killed commands, and imports of leftovers"
-GREEN = {"test_it.py": "def test_a(): pass\n"}
-SLOW = {"test_it.py": "import time\ndef test_a(): print('begun'); time.sleep(3)\n"}
-PASSED = "pytest ended with status 0: 1 passed, 0 skipped"
 LARGE = 1 << 29  # a file of holes, whose copy takes a second
 MANY = 5000  # files, whose removal takes some tenths of a second
 
@@ -90,38 +87,21 @@ def import_leftovers(run: FaultRun) -> None:
         run.wait(run.start("import", str(run.results / run.run_id), results=other))
 
 
-def passes(name: str, then: Callable[[FaultRun], None], exits: tuple[int, ...]) -> Fault:
-    """Return a fault of another command, which its repetition completes."""
-    return Fault(
-        name=name,
-        kind=KIND,
-        files=GREEN,
-        then=then,
-        product=Product.PASSED,
-        harness=Harness.CLEAN,
-        evidence=(PASSED,),
-        exits=exits,
-        results="1 passed",
-    )
-
-
+COMPLETED = replace(PASSES, kind=KIND, exits=(0, KILLED, 0))  # by the same command once more
 FAULTS = (
-    passes("SIGKILL to `import` while it copies", during_import, (0, KILLED, 0)),
-    passes("SIGKILL to `export` while it writes", during_export, (0, KILLED, 0)),
-    passes("SIGKILL to `report`", during_report, (0, KILLED, 0)),
-    passes("SIGKILL to `gc` while it removes a run", during_gc, (0, KILLED, 0)),
-    Fault(
+    replace(COMPLETED, name="SIGKILL to `import` while it copies", then=during_import),
+    replace(COMPLETED, name="SIGKILL to `export` while it writes", then=during_export),
+    replace(COMPLETED, name="SIGKILL to `report`", then=during_report),
+    replace(COMPLETED, name="SIGKILL to `gc` while it removes a run", then=during_gc),
+    replace(
+        PASSES,
         name="the leftovers of a killed run are imported, and again after `--resume`",
         kind=KIND,
         files=SLOW,
         act=kill_orchestrator(),
         then=import_leftovers,
-        product=Product.PASSED,
-        harness=Harness.CLEAN,
-        evidence=(PASSED,),
         shown=("imported: cpu not_run", "updated: cpu passed"),
         exits=(KILLED, 0, 0, 0),
-        results="1 passed",
         left=Left.CONTAINER,
     ),
 )

@@ -123,6 +123,40 @@ class Fault:
         }
 
 
+# What most faults are made of with ``replace``: a project of one test, and what comes of it.
+GREEN = {"test_it.py": "def test_a(): pass\n"}
+SLOW = {"test_it.py": "import time\ndef test_a(): print('begun'); time.sleep(3)\n"}
+PASSED = "pytest ended with status 0: 1 passed, 0 skipped"
+PASSES = Fault(
+    name="the run does not notice it",
+    kind="",
+    files=GREEN,
+    product=Product.PASSED,
+    harness=Harness.CLEAN,
+    evidence=(PASSED,),
+    exits=(0,),
+    results="1 passed",
+)
+NOT_STARTED = Fault(
+    name="it hits the run before its first stage",
+    kind="",
+    files=GREEN,
+    product=Product.NOT_RUN,
+    harness=Harness.INFRASTRUCTURE,
+    exits=(3,),
+    kept=("image.log",),
+)
+REFUSED = Fault(
+    name="the command refuses to run",
+    kind="",
+    files=GREEN,
+    product=None,
+    harness=None,
+    exits=(3,),
+    kept=(),
+)
+
+
 def _exit(code: int) -> str:
     """``3``, or ``SIGKILL`` for a command that this signal ended."""
     return str(code) if code >= 0 else Signals(-code).name

@@ -9,17 +9,15 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import cache
 from threading import Thread
 
-from ci.model.results import Harness, Product
 from tests.e2e.bridge import machine_address
-from tests.faults.model import Fault
+from tests.faults.model import GREEN, NOT_STARTED, PASSES
 from tests.faults.running import FaultRun
 
 KIND = "Registry and package index"
-GREEN = {"test_it.py": "def test_a(): pass\n"}
-PASSED = "pytest ended with status 0: 1 passed, 0 skipped"
 # A wheel is asked for while the image is built, twice: pip's own five retries take 8 s.
 RECIPE = """\
 ARG BASE_IMAGE
@@ -132,39 +130,6 @@ def registry(answer: Answer | None) -> Around:
     return around
 
 
-def with_index(name: str, answer: Answer | None, evidence: str) -> Fault:
-    """Return a fault of the index while the image is built."""
-    return Fault(
-        name=name,
-        kind=KIND,
-        files={**GREEN, "Recipe": RECIPE},
-        settings={"recipe": "cpu/Recipe"},
-        around=package_index(answer),
-        product=Product.NOT_RUN,
-        harness=Harness.INFRASTRUCTURE,
-        evidence=(evidence,),
-        exits=(3,),
-        kept=("image.log",),
-        limit_s=PATIENCE_S,
-    )
-
-
-def with_registry(name: str, answer: Answer | None, evidence: str) -> Fault:
-    """Return a fault of the registry with the base image."""
-    return Fault(
-        name=name,
-        kind=KIND,
-        files=GREEN,
-        around=registry(answer),
-        product=Product.NOT_RUN,
-        harness=Harness.INFRASTRUCTURE,
-        evidence=(evidence,),
-        exits=(3,),
-        kept=("image.log",),
-        limit_s=PATIENCE_S,
-    )
-
-
 def garbage(_: str) -> bytes:
     return b"\x00garbage\xff" * 9
 
@@ -173,27 +138,72 @@ def error(_: str) -> bytes:
     return response(b"out of order", "500 Internal Server Error")
 
 
+WITH_RECIPE = {**GREEN, "Recipe": RECIPE}
+RECIPE_SETTINGS = {"recipe": "cpu/Recipe"}
+NO_IMAGE = replace(NOT_STARTED, kind=KIND, limit_s=PATIENCE_S)
+NO_PACKAGE = replace(NO_IMAGE, files=WITH_RECIPE, settings=RECIPE_SETTINGS)
 FAULTS = (
-    with_index("the package index is down", None, NOT_FOUND),
-    with_index("the package index answers with status 500", error, NOT_FOUND),
-    with_index("the package index answers with garbage", garbage, NOT_FOUND),
-    with_index("a package of the index is cut in its middle", cut_index, OTHER),
-    with_index("a package of the index is not the one that it lists", wrong_index, OTHER),
-    Fault(
+    replace(
+        NO_PACKAGE,
+        name="the package index is down",
+        around=package_index(None),
+        evidence=(NOT_FOUND,),
+    ),
+    replace(
+        NO_PACKAGE,
+        name="the package index answers with status 500",
+        around=package_index(error),
+        evidence=(NOT_FOUND,),
+    ),
+    replace(
+        NO_PACKAGE,
+        name="the package index answers with garbage",
+        around=package_index(garbage),
+        evidence=(NOT_FOUND,),
+    ),
+    replace(
+        NO_PACKAGE,
+        name="a package of the index is cut in its middle",
+        around=package_index(cut_index),
+        evidence=(OTHER,),
+    ),
+    replace(
+        NO_PACKAGE,
+        name="a package of the index is not the one that it lists",
+        around=package_index(wrong_index),
+        evidence=(OTHER,),
+    ),
+    replace(
+        PASSES,
         name="the package index takes 3 s for each answer",
         kind=KIND,
-        files={**GREEN, "Recipe": RECIPE},
-        settings={"recipe": "cpu/Recipe"},
+        files=WITH_RECIPE,
+        settings=RECIPE_SETTINGS,
         around=package_index(slow_index),
-        product=Product.PASSED,
-        harness=Harness.CLEAN,
-        evidence=(PASSED,),
-        exits=(0,),
-        results="1 passed",
         limit_s=PATIENCE_S,
     ),
-    with_registry("the registry is down", None, f"{NOT_PULLED}connection refused…"),
-    with_registry("the registry answers with status 500", error, f"{NOT_PULLED}HTTP status: 500 …"),
-    with_registry("the registry answers with garbage", garbage, f"{NOT_PULLED}malformed HTTP …"),
-    with_registry("the registry cuts every connection", lambda _: b"", f"{NOT_PULLED}: EOF…"),
+    replace(
+        NO_IMAGE,
+        name="the registry is down",
+        around=registry(None),
+        evidence=(f"{NOT_PULLED}connection refused…",),
+    ),
+    replace(
+        NO_IMAGE,
+        name="the registry answers with status 500",
+        around=registry(error),
+        evidence=(f"{NOT_PULLED}HTTP status: 500 …",),
+    ),
+    replace(
+        NO_IMAGE,
+        name="the registry answers with garbage",
+        around=registry(garbage),
+        evidence=(f"{NOT_PULLED}malformed HTTP …",),
+    ),
+    replace(
+        NO_IMAGE,
+        name="the registry cuts every connection",
+        around=registry(lambda _: b""),
+        evidence=(f"{NOT_PULLED}: EOF…",),
+    ),
 )

@@ -7,19 +7,16 @@ import socket
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
-from ci.model.results import Harness, Product
 from ci.store.folder import default_url
 from ci.store.store import Store
-from tests.faults.model import Fault
+from tests.faults.model import PASSES, REFUSED, SLOW, Fault
 from tests.faults.running import FaultRun
 
 KIND = "Store"
-GREEN = {"test_it.py": "def test_a(): pass\n"}
-SLOW = {"test_it.py": "import time\ndef test_a(): print('begun'); time.sleep(3)\n"}
-PASSED = "pytest ended with status 0: 1 passed, 0 skipped"
 REBUILD = "Move it away, then rebuild it from the folders of the runs: …import …"
 Around = Callable[[FaultRun], AbstractContextManager[object]]
 
@@ -115,36 +112,17 @@ def move_away_and_import(run: FaultRun) -> None:
     run.wait(run.start("import", str(run.results)))
 
 
-def refuses(name: str, around: Around, *shown: str, **more: object) -> Fault:
-    """Return a store with which a run does not begin."""
-    return Fault(
-        name=name,
-        kind=KIND,
-        files=GREEN,
-        around=around,
-        product=None,
-        harness=None,
-        shown=shown,
-        exits=(3,),
-        kept=(),
-        **more,  # type: ignore[arg-type]
-    )
-
-
 def rebuilt(name: str, change: Callable[[Path], None], shown: str) -> Fault:
     """Return a fault of the store in the middle of a run, after which `import` rebuilds it."""
-    return Fault(
+    return replace(
+        PASSES,
         name=f"{name} while the tests run; `import` rebuilds it",
         kind=KIND,
         files=SLOW,
         act=during(change),
         then=move_away_and_import,
-        product=Product.PASSED,
-        harness=Harness.CLEAN,
-        evidence=(PASSED,),
         shown=(shown,),
         exits=(3, 0),
-        results="1 passed",
     )
 
 
@@ -153,47 +131,61 @@ def no_server(_: FaultRun) -> Iterator[None]:
     yield
 
 
+UNUSABLE = replace(REFUSED, kind=KIND)
 FAULTS = (
-    Fault(
+    replace(
+        PASSES,
         name="another program has locked the store, until the run has waited for 3 s",
         kind=KIND,
-        files=GREEN,
         around=locked,
         act=release_lock,
-        product=Product.PASSED,
-        harness=Harness.CLEAN,
-        evidence=(PASSED,),
         shown=("waiting for the store … for at most 120 s: process … has locked it. …",),
-        exits=(0,),
-        results="1 passed",
     ),
-    refuses("the store is no database", made(damage), "…: file is not a database\n" + REBUILD),
-    refuses("two thirds of the store are lost", made(cut), "… malformed\n" + REBUILD),
-    refuses(
-        "a newer version has written the store",
-        made(execute("UPDATE alembic_version SET version_num = '9999'")),
-        "the store … was written by a newer version of this program: got revision 9999, …\n"
-        "Update this program.",
+    replace(
+        UNUSABLE,
+        name="the store is no database",
+        around=made(damage),
+        shown=("…: file is not a database\n" + REBUILD,),
     ),
-    refuses(
-        "a folder is in the place of the store",
-        made(make_folder),
-        "the store … cannot be opened: unable to open database file\nCheck …",
+    replace(
+        UNUSABLE,
+        name="two thirds of the store are lost",
+        around=made(cut),
+        shown=("… malformed\n" + REBUILD,),
+    ),
+    replace(
+        UNUSABLE,
+        name="a newer version has written the store",
+        around=made(execute("UPDATE alembic_version SET version_num = '9999'")),
+        shown=(
+            "the store … was written by a newer version of this program: got revision 9999, …\n"
+            "Update this program.",
+        ),
+    ),
+    replace(
+        UNUSABLE,
+        name="a folder is in the place of the store",
+        around=made(make_folder),
+        shown=("the store … cannot be opened: unable to open database file\nCheck …",),
     ),
     rebuilt(
         "the store is removed", Path.unlink, "…/ci.db was removed while it was open\n…import …"
     ),
     rebuilt("the store is damaged", damage, "…: file is not a database\n" + REBUILD),
     rebuilt("a table of the store is removed", execute("DROP TABLE platforms"), "… no such table…"),
-    refuses(
-        "the PostgreSQL server is down",
-        no_server,
-        "…Connection refused…Check that the server runs, and the host, user and password in …",
+    replace(
+        UNUSABLE,
+        name="the PostgreSQL server is down",
+        around=no_server,
+        shown=(
+            "…Connection refused…Check that the server runs, and the host, user and password in …",
+        ),
         environment={"INFINI_CI_DB": "postgresql+psycopg://ci:hidden@127.0.0.1:1/ci"},
     ),
-    refuses(
-        "what answers as the PostgreSQL server is none",
-        garbage_server,
-        "…Check that the server runs, and the host, user and password in …",
+    replace(
+        UNUSABLE,
+        name="what answers as the PostgreSQL server is none",
+        around=garbage_server,
+        shown=("…Check that the server runs, and the host, user and password in …",),
     ),
 )

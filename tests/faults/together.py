@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 
-from ci.model.results import Harness, Product
-from tests.faults.model import KILLED, Fault, Left
+from tests.faults.model import KILLED, PASSES, Left
 from tests.faults.running import FaultRun, kill_orchestrator
 
 KIND = "Several commands at once"
@@ -15,7 +15,6 @@ HELD = {
     "test_it.py": "import os, time\ndef test_a():\n    print('begun')\n"
     "    while not os.path.exists('go'): time.sleep(0.1)\n"
 }
-PASSED = "pytest ended with status 0: 1 passed, 0 skipped"
 STILL_RUNNING = "run … is still running\nWait until it ends, …"
 Action = Callable[[FaultRun, str], None]
 
@@ -90,45 +89,33 @@ def unpause(run: FaultRun) -> None:
     run.wait(process)
 
 
-def passes(name: str, act: Action, *, exits: tuple[int, ...], **more: object) -> Fault:
-    """Return a fault that a run does not notice."""
-    return Fault(
-        name=name,
-        kind=KIND,
-        files=HELD,
-        alone=True,
-        act=act,
-        product=Product.PASSED,
-        harness=Harness.CLEAN,
-        evidence=(PASSED,),
-        exits=exits,
-        results="1 passed",
-        **more,  # type: ignore[arg-type]
-    )
-
-
+UNNOTICED = replace(PASSES, kind=KIND, files=HELD, alone=True)
 FAULTS = (
-    passes(
-        "a second orchestrator on a run that goes on",
-        command("run", "--resume", "{id}"),
+    replace(
+        UNNOTICED,
+        name="a second orchestrator on a run that goes on",
+        act=command("run", "--resume", "{id}"),
         exits=(0, 2),
         shown=(STILL_RUNNING,),
     ),
-    passes(
-        "two commands resume the same run at once",
-        two_resumes,
+    replace(
+        UNNOTICED,
+        name="two commands resume the same run at once",
+        act=two_resumes,
         exits=(KILLED, 0, 2),
         shown=(STILL_RUNNING,),
     ),
-    passes(
-        "two runs of one platform save to one store at once",
-        same_engine,
+    replace(
+        UNNOTICED,
+        name="two runs of one platform save to one store at once",
+        act=same_engine,
         exits=(0, 0),
         environment={"INFINI_CI_DB": "sqlite:///{run}/shared.db"},
     ),
-    passes(
-        "`gc` removes everything unused while a run goes on",
-        command(
+    replace(
+        UNNOTICED,
+        name="`gc` removes everything unused while a run goes on",
+        act=command(
             "gc",
             "--older-than",
             "0",
@@ -142,26 +129,30 @@ FAULTS = (
         exits=(0, 0),
         shown=("kept 1 container, …: it is running", "its run is in progress"),
     ),
-    passes(
-        "`import` of a run that goes on",
-        command("import", "{results}/{id}"),
+    replace(
+        UNNOTICED,
+        name="`import` of a run that goes on",
+        act=command("import", "{results}/{id}"),
         exits=(0, 2),
         shown=("…: its run is still running\nWait until it ends, then import it again.",),
     ),
-    passes(
-        "`report` of a run that goes on",
-        command("report"),
+    replace(
+        UNNOTICED,
+        name="`report` of a run that goes on",
+        act=command("report"),
         exits=(0, 0),
         shown=("this platform had no result yet when these results were written",),
     ),
-    passes(
-        "`export` while a run goes on",
-        command("export", "--format", "csv", "--output", "{results}/../export"),
+    replace(
+        UNNOTICED,
+        name="`export` while a run goes on",
+        act=command("export", "--format", "csv", "--output", "{results}/../export"),
         exits=(0, 0),
     ),
-    passes(
-        "the container is paused when `--resume` begins, and goes on later",
-        kill_and_pause,
+    replace(
+        UNNOTICED,
+        name="the container is paused when `--resume` begins, and goes on later",
+        act=kill_and_pause,
         exits=(KILLED, 0),
         then=unpause,
         left=Left.CONTAINER,

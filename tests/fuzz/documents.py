@@ -28,6 +28,7 @@ from ci.model.events import (
     RunStarted,
     StageFinished,
     StageLost,
+    StageProgress,
     StageSkipped,
     StageStarted,
 )
@@ -264,6 +265,7 @@ EVENTS: tuple[Any, ...] = tuple(
         LeaseFailed(reason="no device", stage="pytest"),
         StageLost(stage="pytest", reason="killed"),
         StageSkipped(stage="pytest", reason="install failed"),
+        StageProgress(stage="pytest", done=1, total=2, failed=1, failing="t.py::test_a"),
         ArtifactMissing(name="ninja_log", path="build/.ninja_log"),
         ArtifactCut(name="traces", path="**/*.json", left_out=2),
         AgentRestarted(),

@@ -34,6 +34,8 @@ from ci.model.events import RunRecord
 from ci.model.job import Column, StageKind, StagePlan
 from ci.model.plan import ResultLimits
 from ci.run.progress import Progress
+from ci.run.screen import draw
+from ci.run.status import RunStatus
 from ci.util.lines import LONGEST_EVENT, LONGEST_REPORT, LineSplitter
 from ci.util.redaction import redact_folder
 from ci.util.text import hide_values, mask_credentials, strip_controls
@@ -98,13 +100,19 @@ class Shown:
     def __init__(self) -> None:
         self.output = io.StringIO()
         self._progress = Progress(Console(file=self.output, width=200))
+        self._run = RunStatus(began=0.0)
 
     def event(self, event: Mapping[str, object]) -> None:
         self._progress.event("CPU", event)
+        self._run.platform("CPU").apply(event, 0.0)
 
     def check(self) -> None:
         text = self.output.getvalue().replace("\n", "")
         assert is_safe(text)
+        for width in (80, 200):
+            for line in draw(self._run, width=width, height=24, now=1.0):
+                assert line.plain.isprintable()
+                assert line.cell_len == width - 1
 
 
 # The engine's side

@@ -1,0 +1,67 @@
+"""Estimates of stages from earlier runs of the same project on the same platform."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import TYPE_CHECKING
+
+from ci.errors import CiError
+from ci.facts.environment_key import EnvironmentKey
+from ci.facts.measures import Quantity, measure_key
+from ci.model.plan import RunPlan
+from ci.store.rows import RunMeasures
+
+if TYPE_CHECKING:  # it imports SQLAlchemy
+    from ci.store.store import Store
+
+LAST = 40  # runs of the project that are looked at; reading them takes milliseconds
+MOST = 5  # runs whose times are used: the newest ones of the most similar environment
+
+
+def stage_estimates(store: Store, project: str, plan: RunPlan, engine: str) -> dict[str, float]:
+    """Return the seconds that each stage usually takes, for the stages that ran before.
+
+    ``engine`` is the one that carries the plan out.
+    """
+    try:
+        runs = store.heads(project=project, last=LAST)
+        rows = store.measured(plan.platform, runs[::-1])  # the oldest first
+        environments = store.environment_keys({row.key for row in rows})
+    except CiError:  # a run needs no estimates, and commands that read the store report its damage
+        return {}
+    alike = {key: similarity(found, plan, engine) for key, found in environments.items()}
+    return usual_seconds(plan, rows, alike)
+
+
+def similarity(environment: EnvironmentKey, plan: RunPlan, engine: str) -> int:
+    """Count what a recorded environment shares with that of a plan, as far as it is known."""
+    is_cold = environment.cache.startswith("cold")
+    selection = plan.selection.operators if plan.selection else None
+    return sum(
+        (
+            environment.platform == plan.title,
+            environment.engine == f"{engine} engine",
+            plan.image is not None and environment.image == plan.image.tag,
+            environment.selection == (selection or "all operators"),
+            is_cold == (plan.cache is not None and plan.cache.cold),
+        )
+    )
+
+
+def usual_seconds(
+    plan: RunPlan, rows: Sequence[RunMeasures], alike: Mapping[str, int]
+) -> dict[str, float]:
+    """Return the median of each stage's newest times in the most similar environments.
+
+    ``rows`` are in order of time; ``alike`` has the similarity of their environments.
+    """
+    found = {}
+    for stage in plan.stages:
+        name = measure_key(stage.name, Quantity.WALL)
+        timed = [row for row in rows if name in row.values and row.key in alike]
+        best = max((alike[row.key] for row in timed), default=0)
+        times = [row.values[name] for row in timed if alike[row.key] == best]
+        if times:
+            found[stage.name] = median(times[-MOST:])
+    return found

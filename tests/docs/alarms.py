@@ -1,0 +1,116 @@
+"""The page of the body that ``history --check --notify`` sends: an example, and all its keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from ci.analysis.alarms import Alarm, AlarmKind, AlarmRow
+from ci.analysis.changes import ChangePoint
+from ci.analysis.regressions import LevelChange
+from ci.report.notification import LONGEST_TEXT, notification
+from ci.store.rows import RunMeasures
+
+BODY_KEYS: Mapping[str, str] = {
+    "schema_version": "Version of this form.",
+    "project": "The project in `ci.yaml`.",
+    "branch": "The branch that the runs follow, or `null`.",
+    "text": f"The message of the other forms. It is cut after {LONGEST_TEXT:,} characters.",
+    "kind": "`regression`, or `environment` for a rise with a new compiler or tool, with"
+    " `--fail-on environment`.",
+    "headline": "The largest rise, and the platforms.",
+    "last_run_before": "The last run before all rises.",
+    "first_run_after": "The first run with one of them.",
+    "bisect": "The command that finds the commit, or `null`.",
+    "rows": "The rises: one for each platform and environment.",
+}
+RUN_KEYS: Mapping[str, str] = {
+    "run_id": "Its name.",
+    "commit": "Its commit, or `null`.",
+    "dirty": "Whether it had uncommitted changes.",
+    "started_at": "When it began, in UTC.",
+}
+ROW_KEYS: Mapping[str, str] = {
+    "platform": "The platform.",
+    "environment": "The environment that the times were measured in.",
+    "cause": "Why the cost rose, or `null`.",
+    "change": "The rise.",
+    "also": "Other quantities that rose with it, each like `change`.",
+}
+CHANGE_KEYS: Mapping[str, str] = {
+    "measure": "The stage and the quantity. `wall_s` and `cpu_s` are seconds.",
+    "before": "The level before, in the unit of `measure`.",
+    "after": "The level since.",
+    "low": "The 95 % interval of the relative size begins here: 0.17 is +17 %. `null` after 0.",
+    "high": "It ends here.",
+    "probability": "The probability that the level changed.",
+    "confirmed": "Whether it is certain: see [Track build cost](../track-build-cost.md).",
+    "open": "Whether it is an open regression.",
+    "wall_alone": "Whether wall seconds rose without CPU seconds.",
+    "last_run_before": "The last run before this rise.",
+    "first_run_after": "The first run with it.",
+    "runs_since": "Runs since, with the first one.",
+    "accepted": "The reason of its acceptance, or `null`.",
+    "undone": "The first run that is as cheap as before, or `null`.",
+}
+SECTIONS = {
+    "": BODY_KEYS,
+    "`last_run_before`, `first_run_after`": RUN_KEYS,
+    "`rows`": ROW_KEYS,
+    "`rows[].change`": CHANGE_KEYS,
+}
+
+
+def sections() -> Iterable[tuple[str, Mapping[str, str]]]:
+    """The title of each table, with its keys; raises ``ValueError`` if it lacks one."""
+    body = example()
+    [row] = body["rows"]
+    shown = (body, body["last_run_before"], row, row["change"])
+    for (title, keys), part in zip(SECTIONS.items(), shown, strict=True):
+        if [*keys] != [*part]:
+            raise ValueError(f"tests/docs/alarms.py: {title or 'body'}: expected {[*part]}")
+    return SECTIONS.items()
+
+
+def example_text() -> str:
+    return json.dumps(example(), indent=2, ensure_ascii=False)
+
+
+def example() -> dict[str, Any]:
+    """The body of an alarm."""
+    before = _run(19, "397421edb166ad1f6ac3fd0b4eaf5a1e2e4cfc30")
+    first = _run(20, "72841dc3968bd1fc5c4dd1ef7a0be0f6bd9bbd6c")
+    point = ChangePoint(
+        index=14,
+        before=83.1,
+        after=97.2,
+        low=0.167,
+        high=0.178,
+        probability=0.9998,
+        confirmed=True,
+    )
+    rise = LevelChange(
+        measure="install.wall_s", before_run=before, run=first, place=14, point=point, runs_since=10
+    )
+    row = AlarmRow(
+        platform="cpu",
+        change=rise,
+        environment="cpu; Intel Xeon, 4 cores, 16 GiB; g++ 13.2; …",
+        cause="14 s of it in 2 new units of the cpu backend (attention.cc, conv.cc)",
+    )
+    alarm = Alarm(kind=AlarmKind.REGRESSION, rows=(row,), before=before, first=first, place=14)
+    return notification(alarm, "json", project="infini-ops", branch="main")
+
+
+def _run(day: int, commit: str) -> RunMeasures:
+    started = datetime(2026, 11, day, 10, 15, tzinfo=UTC)
+    return RunMeasures(
+        run_id=f"{started:%Y%m%dT%H%M%SZ}-0123abcd-{day - 6:04x}",
+        commit=commit,
+        dirty=False,
+        started_at=started,
+        key="",
+        values={},
+    )
