@@ -104,8 +104,14 @@ os.environ.pop("PYTHONOPTIMIZE", None)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 E2E = "tests/e2e"
+# Of CI systems. The project's tests must not write to the summary of a job, nor depend on it.
+CI_VARIABLES = ("BUILDKITE", "CI_", "GITEA_", "GITHUB_", "GITLAB_", "JENKINS_")
 FRESH = (f"{E2E}/test_fresh_machine.py", f"{E2E}/test_every_python.py")
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
+WORKFLOWS = {
+    "github-workflows": [".github/workflows/ci.yml"],
+    "gitlab-ci": [".gitlab-ci.yml", ".gitlab/platforms.yml"],
+}
 FORMATTED = tuple(
     f"{folder}/**/*.{suffix}"
     for folder in ("src", "bench", "examples", "tests/cuda", "tests/ops", "tests/triton")
@@ -195,15 +201,16 @@ def tests(session: nox.Session) -> None:
         session.run("python", "-m", "tests.fuzz", *session.posargs[1:])
         return
     install_groups(session, "tests")
+    outside = {name: None for name in os.environ if name.startswith(CI_VARIABLES)}
     if session.posargs:
-        session.run("python", "-m", "pytest", *session.posargs)
+        session.run("python", "-m", "pytest", *session.posargs, env=outside)
         return
     # Whole files run side by side, because their tests share compiled programs. Files of engines
     # often wait, and three of them at once fit in the memory of a small machine.
     fast = [path for path in PYPROJECT["tool"]["pytest"]["ini_options"]["testpaths"] if path != E2E]
     pytest = ("python", "-m", "pytest", "-m", "not complete", "--dist", "loadfile")
-    session.run(*pytest, "-n", "auto", "--maxprocesses", "4", *fast)
-    session.run(*pytest, "-n", "3", E2E)
+    session.run(*pytest, "-n", "auto", "--maxprocesses", "4", *fast, env=outside)
+    session.run(*pytest, "-n", "3", E2E, env=outside)
 
 
 @nox.session
@@ -263,12 +270,14 @@ def compat(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check format, style, types and spelling."""
+    """Check format, style, types, spelling and the workflows of CI systems."""
     install_groups(session, "lint")
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("mypy")
     session.run("codespell")
+    for schema, files in WORKFLOWS.items():
+        session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *files)
     sources = [str(path) for pattern in FORMATTED for path in sorted(ROOT.glob(pattern))]
     session.run("clang-format", "--dry-run", "--Werror", *sources)
 

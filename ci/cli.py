@@ -12,7 +12,7 @@ from importlib import import_module
 
 from ci.errors import CiError, ExitCode
 from ci.util.invocation import command, remember_options
-from ci.util.terminal import complain, show_error
+from ci.util.terminal import complain, show_error, workflow_commands_stopped
 from ci.util.text import near_match
 
 EXIT_CODES = """exit codes:
@@ -31,17 +31,20 @@ EXIT_CODES = """exit codes:
 COMMANDS: Mapping[str, str] = {
     "run": "build and test platforms",
     "bundle": "pack platforms into a file to run them offline",
-    "report": "show the results of a run",
+    "report": "show the results of a run or a commit",
     "compare": "show what changed between runs or platforms",
     "contract": "write the expected outcomes of a platform's tests",
     "history": "show what the runs of a platform cost over time",
+    "shell": "open a shell in the environment of a run",
+    "rerun": "run one test of a run again, in its environment",
     "bisect": "find the commit that made a stage slower or a test fail",
     "import": "import runs from other machines",
     "export": "write runs as tables for pandas or DuckDB",
     "platforms": "list the configured platforms",
+    "matrix": "list the platforms with the CI runners that they need",
     "doctor": "check that this machine has what runs need",
     "gc": "remove leftovers of earlier runs by age and size",
-    "schema": "print the JSON schema of ci.yaml",
+    "schema": "print the JSON schema of ci.yaml or results.json",
 }
 
 
@@ -49,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     options = _parse_options(words)
-    with remember_options(options):
+    with remember_options(options), workflow_commands_stopped(os.environ):
         return _execute(options)
 
 

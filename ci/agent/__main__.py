@@ -1,4 +1,4 @@
-"""``python agent.pyz JOB.json`` or ``python -m ci.agent JOB.json``."""
+"""``python agent.pyz JOB.json``; ``hold`` and ``enter`` are the two ends of a session."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+from ci.agent import session
 from ci.agent.run import JobRun
 from ci.agent.user import StageUser
 from ci.model.job import PROTOCOL, read_job
@@ -16,6 +17,10 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # a disk that takes no more
 
 def main() -> None:
     """Execute the job named on the command line, and exit with its exit code."""
+    if sys.argv[1] == session.HOLD:
+        session.hold()
+    if sys.argv[1] == session.ENTER:
+        sys.exit(session.enter(sys.argv[2:]))
     document = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     if document.get("protocol") != PROTOCOL:
         sys.exit(f"agent: job protocol {document.get('protocol')}, expected {PROTOCOL}")

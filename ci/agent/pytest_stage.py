@@ -15,7 +15,7 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 from ci.agent.pytest_report import parse_report
 from ci.agent.rerun_plugin import FILE_VARIABLE
@@ -147,6 +147,48 @@ def _plugin(name: str) -> bytes:
     return pkgutil.get_data(__package__ or "", f"{name}.py") or b""
 
 
+@contextmanager
+def selection_folder() -> Iterator[Path]:
+    """Create a folder with the plugin that selects tests."""
+    with tempfile.TemporaryDirectory(prefix="infini-ci-rerun-") as folder:
+        make_public(Path(folder))  # the stage may have another user
+        Path(folder, f"{RERUN_PLUGIN}.py").write_bytes(_plugin("rerun_plugin"))
+        yield Path(folder)
+
+
+def select_tests(
+    stage: StagePlan,
+    folder: Path,
+    tests: Sequence[str],
+    last: Iterable[str],
+    environment: Mapping[str, str],
+) -> StagePlan:
+    """Return the stage that runs only these tests, and those of ``last`` at the end.
+
+    ``folder`` has the plugin. ``environment`` are the variables that the stage inherits.
+    """
+    file = folder / "tests.json"
+    content = {"tests": [*tests], "last": sorted(last)}
+    file.write_text(json.dumps(content), encoding="utf-8")
+    variables = {**environment, **stage.environment}
+    path = python_path(str(folder), variables.get("PYTHONPATH"))
+    return replace(
+        stage,
+        command=(*stage.command, "-p", RERUN_PLUGIN),
+        environment={**stage.environment, FILE_VARIABLE: str(file), "PYTHONPATH": path},
+    )
+
+
+@contextmanager
+def only_tests(stage: StagePlan, environment: Mapping[str, str]) -> Iterator[StagePlan]:
+    """Yield the stage with its tests selected, if it runs only some."""
+    if not stage.only:
+        yield stage
+        return
+    with selection_folder() as folder:
+        yield select_tests(stage, folder, stage.only, (), environment)
+
+
 @dataclass
 class Reruns:
     """Reruns of the failed tests of a pytest stage: evidence of flaky tests, not a verdict."""
@@ -180,12 +222,10 @@ class Reruns:
         """Make all attempts that the stage configures, within the stage's own time limit."""
         limit_s, most = self.stage.timeout_s, self.stage.reruns
         deadline = time.monotonic() + limit_s
-        with tempfile.TemporaryDirectory(prefix="infini-ci-rerun-") as folder:
-            make_public(Path(folder))  # the stage may have another user
-            Path(folder, f"{RERUN_PLUGIN}.py").write_bytes(_plugin("rerun_plugin"))
+        with selection_folder() as folder:
             for attempt in range(1, most + 1):
                 try:
-                    end = self._attempt(attempt, Path(folder), deadline)
+                    end = self._attempt(attempt, folder, deadline)
                 except SupervisorError as error:
                     self._report_end(f"the supervisor of rerun {attempt} {error}")
                     return
@@ -199,17 +239,13 @@ class Reruns:
     def _attempt(self, attempt: int, folder: Path, deadline: float) -> CommandEnd:
         name = self.stage.name
         log = self.results / f"pytest.rerun-{attempt}.jsonl"
-        tests = folder / "tests.json"
-        chosen = {"tests": self._tests, "last": sorted(self._last)}
-        tests.write_text(json.dumps(chosen), encoding="utf-8")
-        path = python_path(str(folder), self.environment.get("PYTHONPATH"))
+        chosen = select_tests(self.stage, folder, self._tests or (), self._last, self.environment)
         text = f"{name}: rerun {attempt} of the failed tests ({len(self._tests or ())})"
         self.emit(RerunStarted(stage=name, attempt=attempt, text=text))
         with self.handover.log(log.name) as (written, pipe):
             rerun = replace(
-                self.stage,
-                command=(*self.stage.command, "-p", RERUN_PLUGIN, f"--report-log={written}"),
-                environment={**self.environment, FILE_VARIABLE: str(tests), "PYTHONPATH": path},
+                chosen,
+                command=(*chosen.command, f"--report-log={written}"),
                 timeout_s=max(deadline - time.monotonic(), 0.0),
             )
             end = self.carry_out(f"{name}.rerun-{attempt}", rerun, pipe)

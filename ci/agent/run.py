@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import FrameType
 from typing import Mapping
 
-from ci.agent import pytest_stage
+from ci.agent import pytest_stage, session
 from ci.agent.artifacts import collect
 from ci.agent.compiler_cache import CompilerCache
 from ci.agent.lease import LeaseError, Leases
@@ -113,8 +114,9 @@ class JobRun:
         return code
 
     def _run_stages(self) -> bool:
-        reason = self._lease_for(None)
+        reason, failed = self._lease_for(None), None
         for stage in self._job.stages:
+            reason = reason or (None if stage.hold else failed)
             # First, since waiting for the engine must not keep others from a device.
             reason = reason or self._isolate(stage) or self._lease_for(stage)
             if self._interrupted:
@@ -130,7 +132,7 @@ class JobRun:
                 reason = f"not run: {lost}"
                 continue
             if end.failed:
-                reason = f"not run: {stage.name} failed"
+                failed = failed or f"not run: {stage.name} failed"
             if end.failed and stage.reruns:  # run after everything else
                 reruns = pytest_stage.Reruns(
                     stage,
@@ -143,7 +145,7 @@ class JobRun:
                 self._reruns = reruns if reruns.can_run(end) else None
         if self._reruns is None:  # reruns still need the devices
             self._release()
-        return reason is None
+        return reason is None and failed is None
 
     def _lease_for(self, stage: StagePlan | None) -> str | None:
         """Lease the devices that a stage needs, and no others; return the reason if impossible.
@@ -187,6 +189,8 @@ class JobRun:
         with self._handover.log(pytest_stage.LOG if tests else None) as (log, pipe):
             junit = self._handover.path(pytest_stage.JUNIT)
             command = (*stage.command, *pytest_stage.extra_arguments(stage, log, junit))
+            if stage.hold:
+                command = (sys.executable, "-I", sys.argv[0], session.HOLD)
             self._log.emit(events.StageStarted(stage=stage.name, command=command))
             other = self._user is not None
             with pytest_stage.status_folder(stage, log, other_user=other) as folder:
@@ -195,7 +199,8 @@ class JobRun:
                     own = self._stage_environment(stage).get("PYTHONPATH")
                     variables["PYTHONPATH"] = pytest_stage.python_path(own, str(folder))
                 changed = replace(stage, command=command, environment=variables)
-                end = self._carry_out(stage.name, changed, pipe)
+                with pytest_stage.only_tests(changed, self._environment) as changed:
+                    end = self._carry_out(stage.name, changed, pipe)
                 with self._handover.access():
                     status = pytest_stage.pytest_status(folder) if folder else None
         name = pytest_stage.JUNIT

@@ -149,7 +149,7 @@ class Side:
 
     @property
     def title(self) -> str:
-        return title(self.name, simulated=self.simulated)
+        return title(self.name, self.platform, simulated=self.simulated)
 
 
 def contract_side(name: str, contract: Contract) -> Side:

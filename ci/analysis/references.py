@@ -198,6 +198,12 @@ class ReferenceFinder:
     def _limit_to_project(self, project: str) -> ReferenceFinder:
         return replace(self, heads=[run for run in self.heads if run.project == project])
 
+    def commit(self, name: str) -> str | None:
+        """The commit that ``name`` means, whether it has a run or not; ``None`` for a run."""
+        if any(run.run_id == name for run in self.heads):
+            return None
+        return self._commit(name) or next((line[0] for line in self._branch_lines(name)), None)
+
     def find_runs(self, text: str) -> ReferenceRuns:
         """Find the runs of one reference."""
         if not self.heads:

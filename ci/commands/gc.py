@@ -30,6 +30,7 @@ from ci.upkeep.gc import (
     machine_items,
     redact_interrupted,
     run_folders,
+    sessions_in_progress,
     store_items,
 )
 from ci.util.terminal import show, show_error
@@ -184,7 +185,9 @@ def _places(
     scope = Scope(
         project=options.project or project.config.project,
         orphans=options.project is None,
-        runs={run.path.name for run in going_on}.union(*(engine.running for engine in engines)),
+        runs={run.path.name for run in going_on}.union(
+            sessions_in_progress(), *(engine.running for engine in engines)
+        ),
         platforms={platform for run in going_on for platform in run.request.platforms},
     )
     if not options.dry_run:

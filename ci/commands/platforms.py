@@ -29,7 +29,7 @@ def execute(options: argparse.Namespace) -> int:
         return ExitCode.PASSED
     for name in names:  # iluvatar: Iluvatar, torch device cuda, no base image: host engine only
         platform, wanted = PLATFORMS[name], project.config.platforms[name]
-        label = title(wanted.label or platform.label, simulated=wanted.simulated)
+        label = title(wanted.label or platform.label, name, simulated=wanted.simulated)
         bases = (project.base_image(name), wanted.base_image, platform.base_image)
         host_only = "" if any(bases) else ", no base image: host engine only"
         show(f"{name}: {label}, torch device {platform.torch_device}{host_only}")

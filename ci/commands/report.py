@@ -3,22 +3,57 @@
 from __future__ import annotations
 
 import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
 
+from ci.analysis.combined import find_results
 from ci.analysis.durations import add_up_costs
 from ci.commands.options import add_format, add_results, whole_number
+from ci.commands.publishing import forge_text, is_shown, publish
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
-from ci.model.results import title
+from ci.model.platforms import PLATFORMS
+from ci.model.results import exit_code, title
+from ci.report.forms import Form
 from ci.report.table import ResultsReport
 from ci.report.tests import SlowestReport
+from ci.util.files import REPOSITORY
+from ci.util.terminal import show
+from ci.util.text import near_match
 
 SLOWEST = 10  # lines: the three lists fit on a screen of 50
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.add_argument("run", nargs="?", metavar="RUN", help="run id (default: the latest)")
-    add_format(parser, "table", "markdown", "json")
+    parser.description = (
+        "Show the results of a run, or of a commit: the newest run of each platform at this commit,"
+        " such as the jobs of a CI. The formats github, gitlab, gitea and buildkite are a page for"
+        " a comment or a job summary, with what changed since the merge base; junit and ctrf have"
+        " every test."
+    )
+    parser.add_argument(
+        "run",
+        nargs="?",
+        metavar="RUN",
+        help="run id, RUN/PLATFORM, or a commit or another git revision such as HEAD (default: the"
+        " latest run)",
+    )
+    add_format(parser, "table", "markdown", "json", *Form)
+    parser.add_argument(
+        "--expect",
+        type=_platforms,
+        metavar="PLATFORM,...",
+        default=(),
+        help="platforms that must have a result: one without a run gets a row that did not pass",
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="exit with the code of `run`: 0 only if all platforms passed. In a job of GitHub,"
+        " Gitea, Forgejo or Buildkite, also write its summary, as `run` does",
+    )
     parser.add_argument(
         "--slowest",
         type=whole_number(1),
@@ -28,20 +63,51 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="show instead the N most expensive tests, operators and operator families (default:"
         f" {SLOWEST})",
     )
+    parser.add_argument(
+        "--source",
+        type=Path,
+        metavar="DIR",
+        default=REPOSITORY,
+        help="the project. RUN and the merge base are looked up in its git repository (default:"
+        " this one)",
+    )
     add_results(parser)
 
 
+def _platforms(text: str) -> Sequence[str]:
+    """An argparse type for names of platforms, separated by commas."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = next((name for name in names if name not in PLATFORMS), None)
+    if unknown or not names:
+        expected = f"expected some of {', '.join(PLATFORMS)}{near_match(unknown, PLATFORMS)}"
+        raise argparse.ArgumentTypeError(f"got '{text}', {expected}")
+    return tuple(dict.fromkeys(names))
+
+
 def execute(options: argparse.Namespace) -> int:
-    """Show the results of a run, or its most expensive tests."""
+    """Show the results of a run or a commit, or its most expensive tests."""
     with reading_store(options.results, run=options.run) as store:
-        run = store.load(options.run)
+        found = find_results(store, options.source, options.run, options.expect)
+        run = found.run
         if not options.slowest:
-            ResultsReport(run).show(options.format)
-            return ExitCode.PASSED
+            if options.format in tuple(Form):
+                form = Form(options.format)
+                show(forge_text(options.results, options.source, store, found, form), end="")
+            else:
+                ResultsReport(run).show(options.format)
+            if not options.check:
+                return ExitCode.PASSED
+            if is_shown(os.environ):
+                publish(options.results, options.source, found, os.environ)
+            return exit_code(run.platforms)
         costs = {
-            title(result.platform, simulated=result.simulated): add_up_costs(outcomes)
+            title(result.platform, result.platform, simulated=result.simulated): add_up_costs(
+                outcomes
+            )
             for result in run.platforms
-            if (outcomes := store.outcomes(run.run_id, result.platform)).names
+            if (
+                outcomes := store.outcomes(found.run_ids.get(result.platform, ""), result.platform)
+            ).names
         }
     if not costs:
         message = f"run {run.run_id}: got no tests, expected some for --slowest"

@@ -23,6 +23,7 @@ from ci.commands.options import (
     config_file,
     whole_number,
 )
+from ci.commands.publishing import publish_run
 from ci.engines.host import HostEngine, prerequisites_of
 from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode, UsageError
@@ -250,6 +251,7 @@ def _execute_plans(
             if open_ - {Harness.CLEAN}:  # with the same sources, a clean harness repeats its result
                 command = coordinator.command_to_resume
                 show(f"to continue this run with unchanged sources and configuration: {command}")
+    publish_run(options.results, request.source, result, os.environ)
     return ExitCode.INTERRUPTED if coordinator.interrupted else exit_code(result.platforms)
 
 

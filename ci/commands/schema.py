@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import argparse
 
-from ci.commands.options import add_format
+from ci.commands.options import add_format, choice_of
 from ci.errors import ExitCode
+from ci.model.results import results_schema
 from ci.plan.load import schema_text
 from ci.util.terminal import show
+
+SCHEMAS = {"config": schema_text, "results": results_schema}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
+    parser.add_argument(
+        "file",
+        nargs="?",
+        type=choice_of(SCHEMAS),
+        metavar="{" + ",".join(SCHEMAS) + "}",
+        default="config",
+        help="the file: ci.yaml (config, the default), or results.json of any version (results)",
+    )
     add_format(parser, "json")
 
 
-def execute(_options: argparse.Namespace) -> int:
-    """Print the JSON schema of ci.yaml."""
-    show(schema_text(), end="")
+def execute(options: argparse.Namespace) -> int:
+    """Print the JSON schema of a file."""
+    show(SCHEMAS[options.file](), end="")
     return ExitCode.PASSED

@@ -59,6 +59,16 @@ class Engine(Protocol):
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
         """Adopt the run of a caller that died; return None if there is no such run."""
 
+    def find_image(self, plan: RunPlan, digest: str, /) -> ImageFacts | None:
+        """Return the environment that an earlier run recorded; ``None`` if it no longer exists."""
+
+    def enter(self, plan: RunPlan, *, interactive: bool) -> int:
+        """Run a shell beside the stage of ``plan`` that holds its environment open.
+
+        It has this process's standard streams, which are a terminal if ``interactive``. Returns its
+        exit code. The stage ends with it. Called in ``execute``, by the observer.
+        """
+
     def describe(self, plan: RunPlan) -> str:
         """Return a shell script that does the same as ``execute``."""
 

@@ -24,12 +24,14 @@ from docker.errors import APIError
 from docker.models.containers import Container
 from docker.types import LogConfig
 
+from ci.agent.session import INTERACTIVE
 from ci.engines import EngineMachine, Observer, job
 from ci.engines.archives import extract, pack
+from ci.engines.attach import attach
 from ci.engines.containers import find_containers, follow_log, remove_containers
 from ci.engines.devices import check_exposure, exposure_of, find_device_files
 from ci.engines.images import ImageBuilder, build_lock
-from ci.engines.link import SDK_ERRORS, Link, explain
+from ci.engines.link import SDK_ERRORS, Link, explain, typed_sdk_errors
 from ci.engines.logs import ENGINE_FILES, EventReader, ImageLog, LiveLogs
 from ci.engines.script import describe_docker
 from ci.engines.watch import Watch
@@ -43,6 +45,8 @@ from ci.util.process import delay_interrupt
 
 # Variables of the docker command; the engine's address sets DOCKER_HOST and DOCKER_CONTEXT.
 CLIENT_VARIABLES = ("DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
+
+TERMINAL = ("TERM",)  # variables that describe the caller's terminal
 
 PRIVILEGED = "the container was privileged, as configured (devices.privileged)"
 
@@ -150,6 +154,26 @@ class DockerEngine:
             wrapper_seconds=monotonic() - start,
             notes=(*notes, *facts.notes),
         )
+
+    def find_image(self, plan: RunPlan, digest: str) -> ImageFacts | None:
+        """Return the image of an earlier run, if the engine still has it."""
+        with typed_sdk_errors(self._link.place):
+            found = self.images.find(digest)
+            return self.images.facts(plan, digest, "as recorded") if found else None
+
+    def enter(self, plan: RunPlan, *, interactive: bool) -> int:
+        """Run a shell in the running container of ``plan``, as the user of its stages."""
+        [container] = find_containers(self.client, plan.container.labels)
+        terminal = {name: os.environ[name] for name in TERMINAL if name in os.environ}
+        command = self.client.api.exec_create(
+            container.id,
+            [*plan.needed_image.entry, *job.ENTER, *([INTERACTIVE] if interactive else [])],
+            stdin=True,
+            tty=interactive,
+            user=plan.container.user,
+            environment=terminal,
+        )
+        return attach(self.client.api, command["Id"], interactive=interactive)
 
     def describe(self, plan: RunPlan) -> str:
         """Return a script that does the same as ``execute``."""

@@ -11,8 +11,9 @@ import os
 import platform
 import re
 import signal
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -20,6 +21,7 @@ from tempfile import TemporaryFile
 from time import monotonic, sleep
 from typing import BinaryIO
 
+from ci.agent import session
 from ci.engines import EngineMachine, Observer, typed_errors
 from ci.engines.archives import chunks_of, extract
 from ci.engines.job import host_job, remove_empty_cache
@@ -34,6 +36,7 @@ from ci.util import prerequisites, process
 from ci.util.invocation import NOX_VARIABLE
 from ci.util.lines import CHUNK
 from ci.util.prerequisites import Finding, install_command, package_manager
+from ci.util.process import handle_interrupts
 from ci.util.redaction import SECRET_NAME
 from ci.util.text import join_names
 
@@ -153,6 +156,19 @@ class HostEngine:
             folder.remove()
             remove_empty_cache(plan.cache)
         return replace(facts, wrapper_seconds=monotonic() - start)
+
+    def find_image(self, _plan: RunPlan, _digest: str) -> None:
+        """Return none: each virtual environment is fresh."""
+
+    def enter(self, plan: RunPlan, *, interactive: bool) -> int:
+        """Run a shell in the work folder of ``plan``, with the variables of its stages."""
+        folder = WorkFolder.find(plan)
+        if folder is None:
+            raise InfrastructureError(f"the work folder of {plan.run_id} no longer exists")
+        words = [session.ENTER, *([session.INTERACTIVE] if interactive else [])]
+        # At a terminal, Ctrl-C is for the shell.
+        with handle_interrupts(signal.SIG_IGN) if interactive else nullcontext():
+            return subprocess.call([*folder.agent_program, *words])
 
     def describe(self, plan: RunPlan) -> str:
         """Return a script that does the same as ``execute``."""

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from docker.types import Mount, Ulimit
 
+from ci.agent import session
 from ci.engines.devices import CONTAINER_PROBE, PROBE, DeviceFiles, container_devices, device_job
 from ci.engines.logs import SHOWN_BYTES_PER_S, STREAMED_BYTES_PER_S
 from ci.facts.files import read_text_file
@@ -105,6 +106,7 @@ AGENT = f"{CONTAINER_FOLDER}/agent.pyz"
 JOB = f"{CONTAINER_FOLDER}/job.json"
 # Isolated from the variables and packages of the code under test.
 COMMAND = ("python3", "-I", AGENT, JOB)
+ENTER = ("python3", "-I", AGENT, session.ENTER)
 # The capabilities of an agent with a user of its own: to start stages as theirs, and to end them.
 CAPABILITIES = ("SETUID", "SETGID", "KILL")
 AGENT_USER = "0"

@@ -67,6 +67,11 @@ class WorkFolder:
         return self.path / "agent.out"
 
     @property
+    def agent_program(self) -> list[str]:
+        """The command that runs the agent."""
+        return [str(self.venv / "bin" / "python"), str(self.path / "agent.pyz")]
+
+    @property
     def agent(self) -> int | None:
         """The agent's process id, if it was ever started."""
         agent: int | None = self._read()["agent"]
@@ -74,14 +79,14 @@ class WorkFolder:
 
     def start_agent(self, job: bytes, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         """Start the agent in a session of its own; it inherits the lock."""
-        program, job_file = self.path / "agent.pyz", self.path / "job.json"
-        program.write_bytes(agent_archive())
+        program, job_file = self.agent_program, self.path / "job.json"
+        Path(program[-1]).write_bytes(agent_archive())
         job_file.write_bytes(job)
         # Append: a stage's process may write to the same file.
         with self.state.open() as lock, self.output.open("ab") as printed:
             fcntl.flock(lock, fcntl.LOCK_EX)
             agent = subprocess.Popen(
-                [str(self.venv / "bin" / "python"), str(program), str(job_file)],
+                [*program, str(job_file)],
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=printed,

@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ci.model.results import PlatformResult, title
+from ci.model.results import OLD_KIND, PlatformResult, title
 
 UNKNOWN = "unknown"
 NONE = "none"
@@ -92,7 +92,11 @@ class EnvironmentKey:
         return all(getattr(self, name) == getattr(before, name) for name in NOT_SOFTWARE)
 
     def __str__(self) -> str:
-        return "; ".join(value for value in self._unusual_components().values() if value != NONE)
+        shown = self._unusual_components()
+        if self.platform.endswith(OLD_KIND):  # kept as it is in the digests of the store
+            name = self.platform.removesuffix(OLD_KIND)
+            shown["platform"] = title(name, name, simulated=True)
+        return "; ".join(value for value in shown.values() if value != NONE)
 
     def _unusual_components(self) -> dict[str, str]:
         """The components that differ from their defaults."""
@@ -100,12 +104,17 @@ class EnvironmentKey:
         return {name: value for name, value in vars(self).items() if value != usual[name]}
 
 
+def platform_component(platform: str, *, simulated: bool) -> str:
+    """Return the component of a platform, which differs with and without its hardware."""
+    return platform + (OLD_KIND if simulated else "")
+
+
 def environment_key(result: PlatformResult) -> EnvironmentKey:
     """Return the environment of a platform's run, as far as the agent recorded it."""
     facts = result.environment
     image, packages = result.facts("engine", "image"), result.facts("packages")
     return EnvironmentKey(
-        platform=title(result.platform, simulated=result.simulated),
+        platform=platform_component(result.platform, simulated=result.simulated),
         machine=_machine(result.facts("machine")),
         image=_text(image.get("reference"), NONE),
         base_image=_base_image(image),

@@ -14,6 +14,7 @@ from typing import TypeVar
 from pydantic import JsonValue
 
 from ci.facts.case import TESTS_FAILED, UNFINISHED, Case
+from ci.facts.failures import failures_of
 from ci.facts.notes import cache_notes, notes_of, source_notes
 from ci.facts.result_files import ResultFiles
 from ci.facts.verdict import judge, not_run
@@ -56,7 +57,7 @@ def judged_result(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> P
     stages = (_stage_result(stage, case.end_of(stage)) for stage in plan.stages)
     result = PlatformResult(
         platform=plan.platform,
-        label=title(plan.label, simulated=case.simulated),
+        label=title(plan.label, plan.platform, simulated=case.simulated),
         simulated=case.simulated,
         built=_built(case),
         pytest=_pytest_result(case),
@@ -70,6 +71,7 @@ def judged_result(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> P
         notes=tuple(map(mask_credentials, notes)),
         environment=environment,
         artifacts=files.artifacts,
+        failures=failures_of(case, verdict, files),
     )
     return _within_bounds(result)
 
@@ -91,8 +93,14 @@ def _within_bounds(result: PlatformResult) -> PlatformResult:
         *(f"{counted(count, what)} not listed" for what, count in missing.items() if count > 0),
     )
     verdict = result.verdict.model_copy(update={"evidence": tuple(evidence)})
-    changes = {"verdict": verdict, "notes": notes, "artifacts": dict(artifacts)}
-    return result.model_copy(update={**changes, "overloads": result.overloads[:MOST_OVERLOADS]})
+    changes = {
+        "verdict": verdict,
+        "notes": notes,
+        "artifacts": dict(artifacts),
+        "failures": tuple(_fitting(result.failures, lambda it: it.model_dump())),
+        "overloads": result.overloads[:MOST_OVERLOADS],
+    }
+    return result.model_copy(update=changes)
 
 
 def _fitting(items: Sequence[Item], content: Callable[[Item], object]) -> Sequence[Item]:

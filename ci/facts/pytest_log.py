@@ -40,6 +40,8 @@ PER_TEST = 512  # characters that count for each test in addition, as it takes m
 _WORKER_CRASH = re.compile(r"^worker '[^']+' crashed while running ")
 _WORKER_CRASH_PHASE = "???"
 
+# A line of a message in a traceback that was recorded as text.
+_ERROR_LINE = re.compile(r"^E {3}(.*)", re.MULTILINE)
 _SUMMARY = re.compile(
     r"^=*\s*((?:no tests ran|\d{1,9} [a-z]+(?:, \d{1,9} [a-z ]+)*)"
     r" in (\d{1,9}(?:\.\d{1,9})?)s(?: \([^)]*\))?)\s*=*$"
@@ -126,6 +128,8 @@ def _reason(report: Mapping[str, Any]) -> str | None:
         detail = crash.get("message") if isinstance(crash, Mapping) else None
     elif isinstance(detail, list) and detail:  # a skip: file, line, message
         detail = str(detail[-1]).removeprefix("Skipped: ")
+    elif isinstance(detail, str) and (lines := _ERROR_LINE.findall(detail)):
+        detail = "\n".join(lines)  # a file or fixture that is missing: with the code around it
     if report.get("outcome") == "skipped" and report.get("wasxfail"):
         detail = report["wasxfail"]
     return str(detail)[:REASON_LENGTH] if detail else None

@@ -81,14 +81,16 @@ def _product(case: Case) -> ProductOpinion:
     if early := _failed_command(case) or _missing_result(case, case.stages[:at]):
         return early
     # The outcomes count only if all tests ran on the platform.
-    product, evidence = _suite(case)
-    broken = _broken_contract(case)
+    suite, evidence = _suite(case)
+    product, broken = suite, _broken_contract(case)
     if case.placement_errors or broken:
         product = Product.FAILED
     late = _missing_result(case, case.stages[at + 1 :])
     if late and product is Product.PASSED:
         return late
-    return product, [*map(fact, case.placement_errors), *evidence, *broken]
+    # The reason for the verdict comes first.
+    found = [*broken, *evidence] if suite is Product.PASSED else [*evidence, *broken]
+    return product, [*map(fact, case.placement_errors), *found]
 
 
 def _failed_command(case: Case) -> ProductOpinion | None:

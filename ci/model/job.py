@@ -58,6 +58,9 @@ class StagePlan:
     credentials: bool = False  # gets the variables with passwords
     reruns: int = 0  # how often failed tests are run again, as evidence of flaky tests
     isolated: bool = False  # begins when the engine has disconnected the container
+    only: tuple[str, ...] = ()  # the only tests that pytest runs; empty: all
+    # Instead of a command, an environment that a shell enters, also after a stage that failed.
+    hold: bool = False
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,7 @@ class ImagePlan:
 
 RUN_LABEL = "infini-ci.run"
 HELPER_LABEL = "infini-ci.helper"  # of a container beside the run's own: the id of the run
+SESSION_LABEL = "infini-ci.session"  # of a container for a shell, which no later caller adopts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +142,8 @@ class ContainerPlan:
     @property
     def shared_labels(self) -> dict[str, str]:
         """The labels of what outlives the run."""
-        return {name: value for name, value in self.labels.items() if name != RUN_LABEL}
+        own = (RUN_LABEL, SESSION_LABEL)
+        return {name: value for name, value in self.labels.items() if name not in own}
 
     @property
     def helper_labels(self) -> dict[str, str]:
@@ -292,7 +294,7 @@ class RunPlan:
     @property
     def title(self) -> str:
         """The display name of the platform, or of a result of it."""
-        return title(self.label, simulated=self.simulated)
+        return title(self.label, self.platform, simulated=self.simulated)
 
     @property
     def needed_image(self) -> ImagePlan:

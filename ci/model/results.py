@@ -9,12 +9,13 @@ form.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -25,17 +26,21 @@ from pydantic import (
     JsonValue,
     ValidationError,
     field_validator,
+    model_validator,
 )
 
 from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
+from ci.model.tests import Outcome
 from ci.util.lines import DEEPEST, LARGEST_INTEGER, LONGEST_SECONDS, is_deep
 from ci.util.text import join_names, make_storable, near_match
 
-# 1 had no counts of overloads, 2 no simulated devices, 3 no builds, 4 no branches and ancestors
-SCHEMA_VERSION = 5
+# 1 had no counts of overloads, 2 no simulated devices, 3 no builds, 4 no branches and ancestors,
+# 5 no failures
+SCHEMA_VERSION = 6
 SIMULATED = "simulated device: no vendor hardware was used"
 COMPILED_ONLY = "no device: compiled only; no vendor hardware was used"
+OLD_KIND = " (simulated)"  # the end of such labels in results before version 6
 # File in a platform's results: the process of the host engine's agent, which holds its lock.
 HOST_LOCK = "host.lock"
 
@@ -50,6 +55,9 @@ LONGEST_SUM = LONGEST_SECONDS * MOST_STAGES
 LONGEST_BRANCH = 255  # characters; the longest name of a file, which a branch is in git
 MOST_ANCESTORS = 200  # of a commit; two months of a project with three merges a day
 MAIN_BRANCHES = ("main", "master")  # the usual names, where neither git nor a CI has one
+MOST_FAILURES = 20  # of a platform; its counts say how many there are
+LONGEST_MESSAGE = 300  # characters of a failure's message
+LONGEST_TEST = 4000  # characters of a node id, which repeats the parameters
 MOST_PARENTS = 64  # of a commit; git's own octopus merges have fewer
 # Of the calendar, without the days that another time zone moves into a year that does not exist.
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
@@ -232,6 +240,20 @@ class BuildResult(_Model):
     """Lines of the generated source."""
 
 
+class Failure(_Model):
+    """A test that failed, or a stage that failed before the tests."""
+
+    stage: Name
+    """The stage that failed: the one that runs the tests, or one of the build."""
+    test: Annotated[Text, Field(max_length=LONGEST_TEST)] | None
+    """Node id of the test, or file that could not be collected; null if a stage failed."""
+    outcome: Literal[Outcome.FAILED, Outcome.ERROR]
+    """``error``: the setup or teardown failed, or the file could not be collected."""
+    message: Annotated[Text, Field(max_length=LONGEST_MESSAGE)] | None
+    """First assertion line, or the line of the stage's log that names the error; null if there is
+    none."""
+
+
 class PlatformResult(_Model):
     """One row of the table, with its details."""
 
@@ -265,6 +287,24 @@ class PlatformResult(_Model):
     """Machine, image, tools and packages, as in ``environment.json``, and the trust level."""
     artifacts: dict[Text, Text]
     """File name to path, relative to ``results.json``; a note counts files that are not listed."""
+    failures: Annotated[tuple[Failure, ...], Field(max_length=MOST_FAILURES)] = ()
+    """The first failures, in the order of the logs; ``pytest`` counts all of them."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _convert_label(cls, document: Any) -> Any:
+        """Before version 6, a label did not tell a simulated device from one without any."""
+        if not isinstance(document, dict) or document.get("simulated") is not True:
+            return document
+        label, platform = document.get("label"), document.get("platform")
+        if (
+            not isinstance(label, str)
+            or not isinstance(platform, str)
+            or not label.endswith(OLD_KIND)
+        ):
+            return document
+        label = title(label.removesuffix(OLD_KIND), platform, simulated=True)
+        return {**document, "label": label}
 
     def facts(self, *names: str) -> Mapping[str, Any]:
         """A section of the environment; empty if it was not recorded."""
@@ -349,6 +389,16 @@ class RunResult(_Model):
         raise UsageError(f"run {self.run_id} has {', '.join(results)}, not '{name}'{hint}")
 
 
+def results_schema() -> str:
+    """Return the JSON schema of ``results.json``, which the files of all versions match."""
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **RunResult.model_json_schema(mode="serialization"),
+        "title": "results.json",
+    }
+    return json.dumps(schema, indent=2) + "\n"
+
+
 def parse_run(document: Any) -> RunResult:
     """Read a run; raises ``ValueError`` with its faults, the version first if it does not fit."""
     version = document.get("schema_version") if isinstance(document, dict) else None
@@ -369,14 +419,18 @@ def parse_run(document: Any) -> RunResult:
         raise ValueError(join_names(faults, SHOWN_FAULTS)) from error
 
 
-def title(name: str, *, simulated: bool) -> str:
+def title(label: str, platform: str, *, simulated: bool) -> str:
     """The display name of a platform, or of its results."""
-    return f"{name} (simulated)" if simulated else name
+    if not simulated:
+        return label
+    kind = "compiled only" if is_compiled_only(platform, simulated=True) else "simulated device"
+    return f"{label} ({kind})"
 
 
 def is_compiled_only(platform: str, *, simulated: bool) -> bool:
     """Whether a run goes without the device, and no simulated device can replace it."""
-    return simulated and not PLATFORMS[platform].is_simulable
+    known = PLATFORMS.get(platform)  # results of other versions may have other platforms
+    return simulated and known is not None and not known.is_simulable
 
 
 def hardware_note(platform: str) -> str:

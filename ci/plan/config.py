@@ -143,6 +143,8 @@ Environment = dict[VariableName, str]
 VariablePattern = Annotated[str, AfterValidator(_check_variable_pattern)]
 PlatformName = Annotated[str, AfterValidator(_check_platform)]
 IMAGE_REFERENCE = r"^[\w][\w./:@-]*$"
+# As GitHub, GitLab and Jenkins have them; other characters are operators in Jenkins' expressions.
+RunnerLabel = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$")]
 ImageReference = Annotated[str, StringConstraints(pattern=IMAGE_REFERENCE)]
 WorkspacePath = Annotated[str, AfterValidator(_check_workspace_path)]
 ContainerPath = Annotated[str, AfterValidator(_check_container_path)]
@@ -470,6 +472,9 @@ class SitePlatform(Model):
     in the evidence. By default the number of ``other_engines``."""
     devices: DevicePolicy | None = None
     """The devices that a run uses here, in place of those in ``ci.yaml``."""
+    runner_labels: tuple[RunnerLabel, ...] = ()
+    """Labels of the CI runners that run this platform: a runner must have all of them. A platform
+    without labels is not in the jobs that ``python -m ci matrix`` prints."""
 
 
 class SiteResults(Model):

@@ -159,41 +159,48 @@ def load_request(results: Path, run_id: str) -> RunRequest:
     return check_configuration(request)
 
 
+def is_configuration_changed(request: RunRequest) -> bool:
+    """Whether the configuration of a run is no longer the file that it began with."""
+    return not request.config.is_file() or _file_digest(request.config) != request.config_digest
+
+
 def check_configuration(request: RunRequest) -> RunRequest:
     """Return ``request``; raises ``UsageError`` if its configuration changed."""
-    found = request.config.is_file()
-    if not found or _file_digest(request.config) != request.config_digest:
-        what = "has changed" if found else "has been removed or renamed"
+    if is_configuration_changed(request):
+        what = "has changed" if request.config.is_file() else "has been removed or renamed"
         message = f"--resume: {request.config} {what} since run {request.run_id} began"
         raise UsageError(message, remedy="Undo the change, or start a new run.")
     return request
 
 
-def read_request(results: Path, run_id: str) -> RunRequest:
-    """Read back the request of an earlier run."""
+def read_request(results: Path, run_id: str, asked: str = "--resume") -> RunRequest:
+    """Read back the request of an earlier run; ``asked`` is the command for messages."""
     path = results / run_id / REQUEST_FILE
     try:
         with path.open("rb") as file:
             document = parse_object(file.read(LARGEST_REQUEST).decode())
-        _check_origin(path, document)
+        _check_origin(path, document, asked)
         return RunRequest.model_validate(document)
     except OSError:
         folders = (path.parent for path in results.glob(f"*/{REQUEST_FILE}"))
         known = sorted(folder.name for folder in folders if not folder.is_symlink())  # no latest
-        message = f"--resume: there is no run '{run_id}' in {results}{near_match(run_id, known)}"
+        message = f"{asked}: there is no run '{run_id}' in {results}{near_match(run_id, known)}"
         newest = f"The newest: {join_names(known[::-1])}." if known else "It holds none yet."
         raise UsageError(message, remedy=newest) from None
     except ValueError as error:
-        raise UsageError(f"--resume: {path} is not a request: {error}") from None
+        raise UsageError(f"{asked}: {path} is not a request: {error}") from None
 
 
-def _check_origin(path: Path, document: Mapping[str, object]) -> None:
+def _check_origin(path: Path, document: Mapping[str, object], asked: str) -> None:
     """Raise ``UsageError`` for the request of an imported run, or of another version."""
     if document.get(IMPORTED):
-        message = f"--resume: run {path.parent.name} was imported, expected a run that began here"
-        raise UsageError(message, remedy="Resume it where it began, then import it again.")
+        message = f"{asked}: run {path.parent.name} was imported, expected a run that began here"
+        remedy = "Resume it where it began, then import it again."
+        if asked != "--resume":
+            remedy = "Name a run that began here, or use the machine where this one began."
+        raise UsageError(message, remedy=remedy)
     if (version := document.get("version")) != REQUEST_VERSION:
-        message = f"--resume: {path}: got a request of version {version!r:.100}, expected version"
+        message = f"{asked}: {path}: got a request of version {version!r:.100}, expected version"
         remedy = "Resume it with the version of this program that started it, or start a new run."
         raise UsageError(f"{message} {REQUEST_VERSION}", remedy=remedy)
 

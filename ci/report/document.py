@@ -13,7 +13,7 @@ import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from rich import box
@@ -27,17 +27,32 @@ from ci.util.text import strip_controls
 # Width in characters where the output is no terminal: the table of six platforms takes 187.
 FILE_WIDTH = 200
 SCREEN_WIDTH = 80  # of the narrowest terminal on which tables are meant to be read
+LAST_WIDTH = 40  # of the last column of a table, if it may be shown below instead
+COLUMN_GAP = 2  # rich puts a space before and after each cell
+CODE_INDENT = "    "
 # Markdown takes no underscore inside a word as markup; most test names have some.
 _MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
+# What a forge turns into a link, or into a message to a person: addresses, @name, #1, !1, ~label.
+# An empty comment after it prevents that, and is not shown.
+_REFERENCE = re.compile(
+    r"(?<!\w)[@~$%](?=\w)|@(?=[\w-]+\.)|[#!](?=\d)|(?<=\w):(?=//)|\bwww(?=\.)", re.IGNORECASE
+)
+_NOTHING = "<!-- -->"
+_BLOCK = re.compile(r"^(\d*)([-+#=.)])")  # begins a list or a heading, where a line begins
+_BACKTICKS = re.compile("`+")
 
 
 @dataclass(frozen=True)
 class Span:
-    """Highlighted text: colored in a terminal, and bold on a page if ``strong``."""
+    """Highlighted text: colored in a terminal, and bold or code on a page.
+
+    A forge makes no links and no mentions of what is in code.
+    """
 
     text: str
     color: str = ""
     strong: bool = False
+    code: bool = False
 
 
 Line = str | Span | tuple[str | Span, ...]
@@ -72,6 +87,8 @@ class Table:
     """The styles of the rows in a terminal."""
     title: str = ""
     """The title in a terminal; on a page, a heading precedes the table."""
+    below: str = ""
+    """The heading of the last column, if a terminal without room for it shows it below."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +99,14 @@ class Fold:
     blocks: Sequence[Block]
 
 
-Block = Line | Heading | Items | Table | Fold  # a line is a paragraph
+@dataclass(frozen=True)
+class Code:
+    """A command of one line, which a terminal never breaks: it is copied."""
+
+    text: str
+
+
+Block = Line | Heading | Items | Table | Fold | Code  # a line is a paragraph
 Document = Iterable[Sequence[Block]]
 
 
@@ -134,8 +158,9 @@ def print_document(document: Document, console: Console, *, wrap: bool = False) 
         if number:
             console.print()
         for block in section:
+            whole = isinstance(block, Code) or not wrap
             for shown in _render(block, console.width):
-                console.print(shown, soft_wrap=isinstance(shown, Text) and not wrap)
+                console.print(shown, soft_wrap=isinstance(shown, Text) and whole)
 
 
 def _render(block: Block, width: int) -> Iterator[Text | terminal.Table]:
@@ -144,14 +169,40 @@ def _render(block: Block, width: int) -> Iterator[Text | terminal.Table]:
             yield _text(Span(text, style))
         case Items(lines, indent):
             yield from (_text(line, indent) for line in lines)
+        case Table(below=below) if below and not _has_room(block, width):
+            yield _render_table(_without_last(block), width)
+            yield Text("")
+            yield from (_text(line) for line in (below, *_last_cells(block)))
         case Table():
             yield _render_table(block, width)
+        case Code(text):
+            yield _text(text, CODE_INDENT)
         case Fold(summary, blocks):  # a terminal shows it unfolded
             yield _text(summary)
             for inner in blocks:
                 yield from _render(inner, width)
         case _:
             yield _text(block)
+
+
+def _has_room(table: Table, width: int) -> bool:
+    """Whether the last column gets ``LAST_WIDTH`` beside the others, none of which is folded."""
+    cells = [[len(strip_controls(cell)) for cell in row[:-1]] for row in table.rows]
+    headings = [len(heading) for heading in table.headings[:-1]]
+    widest: list[int] = [max(column) for column in zip(headings, *cells, strict=True)]
+    return sum(widest) + COLUMN_GAP * len(table.headings) + LAST_WIDTH <= width
+
+
+def _without_last(table: Table) -> Table:
+    rows = [row[:-1] for row in table.rows]
+    return replace(table, headings=table.headings[:-1], rows=rows, below="")
+
+
+def _last_cells(table: Table) -> Iterator[Line]:
+    """Yield the cells of the last column, each with the first cell of its row."""
+    for row in table.rows:
+        if row[-1]:
+            yield f"{row[0]}: {row[-1]}"
 
 
 def _render_table(table: Table, width: int) -> terminal.Table:
@@ -192,27 +243,47 @@ def _markdown(block: Block) -> Iterator[str]:
             yield f"{'#' * level} {escape(text)}"
         case Items(lines):
             for line in lines:
-                nested = isinstance(line, str) and line.startswith(" ")
-                yield f"{'  ' if nested else ''}* {escape(line)}"
-        case Table(headings, rows):
+                nested = next(_spans(line)).text.startswith(" ")
+                yield f"{'  ' if nested else ''}* {_escape_line(line)}"
+        case Table(headings, rows, numbers):
             yield f"| {' | '.join(headings)} |"
-            yield "|" + "---|" * len(headings)
+            yield "|" + "".join("---:|" if it in numbers else "---|" for it in headings)
             yield from (f"| {' | '.join(map(escape, row))} |" for row in rows)
+        case Code(text):
+            shown = strip_controls(text)
+            fence = "`" * max(3, 1 + max(map(len, re.findall("`+", shown)), default=0))
+            yield from (f"{fence}sh", shown, fence)
         case Fold(summary, blocks):
             yield f"<details><summary>{escape(summary)}</summary>\n"
             for inner in blocks:
                 yield from _markdown(inner)
             yield "</details>"
         case _:
-            yield escape(block)
+            yield _escape_line(block)
     yield ""
+
+
+def _escape_line(line: Line) -> str:
+    """Escape a line that begins a block, whatever it begins with."""
+    return _BLOCK.sub(r"\1\\\2", escape(line))
 
 
 def escape(line: Line) -> str:
     """Escape one line so that neither Markdown nor HTML changes it, in a table cell too."""
     text = ""
     for span in _spans(line):
-        plain = html.escape(strip_controls(span.text), quote=False)
-        marked = _MARKUP.sub(r"\\\g<0>", plain)
+        shown = " ".join(strip_controls(span.text).split()) if span.code else span.text
+        if span.code and shown:
+            text += _code(shown)
+            continue
+        plain = html.escape(strip_controls(shown), quote=False)
+        marked = _REFERENCE.sub(rf"\g<0>{_NOTHING}", _MARKUP.sub(r"\\\g<0>", plain))
         text += f"**{marked}**" if span.strong else marked
     return " ".join(text.split())
+
+
+def _code(text: str) -> str:
+    """A code span, between more backticks than the text has in a row."""
+    fence = "`" * (max(map(len, _BACKTICKS.findall(text)), default=0) + 1)
+    room = " " if "`" in (text[0], text[-1]) else ""
+    return f"{fence}{room}{text}{room}{fence}"

@@ -17,18 +17,13 @@ from ci.model.results import (
     StageResult,
 )
 from ci.report.document import Block, Document, Heading, Items, Report, Span, Table
+from ci.report.failures import COLORS, failure_sections
 from ci.util.text import commit_name, counted
 
 MISSING = "-"
 NOT_RUN = "not run"
 NO_RESULT = "no result"  # the stage began, or may have begun
 OVERHEAD = "overhead"  # the row of the engine's own time, beside the stages
-COLORS = {
-    Product.PASSED: "green",
-    Product.FAILED: "red",
-    Product.INCOMPLETE: "yellow",
-    Product.NOT_RUN: "yellow",
-}
 # A report explains its words before they first appear, each in a line of at most 80 columns.
 ALWAYS_EXPLAINED: Mapping[str, str] = {
     "product": "this project: its build and its tests",
@@ -76,6 +71,7 @@ class StageRow(NamedTuple):
 
 
 HEADINGS, STAGE_HEADINGS = ResultRow(), StageRow()
+SECONDS = (HEADINGS.build_install, HEADINGS.pytest, HEADINGS.total)
 
 
 def origin(run: RunResult) -> str:
@@ -86,7 +82,7 @@ def origin(run: RunResult) -> str:
 
 
 def results_table(platforms: Sequence[PlatformResult]) -> Table:
-    return Table(HEADINGS, table_rows(platforms))
+    return Table(HEADINGS, table_rows(platforms), numbers=SECONDS, below=HEADINGS.notes)
 
 
 def table_rows(platforms: Sequence[PlatformResult]) -> list[ResultRow]:
@@ -193,20 +189,25 @@ def build_text(build: BuildResult) -> str:
 
 @dataclass(frozen=True)
 class ResultsReport(Report):
-    """The report of a run: the table, then the stages and the evidence of each platform."""
+    """The report of a run: its table, its failures, and stages and evidence of each platform.
+
+    A page begins with the table. A terminal ends with it: the last lines are what is on screen.
+    """
 
     run: RunResult
     wrap = True
 
     def document(self, *, page: bool) -> Document:
         run = self.run
+        words = [f"{word}: {meaning}" for word, meaning in explained_words(run.platforms)]
+        details = [[Items(words)], *(_platform(result, page=page) for result in run.platforms)]
+        outcome = [[results_table(run.platforms)], *failure_sections(run)]
         if page:
             yield Heading(1, f"{run.project}: {run.run_id}"), origin(run)
+            yield from (*outcome, *details)
         else:
             yield [f"{run.project}: {origin(run)}"]
-        yield [results_table(run.platforms)]
-        yield [Items([f"{word}: {meaning}" for word, meaning in explained_words(run.platforms)])]
-        yield from (_platform(result, page=page) for result in run.platforms)
+            yield from (*details, *outcome)
 
     def data(self) -> dict[str, Any]:
         return self.run.model_dump(mode="json")

@@ -15,7 +15,7 @@ from ci.engines.select import select_engine
 from ci.model.results import RunResult
 from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
-from ci.plan.project import load_project, site_file
+from ci.plan.project import Project, load_project, site_file
 from ci.plan.request import new_request, plan_request
 from ci.plan.source import git
 from ci.run.coordinator import RunCoordinator
@@ -35,13 +35,10 @@ class Checkout:
     site: Path
     """The user's own file: git often ignores it, so that no worktree has it."""
 
-    def run(self, commit: str, platform: str, results: Path, options: RunOptions) -> RunResult:
-        """Run a commit as ``python -m ci run`` does.
+    def project_at(self, commit: str) -> Project:
+        """Check a commit out, and load the project with this site's settings.
 
-        Raises:
-            UsageError, ConfigError: The commit has no valid configuration of the platform.
-            InfrastructureError: The engine refused it.
-            KeyboardInterrupt: The run was interrupted.
+        Raises ``ConfigError`` if the commit has no valid configuration.
         """
         git(self.tree, "checkout", "--quiet", "--force", "--detach", commit)
         if (self.tree / ".gitmodules").exists():
@@ -50,7 +47,17 @@ class Checkout:
         environ = dict(os.environ)
         if self.site.exists():
             environ["INFINI_CI_SITE"] = str(self.site)
-        project = replace(load_project(self.config, environ), pip=read_pip_settings())
+        return replace(load_project(self.config, environ), pip=read_pip_settings())
+
+    def run(self, commit: str, platform: str, results: Path, options: RunOptions) -> RunResult:
+        """Run a commit as ``python -m ci run`` does.
+
+        Raises:
+            UsageError, ConfigError: The commit has no valid configuration of the platform.
+            InfrastructureError: The engine refused it.
+            KeyboardInterrupt: The run was interrupted.
+        """
+        project = self.project_at(commit)
         platforms = (platform,)
         request = new_request(
             project, platforms, source_folder=self.source, results=results, options=options
@@ -70,21 +77,23 @@ class Checkout:
 
 
 @contextmanager
-def temporary_checkout(source: Path, config: Path, search: str) -> Iterator[Checkout]:
+def temporary_checkout(
+    source: Path, config: Path, name: str, kind: str = "search"
+) -> Iterator[Checkout]:
     """Add a worktree of the repository that has ``source``, and remove it at the end.
 
     Each commit has its own configuration if git tracks the file, else all have the user's. The
-    worktree of an interrupted search of the same name is removed first. Raises ``UsageError`` if
-    that search still runs.
+    worktree of an interrupted search (or session: its ``kind``) of the same name is removed first.
+    Raises ``UsageError`` if that one still runs.
     """
     root = Path(git(source, "rev-parse", "--show-toplevel").rstrip("\n"))
     config = config.resolve()
     is_inside = config.is_relative_to(root)
     is_tracked = is_inside and bool(git(root, "ls-files", "--", str(config)))
-    folder = user_cache().resolve() / search
+    folder = user_cache().resolve() / name
     folder.mkdir(parents=True, exist_ok=True)
     tree = folder / root.name
-    with lock_run(folder, kind="search"):
+    with lock_run(folder, kind=kind):
         _remove(root, tree)
         # Forced: git may still know a worktree whose files are gone.
         options = ("--force", "--quiet", "--detach", "--no-checkout")

@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from ci.errors import CiError
-from ci.facts.environment_key import EnvironmentKey
+from ci.facts.environment_key import EnvironmentKey, platform_component
 from ci.facts.measures import Quantity, measure_key
 from ci.model.plan import RunPlan
 from ci.store.rows import RunMeasures
@@ -40,7 +40,7 @@ def similarity(environment: EnvironmentKey, plan: RunPlan, engine: str) -> int:
     selection = plan.selection.operators if plan.selection else None
     return sum(
         (
-            environment.platform == plan.title,
+            environment.platform == platform_component(plan.platform, simulated=plan.simulated),
             environment.engine == f"{engine} engine",
             plan.image is not None and environment.image == plan.image.tag,
             environment.selection == (selection or "all operators"),

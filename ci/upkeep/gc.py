@@ -33,7 +33,7 @@ from ci.engines.link import explain
 from ci.engines.wheelhouse import PREFIX as WHEELS_PREFIX
 from ci.errors import InfrastructureError
 from ci.facts.files import read_text_file
-from ci.model.plan import HELPER_LABEL
+from ci.model.plan import HELPER_LABEL, SESSION_LABEL
 from ci.model.platforms import PLATFORMS
 from ci.model.results import HOST_LOCK
 from ci.model.trust import Trust
@@ -198,8 +198,9 @@ class EngineContents:
 
     @property
     def running(self) -> frozenset[str]:
-        """Ids of the runs whose containers run."""
-        found = (_labels(item).get(RUN) for item in self.containers if item["State"] == "running")
+        """Ids of the runs whose containers run; a session needs its caller."""
+        running = (_labels(item) for item in self.containers if item["State"] == "running")
+        found = (labels.get(RUN) for labels in running if SESSION_LABEL not in labels)
         return frozenset(run for run in found if run)
 
     def items(self, scope: Scope) -> Iterator[Item]:
@@ -212,12 +213,12 @@ class EngineContents:
     def _container_items(self, scope: Scope) -> Iterator[Item]:
         """The containers of a project; those that have not ended are needed.
 
-        A helper never ends: it serves a caller, which may have been killed.
+        Helpers and sessions serve a caller, which may have been killed.
         """
         for entry in self.containers:
             labels, state = _labels(entry), entry["State"]
             if labels.get(PROJECT) == scope.project:
-                helper = HELPER_LABEL in labels
+                helper = HELPER_LABEL in labels or SESSION_LABEL in labels
                 needed = scope.needed_by_run(labels.get(RUN) or labels.get(HELPER_LABEL))
                 ended = helper or state in ("exited", "created", "dead")
                 yield Item(
@@ -383,6 +384,13 @@ def run_folders(results: Path) -> tuple[RunFolder, ...]:
                 going_on = is_running(path)
                 found.append(RunFolder(path=path, request=request, used=used, going_on=going_on))
     return tuple(found)
+
+
+def sessions_in_progress() -> Iterator[str]:
+    """The ids of the sessions of this user whose callers run on this machine."""
+    for path in Path(tempfile.gettempdir()).glob("infini-ci-*"):
+        if (name := _WORK_FOLDER.fullmatch(path.name)) and is_running(path):
+            yield name["run"]
 
 
 def redact_interrupted(runs: Sequence[RunFolder], scope: Scope) -> Iterator[str]:

@@ -22,7 +22,18 @@ ACCEPTED_FILE = "ci-accepted.yaml"  # beside it
 # Commands to which an option of the current command line is passed on.
 SOURCE_COMMANDS = ("run", "bundle", "bisect")
 CONFIG_COMMANDS = ("run", "bundle", "bisect", "doctor", "gc", "contract", "platforms")
-RESULTS_COMMANDS = ("run", *SESSIONS, "bisect", "contract", "import", "export", "doctor", "gc")
+RESULTS_COMMANDS = (
+    "run",
+    *SESSIONS,
+    "shell",
+    "rerun",
+    "bisect",
+    "contract",
+    "import",
+    "export",
+    "doctor",
+    "gc",
+)
 
 _options: ContextVar[argparse.Namespace | None] = ContextVar("_options", default=None)
 
@@ -37,9 +48,24 @@ def remember_options(options: argparse.Namespace) -> Iterator[None]:
         _options.reset(token)
 
 
+_elsewhere: ContextVar[bool] = ContextVar("_elsewhere", default=False)
+
+
+@contextmanager
+def naming_commands_for_others() -> Iterator[None]:
+    """Name commands as a reader on another machine types them: without folders of this one."""
+    token = _elsewhere.set(True)
+    try:
+        yield
+    finally:
+        _elsewhere.reset(token)
+
+
 def command(name: str, *words: object) -> str:
     """Return ``python -m ci NAME WORDS``, or the nox command for it; quoted for a shell."""
     arguments = [str(word) for word in words]
+    if _elsewhere.get():
+        return shlex.join(["python", "-m", "ci", name, *arguments])
     arguments += _same_options(name, arguments)
     nox = os.environ.get(NOX_VARIABLE)
     if nox is None:

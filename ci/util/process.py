@@ -66,6 +66,7 @@ def run(
     on_line: Callable[[str], None] | None = None,
     check: bool = True,
     decoding_errors: str = "replace",
+    stdin: str | None = None,
 ) -> ProcessResult:
     """Run ``command``, wait for it, and return its exit code and output.
 
@@ -77,15 +78,17 @@ def run(
         check: Raise ``ProcessError`` for an exit code other than 0.
         decoding_errors: How to decode output that is not UTF-8. "surrogateescape" preserves file
             names.
+        stdin: Text for the standard input, which is empty otherwise. Not used with ``on_line``.
 
     An interrupt (Ctrl-C) kills the process group as well.
     """
     start = monotonic()
-    process = _start(command, cwd, environment, decoding_errors, merged=on_line is not None)
+    merged, source = on_line is not None, subprocess.DEVNULL if stdin is None else subprocess.PIPE
+    process = _start(command, cwd, environment, decoding_errors, merged=merged, stdin=source)
     wrong = None
     try:
         if on_line is None:
-            stdout, stderr = process.communicate(timeout=timeout_s)
+            stdout, stderr = process.communicate(stdin, timeout=timeout_s)
         else:
             stdout, stderr = _read_lines(process, on_line), ""
         if check and process.returncode != 0:
@@ -119,6 +122,7 @@ def _start(
     decoding_errors: str,
     *,
     merged: bool,
+    stdin: int,
 ) -> subprocess.Popen[str]:
     if cwd is not None and not cwd.is_dir():
         raise ProcessError(f"cannot run {shlex.join(command)}: {cwd} is not a folder")
@@ -127,7 +131,7 @@ def _start(
             list(command),
             cwd=cwd,
             env=inherited_environment() if environment is None else dict(environment),
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if merged else subprocess.PIPE,
             encoding="utf-8",

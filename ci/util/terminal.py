@@ -7,7 +7,10 @@ chosen any of these. ruff rejects `print` elsewhere in this program. Colored out
 
 from __future__ import annotations
 
+import secrets
 import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from ci.errors import CiError
 from ci.util.text import mask_credentials, strip_controls
@@ -31,3 +34,37 @@ def show_error(error: Exception | str, remedy: str | None = None) -> None:
 def complain(text: str) -> None:
     """Print to the standard error."""
     print(strip_controls(text), file=sys.stderr)  # noqa: T201
+
+
+ACTIONS_VARIABLE = "GITHUB_ACTIONS"
+_stopped: list[str] = []  # the token that lets GitHub obey commands again
+
+
+@contextmanager
+def workflow_commands_stopped(environ: Mapping[str, str]) -> Iterator[None]:
+    """In a job of GitHub, let it obey no line of the output that begins with ``::``.
+
+    The message of a stranger's test can be such a line: ``::add-mask::e`` would hide each e of the
+    log. Only this process knows the token that ends it:
+    https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions
+    """
+    if ACTIONS_VARIABLE not in environ:
+        yield
+        return
+    _stopped.append(secrets.token_hex(16))
+    complain(f"::stop-commands::{_stopped[-1]}")
+    try:
+        yield
+    finally:
+        complain(f"::{_stopped.pop()}::")
+
+
+def show_workflow_commands(commands: Sequence[str]) -> None:
+    """Print lines that GitHub obeys, to the standard error: programs read the standard output."""
+    around = _stopped[-1] if _stopped and commands else None
+    if around:
+        complain(f"::{around}::")
+    for line in commands:
+        complain(line)
+    if around:
+        complain(f"::stop-commands::{around}")

@@ -136,10 +136,13 @@ class Project:
         }
         stored = RunResult(**{**fields, **changes})
         details = Details(tests=tests(outcomes), build=build)
-        with Store(default_url(self.results)) as store:
+        with self.open() as store:
             store.save(stored, {it.platform: details for it in stored.platforms})
         self.runs.append(run_id)
         return run_id
+
+    def open(self) -> Store:
+        return Store(default_url(self.results))
 
     def branch(self, name: str, start: str = "main") -> None:
         """Check a branch out, and create it if it does not exist yet."""

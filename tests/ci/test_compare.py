@@ -229,15 +229,15 @@ def test_a_simulated_run_is_named_so_everywhere(
     shown = capsys.readouterr()
     [row] = result.platforms
     assert code == ExitCode.PASSED
-    assert (row.label, row.simulated) == ("Ascend (simulated)", True)
+    assert (row.label, row.simulated) == ("Ascend (simulated device)", True)
     [count] = row.overloads
     assert (count.simulated, count.kernels["own"]) == (True, 2)
-    assert "Ascend (simulated)" in shown.out
-    assert "Ascend (simulated): pytest finished" in shown.err
+    assert "Ascend (simulated device)" in shown.out
+    assert "Ascend (simulated device): pytest finished" in shown.err
     markdown = (tiny.results / "latest" / "results.md").read_text()
-    assert "| Ascend (simulated) | Yes | 5 passed, 1 skipped" in markdown
+    assert "| Ascend (simulated device) | Yes | 5 passed, 1 skipped" in markdown
     assert "simulated device: no vendor hardware was used" in markdown
-    assert "\n## Ascend (simulated)\n" in markdown
+    assert "\n## Ascend (simulated device)\n" in markdown
     assert tiny.write_contract(platform="ascend") == ExitCode.PASSED
     contract = tiny.folder / "source" / "contracts" / "ascend.yaml"
     assert "simulated: true\n" in contract.read_text()
@@ -246,8 +246,8 @@ def test_a_simulated_run_is_named_so_everywhere(
     capsys.readouterr()
     assert tiny.command("compare", contract, "latest", "--fail-on", "regression") == 0
     shown = capsys.readouterr()
-    assert f"base  {contract} (simulated): " in shown.out
-    assert "/ascend (simulated): 5 passed" in shown.out
+    assert f"base  {contract} (simulated device): " in shown.out
+    assert "/ascend (simulated device): 5 passed" in shown.out
     tiny.command("compare", contract, "latest", "--format", "json")
     [platform] = json.loads(capsys.readouterr().out)["platforms"]
     assert [platform[side]["simulated"] for side in ("base", "head")] == [True, True]
@@ -271,7 +271,9 @@ def test_a_simulated_run_serves_no_real_platform(
     assert tiny.command("compare", real, "latest/ascend", "--fail-on", "regression") == 2
     shown = capsys.readouterr()
     assert f"not comparable, only one device is simulated: {real} and 20" in shown.err
-    assert "/ascend (simulated)\nName another run of it, or leave out --fail-on.\n" in shown.err
+    assert (
+        "/ascend (simulated device)\nName another run of it, or leave out --fail-on.\n" in shown.err
+    )
     assert tiny.command("compare", real, "latest/ascend") == ExitCode.PASSED
     tiny.simulate(simulated=False)
     capsys.readouterr()
@@ -292,7 +294,7 @@ def test_the_requested_device_and_the_recorded_one_must_agree(tiny: Tiny, simula
     code, result = tiny.run("ascend")
     [row] = result.platforms
     assert code == ExitCode.PRODUCT_FAILURE
-    assert (row.label, row.simulated) == ("Ascend (simulated)", True)
+    assert (row.label, row.simulated) == ("Ascend (simulated device)", True)
     asked, saw = (
         ("simulated", "one that is not simulated") if simulated else ("real", "a simulated one")
     )

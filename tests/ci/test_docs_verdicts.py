@@ -136,7 +136,7 @@ NO_IMAGE = "the virtual environment of platform cpu cannot be made"
 
 
 def shown(notes: tuple[str, ...], verdict: Verdict) -> str:
-    """What a terminal shows: the notes of the row, and the verdict below the table."""
+    """What a terminal shows: the notes of the row, and the verdict above the table."""
     result = platform_result("CPU", PUBLISHED[0][1:], verdict=verdict, notes=notes)
     run = RunResult(
         run_id="20260101T120000Z-0123abcd-00ff",
@@ -153,7 +153,8 @@ def shown(notes: tuple[str, ...], verdict: Verdict) -> str:
     assert isinstance(console.file, StringIO)
     printed = console.file.getvalue()
     below = printed[printed.index(f"product {verdict.product}, ") :]  # the explanation of words
-    return f"Notes: {table_rows([result])[0].notes}\n{below}"
+    verdict_alone = below[: below.index("\n\n Platform ")]
+    return f"Notes: {table_rows([result])[0].notes}\n{verdict_alone}\n"
 
 
 def examples() -> dict[str, str]:

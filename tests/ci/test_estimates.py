@@ -76,7 +76,7 @@ def test_stages_that_never_ran_have_no_estimate(plan: RunPlan) -> None:
 def test_similar_environments(plan: RunPlan) -> None:
     assert plan.image is not None
     same = EnvironmentKey(
-        platform="CPU",
+        platform="cpu",
         machine="m",
         image=plan.image.tag,
         compiler="c",

@@ -16,11 +16,21 @@ from pathlib import Path
 
 import pytest
 from deep_folder import make_deep_folder
+from docker.client import DockerClient
 from filelock import FileLock
 
 from ci import cli
 from ci.errors import ExitCode
-from ci.upkeep.gc import Item, ItemKind, Scope, decide, image_size, machine_items
+from ci.upkeep.gc import (
+    EngineContents,
+    Item,
+    ItemKind,
+    Scope,
+    decide,
+    image_size,
+    machine_items,
+    sessions_in_progress,
+)
 from ci.util.files import remove_folder
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -87,6 +97,34 @@ def test_an_image_is_as_large_as_what_it_adds() -> None:
     assert image_size(entry, {"sha256:base": 40}) == 60
     assert image_size(entry, {}) == 1  # the base is gone
     assert image_size({"Size": 100, "SharedSize": -1, "Labels": None}, {}) == 100
+
+
+def container(name: str, state: str, **labels: str) -> dict[str, object]:
+    known = {f"infini-ci.{label}": value for label, value in labels.items()}
+    entry = {"Id": name, "Names": [f"/{name}"], "Created": 0, "State": state, "ImageID": ""}
+    return {**entry, "Labels": {"infini-ci.project": "tiny", **known}}
+
+
+@pytest.mark.parametrize(("sessions", "kept"), [(set(), ["run"]), ({"b"}, ["run", "session"])])
+def test_a_session_is_needed_as_long_as_its_caller_lives(
+    sessions: set[str], kept: list[str]
+) -> None:
+    entries = (
+        container("run", "running", run="a"),
+        container("session", "running", run="b", session="1"),
+    )
+    engine = EngineContents(
+        client=DockerClient(base_url="unix:///nowhere", version="1.41"),  # not asked
+        machine="here",
+        containers=entries,
+        images=(),
+        volumes=(),
+    )
+    assert engine.running == {"a"}
+    runs = {*engine.running, *sessions}
+    scope = Scope(project="tiny", orphans=False, runs=runs, platforms=frozenset())
+    needed = [it.name for it in engine.items(scope) if it.needed]
+    assert needed == kept
 
 
 @pytest.fixture
@@ -303,6 +341,17 @@ def test_with_a_project_only_what_is_known_to_be_of_it(results: Path) -> None:
     folder = add_work_folder(tmp, "somebodys")
     gc(results, "--older-than=0", "--project=tiny")
     assert names(tmp) == [folder.name]
+
+
+def test_a_session_in_progress_keeps_its_folder(results: Path) -> None:
+    folder = add_work_folder(
+        Path(tempfile.gettempdir()), "20260101T000000Z-nogit-0001-session-12ab"
+    )
+    with FileLock(folder / ".lock"):
+        assert [*sessions_in_progress()] == ["20260101T000000Z-nogit-0001-session-12ab"]
+        gc(results, "--older-than", "0")
+        assert folder.exists()
+    assert [*sessions_in_progress()] == []
 
 
 def test_what_cannot_be_removed_stops_nothing(

@@ -265,7 +265,7 @@ def test_simulated_runs_are_no_history_of_real_ones(project: Project) -> None:
     store_runs(project, [*map(result, noisy(900, 12, 1)), *simulated])
     code, said = project.ci("history", "cpu")
     assert code == ExitCode.PASSED
-    assert "environment 1: cpu (simulated); " in said
+    assert "environment 1: cpu (simulated device); " in said
     assert "environment 2: cpu; " in said
     assert "changed:" not in said
     assert "no open regression" in said

@@ -89,7 +89,7 @@ def test_stages_get_a_simulated_device_from_the_configuration() -> None:
 def test_a_simulated_device_that_was_not_run_is_one_too() -> None:
     simulated = plan({**CONFIG, "platforms": {"ascend": {"simulated": True}}})
     result = not_run_result(simulated, "no space is left")
-    assert (result.label, result.simulated) == ("Ascend (simulated)", True)
+    assert (result.label, result.simulated) == ("Ascend (simulated device)", True)
 
 
 @pytest.mark.parametrize(

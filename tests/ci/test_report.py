@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from published import PUBLISHED, platform_result, table_markdown
 from rich.console import Console
 
 from ci.model.results import (
+    LONGEST_TEST,
     BuildResult,
     Evidence,
+    Failure,
     Grade,
     Harness,
     Product,
     RunResult,
     StageResult,
     Verdict,
+    title,
 )
+from ci.model.tests import Outcome
 from ci.report.table import (
     ALWAYS_EXPLAINED,
     EXPLAINED,
@@ -72,8 +78,9 @@ def test_every_word_of_a_verdict_is_explained_in_a_line_of_80_columns() -> None:
 @pytest.mark.parametrize("width", [60, 80])
 def test_a_narrow_terminal_loses_nothing(published: RunResult, width: int) -> None:
     text = "".join(terminal(published, width).split())
-    assert all(result.label in text for result in published.platforms)
-    assert "Notes" in text
+    for row in (HEADINGS, *table_rows(published.platforms)):
+        assert "".join(row.platform.split()) in text
+        assert "".join(row.notes.split()) in text
 
 
 def test_headings_are_whole_words_at_80_columns(published: RunResult) -> None:
@@ -171,7 +178,7 @@ def test_a_page_shows_names_as_they_are(published: RunResult) -> None:
 def test_names_cannot_control_the_terminal(published: RunResult) -> None:
     text = terminal(hostile(published), width=300)
     plain = "test_x[<img src=x onerror=alert(1)>|**b**|`c`|[d](e)] __f__\N{REPLACEMENT CHARACTER}"
-    assert text.count(plain) == 2
+    assert text.count(plain) == 3
     assert not {"\x1b", "\x07"} & set(text)
 
 
@@ -238,3 +245,99 @@ def test_the_overhead_of_the_engine_is_a_row(whole: float | None, shown: list[st
     rows = [row for row in stage_rows(result) if row.stage == "overhead"]
     assert [row.seconds for row in rows] == shown
     assert all(row.in_total == "no" for row in rows)
+
+
+LABEL = "CPU"
+FAILURES = tuple(
+    Failure(stage="pytest", test=test, outcome=Outcome.FAILED, message="assert 1 == 2")
+    for test in ("t.py::test_a[it's 1]", *(f"t.py::test_{n}" for n in range(6)))
+)
+
+
+def failed_run(run: RunResult, *failures: Failure, **changes: Any) -> RunResult:
+    evidence = (Evidence(grade=Grade.FACT, text="9 failed, 0 errors: t.py::test_a"),)
+    verdict = Verdict(product=Product.FAILED, harness=Harness.CLEAN, evidence=evidence)
+    result = platform_result(LABEL, PUBLISHED[0][1:], verdict=verdict, failures=failures, **changes)
+    assert result.pytest is not None
+    if result.pytest.failed == 0:
+        counts = result.pytest.model_copy(update={"failed": 8, "errors": 1})
+        result = result.model_copy(update={"pytest": counts})
+    return run.model_copy(update={"platforms": (*run.platforms[:6], result)})
+
+
+def test_the_last_lines_are_the_table_and_the_failures(published: RunResult) -> None:
+    run = failed_run(published, *FAILURES)
+    lines = [line.rstrip() for line in terminal(run).splitlines()]
+    table = next(n for n, line in enumerate(lines) if line.startswith(" Platform"))
+    assert table > lines.index("  fact: 9 failed, 0 errors: t.py::test_a")
+    start = lines.index("CPU: why it did not pass")
+    assert table < start
+    assert lines[start + 1 : start + 8] == [
+        "failed: 9 failed, 0 errors: t.py::test_a",
+        "t.py::test_a[it's 1]",
+        "  assert 1 == 2",
+        f"    python -m ci rerun {run.run_id} cpu 't.py::test_a[it'\"'\"'s 1]'",
+        "t.py::test_0",
+        "  assert 1 == 2",
+        f"    python -m ci rerun {run.run_id} cpu t.py::test_0",
+    ]
+    assert lines[-3:] == [
+        "and 4 more failures: see results.json and pytest.jsonl",
+        "A shell in the same environment:",
+        f"    python -m ci shell {run.run_id} cpu",
+    ]
+
+
+def test_a_page_has_the_failures_below_the_table(published: RunResult) -> None:
+    run = failed_run(published, *FAILURES[1:2])
+    text = ResultsReport(run).markdown()
+    assert (
+        "\n### CPU: why it did not pass\n\n**failed**: 9 failed, 0 errors: t.py::test_a\n\n"
+        "* `t.py::test_0`\n  * `assert 1 == 2`\n\n"
+        f"```sh\npython -m ci rerun {run.run_id} cpu t.py::test_0\n```\n"
+    ) in text
+    assert text.index("### CPU: why") < text.index("* product: this project")
+
+
+def test_a_command_is_one_line_at_any_width(published: RunResult) -> None:
+    text = terminal(failed_run(published, *FAILURES[1:2]), width=60)
+    assert f"\n    python -m ci rerun {published.run_id} cpu t.py::test_0\n" in text
+
+
+def test_a_build_that_failed_is_entered(published: RunResult) -> None:
+    message = "a.cc:1:1: error: no"
+    failure = Failure(stage="install", test=None, outcome=Outcome.FAILED, message=message)
+    lines = terminal(failed_run(published, failure)).splitlines()
+    start = lines.index("stage install")
+    assert lines[start + 1] == f"  {message}"
+    assert lines[start + 2] == f"    python -m ci shell {published.run_id} cpu"
+
+
+@pytest.mark.parametrize("test", [HOSTILE, "a\nb", "t.py::test_\x9b", "t" * LONGEST_TEST])
+def test_no_command_names_a_test_that_is_shown_otherwise(published: RunResult, test: str) -> None:
+    failure = Failure(stage="pytest", test=test, outcome=Outcome.FAILED, message=HOSTILE)
+    run = failed_run(published, failure)
+    for text in (terminal(run, width=9000), ResultsReport(run).markdown()):
+        assert " rerun " not in text
+        assert f"python -m ci shell {run.run_id} cpu" in text
+        assert not {"\x1b", "\x07", "\x9b"} & set(text)
+
+
+def test_a_platform_that_passed_has_no_section(published: RunResult) -> None:
+    assert "why it did not pass" not in terminal(published) + ResultsReport(published).markdown()
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_headings_and_figures_are_on_one_line(published: RunResult, width: int) -> None:
+    labels = [title("Cambricon", "cambricon", simulated=True), *("NVIDIA", "CPU")]
+    rows = [
+        result.model_copy(update={"label": label, "notes": ("a long note " * 12,)})
+        for result, label in zip(published.platforms, labels, strict=False)
+    ]
+    lines = terminal(published.model_copy(update={"platforms": (*rows,)}), width).splitlines()
+    [heading] = [line for line in lines if line.startswith(" Platform")]
+    assert re.search(r"Built +pytest Result +build/install +pytest +total", heading)
+    assert (heading.split()[-1] == "Notes") is (width == 200)
+    assert sum(bool(re.search(r" \d+s +\d+s +\d+s( |$)", line)) for line in lines) == len(rows)
+    assert max(map(len, lines)) <= width
+    assert width == 200 or "Cambricon (simulated device): A long note" in "\n".join(lines)

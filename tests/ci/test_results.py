@@ -6,6 +6,7 @@ import json
 import resource
 from pathlib import Path
 
+import jsonschema
 import pytest
 from published import PUBLISHED, platform_result
 
@@ -19,10 +20,12 @@ from ci.model.results import (
     RunResult,
     Verdict,
     exit_code,
+    results_schema,
 )
 from ci.store.folder import read_results
 from ci.util.files import write_atomically
 
+DATA = Path(__file__).with_name("data")
 RUN_FIELDS = {
     *("schema_version", "run_id", "project", "commit", "dirty", "started_at", "finished_at"),
     *("engine", "platforms", "lineage"),
@@ -41,7 +44,7 @@ PLATFORM_FIELDS = {
         "pytest_s",
         "total_s",
     ),
-    *("verdict", "notes", "environment", "artifacts"),
+    *("verdict", "notes", "environment", "artifacts", "failures"),
 }
 PYTEST_FIELDS = {
     *("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "warnings", "deselected"),
@@ -72,7 +75,7 @@ def test_the_fields_are_those_of_the_contract(published: RunResult) -> None:
     assert set(platform["stages"][0]) == STAGE_FIELDS
     assert set(platform["verdict"]) == {"product", "harness", "evidence"}
     assert set(platform["verdict"]["evidence"][0]) == {"grade", "text"}
-    assert document["schema_version"] == 5
+    assert document["schema_version"] == 6
 
 
 def test_seconds_are_exact(published: RunResult) -> None:
@@ -87,12 +90,12 @@ def test_results_are_read_back(published: RunResult, tmp_path: Path) -> None:
     assert [entry.name for entry in path.parent.iterdir()] == ["results.json"]
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema_version": 1', '{"schema_version": 6}'])
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema_version": 1', '{"schema_version": 7}'])
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "results.json"
     path.write_text(text)
     with pytest.raises(
-        InfrastructureError, match="expected a results file of version 5 or older"
+        InfrastructureError, match="expected a results file of version 6 or older"
     ) as it:
         read_results(path)
     assert "\n" not in str(it.value)
@@ -112,24 +115,44 @@ def test_an_invalid_number_is_refused(published: RunResult, tmp_path: Path) -> N
             read_results(path)
 
 
-@pytest.mark.parametrize(
-    ("version", "missing"),
-    [(1, ("overloads", "simulated", "build")), (2, ("simulated", "build")), (3, ("build",))],
-)
-def test_a_file_of_an_earlier_version_is_read(
-    published: RunResult, tmp_path: Path, version: int, missing: tuple[str, ...]
-) -> None:
-    document = json.loads(published.to_json()) | {"schema_version": version}
-    for platform in document["platforms"]:
-        for name in missing:
-            del platform[name]
-    path = tmp_path / "results.json"
-    path.write_text(json.dumps(document))
-    read = read_results(path)
-    assert read == published
+# Each is one run as the program of that version wrote it: see data/README.md.
+VERSIONS = range(1, SCHEMA_VERSION + 1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_file_of_every_version_is_read(version: int) -> None:
+    text = (DATA / f"results-{version}.json").read_text(encoding="utf-8")
+    document = json.loads(text)
+    assert document["schema_version"] == version
+    read = read_results(DATA / f"results-{version}.json")
     assert read.schema_version == SCHEMA_VERSION
-    assert read.platforms[0].build is None
-    assert (read.platforms[0].overloads, read.platforms[0].simulated) == ((), False)
+    cpu, ascend = read.platforms
+    assert (cpu.pytest and cpu.pytest.passed, ascend.verdict.product) == (9486, Product.FAILED)
+    # What a version did not have yet is empty; what it had is read.
+    assert bool(cpu.overloads) is (version >= 2)
+    assert ascend.simulated is (version >= 3)
+    assert (cpu.build is not None) is (version >= 4)
+    assert read.lineage.branch == ("feature" if version >= 5 else None)
+    assert [it.message for it in ascend.failures] == ["assert 1 == 2"] * (version >= 6)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_file_of_every_version_matches_the_schema(version: int) -> None:
+    document = json.loads((DATA / f"results-{version}.json").read_text(encoding="utf-8"))
+    validator = jsonschema.Draft202012Validator(json.loads(results_schema()))
+    validator.validate(document)
+    document["platforms"][0]["unknown"] = 1
+    document["schema_version"] = SCHEMA_VERSION + 1
+    del document["platforms"][1]["verdict"]
+    assert {error.validator for error in validator.iter_errors(document)} == {
+        *("additionalProperties", "maximum", "required"),
+    }
+
+
+def test_the_newest_file_has_every_field() -> None:
+    text = (DATA / f"results-{SCHEMA_VERSION}.json").read_text(encoding="utf-8")
+    assert read_results(DATA / f"results-{SCHEMA_VERSION}.json").to_json() == text
+    assert set(json.loads(text)["platforms"][1]) == PLATFORM_FIELDS
 
 
 def test_counts_of_version_2_are_read() -> None:
@@ -190,3 +213,22 @@ def test_exit_codes(platforms: list[PlatformResult], code: ExitCode) -> None:
 @pytest.mark.parametrize("harness", Harness)
 def test_never_zero_without_a_complete_result(product: Product, harness: Harness) -> None:
     assert exit_code([PASSED, verdict(product, harness)]) is not ExitCode.PASSED
+
+
+@pytest.mark.parametrize(
+    ("platform", "label", "simulated", "shown"),
+    [
+        ("ascend", "Ascend (simulated)", True, "Ascend (simulated device)"),
+        ("nvidia", "My GPU (simulated)", True, "My GPU (compiled only)"),
+        ("unknown", "X (simulated)", True, "X (simulated device)"),
+        ("ascend", "Ascend (simulated)", False, "Ascend (simulated)"),
+        ("ascend", "Ascend (simulated device)", True, "Ascend (simulated device)"),
+    ],
+)
+def test_labels_of_earlier_versions_name_the_kind_of_device(
+    platform: str, label: str, simulated: bool, shown: str
+) -> None:
+    result = platform_result("X", PUBLISHED[0][1:])
+    document = result.model_dump(mode="json") | {"platform": platform, "label": label}
+    read = PlatformResult.model_validate({**document, "simulated": simulated})
+    assert read.label == shown

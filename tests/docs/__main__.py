@@ -11,7 +11,7 @@ def main() -> int:
     """Write what differs and remove what is no page any more."""
     FOLDER.mkdir(exist_ok=True)
     made = pages()
-    for path in sorted(FOLDER.glob("*.md")):
+    for path in sorted(FOLDER.iterdir()):
         if path.name not in made:
             path.unlink()
             print(f"removed {path.relative_to(ROOT)}")

@@ -27,6 +27,7 @@ from conftest import engine_or_skip
 from ci.engines.select import select_engine
 from ci.model.plan import EnginePlan
 from ci.model.platforms import PLATFORMS, Platform
+from ci.model.results import title
 
 ROOT = Path(__file__).resolve().parents[2]
 SIMULATION = ("--config", "tests/simulated/ci.yaml")
@@ -152,7 +153,8 @@ def test_all_platforms_are_rows_of_one_table(
     results: Path, document: dict[str, Any], release: Release
 ) -> None:
     labels = [PLATFORMS["cpu"].label]
-    labels += [f"{PLATFORMS[name].label} (simulated)" for name in release.platforms[1:]]
+    others = release.platforms[1:]
+    labels += [title(PLATFORMS[name].label, name, simulated=True) for name in others]
     assert document["engine"] == release.engine
     assert [row["platform"] for row in document["platforms"]] == list(release.platforms)
     assert [row["label"] for row in document["platforms"]] == labels

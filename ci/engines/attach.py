@@ -1,0 +1,98 @@
+"""Connect this process's terminal, or its standard streams, to a command in a container."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import Thread
+from types import FrameType
+from typing import Any
+
+from docker.api.client import APIClient
+from docker.utils.socket import STDERR, frames_iter
+
+from ci.util.process import handle_interrupts
+
+CHUNK = 1 << 16
+
+
+def attach(client: APIClient, command: str, *, interactive: bool) -> int:
+    """Run an exec of the engine with this process's streams; return its exit code.
+
+    ``command`` is the id of the exec, which has a terminal if it is ``interactive``. Its output is
+    passed on as it is, like that of a shell on this machine.
+    """
+    stream = client.exec_start(command, tty=interactive, socket=True)
+    connection = _connection_of(stream)
+    try:
+        if interactive:
+            with _raw_terminal(), _same_size(client, command):
+                _exchange(stream, connection, interactive=True)
+        else:
+            _exchange(stream, connection, interactive=False)
+    finally:
+        stream.close()
+    code: int | None = client.exec_inspect(command)["ExitCode"]
+    return 1 if code is None else code  # None: the connection ended before the command
+
+
+def _connection_of(stream: Any) -> socket.socket:
+    """Return the socket below the file that the SDK returns."""
+    connection: socket.socket = getattr(stream, "_sock", stream)
+    connection.settimeout(None)  # a person may think for an hour
+    return connection
+
+
+def _exchange(stream: Any, connection: socket.socket, *, interactive: bool) -> None:
+    """Send the standard input, and write the command's output until it ends."""
+    Thread(target=_send_input, args=(connection,), daemon=True).start()
+    frames: Iterator[tuple[int, bytes]] = frames_iter(stream, interactive)  # type: ignore[no-untyped-call]
+    for source, data in frames:
+        target = sys.stderr if source == STDERR else sys.stdout
+        target.buffer.write(data)
+        target.buffer.flush()
+
+
+def _send_input(connection: socket.socket) -> None:
+    with suppress(OSError):  # the command has ended
+        while chunk := os.read(sys.stdin.fileno(), CHUNK):
+            connection.sendall(chunk)
+        connection.shutdown(socket.SHUT_WR)
+
+
+@contextmanager
+def _raw_terminal() -> Iterator[None]:
+    """Pass every key on: the terminal in the container interprets them."""
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    # What a signal from outside interrupts must not leave the terminal as it is.
+    with handle_interrupts(signal.default_int_handler):
+        try:
+            tty.setraw(terminal, termios.TCSADRAIN)  # keeps what was typed ahead
+            yield
+        finally:
+            termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+@contextmanager
+def _same_size(client: APIClient, command: str) -> Iterator[None]:
+    """Give the terminal in the container the size of this one, now and whenever it changes."""
+
+    def resize(_number: int, _frame: FrameType | None) -> None:
+        columns, lines = shutil.get_terminal_size()
+        with suppress(OSError):
+            client.exec_resize(command, height=lines, width=columns)
+
+    before = signal.signal(signal.SIGWINCH, resize)
+    resize(signal.SIGWINCH, None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGWINCH, before)

@@ -1,0 +1,77 @@
+"""The failures of a run: for each platform that did not pass, why, and how to reproduce it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ci.model.results import LONGEST_TEST, Failure, PlatformResult, Product, RunResult
+from ci.report.document import Block, Code, Heading, Items, Line, Span
+from ci.util.invocation import command
+from ci.util.text import LONGEST_NAME, counted, strip_controls
+
+SHOWN = 5  # failures of a platform; results.json has more
+COLORS = {
+    Product.PASSED: "green",
+    Product.FAILED: "red",
+    Product.INCOMPLETE: "yellow",
+    Product.NOT_RUN: "yellow",
+}
+
+
+def reason_of(result: PlatformResult) -> str:
+    """Why a platform did not pass: the first evidence."""
+    first = next((evidence.text for evidence in result.verdict.evidence), "no reason is recorded")
+    line = next((line.strip() for line in first.splitlines() if line.strip()), first)
+    return line if len(line) <= LONGEST_NAME else f"{line[:LONGEST_NAME]}..."
+
+
+def command_for(run: RunResult, result: PlatformResult, failure: Failure) -> str:
+    """The command that reproduces a failure: the test again, or a shell in its environment."""
+    if failure.test is None or not _is_nameable(failure.test):
+        return command("shell", run.run_id, result.platform)
+    return command("rerun", run.run_id, result.platform, failure.test)
+
+
+def _is_nameable(test: str) -> bool:
+    """Whether a command can name a test: what is shown must be what pytest called it."""
+    return len(test) < LONGEST_TEST and "\n" not in test and strip_controls(test) == test
+
+
+def failure_sections(run: RunResult) -> Iterator[Sequence[Block]]:
+    """A section for each platform that did not pass."""
+    for result in run.platforms:
+        if result.verdict.product is not Product.PASSED:
+            yield [*_section(run, result)]
+
+
+def _section(run: RunResult, result: PlatformResult) -> Iterator[Block]:
+    yield Heading(3, f"{result.label}: why it did not pass", style="bold")
+    yield from failure_blocks(run, result, SHOWN)
+
+
+def failure_blocks(run: RunResult, result: PlatformResult, most: int) -> Iterator[Block]:
+    """Why a platform did not pass, and ``most`` of its failures with a command for each."""
+    product, shown = result.verdict.product, result.failures[:most]
+    verdict = Span(product.replace("_", " "), color=COLORS[product], strong=True)
+    yield verdict, f": {reason_of(result)}"
+    for failure in shown:
+        yield Items([*_lines(failure)])
+        yield Code(command_for(run, result, failure))
+    if (more := failure_count(result) - len(shown)) > 0 and result.failures:
+        yield f"and {counted(more, 'more failure')}: see results.json and pytest.jsonl"
+    if product is not Product.NOT_RUN and any(failure.test for failure in shown):
+        yield "A shell in the same environment:"
+        yield Code(command("shell", run.run_id, result.platform))
+
+
+def failure_count(result: PlatformResult) -> int:
+    """The number of tests that failed or had an error."""
+    return result.pytest.failed + result.pytest.errors if result.pytest else 0
+
+
+def _lines(failure: Failure) -> Iterator[Line]:
+    """Yield what failed, and below it the line that says why."""
+    what = failure.test or f"stage {failure.stage}"
+    yield Span(what if len(what) <= LONGEST_NAME else f"{what[:LONGEST_NAME]}...", code=True)
+    if failure.message:
+        yield "  ", Span(failure.message, code=True)

@@ -1,0 +1,139 @@
+"""One table and one status from several runs of a commit, such as those of a CI's jobs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from stored_history import BEGIN, Project, result
+
+from ci.errors import ExitCode
+from ci.model.results import Evidence, Grade, Harness, PlatformResult, Product, Verdict
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """Two runs of an old commit; of HEAD, an old and a new run of cpu, and one of ascend."""
+    project = Project(folder=tmp_path)
+    old = project.commit()
+    project.run(old, result(), result(platform="metax"))
+    head = project.commit()
+    evidence = (Evidence(grade=Grade.FACT, text="1 test failed"),)
+    failed = Verdict(product=Product.FAILED, harness=Harness.CLEAN, evidence=evidence)
+    project.run(head, result(verdict=failed))
+    project.run(head, result())
+    project.run(head, result(platform="ascend"))
+    return project
+
+
+def report(project: Project, *words: str) -> tuple[int, str]:
+    return project.ci("report", "--source", str(project.source), *words)
+
+
+def test_a_commit_has_the_newest_run_of_each_platform(project: Project) -> None:
+    code, text = report(project, "HEAD", "--format", "json", "--check", "--expect", "cpu,ascend")
+    run = json.loads(text)
+    assert code == ExitCode.PASSED
+    assert [it["platform"] for it in run["platforms"]] == ["cpu", "ascend"]
+    assert run["run_id"] == "run-003"
+    assert run["started_at"] < run["finished_at"]
+    assert (BEGIN.hour, run["started_at"][11:13], run["finished_at"][11:16]) == (12, "14", "15:30")
+
+
+def test_a_platform_of_an_older_commit_is_not_in_the_table(project: Project) -> None:
+    code, text = report(project, "HEAD", "--check", "--expect", "cpu, ascend,metax")
+    assert code == ExitCode.INFRASTRUCTURE
+    assert "No run of this commit has a result" in text
+    assert text.index("cpu") < text.index("MetaX") < text.index("ascend")
+    assert "product not_run, harness lost" in text
+
+
+def test_a_check_has_the_code_of_the_run(project: Project) -> None:
+    assert report(project, "run-001", "--expect", "moore")[0] == ExitCode.PASSED
+    assert report(project, "run-001", "--check")[0] == ExitCode.PRODUCT_FAILURE
+    assert report(project, "run-002", "--check")[0] == ExitCode.PASSED
+
+
+def test_one_platform_of_a_run(project: Project) -> None:
+    code, text = report(project, "run-000/metax", "--format", "junit")
+    assert code == ExitCode.PASSED
+    assert '<testsuite name="tiny.metax" ' in text
+    assert "tiny.cpu" not in text
+
+
+def test_one_platform_of_a_commit(project: Project) -> None:
+    code, text = report(project, "HEAD/ascend", "--format", "json")
+    assert code == ExitCode.PASSED
+    assert [it["platform"] for it in json.loads(text)["platforms"]] == ["ascend"]
+    code, text = report(project, "HEAD/metax")  # the commit before has a run of it
+    assert code == ExitCode.USAGE
+    assert "the store holds no run of it\nRun it: python -m ci run metax" in text
+
+
+def test_a_commit_without_a_run(project: Project) -> None:
+    commit = project.commit()
+    code, text = report(project, "HEAD")
+    assert code == ExitCode.USAGE
+    assert f"commit {commit[:12]}: the store holds no run of it" in text
+
+
+def not_run(platform: str) -> PlatformResult:
+    evidence = (Evidence(grade=Grade.FACT, text="no free device"),)
+    verdict = Verdict(product=Product.NOT_RUN, harness=Harness.INFRASTRUCTURE, evidence=evidence)
+    return result(platform=platform, verdict=verdict, pytest=None, built=None)
+
+
+def test_a_platform_that_could_not_begin_has_its_own_reason(project: Project) -> None:
+    head = project.main
+    project.run(head, not_run("metax"))
+    code, text = report(project, "HEAD", "--check", "--expect", "cpu,metax")
+    assert code == ExitCode.INFRASTRUCTURE
+    assert "fact: no free device" in text
+    assert "no run of this commit" not in text
+
+
+def test_a_run_that_began_wins_over_one_that_did_not(project: Project) -> None:
+    project.run(project.main, not_run("ascend"))
+    code, text = report(project, "HEAD", "--check")
+    assert code == ExitCode.PASSED
+    assert "no free device" not in text
+
+
+def test_a_commit_on_which_nothing_could_begin(project: Project) -> None:
+    project.run(project.commit(), not_run("cpu"))
+    code, text = report(project, "HEAD", "--check")
+    assert code == ExitCode.INFRASTRUCTURE
+    assert "fact: no free device" in text
+
+
+def test_changes_without_a_commit_are_not_results_of_it(project: Project) -> None:
+    project.run(project.main, result(platform="metax"), dirty=True)
+    code, text = report(project, "HEAD", "--check", "--expect", "metax")
+    assert code == ExitCode.INFRASTRUCTURE
+    assert "or its sources had uncommitted changes" in text
+
+
+def test_a_missing_platform_fails_in_every_format(project: Project) -> None:
+    for form in ("junit", "ctrf", "github"):
+        code, text = report(project, "HEAD", "--format", form, "--check", "--expect", "cpu,moore")
+        assert code == ExitCode.INFRASTRUCTURE
+        assert "no run of this commit has a result" in text
+        assert "Moore" in text
+
+
+def test_a_merged_page_is_compared_by_its_commit(project: Project) -> None:
+    _, text = report(project, "HEAD", "--format", "gitlab")
+    assert "Not compared with a base: got no BASE, and no run recorded a branch" in text
+
+
+def test_a_summary_is_written_once_for_a_commit(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(file))
+    report(project, "HEAD")
+    assert not file.exists()
+    code, _ = report(project, "HEAD", "--check")
+    assert code == ExitCode.PASSED
+    assert file.read_text(encoding="utf-8").count("tiny: passed on cpu, ascend") == 1

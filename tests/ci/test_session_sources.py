@@ -1,0 +1,155 @@
+"""``shell`` and ``rerun`` before anything runs: which run, which sources, which plan."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from workplace import Workplace, new_workplace
+
+from ci import cli
+from ci.errors import ExitCode, UsageError
+from ci.model.job import Column, StageKind
+from ci.model.plan import SESSION_LABEL
+from ci.plan.project import load_project, plan_run
+from ci.plan.request import read_request
+from ci.plan.session import SHELL, session_plan
+from ci.run.session import Recorded, recorded_sources
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return new_workplace(tmp_path)
+
+
+def recorded(work: Workplace) -> Recorded:
+    """Run the project, and return what was recorded."""
+    result, _ = work.run()
+    request = read_request(work.results, result.run_id)
+    return Recorded(request=request, result=result.platforms[0], results=work.results)
+
+
+def test_unchanged_sources_are_used_in_their_place(work: Workplace) -> None:
+    before = recorded(work)
+    with recorded_sources(before) as sources:
+        assert (sources.folder, sources.notes) == (work.folder / "source", ())
+
+
+def test_changed_sources_are_those_of_the_commit(work: Workplace) -> None:
+    work.commit()
+    work.write("tests/test_a.py", "not committed")
+    before = recorded(work)
+    work.write("ci.yaml", "not a configuration")
+    with recorded_sources(before) as sources:
+        assert sources.folder != work.folder / "source"
+        assert "not committed" not in (sources.folder / "tests" / "test_a.py").read_text()
+        assert sources.project.path == sources.folder / "ci.yaml"
+        why, dirty = sources.notes
+    assert why.endswith("source/ci.yaml has changed since the run began")
+    assert dirty.startswith("the run had uncommitted changes, which are not recorded: this is com")
+    assert not sources.folder.exists()
+
+
+def test_changed_sources_without_a_commit(work: Workplace) -> None:
+    before = recorded(work)
+    work.write("tests/test_a.py", "changed")
+    with (
+        pytest.raises(UsageError, match=r"are gone: files in .* and the run had no commit") as it,
+        recorded_sources(before),
+    ):
+        pass
+    assert it.value.remedy == "Undo the changes, or start a new run."
+
+
+def test_a_clone_without_the_commit(work: Workplace) -> None:
+    work.commit()
+    before = recorded(work)
+    shutil.rmtree(work.folder / "source" / ".git")
+    work.commit()
+    work.write("tests/test_a.py", "changed")
+    with (
+        pytest.raises(UsageError, match=r"the clone .* has no commit .*, the sources of run") as it,
+        recorded_sources(before),
+    ):
+        pass
+    assert f"fetch origin {before.request.commit}" in str(it.value.remedy)
+
+
+def test_sources_that_are_gone_and_bundles(work: Workplace) -> None:
+    work.commit()
+    before = recorded(work)
+    bundle = before.request.model_copy(update={"bundle": Path("a.tar")})
+    with (
+        pytest.raises(UsageError, match=r"used the bundle a\.tar, expected a source folder"),
+        recorded_sources(replace(before, request=bundle)),
+    ):
+        pass
+    shutil.rmtree(work.folder / "source")
+    with (
+        pytest.raises(UsageError, match="source no longer exists"),
+        recorded_sources(before),
+    ):
+        pass
+
+
+def test_the_plan_of_a_session(work: Workplace) -> None:
+    project = load_project(work.folder / "source" / "ci.yaml", {})
+    [plan] = plan_run(project, ["cpu"], run_id="a", source=project.source, results=work.results)
+    shell = session_plan(plan, results=work.folder)
+    build, stage = shell.stages
+    assert build == plan.stages[0]
+    assert (stage.name, stage.kind, stage.hold) == (SHELL, StageKind.COMMAND, True)
+    assert (stage.column, stage.credentials) == (Column.NONE, False)
+    assert stage.environment == plan.stages[1].environment
+    labels = shell.container.labels
+    assert labels == {**plan.container.labels, SESSION_LABEL: "1"}
+    assert shell.container.shared_labels == plan.container.shared_labels
+    assert (shell.artifacts, shell.contract) == ((), None)
+    test = session_plan(plan, results=work.folder, test="t.py::test_a").stages[-1]
+    assert (test.name, test.only, test.reruns) == ("pytest", ("t.py::test_a",), 0)
+    unchanged = ("image", "network", "devices", "cache", "trust", "environment")
+    assert [it for it in unchanged if getattr(shell, it) != getattr(plan, it)] == []
+
+
+def test_the_options_of_the_run_with_a_warm_cache(work: Workplace) -> None:
+    before = recorded(work)
+    changes = {"cold": True, "reruns": 3, "selected": "abs", "trust": "release"}
+    request = before.request.model_copy(update=changes)
+    options = replace(before, request=request).options
+    assert (options.cold, options.reruns) == (False, 0)
+    assert (options.selected, options.trust) == ("abs", "release")
+    assert options.engines == before.request.engines
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("shell", "latst", "cpu"), "the store holds no run 'latst'; did you mean 'latest'?"),
+        (("shell", "latest", "cpus"), "has cpu, not 'cpus'; did you mean 'cpu'?"),
+        (
+            ("rerun", "latest", "cpu", "tests/test_a.py::test_b"),
+            "/cpu has no test 'tests/test_a.py::test_b'; did you mean 'tests/test_a.py::test_a'?",
+        ),
+    ],
+)
+def test_wrong_names(
+    work: Workplace, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
+) -> None:
+    work.run()
+    assert cli.main([*words, "--results", str(work.results)]) == ExitCode.USAGE
+    assert message in capsys.readouterr().err
+
+
+def test_an_imported_run_has_no_sources_here(
+    work: Workplace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result, _ = work.run()
+    (work.results / result.run_id / "request.json").write_text('{"imported": true}')
+    words = ("shell", result.run_id, "cpu", "--results", str(work.results))
+    assert cli.main([*words]) == ExitCode.USAGE
+    error = capsys.readouterr().err
+    assert f"shell: run {result.run_id} was imported, expected a run that began here" in error
+    assert "Name a run that began here" in error

@@ -1,0 +1,345 @@
+"""``shell`` and ``rerun``: the environment of a run again, on both engines."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import select
+import shlex
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import engine_or_skip
+from docker.client import DockerClient
+
+from ci.model.plan import RUN_LABEL, SESSION_LABEL
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = """\
+project: entered
+platforms:
+  cpu:
+    requirements: requirements.txt
+    environment: {GREETING: good morning}
+stages:
+- name: build
+  command: sh build.sh
+- name: pytest
+  kind: pytest
+  command: python -m pytest -q tests
+  environment: {OF_TESTS: "yes"}
+"""
+TESTS = """\
+import pathlib
+import pytest
+def test_built(): assert pathlib.Path("built").read_text() == "one\\n"
+@pytest.mark.parametrize("text", ["it's [a]"])
+def test_fails(text): assert len(text) == 1, "not one"
+@pytest.mark.skip
+def test_skipped(): pass
+"""
+FILES = {
+    "ci.yaml": CONFIG,
+    "requirements.txt": "pytest\npytest-reportlog\n",
+    "build.sh": "echo one > built\n",
+    "tests/test_a.py": TESTS,
+}
+PATIENCE_S = 120.0  # instead of waiting forever for a shell that never answers
+FAILING = "tests/test_a.py::test_fails[it's [a]]"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A repository and its results."""
+
+    folder: Path
+    engine: str
+
+    @property
+    def source(self) -> Path:
+        return self.folder / "source"
+
+    @property
+    def temporary(self) -> Path:
+        return self.folder / "temporary"
+
+    def write(self, files: Mapping[str, str]) -> None:
+        for name, text in files.items():
+            path = self.source / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+
+    def git(self, *words: str) -> str:
+        identity = ("-c", "user.name=Tests", "-c", "user.email=tests@example.org")
+        command = ["git", "-C", self.source, *identity, *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    def commit(self, files: Mapping[str, str]) -> None:
+        self.write(files)
+        self.git("add", ".")
+        self.git("commit", "--quiet", "--message", "Change")
+
+    def command(self, *words: str) -> list[str]:
+        results = ("--results", str(self.folder / "results"))
+        return [sys.executable, "-m", "ci", *words, *results]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        own = {"XDG_CACHE_HOME": str(self.folder / "cache"), "TMPDIR": str(self.temporary)}
+        return {**os.environ, **own, "MY_TOKEN": "a secret value"}
+
+    def ci(self, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(*words),
+            cwd=ROOT,
+            env=self.environment,
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def run(self) -> dict[str, Any]:
+        """Run the project, and return the result of its platform."""
+        config = ("--config", str(self.source / "ci.yaml"), "--engine", self.engine)
+        finished = self.ci("run", "cpu", *config, "--format", "json")
+        assert finished.stdout, finished.stderr
+        run: dict[str, Any] = json.loads(finished.stdout)
+        return run
+
+    def leftovers(self) -> list[str]:
+        """What sessions left behind; a process may still remove a work folder."""
+        found = [it.name for it in self.temporary.glob("infini-ci-*-session-*")]
+        found += [it.name for it in (self.folder / "cache").glob("*/session-*")]
+        found += self.git("worktree", "list").splitlines()[1:]
+        return found + [str(it.name) for it in self.containers()]
+
+    def containers(self) -> list[Any]:
+        """The containers of sessions of this place, of which the engine has others too."""
+        if self.engine == "host":
+            return []
+        found = DockerClient.from_env().containers.list(all=True, filters={"label": SESSION_LABEL})
+        runs = [it.name for it in (self.folder / "results").glob("2*")]
+        return [it for it in found if it.labels[RUN_LABEL].partition("-session-")[0] in runs]
+
+
+@pytest.fixture(scope="module", params=["host", pytest.param("docker", marks=pytest.mark.docker)])
+def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A project that ran once."""
+    engine_or_skip(request.param).close()
+    place = Place(tmp_path_factory.mktemp("sessions"), request.param)
+    place.temporary.mkdir()
+    place.source.mkdir()
+    place.git("init", "--quiet")
+    place.commit(FILES)
+    place.run()
+    return place
+
+
+@pytest.fixture
+def place(ran: Place) -> Iterator[Place]:
+    """The project as it ran; nothing of a session remains after the test."""
+    yield ran
+    ran.git("checkout", "--quiet", "--force", "master")
+    ran.git("clean", "--quiet", "-fdx")
+    # A work folder is removed by a process that outlives its caller.
+    for folder in ran.temporary.glob("infini-ci-*-session-*"):
+        subprocess.run(["rm", "-rf", folder], check=True)
+    assert ran.leftovers() == []
+
+
+def test_the_command_of_a_failing_test_fails_when_pasted(place: Place) -> None:
+    shown = place.ci("report").stdout
+    lines = [line.strip() for line in shown.splitlines()]
+    at = lines.index(FAILING)
+    assert lines[at + 1] == "AssertionError: not one"
+    pasted = lines[at + 2]
+    assert f" rerun {json_of(place)['run_id']} cpu {shlex.quote(FAILING)}" in pasted
+    finished = subprocess.run(
+        ["sh", "-c", pasted],
+        cwd=ROOT,
+        env=place.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 1, finished.stderr
+    assert "E   AssertionError: not one" in finished.stdout
+    assert "1 failed, 2 deselected" in finished.stdout
+
+
+def json_of(place: Place) -> dict[str, Any]:
+    run: dict[str, Any] = json.loads(place.ci("report", "--format", "json").stdout)
+    return run
+
+
+def test_a_test_that_passes_or_skips(place: Place) -> None:
+    finished = place.ci("rerun", "latest", "cpu", "tests/test_a.py::test_built")
+    assert finished.returncode == 0, finished.stderr
+    assert "1 passed, 2 deselected" in finished.stdout
+    assert place.ci("rerun", "latest", "cpu", "tests/test_a.py::test_skipped").returncode == 1
+    assert len(list((place.folder / "results").glob("2*"))) == 1  # no result is stored
+
+
+SCRIPT = """\
+pwd; cat built; echo "$GREETING, $OF_TESTS"; id -u
+env | grep -c "secret value"
+test -t 0 || echo no terminal
+python -m pytest -q tests | tail -n 1
+exit 7
+"""
+
+
+def test_a_shell_reads_commands(place: Place) -> None:
+    finished = place.ci("shell", "latest", "cpu", given=SCRIPT)
+    assert finished.returncode == 7, finished.stderr
+    folder, built, variables, user, secrets, terminal, summary = finished.stdout.splitlines()
+    assert built == "one"
+    assert variables == "good morning, yes"
+    assert (secrets, terminal) == ("0", "no terminal")
+    assert summary.startswith("1 failed, 1 passed, 1 skipped in ")
+    if place.engine == "docker":
+        assert (folder, user) == ("/workspace", "1000")
+    else:
+        assert folder.startswith(f"{place.temporary}/infini-ci-")
+
+
+def test_a_shell_has_the_terminal_of_its_caller(place: Place) -> None:
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (33, 111))
+    process = subprocess.Popen(
+        place.command("shell", "latest", "cpu"),
+        cwd=ROOT,
+        env={**place.environment, "TERM": "vt100", "PS1": "$ "},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(theirs, termios.TIOCSCTTY, 0),
+    )
+    os.close(theirs)
+    try:
+        # One job, so that Ctrl-C ends it whether it prints or sleeps.
+        os.write(ours, b"sh -c 'echo \"$TERM\" $(stty size); exec sleep 600'\n")
+        printed = read_until(ours, b"vt100 33 111")
+        os.write(ours, b"\x03")
+        os.write(ours, b"echo still $((40 + 2)); exit 5\n")
+        printed += read_until(ours, b"still 42")
+        assert process.wait() == 5, printed
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def read_until(terminal: int, text: bytes) -> bytes:
+    printed = b""
+    while text not in printed:
+        assert select.select([terminal], [], [], PATIENCE_S)[0], printed
+        try:
+            chunk = os.read(terminal, 1 << 16)
+        except OSError:  # the other side is closed
+            chunk = b""
+        assert chunk, printed
+        printed += chunk
+    return printed
+
+
+def test_changed_sources_come_from_the_commit(place: Place) -> None:
+    place.commit({"build.sh": "echo two > built\n"})
+    place.write({"tests/test_a.py": "not python"})
+    try:
+        finished = place.ci("shell", "latest", "cpu", given="cat built")
+        assert (finished.returncode, finished.stdout) == (0, "one\n")
+        assert "the sources are those of commit " in finished.stderr
+        assert f"they are at commit {place.git('rev-parse', 'HEAD').strip()}" in finished.stderr
+    finally:
+        place.git("reset", "--quiet", "--hard", "HEAD~")
+
+
+@contextmanager
+def open_shell(place: Place) -> Iterator[subprocess.Popen[bytes]]:
+    """Open a shell that waits for commands; it is killed if the test fails."""
+    process = subprocess.Popen(
+        place.command("shell", "latest", "cpu"),
+        cwd=ROOT,
+        env=place.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert process.stdin
+    assert process.stdout
+    with process:
+        try:
+            process.stdin.write(b"echo ready\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == b"ready\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_session_whose_caller_is_killed(place: Place) -> None:
+    config = ("--config", str(place.source / "ci.yaml"), "--engine", place.engine)
+    words = ("gc", "--older-than", "0", *config)
+    with open_shell(place):
+        sessions = [it for it in gc(place, *words, "--dry-run") if "-session-" in it["name"]]
+        assert sessions
+        assert [it for it in sessions if it["removed"]] == []
+    if place.engine == "docker":
+        names = [it.name for it in place.containers()]
+        removed = [it["name"] for it in gc(place, *words) if it["removed"]]
+        assert set(names) <= set(removed)
+        assert place.containers() == []
+
+
+def gc(place: Place, *words: str) -> list[dict[str, Any]]:
+    finished = place.ci(*words, "--format", "json")
+    assert finished.returncode == 0, finished.stderr
+    items: list[dict[str, Any]] = json.loads(finished.stdout)["items"]
+    return items
+
+
+@pytest.mark.docker
+def test_a_container_has_the_limits_of_the_run(place: Place) -> None:
+    if place.engine == "host":
+        pytest.skip("it has no container")
+    run_id = json_of(place)["run_id"]
+    with open_shell(place) as process:
+        [container] = place.containers()
+        assert container.labels[RUN_LABEL].startswith(f"{run_id}-session-")
+        host = container.attrs["HostConfig"]
+        assert (host["CapDrop"], host["SecurityOpt"]) == (["ALL"], ["no-new-privileges"])
+        assert host["PidsLimit"] == 4096
+        assert process.stdin
+        process.stdin.close()
+        assert process.wait() == 0
+    assert place.containers() == []
+
+
+def test_a_dirty_run_and_a_build_that_fails(place: Place) -> None:
+    place.write({"build.sh": "echo dirty > built; echo error: no compiler; exit 3\n"})
+    run = place.run()
+    [row] = run["platforms"]
+    assert row["failures"] == [
+        {"stage": "build", "test": None, "outcome": "failed", "message": "error: no compiler"}
+    ]
+    try:
+        finished = place.ci("shell", run["run_id"], "cpu", given="cat built")  # unchanged sources
+        assert (finished.returncode, finished.stdout) == (0, "dirty\n")
+        place.write({"build.sh": "echo another > built\n"})
+        finished = place.ci("shell", run["run_id"], "cpu", given="cat built")
+        assert (finished.returncode, finished.stdout) == (0, "one\n")
+        assert "the run had uncommitted changes, which are not recorded" in finished.stderr
+    finally:
+        subprocess.run(["rm", "-rf", place.folder / "results" / run["run_id"]], check=True)
