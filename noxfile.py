@@ -190,6 +190,19 @@ def history(session: nox.Session) -> None:
 
 
 @nox.session
+def dashboard(session: nox.Session) -> None:
+    """Write the history as pages for a browser into build/dashboard; `-- --screenshots`: the docs'.
+
+    The screenshots in docs/images are of an example. They need Debian's chromium.
+    """
+    if "--screenshots" in session.posargs:
+        install_groups(session, "ci", "browser")
+        session.run("python", "-m", "tests.dashboard")
+        return
+    run_ci(session, "dashboard", "--output", "build/dashboard")
+
+
+@nox.session
 def tests(session: nox.Session) -> None:
     """Run the project's tests, with real containers where a Docker Engine answers.
 

@@ -161,5 +161,9 @@ GOALS = {
     "history-history": Goal("history", "`history` of a platform, all runs", "s", 1),
     "history-all": Goal("history", "`history` of seven platforms, all runs", "s", 1),
     "history-report": Goal("history", "`report` of a run", "s", 1),
+    # For 2,000 runs on 7 platforms, of which the newest 10 have 17,000 tests and their files.
+    "dashboard-write": Goal("dashboard", "`dashboard` of 2,000 runs x 7 platforms", "s"),
+    "dashboard-size": Goal("dashboard", "its folder", "MB", 20),
+    "dashboard-open": Goal("dashboard", "opening its slowest page in Chromium", "s", 2),
     "history-export": Goal("history", "`export` of the tests of one run", "s"),
 }

@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, str] = {
     "compare": "show what changed between runs or platforms",
     "contract": "write the expected outcomes of a platform's tests",
     "history": "show what the runs of a platform cost over time",
+    "dashboard": "write the history as pages to look at in a browser",
     "shell": "open a shell in the environment of a run",
     "rerun": "run one test of a run again, in its environment",
     "bisect": "find the commit that made a stage slower or a test fail",

@@ -111,7 +111,9 @@ def _possible(seconds: float | None) -> float | None:
 MOST_COMMANDS = 1 << 18  # large builds have 100,000; the store keeps each one
 NINJA_VERSIONS = range(5, 8)  # 4 had the command instead of its hash; Ninja 1.13 writes 7
 _HEADER = re.compile(r"# ninja log v(\d{1,9})\s*")
-_LINE = re.compile(r"(\d{1,15})\t(\d{1,15})\t[^\t]*\t([^\t]+)\t([^\t]*)")
+_LINE = re.compile(r"(\d{1,15})\t(\d{1,15})\t([^\t]*)\t([^\t]+)\t([^\t]*)")
+# From 1.11 on, Ninja writes when a command started, in nanoseconds since the epoch.
+_MOMENT = re.compile(r"[1-9]\d{18}", re.ASCII)
 _OBJECT = re.compile(r"\.(?:o|obj|cubin|fatbin|ptx|gch|pch)$")
 _LIBRARY = re.compile(r"\.(?:so(?:\.\d+)*|a|lib|dylib|dll|pyd|exe)$")
 _DEVICE_LINK = "cmake_device_link."
@@ -126,6 +128,8 @@ class NinjaCommand(NamedTuple):
     invocation: int
     start: int  # milliseconds
     end: int
+    begun: float = 0.0
+    """Seconds since the epoch, by the clock of the file system; 0: not recorded."""
 
     @property
     def seconds(self) -> float:
@@ -143,6 +147,7 @@ def parse_ninja_log(text: str) -> list[NinjaCommand]:
     if version is None or int(version[1]) not in NINJA_VERSIONS:
         return []
     owner: dict[str, tuple[int, int, int, str]] = {}  # the last run for each output
+    moments: dict[tuple[int, int, int, str], float] = {}
     invocation = last = 0
     for line in rest.splitlines():
         match = _LINE.fullmatch(line)
@@ -153,15 +158,20 @@ def parse_ninja_log(text: str) -> list[NinjaCommand]:
         start, end = int(match[1]), int(match[2])
         invocation += end < last
         last = end
-        owner[match[3]] = (invocation, start, end, match[4])
+        command = (invocation, start, end, match[5])
+        owner[match[4]] = command
+        if _MOMENT.fullmatch(match[3]):
+            moments[command] = int(match[3]) / 1e9
     outputs: dict[tuple[int, int, int, str], list[str]] = {}
     for output, command in owner.items():
         outputs.setdefault(command, []).append(output)
     commands = []
-    for (invocation, start, end, _), names in outputs.items():
+    for command, names in outputs.items():
+        invocation, start, end, _ = command
         of_kind = {_kind(name): name for name in reversed(names)}  # the first of each
         kind = next(kind for kind in UnitKind if kind in of_kind)
-        commands.append(NinjaCommand(strip_place(of_kind[kind]), kind, invocation, start, end))
+        output, moment = strip_place(of_kind[kind]), moments.get(command, 0.0)
+        commands.append(NinjaCommand(output, kind, invocation, start, end, moment))
     return commands
 
 

@@ -248,7 +248,7 @@ def _change_sections(
     record: PlatformHistory, environment: Environment, kinds: Sequence[str] = _KINDS
 ) -> Iterator[Section]:
     for kind in kinds:
-        if shifts := [it for it in environment.shifts if _kind(it) == kind]:
+        if shifts := [it for it in environment.shifts if shift_kind(it) == kind]:
             lines = [line for shift in shifts[:MOST] for line in _shift_lines(record, shift)]
             yield counted(len(shifts), kind), [*lines, *_omitted(len(shifts))]
     drifts = []
@@ -262,12 +262,16 @@ def _change_sections(
         yield counted(len(drifts), "drift") + ", no single change", drifts
 
 
-def _kind(shift: Shift) -> str:
+def shift_kind(shift: Shift) -> str:
     """The kind of a shift, as headings name it."""
-    change = shift.headline
+    return change_kind(shift.headline)
+
+
+def change_kind(change: LevelChange) -> str:
+    """The kind of the change of one measure."""
     if not change.is_worse:
         return "improvement"
-    if shift.is_open:
+    if change.is_open:
         return "open regression"
     if not change.is_rise:
         return "past regression"
@@ -277,7 +281,7 @@ def _kind(shift: Shift) -> str:
 def suspected(record: PlatformHistory) -> int:
     """The number of suspected regressions of a platform."""
     shifts = (shift for it in record.history.environments for shift in it.shifts)
-    return sum(_kind(shift) == "suspected regression" for shift in shifts)
+    return sum(shift_kind(shift) == "suspected regression" for shift in shifts)
 
 
 def _shift_lines(record: PlatformHistory, shift: Shift) -> Iterator[str]:
@@ -358,7 +362,7 @@ def _environment_data(record: PlatformHistory, environment: Environment) -> dict
         ],
         "shifts": [
             {
-                "kind": _kind(shift),
+                "kind": shift_kind(shift),
                 "open": shift.is_open,
                 "cause": _cause(record, shift.headline),
                 "changes": [*map(change_data, shift.changes)],

@@ -14,10 +14,10 @@ from ci.errors import InfrastructureError, UnreadableRunError
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import EnvironmentKey, successors
 from ci.facts.suite import Outcomes
-from ci.model.results import Product
+from ci.model.results import PlatformResult, Product
 from ci.store import blobs
 from ci.store.connect import masked_url, read_transaction
-from ci.store.rows import Notice, RepeatedRuns, RunHead, RunMeasures
+from ci.store.rows import Notice, RepeatedRuns, ResultHead, RunHead, RunMeasures
 from ci.store.tables import (
     ACCEPTED,
     BLOBS,
@@ -35,6 +35,7 @@ from ci.util.invocation import ACCEPTED_FILE, command
 NEWEST_FIRST = (RUNS.c.started_at.desc(), RUNS.c.finished_at.desc(), RUNS.c.run_id.desc())
 _BETWEEN_NAMES = "/"  # no platform's name contains it, since references are RUN/PLATFORM
 _BEFORE_PRODUCT = " "
+OUTCOMES = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed")
 _SLICE = 1_000  # names in one query; SQLite takes 32,766
 
 
@@ -132,6 +133,24 @@ class StoreQueries:
                 )
             )
         return measured
+
+    def result_heads(self, *, project: str) -> list[ResultHead]:
+        """List the results of all runs of a project, oldest run first."""
+        query = (
+            select(PLATFORMS.c.run_id, PLATFORMS.c.document)
+            .join(RUNS, RUNS.c.run_id == PLATFORMS.c.run_id)
+            .where(RUNS.c.project == project)
+            .order_by(*NEWEST_FIRST, PLATFORMS.c.position.desc())
+        )
+        found = []
+        with read_transaction(self._engine) as connection:
+            # Each document is dropped once it is read: all of them take half a gigabyte.
+            for run_id, document in connection.execute(query).yield_per(_SLICE):
+                try:
+                    found.append(_result_head(run_id, PlatformResult.model_validate(document)))
+                except ValidationError as error:
+                    self.skip(self.unreadable(run_id, error.errors(include_url=False)[0]["msg"]))
+        return found[::-1]
 
     def row_error(
         self, run_id: str, platform: str, measures: object, environment: str
@@ -247,6 +266,23 @@ class StoreQueries:
         with read_transaction(self._engine) as connection:
             rows = connection.execute(query.order_by(NOTICES.c.id))
             return [Notice(**row._mapping) for row in rows]
+
+
+def _result_head(run_id: str, result: PlatformResult) -> ResultHead:
+    pytest, verdict = result.pytest, result.verdict
+    return ResultHead(
+        run_id=run_id,
+        platform=result.platform,
+        label=result.label,
+        simulated=result.simulated,
+        product=verdict.product,
+        harness=verdict.harness,
+        built=result.built,
+        counts={name: getattr(pytest, name) for name in OUTCOMES} if pytest else {},
+        active=sum(it.active for it in result.overloads),
+        executed=sum(it.executed for it in result.overloads),
+        build_install_s=result.build_install_s,
+    )
 
 
 def _platforms(text: str | None) -> dict[str, Any]:

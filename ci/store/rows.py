@@ -75,3 +75,31 @@ class RunMeasures:
     """The digest of its environment key."""
     values: Mapping[str, float]
     """By measure name, see ``ci.facts.measures``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultHead:
+    """The result of one platform of a run, without its stages, evidence and environment."""
+
+    run_id: str
+    platform: str
+    label: str
+    simulated: bool
+    product: str
+    harness: str
+    built: bool | None
+    counts: Mapping[str, int]
+    """Tests by outcome, as ``PytestResult`` names them; empty without a per-test log."""
+    active: int
+    executed: int
+    """Overloads, summed over slots and devices."""
+    build_install_s: float | None
+
+    @property
+    def tests(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def executed_share(self) -> float | None:
+        """The share of the tests that were not skipped; ``None`` without tests."""
+        return 1 - self.counts["skipped"] / self.tests if self.tests else None

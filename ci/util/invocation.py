@@ -14,7 +14,12 @@ from pathlib import Path
 from ci.util.files import REPOSITORY
 
 NOX_VARIABLE = "INFINI_CI_NOX"  # set by noxfile.py: how the user started nox
-SESSIONS = ("report", "compare", "history")  # named as their commands; those of `run` are not
+SESSIONS = (
+    "report",
+    "compare",
+    "history",
+    "dashboard",
+)  # named as their commands; those of `run` are not
 RESULTS_VARIABLE = "INFINI_CI_RESULTS"
 RESULTS = Path("results")
 CONFIG_FILE = "ci.yaml"

@@ -109,6 +109,24 @@ def test_runs_are_listed_the_newest_first(published: RunResult, store: Store) ->
     assert store.heads(project="elsewhere") == []
 
 
+def test_results_of_all_runs_are_listed_the_oldest_first(
+    published: RunResult, store: Store
+) -> None:
+    for n in (1, 0):
+        store.save(number(published, n), {})
+    store.save(number(published, 2, project="another"), {})
+    found = store.result_heads(project=published.project)
+    names = [it.platform for it in published.platforms]
+    assert [(it.run_id, it.platform) for it in found] == [
+        (f"run-{n}", name) for n in range(2) for name in names
+    ]
+    first = found[0]
+    assert (first.label, first.product, first.built) == ("NVIDIA", "passed", True)
+    assert (first.counts["passed"], first.tests) == (9206, 9206 + 8664)
+    assert first.executed_share == pytest.approx(9206 / (9206 + 8664))
+    assert first.build_install_s == published.platforms[0].build_install_s
+
+
 def test_measures_come_in_the_order_of_the_runs(published: RunResult, store: Store) -> None:
     for run in (number(published, 2), number(published, 1, commit="c"), published):
         store.save(run, {})

@@ -1,0 +1,177 @@
+"""The page of the operators: what each platform did with each overload in its newest suite."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from ci.facts.suite import suite_name
+from ci.model.tests import OperatorTest, Outcome, State
+from ci.report.dashboard.collection import Collection
+
+if TYPE_CHECKING:
+    from ci.store.store import Store
+
+_NO_REASON = "no recorded reason"
+
+
+class Status(StrEnum):
+    """What a platform did with an overload; the first that applies."""
+
+    FAILED = "failed"
+    PASSED = "passed"
+    FELL_BACK = "fell back"
+    NOT_IN_TORCH = "not in this torch"
+    SKIPPED = "skipped"
+    NO_TEST = "no test"
+
+
+MEANINGS = {
+    Status.FAILED: "a test of it failed",
+    Status.PASSED: "executed, and every executed test passed",
+    Status.FELL_BACK: "the device has no kernel: it would run on the CPU, so its tests skip",
+    Status.NOT_IN_TORCH: "the torch of this platform does not have it",
+    Status.SKIPPED: "all of its tests skipped, for the reasons given",
+    Status.NO_TEST: "the suite of this platform has no test of it",
+}
+SYMBOLS = {
+    Status.FAILED: "✗",
+    Status.PASSED: "✓",
+    Status.FELL_BACK: "↩",
+    Status.NOT_IN_TORCH: "∅",
+    Status.SKIPPED: "s",
+    Status.NO_TEST: "·",
+}
+_BY_REASON = {
+    "no kernel on this device": Status.FELL_BACK,
+    "not in this torch": Status.NOT_IN_TORCH,
+}
+
+
+@dataclass
+class _Tests:
+    """The tests of one overload on one platform."""
+
+    states: dict[OperatorTest, State] = field(default_factory=dict)
+
+    def status(self) -> Status:
+        outcomes = {state.outcome for state in self.states.values()}
+        if any(it.bad for it in outcomes):
+            return Status.FAILED
+        if any(it.good for it in outcomes):
+            return Status.PASSED
+        if not outcomes:
+            return Status.NO_TEST
+        reasons = {_BY_REASON.get(state.reason or "") for state in self.states.values()}
+        found = next((it for it in _BY_REASON.values() if it in reasons), None)
+        return found if found and len(reasons) == 1 else Status.SKIPPED
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorsPage:
+    """The legend, and the data for the script."""
+
+    runs: Mapping[str, str]
+    """The run whose suite is shown, by the label of its platform."""
+    overloads: int
+    counts: Mapping[str, Mapping[str, int]]
+    """Overloads by label and status."""
+    data: Mapping[str, Any]
+
+
+def operators_page(store: Store, found: Collection) -> OperatorsPage:
+    suites: dict[str, dict[str, _Tests]] = {}
+    runs: dict[str, str] = {}
+    for name in found.platforms:
+        if run_id := _newest_suite(store, found, name):
+            runs[name] = run_id
+            suites[name] = _read_suite(store, run_id, name)
+    overloads = sorted({overload for suite in suites.values() for overload in suite})
+    labels = {name: found.label(name) for name in suites}
+    nothing = _Tests()
+    status = {
+        name: [suite.get(overload, nothing).status() for overload in overloads]
+        for name, suite in suites.items()
+    }
+    return OperatorsPage(
+        runs={labels[name]: run_id for name, run_id in runs.items()},
+        overloads=len(overloads),
+        counts={labels[name]: Counter(column) for name, column in status.items()},
+        data=_data(overloads, suites, status, labels, runs),
+    )
+
+
+def _newest_suite(store: Store, found: Collection, name: str) -> str | None:
+    """The newest run on the branch whose tests are stored."""
+    for result in reversed(found.on_line(name)):
+        if result.counts and store.outcomes(result.run_id, name).names:
+            return result.run_id
+    return None
+
+
+def _read_suite(store: Store, run_id: str, platform: str) -> dict[str, _Tests]:
+    outcomes = store.outcomes(run_id, platform)
+    suite: dict[str, _Tests] = {}
+    for node_id, ending in zip(outcomes.names, outcomes.endings, strict=True):
+        test = suite_name(node_id, outcomes.device)
+        if isinstance(test, OperatorTest):
+            suite.setdefault(test.overload, _Tests()).states[test] = ending.state
+    return suite
+
+
+def _data(
+    overloads: Sequence[str],
+    suites: Mapping[str, Mapping[str, _Tests]],
+    status: Mapping[str, Sequence[Status]],
+    labels: Mapping[str, str],
+    runs: Mapping[str, str],
+) -> dict[str, Any]:
+    """The statuses as digits in a text; the tests as pairs of places in two lists of texts."""
+    kinds, states, tests = [*Status], _Places(), _Places()
+    details: dict[str, list[list[int]]] = {}
+    for name, suite in suites.items():
+        details[name] = []
+        for overload in overloads:
+            pairs: list[int] = []
+            for test, state in sorted(suite.get(overload, _Tests()).states.items()):
+                function = test.function.rpartition("::")[2]
+                pairs.append(tests[f"{function}\n{test.slot}\n{test.variant}"])
+                pairs.append(states[_state_text(state)])
+            details[name].append(pairs)
+    return {
+        "overloads": overloads,
+        "statuses": [{"name": it, "symbol": SYMBOLS[it], "meaning": MEANINGS[it]} for it in kinds],
+        "platforms": [
+            {
+                "name": name,
+                "label": labels[name],
+                "run": runs[name],
+                "status": "".join(str(kinds.index(it)) for it in status[name]),
+                "tests": details[name],
+            }
+            for name in suites
+        ],
+        "states": states.listed(),
+        "tests": tests.listed(),
+    }
+
+
+class _Places(dict[str, int]):
+    """Numbers texts in the order in which they are first seen."""
+
+    def __missing__(self, text: str) -> int:
+        self[text] = len(self)
+        return self[text]
+
+    def listed(self) -> list[str]:
+        return [*self]
+
+
+def _state_text(state: State) -> str:
+    """``skipped: no sample``."""
+    if state.outcome is Outcome.SKIPPED:
+        return f"skipped: {state.reason or _NO_REASON}"
+    return state.outcome.value

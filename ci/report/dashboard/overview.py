@@ -1,0 +1,228 @@
+"""The overview: what needs attention first, then a grid of platforms and commits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from ci.analysis.alarms import AlarmKind
+from ci.facts.difference import ChangeKind, compare_outcomes, group_lines
+from ci.facts.measures import percent
+from ci.model.results import Product
+from ci.report.alarms import bisect_command, headline, place_text, row_texts
+from ci.report.dashboard.collection import Collection
+from ci.report.failures import reason_of
+from ci.report.history import suspected
+from ci.store.rows import ResultHead, RunHead
+from ci.util.invocation import command
+from ci.util.text import commit_name, counted
+
+if TYPE_CHECKING:
+    from ci.store.store import Store
+
+COMMITS = 30  # of the grid
+SYMBOLS = {
+    Product.PASSED: "✓",
+    Product.FAILED: "✗",
+    Product.INCOMPLETE: "?",
+    Product.NOT_RUN: "·",
+}
+# The notes of a run on a contract or a quarantine that no longer fits it: ``ci.facts.notes``.
+_STALE = ("contract:", "no contract for ", "quarantine stale:")
+_SHRUNK = (ChangeKind.VANISHED, ChangeKind.PASS_TO_SKIP, ChangeKind.NEWLY_SKIPPED)
+
+
+class Urgency(StrEnum):
+    """Why something needs attention, the most urgent first."""
+
+    FAILING = "failing"
+    REGRESSION = "regression"
+    SHRUNK = "smaller suite"
+    CONTRACT = "contract"
+    SUSPECTED = "suspected"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention:
+    """One thing to look at, with the command to go on with."""
+
+    urgency: Urgency
+    platforms: tuple[str, ...]
+    text: str
+    details: tuple[str, ...] = ()
+    command: str | None = None
+    run_id: str | None = None
+    measure: str | None = None
+    """The measure of the platform's page that shows it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One platform at one commit; without a result, nothing ran."""
+
+    run: RunHead
+    result: ResultHead | None
+
+    @property
+    def symbol(self) -> str:
+        return SYMBOLS[Product(self.result.product)] if self.result else ""
+
+    @property
+    def text(self) -> str:
+        """``passed, 52 % of 600 tests executed``."""
+        if self.result is None:
+            return "no result"
+        share, result = self.result.executed_share, self.result
+        of = counted(result.tests, "test")
+        tests = f"{percent(share)} of {of} executed" if share is not None else "no tests"
+        failed = result.counts.get("failed", 0) + result.counts.get("errors", 0)
+        some = f", {failed:,} failed" if failed else ""
+        return f"{result.product.replace('_', ' ')}{some}, {tests}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridRow:
+    """A platform: its cells, oldest commit first, and two series of the same length."""
+
+    platform: str
+    label: str
+    cells: tuple[Cell, ...]
+    executed: tuple[float | None, ...]
+    """Shares of tests that were not skipped."""
+    cost: tuple[float | None, ...]
+    """Seconds of build/install, of the runs with the most common state of the compiler cache."""
+
+
+def grid(found: Collection) -> list[GridRow]:
+    """The newest run of each of the last commits, on each platform."""
+    commits: dict[object, dict[str, RunHead]] = {}
+    for run in found.line:
+        place = (run.tested, run.dirty) if run.tested else run.run_id
+        row = commits.setdefault(place, {})
+        row |= {name: run for name in found.platforms if run.run_id in found.results[name]}
+    newest = [row for row in commits.values() if row][-COMMITS:]
+    return [_grid_row(found, name, newest) for name in found.platforms]
+
+
+def _grid_row(found: Collection, name: str, commits: Sequence[dict[str, RunHead]]) -> GridRow:
+    results = found.results[name]
+    runs = [row.get(name) or next(iter(row.values())) for row in commits]
+    cells = tuple(Cell(run=run, result=results.get(run.run_id)) for run in runs)
+    caches = {it.run_id: found.keys[it.key].cache for it in found.measured[name]}
+    shown = [caches.get(run.run_id) for run in runs]
+    usual = Counter(filter(None, shown)).most_common(1)
+    return GridRow(
+        platform=name,
+        label=found.label(name),
+        cells=cells,
+        executed=tuple(it.result.executed_share if it.result else None for it in cells),
+        cost=tuple(
+            it.result.build_install_s if it.result and usual and cache == usual[0][0] else None
+            for it, cache in zip(cells, shown, strict=True)
+        ),
+    )
+
+
+# What needs attention
+
+
+def attention(store: Store, found: Collection) -> list[Attention]:
+    """Everything that someone should look at, the most urgent first."""
+    listed = [*_alarms(found)]
+    for name in found.platforms:
+        results = found.on_line(name)
+        if results:
+            listed += [*_failing(store, found, results), *_changed_suite(store, results)]
+            listed += _stale(store, results[-1])
+        if count := suspected(found.histories[name]):
+            text = f"{counted(count, 'suspected regression')}: more runs will confirm or refute"
+            then = command("history", name, "--check")
+            listed.append(
+                Attention(urgency=Urgency.SUSPECTED, platforms=(name,), text=text, command=then)
+            )
+    order = [*Urgency]
+    return sorted(listed, key=lambda it: order.index(it.urgency))
+
+
+def _failing(store: Store, found: Collection, results: Sequence[ResultHead]) -> Iterator[Attention]:
+    """The newest result if it did not pass, and since which commit."""
+    newest = results[-1]
+    if newest.product == Product.PASSED:
+        return
+    streak = [*takewhile(lambda it: it.product != Product.PASSED, reversed(results))]
+    heads = {run.run_id: run for run in found.line}
+    first = heads[streak[-1].run_id]
+    since = f"since {commit_name(first.commit, dirty=first.dirty)}, {first.started_at:%Y-%m-%d}"
+    if len(streak) == len(results):
+        since = "in every run"
+    runs = counted(len(streak), "run")
+    run = store.load_or_skip(newest.run_id)
+    harness = f", harness {newest.harness.replace('_', ' ')}" if newest.harness != "clean" else ""
+    then = None
+    tests = [*store.outcomes(newest.run_id, newest.platform).failures]
+    good = heads[results[-len(streak) - 1].run_id].commit if len(streak) < len(results) else None
+    if tests and good and first.commit and good != first.commit:
+        places = ("--good", good, "--bad", first.commit, "--test", tests[0])
+        then = command("bisect", newest.platform, *places)
+    yield Attention(
+        urgency=Urgency.FAILING,
+        platforms=(newest.platform,),
+        text=f"{newest.product.replace('_', ' ')}{harness}, {since}, {runs}",
+        details=(reason_of(run.platform(newest.platform)),) if run else (),
+        run_id=newest.run_id,
+        command=then,
+    )
+
+
+def _alarms(found: Collection) -> Iterator[Attention]:
+    for alarm in found.alarms:
+        kind = Urgency.REGRESSION if alarm.kind is AlarmKind.REGRESSION else Urgency.SUSPECTED
+        yield Attention(
+            urgency=kind,
+            platforms=alarm.platforms,
+            text=headline(alarm),
+            details=(place_text(alarm), *row_texts(alarm)),
+            command=bisect_command(alarm),
+            run_id=alarm.first.run_id,
+            measure=alarm.rows[0].change.measure,
+        )
+
+
+def _changed_suite(store: Store, results: Sequence[ResultHead]) -> Iterator[Attention]:
+    """What the newest suite lost against the one before it on the branch."""
+    tested = [it for it in results if it.counts][-2:]
+    if len(tested) < 2 or tested[-1] is not results[-1]:
+        return
+    sides = [store.outcomes(it.run_id, it.platform) for it in tested]
+    if not all(side.names for side in sides):
+        return
+    difference = compare_outcomes(*sides)
+    if kinds := [kind for kind in _SHRUNK if difference.of(kind)]:
+        before, after = tested
+        yield Attention(
+            urgency=Urgency.SHRUNK,
+            platforms=(after.platform,),
+            text="; ".join(map(difference.headline, kinds)),
+            details=tuple(line for kind in kinds for line in group_lines(difference.of(kind))),
+            run_id=after.run_id,
+            command=command(
+                "compare", f"{before.run_id}/{before.platform}", f"{after.run_id}/{after.platform}"
+            ),
+        )
+
+
+def _stale(store: Store, newest: ResultHead) -> Iterator[Attention]:
+    """The notes of the newest run on its contract and its quarantine."""
+    run = store.load_or_skip(newest.run_id)
+    for note in run.platform(newest.platform).notes if run else ():
+        if note.startswith(_STALE):
+            yield Attention(
+                urgency=Urgency.CONTRACT,
+                platforms=(newest.platform,),
+                text=note.removeprefix("contract: "),
+                run_id=newest.run_id,
+            )

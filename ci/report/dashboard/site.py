@@ -1,0 +1,140 @@
+"""Write the pages of the dashboard into a folder."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ci.errors import UsageError
+from ci.report.dashboard.collection import Collection
+from ci.report.dashboard.compare import prepared
+from ci.report.dashboard.html import TEMPLATES, file_stem, render, script
+from ci.report.dashboard.operators import operators_page
+from ci.report.dashboard.overview import COMMITS, SYMBOLS, attention, grid
+from ci.report.dashboard.platform import SKIP_RUNS, platform_page
+from ci.report.dashboard.run import run_page
+from ci.util.files import write_atomically
+
+if TYPE_CHECKING:
+    from ci.store.store import Store
+
+ASSETS = ("dashboard.css", "dashboard.js")
+MARKER = ".dashboard"  # in a folder that this module wrote: only such a folder is replaced
+DATA = "data"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """What was written."""
+
+    pages: int
+    size: int
+    """Bytes of all files."""
+
+
+def check_folder(folder: Path) -> None:
+    """Raise ``UsageError`` if there are other files than those of a dashboard: they stay."""
+    found = "a file" if folder.exists() and not folder.is_dir() else None
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / MARKER).is_file():
+        found = "a folder with other files"
+    if found:
+        message = f"--output: {folder}: got {found}, expected an empty folder or"
+        raise UsageError(f"{message} an earlier dashboard", remedy="Name another folder.")
+
+
+def _prepare_folder(folder: Path) -> None:
+    """Make the folder, and remove the pages of an earlier dashboard."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MARKER).touch()
+    for path in (*folder.glob("*.html"), *(folder / name for name in ASSETS)):
+        path.unlink(missing_ok=True)
+    shutil.rmtree(folder / DATA, ignore_errors=True)
+    (folder / DATA).mkdir()
+
+
+def write_site(
+    store: Store, found: Collection, folder: Path, *, source: Path, results: Path, run_pages: int
+) -> Site:
+    """Write all pages; ``run_pages`` is the number of newest runs that get a page of their own."""
+    check_folder(folder)
+    _prepare_folder(folder)
+    for name in ASSETS:
+        shutil.copyfile(TEMPLATES / name, folder / name)
+    pages = 0
+    for name, text in _files(store, found, source, results, run_pages):
+        write_atomically(folder / name, text)
+        pages += name.endswith(".html")
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return Site(pages=pages, size=size)
+
+
+def _files(
+    store: Store, found: Collection, source: Path, results: Path, run_pages: int
+) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of every file that has data."""
+    newest = found.runs[-run_pages:][::-1] if run_pages else ()
+    shown = [run for it in newest if (run := store.load_or_skip(it.run_id))]
+    with_page = {run.run_id for run in shown}
+    common: dict[str, Any] = {
+        "project": found.project,
+        "branch": found.branch,
+        "made": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "platforms": [(name, found.label(name)) for name in found.platforms],
+        "newest": shown[0].run_id if shown else None,
+        "with_page": with_page,
+        "runs": len(found.runs),
+    }
+    yield _data("runs", _runs_data(found, with_page))
+    yield (
+        "index.html",
+        render(
+            "overview.html.j2",
+            **common,
+            attention=attention(store, found),
+            grid=grid(found),
+            symbols=SYMBOLS,
+            most=COMMITS,
+        ),
+    )
+    for name in found.platforms:
+        page = platform_page(store, found, name)
+        stem = file_stem("platform", name)
+        yield _data(stem, page.data)
+        yield f"{stem}.html", render("platform.html.j2", **common, page=page, skip_runs=SKIP_RUNS)
+    for run in shown:
+        run_shown = run_page(store, run, results)
+        stem = file_stem("run", run.run_id)
+        yield _data(stem, run_shown.data)
+        yield f"{stem}.html", render("run.html.j2", **common, page=run_shown)
+    operators = operators_page(store, found)
+    yield _data("operators", operators.data)
+    yield "operators.html", render("operators.html.j2", **common, page=operators)
+    comparisons = prepared(store, found, source)
+    yield "compare.html", render("compare.html.j2", **common, comparisons=comparisons)
+
+
+def _data(name: str, value: object) -> tuple[str, str]:
+    return f"{DATA}/{name}.js", script(name, value)
+
+
+def _runs_data(found: Collection, with_page: set[str]) -> Mapping[str, Any]:
+    """All runs in columns, oldest first, with the files of their platforms and pages."""
+    runs = found.runs
+    branches = [*dict.fromkeys(run.branch for run in runs)]
+    return {
+        "id": [run.run_id for run in runs],
+        "commit": [run.commit and run.commit[:12] for run in runs],
+        "dirty": [place for place, run in enumerate(runs) if run.dirty],
+        "started": [f"{run.started_at:%Y-%m-%d %H:%M}" for run in runs],
+        "branches": branches,
+        "branch": [branches.index(run.branch) for run in runs],
+        "platforms": [
+            {"name": name, "label": found.label(name), "data": file_stem("platform", name)}
+            for name in found.platforms
+        ],
+        "pages": {it: f"{file_stem('run', it)}.html" for it in with_page},
+    }

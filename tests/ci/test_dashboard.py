@@ -1,0 +1,266 @@
+"""The dashboard without a browser: its folder, its data, and stores that are small or damaged."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from stored_history import ENVIRONMENT, Project, noisy, result
+
+from ci import cli
+from ci.errors import ExitCode
+from ci.model.results import Evidence, Grade, Harness, Product, Verdict
+from ci.model.tests import Outcome
+from ci.report.dashboard.html import clean, file_stem, script, spark_path
+from ci.store.folder import default_url
+from ci.store.store import Store
+
+FAILED = Verdict(
+    product=Product.FAILED,
+    harness=Harness.CLEAN,
+    evidence=(Evidence(grade=Grade.FACT, text="a test failed"),),
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(folder=tmp_path)
+
+
+def write(project: Project, *words: str) -> tuple[int, Path]:
+    """The exit code, and the folder of the dashboard."""
+    site = project.folder / "site"
+    arguments = ("--output", str(site), "--source", str(project.source), *words)
+    return project.ci("dashboard", *arguments)[0], site
+
+
+def data(site: Path, name: str) -> Any:
+    """What a data file passes to the script."""
+    content = (site / "data" / f"{name}.js").read_text(encoding="utf-8")
+    match = re.fullmatch(r"dashboard\.data\(\.\.\.(.*)\);\n", content, re.DOTALL)
+    assert match
+    [own, value] = json.loads(match[1])
+    assert own == name
+    return value
+
+
+# The folder
+
+
+def test_an_earlier_dashboard_is_replaced(project: Project) -> None:
+    project.history([100.0])
+    code, site = write(project)
+    assert code == ExitCode.PASSED
+    [old] = site.glob("run-*.html")
+    project.history([100.0])
+    assert write(project, "--runs", "1")[0] == ExitCode.PASSED
+    assert not old.exists()
+    assert [path.name for path in site.glob("run-*.html")] == ["run-run-001.html"]
+
+
+def test_programs_read_what_was_written(project: Project) -> None:
+    project.history([100.0])
+    site = project.folder / "site"
+    code, output = project.ci("dashboard", "--output", str(site), "--format", "json")
+    assert code == ExitCode.PASSED
+    files = [path for path in site.rglob("*") if path.is_file()]
+    assert json.loads(output) == {
+        "index": str(site / "index.html"),
+        "pages": len([*site.glob("*.html")]),
+        "bytes": sum(path.stat().st_size for path in files),
+    }
+
+
+def test_a_folder_with_other_files_is_not_touched(project: Project) -> None:
+    project.history([100.0])
+    site = project.folder / "site"
+    site.mkdir()
+    (site / "index.html").write_text("mine")
+    code, message = project.ci("dashboard", "--output", str(site))
+    assert code == ExitCode.USAGE
+    assert f"--output: {site}: got a folder with other files" in message
+    assert [path.name for path in site.iterdir()] == ["index.html"]
+    assert (site / "index.html").read_text() == "mine"
+
+
+def test_a_file_is_no_folder(project: Project) -> None:
+    project.history([100.0])
+    code, message = project.ci("dashboard", "--output", str(project.results / "ci.db"))
+    assert code == ExitCode.USAGE
+    assert "got a file, expected an empty folder" in message
+
+
+def test_a_store_without_runs_is_an_error_of_usage(tmp_path: Path, capsys: Any) -> None:
+    words = ["dashboard", "--output", str(tmp_path / "site"), "--results", str(tmp_path)]
+    assert cli.main(words) == ExitCode.USAGE
+    assert "contains no results yet" in capsys.readouterr().err
+    assert not (tmp_path / "site").exists()
+
+
+def test_an_unknown_branch_is_an_error_of_usage(project: Project) -> None:
+    project.commit()
+    project.measure()
+    code, message = project.ci("dashboard", "--output", str(project.folder / "s"), "--branch", "x")
+    assert code == ExitCode.USAGE
+    assert "the store holds no run of branch 'x'" in message
+    assert not (project.folder / "s").exists()
+
+
+# The data
+
+
+def test_the_series_are_those_of_the_store(project: Project) -> None:
+    installs = [*noisy(100, 12), *noisy(130, 12, seed=2)]
+    project.history(installs)
+    _, site = write(project)
+    found = data(site, "platform-cpu")
+    [install] = [it for it in found["measures"] if it["name"] == "install.wall_s"]
+    assert install["values"] == pytest.approx([it - 0.25 for it in installs], rel=1e-5)
+    [mark] = [it for it in found["marks"] if it["measure"] == "install.wall_s"]
+    assert (mark["kind"], mark["at"]) == ("open regression", 12)
+    levels = [it for it in found["levels"] if it["measure"] == "install.wall_s"]
+    assert [(it["from"], it["to"]) for it in levels] == [(0, 11), (12, 23)]
+    assert [it["level"] for it in levels] == pytest.approx([100, 130], rel=0.01)
+    page = (site / "index.html").read_text(encoding="utf-8")
+    assert '<li data-kind="regression" data-platforms="cpu">' in page
+
+
+def test_an_accepted_rise_is_marked_as_one(project: Project) -> None:
+    commits = project.history([*noisy(100, 12), *noisy(130, 12, seed=2)])
+    project.configure()
+    assert project.tracked("--accept", "run-012", "--reason", "a new torch")[0] == 0
+    _, site = write(project)
+    marks = data(site, "platform-cpu")["marks"]
+    assert {it["kind"] for it in marks if it["measure"] == "install.wall_s"} == {"accepted rise"}
+    page = (site / "platform-cpu.html").read_text(encoding="utf-8")
+    assert f"since commit {commits[12][:12]}: a new torch" in page
+
+
+def test_environments_that_differ_in_the_cache_share_a_band(project: Project) -> None:
+    project.commit()
+    for state in ("warm", "cold", "warm"):
+        cache = {"tool": "ccache", "state": state, "hit_rate": 0.9}
+        project.measure(result(environment={**ENVIRONMENT, "compiler_cache": cache}))
+    project.measure(result(environment={**ENVIRONMENT, "compiler": "g++ 13.1"}))
+    _, site = write(project)
+    found = data(site, "platform-cpu")
+    environments = [found["environments"][it] for it in found["environment"]]
+    assert [it["band"] for it in environments] == [0, 0, 0, 1]
+    assert environments[1]["cache"] == "cold compiler cache"
+
+
+def test_the_failing_commit_is_the_first_of_the_streak(project: Project) -> None:
+    project.history([100.0])
+    commits = [project.commit() for _ in range(3)]
+    outcomes = {"test_a.py::test_one": Outcome.FAILED, "test_a.py::test_two": Outcome.SKIPPED}
+    for commit in commits[1:]:
+        project.run(commit, result(verdict=FAILED), outcomes=outcomes)
+    _, site = write(project)
+    page = (site / "index.html").read_text(encoding="utf-8")
+    assert f"failed, since commit {commits[1][:12]}" in page
+    assert "2 runs" in page
+    assert f"--bad {commits[1]} --test test_a.py::test_one" in page
+
+
+def test_vanished_tests_and_outdated_contracts_need_attention(project: Project) -> None:
+    project.history([100.0])
+    note = "contract: 3 tests added; update with: python -m ci contract cpu"
+    project.run(
+        project.commit(), result(notes=(note,)), outcomes={"test_a.py::test_one": Outcome.PASSED}
+    )
+    _, site = write(project)
+    page = (site / "index.html").read_text(encoding="utf-8")
+    assert '<li data-kind="smaller suite" data-platforms="cpu">' in page
+    assert "1 test vanished" in page
+    assert "3 tests added; update with: python -m ci contract cpu" in page
+
+
+def test_a_project_without_operator_tests_has_a_dashboard(project: Project) -> None:
+    project.history([100.0])
+    code, site = write(project)
+    assert code == ExitCode.PASSED
+    assert "No stored suite has operator tests" in (site / "operators.html").read_text()
+    assert "There is only one run so far." in (site / "compare.html").read_text()
+
+
+def test_an_overload_has_the_worst_status_that_applies(project: Project) -> None:
+    names = {
+        "a.out-float32": Outcome.PASSED,
+        "a.out-int64": Outcome.SKIPPED,
+        "b.out-float32": Outcome.PASSED,
+        "b.out-int64": Outcome.FAILED,
+        "c.out-float32": Outcome.SKIPPED,
+    }
+    outcomes = {f"t.py::test[{name}-cpu-slot8]": it for name, it in names.items()}
+    project.run(project.commit(), outcomes=outcomes)
+    _, site = write(project)
+    found = data(site, "operators")
+    [cpu] = found["platforms"]
+    statuses = [found["statuses"][int(it)]["name"] for it in cpu["status"]]
+    assert dict(zip(found["overloads"], statuses, strict=True)) == {
+        "a.out": "passed",
+        "b.out": "failed",
+        "c.out": "skipped",
+    }
+
+
+# Strangers' texts
+
+
+def test_names_of_a_hostile_run_stay_in_the_folder(project: Project) -> None:
+    name = "../../<b>x"
+    odd = result().model_copy(update={"label": "</script><i>"})
+    project.run(project.commit(), odd, run_id=name)
+    code, site = write(project)
+    assert code == ExitCode.PASSED
+    assert [path.parent for path in project.folder.rglob("*.html")] == [site] * 5
+    for path in site.rglob("*.*"):
+        content = path.read_text(encoding="utf-8")
+        assert "<b>x" not in content
+        assert "</script><i>" not in content
+
+
+def test_data_has_no_end_of_a_script() -> None:
+    content = script("a", {"</script>": "\N{RIGHT-TO-LEFT OVERRIDE}x\x1b[31my\u2028"})
+    assert content.isascii()
+    assert "<" not in content
+    [_, value] = json.loads(content.removeprefix("dashboard.data(...").removesuffix(");\n"))
+    assert value == {"</script>": "\N{REPLACEMENT CHARACTER}xy "}
+
+
+def test_credentials_in_texts_are_masked() -> None:
+    assert clean(["see https://me:secret@host/x"]) == ["see https://***@host/x"]
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", ".hidden", "a b", "", "é"])
+def test_odd_names_have_a_digest_as_file_name(name: str) -> None:
+    assert re.fullmatch(r"run-[0-9a-f]{16}", file_stem("run", name))
+    assert file_stem("run", "2026-a.b_c") == "run-2026-a.b_c"
+
+
+def test_a_spark_line_passes_over_missing_values() -> None:
+    assert spark_path([]) == "Mh0"
+    assert spark_path([None, 1.0, None]) == "M60.0,21.0h0"
+    assert spark_path([0.0, None, 2.0]) == "M3.0,21.0L117.0,3.0h0"
+
+
+# Damage
+
+
+def test_a_damaged_result_is_left_out_and_named(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.history([100.0, 101.0, 102.0])
+    with Store(default_url(project.results)) as store, store._engine.begin() as connection:
+        connection.execute(
+            text("UPDATE platforms SET document = '{\"platform\": 3' WHERE run_id = 'run-001'")
+        )
+    words = ["--output", str(project.folder / "site"), "--results", str(project.results)]
+    assert cli.main(["dashboard", *words]) == ExitCode.PASSED
+    assert "left out: the store" in capsys.readouterr().err
+    found = data(project.folder / "site", "runs")
+    assert found["id"] == ["run-000", "run-002"]

@@ -1,0 +1,434 @@
+"""The pages in a real browser: what they show, their filters and links, and hostile texts."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
+
+from ci.report.dashboard.html import file_stem
+from ci.store.folder import default_url
+from ci.store.store import Store
+from tests.dashboard.browsing import Example, Window
+from tests.dashboard.example import ASSERTION, FAILING, HOSTILE, SMALLER, TIMED_OUT
+
+WIDTHS = (360, 768, 1440)
+SCHEMES = ("light", "dark")
+
+
+def pages_of(example: Example) -> list[str]:
+    """One page of each kind; of the runs, the newest."""
+    run = file_stem("run", example.newest.run_id)
+    names = ["index", "operators", "compare", f"platform-{FAILING}", "platform-cpu", run]
+    return [f"{name}.html" for name in names]
+
+
+# All pages
+
+
+def serious_faults(page: Page, **options: object) -> list[str]:
+    """What axe finds, with the first element that has the fault."""
+    # Without `preload` it would read the style sheet, which the page's policy forbids.
+    options = {"preload": False, "resultTypes": ["violations"], **options}
+    violations = Axe().run(page, options=options).response["violations"]
+    bad = [it for it in violations if it["impact"] in ("serious", "critical")]
+    return [f"{it['id']}: {it['nodes'][0]['html']}" for it in bad]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_no_page_has_a_serious_fault_of_accessibility(
+    browser: Browser, example: Example, scheme: Literal["light", "dark"]
+) -> None:
+    context = browser.new_context(color_scheme=scheme, viewport={"width": 1440, "height": 900})
+    window = Window(context.new_page(), example.site)
+    options = {} if scheme == "light" else {"runOnly": ["color-contrast"]}
+    found = {name: serious_faults(window.open(name), **options) for name in pages_of(example)}
+    context.close()
+    assert {name: faults for name, faults in found.items() if faults} == {}
+
+
+def test_unfolded_parts_have_no_serious_fault_of_accessibility(
+    window: Window, example: Example
+) -> None:
+    # The contrast of many cells takes half a minute, and folded parts have no colors of their own.
+    options = {"rules": {"color-contrast": {"enabled": False}}}
+    found = {}
+    for name in pages_of(example):
+        page = window.open(name)
+        page.locator("details").evaluate_all("all => all.slice(-6).forEach(it => it.open = true)")
+        found[name] = serious_faults(page, **options)
+    assert {name: faults for name, faults in found.items() if faults} == {}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_page_scrolls_sideways(window: Window, example: Example, width: int) -> None:
+    window.page.set_viewport_size({"width": width, "height": 800})
+    found = {}
+    for name in pages_of(example):
+        page = window.open(name)
+        page.locator("details").evaluate_all("all => all.forEach(it => it.open = true)")
+        found[name] = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    assert {name: over for name, over in found.items() if over > 0} == {}
+
+
+def test_every_link_leads_to_a_page_of_the_folder(example: Example) -> None:
+    pages = sorted(example.site.glob("*.html"))
+    targets = {
+        (page.name, target)
+        for page in pages
+        for target in re.findall(r'(?:href|src)="([^"#]+)', page.read_text(encoding="utf-8"))
+        if target != "data:,"
+    }
+    missing = [it for it in sorted(targets) if not (example.site / it[1]).is_file()]
+    assert len(targets) > 100
+    assert missing == []
+
+
+def test_a_page_follows_the_keyboard_from_its_first_link(window: Window) -> None:
+    page = window.open("index.html")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # skip to content
+    assert page.evaluate("document.activeElement.id") == "main"
+
+
+def test_hostile_names_of_tests_are_text(window: Window, example: Example) -> None:
+    stem = file_stem("run", example.newest.run_id)
+    page = window.open(f"{stem}.html#platform={FAILING}&find=test_markup")
+    page.locator("details").evaluate_all("all => all.forEach(it => it.open = true)")
+    page.get_by_label("Timeline of").press("ArrowRight")
+    names = page.locator(f"#{FAILING} .failures .test").all_inner_texts()
+    assert [name for name in names if name.startswith(HOSTILE[0])] == [HOSTILE[0]]
+    assert [name for name in names if name.startswith(HOSTILE[2])] == [HOSTILE[2]]
+    assert "owned" not in page.title()
+    assert page.locator("main script, main img").count() == 0
+    # Characters that turn the direction of text, or that no one sees, are shown as replaced.
+    text = page.content() + (example.site / "data" / f"{stem}.js").read_text(encoding="utf-8")
+    assert [
+        it for it in "\N{RIGHT-TO-LEFT OVERRIDE}\N{ZERO WIDTH SPACE}\x1b\u2028" if it in text
+    ] == []
+    assert "</script><img" not in (example.site / "data" / f"{stem}.js").read_text()
+
+
+# Overview
+
+
+def test_the_overview_lists_what_needs_attention_first(window: Window, example: Example) -> None:
+    page = window.open("index.html")
+    items = page.locator(".attention > li")
+    kinds = items.evaluate_all("all => all.map(it => it.dataset.kind)")
+    assert kinds[:2] == ["failing", "failing"]
+    assert {"regression", "smaller suite", "contract"} <= set(kinds)
+    failing = items.filter(has_text="since commit").first.inner_text()
+    first = next(run for run in example.runs if run.platform(FAILING).failures)
+    assert f"since commit {first.commit[:12] if first.commit else ''}" in failing
+    page.get_by_label("Show").select_option("smaller suite")
+    shown = page.locator(".attention > li:visible")
+    assert shown.count() == 1
+    assert f"{SMALLER}: 20 tests vanished" in shown.inner_text()
+    assert "kind=smaller+suite" in page.url
+    # A link to the filtered view shows it again.
+    page.reload()
+    assert page.locator(".attention > li:visible").count() == 1
+    page.locator("#attention-platform").select_option("cpu")
+    assert page.locator("#attention-count").inner_text() == "0 shown"
+
+
+def test_the_grid_shows_the_newest_results(window: Window, example: Example) -> None:
+    page = window.open("index.html")
+    rows = page.locator(".grid tbody tr")
+    assert rows.count() == len(example.newest.platforms)
+    for row, result in zip(rows.all(), example.newest.platforms, strict=True):
+        last = row.locator("td.cell").last
+        assert result.verdict.product in (last.get_attribute("class") or "")
+        assert result.label in row.inner_text()
+        assert (
+            last.inner_text().strip()
+            == {"passed": "✓", "failed": "✗", "incomplete": "?"}[result.verdict.product]
+        )
+    timed_out = page.locator(".grid td.incomplete a")
+    assert timed_out.count() == 1
+    timed_out.click()
+    page.wait_for_selector("html[data-ready]", state="attached")
+    assert page.url.endswith(f"{file_stem('run', example.newest.run_id)}.html#{TIMED_OUT}")
+    assert page.locator("#timeline-platform").input_value() == TIMED_OUT
+
+
+# Platforms
+
+
+def plotted(page: Page, name: str) -> list[tuple[float, float]]:
+    """The points of a plot as values: pixels, by the scale that the plot was drawn with."""
+    found = page.locator(f'[data-plot="{name}"] svg.plot').evaluate(
+        """svg => ({
+             low: +svg.dataset.low, high: +svg.dataset.high,
+             path: svg.querySelector(".points").getAttribute("d"),
+           })"""
+    )
+    top, bottom = 20, 200 - 22
+    span = found["high"] - found["low"]
+    points = re.findall(r"M([\d.]+),([\d.]+)", found["path"])
+    return [
+        (float(x), found["low"] + (bottom - float(y)) / (bottom - top) * span) for x, y in points
+    ]
+
+
+def test_a_plot_and_its_table_show_the_numbers_of_the_store(
+    window: Window, example: Example
+) -> None:
+    with Store(default_url(example.results)) as store:
+        rows = store.measured("cpu", store.heads()[::-1])
+    on_line = {run.run_id for run in example.runs if run.lineage.target is None}
+    keys = [row for row in rows if row.run_id in on_line]
+    page = window.open("platform-cpu.html#cache=both&measure=install.wall_s")
+    expected = [row.values["install.wall_s"] for row in keys]
+    figure = page.locator('[data-plot="install.wall_s"]')
+    warm = plotted(page, "install.wall_s")
+    cold = figure.locator(".cold").get_attribute("d") or ""
+    assert len(warm) + cold.count("M") == len(expected) > 40
+    assert cold.count("M") > 0
+    tolerance = (max(expected) - min(expected)) / 1000
+    for _, value in warm:
+        assert min(abs(value - it) for it in expected) < tolerance
+    figure.locator("summary").click()
+    cells = figure.locator("tbody tr td:nth-child(2)").all_inner_texts()
+    assert cells == [f"{it:,.0f} s" if it >= 9.95 else f"{it:.1f} s" for it in reversed(expected)]
+
+
+def test_a_regression_is_marked_with_its_words(window: Window) -> None:
+    page = window.open("platform-cpu.html")
+    mark = page.locator('[data-plot="install.wall_s"] text.sign.open title').first
+    text = mark.text_content() or ""
+    assert text.startswith("open regression: install +")
+    assert "to accept it:" in page.locator(".words").inner_text()
+
+
+def test_plots_are_zoomed_and_read_with_the_keyboard(window: Window, example: Example) -> None:
+    page = window.open("platform-cpu.html")
+    plot = page.locator('[data-plot="install.wall_s"] svg.plot')
+    whole = len(plotted(page, "install.wall_s"))
+    plot.focus()
+    plot.press("End")
+    output = page.locator('[data-plot="install.wall_s"] output')
+    assert example.newest.run_id in output.inner_text()
+    plot.press("ArrowLeft")
+    assert example.newest.run_id not in output.inner_text()
+    plot.press("+")
+    page.wait_for_function("() => location.hash.includes('from=')")
+    page.wait_for_function(
+        f"() => document.querySelector('[data-plot=\"install.wall_s\"] .points')"
+        f".getAttribute('d').split('M').length <= {whole}"
+    )
+    address = page.url
+    zoomed = plotted(page, "install.wall_s")
+    assert len(zoomed) < whole
+    window.open(address.rpartition("/")[2])
+    assert len(plotted(window.page, "install.wall_s")) == len(zoomed)
+    window.page.get_by_role("button", name="Reset zoom").click()
+    window.page.wait_for_function("() => !location.hash.includes('from=')")
+
+
+def test_dragging_zooms_all_plots(window: Window) -> None:
+    page = window.open("platform-cpu.html")
+    plot = page.locator('[data-plot="install.wall_s"] svg.plot')
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + 90)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 90, steps=4)
+    page.mouse.up()
+    page.wait_for_function("() => location.hash.includes('from=')")
+    plot.dblclick()
+    page.wait_for_function("() => !location.hash.includes('from=')")
+
+
+def test_measures_caches_and_ranges_are_chosen(window: Window) -> None:
+    page = window.open("platform-cpu.html")
+    assert page.locator("#cost figure").count() == 5
+    page.get_by_label("Measure").select_option("all")
+    assert page.locator("#cost figure").count() > 10
+    page.get_by_label("Measure").select_option("compile.wall_s")
+    assert page.locator("#cost figure").count() == 1
+    page.get_by_label("Cache").select_option("cold")
+    page.wait_for_function("() => document.querySelector('#cost .cold').getAttribute('d') !== ''")
+    assert page.locator("#cost .points").get_attribute("d") == ""
+    page.locator("#range").select_option("30")
+    page.wait_for_function("() => location.hash.includes('from=')")
+
+
+def test_skips_are_counted_by_reason(window: Window, example: Example) -> None:
+    page = window.open("platform-iluvatar.html")
+    figure = page.locator('[data-plot="skips"]')
+    figure.locator("summary").click()
+    headings = figure.locator("thead th").all_inner_texts()
+    first = figure.locator("tbody tr").first.locator("td").all_inner_texts()
+    with Store(default_url(example.results)) as store:
+        tests = store.tests(example.newest.run_id, "iluvatar")
+    skipped = [it.skip_reason for it in tests if it.skip_reason == "not in this torch"]
+    assert first[headings.index("not in this torch") - 1] == f"{len(skipped)} tests"
+
+
+# Runs
+
+
+def test_a_failure_has_its_excerpt_and_its_command(window: Window, example: Example) -> None:
+    page = window.open(f"{file_stem('run', example.newest.run_id)}.html")
+    failures = example.newest.platform(FAILING).failures
+    items = page.locator(f"#{FAILING} .failures > li")
+    assert items.count() == len(failures) > 5
+    first = items.first
+    assert first.locator(".test").inner_text() == failures[0].test
+    assert first.locator(".excerpt").inner_text() == ASSERTION
+    words = f"ci rerun {example.newest.run_id} {FAILING} "
+    assert words in first.locator(".command code").inner_text()
+    shells = page.locator(".platform > .command code").all_inner_texts()
+    words = [f"ci shell {example.newest.run_id} {name}" for name in (FAILING, TIMED_OUT)]
+    assert [text.partition("-m ")[2].partition(" --results")[0] for text in shells] == words
+    assert "Mismatched elements: 7 / 24" in (first.locator("details pre").text_content() or "")
+
+
+def test_the_timeline_has_the_stages_units_and_tests(window: Window, example: Example) -> None:
+    page = window.open(f"{file_stem('run', example.newest.run_id)}.html")
+    lanes = page.locator("#timeline text.value").all_text_contents()
+    assert lanes == ["stages", "build 1", "build 2", *(f"tests gw{n}" for n in range(4))]
+    page.locator("#timeline summary").click()
+    rows = page.locator("#timeline tbody tr").all_inner_texts()
+    took = {it.name: it.seconds or 0 for it in example.newest.platform("cpu").stages}
+    [pytest_row] = [row for row in rows if row.startswith("pytest\t")]
+    assert f"{took['pytest']:.1f} s" in pytest_row
+    svg = page.locator("#timeline svg.plot")
+    drawn = svg.locator("rect.span").count()
+    svg.focus()
+    svg.press("ArrowRight")
+    svg.press("ArrowDown")
+    assert page.locator("#timeline output").inner_text().startswith("build 1: ")
+    for _ in range(4):
+        svg.press("+")
+    page.wait_for_function(
+        f"() => document.querySelectorAll('#timeline rect.span').length < {drawn}"
+    )
+    assert "from=" in page.url
+    page.get_by_role("button", name="Reset zoom").click()
+    page.wait_for_function(
+        f"() => document.querySelectorAll('#timeline rect.span').length >= {drawn}"
+    )
+
+
+def test_spans_are_found_by_name_on_the_chosen_platform(window: Window, example: Example) -> None:
+    page = window.open(f"{file_stem('run', example.newest.run_id)}.html")
+    page.locator("#timeline-platform").select_option(FAILING)
+    assert f"platform={FAILING}" in page.url
+    assert page.locator("#timeline text.cross").count() > 0
+    page.get_by_label("Find").fill("torch_backend_07")
+    page.wait_for_function("() => document.querySelectorAll('#timeline rect.span.dim').length > 10")
+    assert page.locator("#timeline svg.plot rect.span:not(.dim)").count() == 1
+
+
+def test_the_timeline_is_saved_as_a_chrome_trace(window: Window, example: Example) -> None:
+    page = window.open(f"{file_stem('run', example.newest.run_id)}.html")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save as Chrome trace").click()
+    trace = json.loads(Path(download.value.path()).read_text(encoding="utf-8"))
+    events = trace["traceEvents"]
+    stages = [it for it in events if it["ph"] == "X" and it["cat"] == "stage" and it["pid"] == 1]
+    took = {it.name: it.seconds for it in example.newest.platform("cpu").stages}
+    assert {it["name"]: it["dur"] / 1e6 for it in stages} == pytest.approx(
+        {name: took[name] for name in ("generate", "install", "pytest")}, abs=0.001
+    )
+    processes = [it["args"]["name"] for it in events if it["name"] == "process_name"]
+    assert processes == [it.platform for it in example.newest.platforms]
+    window.requests = [url for url in window.requests if not url.startswith("blob:")]
+
+
+# Operators
+
+
+def test_the_heat_map_has_every_overload(window: Window, example: Example) -> None:
+    window.page.set_viewport_size({"width": 1440, "height": 400})
+    page = window.open("operators.html")
+    with Store(default_url(example.results)) as store:
+        names = store.outcomes(example.newest.run_id, "cpu").names
+    overloads = {name.partition("[")[2].partition("-")[0] for name in names}
+    rows = page.locator("#heat tbody tr")
+    assert rows.count() < len(overloads)  # the others follow when the reader comes near
+    assert page.locator("#count").inner_text() == f"{len(overloads)} of {len(overloads)} overloads"
+    rows.last.scroll_into_view_if_needed()
+    page.wait_for_function(
+        f"() => document.querySelectorAll('#heat tbody tr').length === {len(overloads)}"
+    )
+    assert set(page.locator("#heat tbody th").all_inner_texts()) == overloads
+    skipped = page.locator("#heat td.s4").first
+    assert skipped.get_attribute("title") == "skipped: dtype unsupported"
+    assert "skipped: dtype unsupported" in (skipped.text_content() or "")
+    page.locator("#status").select_option("failed")
+    failed = page.locator("#heat tbody tr")
+    failures = {
+        (it.test or "").partition("[")[2].partition("-")[0]
+        for it in example.newest.platform(FAILING).failures
+        if "test_markup" not in (it.test or "")
+    }
+    assert set(failed.locator("th").all_inner_texts()) == failures
+    page.locator("#on").select_option("cpu")
+    assert failed.count() == 0
+    assert page.locator("#count").inner_text().startswith("0 of ")
+
+
+def test_an_operator_is_shown_with_its_slots_and_dtypes(window: Window, example: Example) -> None:
+    page = window.open("operators.html")
+    page.locator("#status").select_option("fell back")
+    page.get_by_label("only where platforms differ").check()
+    name = page.locator("#heat tbody th").first.inner_text()
+    page.get_by_label("Search").fill(name)
+    page.locator("#heat tbody button").first.click()
+    detail = page.locator("#detail")
+    rows = detail.locator("tbody tr").all_inner_texts()
+    with Store(default_url(example.results)) as store:
+        tests = store.tests(example.newest.run_id, "cpu")
+    own = [it for it in tests if f"[{name}-" in it.node_id]
+    assert len(rows) == len(own) > 8
+    assert "skipped: no kernel on this device" in rows[0]
+    assert len({row.split("\t")[1] for row in rows}) == 2  # slots
+    window.open(page.url.rpartition("/")[2])
+    assert window.page.locator("#detail h3").inner_text() == name
+    window.page.get_by_role("button", name="Close").click()
+    assert window.page.locator("#detail").is_hidden()
+
+
+# Compare
+
+
+def test_judged_comparisons_say_what_compare_says(window: Window, example: Example) -> None:
+    page = window.open("compare.html")
+    groups = page.locator("#prepared-title ~ h3").all_inner_texts()
+    assert groups == ["Branches and their base", "The newest runs", "Platforms of the newest run"]
+    newest = page.locator("details.comparison").filter(has_text=example.newest.run_id)
+    newest.first.locator("summary").first.click()
+    assert "20 tests vanished" in newest.first.inner_text()
+    page.reload()  # the address has the unfolded one
+    assert page.locator("details.comparison[open]").count() == 1
+    assert page.locator("details.comparison").filter(has_text="CPU → NVIDIA").count() == 1
+
+
+def test_any_two_runs_are_put_side_by_side(window: Window, example: Example) -> None:
+    page = window.open("compare.html")
+    first, last = example.runs[0], example.newest
+    page.get_by_label("Base run").fill(first.run_id)
+    page.get_by_label("Head run").fill(last.run_id)
+    page.wait_for_selector("#figures table")
+    [install] = [
+        it for it in page.locator("#figures tr").all_inner_texts() if it.startswith("install\t")
+    ]
+    seconds = [it.stages[3].seconds or 0 for it in (first.platform("cpu"), last.platform("cpu"))]
+    assert install.split("\t")[1:3] == [f"{it:,.0f} s" for it in seconds]
+    page.locator("#head-platform").select_option("nvidia")
+    page.wait_for_selector("text=Times are not comparable")
+    address = page.url.rpartition("/")[2]
+    window.open(address)
+    window.page.wait_for_selector("text=Times are not comparable")
+    window.page.get_by_label("Base run").fill("nothing")
+    window.page.wait_for_selector("text=No run is named nothing.")
