@@ -274,7 +274,6 @@ def _result_head(run_id: str, result: PlatformResult) -> ResultHead:
         run_id=run_id,
         platform=result.platform,
         label=result.label,
-        simulated=result.simulated,
         product=verdict.product,
         harness=verdict.harness,
         built=result.built,

@@ -84,7 +84,6 @@ class ResultHead:
     run_id: str
     platform: str
     label: str
-    simulated: bool
     product: str
     harness: str
     built: bool | None

@@ -6,7 +6,9 @@
 namespace infini::ops {
 
 // out = input, converted to the element type of `out` and broadcast to its shape. As in
-// Tensor.copy_, floats are truncated when they are converted to integers.
+// Tensor.copy_, floats are truncated when they are converted to integers, and integers wrap around.
+// Floats wrap around, too, if they are truncated to an integer of 64 bits; others, and NaN, become
+// -2^63 modulo 2^n.
 class Cast : public OperatorBase<Cast> {
  public:
   static constexpr char kName[] = "cast";

@@ -36,20 +36,23 @@ auto WithFloatType(DataType type, const Function& function) {
   }
 }
 
-// The same, including integers.
+// The same, including integers. For an unsigned one it is the signed type of the same size, which
+// has the same sums and products: one kernel is compiled for both.
 template <typename Float16, typename BFloat16, typename Function>
 auto WithRealType(DataType type, const Function& function) {
   switch (type) {
     case DataType::kInt64:
+    case DataType::kUInt64:
       return function(static_cast<std::int64_t*>(nullptr));
     case DataType::kInt32:
+    case DataType::kUInt32:
       return function(static_cast<std::int32_t*>(nullptr));
     case DataType::kInt16:
+    case DataType::kUInt16:
       return function(static_cast<std::int16_t*>(nullptr));
     case DataType::kInt8:
-      return function(static_cast<std::int8_t*>(nullptr));
     case DataType::kUInt8:
-      return function(static_cast<std::uint8_t*>(nullptr));
+      return function(static_cast<std::int8_t*>(nullptr));
     default:
       return WithFloatType<Float16, BFloat16>(type, function);
   }
@@ -64,6 +67,11 @@ inline bool IsFloatType(DataType type) {
 }
 inline bool IsRealType(DataType type) {
   return WithRealType<float, float>(type, [](auto*) { return true; });
+}
+inline bool IsIntegerType(DataType type) { return IsRealType(type) && !IsFloatType(type); }
+inline bool IsUnsignedType(DataType type) {
+  return type == DataType::kUInt8 || type == DataType::kUInt16 || type == DataType::kUInt32 ||
+         type == DataType::kUInt64;
 }
 // Types that can be copied, even if no arithmetic is implemented for them.
 inline bool IsStoredType(DataType type) { return type == DataType::kBool || IsRealType(type); }

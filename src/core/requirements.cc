@@ -6,6 +6,8 @@
 #include <limits>
 #include <optional>
 
+#include "core/elements.h"
+
 namespace infini::ops {
 namespace {
 
@@ -111,13 +113,14 @@ bool IsFactor(const Scalar& value, DataType type) {
     const auto real = value.To<double>();
     return std::isinf(real) || std::isnan(real) || std::abs(real) <= *largest;
   }
-  if (value.kind() != Scalar::Kind::kInt) return false;
-  const auto bits = static_cast<int>(8 * DataTypeSize(type));
-  if (bits == 64) return true;
-  const auto integer = value.To<std::int64_t>();
-  const std::int64_t limit = std::int64_t{1} << bits;
-  if (type == DataType::kUInt8) return 0 <= integer && integer < limit;
-  return -limit / 2 <= integer && integer < limit / 2;
+  if (!value.is_integral()) return false;
+  const bool is_unsigned = IsUnsignedType(type);
+  const auto bits = static_cast<int>(8 * DataTypeSize(type)) - (is_unsigned ? 0 : 1);
+  const std::uint64_t limit = ~std::uint64_t{0} >> (64 - bits);
+  const auto integer = value.To<std::uint64_t>();
+  const bool is_negative = value.kind() == Scalar::Kind::kInt && value.To<std::int64_t>() < 0;
+  // Torch lets a negative number be subtracted from an unsigned one.
+  return is_negative ? -integer <= limit + (is_unsigned ? 0 : 1) : integer <= limit;
 }
 
 }  // namespace infini::ops

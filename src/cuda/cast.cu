@@ -1,3 +1,4 @@
+#include <cstdint>
 #include <stdexcept>
 
 #include "base/cast.h"
@@ -9,32 +10,45 @@
 namespace infini::ops {
 namespace {
 
-// A value of any type. One of the two members can represent every integer and float exactly.
+// A value of any type. One of the two members can represent every integer and float exactly; an
+// unsigned integer of 64 bits is in `integer` modulo 2^64.
 struct Number {
+  enum class Kind { kReal, kInteger, kUnsigned };
+
   double real;
   std::int64_t integer;
-  bool is_integer;
+  Kind kind;
 
   template <typename T>
   static __device__ Number Of(T value) {
     if constexpr (std::is_integral_v<T>) {
-      return {0, static_cast<std::int64_t>(value), true};
+      constexpr Kind kind = std::is_same_v<T, std::uint64_t> ? Kind::kUnsigned : Kind::kInteger;
+      return {0, static_cast<std::int64_t>(value), kind};
     } else {
-      return {static_cast<double>(static_cast<Computed<T>>(value)), 0, false};
+      return {static_cast<double>(static_cast<Computed<T>>(value)), 0, Kind::kReal};
     }
+  }
+
+  // Truncates as in C++, and gives every other number the lowest value, as on the CPU.
+  __device__ std::int64_t Truncated() const {
+    return -0x1p63 <= real && real < 0x1p63 ? static_cast<std::int64_t>(real) : INT64_MIN;
   }
 
   template <typename T>
   __device__ T To() const {
     if constexpr (std::is_same_v<T, bool>) {
-      return is_integer ? integer != 0 : real != 0;
+      return kind == Kind::kReal ? real != 0 : integer != 0;
     } else if constexpr (std::is_integral_v<T>) {
-      // Via the widest integer, as in torch; converting a negative float directly to uint8 is
-      // undefined.
-      return static_cast<T>(is_integer ? integer : static_cast<std::int64_t>(real));
+      if (kind != Kind::kReal) return static_cast<T>(integer);
+      const bool is_large = std::is_same_v<T, std::uint64_t> && 0x1p63 <= real && real < 0x1p64;
+      return static_cast<T>(is_large ? static_cast<std::uint64_t>(real)
+                                     : static_cast<std::uint64_t>(Truncated()));
     } else {
       using C = Computed<T>;
-      return static_cast<T>(is_integer ? static_cast<C>(integer) : static_cast<C>(real));
+      if (kind == Kind::kReal) return static_cast<T>(static_cast<C>(real));
+      return static_cast<T>(kind == Kind::kUnsigned
+                                ? static_cast<C>(static_cast<std::uint64_t>(integer))
+                                : static_cast<C>(integer));
     }
   }
 };
@@ -64,6 +78,12 @@ __device__ void Visit(DataType type, Visitor& visitor) {
       return visitor(Element<std::int16_t>());
     case DataType::kInt8:
       return visitor(Element<std::int8_t>());
+    case DataType::kUInt64:
+      return visitor(Element<std::uint64_t>());
+    case DataType::kUInt32:
+      return visitor(Element<std::uint32_t>());
+    case DataType::kUInt16:
+      return visitor(Element<std::uint16_t>());
     case DataType::kUInt8:
       return visitor(Element<std::uint8_t>());
     default:
@@ -94,7 +114,7 @@ struct Writer {
 constexpr int kUnroll = 4;
 
 // Converts between any two types, and checks the types for each element, as torch's kernel does.
-// One kernel for each of the 90 pairs would take 10 times as long to compile.
+// One kernel for each of the 156 pairs would take 10 times as long to compile.
 __global__ void __launch_bounds__(cuda::kBlock)
     CastKernel(const cuda::Walk<2> walk, const DataType out_type, const DataType input_type) {
   using cuda::kBlock;

@@ -19,6 +19,7 @@ Device DeviceOf(const void* tensor);
 void CountWrites(const void* tensors, std::size_t size);
 
 // A view of the tensor's memory; `Tensor()` if there is none (an undefined, sparse or meta tensor).
+// Throws `std::invalid_argument` if the tensor's storage is shorter than the view.
 Tensor ViewOf(const void* tensor);
 
 // The vendor's handle of the current stream of the device, nullptr for the default stream. Throws

@@ -1,5 +1,6 @@
 #include "torch/kernel.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -77,8 +78,19 @@ bool IsPlain(const at::Tensor& tensor) {
   constexpr c10::DispatchKeySet unusual({c10::DispatchKey::Python, c10::DispatchKey::Functionalize,
                                          c10::DispatchKey::ZeroTensor, c10::DispatchKey::Conjugate,
                                          c10::DispatchKey::Negative});
-  return !tensor.key_set().has_any(unusual) &&
-         (tensor.numel() == 0 || tensor.storage().nbytes() > 0);
+  return !tensor.key_set().has_any(unusual);
+}
+
+// Torch's own kernels do not check this: they end the process, or use memory of others.
+void CheckStorage(const at::Tensor& tensor) {
+  const std::size_t needed = at::detail::computeStorageNbytes(
+      tensor.sizes(), tensor.strides(), tensor.itemsize(), tensor.storage_offset());
+  const std::size_t size = tensor.storage().nbytes();
+  if (needed <= size) return;
+  throw std::invalid_argument("the storage of a tensor of shape " + c10::str(tensor.sizes()) +
+                              " has " + std::to_string(size) + " bytes, expected at least " +
+                              std::to_string(needed) +
+                              ": it was freed or resized; pass a tensor with memory");
 }
 
 // Makes the caller's stream the current one. In torch, a vendor's stream handle identifies the
@@ -224,6 +236,7 @@ Device DeviceOf(const void* tensor) {
 Tensor ViewOf(const void* tensor) {
   const at::Tensor& torch = AsTorch(tensor);
   if (!IsPlain(torch)) return {};
+  CheckStorage(torch);
   const auto shape = torch.sizes();
   const auto strides = torch.strides();
   return {torch.data_ptr(),

@@ -224,6 +224,13 @@ def test_names_of_a_hostile_run_stay_in_the_folder(project: Project) -> None:
         assert "</script><i>" not in content
 
 
+def test_a_simulated_platform_has_the_label_of_its_results(project: Project) -> None:
+    simulated = result().model_copy(update={"label": "CPU (simulated device)", "simulated": True})
+    project.run(project.commit(), simulated)
+    [platform] = data(write(project)[1], "runs")["platforms"]
+    assert platform["label"] == "CPU (simulated device)"
+
+
 def test_data_has_no_end_of_a_script() -> None:
     content = script("a", {"</script>": "\N{RIGHT-TO-LEFT OVERRIDE}x\x1b[31my\u2028"})
     assert content.isascii()

@@ -20,7 +20,9 @@ from emulated import Buffers, Emulated, EmulatedError, Launch
 SOURCES = Path(__file__).resolve().parents[2] / "src" / "cuda"
 BFLOAT16 = np.dtype(np.uint16)
 FLOATS = tuple(map(np.dtype, (np.float32, np.float16, BFLOAT16, np.float64)))
-INTEGERS = tuple(map(np.dtype, (np.uint8, np.int8, np.int16, np.int32, np.int64)))
+# Not uint16, which is bfloat16 here.
+UNSIGNED = tuple(map(np.dtype, (np.uint8, np.uint32, np.uint64)))
+INTEGERS = (*UNSIGNED, *map(np.dtype, (np.int8, np.int16, np.int32, np.int64)))
 ALL_TYPES = (*FLOATS, *INTEGERS, np.dtype(np.bool_))
 EPSILON = {"float16": 2**-10, "uint16": 2**-7, "float32": 2**-21, "float64": 2**-48}
 
@@ -109,10 +111,11 @@ class Maker:
         return int(self.random.choice(sizes))
 
     def shape(self, rank: int, most: int) -> Shape:
-        """Of so many elements at most."""
+        """Of so many elements at most, also if a layout makes an empty dimension larger."""
         shape: list[int] = []
         for _ in range(rank):
-            shape.append(self.size(*(size for size in SIZES if size * count(shape) <= most)))
+            present = count([max(size, 1) for size in shape])
+            shape.append(self.size(*(size for size in SIZES if size * present <= most)))
         self.random.shuffle(shape)
         return tuple(shape)
 

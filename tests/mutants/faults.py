@@ -16,6 +16,7 @@ from typing import Any
 from codegen import cpp
 from codegen.emit import render_torch
 from codegen.model import Argument, Library, Operator, Overload, Parameter, ParameterKind
+from tests.mutants import edits
 
 GENERATED = "build/generated"
 TABLE = "operator_table.cc"
@@ -365,18 +366,18 @@ def replace_once(text: str, old: str, new: str, path: str) -> str:
     if text.count(old) != 1:
         raise PlantingError(
             f"{path}: found this text {text.count(old)} times, expected once:\n{old}\n"
-            "Update tests/mutants/faults.py to match the file."
+            "Update tests/mutants to match the file."
         )
     return text.replace(old, new)
 
 
 def in_hand_written_sources(
-    *edits: tuple[str, str, str, str],
+    *places: tuple[str, str, str, str],
 ) -> Callable[[Sources], Iterator[Site]]:
     """Return the sites of edits of hand-written sources: (what, path, old text, new text)."""
 
     def sites(sources: Sources) -> Iterator[Site]:
-        for what, path, old, new in edits:
+        for what, path, old, new in places:
             yield Site(
                 subject=path,
                 operator=None,
@@ -390,73 +391,6 @@ def in_hand_written_sources(
 def _edited_source(root: Path, path: str, old: str, new: str) -> Mapping[str, str]:
     return {path: replace_once((root / path).read_text(encoding="utf-8"), old, new, path)}
 
-
-WRONG_DATA_TYPES = (
-    (
-        "the names of int16 and float16 are swapped",
-        "src/core/types.cc",
-        '{"int16", 2},\n    {"int32", 4},\n    {"int64", 8},\n    {"float16", 2},',
-        '{"float16", 2},\n    {"int32", 4},\n    {"int64", 8},\n    {"int16", 2},',
-    ),
-    (
-        "an array of float16 is taken for one of bfloat16",
-        "src/bindings/convert.cc",
-        "{nb::dlpack::dtype_code::Float, 16, DataType::kFloat16}",
-        "{nb::dlpack::dtype_code::Float, 16, DataType::kBFloat16}",
-    ),
-    (
-        "an array of int64 is taken for one of uint64",
-        "src/bindings/convert.cc",
-        "{nb::dlpack::dtype_code::Int, 64, DataType::kInt64}",
-        "{nb::dlpack::dtype_code::Int, 64, DataType::kUInt64}",
-    ),
-    (
-        "Python's float is float32",
-        "src/bindings/convert.cc",
-        "(&PyFloat_Type)) return DataType::kFloat64;",
-        "(&PyFloat_Type)) return DataType::kFloat32;",
-    ),
-    (
-        "float32 has two bytes",
-        "src/core/types.cc",
-        '{"float32", 4},',
-        '{"float32", 2},',
-    ),
-)
-LOST_STRIDES = (
-    (
-        "a wrapped array is taken as contiguous",
-        "src/torch/shells.cc",
-        "      .strides(ToTorch(view.strides()))\n",
-        "",
-    ),
-    (
-        "an array in a reused wrapper is taken as contiguous",
-        "src/torch/shells.cc",
-        "->set_sizes_and_strides(shape, strides, 0);",
-        "->set_sizes_contiguous(shape);",
-    ),
-    (
-        "the view of a torch tensor is taken as contiguous",
-        "src/torch/kernel.cc",
-        "          {strides.data(), strides.size()},\n",
-        "",
-    ),
-)
-WRONG_NATIVE_KERNELS = (
-    (
-        "the rows of causal_softmax see the next one's keys",
-        "src/cpu/causal_softmax.cc",
-        "const std::int64_t visible = to.size - rows + i % rows + 1;",
-        "const std::int64_t visible = to.size - rows + (i + 1) % rows + 1;",
-    ),
-    (
-        "the weight of rms_norm is taken as contiguous",
-        "src/cpu/rms_norm.cc",
-        "to.size, weight.strides()[0], &weight_buffer);",
-        "to.size, 1, &weight_buffer);",
-    ),
-)
 
 FAULTS = (
     Fault(name="exchanged-arguments", sites=in_model(exchanged_arguments)),
@@ -483,7 +417,16 @@ FAULTS = (
     Fault(name="wrong-default-in-call", sites=wrong_default_in_call),
     Fault(name="wrong-overload-in-call", sites=wrong_overload_in_call),
     Fault(name="dropped-out-in-call", sites=dropped_out_in_call),
-    Fault(name="wrong-data-type", sites=in_hand_written_sources(*WRONG_DATA_TYPES)),
-    Fault(name="lost-stride", sites=in_hand_written_sources(*LOST_STRIDES)),
-    Fault(name="wrong-native-kernel", sites=in_hand_written_sources(*WRONG_NATIVE_KERNELS)),
+    Fault(name="wrong-data-type", sites=in_hand_written_sources(*edits.WRONG_DATA_TYPES)),
+    Fault(name="lost-stride", sites=in_hand_written_sources(*edits.LOST_STRIDES)),
+    Fault(name="wrong-native-kernel", sites=in_hand_written_sources(*edits.WRONG_NATIVE_KERNELS)),
+    Fault(name="lost-maximum", sites=in_hand_written_sources(*edits.LOST_MAXIMA)),
+    Fault(name="view-without-strides", sites=in_hand_written_sources(*edits.VIEWS_WITHOUT_STRIDES)),
+    Fault(name="overlap-of-one-byte", sites=in_hand_written_sources(*edits.OVERLAPS_OF_ONE_BYTE)),
+    Fault(name="rounded-nan", sites=in_hand_written_sources(*edits.ROUNDED_NANS)),
+    Fault(name="bool-as-number", sites=in_hand_written_sources(*edits.BOOLS_AS_NUMBERS)),
+    Fault(name="wrong-limit", sites=in_hand_written_sources(*edits.WRONG_LIMITS)),
+    Fault(name="unchecked-storage", sites=in_hand_written_sources(*edits.UNCHECKED_STORAGE)),
+    Fault(name="lost-offset", sites=in_hand_written_sources(*edits.LOST_OFFSETS)),
+    Fault(name="pool-after-fork", sites=in_hand_written_sources(*edits.POOLS_AFTER_FORK)),
 )

@@ -22,8 +22,9 @@ import pytest
 import infini.ops
 
 FLOATS = ("float32", "float64", "float16")
-INTEGERS = ("int8", "int16", "int32", "int64", "uint8")
-WIDE_INTEGERS = ("int32", "int64")
+UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
+INTEGERS = ("int8", "int16", "int32", "int64", *UNSIGNED)
+WIDE_INTEGERS = ("int32", "int64", "uint32", "uint64")
 ANY = (*FLOATS, *INTEGERS, "bool")
 GARBAGE = 77
 FACTOR = 4  # the largest value of a floating-point operand
@@ -130,7 +131,7 @@ def maker(dtype: str) -> Make:
     random = np.random.default_rng(0)
 
     def make(*shape: int) -> Array:
-        low = 0 if dtype in ("bool", "uint8") else -FACTOR
+        low = 0 if dtype in ("bool", *UNSIGNED) else -FACTOR
         high = 1 if dtype == "bool" else FACTOR
         if np.dtype(dtype).kind == "f":
             return random.uniform(low, high, shape).astype(dtype)

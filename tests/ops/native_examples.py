@@ -17,6 +17,7 @@ from native_operands import (
     INTEGERS,
     LAYOUTS,
     NAN,
+    UNSIGNED,
     Example,
     Maker,
     contiguous,
@@ -124,7 +125,7 @@ def elementwise(
 def cast_examples(dtype: torch.dtype) -> Examples:
     for target in ANY:
         # C++ does not define the conversion of a negative float to an unsigned integer.
-        make = Maker(dtype, 0 if target is torch.uint8 else -100, 100)
+        make = Maker(dtype, 0 if target in UNSIGNED else -100, 100)
         into = Maker(target)
         for layout in LAYOUTS:
             x, _, _ = layout(make)

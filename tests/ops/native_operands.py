@@ -12,7 +12,9 @@ from typing import Any
 import torch
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
+SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
+UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
+INTEGERS = (*SIGNED, *UNSIGNED)
 
 MARGIN = 64  # elements around every operand, which no kernel may touch
 INFINITY, NAN = float("inf"), float("nan")
@@ -60,7 +62,7 @@ class Maker:
 
     def __init__(self, dtype: torch.dtype, low: float = -4.0, high: float = 4.0) -> None:
         self._dtype = dtype
-        self._low = 0 if dtype in (torch.uint8, torch.bool) else low
+        self._low = 0 if dtype in (*UNSIGNED, torch.bool) else low
         self._high = 2 if dtype is torch.bool else high
         self._random = torch.Generator().manual_seed(0)
 

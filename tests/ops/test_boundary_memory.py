@@ -168,6 +168,18 @@ class TestOverlap:
         infini.ops.neg(base[:-1], torch.from_numpy(base)[1:])
         assert base.tolist() == [1, -1, 1, 2, 3, 4]
 
+    def test_a_torch_tensor_that_begins_within_its_storage(self) -> None:
+        base = numbers(8)
+        infini.ops.neg(torch.from_numpy(base)[3:6], base[4:7])
+        assert base.tolist() == [1, 2, 3, 4, -4, -5, -6, 8]
+        base = np.zeros(6, np.float32)
+        second = torch.from_numpy(base)[3:].view(torch.int32)
+        with pytest.raises(ValueError, match="two outs share memory"):
+            infini.ops.frexp(torch.ones(3), base[2:5], second)
+        infini.ops.frexp(torch.ones(3), base[:3], second)
+        assert base[:3].tolist() == [0.5] * 3
+        assert second.tolist() == [1] * 3
+
     def test_outs_that_share_memory(self) -> None:
         base, x = np.zeros(6, np.float32), torch.ones(3)
         with pytest.raises(ValueError, match="two outs share memory"):
@@ -265,6 +277,13 @@ class TestBorrowedMemory:
         ):
             getattr(infini.ops, operator)(array, *arguments)
         assert array.tolist() == numbers(3, 3).tolist()
+
+    def test_an_operator_that_moves_nothing_within_its_memory(self) -> None:
+        array = numbers(0)
+        strides = [stride // array.itemsize for stride in array.strides]
+        infini.ops.as_strided_inplace(array, [0], strides, 0)
+        with pytest.raises(ValueError, match="changes more than the values"):
+            infini.ops.as_strided_inplace(array, [0], strides, 1)
 
     def test_a_torch_tensor_cannot_keep_it(self) -> None:
         tensor = filled(2)

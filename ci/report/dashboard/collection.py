@@ -59,9 +59,8 @@ class Collection:
         return tuple(run for run in self.along.line.runs if run.run_id in known)
 
     def label(self, platform: str) -> str:
-        """The name of a platform in tables; ``(simulated)`` follows if its newest run was."""
-        newest = [*self.results[platform].values()][-1]
-        return f"{newest.label} (simulated)" if newest.simulated else newest.label
+        """The name of a platform in the table of its newest run."""
+        return [*self.results[platform].values()][-1].label
 
     def on_line(self, platform: str) -> list[ResultHead]:
         """The results of a platform along the branch, oldest commit first."""

@@ -16,7 +16,10 @@ using Request = InfiniOpsTritonAddRequest;
 
 constexpr int kMaxRank = 5;
 
-bool HasKernels(DataType type) { return IsRealType(type) && type != DataType::kFloat64; }
+bool HasKernels(DataType type) {
+  if (IsUnsignedType(type)) return type == DataType::kUInt8;
+  return IsRealType(type) && type != DataType::kFloat64;
+}
 
 Request MakeRequest(const Geometry<3>& geometry, DataType type, const Scalar& alpha) {
   Request request{};
@@ -57,10 +60,10 @@ struct Operator<Add, Device::Type::kNvidia, 9> {
                   const Scalar& alpha, const Tensor& out) {
     if (!TakesArguments(input, other, alpha, out)) {
       throw std::invalid_argument(
-          "add: slot 9 takes aligned strided tensors of one type (float16, bfloat16, float32 or an "
-          "integer type of 8 to 64 bits), an alpha that the type can hold, and an out of the shape "
-          "that they broadcast to; out must not overlap itself, or an input unless both are the "
-          "same view; got " +
+          "add: slot 9 takes aligned strided tensors of one type (float16, bfloat16, float32, "
+          "uint8 or a signed integer type), an alpha that the type can hold, and an out of the "
+          "shape that they broadcast to; out must not overlap itself, or an input unless both are "
+          "the same view; got " +
           Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
     }
     if (out.element_count() == 0) return;

@@ -1,0 +1,190 @@
+"""Faults in hand-written sources, as edits.
+
+Each has a description, the file, a text that the file has once, and the text in its place.
+"""
+
+from __future__ import annotations
+
+WRONG_DATA_TYPES = (
+    (
+        "the names of int16 and float16 are swapped",
+        "src/core/types.cc",
+        '{"int16", 2},\n    {"int32", 4},\n    {"int64", 8},\n    {"float16", 2},',
+        '{"float16", 2},\n    {"int32", 4},\n    {"int64", 8},\n    {"int16", 2},',
+    ),
+    (
+        "an array of float16 is taken for one of bfloat16",
+        "src/bindings/convert.cc",
+        "{nb::dlpack::dtype_code::Float, 16, DataType::kFloat16}",
+        "{nb::dlpack::dtype_code::Float, 16, DataType::kBFloat16}",
+    ),
+    (
+        "an array of int64 is taken for one of uint64",
+        "src/bindings/convert.cc",
+        "{nb::dlpack::dtype_code::Int, 64, DataType::kInt64}",
+        "{nb::dlpack::dtype_code::Int, 64, DataType::kUInt64}",
+    ),
+    (
+        "Python's float is float32",
+        "src/bindings/convert.cc",
+        "(&PyFloat_Type)) return DataType::kFloat64;",
+        "(&PyFloat_Type)) return DataType::kFloat32;",
+    ),
+    (
+        "float32 has two bytes",
+        "src/core/types.cc",
+        '{"float32", 4},',
+        '{"float32", 2},',
+    ),
+)
+LOST_STRIDES = (
+    (
+        "a wrapped array is taken as contiguous",
+        "src/torch/shells.cc",
+        "      .strides(ToTorch(view.strides()))\n",
+        "",
+    ),
+    (
+        "an array in a reused wrapper is taken as contiguous",
+        "src/torch/shells.cc",
+        "->set_sizes_and_strides(shape, strides, 0);",
+        "->set_sizes_contiguous(shape);",
+    ),
+    (
+        "the view of a torch tensor is taken as contiguous",
+        "src/torch/kernel.cc",
+        "          {strides.data(), strides.size()},\n",
+        "",
+    ),
+)
+WRONG_NATIVE_KERNELS = (
+    (
+        "the rows of causal_softmax see the next one's keys",
+        "src/cpu/causal_softmax.cc",
+        "const std::int64_t visible = to.size - rows + i % rows + 1;",
+        "const std::int64_t visible = to.size - rows + (i + 1) % rows + 1;",
+    ),
+    (
+        "the weight of rms_norm is taken as contiguous",
+        "src/cpu/rms_norm.cc",
+        "to.size, weight.strides()[0], &weight_buffer);",
+        "to.size, 1, &weight_buffer);",
+    ),
+)
+# Faults that the operator suite once did not detect.
+LOST_MAXIMA = (
+    (
+        "causal_softmax ignores the third of its maxima",
+        "src/cpu/causal_softmax_kernels.h",
+        "Max<C>(largest[2], largest[3])",
+        "largest[3]",
+    ),
+    (
+        "causal_softmax ignores the fourth of its maxima",
+        "src/cpu/causal_softmax_kernels.h",
+        "Max<C>(largest[2], largest[3])",
+        "largest[2]",
+    ),
+)
+VIEWS_WITHOUT_STRIDES = (
+    (
+        "an input of other strides than the out is the same view",
+        "src/core/types.cc",
+        " &&\n         std::equal(a.strides().begin(), a.strides().end(), b.strides().begin(), "
+        "b.strides().end())",
+        "",
+    ),
+)
+OVERLAPS_OF_ONE_BYTE = (
+    (
+        "the last byte of the out may be the first one of an input",
+        "src/core/types.cc",
+        "out_end <= input_begin",
+        "out_end <= input_begin + 1",
+    ),
+    (
+        "the first byte of the out may be the last one of an input",
+        "src/core/types.cc",
+        "input_end <= out_begin",
+        "input_end <= out_begin + 1",
+    ),
+    (
+        "an input that begins where the out ends overlaps it",
+        "src/core/types.cc",
+        "out_end <= input_begin",
+        "out_end < input_begin",
+    ),
+)
+ROUNDED_NANS = (
+    (
+        "a NaN is rounded to a bfloat16 like a number",
+        "src/cpu/vector.h",
+        "const Words kept = Select(reinterpret_cast<Words>(value == value), rounded, "
+        "Words{} + 0x7FC0u);",
+        "const Words kept = rounded;",
+    ),
+)
+BOOLS_AS_NUMBERS = (
+    (
+        "the byte of a bool is its number",
+        "src/cpu/convert.cc",
+        "static_cast<std::int8_t>(static_cast<std::uint8_t>(value) != 0)",
+        "static_cast<std::uint8_t>(value)",
+    ),
+)
+WRONG_LIMITS = (
+    (
+        "alpha may be greater by one than the largest integer of the type",
+        "src/core/requirements.cc",
+        ": integer <= limit;",
+        ": integer <= limit + (limit < ~std::uint64_t{0});",
+    ),
+    (
+        "alpha may not be the largest float of the type",
+        "src/core/requirements.cc",
+        "std::abs(real) <= *largest",
+        "std::abs(real) < *largest",
+    ),
+)
+UNCHECKED_STORAGE = (
+    (
+        "a storage may be too short",
+        "src/torch/kernel.cc",
+        "if (needed <= size) return;",
+        "if (needed <= size || size > 0) return;",
+    ),
+    (
+        "a storage may be too short by a byte",
+        "src/torch/kernel.cc",
+        "if (needed <= size) return;",
+        "if (needed <= size + 1) return;",
+    ),
+    (
+        "the offset of a tensor in its storage does not count",
+        "src/torch/kernel.cc",
+        "tensor.itemsize(), tensor.storage_offset());",
+        "tensor.itemsize(), 0);",
+    ),
+)
+LOST_OFFSETS = (
+    (
+        "an operator may move an array within its memory",
+        "src/torch/wrapped_arguments.cc",
+        "wrapped.storage_offset() != 0 ||",
+        "false ||",
+    ),
+    (
+        "each torch tensor begins where its storage does",
+        "src/torch/overlap.cc",
+        "tensor.storage_offset() * tensor.itemsize()",
+        "0 * tensor.itemsize()",
+    ),
+)
+POOLS_AFTER_FORK = (
+    (
+        "the child of a fork waits for the threads of its parent",
+        "src/cpu/parallel.cc",
+        "[] {\n      pool = new Pool;\n",
+        "[] {\n",
+    ),
+)

@@ -1,0 +1,28 @@
+"""Calls of slot 0 on the CPU, and its refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import infini.ops
+
+BLOCK = 512  # elements that src/cpu/row_elements.h gathers at a time
+
+Array = np.ndarray[Any, Any]
+
+
+def run(name: str, *arguments: Any, **keywords: Any) -> None:
+    getattr(infini.ops, name)(*arguments, **keywords, implementation_index=0)
+
+
+def is_accepted(name: str, *arguments: Any, **keywords: Any) -> bool:
+    """Run slot 0; return False if it refuses the call."""
+    try:
+        run(name, *arguments, **keywords)
+    except ValueError as error:
+        if f"{name}: slot 0 takes " not in str(error):
+            raise
+        return False
+    return True

@@ -1,0 +1,313 @@
+"""Slot 0 on the CPU, over all places that a fault can hide in: lanes, steps, memory, threads.
+
+Examples miss a lane that is never the largest, or an overlap of one byte. These tests visit all of
+them, or draw them from a seeded generator.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from native_operands import FLOATS, NAN, UNSIGNED, Maker, tolerance
+from slot_zero import BLOCK, Array, is_accepted, run
+
+import infini.ops
+import torch
+
+# Longer than two rounds of four of the widest vectors, a vector, and a part of one.
+ROW = 2 * 4 * 16 + 16 + 6
+
+
+class TestEveryPosition:
+    @pytest.mark.parametrize("dtype", FLOATS, ids=str)
+    def test_the_largest_of_a_softmax(self, dtype: torch.dtype) -> None:
+        """Each element is the largest once, seen by rows of each length, or hidden from them."""
+        positions = torch.arange(ROW)
+        x = torch.zeros(ROW, ROW, ROW, dtype=dtype)
+        x[positions, :, positions] = 1000.0  # the others vanish; as an exponent, it overflows
+        out = torch.full_like(x, NAN)
+        run("causal_softmax", x, out)
+        seen = torch.ones(ROW, ROW).tril() / torch.arange(1, ROW + 1).unsqueeze(1)
+        expected = seen.repeat(ROW, 1, 1)
+        for position in range(ROW):
+            expected[position, position:] = 0
+            expected[position, position:, position] = 1
+        allowed = tolerance(dtype, ulps=4)
+        torch.testing.assert_close(
+            out, expected.to(dtype), rtol=max(allowed.rtol, 1e-6), atol=allowed.atol
+        )
+
+    @pytest.mark.parametrize("dtype", FLOATS, ids=str)
+    def test_the_only_element_of_a_mean(self, dtype: torch.dtype) -> None:
+        x, weight = torch.eye(ROW, dtype=dtype), Maker(dtype)(ROW)
+        out = torch.full_like(x, NAN)
+        run("rms_norm", x, weight, 0.0, out)
+        expected = torch.diag(weight.double() * ROW**0.5).to(dtype)
+        allowed = tolerance(dtype, ulps=8)
+        torch.testing.assert_close(out, expected, rtol=allowed.rtol, atol=allowed.atol)
+
+    @pytest.mark.parametrize("name", ["gemm", "matmul", "linear"])
+    @pytest.mark.parametrize("dtype", [*FLOATS, torch.int32, torch.int64, *UNSIGNED], ids=str)
+    @pytest.mark.parametrize("rows", [1, 7, ROW])
+    def test_the_only_term_of_a_product(self, name: str, dtype: torch.dtype, rows: int) -> None:
+        values = Maker(dtype, -100, 100)(ROW, ROW)
+        one = torch.eye(ROW).to(dtype)
+        for begin in range(0, ROW - rows + 1, rows):
+            end = begin + rows
+            for x, y, expected in (
+                (one[begin:end], values, values[begin:end]),
+                (values[begin:end], one, values[begin:end]),
+            ):
+                out = torch.full((rows, ROW), 77, dtype=dtype)
+                run(name, x, y.t() if name == "linear" else y, out=out)
+                assert torch.equal(out, expected), (begin, rows)
+
+
+LENGTHS = (*range(70), *(BLOCK + more for more in (-1, 0, 1)), 2 * BLOCK, 2 * BLOCK + 1)
+
+
+def with_step(values: Array, step: int) -> Array:
+    """The same values ``step`` elements apart; 0 repeats the first one."""
+    if step == 0:
+        return np.broadcast_to(values[:1], values.shape)
+    memory = np.zeros(abs(step) * len(values), values.dtype)
+    view = memory[::step]
+    view[:] = values
+    return view
+
+
+@pytest.mark.parametrize("name", ["add", "mul", "cast"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "int64"])
+def test_every_length_with_every_step(name: str, dtype: str) -> None:
+    """The steps of the operands choose what is gathered, and the length the last part."""
+    generator = np.random.default_rng(0)
+    target = "float16" if name == "cast" and dtype != "float16" else dtype
+    for length in LENGTHS:
+        values = generator.integers(-9, 10, (2, length)).astype(dtype)
+        for steps in product((1, 2, -1, 0), (1, 3, 0), (1, 2)):
+            x, y = with_step(values[0], steps[0]), with_step(values[1], steps[1])
+            out = with_step(np.full(length, 77).astype(target), steps[2])
+            if name == "cast":
+                run(name, x, out)
+            else:
+                run(name, x, y, out)
+            expected = {"add": x + y, "mul": x * y, "cast": x}[name].astype(target)
+            np.testing.assert_array_equal(out, expected, err_msg=f"{length} with {steps}")
+
+
+class TestOverlap:
+    """Slot 0 takes an input that is apart from the out, or the same view, and no other."""
+
+    @pytest.mark.parametrize(
+        ("name", "inputs"),
+        [("add", 2), ("mul", 2), ("swiglu", 2), ("cast", 1), ("causal_softmax", 1)],
+    )
+    def test_the_transpose_of_the_out(self, name: str, inputs: int) -> None:
+        x = Maker(torch.float32)(9, 9)
+        other = Maker(torch.float32)(9, 9)
+        before = x.clone()
+        for position in range(inputs):
+            operands = [other] * inputs
+            operands[position] = x.T
+            assert not is_accepted(name, *operands, out=x)
+            assert torch.equal(x, before)
+        # The memory of an expanded row is not the matrix that begins there.
+        assert not is_accepted(name, *[x[0].expand(9, 9)] * inputs, out=x)
+        assert is_accepted(name, *[x] * inputs, out=x)
+
+    def test_the_transpose_of_the_out_of_rms_norm(self) -> None:
+        x, weight = Maker(torch.float32)(9, 9), torch.ones(9)
+        assert not is_accepted("rms_norm", x.T, weight, out=x)
+        assert is_accepted("rms_norm", x, weight, out=x)
+
+    @pytest.mark.parametrize("name", ["add", "mul"])
+    def test_an_array_and_its_transpose_are_right_at_any_slot(self, name: str) -> None:
+        x = np.arange(81.0).reshape(9, 9)
+        expected = {"add": x.T + x, "mul": x.T * x}[name]
+        getattr(infini.ops, name)(x.T, x, x)
+        np.testing.assert_array_equal(x, expected)
+
+    def test_one_byte(self) -> None:
+        size = 8
+        for shift in range(-2 * size, 2 * size + 1):
+            memory = np.arange(5 * size, dtype=np.uint8)
+            out = memory[2 * size : 3 * size]
+            x = memory[2 * size + shift : 3 * size + shift]
+            apart = np.ones(size, np.uint8)
+            wanted = shift == 0 or abs(shift) >= size
+            assert is_accepted("add", x, apart, out.copy())
+            assert is_accepted("add", x, apart, out) == wanted, shift
+            assert is_accepted("mul", apart, x, out) == wanted, shift
+            assert is_accepted("cast", x, out) == wanted, shift
+            assert is_accepted("cat", [x], 0, out) == wanted, shift
+
+    def test_one_byte_of_an_element(self) -> None:
+        for shift in range(-12, 17):
+            memory = np.zeros(32, np.uint8)
+            memory = memory[-memory.ctypes.data % 4 :]
+            x, out = memory[12 + shift : 16 + shift], memory[12:28].view(np.float32)
+            assert is_accepted("cast", x, out) == (shift <= -4 or shift >= 16), shift
+
+    def test_random_views_of_one_memory(self) -> None:
+        """An accepted call gives what it gives with copies, and writes only the out."""
+        generator = random.Random(0)  # noqa: S311 - reproducible, not secret
+        accepted = 0
+        for _ in range(3000):
+            memory = np.arange(64, dtype=np.int32)
+            shape = [generator.choice((1, 2, 3, 3)) for _ in range(generator.randint(1, 3))]
+            out, (out_at, out_apart) = random_view(memory, shape, generator)
+            if generator.random() < 0.3:
+                x, (x_at, _) = permuted(out, out_at, generator)
+            else:
+                x, (x_at, _) = random_view(memory, shape, generator)
+            same = x_at.tolist() == out_at.tolist()
+            is_over = x_at.min() > out_at.max() or x_at.max() < out_at.min()
+            steps = [each for each, size in zip(out.strides, shape, strict=True) if size > 1]
+            if not out_apart and 0 not in steps:
+                continue  # as in torch, one of the writes to an element wins
+            expected = memory.copy()
+            expected[out_at] = 3 * memory[x_at]
+            if not is_accepted("add", x, x, 2, out):
+                assert not (out_apart and is_over), (shape, x.strides, out.strides)
+                np.testing.assert_array_equal(memory, np.arange(64))
+                continue
+            assert out_apart, (shape, out.strides)
+            assert same or is_over or len({*x_at.flat} & {*out_at.flat}) == 0
+            np.testing.assert_array_equal(memory, expected)
+            accepted += 1
+        assert accepted > 500
+
+
+View = tuple[Array, tuple[Array, bool]]  # and its elements' places in memory, if each has its own
+
+
+def random_view(memory: Array, shape: list[int], generator: random.Random) -> View:
+    while True:
+        strides = [generator.choice((-9, -3, -1, 0, 1, 2, 3, 6, 9, 10)) for _ in shape]
+        offset = generator.randrange(len(memory))
+        places = offset + sum(
+            np.arange(size).reshape(-1, *[1] * (len(shape) - 1 - i)) * stride
+            for i, (size, stride) in enumerate(zip(shape, strides, strict=True))
+        )
+        places = np.broadcast_to(places, shape)
+        if places.min() >= 0 and places.max() < len(memory):
+            return view_at(memory, offset, shape, strides), (places, is_apart(places))
+
+
+def permuted(view: Array, places: Array, generator: random.Random) -> View:
+    """The view with its dimensions in another order, if it keeps its shape; else the view."""
+    order = generator.sample(range(view.ndim), view.ndim)
+    if view.transpose(order).shape != view.shape:
+        order = [*range(view.ndim)]
+    places = places.transpose(order)
+    return view.transpose(order), (places, is_apart(places))
+
+
+def view_at(memory: Array, offset: int, shape: list[int], strides: list[int]) -> Array:
+    steps = [stride * memory.itemsize for stride in strides]
+    return np.lib.stride_tricks.as_strided(memory[offset:], shape, steps)
+
+
+def is_apart(places: Array) -> bool:
+    return len({*places.flat}) == places.size
+
+
+@pytest.mark.parametrize("dtype", ["int16", "float32", "float64"])
+def test_addresses_between_elements(dtype: str) -> None:
+    """NumPy has views of raw bytes at any address; slot 0 takes those of whole elements."""
+    size = np.dtype(dtype).itemsize
+    memory = np.zeros(3 * 4 * size + size, np.uint8)
+    memory = memory[-memory.ctypes.data % size :]
+    for shift in range(size + 1):
+        odd = memory[shift : shift + 4 * size].view(dtype)
+        even = np.ones(4, dtype)
+        for operands in ((odd, even, even), (even, odd, even), (even, even, odd)):
+            assert is_accepted("add", *operands) == (shift % size == 0)
+        assert is_accepted("cast", odd, np.ones(4, "int64")) == (shift % size == 0)
+        assert is_accepted("cat", [even, odd], 0, np.ones(8, dtype)) == (shift % size == 0)
+
+
+class TestStorage:
+    """Torch's own kernels do not notice that a storage was freed or made shorter."""
+
+    @pytest.mark.parametrize("position", range(3))
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda: torch.ones(4),
+            lambda: torch.ones(9)[5:],
+            lambda: torch.ones(4, 3)[:, 1],
+            lambda: torch.ones(2, 8).t()[::2, 1],
+        ],
+        ids=["whole", "end", "column", "last"],
+    )
+    def test_a_storage_that_is_too_short(self, position: int, make: Any) -> None:
+        operands = [torch.ones(4), torch.ones(4), torch.ones(4)]
+        short = operands[position] = make()
+        last = short.storage_offset() + 3 * short.stride(0)
+        storage = short.untyped_storage()
+        storage.resize_(4 * (last + 1))
+        run("add", *operands)
+        for size in (4 * (last + 1) - 1, 4 * last, 4, 0):
+            storage.resize_(size)
+            for index in (0, None):
+                with pytest.raises(ValueError, match=rf"has {size} bytes, expected at least"):
+                    infini.ops.add(*operands, implementation_index=index)
+
+    def test_an_element_of_a_list(self) -> None:
+        short = torch.ones(4)
+        short.untyped_storage().resize_(0)
+        with pytest.raises(ValueError, match="has 0 bytes, expected at least 16"):
+            infini.ops.cat([torch.ones(4), short], 0, torch.ones(8))
+
+    def test_a_storage_that_is_long_enough(self) -> None:
+        repeated, out = torch.ones(1).expand(5), torch.zeros(5)
+        run("add", repeated, repeated, out)
+        assert out.tolist() == [2] * 5
+        empty = torch.ones(0, 3)
+        empty.untyped_storage().resize_(0)
+        run("add", empty, empty, empty)
+
+
+FORK = """
+import os, warnings
+from pathlib import Path
+
+import infini.ops
+import torch
+
+tasks = Path("/proc/self/task")
+x, weight, out = torch.ones(1024, 1024), torch.ones(1024), torch.zeros(1024, 1024)
+torch.set_num_threads(4)  # of the library; torch's own threads do not survive a fork
+warnings.simplefilter("ignore", DeprecationWarning)  # of a fork with threads
+
+
+def started():
+    before = set(tasks.iterdir())
+    infini.ops.rms_norm(x, weight, out, implementation_index=0)
+    assert abs(out.numpy() - 1).max() < 1e-3
+    out.numpy()[:] = 0
+    return len(set(tasks.iterdir()) - before)
+
+
+assert started() > 0
+child = os.fork()
+if child == 0:
+    threads = started()
+    print(f"the child started {threads} threads", flush=True)
+    os._exit(0 if threads > 0 else 1)
+assert os.waitpid(child, 0)[1] == 0, "the child failed"
+assert started() == 0, "the parent lost its threads"
+"""
+
+
+@pytest.mark.operators("rms_norm")
+def test_the_child_of_a_fork_starts_threads_of_its_own() -> None:
+    """It has none of its parent's, and must not wait for them."""
+    subprocess.run([sys.executable, "-c", FORK], check=True, timeout=60)
