@@ -12,7 +12,7 @@ import tty
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Thread
-from types import FrameType
+from time import monotonic, sleep
 from typing import Any
 
 from docker.api.client import APIClient
@@ -21,6 +21,8 @@ from docker.utils.socket import STDERR, frames_iter
 from ci.util.process import handle_interrupts
 
 CHUNK = 1 << 16
+STARTED_S = 10.0  # until the command runs, after the engine's answer
+POLL_S = 0.05
 
 
 def attach(client: APIClient, command: str, *, interactive: bool) -> int:
@@ -84,15 +86,25 @@ def _raw_terminal() -> Iterator[None]:
 @contextmanager
 def _same_size(client: APIClient, command: str) -> Iterator[None]:
     """Give the terminal in the container the size of this one, now and whenever it changes."""
+    deadline = monotonic() + STARTED_S
+    # The engine refuses it until the command runs, which is later than its answer.
+    while not _resize(client, command) and monotonic() < deadline:
+        sleep(POLL_S)
 
-    def resize(_number: int, _frame: FrameType | None) -> None:
-        columns, lines = shutil.get_terminal_size()
-        with suppress(OSError):
-            client.exec_resize(command, height=lines, width=columns)
+    def resize(*_: object) -> None:
+        _resize(client, command)
 
     before = signal.signal(signal.SIGWINCH, resize)
-    resize(signal.SIGWINCH, None)
     try:
         yield
     finally:
         signal.signal(signal.SIGWINCH, before)
+
+
+def _resize(client: APIClient, command: str) -> bool:
+    """Return whether the command runs, and so has the size of this terminal now."""
+    columns, lines = shutil.get_terminal_size()
+    with suppress(OSError):
+        client.exec_resize(command, height=lines, width=columns)
+        return True
+    return False

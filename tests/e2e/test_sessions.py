@@ -154,7 +154,10 @@ def place(ran: Place) -> Iterator[Place]:
     # A work folder is removed by a process that outlives its caller.
     for folder in ran.temporary.glob("infini-ci-*-session-*"):
         subprocess.run(["rm", "-rf", folder], check=True)
-    assert ran.leftovers() == []
+    leftovers = ran.leftovers()
+    for container in ran.containers():  # later tests must not fail, too
+        container.remove(force=True)
+    assert leftovers == []
 
 
 def test_the_command_of_a_failing_test_fails_when_pasted(place: Place) -> None:
