@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -103,7 +102,7 @@ def _same_size(client: APIClient, command: str) -> Iterator[None]:
 
 def _resize(client: APIClient, command: str) -> bool:
     """Return whether the command runs, and so has the size of this terminal now."""
-    columns, lines = shutil.get_terminal_size()
+    columns, lines = os.get_terminal_size(sys.stdin.fileno())  # variables may have another one
     with suppress(OSError):
         client.exec_resize(command, height=lines, width=columns)
         return True

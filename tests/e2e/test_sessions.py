@@ -222,7 +222,7 @@ def test_a_shell_has_the_terminal_of_its_caller(place: Place) -> None:
     process = subprocess.Popen(
         place.command("shell", "latest", "cpu"),
         cwd=ROOT,
-        env={**place.environment, "TERM": "vt100", "PS1": "$ "},
+        env={**place.environment, "TERM": "vt100", "PS1": "$ ", "COLUMNS": "80", "LINES": "24"},
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
