@@ -128,8 +128,9 @@ def _reason(report: Mapping[str, Any]) -> str | None:
         detail = crash.get("message") if isinstance(crash, Mapping) else None
     elif isinstance(detail, list) and detail:  # a skip: file, line, message
         detail = str(detail[-1]).removeprefix("Skipped: ")
-    elif isinstance(detail, str) and (lines := _ERROR_LINE.findall(detail)):
-        detail = "\n".join(lines)  # a file or fixture that is missing: with the code around it
+    elif isinstance(detail, str) and not _WORKER_CRASH.match(detail):
+        # A file or fixture that is missing, with the code around it.
+        detail = "\n".join(_ERROR_LINE.findall(detail)) or detail
     if report.get("outcome") == "skipped" and report.get("wasxfail"):
         detail = report["wasxfail"]
     return str(detail)[:REASON_LENGTH] if detail else None
