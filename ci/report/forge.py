@@ -63,12 +63,9 @@ def _failures(result: PlatformResult) -> tuple[Failure | None, ...]:
 def _annotation(
     result: PlatformResult, failure: Failure | None, is_file: Callable[[str], bool]
 ) -> str:
-    evidence = next((it.text for it in result.verdict.evidence), "")
-    if failure is None:
-        name, message = result.verdict.product.replace("_", " "), evidence
-    else:
-        name = failure.test or f"stage {failure.stage}"
-        message = failure.message or evidence
+    name, message = result.verdict.product.shown, result.verdict.reason or ""
+    if failure is not None:
+        name, message = failure.name, failure.message or message
     properties = {"title": f"{result.label}: {name}"[:LONGEST_ANNOTATION]}
     file = ((failure and failure.test) or "").partition("::")[0]
     if file and is_file(file):

@@ -68,7 +68,7 @@ class Summary:
         for result in self.results.run.platforms:
             named.setdefault(result.verdict.product, []).append(result.label[:LONGEST_LABEL])
         order = (Product.FAILED, Product.INCOMPLETE, Product.NOT_RUN, Product.PASSED)
-        parts = [f"{_words(it)} on {', '.join(named[it])}" for it in order if it in named]
+        parts = [f"{it.shown} on {', '.join(named[it])}" for it in order if it in named]
         return f"{self.results.run.project}: {'; '.join(parts)}"
 
     def document(self, detail: Detail) -> Document:
@@ -104,14 +104,10 @@ class Summary:
         own = self.results.run_ids.get(result.platform, self.results.run.run_id)
         run = self.results.run.model_copy(update={"run_id": own})
         blocks = [*failure_blocks(run, result, detail.failures)]
-        blocks.append(("Harness: ", Span(_words(verdict.harness), strong=True), "."))
+        blocks.append(("Harness: ", Span(verdict.harness.shown, strong=True), "."))
         if len(reasons) > 1:  # the first one is above
             blocks.append(Items(reasons[1 : MOST_EVIDENCE + 1]))
-        return Fold(f"{result.label[:LONGEST_LABEL]}: {_words(verdict.product)}{named}", blocks)
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
+        return Fold(f"{result.label[:LONGEST_LABEL]}: {verdict.product.shown}{named}", blocks)
 
 
 def _short(text: str, detail: Detail) -> str:

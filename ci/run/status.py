@@ -260,7 +260,7 @@ def device_names(devices: Sequence[Mapping[str, Any]]) -> str:
 def outcome_of(result: PlatformResult) -> str:
     """``passed, exit after summary, 9206 passed in 178.0s``."""
     verdict, counts = result.verdict, result.pytest and result.pytest.summary
-    words = [verdict.product.replace("_", " ")]
+    words = [verdict.product.shown]
     if verdict.harness is not Harness.CLEAN:
-        words.append(verdict.harness.replace("_", " "))
+        words.append(verdict.harness.shown)
     return ", ".join([*words, *([counts] if counts else [])])

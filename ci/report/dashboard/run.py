@@ -143,7 +143,7 @@ def _failures(
         whole = (messages.get(failure.test) if failure.test else None) or ""
         first = next((line for line in whole.splitlines() if line.strip()), "no message")
         yield ShownFailure(
-            name=failure.test or f"stage {failure.stage}",
+            name=failure.name,
             line=failure.message or first,
             message=whole,
             command=command_for(run, result, failure),
