@@ -14,6 +14,7 @@ from ci.model.results import RunResult, exit_code
 from ci.report.forms import PAGES, Form
 from ci.util import process
 from ci.util.terminal import ACTIONS_VARIABLE, complain, show_workflow_commands
+from ci.util.text import first_line
 
 if TYPE_CHECKING:  # they import NumPy and SQLAlchemy
     from ci.analysis.combined import CombinedResults
@@ -51,7 +52,7 @@ def _summarize(results: Path, source: Path, found: CombinedResults) -> Summary:
     try:
         comparison = compare(partial(reading_store, results), source, None, found.reference)
     except CiError as error:
-        comparison = str(error).partition("\n")[0]
+        comparison = first_line(str(error))
     return Summary(results=found, comparison=comparison)
 
 
@@ -103,7 +104,7 @@ def publish(
                 timeout_s=ANNOTATE_TIMEOUT_S,
             )
     except Exception as error:  # whatever it is: a run ends as its results say
-        complain(f"warning: the CI does not show the results: {error}".partition("\n")[0])
+        complain(f"warning: the CI does not show the results: {first_line(str(error))}")
 
 
 def _has_file(source: Path, name: str) -> bool:

@@ -14,7 +14,7 @@ from ci.facts.suite import Outcomes
 from ci.model.details import Rerun
 from ci.model.results import PlatformResult, Product, RunResult
 from ci.model.tests import Ending, Outcome
-from ci.util.text import strip_controls
+from ci.util.text import first_line, strip_controls
 
 FAILED = {Outcome.FAILED: "failure", Outcome.ERROR: "error"}
 RERUN = {Outcome.FAILED: "rerunFailure", Outcome.ERROR: "rerunError"}
@@ -127,8 +127,8 @@ def _add_case(
 
 
 def _add_message(case: Element, kind: str, how: str, message: str) -> None:
-    first = message.strip().partition("\n")[0]
-    SubElement(case, kind, _texts(type=how, message=first)).text = strip_controls(message)
+    attributes = _texts(type=how, message=first_line(message))
+    SubElement(case, kind, attributes).text = strip_controls(message)
 
 
 def _texts(**values: object) -> dict[str, str]:

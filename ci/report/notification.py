@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ci.analysis.alarms import Alarm, AlarmKind
 from ci.report.alarms import alarm_data, bisect_command, headline, place_text, row_texts
+from ci.util.text import shorten
 from ci.util.webhook import FORMS, Body
 
 SCHEMA_VERSION = 1
@@ -15,9 +16,8 @@ LONGEST_TEXT = 3_000
 
 def notification(alarm: Alarm, form: str, *, project: str, branch: str | None) -> Body:
     """The body of a POST for an alarm."""
-    text = "\n".join(_text(alarm, f"{project} of {branch}" if branch else project))
-    if len(text) > LONGEST_TEXT:
-        text = f"{text[:LONGEST_TEXT]}..."
+    lines = _text(alarm, f"{project} of {branch}" if branch else project)
+    text = shorten("\n".join(lines), LONGEST_TEXT)
     data = {
         "schema_version": SCHEMA_VERSION,
         "project": project,

@@ -15,7 +15,7 @@ from ci.report.comparison import ComparisonReport
 from ci.report.document import Block, Document, Fold, Heading, Items, Span, Table, markdown
 from ci.report.failures import failure_blocks, failure_count
 from ci.report.table import HEADINGS, SECONDS, origin, table_rows
-from ci.util.text import counted
+from ci.util.text import counted, shorten
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ class Summary:
         count = failure_count(result)
         named = f", {counted(count, 'failed test')}" if count else ""
         verdict = result.verdict
-        reasons = [f"{it.grade}: {_short(it.text, detail)}" for it in verdict.evidence]
+        reasons = [f"{it.grade}: {shorten(it.text, detail.characters)}" for it in verdict.evidence]
         # The command to reproduce a failure names the platform's own run.
         own = self.results.run_ids.get(result.platform, self.results.run.run_id)
         run = self.results.run.model_copy(update={"run_id": own})
@@ -110,10 +110,6 @@ class Summary:
         return Fold(f"{result.label[:LONGEST_LABEL]}: {verdict.product.shown}{named}", blocks)
 
 
-def _short(text: str, detail: Detail) -> str:
-    most = detail.characters
-    return text if len(text) <= most else f"{text[:most]}..."
-
-
 def _short_table(table: Table, detail: Detail) -> Table:
-    return replace(table, rows=[[_short(cell, detail) for cell in row] for row in table.rows])
+    most = detail.characters
+    return replace(table, rows=[[shorten(cell, most) for cell in row] for row in table.rows])

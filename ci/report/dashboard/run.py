@@ -22,6 +22,7 @@ from ci.report.table import (
     stage_rows,
 )
 from ci.util.invocation import command
+from ci.util.text import first_line
 
 if TYPE_CHECKING:
     from ci.store.store import Store
@@ -141,10 +142,9 @@ def _failures(
     ]
     for failure in result.failures or stored:
         whole = (messages.get(failure.test) if failure.test else None) or ""
-        first = next((line for line in whole.splitlines() if line.strip()), "no message")
         yield ShownFailure(
             name=failure.name,
-            line=failure.message or first,
+            line=failure.message or first_line(whole) or "no message",
             message=whole,
             command=command_for(run, result, failure),
         )
