@@ -30,7 +30,7 @@ def forge_text(
     results: Path, source: Path, store: Store, found: CombinedResults, form: Form
 ) -> str:
     """The text of results in a format for forges and CI systems."""
-    from ci.report import ctrf, forge, junit
+    from ci.report import exchange, forge
 
     if form in PAGES:
         return forge.page(_summarize(results, source, found), form)
@@ -38,8 +38,8 @@ def forge_text(
     for result in found.run.platforms:
         place = found.run_ids.get(result.platform, ""), result.platform
         outcomes, reruns = store.outcomes(*place), store.reruns(*place)
-        tests[result.platform] = junit.PlatformTests(outcomes=outcomes, reruns=reruns)
-    write = junit.junit if form is Form.JUNIT else ctrf.ctrf
+        tests[result.platform] = exchange.PlatformTests(outcomes=outcomes, reruns=reruns)
+    write = exchange.junit if form is Form.JUNIT else exchange.ctrf
     return write(found.run, tests)
 
 
