@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from enum import StrEnum
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -11,16 +12,29 @@ from typing import TYPE_CHECKING
 from ci.commands.reading import reading_store
 from ci.errors import CiError, ExitCode
 from ci.model.results import RunResult, exit_code
-from ci.report.forms import PAGES, Form
 from ci.util import process
 from ci.util.terminal import ACTIONS_VARIABLE, complain, show_workflow_commands
 from ci.util.text import first_line
 
 if TYPE_CHECKING:  # they import NumPy and SQLAlchemy
     from ci.analysis.combined import CombinedResults
-    from ci.report.summary import Summary
+    from ci.report.forge import Summary
     from ci.store.store import Store
 
+
+class Form(StrEnum):
+    """A format of ``report`` that a forge or a CI system reads."""
+
+    GITHUB = "github"
+    GITLAB = "gitlab"
+    GITEA = "gitea"
+    BUILDKITE = "buildkite"
+    JUNIT = "junit"
+    CTRF = "ctrf"
+
+
+MARKED = (Form.GITHUB, Form.GITLAB, Form.GITEA)  # an annotation of Buildkite has a context instead
+PAGES = (*MARKED, Form.BUILDKITE)  # of Markdown
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"  # of Gitea and Forgejo, too
 ANNOTATE_TIMEOUT_S = 60.0
 STYLES = {ExitCode.PASSED: "success", ExitCode.PRODUCT_FAILURE: "error"}
@@ -33,7 +47,7 @@ def forge_text(
     from ci.report import exchange, forge
 
     if form in PAGES:
-        return forge.page(_summarize(results, source, found), form)
+        return forge.page(_summarize(results, source, found), marked=form in MARKED)
     tests = {}
     for result in found.run.platforms:
         place = found.run_ids.get(result.platform, ""), result.platform
@@ -46,7 +60,7 @@ def forge_text(
 def _summarize(results: Path, source: Path, found: CombinedResults) -> Summary:
     """Compare results with the branch that they will be merged into, if that is possible."""
     from ci.analysis.comparison import Comparison, compare
-    from ci.report.summary import Summary
+    from ci.report.forge import Summary
 
     comparison: Comparison | str
     try:
@@ -91,7 +105,7 @@ def publish(
         summary = _summarize(results, source, found)
         if path := environ.get(SUMMARY_VARIABLE):
             with Path(path).open("a", encoding="utf-8") as file:
-                file.write(f"{forge.page(summary, Form.GITHUB)}\n")
+                file.write(f"{forge.page(summary)}\n")
         if ACTIONS_VARIABLE in environ:
             show_workflow_commands([*forge.error_commands(found.run, partial(_has_file, source))])
         if agent := _agent(environ):
@@ -100,7 +114,7 @@ def publish(
             context = "-".join(["infini-ci", found.run.project, *names])
             process.run(
                 [agent, "annotate", "--style", style, "--context", context],
-                stdin=forge.page(summary, Form.BUILDKITE),
+                stdin=forge.page(summary, marked=False),
                 timeout_s=ANNOTATE_TIMEOUT_S,
             )
     except Exception as error:  # whatever it is: a run ends as its results say

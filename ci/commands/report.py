@@ -10,12 +10,11 @@ from pathlib import Path
 from ci.analysis.combined import find_results
 from ci.analysis.durations import add_up_costs
 from ci.commands.options import add_format, add_results, whole_number
-from ci.commands.publishing import forge_text, is_shown, publish
+from ci.commands.publishing import Form, forge_text, is_shown, publish
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
 from ci.model.results import exit_code, title
-from ci.report.forms import Form
 from ci.report.table import ResultsReport
 from ci.report.tests import SlowestReport
 from ci.util.files import REPOSITORY
