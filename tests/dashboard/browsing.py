@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserType, Page
+from playwright.sync_api import Browser, BrowserType, Locator, Page
 
 from ci import cli
 from ci.model.results import RunResult
@@ -42,6 +42,18 @@ def write_example(folder: Path) -> Example:
 def launch(chromium: BrowserType) -> Browser:
     """Start Debian's Chromium, which Playwright then does not download."""
     return chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+
+
+def unfold(parts: Locator, most: int = 0) -> None:
+    """Open these `details`, or the last few; wait for the tables that the script then makes."""
+    parts.evaluate_all(
+        """(parts, most) => Promise.all(parts.slice(-most).filter(it => !it.open).map(
+             it => new Promise(done => {
+               it.addEventListener("toggle", done, { once: true });
+               it.open = true;
+             })))""",
+        most,
+    )
 
 
 class Window:
