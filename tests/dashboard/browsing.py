@@ -14,7 +14,8 @@ from ci import cli
 from ci.model.results import RunResult
 from tests.dashboard.example import make
 
-CHROMIUM = shutil.which("chromium")
+# Debian's, and that of the hosted runners of GitHub.
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 ARGUMENTS = ("--no-sandbox", "--disable-dev-shm-usage")  # as root, in a container
 
 
@@ -40,7 +41,7 @@ def write_example(folder: Path) -> Example:
 
 
 def launch(chromium: BrowserType) -> Browser:
-    """Start Debian's Chromium, which Playwright then does not download."""
+    """Start the browser of the system, so that Playwright does not download one."""
     return chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
 
 
