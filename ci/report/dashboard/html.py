@@ -17,10 +17,17 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from ci.model.results import Product
 from ci.report.document import Code, Fold, Heading, Items, Line, Report, Span, Table
 from ci.util.text import mask_credentials, strip_controls
 
 TEMPLATES = Path(__file__).parent / "templates"
+SYMBOLS = {
+    Product.PASSED: "✓",
+    Product.FAILED: "✗",
+    Product.INCOMPLETE: "?",
+    Product.NOT_RUN: "·",
+}
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 # Of a spark line, in pixels.
 WIDTH, HEIGHT, MARGIN = 120, 24, 3
@@ -94,7 +101,8 @@ def _environment() -> Environment:
     for name, kind in kinds.items():
         environment.tests[name] = lambda value, kind=kind: isinstance(value, kind)
     environment.filters |= {"spans": spans, "blocks": blocks, "spark": spark_path}
-    environment.globals |= {"stem": file_stem, "spark_width": WIDTH, "spark_height": HEIGHT}
+    environment.globals |= {"stem": file_stem, "symbols": SYMBOLS}
+    environment.globals |= {"spark_width": WIDTH, "spark_height": HEIGHT}
     return environment
 
 

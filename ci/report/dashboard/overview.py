@@ -25,12 +25,6 @@ if TYPE_CHECKING:
     from ci.store.store import Store
 
 COMMITS = 30  # of the grid
-SYMBOLS = {
-    Product.PASSED: "✓",
-    Product.FAILED: "✗",
-    Product.INCOMPLETE: "?",
-    Product.NOT_RUN: "·",
-}
 # The notes of a run on a contract or a quarantine that no longer fits it: ``ci.facts.notes``.
 _STALE = ("contract:", "no contract for ", "quarantine stale:")
 _SHRUNK = (ChangeKind.VANISHED, ChangeKind.PASS_TO_SKIP, ChangeKind.NEWLY_SKIPPED)
@@ -66,10 +60,6 @@ class Cell:
 
     run: RunHead
     result: ResultHead | None
-
-    @property
-    def symbol(self) -> str:
-        return SYMBOLS[self.result.product] if self.result else ""
 
     @property
     def text(self) -> str:
