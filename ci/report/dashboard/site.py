@@ -128,5 +128,5 @@ def _runs_data(found: Collection, with_page: set[str]) -> Mapping[str, Any]:
             {"name": name, "label": found.label(name), "data": file_stem("platform", name)}
             for name in found.platforms
         ],
-        "pages": {it: f"{file_stem('run', it)}.html" for it in with_page},
+        "pages": {it: f"{file_stem('run', it)}.html" for it in sorted(with_page)},
     }
