@@ -313,17 +313,12 @@ class PlatformResult(_Model):
     @classmethod
     def _convert_label(cls, document: Any) -> Any:
         """Before version 6, a label did not tell a simulated device from one without any."""
-        if not isinstance(document, dict) or document.get("simulated") is not True:
-            return document
-        label, platform = document.get("label"), document.get("platform")
-        if (
-            not isinstance(label, str)
-            or not isinstance(platform, str)
-            or not label.endswith(OLD_KIND)
-        ):
-            return document
-        label = title(label.removesuffix(OLD_KIND), platform, simulated=True)
-        return {**document, "label": label}
+        match document:
+            case {"simulated": True, "label": str(old), "platform": str(platform)}:
+                if old.endswith(OLD_KIND):
+                    label = title(old.removesuffix(OLD_KIND), platform, simulated=True)
+                    return {**document, "label": label}
+        return document
 
     def facts(self, *names: str) -> Mapping[str, Any]:
         """A section of the environment; empty if it was not recorded."""

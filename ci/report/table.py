@@ -157,9 +157,8 @@ def _overhead_seconds(result: PlatformResult) -> float | None:
     if not isinstance(whole, int | float) or any(s.seconds is None for s in result.stages):
         return None
     inside = sum(stage.seconds or 0.0 for stage in result.stages if stage.name != "image")
-    return (
-        whole - inside if whole >= inside else None
-    )  # of a resumed run, the engine followed only a part
+    # Of a resumed run, the engine followed only a part.
+    return whole - inside if whole >= inside else None
 
 
 def _not_begun(result: PlatformResult) -> list[str]:
