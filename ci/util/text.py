@@ -194,6 +194,15 @@ def mask_credentials(text: str) -> str:
     return _WORD.sub(_mask_word, text) if "@" in text or "%40" in text else text
 
 
+def make_inert(text: str) -> str:
+    """Hide credentials, and remove or replace what a terminal would obey.
+
+    Credentials are searched twice: a color within a secret value hides it from the first search,
+    and a control character that belongs to the value from the second.
+    """
+    return mask_credentials(strip_controls(mask_credentials(text)))
+
+
 def _mask_word(found: re.Match[str]) -> str:
     word = found[0]
     for end, credentials in _CREDENTIALS:

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from ci.model.results import Product
 from ci.report.document import Code, Fold, Heading, Items, Line, Report, Span, Table
-from ci.util.text import mask_credentials, strip_controls
+from ci.util.text import make_inert
 
 TEMPLATES = Path(__file__).parent / "templates"
 SYMBOLS = {
@@ -53,7 +53,7 @@ def clean(value: Any) -> Any:
     if isinstance(value, Markup):
         return value
     if isinstance(value, str):
-        return mask_credentials(strip_controls(value))
+        return make_inert(value)
     if isinstance(value, Mapping):
         return {clean(key): clean(item) for key, item in value.items()}
     if isinstance(value, Sequence):
