@@ -16,16 +16,10 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from ci.facts.measures import IMAGE
 from ci.model.results import PlatformResult, Product
 from ci.run.screen import ASCII, UNICODE, describe, draw
-from ci.run.status import (
-    IMAGE,
-    Expectation,
-    Phase,
-    PlatformStatus,
-    RunStatus,
-    outcome_of,
-)
+from ci.run.status import Expectation, Phase, PlatformStatus, RunStatus, outcome_of
 from ci.util.process import SIGNALS
 from ci.util.text import make_inert
 

@@ -14,13 +14,12 @@ from enum import StrEnum
 from typing import Any
 
 from ci.engines.logs import SHOWN_LINES
-from ci.facts.measures import percent
+from ci.facts.measures import IMAGE, percent
 from ci.model.results import Harness, PlatformResult
 
 TAIL_LINES = SHOWN_LINES  # of a failed stage's log; no more lines are passed on
 FAILURES = 5  # names of the tests that failed last
 ALMOST = 0.99  # a stage that takes longer than estimated has not ended
-IMAGE = "image"
 
 _IMAGE_STEP = re.compile(r"Step (\d{1,6})/(\d{1,6}) : ")
 
