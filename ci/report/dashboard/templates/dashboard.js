@@ -550,13 +550,16 @@ const pages = {
     }
     byId("run-ids").append(...runs.id.map((id, n) => make("option", { value: id },
       `${runs.started[n]} ${runs.branches[runs.branch[n]] || ""} ${runs.commit[n] || ""}`)).reverse());
+    let choice = 0;
     const show = async () => {
+      const own = ++choice; // of choices, only the last one is shown, whatever arrives first
       const sides = ["base", "head"].map((it) => ({ id: state.get(it), platform: byId(`${it}-platform`).value }));
       const unknown = sides.filter((it) => it.id && !runs.id.includes(it.id));
       if (unknown.length) return byId("figures").replaceChildren(`No run is named ${unknown[0].id}.`);
       if (!sides.every((it) => it.id)) return byId("figures").replaceChildren("Name two runs.");
       for (const it of sides) {
         it.data = await dashboard.load(runs.platforms.find((known) => known.name === it.platform).data);
+        if (own !== choice) return undefined;
         it.place = it.data.runs.indexOf(runs.id.indexOf(it.id));
         if (it.place < 0) return byId("figures").replaceChildren(`Run ${it.id} has no result of ${it.platform}.`);
       }
