@@ -71,24 +71,10 @@ def _summarize(results: Path, source: Path, found: CombinedResults) -> Summary:
 
 
 def publish_run(results: Path, source: Path, run: RunResult, environ: Mapping[str, str]) -> None:
-    """Show the results of a run in the CI; outside of a CI, do nothing."""
-    if is_shown(environ):
-        from ci.analysis.combined import single_run
+    """Show the results of a run, as ``publish`` does."""
+    from ci.analysis.combined import single_run
 
-        publish(results, source, single_run(run), environ)
-
-
-def is_shown(environ: Mapping[str, str]) -> bool:
-    """Whether there is a place to show results."""
-    return (
-        bool(environ.get(SUMMARY_VARIABLE)) or ACTIONS_VARIABLE in environ or bool(_agent(environ))
-    )
-
-
-def _agent(environ: Mapping[str, str]) -> str | None:
-    """The program of Buildkite that annotates the build of this job; ``None`` in other jobs."""
-    path = environ.get("PATH")
-    return shutil.which("buildkite-agent", path=path) if "BUILDKITE" in environ else None
+    publish(results, source, single_run(run), environ)
 
 
 def publish(
@@ -99,16 +85,20 @@ def publish(
     A job summary is appended to, since a job may write several. An annotation of Buildkite
     replaces an earlier one of the same platforms.
     """
+    summary_file, search = environ.get(SUMMARY_VARIABLE), environ.get("PATH")
+    agent = shutil.which("buildkite-agent", path=search) if "BUILDKITE" in environ else None
+    if not (summary_file or agent or ACTIONS_VARIABLE in environ):
+        return
     from ci.report import forge
 
     try:
         summary = _summarize(results, source, found)
-        if path := environ.get(SUMMARY_VARIABLE):
-            with Path(path).open("a", encoding="utf-8") as file:
+        if summary_file:
+            with Path(summary_file).open("a", encoding="utf-8") as file:
                 file.write(f"{forge.page(summary)}\n")
         if ACTIONS_VARIABLE in environ:
             show_workflow_commands([*forge.error_commands(found.run, partial(_has_file, source))])
-        if agent := _agent(environ):
+        if agent:
             style = STYLES.get(exit_code(found.run.platforms), "warning")
             names = [result.platform for result in found.run.platforms]
             context = "-".join(["infini-ci", found.run.project, *names])
