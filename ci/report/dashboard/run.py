@@ -96,7 +96,7 @@ def _section(
     store: Store, run: RunResult, result: PlatformResult, results: Path
 ) -> PlatformSection:
     outcomes = store.outcomes(run.run_id, result.platform)
-    build = store.build_details(run.run_id, result.platform)
+    build = store.build_details([run.run_id], result.platform).get(run.run_id)
     failures = [*_failures(run, result, outcomes.failures)]
     slowest = sorted(zip(outcomes.seconds, outcomes.names, strict=True), reverse=True)
     folder = _folder(results, run.run_id, result.platform)
