@@ -33,8 +33,8 @@ from ci.util.invocation import ACCEPTED_FILE, command
 
 # Start times have a resolution of one second, so short runs can share one.
 NEWEST_FIRST = (RUNS.c.started_at.desc(), RUNS.c.finished_at.desc(), RUNS.c.run_id.desc())
-_BETWEEN_NAMES = "/"  # no platform's name contains it, since references are RUN/PLATFORM
-_BEFORE_PRODUCT = " "
+_BETWEEN_NAMES = "\n"  # no name contains it: names are printable, on one line
+_BEFORE_PRODUCT = " "  # no product contains it
 OUTCOMES = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed")
 _SLICE = 1_000  # names in one query; SQLite takes 32,766
 
@@ -64,7 +64,7 @@ class StoreQueries:
 
     def heads(self, *, project: str | None = None, last: int | None = None) -> list[RunHead]:
         """List runs, newest first: the ``last`` ones, or all."""
-        # One text such as ``cpu not_run/moore passed``: a row per platform takes longer to read.
+        # One text with a line such as ``cpu not_run`` for each platform: a row takes longer to read.
         row = PLATFORMS.c.platform + _BEFORE_PRODUCT + PLATFORMS.c.product
         texts = select(func.aggregate_strings(row, _BETWEEN_NAMES))
         of_run = texts.where(PLATFORMS.c.run_id == RUNS.c.run_id).scalar_subquery()
@@ -292,7 +292,8 @@ def _result_head(run_id: str, result: PlatformResult) -> ResultHead:
 def _platforms(text: str | None) -> dict[str, Any]:
     """The platforms of a head, and those that have begun."""
     rows = text.split(_BETWEEN_NAMES) if text else ()
-    products = dict(sorted(row.split(_BEFORE_PRODUCT) for row in rows))
+    found = sorted(row.rpartition(_BEFORE_PRODUCT) for row in rows)
+    products = {name: product for name, _, product in found}
     begun = tuple(name for name in products if products[name] != Product.NOT_RUN)
     return {"platforms": tuple(products), "begun": begun}
 

@@ -112,6 +112,17 @@ def test_runs_are_listed_the_newest_first(published: RunResult, store: Store) ->
     assert store.heads(project="elsewhere") == []
 
 
+@pytest.mark.parametrize("name", ["a/b", "a b/ c", "/"])
+def test_any_stored_name_of_a_platform_is_listed(
+    name: str, published: RunResult, store: Store
+) -> None:
+    first, second, *_ = published.platforms
+    odd = first.model_copy(update={"platform": name})
+    store.save(published.model_copy(update={"platforms": (odd, second)}), {})
+    [head] = store.heads()
+    assert head.platforms == head.begun == tuple(sorted((name, second.platform)))
+
+
 def test_results_of_all_runs_are_listed_the_oldest_first(
     published: RunResult, store: Store
 ) -> None:
