@@ -16,7 +16,7 @@ def session_plan(plan: RunPlan, *, results: Path, test: str | None = None) -> Ru
     """Return the plan that recreates the environment of ``plan``, for ``test`` or for a shell.
 
     It has the same image, user, limits, network and devices. No later caller adopts it: the label
-    of its container lets ``gc`` remove it, even if it runs.
+    of its container lets ``gc`` remove it even if it runs, once its caller was killed.
     """
     at = next(n for n, stage in enumerate(plan.stages) if stage.kind is StageKind.PYTEST)
     container = plan.container

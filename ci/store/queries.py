@@ -64,7 +64,7 @@ class StoreQueries:
 
     def heads(self, *, project: str | None = None, last: int | None = None) -> list[RunHead]:
         """List runs, newest first: the ``last`` ones, or all."""
-        # One text with a line such as ``cpu not_run`` for each platform: a row takes longer to read.
+        # One text with lines such as ``cpu not_run``: a row per platform takes longer to read.
         row = PLATFORMS.c.platform + _BEFORE_PRODUCT + PLATFORMS.c.product
         texts = select(func.aggregate_strings(row, _BETWEEN_NAMES))
         of_run = texts.where(PLATFORMS.c.run_id == RUNS.c.run_id).scalar_subquery()

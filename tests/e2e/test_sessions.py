@@ -97,11 +97,13 @@ class Place:
         own = {"XDG_CACHE_HOME": str(self.folder / "cache"), "TMPDIR": str(self.temporary)}
         return {**os.environ, **own, "MY_TOKEN": "a secret value"}
 
-    def ci(self, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    def ci(
+        self, *words: str, given: str = "", **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             self.command(*words),
             cwd=ROOT,
-            env=self.environment,
+            env={**self.environment, **environment},
             input=given,
             capture_output=True,
             text=True,
@@ -306,8 +308,23 @@ def test_a_session_whose_caller_is_killed(place: Place) -> None:
         assert place.containers() == []
 
 
-def gc(place: Place, *words: str) -> list[dict[str, Any]]:
-    finished = place.ci(*words, "--format", "json")
+@pytest.mark.docker
+def test_another_machine_does_not_end_a_session(place: Place, tmp_path: Path) -> None:
+    if place.engine == "host":
+        pytest.skip("another machine does not share it")
+    config = ("--config", str(place.source / "ci.yaml"), "--engine", place.engine)
+    with open_shell(place) as process:
+        # It shares the engine and the results, and its temporary folder is another one.
+        words = ("gc", "--older-than", "0", "--project", "entered", *config)
+        found = gc(place, *words, TMPDIR=str(tmp_path))
+        kept = {it["name"]: it["reason"] for it in found if "-session-" in it["name"]}
+        assert [*kept.values()] == ["it is running"]
+        finished, _ = process.communicate(b"echo alive\n")
+        assert (finished, process.returncode) == (b"alive\n", 0)
+
+
+def gc(place: Place, *words: str, **environment: str) -> list[dict[str, Any]]:
+    finished = place.ci(*words, "--format", "json", **environment)
     assert finished.returncode == 0, finished.stderr
     items: list[dict[str, Any]] = json.loads(finished.stdout)["items"]
     return items
