@@ -68,8 +68,8 @@ def test_a_clone_without_the_commit(work: Workplace) -> None:
     work.commit()
     before = recorded(work)
     shutil.rmtree(work.folder / "source" / ".git")
+    work.write("tests/test_a.py", "changed")  # the same content in the same second: the same commit
     work.commit()
-    work.write("tests/test_a.py", "changed")
     with (
         pytest.raises(UsageError, match=r"the clone .* has no commit .*, the sources of run") as it,
         recorded_sources(before),
