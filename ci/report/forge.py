@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, islice, zip_longest
 
 from ci.model.results import Failure, PlatformResult, Product, RunResult
+from ci.report.failures import name_of
 from ci.report.forms import Form
 from ci.report.summary import Summary
 from ci.util.invocation import naming_commands_for_others
@@ -67,7 +68,7 @@ def _annotation(
     if failure is None:
         name, message = result.verdict.product.replace("_", " "), evidence
     else:
-        name = failure.test or f"stage {failure.stage}"
+        name = name_of(failure)
         message = failure.message or evidence
     properties = {"title": f"{result.label}: {name}"[:LONGEST_ANNOTATION]}
     file = ((failure and failure.test) or "").partition("::")[0]

@@ -48,7 +48,7 @@ def unfinished(result: PlatformResult, tests: PlatformTests) -> tuple[str, str] 
         return None
     lines = [it.message for it in result.failures if it.message]
     lines += [it.text for it in result.verdict.evidence]
-    return f"product {product.replace('_', ' ')}", "\n".join(lines)
+    return f"product {product.replace('_', ' ')}", "\n".join(dict.fromkeys(lines))
 
 
 def junit(run: RunResult, tests: Mapping[str, PlatformTests]) -> str:

@@ -12,7 +12,7 @@ from ci.model.details import Unit
 from ci.model.results import MOST_FAILURES, Failure, PlatformResult, Product, RunResult
 from ci.model.tests import Outcome
 from ci.report.document import Table
-from ci.report.failures import command_for
+from ci.report.failures import command_for, name_of
 from ci.report.table import (
     STAGE_HEADINGS,
     build_text,
@@ -143,10 +143,10 @@ def _failures(
         whole = (messages.get(failure.test) if failure.test else None) or ""
         first = next((line for line in whole.splitlines() if line.strip()), "no message")
         yield ShownFailure(
-            name=failure.test or f"stage {failure.stage}",
+            name=name_of(failure),
             line=failure.message or first,
             message=whole,
-            command=command_for(run, result, failure),
+            command=command_for(run.run_id, result.platform, failure),
         )
 
 
