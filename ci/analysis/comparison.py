@@ -203,7 +203,8 @@ def compare(
     """Compare two references; the store is opened only if one of them needs a run.
 
     Branches and tags are looked up in the git repository of ``source``, the project's folder.
-    Without ``base``, HEAD is compared with the branch that it will be merged into.
+    Without ``base``, HEAD is compared with the branch that it will be merged into, or a commit of
+    the main branch with those before it.
     """
     files = {name: references.contract_file(name) for name in (base, head) if name}
     repository = Repository(source)

@@ -32,7 +32,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "base",
         metavar="BASE",
         nargs="?",
-        help=f"{REFERENCE} (default: the branch that HEAD will be merged into)",
+        help=f"{REFERENCE} (default: the branch that HEAD will be merged into; on the main branch,"
+        " the commits before HEAD)",
     )
     parser.add_argument("head", metavar="HEAD", help="same forms as BASE")
     add_format(parser, "table", "markdown", "json")

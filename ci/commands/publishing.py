@@ -43,7 +43,7 @@ def forge_text(
 
 
 def _summarize(results: Path, source: Path, found: CombinedResults) -> Summary:
-    """Compare results with the branch that they will be merged into, if that is possible."""
+    """Compare results with the branch that they will be merged into, or with those before."""
     from ci.analysis.comparison import Comparison, compare
     from ci.report.summary import Summary
 

@@ -208,7 +208,7 @@ def _last_cells(table: Table) -> Iterator[Line]:
 def _render_table(table: Table, width: int) -> terminal.Table:
     caption = _text(table.title) if table.title else None
     shown = terminal.Table(
-        title=caption, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False
+        title=caption, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False
     )
     for heading in table.headings:
         justify: JustifyMethod = "right" if heading in table.numbers else "left"

@@ -72,6 +72,7 @@ class StageRow(NamedTuple):
 
 HEADINGS, STAGE_HEADINGS = ResultRow(), StageRow()
 SECONDS = (HEADINGS.build_install, HEADINGS.pytest, HEADINGS.total)
+STAGE_NUMBERS = STAGE_HEADINGS[1:-1]
 
 
 def origin(run: RunResult) -> str:
@@ -230,7 +231,7 @@ def _platform(result: PlatformResult, *, page: bool) -> Sequence[Block]:
     verdict = result.verdict
     product = Span(verdict.product, color=COLORS[verdict.product], strong=True)
     evidence = Items([f"{it.grade}: {it.text}" for it in verdict.evidence], indent="  ")
-    stages = Table(STAGE_HEADINGS, stage_rows(result), title=result.label)
+    stages = Table(STAGE_HEADINGS, stage_rows(result), numbers=STAGE_NUMBERS, title=result.label)
     build = [build_text(result.build)] if result.build else []
     if page:
         judged = ("Product: ", product, ". Harness: ", Span(verdict.harness, strong=True), ".")

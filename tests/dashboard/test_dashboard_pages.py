@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page
 from ci.report.dashboard.html import file_stem
 from ci.store.folder import default_url
 from ci.store.store import Store
-from tests.dashboard.browsing import Example, Window
+from tests.dashboard.browsing import Example, Window, unfold
 from tests.dashboard.example import ASSERTION, FAILING, HOSTILE, SMALLER, TIMED_OUT
 
 WIDTHS = (360, 768, 1440)
@@ -60,7 +60,7 @@ def test_unfolded_parts_have_no_serious_fault_of_accessibility(
     found = {}
     for name in pages_of(example):
         page = window.open(name)
-        page.locator("details").evaluate_all("all => all.slice(-6).forEach(it => it.open = true)")
+        unfold(page.locator("details"), most=6)
         found[name] = serious_faults(page, **options)
     assert {name: faults for name, faults in found.items() if faults} == {}
 
@@ -71,7 +71,7 @@ def test_no_page_scrolls_sideways(window: Window, example: Example, width: int) 
     found = {}
     for name in pages_of(example):
         page = window.open(name)
-        page.locator("details").evaluate_all("all => all.forEach(it => it.open = true)")
+        unfold(page.locator("details"))
         found[name] = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     assert {name: over for name, over in found.items() if over > 0} == {}
 
@@ -99,7 +99,7 @@ def test_a_page_follows_the_keyboard_from_its_first_link(window: Window) -> None
 def test_hostile_names_of_tests_are_text(window: Window, example: Example) -> None:
     stem = file_stem("run", example.newest.run_id)
     page = window.open(f"{stem}.html#platform={FAILING}&find=test_markup")
-    page.locator("details").evaluate_all("all => all.forEach(it => it.open = true)")
+    unfold(page.locator("details"))
     page.get_by_label("Timeline of").press("ArrowRight")
     names = page.locator(f"#{FAILING} .failures .test").all_inner_texts()
     assert [name for name in names if name.startswith(HOSTILE[0])] == [HOSTILE[0]]
@@ -195,6 +195,7 @@ def test_a_plot_and_its_table_show_the_numbers_of_the_store(
     for _, value in warm:
         assert min(abs(value - it) for it in expected) < tolerance
     figure.locator("summary").click()
+    figure.locator("tbody tr").first.wait_for()  # the script makes the table after the click
     cells = figure.locator("tbody tr td:nth-child(2)").all_inner_texts()
     assert cells == [f"{it:,.0f} s" if it >= 9.95 else f"{it:.1f} s" for it in reversed(expected)]
 
@@ -264,7 +265,7 @@ def test_measures_caches_and_ranges_are_chosen(window: Window) -> None:
 def test_skips_are_counted_by_reason(window: Window, example: Example) -> None:
     page = window.open("platform-iluvatar.html")
     figure = page.locator('[data-plot="skips"]')
-    figure.locator("summary").click()
+    unfold(figure.locator("details"))
     headings = figure.locator("thead th").all_inner_texts()
     first = figure.locator("tbody tr").first.locator("td").all_inner_texts()
     with Store(default_url(example.results)) as store:
@@ -296,7 +297,7 @@ def test_the_timeline_has_the_stages_units_and_tests(window: Window, example: Ex
     page = window.open(f"{file_stem('run', example.newest.run_id)}.html")
     lanes = page.locator("#timeline text.value").all_text_contents()
     assert lanes == ["stages", "build 1", "build 2", *(f"tests gw{n}" for n in range(4))]
-    page.locator("#timeline summary").click()
+    unfold(page.locator("#timeline details"))
     rows = page.locator("#timeline tbody tr").all_inner_texts()
     took = {it.name: it.seconds or 0 for it in example.newest.platform("cpu").stages}
     [pytest_row] = [row for row in rows if row.startswith("pytest\t")]

@@ -15,6 +15,7 @@ from ci.report.document import Table
 from ci.report.failures import command_for, name_of
 from ci.report.table import (
     STAGE_HEADINGS,
+    STAGE_NUMBERS,
     build_text,
     explained_words,
     origin,
@@ -101,7 +102,7 @@ def _section(
     stages = stages_in_order((it.name, it.seconds) for it in result.stages)
     return PlatformSection(
         result=result,
-        stages=Table(STAGE_HEADINGS, stage_rows(result)),
+        stages=Table(STAGE_HEADINGS, stage_rows(result), numbers=STAGE_NUMBERS),
         build=build_text(result.build) if result.build else None,
         failures=tuple(failures),
         failed=max(len(failures), len(outcomes.failures)),
