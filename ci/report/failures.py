@@ -64,7 +64,10 @@ def failure_blocks(run: RunResult, result: PlatformResult, most: int) -> Iterato
     product, shown = result.verdict.product, result.failures[:most]
     began = product is not Product.NOT_RUN and result.verdict.harness not in UNREPEATABLE
     verdict = Span(product.replace("_", " "), color=COLORS[product], strong=True)
-    yield verdict, f": {reason_of(result)}"
+    reason = reason_of(result)
+    if shown and shown[0].test:  # the names are below
+        reason = reason.partition(f": {shown[0].test}")[0]
+    yield verdict, f": {reason}"
     for failure in shown:
         yield Items([*_lines(failure)])
         yield Code(command_for(run.run_id, result.platform, failure))

@@ -314,6 +314,18 @@ def test_a_build_that_failed_is_repeated_or_entered(published: RunResult) -> Non
     assert lines[-1] == f"    python -m ci shell {published.run_id} cpu"
 
 
+def test_names_are_shown_once_and_long_reasons_are_indented(published: RunResult) -> None:
+    message = "Mismatched elements: 7 / 24; " + "expected a number, got another " * 3
+    parts = {"stage": "pytest", "test": "t.py::test_a", "outcome": "failed", "message": message}
+    lines = terminal(failed_run(published, Failure.model_validate(parts)), width=80).splitlines()
+    start = lines.index("CPU: why it did not pass")
+    assert lines[start + 1 : start + 3] == ["failed: 9 failed, 0 errors", "t.py::test_a"]
+    assert "\n".join(lines[start + 3 : start + 5]) == (
+        "  Mismatched elements: 7 / 24; expected a number, got another expected a number,\n"
+        "  got another expected a number, got another"
+    )
+
+
 def test_a_broken_contract_is_compared(published: RunResult) -> None:
     file, line = "tests/ops/contracts/cpu.yaml", "contract: 1 test vanished"
     parts = {"stage": "pytest", "test": None, "outcome": Outcome.FAILED, "message": line}
