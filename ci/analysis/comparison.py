@@ -43,6 +43,8 @@ if TYPE_CHECKING:  # 0.3 s for SQLAlchemy, 0.1 s for YAML
     from ci.store.rows import RunHead
     from ci.store.store import Store
 
+NO_EVIDENCE = "its verdict has no evidence"  # of results from elsewhere
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlatformComparison:
@@ -180,15 +182,10 @@ def run_side(store: Store, runs: ReferenceRuns, result: PlatformResult) -> Side:
         simulated=result.simulated,
         run_id=run_id,
         origin=runs.origin(result.platform),
-        missing=None if pytest and not lost else _reason(result),
+        missing=None if pytest and not lost else result.verdict.reason or NO_EVIDENCE,
         is_broken=result.built is False,
         selected=result.facts("selection").get("operators"),
     )
-
-
-def _reason(result: PlatformResult) -> str:
-    """The first reason of its verdict; results from elsewhere may have none."""
-    return next((it.text for it in result.verdict.evidence), "its verdict has no evidence")
 
 
 # From references to sides

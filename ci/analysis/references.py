@@ -21,8 +21,9 @@ from functools import cached_property
 from pathlib import Path
 
 from ci.analysis.ancestry import Ancestry, ReadAncestors
-from ci.analysis.repository import REMOTE, Repository
+from ci.analysis.repository import Repository
 from ci.errors import UsageError
+from ci.plan.lineage import REMOTE
 from ci.store.rows import LATEST, RunHead, RunMeasures
 from ci.util.invocation import command
 from ci.util.text import SHORT, commit_name, counted, join_names, near_match

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ci.model.results import LONGEST_TEST, Failure, Harness, PlatformResult, Product, RunResult
 from ci.report.document import Block, Code, Heading, Items, Line, Span
 from ci.util.invocation import command
-from ci.util.text import LONGEST_NAME, counted, strip_controls
+from ci.util.text import LONGEST_NAME, counted, first_line, shorten, strip_controls
 
 SHOWN = 5  # failures of a platform; results.json has more
 # Another attempt may not meet what ended such a run: `run --resume` makes one.
@@ -21,10 +21,8 @@ COLORS = {
 
 
 def reason_of(result: PlatformResult) -> str:
-    """Why a platform did not pass: the first evidence."""
-    first = next((evidence.text for evidence in result.verdict.evidence), "no reason is recorded")
-    line = next((line.strip() for line in first.splitlines() if line.strip()), first)
-    return line if len(line) <= LONGEST_NAME else f"{line[:LONGEST_NAME]}..."
+    """Why a platform did not pass, on one line."""
+    return shorten(first_line(result.verdict.reason or "no reason is recorded"), LONGEST_NAME)
 
 
 def command_for(run_id: str, platform: str, failure: Failure) -> str:
@@ -82,13 +80,6 @@ def failure_blocks(run: RunResult, result: PlatformResult, most: int) -> Iterato
         yield Code(command("shell", run.run_id, result.platform))
 
 
-def name_of(failure: Failure) -> str:
-    """What failed: a test, a stage, or the suite as its contract expects it."""
-    if failure.contract is not None:
-        return f"contract {failure.contract}"
-    return failure.test or f"stage {failure.stage}"
-
-
 def failure_count(result: PlatformResult) -> int:
     """The number of tests that failed or had an error."""
     return result.pytest.failed + result.pytest.errors if result.pytest else 0
@@ -96,7 +87,6 @@ def failure_count(result: PlatformResult) -> int:
 
 def _lines(failure: Failure) -> Iterator[Line]:
     """Yield what failed, and below it the line that says why."""
-    what = name_of(failure)
-    yield Span(what if len(what) <= LONGEST_NAME else f"{what[:LONGEST_NAME]}...", code=True)
+    yield Span(shorten(failure.name, LONGEST_NAME), code=True)
     if failure.message:
         yield "  ", Span(failure.message, code=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ci.facts.measures import Quantity, amount
+from ci.facts.measures import IMAGE, Quantity, amount
 from ci.model.results import (
     BuildResult,
     Grade,
@@ -156,10 +156,9 @@ def _overhead_seconds(result: PlatformResult) -> float | None:
     whole = result.facts("engine").get("seconds")
     if not isinstance(whole, int | float) or any(s.seconds is None for s in result.stages):
         return None
-    inside = sum(stage.seconds or 0.0 for stage in result.stages if stage.name != "image")
-    return (
-        whole - inside if whole >= inside else None
-    )  # of a resumed run, the engine followed only a part
+    inside = sum(stage.seconds or 0.0 for stage in result.stages if stage.name != IMAGE)
+    # Of a resumed run, the engine followed only a part.
+    return whole - inside if whole >= inside else None
 
 
 def _not_begun(result: PlatformResult) -> list[str]:

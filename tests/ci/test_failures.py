@@ -15,6 +15,7 @@ from ci.model.results import LONGEST_MESSAGE, LONGEST_TEST, MOST_FAILURES, Failu
 from ci.model.tests import Outcome
 from ci.report.failures import command_for
 from ci.store.folder import read_results
+from ci.util.text import first_line
 
 
 @pytest.fixture
@@ -191,6 +192,7 @@ def test_the_line_that_names_the_error(log: str, line: str) -> None:
 
 def test_no_line_names_an_error() -> None:
     assert error_line(["", " "]) is None
+    assert first_line("\n \n") == ""
     assert reason_line("\n \n") is None
     assert reason_line(None) is None
 

@@ -359,6 +359,6 @@ def test_every_form_of_call_dispatches_what_the_schema_says(tmp_path: Path) -> N
     )
     source.write_text(includes + DISPATCH_THAT_PRINTS.replace("// calls", calls))
     lines = run_program(source, tmp_path)
-    for (name, types, arguments), line in zip(expected, lines, strict=True):
+    for (name, _, arguments), line in zip(expected, lines, strict=True):
         got = ast.literal_eval(line) if line.startswith("[") else line  # an error's message
         assert got == arguments, name

@@ -12,7 +12,7 @@ from ci.model.details import Unit
 from ci.model.results import MOST_FAILURES, Failure, PlatformResult, Product, RunResult
 from ci.model.tests import Outcome
 from ci.report.document import Table
-from ci.report.failures import command_for, name_of
+from ci.report.failures import command_for
 from ci.report.table import (
     STAGE_HEADINGS,
     STAGE_NUMBERS,
@@ -23,6 +23,7 @@ from ci.report.table import (
     stage_rows,
 )
 from ci.util.invocation import command
+from ci.util.text import first_line
 
 if TYPE_CHECKING:
     from ci.store.store import Store
@@ -142,10 +143,9 @@ def _failures(
     ]
     for failure in result.failures or stored:
         whole = (messages.get(failure.test) if failure.test else None) or ""
-        first = next((line for line in whole.splitlines() if line.strip()), "no message")
         yield ShownFailure(
-            name=name_of(failure),
-            line=failure.message or first,
+            name=failure.name,
+            line=failure.message or first_line(whole) or "no message",
             message=whole,
             command=command_for(run.run_id, result.platform, failure),
         )
