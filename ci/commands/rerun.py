@@ -15,16 +15,18 @@ from ci.util.text import mask_credentials
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
     parser.description = (
-        "Run one test of an earlier run again, in the environment that `shell` opens, and print"
-        " what pytest prints. The exit code is 0 if the test passed, 1 if it did not, and 3 for an"
-        " infrastructure failure. No result is stored."
+        "Run one test of an earlier run again, or all of them, in the environment that `shell`"
+        " opens, and print what pytest prints, or the stage before it that failed. The exit code is"
+        " 0 if they passed, 1 if not, and 3 for an infrastructure failure. No result is stored."
     )
     add_recorded(parser)
-    parser.add_argument("test", metavar="TEST", help="the test: its pytest node id")
+    parser.add_argument(
+        "test", metavar="TEST", nargs="?", help="the test: its pytest node id (default: all)"
+    )
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Run the test, and return the exit code of its verdict."""
+    """Run the tests, and return the exit code of the verdict on them."""
     recorded = read_recorded(options, "rerun", test=options.test)
     outcome, printed = new_session(recorded).rerun(options.test)
     for line in printed.splitlines():

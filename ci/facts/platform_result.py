@@ -19,7 +19,7 @@ from ci.facts.notes import cache_notes, notes_of, source_notes
 from ci.facts.result_files import ResultFiles
 from ci.facts.verdict import judge, not_run
 from ci.model.events import StageFinished
-from ci.model.job import Column, StageKind, StagePlan
+from ci.model.job import Column, StagePlan
 from ci.model.plan import RunPlan
 from ci.model.results import (
     ExecutionFacts,
@@ -139,7 +139,7 @@ def not_judged_result(plan: RunPlan, reason: str) -> PlatformResult:
 
 
 def _case(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> Case:
-    [tests] = (stage.name for stage in plan.stages if stage.kind is StageKind.PYTEST)
+    tests = plan.pytest_stage.name
     output, log, end = files.output(tests), files.log, files.record.finished_stages.get(tests)
     # Before the session ends, a line like a summary is a test's own output. But the summary is the
     # only source if the per-test log is lost, or truncated although pytest returned an exit code.

@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ci.errors import ConfigError
-from ci.model.job import ArtifactPlan, StagePlan
+from ci.model.job import ArtifactPlan, StageKind, StagePlan
 from ci.model.platforms import (
     OFFLINE_BASE_COMMAND,
     OFFLINE_BASE_IMAGE,
@@ -236,6 +236,7 @@ class ContractPlan:
 
     suite: Suite | None
     config: str | None = None  # for the command that writes the file
+    file: str | None = None  # for the command that compares a run with it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,6 +281,11 @@ class RunPlan:
     other_engines: tuple[EnginePlan, ...] = ()  # in order, if ``engine`` does not answer
     retries: int = 0  # attempts after an infrastructure fault
     trust: Trust = Trust.BRANCH
+
+    @property
+    def pytest_stage(self) -> StagePlan:
+        """The stage that runs the tests."""
+        return next(stage for stage in self.stages if stage.kind is StageKind.PYTEST)
 
     @property
     def longest_s(self) -> float:

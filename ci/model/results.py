@@ -36,8 +36,8 @@ from ci.util.lines import DEEPEST, LARGEST_INTEGER, LONGEST_SECONDS, is_deep
 from ci.util.text import join_names, make_storable, near_match
 
 # 1 had no counts of overloads, 2 no simulated devices, 3 no builds, 4 no branches and ancestors,
-# 5 no failures
-SCHEMA_VERSION = 6
+# 5 no failures, 6 no contracts of failures
+SCHEMA_VERSION = 7
 SIMULATED = "simulated device: no vendor hardware was used"
 COMPILED_ONLY = "no device: compiled only; no vendor hardware was used"
 OLD_KIND = " (simulated)"  # the end of such labels in results before version 6
@@ -255,22 +255,26 @@ class BuildResult(_Model):
 
 
 class Failure(_Model):
-    """A test that failed, or a stage that failed before the tests."""
+    """A test that failed, a stage that failed, or a suite that broke its contract."""
 
     stage: Name
     """The stage that failed: the one that runs the tests, or one of the build."""
     test: Annotated[Text, Field(max_length=LONGEST_TEST)] | None
-    """Node id of the test, or file that could not be collected; null if a stage failed."""
+    """Node id of the test, or file that could not be collected; null if it was no test."""
     outcome: Literal[Outcome.FAILED, Outcome.ERROR]
     """``error``: the setup or teardown failed, or the file could not be collected."""
     message: Annotated[Text, Field(max_length=LONGEST_MESSAGE)] | None
-    """First assertion line, or the line of the stage's log that names the error; null if there is
-    none."""
+    """First assertion line with what differs, or the line of the stage's log that names the error;
+    null if there is none."""
+    contract: Text | None = None
+    """File of the contract that the suite broke; null for another failure."""
 
     @property
     def name(self) -> str:
-        """The node id of the test, or ``stage install``."""
-        return self.test or f"stage {self.stage}"
+        """The node id of the test, ``stage install``, or the file of the contract."""
+        return self.test or (
+            f"contract {self.contract}" if self.contract else f"stage {self.stage}"
+        )
 
 
 class PlatformResult(_Model):

@@ -160,7 +160,18 @@ def print_document(document: Document, console: Console, *, wrap: bool = False) 
         for block in section:
             whole = isinstance(block, Code) or not wrap
             for shown in _render(block, console.width):
-                console.print(shown, soft_wrap=isinstance(shown, Text) and whole)
+                if isinstance(shown, Text) and not whole:
+                    _print_wrapped(shown, console)
+                else:
+                    console.print(shown, soft_wrap=isinstance(shown, Text))
+
+
+def _print_wrapped(text: Text, console: Console) -> None:
+    """Print a text whose further lines are indented like its first."""
+    indent = len(text.plain) - len(text.plain.lstrip(" "))
+    for line in text[indent:].wrap(console, console.width - indent) or [text]:
+        line.rstrip()
+        console.print(Text(" " * indent) + line, soft_wrap=True)
 
 
 def _render(block: Block, width: int) -> Iterator[Text | terminal.Table]:

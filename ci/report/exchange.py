@@ -48,7 +48,7 @@ def failure_without_test(result: PlatformResult, tests: PlatformTests) -> tuple[
         return None
     lines = [it.message for it in result.failures if it.message]
     lines += [it.text for it in result.verdict.evidence]
-    return f"product {product.shown}", "\n".join(lines)
+    return f"product {product.shown}", "\n".join(dict.fromkeys(lines))
 
 
 # JUnit

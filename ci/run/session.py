@@ -1,4 +1,4 @@
-"""A session: the environment of an earlier run again, for a shell or for one of its tests.
+"""A session: the environment of an earlier run again, for a shell or for its tests.
 
 The sources are those of the run: the folder itself while it is unchanged, else the recorded commit
 in a worktree outside of the user's tree. The stages before the tests run again, with the compiler
@@ -13,9 +13,10 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -30,7 +31,7 @@ from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
 from ci.plan.project import Project, load_project, plan_run
 from ci.plan.request import RunRequest, is_configuration_changed, source_changes
-from ci.plan.session import SHELL, session_plan
+from ci.plan.session import SHELL, rerun_plan, shell_plan
 from ci.run.commit_runs import temporary_checkout
 from ci.run.platform import PlatformOutcome, judge_platform, prepare_image
 from ci.run.progress import Progress
@@ -39,6 +40,7 @@ from ci.util.process import handle_interrupts
 from ci.util.text import commit_name
 
 SESSION = "session"  # the kind of what is locked
+Adaptation = Callable[..., RunPlan]  # of a plan, with its folder of results, to a session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +136,7 @@ class Session:
 
     def shell(self) -> int:
         """Open a shell, and return its exit code."""
-        with self._prepared(None) as (engine, plan, image):
+        with self._prepared(shell_plan) as (engine, plan, image):
             observer = ShellObserver(session=self, engine=engine, plan=plan)
             facts = engine.execute(plan, image, observer)
         if facts.interrupted:
@@ -144,13 +146,14 @@ class Session:
             raise InfrastructureError(f"no shell was opened: {reason}")
         return observer.code
 
-    def rerun(self, test: str) -> tuple[PlatformOutcome, str]:
-        """Run one test; return its outcome, and what pytest printed."""
-        with self._prepared(test) as (engine, plan, image):
+    def rerun(self, test: str | None) -> tuple[PlatformOutcome, str]:
+        """Run one test, or all; return the outcome, and what the last stage that ran printed."""
+        with self._prepared(partial(rerun_plan, test=test)) as (engine, plan, image):
             facts = engine.execute(plan, image, self._observer(plan))
             outcome = judge_platform(plan, facts)
-            log = plan.results / f"{plan.stages[-1].name}.log"
-            printed = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+            logs = [plan.results / f"{stage.name}.log" for stage in plan.stages]
+            last = next((log for log in reversed(logs) if log.is_file()), None)
+            printed = last.read_text(encoding="utf-8", errors="replace") if last else ""
         self.progress.show_result(plan.title, outcome.result)
         return outcome, printed
 
@@ -158,12 +161,12 @@ class Session:
         return PlatformObserver(progress=self.progress, label=plan.title)
 
     @contextmanager
-    def _prepared(self, test: str | None) -> Iterator[tuple[Engine, RunPlan, ImageFacts]]:
+    def _prepared(self, adapt: Adaptation) -> Iterator[tuple[Engine, RunPlan, ImageFacts]]:
         """Yield the engine, the plan and the image of the session, in a folder of its own."""
         with (
             handle_interrupts(signal.default_int_handler),
             recorded_sources(self.recorded) as sources,
-            self._plan(sources, test) as plan,
+            self._plan(sources, adapt) as plan,
             closing(select_engine(plan.engine)) as engine,
             self.progress,
         ):
@@ -173,7 +176,7 @@ class Session:
             yield engine, plan, self._image(engine, plan)
 
     @contextmanager
-    def _plan(self, sources: Sources, test: str | None) -> Iterator[RunPlan]:
+    def _plan(self, sources: Sources, adapt: Adaptation) -> Iterator[RunPlan]:
         platform = self.recorded.result.platform
         run_id = f"{self.recorded.request.run_id}-{SESSION}-{secrets.token_hex(2)}"
         # The name of a work folder: `gc` finds it if this process dies.
@@ -188,7 +191,7 @@ class Session:
                     results=folder,
                     options=self.recorded.options,
                 )
-                yield session_plan(plan, results=folder / platform, test=test)
+                yield adapt(plan, results=folder / platform)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -15,7 +15,7 @@ from ci.model.job import Column, StageKind
 from ci.model.plan import SESSION_LABEL
 from ci.plan.project import load_project, plan_run
 from ci.plan.request import read_request
-from ci.plan.session import SHELL, session_plan
+from ci.plan.session import SHELL, rerun_plan, shell_plan
 from ci.run.session import Recorded, recorded_sources
 
 
@@ -55,7 +55,7 @@ def test_changed_sources_are_those_of_the_commit(work: Workplace) -> None:
 
 def test_changed_sources_without_a_commit(work: Workplace) -> None:
     before = recorded(work)
-    work.write("tests/test_a.py", "changed")
+    work.write("tests/test_a.py", "changed")  # else it is the same commit, in the same second
     with (
         pytest.raises(UsageError, match=r"are gone: files in .* and the run had no commit") as it,
         recorded_sources(before),
@@ -68,7 +68,7 @@ def test_a_clone_without_the_commit(work: Workplace) -> None:
     work.commit()
     before = recorded(work)
     shutil.rmtree(work.folder / "source" / ".git")
-    work.write("tests/test_a.py", "changed")  # the same content in the same second: the same commit
+    work.write("tests/test_a.py", "changed")  # else it is the same commit, in the same second
     work.commit()
     with (
         pytest.raises(UsageError, match=r"the clone .* has no commit .*, the sources of run") as it,
@@ -98,7 +98,7 @@ def test_sources_that_are_gone_and_bundles(work: Workplace) -> None:
 def test_the_plan_of_a_session(work: Workplace) -> None:
     project = load_project(work.folder / "source" / "ci.yaml", {})
     [plan] = plan_run(project, ["cpu"], run_id="a", source=project.source, results=work.results)
-    shell = session_plan(plan, results=work.folder)
+    shell = shell_plan(plan, results=work.folder)
     build, stage = shell.stages
     assert build == plan.stages[0]
     assert (stage.name, stage.kind, stage.hold) == (SHELL, StageKind.COMMAND, True)
@@ -108,8 +108,10 @@ def test_the_plan_of_a_session(work: Workplace) -> None:
     assert labels == {**plan.container.labels, SESSION_LABEL: "1"}
     assert shell.container.shared_labels == plan.container.shared_labels
     assert (shell.artifacts, shell.contract) == ((), None)
-    test = session_plan(plan, results=work.folder, test="t.py::test_a").stages[-1]
-    assert (test.name, test.only, test.reruns) == ("pytest", ("t.py::test_a",), 0)
+    *before, test = rerun_plan(plan, results=work.folder, test="t.py::test_a").stages
+    assert (*before, test.name) == (plan.stages[0], "pytest")
+    assert (test.only, test.reruns) == (("t.py::test_a",), 0)
+    assert rerun_plan(plan, results=work.folder, test=None).stages == plan.stages
     unchanged = ("image", "network", "devices", "cache", "trust", "environment")
     assert [it for it in unchanged if getattr(shell, it) != getattr(plan, it)] == []
 

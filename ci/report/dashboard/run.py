@@ -147,7 +147,7 @@ def _failures(
             name=failure.name,
             line=failure.message or first_line(whole) or "no message",
             message=whole,
-            command=command_for(run, result, failure),
+            command=command_for(run.run_id, result.platform, failure),
         )
 
 
