@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ci.model.job import Column, StageKind, StagePlan
-from ci.model.plan import SESSION_LABEL, RunPlan
+from ci.model.plan import CONTAINER_FOLDER, SESSION_LABEL, RunPlan
 
 SHELL = "shell"  # name of the stage that a shell enters
 LONGEST_S = 12 * 3600.0  # of a shell: a forgotten one ends, and with it the lease of its devices
@@ -18,7 +18,7 @@ def session_plan(plan: RunPlan, *, results: Path, test: str | None = None) -> Ru
     It has the same image, user, limits, network and devices. No later caller adopts it: the label
     of its container lets ``gc`` remove it, even if it runs.
     """
-    at = next(n for n, stage in enumerate(plan.stages) if stage.kind is StageKind.PYTEST)
+    at = _position_of_tests(plan)
     container = plan.container
     labels = {**container.labels, SESSION_LABEL: "1"}
     return replace(
@@ -31,6 +31,29 @@ def session_plan(plan: RunPlan, *, results: Path, test: str | None = None) -> Ru
         other_engines=(),
         retries=0,
     )
+
+
+def kept_plan(plan: RunPlan, *, session: str) -> RunPlan:
+    """Return the plan of a shell in what a failed run of ``plan`` left; ``session`` is its id.
+
+    Passwords were for the stages of the run alone.
+    """
+    container = plan.container
+    return replace(
+        plan,
+        run_id=session,
+        stages=(_last_stage(plan.stages[_position_of_tests(plan)], None),),
+        artifacts=(),
+        network=replace(plan.network, credentials={}),
+        # The results of the run are for its shell, too.
+        container=replace(
+            container, name=container.kept_name, results=f"{CONTAINER_FOLDER}/{session}"
+        ),
+    )
+
+
+def _position_of_tests(plan: RunPlan) -> int:
+    return next(n for n, stage in enumerate(plan.stages) if stage.kind is StageKind.PYTEST)
 
 
 def _last_stage(tests: StagePlan, test: str | None) -> StagePlan:

@@ -59,8 +59,12 @@ def failure_blocks(run: RunResult, result: PlatformResult, most: int) -> Iterato
         yield Code(command_for(run, result, failure))
     if (more := failure_count(result) - len(shown)) > 0 and result.failures:
         yield f"and {counted(more, 'more failure')}: see results.json and pytest.jsonl"
-    if product is not Product.NOT_RUN and any(failure.test for failure in shown):
+    has_tests = product is not Product.NOT_RUN and any(failure.test for failure in shown)
+    if result.kept:
+        yield "A shell in what the run left, as long as it is kept:"
+    elif has_tests:
         yield "A shell in the same environment:"
+    if result.kept or has_tests:
         yield Code(command("shell", run.run_id, result.platform))
 
 
