@@ -6,14 +6,12 @@ import argparse
 import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci.commands.notifying import add_notify, find_target, notify
-from ci.commands.options import add_format, add_results, choice_of, whole_number
+from ci.commands.options import add_format, add_repository, add_results, choice_of, whole_number
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, InfrastructureError, UsageError
-from ci.util.files import REPOSITORY
 from ci.util.terminal import complain, show
 from ci.util.text import counted
 
@@ -92,13 +90,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show only tests that both passed and failed at one commit in one environment",
     )
-    parser.add_argument(
-        "--source",
-        type=Path,
-        metavar="DIR",
-        default=REPOSITORY,
-        help="the project's folder, with its file ci-accepted.yaml (default: this repository)",
-    )
+    add_repository(parser, "with its file ci-accepted.yaml")
     add_results(parser)
 
 

@@ -24,7 +24,7 @@ from ci.model.results import (
     Verdict,
 )
 from ci.model.tests import Outcome
-from ci.util.text import mask_credentials, strip_controls
+from ci.util.text import first_line, mask_credentials, strip_controls
 
 # Errors in a build's log, the most telling kind first; the first line of that kind counts. pip
 # prints its own error before the output of the build that caused it.
@@ -50,7 +50,8 @@ def failures_of(case: Case, verdict: Verdict, files: ResultFiles) -> tuple[Failu
             stage=stage,
             test=test and mask_credentials(test)[:LONGEST_TEST],
             outcome=Outcome.ERROR if outcome is Outcome.ERROR else Outcome.FAILED,
-            message=first_line(message),
+            # Masked first: a password that is cut off in its middle would not be recognized.
+            message=first_line(mask_credentials(message or ""))[:LONGEST_MESSAGE] or None,
         )
         for stage, test, outcome, message in found
     )
@@ -80,12 +81,6 @@ def failed_commands(case: Case) -> Sequence[StagePlan]:
     """Return the stages other than pytest's that ended with an error."""
     ends = ((stage, case.end_of(stage)) for stage in case.commands)
     return [stage for stage, end in ends if end is not None and end.failed]
-
-
-def first_line(message: str | None) -> str | None:
-    """Return the first line with text, without passwords and at most ``LONGEST_MESSAGE`` long."""
-    lines = (line.strip() for line in mask_credentials(message or "").splitlines())
-    return next((line[:LONGEST_MESSAGE] for line in lines if line), None)
 
 
 def error_line(log: Iterable[str]) -> str | None:

@@ -30,7 +30,7 @@ from ci.model.results import (
     title,
 )
 from ci.model.tests import Outcome
-from ci.util.text import counted, mask_credentials
+from ci.util.text import counted, first_line, mask_credentials
 
 Item = TypeVar("Item")
 
@@ -123,7 +123,7 @@ def not_run_result(plan: RunPlan, reason: str) -> PlatformResult:
         pytest_s=None,
         total_s=None,
         verdict=not_run(reason),
-        notes=(f"not run: {reason.splitlines()[0]}",),
+        notes=(f"not run: {first_line(reason)}",),
         environment={},
         artifacts=ResultFiles(folder=plan.results).artifacts,
     )
@@ -134,7 +134,7 @@ def not_judged_result(plan: RunPlan, reason: str) -> PlatformResult:
     """Return the result of a platform that started but could not be judged."""
     result = not_run_result(plan, reason)
     verdict = result.verdict.model_copy(update={"product": Product.INCOMPLETE})
-    note = f"not judged: {mask_credentials(reason).splitlines()[0]}"
+    note = f"not judged: {first_line(mask_credentials(reason))}"
     return result.model_copy(update={"verdict": verdict, "notes": (note, *result.notes[1:])})
 
 

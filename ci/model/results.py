@@ -96,7 +96,16 @@ Seconds = Annotated[float, Field(ge=0, le=LONGEST_SUM)]
 Moment = Annotated[datetime, AfterValidator(_check_moment)]
 
 
-class Product(StrEnum):
+class _Word(StrEnum):
+    """A word of the documents: ``not_run``."""
+
+    @property
+    def shown(self) -> str:
+        """``not run``."""
+        return self.replace("_", " ")
+
+
+class Product(_Word):
     """The verdict on the product."""
 
     PASSED = "passed"
@@ -110,7 +119,7 @@ class Product(StrEnum):
         return self in (Product.PASSED, Product.FAILED)
 
 
-class Harness(StrEnum):
+class Harness(_Word):
     """How the machinery around the product ended: engine, container, agent, processes."""
 
     CLEAN = "clean"
@@ -155,6 +164,11 @@ class Verdict(_Model):
     """What happened to the process, the container or the machine that ran the tests."""
     evidence: tuple[Evidence, ...]
     """The reasons for both."""
+
+    @property
+    def reason(self) -> str | None:
+        """The text of the first evidence; results from elsewhere may have none."""
+        return self.evidence[0].text if self.evidence else None
 
 
 class PytestResult(_Model):
@@ -253,6 +267,11 @@ class Failure(_Model):
     """First assertion line, or the line of the stage's log that names the error; null if there is
     none."""
 
+    @property
+    def name(self) -> str:
+        """The node id of the test, or ``stage install``."""
+        return self.test or f"stage {self.stage}"
+
 
 class PlatformResult(_Model):
     """One row of the table, with its details."""
@@ -294,17 +313,12 @@ class PlatformResult(_Model):
     @classmethod
     def _convert_label(cls, document: Any) -> Any:
         """Before version 6, a label did not tell a simulated device from one without any."""
-        if not isinstance(document, dict) or document.get("simulated") is not True:
-            return document
-        label, platform = document.get("label"), document.get("platform")
-        if (
-            not isinstance(label, str)
-            or not isinstance(platform, str)
-            or not label.endswith(OLD_KIND)
-        ):
-            return document
-        label = title(label.removesuffix(OLD_KIND), platform, simulated=True)
-        return {**document, "label": label}
+        match document:
+            case {"simulated": True, "label": str(old), "platform": str(platform)}:
+                if old.endswith(OLD_KIND):
+                    label = title(old.removesuffix(OLD_KIND), platform, simulated=True)
+                    return {**document, "label": label}
+        return document
 
     @property
     def kept(self) -> str | None:

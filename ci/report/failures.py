@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ci.model.results import LONGEST_TEST, Failure, PlatformResult, Product, RunResult
 from ci.report.document import Block, Code, Heading, Items, Line, Span
 from ci.util.invocation import command
-from ci.util.text import LONGEST_NAME, counted, strip_controls
+from ci.util.text import LONGEST_NAME, counted, first_line, shorten, strip_controls
 
 SHOWN = 5  # failures of a platform; results.json has more
 COLORS = {
@@ -19,10 +19,8 @@ COLORS = {
 
 
 def reason_of(result: PlatformResult) -> str:
-    """Why a platform did not pass: the first evidence."""
-    first = next((evidence.text for evidence in result.verdict.evidence), "no reason is recorded")
-    line = next((line.strip() for line in first.splitlines() if line.strip()), first)
-    return line if len(line) <= LONGEST_NAME else f"{line[:LONGEST_NAME]}..."
+    """Why a platform did not pass, on one line."""
+    return shorten(first_line(result.verdict.reason or "no reason is recorded"), LONGEST_NAME)
 
 
 def command_for(run: RunResult, result: PlatformResult, failure: Failure) -> str:
@@ -75,7 +73,6 @@ def failure_count(result: PlatformResult) -> int:
 
 def _lines(failure: Failure) -> Iterator[Line]:
     """Yield what failed, and below it the line that says why."""
-    what = failure.test or f"stage {failure.stage}"
-    yield Span(what if len(what) <= LONGEST_NAME else f"{what[:LONGEST_NAME]}...", code=True)
+    yield Span(shorten(failure.name, LONGEST_NAME), code=True)
     if failure.message:
         yield "  ", Span(failure.message, code=True)

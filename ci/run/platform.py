@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from ci.engines import Engine, Observer
 from ci.errors import CiError, ExitCode, InfrastructureError, PrerequisiteError, UsageError
+from ci.facts.measures import IMAGE
 from ci.facts.platform_result import (
     judged_result,
     not_judged_result,
@@ -143,9 +144,9 @@ class PlatformRun:
 
 def prepare_image(engine: Engine, plan: RunPlan, observer: Observer) -> ImageFacts:
     """Prepare the image of ``plan``, and report it to the observer as a stage."""
-    observer.event({"event": "stage_started", "stage": "image"})
+    observer.event({"event": "stage_started", "stage": IMAGE})
     image = engine.prepare(plan, observer)
-    end = {"event": "stage_finished", "stage": "image", "exit_code": 0}
+    end = {"event": "stage_finished", "stage": IMAGE, "exit_code": 0}
     observer.event({**end, "seconds": image.seconds, "reason": image.reason})
     return image
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from ci.model.results import Harness, Product
+
 LATEST = "latest"  # a name of the newest run, like the link in the folder of results
 
 
@@ -84,8 +86,8 @@ class ResultHead:
     run_id: str
     platform: str
     label: str
-    product: str
-    harness: str
+    product: Product
+    harness: Harness
     built: bool | None
     counts: Mapping[str, int]
     """Tests by outcome, as ``PytestResult`` names them; empty without a per-test log."""

@@ -132,7 +132,7 @@ def run_agent(plan: RunPlan, observer: Observer) -> tuple[int, EventReader]:
 
 def _environment() -> dict[str, str]:
     return {
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "PATH": os.environ["PATH"],
         # Only the plug-in that counts: the others of a development environment take a second.
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTEST_ADDOPTS": "-p no:cacheprovider -p pytest_reportlog.plugin",

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from workplace import Workplace, new_workplace
 
-from ci.facts.failures import error_line, first_line
+from ci.facts.failures import error_line
 from ci.model.results import LONGEST_MESSAGE, LONGEST_TEST, MOST_FAILURES, Failure
 from ci.model.tests import Outcome
 from ci.store.folder import read_results
+from ci.util.text import first_line
 
 
 @pytest.fixture
@@ -146,5 +147,4 @@ def test_the_line_that_names_the_error(log: str, line: str) -> None:
 
 def test_no_line_names_an_error() -> None:
     assert error_line(["", " "]) is None
-    assert first_line("\n \n") is None
-    assert first_line(None) is None
+    assert first_line("\n \n") == ""

@@ -49,7 +49,11 @@ def there(published: RunResult, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Path:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The results folder; `gc` also looks into the temporary folder, which others fill."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
     return tmp_path / "here"
 
 

@@ -268,7 +268,7 @@ def failed_run(run: RunResult, *failures: Failure, **changes: Any) -> RunResult:
 def test_the_last_lines_are_the_table_and_the_failures(published: RunResult) -> None:
     run = failed_run(published, *FAILURES)
     lines = [line.rstrip() for line in terminal(run).splitlines()]
-    table = next(n for n, line in enumerate(lines) if line.startswith(" Platform"))
+    table = next(n for n, line in enumerate(lines) if line.startswith("Platform"))
     assert table > lines.index("  fact: 9 failed, 0 errors: t.py::test_a")
     start = lines.index("CPU: why it did not pass")
     assert table < start
@@ -335,8 +335,10 @@ def test_headings_and_figures_are_on_one_line(published: RunResult, width: int) 
         for result, label in zip(published.platforms, labels, strict=False)
     ]
     lines = terminal(published.model_copy(update={"platforms": (*rows,)}), width).splitlines()
-    [heading] = [line for line in lines if line.startswith(" Platform")]
+    [heading] = [line for line in lines if line.startswith("Platform")]
     assert re.search(r"Built +pytest Result +build/install +pytest +total", heading)
+    stages = [line.split() for line in lines if line.startswith("Stage")]
+    assert stages == [" ".join(STAGE_HEADINGS).split()] * len(rows)
     assert (heading.split()[-1] == "Notes") is (width == 200)
     assert sum(bool(re.search(r" \d+s +\d+s +\d+s( |$)", line)) for line in lines) == len(rows)
     assert max(map(len, lines)) <= width

@@ -20,6 +20,8 @@ from ci.store.rows import ResultHead, RunHead, RunMeasures
 if TYPE_CHECKING:
     from ci.store.store import Store  # SQLAlchemy, 0.3 s
 
+NO_REASON = "no recorded reason"  # of a skip
+
 
 @dataclass(frozen=True, kw_only=True)
 class Collection:
