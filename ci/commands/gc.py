@@ -45,7 +45,8 @@ GIGABYTES = 50.0
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
     parser.description = (
-        "Remove leftovers of earlier runs: stopped containers, images, compiler caches,"
+        "Remove leftovers of earlier runs: stopped containers (also those of `run --keep`), images,"
+        " compiler caches,"
         " wheelhouses, results and work folders. gc removes only what this program created and"
         " labelled. It never removes anything that a current run uses, nor the latest results. The"
         " store keeps its rows: report, compare and history still show runs whose folders are"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from ci.commands.recorded import add_recorded, read_recorded
+from ci.commands.recorded import add_recorded, recorded_session
 from ci.errors import ExitCode
 from ci.model.results import exit_code
-from ci.run.session import new_session
 from ci.util.terminal import show
 from ci.util.text import mask_credentials
 
@@ -27,8 +26,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Run the tests, and return the exit code of the verdict on them."""
-    recorded = read_recorded(options, "rerun", test=options.test)
-    outcome, printed = new_session(recorded).rerun(options.test)
+    with recorded_session(options, "rerun", test=options.test) as session:
+        outcome, printed = session.rerun(options.test)
     for line in printed.splitlines():
         show(mask_credentials(line))
     return ExitCode.INTERRUPTED if outcome.interrupted else exit_code([outcome.result])

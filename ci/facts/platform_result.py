@@ -138,6 +138,18 @@ def not_judged_result(plan: RunPlan, reason: str) -> PlatformResult:
     return result.model_copy(update={"verdict": verdict, "notes": (note, *result.notes[1:])})
 
 
+def with_kept(result: PlatformResult, name: str) -> PlatformResult:
+    """Return the result of a platform whose container, or work folder, ``name`` stays."""
+    engine = {**result.facts("engine"), "kept": name}
+    note = f"kept for `shell`: {name}"
+    return result.model_copy(
+        update={
+            "environment": {**result.environment, "engine": engine},
+            "notes": (*result.notes, note),
+        }
+    )
+
+
 def _case(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> Case:
     tests = plan.pytest_stage.name
     output, log, end = files.output(tests), files.log, files.record.finished_stages.get(tests)

@@ -324,6 +324,12 @@ class PlatformResult(_Model):
                     return {**document, "label": label}
         return document
 
+    @property
+    def kept(self) -> str | None:
+        """Name of the container or work folder that stayed after the run; it may be gone now."""
+        name = self.facts("engine").get("kept")
+        return name if isinstance(name, str) else None
+
     def facts(self, *names: str) -> Mapping[str, Any]:
         """A section of the environment; empty if it was not recorded."""
         part: Any = self.environment

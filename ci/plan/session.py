@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ci.model.job import Column, StageKind, StagePlan
-from ci.model.plan import SESSION_LABEL, RunPlan
+from ci.model.plan import CONTAINER_FOLDER, SESSION_LABEL, RunPlan
 
 SHELL = "shell"  # name of the stage that a shell enters
 LONGEST_S = 12 * 3600.0  # of a shell: a forgotten one ends, and with it the lease of its devices
@@ -14,7 +14,36 @@ LONGEST_S = 12 * 3600.0  # of a shell: a forgotten one ends, and with it the lea
 
 def shell_plan(plan: RunPlan, *, results: Path) -> RunPlan:
     """Return the plan that recreates the environment of ``plan`` for a shell."""
-    shell = replace(
+    return _session_plan(plan, _shell(plan), results)
+
+
+def rerun_plan(plan: RunPlan, *, results: Path, test: str | None) -> RunPlan:
+    """Return the plan that runs one test of ``plan`` again; ``None``: all of them."""
+    tests = replace(plan.pytest_stage, only=(test,) if test else (), reruns=0)
+    return _session_plan(plan, tests, results)
+
+
+def kept_plan(plan: RunPlan, *, session: str) -> RunPlan:
+    """Return the plan of a shell in what a failed run of ``plan`` left; ``session`` is its id.
+
+    Passwords were for the stages of the run alone.
+    """
+    container = plan.container
+    return replace(
+        plan,
+        run_id=session,
+        stages=(_shell(plan),),
+        artifacts=(),
+        network=replace(plan.network, credentials={}),
+        # The results of the run are for its shell, too.
+        container=replace(
+            container, name=container.kept_name, results=f"{CONTAINER_FOLDER}/{session}"
+        ),
+    )
+
+
+def _shell(plan: RunPlan) -> StagePlan:
+    return replace(
         plan.pytest_stage,
         name=SHELL,
         kind=StageKind.COMMAND,
@@ -24,13 +53,6 @@ def shell_plan(plan: RunPlan, *, results: Path) -> RunPlan:
         reruns=0,
         hold=True,
     )
-    return _session_plan(plan, shell, results)
-
-
-def rerun_plan(plan: RunPlan, *, results: Path, test: str | None) -> RunPlan:
-    """Return the plan that runs one test of ``plan`` again; ``None``: all of them."""
-    tests = replace(plan.pytest_stage, only=(test,) if test else (), reruns=0)
-    return _session_plan(plan, tests, results)
 
 
 def _session_plan(plan: RunPlan, last: StagePlan, results: Path) -> RunPlan:

@@ -75,8 +75,11 @@ def failure_blocks(run: RunResult, result: PlatformResult, most: int) -> Iterato
     if began and not result.failures:
         yield "The same stages again:"
         yield Code(command("rerun", run.run_id, result.platform))
-    if began:
+    if result.kept:
+        yield "A shell in what the run left, as long as it is kept:"
+    elif began:
         yield "A shell in the same environment:"
+    if result.kept or began:
         yield Code(command("shell", run.run_id, result.platform))
 
 

@@ -33,7 +33,7 @@ from ci.engines.link import explain
 from ci.engines.wheelhouse import PREFIX as WHEELS_PREFIX
 from ci.errors import InfrastructureError
 from ci.facts.files import read_text_file
-from ci.model.plan import HELPER_LABEL, SESSION_LABEL
+from ci.model.plan import HELPER_LABEL, KEPT, SESSION_LABEL
 from ci.model.platforms import PLATFORMS
 from ci.model.results import HOST_LOCK
 from ci.model.trust import Trust
@@ -65,6 +65,7 @@ class ItemKind(StrEnum):
     """The kind of an item."""
 
     CONTAINER = "container"
+    KEPT = "failed container"  # which `run --keep` left for `shell`
     IMAGE = "image"
     CACHE = "compiler cache"
     WHEELS = "wheelhouse"
@@ -220,14 +221,15 @@ class EngineContents:
         """
         for entry in self.containers:
             labels, state = _labels(entry), entry["State"]
+            name = ", ".join(entry["Names"] or [entry["Id"][:12]]).lstrip("/")
             if labels.get(PROJECT) == scope.project:
                 run = labels.get(RUN) or labels.get(HELPER_LABEL)
                 needed = scope.needed_by_run(run)
                 abandoned = HELPER_LABEL in labels or run in scope.abandoned
                 ended = abandoned or state in ("exited", "created", "dead")
                 yield Item(
-                    kind=ItemKind.CONTAINER,
-                    name=", ".join(entry["Names"] or [entry["Id"][:12]]).lstrip("/"),
+                    kind=ItemKind.KEPT if name.endswith(KEPT) else ItemKind.CONTAINER,
+                    name=name,
                     size_bytes=entry.get("SizeRw") or 0,
                     used=_from_seconds(entry["Created"]),
                     needed=needed if ended else f"it is {state}",
