@@ -17,7 +17,7 @@ import signal
 import subprocess
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -55,6 +55,7 @@ class StageCommand:
     timeout_s: float
     inherited: Sequence[int] = ()
     user: StageUser | None = None  # None: the agent's own
+    processors: Sequence[int] = ()  # the only ones to run on; empty: those of the agent
 
 
 class SupervisorError(Exception):
@@ -65,9 +66,9 @@ class Stage:
     """A running command and its supervisor."""
 
     def __init__(self, command: StageCommand) -> None:
-        self._output, output = os.pipe()
+        self.output, output = os.pipe()
         os.fchmod(output, 0o622)  # a stage of another user may open /dev/stdout
-        self._result, result = os.pipe()
+        self.result, result = os.pipe()
         # The supervisor takes its signals with sigtimedwait: blocked from its birth on.
         self._start = time.monotonic()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
@@ -75,7 +76,7 @@ class Stage:
         if self._pid == 0:
             code = SUPERVISOR_FAILED
             try:
-                os.close(self._output)
+                os.close(self.output)
                 os.write(result, json.dumps(asdict(_supervise(command, output))).encode())
                 code = 0
             except BaseException:
@@ -100,58 +101,112 @@ class Stage:
         supervisor was killed. The stage's processes are then ended too, if the agent has adopted
         them (``adopt_orphans``).
         """
-        written = self._forward_output(output, log)
-        os.close(self._output)
-        os.close(self._result)
+        return follow_stages([FollowedStage(self, output, log)])[0]
+
+    def wake_supervisor(self) -> None:
+        """Continue a supervisor that SIGSTOP keeps from enforcing the time limit."""
+        if time.monotonic() > self._overdue:
+            self._overdue = time.monotonic() + OVERDUE_S
+            os.kill(self._pid, signal.SIGCONT)
+
+    def wait(self) -> int:
+        """Wait for the supervisor, which has written its result; return its wait status."""
+        os.close(self.output)
+        os.close(self.result)
         self._running = False  # before waitpid, after which the PID may be reused
         _, status = os.waitpid(self._pid, 0)
-        # The stage's processes may be able to write into the pipe of the supervisor.
-        end = read_end(written)
-        if end is not None:
-            return end
+        return status
+
+    def end_leftovers(self, status: int) -> CommandEnd:
+        """Return the end of a stage whose supervisor ended without a result, with ``status``.
+
+        Ends every descendant of the agent, so that no other stage may run any more. Raises
+        ``SupervisorError`` if the supervisor was killed.
+        """
         ProcessTree(self._pid).end(LEFTOVER_GRACE_S)
         if os.WIFSIGNALED(status):
             raise SupervisorError(f"was killed by {signal_name(os.WTERMSIG(status))}")
         # It failed, and its traceback is in the log: use the agent's own counters.
         return _command_end(time.monotonic() - self._start, status or SUPERVISOR_FAILED << 8)
 
-    def _forward_output(self, output: StageOutput, log: LogPipe | None) -> bytes:
-        """Pass on the output until the supervisor has ended; return the supervisor's result.
+
+class FollowedStage:
+    """A running stage whose output is passed on, and what its supervisor has written so far."""
+
+    def __init__(self, stage: Stage, output: StageOutput, log: LogPipe | None) -> None:
+        self.stage = stage
+        self.output = output
+        self._log = log
+        self._written = b""
+        self.reading = {stage.output, stage.result, *([log.descriptor] if log else [])}
+        self.status: int | None = None
+        """Wait status of the supervisor; ``None``: the stage runs."""
+        self.end: CommandEnd | None = None
+        """``None``: the stage runs, or its supervisor died."""
+
+    def pass_on(self, ready: Container[int]) -> None:
+        """Pass on what can be read.
 
         Do not wait for the end of the output: a process that the supervisor cannot reach may hold
         it open.
         """
-        written = b""
-        reading = {self._output, self._result, *([log.descriptor] if log else [])}
-        while self._result in reading:
-            self._wake_supervisor()
-            printing, patience_s = output.wait_conditions()
-            ready, printable, _ = select.select(reading, printing, [], patience_s)
-            for pipe in ready:
-                if log is not None and pipe == log.descriptor:
-                    log.copy()
-                    continue
-                chunk = os.read(pipe, LARGEST_PIPE)
-                if not chunk:
-                    reading.remove(pipe)
-                elif pipe == self._output:
-                    output.write(chunk)
-                elif len(written) < LARGEST_PIPE:  # more is not from the supervisor
-                    written += chunk
-            if printable:
-                output.print_some()
-            elif not ready and patience_s == QUIET_S:
-                output.release_partial_line()
-        os.set_blocking(self._output, False)
-        with suppress(BlockingIOError):
-            output.write(os.read(self._output, LARGEST_PIPE))
-        return written
+        for pipe in [it for it in self.reading if it in ready]:
+            if self._log is not None and pipe == self._log.descriptor:
+                self._log.copy()
+                continue
+            chunk = os.read(pipe, LARGEST_PIPE)
+            if not chunk:
+                self.reading.remove(pipe)
+            elif pipe == self.stage.output:
+                self.output.write(chunk)
+            elif len(self._written) < LARGEST_PIPE:  # more is not from the supervisor
+                self._written += chunk
+        if self.stage.result not in self.reading:
+            self._finish()
 
-    def _wake_supervisor(self) -> None:
-        """Continue a supervisor that SIGSTOP keeps from enforcing the time limit."""
-        if time.monotonic() > self._overdue:
-            self._overdue = time.monotonic() + OVERDUE_S
-            os.kill(self._pid, signal.SIGCONT)
+    def _finish(self) -> None:
+        os.set_blocking(self.stage.output, False)
+        with suppress(BlockingIOError):
+            self.output.write(os.read(self.stage.output, LARGEST_PIPE))
+        self.status = self.stage.wait()
+        # The stage's processes may be able to write into the pipe of the supervisor.
+        self.end = read_end(self._written)
+
+
+def follow_stages(stages: Sequence[FollowedStage]) -> list[CommandEnd]:
+    """Follow stages that run side by side until all have ended, as ``Stage.follow`` does for one.
+
+    A supervisor that dies ends all of them: what it leaves behind cannot be distinguished
+    from the processes of the others.
+    """
+    turn = 0
+    while running := [it for it in stages if it.status is None]:
+        for followed in running:
+            followed.stage.wake_supervisor()
+        conditions = [it.output.wait_conditions() for it in running]
+        printing = [it.output for it, (wanted, _) in zip(running, conditions) if wanted]
+        patience_s = min(seconds for _, seconds in conditions)
+        ready, printable, _ = select.select(
+            set().union(*(it.reading for it in running)),
+            [it.printer.descriptor for it in printing[:1]],
+            [],
+            patience_s,
+        )
+        for followed in running:
+            followed.pass_on(ready)
+            if followed.status is not None and followed.end is None:
+                for other in stages:
+                    other.stage.end()
+        if printable:  # they share the printer, which may be in the middle of a line of any
+            turn += 1
+            printing[turn % len(printing)].print_some()
+        elif not ready and patience_s == QUIET_S:
+            for followed in running:
+                followed.output.release_partial_line()
+    for followed in stages:
+        if followed.end is None:
+            followed.end = followed.stage.end_leftovers(followed.status or 0)
+    return [it.end for it in stages if it.end is not None]
 
 
 def read_end(written: bytes) -> CommandEnd | None:
@@ -205,8 +260,10 @@ def _supervise(command: StageCommand, output: int) -> CommandEnd:
 
 
 def _prepare(command: StageCommand) -> None:
-    """Restore the signal mask for the command, and become its user."""
+    """Restore the signal mask for the command, set its processors, and become its user."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    if command.processors:
+        os.sched_setaffinity(0, command.processors)
     if command.user is not None:
         command.user.become()
         os.chdir(command.workspace)  # now: only this user may be allowed to
