@@ -14,6 +14,10 @@ NO_TESTS = 5  # pytest's exit status
 # suite, one for which no test was left says nothing. All other statuses are worse.
 USUAL = (NO_TESTS, 0, 1)
 
+# The kind of a record that begins the part of a shard in a merged log; no pytest writes it.
+SHARD = "Shard"
+LARGEST_SHARD = 1000
+
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _COLLECTED = re.compile(
     r"^(?:collecting \.\.\. )?collected (\d{1,9}) items?(?: / (?:.* )?(\d{1,9}) selected)?"
@@ -47,6 +51,9 @@ def parse_report(line: str) -> dict[str, Any]:
     elif kind == "SessionFinish":
         status = record.get("exitstatus")
         sound = type(status) is int and abs(status) <= LARGEST_SESSION_STATUS
+    elif kind == SHARD:
+        shard = record.get("shard")
+        sound = type(shard) is int and 1 <= shard <= LARGEST_SHARD
     else:
         sound = type(kind) is str
     if not sound:

@@ -8,9 +8,10 @@ from functools import cached_property
 
 from ci.facts.difference import Difference, compare_suites
 from ci.facts.operators import fallbacks, mismatches, overload_counts
+from ci.facts.shards import division_errors
 from ci.facts.suite import adapt_to_processor, restrict_to_selection, suite_of
 from ci.model.details import Rerun
-from ci.model.events import RunRecord, StageFinished
+from ci.model.events import RunRecord, ShardFinished, StageFinished
 from ci.model.job import StageKind, StagePlan
 from ci.model.plan import ContractPlan
 from ci.model.results import ExecutionFacts, OverloadCount, is_compiled_only
@@ -74,6 +75,16 @@ class Case:
     @property
     def pytest_end(self) -> StageFinished | None:
         return self.end_of(self.pytest_stage)
+
+    @property
+    def shards(self) -> tuple[ShardFinished, ...]:
+        """The shards of the suite that ended."""
+        return self.record.shards(self.pytest_stage.name)
+
+    @cached_property
+    def division_errors(self) -> tuple[str, ...]:
+        """Why the shards may not have run each test exactly once."""
+        return tuple(division_errors(self.pytest_stage, self.shards, self.tests))
 
     @property
     def shows_pytest(self) -> bool:

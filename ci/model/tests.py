@@ -65,6 +65,8 @@ class PytestLog:
     """Tests in which a worker process of pytest-xdist died, with the cause if known."""
     begun: int = 0
     """Number of different tests that began; a file that could not be collected is not a test."""
+    repeated: tuple[str, ...] = ()
+    """Tests that more than one shard ran."""
     processor: Processor | None = None
     """The processor, if a test recorded it."""
     selection: Selection | None = None

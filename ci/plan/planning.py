@@ -79,6 +79,8 @@ class RunOptions(BaseModel):
     """How far the code is trusted; it selects the compiler caches."""
     reruns: int | None = None
     """Number of reruns of failed tests; ``None``: as configured."""
+    shards: int = 1
+    """Number of processes that share the tests of a platform."""
     selected: str | None = None
     """Operators to build and test; ``None``: all."""
     keep: bool = False
@@ -215,6 +217,7 @@ def _stage_plan(stage: StageConfig, inputs: PlanInputs) -> StagePlan:
         credentials=bool(inputs.network.credentials) and not withheld,
         reruns=reruns if tests and reruns is not None else stage.reruns,
         isolated=stage.network is StageNetwork.NONE,
+        shards=inputs.options.shards if tests else 1,
     )
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
 from ci.errors import CiError
-from ci.facts.environment_key import EnvironmentKey, platform_component
+from ci.facts.environment_key import NONE, EnvironmentKey, platform_component
 from ci.facts.measures import Quantity, measure_key
 from ci.model.plan import RunPlan
 from ci.store.rows import RunMeasures
+from ci.util.text import counted
 
 if TYPE_CHECKING:  # it imports SQLAlchemy
     from ci.store.store import Store
@@ -34,6 +36,33 @@ def stage_estimates(store: Store, project: str, plan: RunPlan, engine: str) -> d
     return usual_seconds(plan, rows, alike)
 
 
+def with_recorded_times(plan: RunPlan, store: Store, project: str) -> RunPlan:
+    """Return a plan whose shards get tests by their times in the newest suitable run.
+
+    That is one that was judged, with the same selection of operators. Without any, all tests count
+    the same.
+    """
+    if plan.shards == 1:
+        return plan
+    selection = plan.selection.operators if plan.selection else None
+    seconds: dict[str, float] = {}
+    try:
+        for run in store.heads(project=project, last=LAST):
+            if plan.platform not in run.begun:
+                continue
+            result = store.load_platform(run.run_id, plan.platform)
+            same = result.facts("selection").get("operators") == selection
+            if same and result.simulated == plan.simulated and result.verdict.product.is_final:
+                outcomes = store.outcomes(run.run_id, plan.platform)
+                seconds = dict(zip(outcomes.names, outcomes.seconds, strict=True))
+            if seconds:
+                break
+    except CiError:  # shards need no times, and commands that read the store report its damage
+        pass
+    stages = tuple(replace(it, seconds=seconds) if it.shards > 1 else it for it in plan.stages)
+    return replace(plan, stages=stages)
+
+
 def similarity(environment: EnvironmentKey, plan: RunPlan, engine: str) -> int:
     """Count what a recorded environment shares with that of a plan, as far as it is known."""
     is_cold = environment.cache.startswith("cold")
@@ -44,6 +73,7 @@ def similarity(environment: EnvironmentKey, plan: RunPlan, engine: str) -> int:
             environment.engine == f"{engine} engine",
             plan.image is not None and environment.image == plan.image.tag,
             environment.selection == (selection or "all operators"),
+            environment.shards == (counted(plan.shards, "shard") if plan.shards > 1 else NONE),
             is_cold == (plan.cache is not None and plan.cache.cold),
         )
     )

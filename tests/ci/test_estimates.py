@@ -87,11 +87,14 @@ def test_similar_environments(plan: RunPlan) -> None:
         cache="warm compiler cache, half or more hits",
         selection="all operators",
     )
-    assert similarity(same, plan, "docker") == 5
-    for name in ("platform", "image", "engine", "selection"):
-        assert similarity(replace(same, **{name: "other"}), plan, "docker") == 4
-    assert similarity(replace(same, cache="cold compiler cache"), plan, "docker") == 4
-    assert similarity(same, plan, "host") == 4
+    assert similarity(same, plan, "docker") == 6
+    for name in ("platform", "image", "engine", "selection", "shards"):
+        assert similarity(replace(same, **{name: "other"}), plan, "docker") == 5
+    assert similarity(replace(same, cache="cold compiler cache"), plan, "docker") == 5
+    assert similarity(same, plan, "host") == 5
+    shared = replace(plan, stages=(replace(plan.pytest_stage, shards=2),))
+    assert similarity(replace(same, shards="2 shards"), shared, "docker") == 6
+    assert similarity(same, shared, "docker") == 5
 
 
 def test_estimates_come_from_the_store(workplace: Workplace, plan: RunPlan) -> None:

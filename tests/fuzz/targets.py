@@ -167,7 +167,7 @@ def check_report_log(data: bytes) -> None:
 def check_stage_log(data: bytes) -> None:
     with folder() as results:
         (results / "pytest.log").write_bytes(data)
-        output = ResultFiles(folder=results).output("pytest")
+        output = ResultFiles(folder=results).output(STAGES[-1])
         text = "".join(output.last_lines)
         assert is_safe(text)
         build.read_logs(files.read_log_lines(results / "pytest.log"))
