@@ -29,7 +29,7 @@ from ci.agent.shards import (
     shard_file,
 )
 from ci.model.events import CommandEnd
-from ci.model.job import StageKind
+from ci.model.job import DeviceJob, StageKind
 
 FILES = ("tests/test_a.py", "tests/test_b.py", "other.py")
 NAMES = st.builds(
@@ -312,6 +312,58 @@ def test_each_shard_has_processors_of_its_own(job: Job) -> None:
     own = os.sched_getaffinity(0)
     assert seen[0] | seen[1] == own
     assert not seen[0] & seen[1] or len(own) == 1
+
+
+def device_job(folder: Path, *, count: int, found: int) -> DeviceJob:
+    """Return the policy of two shards with ``count`` devices each, on a machine that has some."""
+    usual = {"health": "healthy", "memory_total": 100, "memory_used": 0}
+    devices = [{"uuid": f"GPU-{number}", "index": number, **usual} for number in range(found)]
+    answer = folder / "devices.json"
+    answer.write_text(json.dumps({"status": "devices", "devices": devices}))
+    return DeviceJob(
+        count=count,
+        uuids=(),
+        wait_s=0,
+        busy_memory=0.1,
+        folder=str(folder / "leases"),
+        probe=("cat", str(answer)),
+        visible="VISIBLE",
+        visible_by="uuid",
+        user="tester",
+        shards=2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"), [(1, ["GPU-0", "GPU-1"]), (2, ["GPU-0,GPU-1", "GPU-2,GPU-3"])]
+)
+def test_each_shard_has_devices_of_its_own(
+    job: Job, tmp_path: Path, count: int, expected: list[str]
+) -> None:
+    job.devices = device_job(tmp_path, count=count, found=4)
+    look = "import os, pathlib\ndef test_a():\n"
+    look += "    pathlib.Path(__file__ + '.seen').write_text(os.environ['VISIBLE'])\n"
+    write(job, test_a=look, test_b=look)
+    job.python("before", "import os; print(os.environ['VISIBLE'])", device=True)
+    shard_stage(job, device=True)
+    assert job.run() == 0
+    seen = [path.read_text() for path in job.workspace.glob("*.seen")]
+    assert sorted(seen) == expected
+    assert job.log("before").split() == expected[:1]
+    [taken] = job.events("lease_taken")
+    assert len(taken["devices"]) == 2 * count
+
+
+def test_too_few_devices_for_all_shards(job: Job, tmp_path: Path) -> None:
+    job.devices = device_job(tmp_path, count=1, found=1)
+    write(job, test_a=SUITE)
+    shard_stage(job, device=True)
+    assert job.run() == 1
+    [failed] = job.events("lease_failed")
+    assert failed["reason"] == (
+        "devices.count is 1 for each of 2 shards; found: GPU-0 (use fewer shards, lower the"
+        " count, or choose another engine; with 0 the run uses no device)"
+    )
 
 
 def test_failed_tests_of_all_shards_are_rerun_in_one_process(job: Job) -> None:
