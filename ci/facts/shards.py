@@ -34,17 +34,23 @@ _PLURALS = ("warning", "error")
 _MINUTE_S = 60  # from which on pytest also prints hours, minutes and seconds
 
 
-def merge_files(folder: Path, stage: StagePlan) -> None:
-    """Merge the files of the shards of a stage, as far as there are any."""
+def merge_files(folder: Path, stage: StagePlan) -> list[str]:
+    """Merge the files of the shards of a stage, if there are any; return what went wrong."""
+    problems = []
     for name, write in (
         (LOG, _write_log),
         (f"{stage.name}.log", _write_output),
         (JUNIT, _write_junit),
     ):
         paths = [folder / it for it in files_of(stage, name)]
-        if any(path.is_file() for path in paths):
+        if stage.shards == 1 or not any(path.is_file() for path in paths):
+            continue
+        try:
             with open_for_replacement(folder / name) as target:
                 write(target, paths)
+        except OSError as error:  # such as a full disk
+            problems.append(f"the files {name} of the shards cannot be merged: {error.strerror}")
+    return problems
 
 
 def _write_log(target: BinaryIO, paths: Sequence[Path]) -> None:

@@ -160,8 +160,8 @@ def judge_platform(
     Secret values are hidden in the folder first: what is read may be stored.
     """
     facts = replace(facts, notes=(*facts.notes, *redact_folder(plan.results)))
-    if plan.shards > 1:
-        merge_files(plan.results, plan.pytest_stage)
+    notes = merge_files(plan.results, plan.pytest_stage)
+    facts = replace(facts, notes=(*facts.notes, *notes))
     files = files or ResultFiles(folder=plan.results, stages=plan.stages)
     if files.record.protocol not in (None, PROTOCOL):
         reason = f"the agent's events: got protocol {files.record.protocol}, expected {PROTOCOL}:"

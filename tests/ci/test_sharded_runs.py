@@ -12,8 +12,9 @@ from xml.etree import ElementTree
 import pytest
 from workplace import CONFIG, Workplace, new_workplace
 
+from ci import cli
 from ci.engines.job import host_job
-from ci.errors import ConfigError
+from ci.errors import ConfigError, ExitCode
 from ci.facts.environment_key import environment_key
 from ci.facts.pytest_log import PytestOutput, parse_log, read_output
 from ci.facts.shards import division_errors, merge_files, merge_outputs
@@ -26,7 +27,10 @@ from ci.model.results import Evidence, Harness, PlatformResult, Product
 from ci.model.tests import Outcome, PytestLog
 from ci.plan.planning import RunOptions
 from ci.plan.project import load_project, plan_run
+from ci.plan.request import RunRequest, new_request, read_request
 from ci.run.estimates import with_recorded_times
+from ci.run.session import Recorded, Sources
+from ci.util.files import LARGEST_COPY
 
 # Of every outcome, with files that all shards collect: one skips itself, one warns.
 SUITE = {
@@ -201,7 +205,7 @@ def test_logs_of_a_killed_agent_are_merged(tmp_path: Path) -> None:
     half = "\n".join([*phases("a"), report("b", "setup")])
     (tmp_path / "pytest.shard-1.jsonl").write_text(half + '\n{"$report')
     (tmp_path / "pytest.shard-3.jsonl").write_text("\n".join([*phases("c"), finish(0)]))
-    merge_files(tmp_path, stage(3))
+    assert merge_files(tmp_path, stage(3)) == []
     log = logged(tmp_path)
     assert {test.node_id for test in log.tests} == {"a", "c"}
     assert (log.running, log.exit_status, log.unreadable_lines) == (("b",), None, 1)
@@ -209,6 +213,20 @@ def test_logs_of_a_killed_agent_are_merged(tmp_path: Path) -> None:
     assert not (tmp_path / "pytest.log").exists()
     merge_files(tmp_path, stage(3))  # a later caller judges again
     assert logged(tmp_path) == log
+
+
+def test_files_that_are_too_large_to_merge(tmp_path: Path) -> None:
+    """A hostile suite can make a file that takes no room, and whose copy would fill the disk."""
+    for shard in (1, 2):
+        with (tmp_path / f"pytest.shard-{shard}.jsonl").open("wb") as file:
+            file.truncate(LARGEST_COPY + 1)
+    assert merge_files(tmp_path, stage()) == [
+        "the files pytest.jsonl of the shards cannot be merged: File too large"
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "pytest.shard-1.jsonl",
+        "pytest.shard-2.jsonl",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -313,6 +331,66 @@ def test_tests_are_shared_by_their_times_in_the_newest_run(work: Workplace) -> N
         )
         [alone] = plan_run(project, ("cpu",), **places)
         assert with_recorded_times(alone, store, "tiny") is alone
+
+
+def run_command(work: Workplace, *options: str) -> list[Any]:
+    """Run the platform by the command line; return the stages of the job that the agent got."""
+    places = ["--source", str(work.folder / "source"), "--results", str(work.results)]
+    cli.main(["run", "cpu", "--engine", "docker", *places, *options])
+    job = json.loads((work.results / "latest/cpu.json").read_text())
+    stages: list[Any] = job["stages"]
+    return stages
+
+
+def test_the_command_line_asks_for_shards(
+    work: Workplace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No run has recorded any time before the first one."""
+    write(work, SUITE)
+    monkeypatch.setattr("ci.commands.run.select_engine", lambda _: work.engine)
+    first = run_command(work, "--shards=2")
+    assert [(it["shards"], it["seconds"]) for it in first] == [(1, {}), (2, {})]
+    second = run_command(work, "--shards=3")
+    assert (second[1]["shards"], len(second[1]["seconds"])) == (3, 12)
+    assert [it["shards"] for it in run_command(work)] == [1, 1]
+    assert "2 shards (" in capsys.readouterr().out
+    request = read_request(work.results, (work.results / "latest").resolve().name)
+    assert request.shards == 1
+
+
+def test_a_resumed_run_keeps_its_shards(
+    work: Workplace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = work.folder / "source"
+    request = new_request(
+        *(load_project(source / "ci.yaml", {}), ["cpu"]),
+        source_folder=source,
+        results=work.results,
+        options=RunOptions(engine="docker", shards=2),
+    )
+    read = RunRequest.model_validate_json(request.model_dump_json())
+    _, run = work.run(read)
+    assert [it.shards for it in run.plans[0].stages] == [1, 2]
+    assert cli.main(["run", "--resume", request.run_id, "--shards=3"]) == ExitCode.USAGE
+    assert "--reruns, --shards and --select." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x", "65"])
+def test_an_invalid_number_of_shards(number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["run", "cpu", f"--shards={number}"])
+    assert (
+        f"got '{number}', expected a number of at least 1 and at most 64" in capsys.readouterr().err
+    )
+
+
+def test_a_session_runs_its_tests_in_one_process(work: Workplace) -> None:
+    source = work.folder / "source"
+    project = load_project(source / "ci.yaml", {})
+    result, run = work.run(shards=2)
+    recorded = Recorded(request=run.request, result=result.platforms[0], results=work.results)
+    plan = recorded.plan(Sources(folder=source, project=project), "session", work.results)
+    assert plan.shards == 1
 
 
 def test_the_first_sharded_run_and_the_next_are_comparable(work: Workplace) -> None:

@@ -327,6 +327,7 @@ REPORTS: tuple[Any, ...] = (
     {"$report_type": "CollectReport", "nodeid": "u.py", "outcome": "failed", "longrepr": "E"},
     {"$report_type": "WarningMessage", "message": "w"},
     {"$report_type": "SessionFinish", "exitstatus": 0},
+    {"$report_type": "Shard", "shard": 2},
     {"$report_type": "SessionFinish", "exitstatus": 1},
 )
 ENVIRONMENT: dict[str, Any] = {
