@@ -158,7 +158,7 @@ class _Header:
             returns=(),
         )
         line = _line(self._text, found.start())
-        declaration = Declaration(schema=schema, header="", is_inplace=False, tags=(), line=line)
+        declaration = Declaration(schema=schema, cpp_call="", is_inplace=False, tags=(), line=line)
         return Base(
             where=f"{self._path}:{line}",
             overload=Overload(declaration=declaration, parameters=parameters),
