@@ -29,8 +29,9 @@ REMEDY = """\
 `python3 noxfile.py -s build-cpu` installs what it needs by itself. Or, in a virtual
 environment with pip 25.1 or newer: `python -m pip install --group ci`"""
 # Imported modules and loaded results live until the program ends. Python's default collects garbage
-# after every 700 new objects: searching them again and again took 10 % of the time of `compare`.
-OBJECTS_BETWEEN_COLLECTIONS = 50_000
+# after every 700 new objects: searching them again and again took 10 % of the time of `compare`,
+# and 4 % with 50,000. `compare` and `history` make fewer than this, even of 2,000 runs.
+OBJECTS_BETWEEN_COLLECTIONS = 200_000
 LIBRARY_SETTINGS = {
     # Else it looks for plugins in the metadata of every installed package: 5 % of `compare`.
     "PYDANTIC_DISABLE_PLUGINS": "__all__",

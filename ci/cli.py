@@ -37,7 +37,7 @@ COMMANDS: Mapping[str, str] = {
     "history": "show what the runs of a platform cost over time",
     "dashboard": "write the history as pages to look at in a browser",
     "shell": "open a shell in the environment of a run",
-    "rerun": "run one test of a run again, in its environment",
+    "rerun": "run the tests of a run again, or one of them, in its environment",
     "bisect": "find the commit that made a stage slower or a test fail",
     "import": "import runs from other machines",
     "export": "write runs as tables for pandas or DuckDB",

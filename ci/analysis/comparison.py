@@ -43,6 +43,8 @@ if TYPE_CHECKING:  # 0.3 s for SQLAlchemy, 0.1 s for YAML
     from ci.store.rows import RunHead
     from ci.store.store import Store
 
+NO_EVIDENCE = "its verdict has no evidence"  # of results from elsewhere
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlatformComparison:
@@ -180,15 +182,10 @@ def run_side(store: Store, runs: ReferenceRuns, result: PlatformResult) -> Side:
         simulated=result.simulated,
         run_id=run_id,
         origin=runs.origin(result.platform),
-        missing=None if pytest and not lost else _reason(result),
+        missing=None if pytest and not lost else result.verdict.reason or NO_EVIDENCE,
         is_broken=result.built is False,
         selected=result.facts("selection").get("operators"),
     )
-
-
-def _reason(result: PlatformResult) -> str:
-    """The first reason of its verdict; results from elsewhere may have none."""
-    return next((it.text for it in result.verdict.evidence), "its verdict has no evidence")
 
 
 # From references to sides
@@ -203,7 +200,8 @@ def compare(
     """Compare two references; the store is opened only if one of them needs a run.
 
     Branches and tags are looked up in the git repository of ``source``, the project's folder.
-    Without ``base``, HEAD is compared with the branch that it will be merged into.
+    Without ``base``, HEAD is compared with the branch that it will be merged into, or a commit of
+    the main branch with those before it.
     """
     files = {name: references.contract_file(name) for name in (base, head) if name}
     repository = Repository(source)

@@ -99,9 +99,9 @@ def project_line(store: Store, project: str, branch: str | None = None) -> Proje
     return ProjectLine(project=project, heads=heads, line=line)
 
 
-def platform_history(
+def platform_histories(
     store: Store,
-    platform: str,
+    platforms: Iterable[str],
     along: ProjectLine,
     *,
     repository: Repository,
@@ -109,41 +109,46 @@ def platform_history(
     last: int | None = None,
     accepted: Sequence[Acceptance] = (),
     today: date,
-) -> PlatformHistory:
-    """Judge the history of a platform along a branch.
+) -> list[PlatformHistory]:
+    """Judge the histories of platforms along a branch.
 
     ``accepted`` has the acceptances of the project, of which those count that hold ``today``.
     ``repository`` is that of the project, if there is one.
 
-    Raises ``UsageError`` if the stage was never measured.
+    Raises ``UsageError`` if the stage was never measured on one of them.
     """
-    name, heads, line = along.project, along.heads, along.line
-    runs = [run for run in line.runs if platform in run.platforms][-(last or 0) :]
-    rows = store.measured(platform, runs)
+    line = along.line
+    runs = {
+        name: [run for run in line.runs if name in run.platforms][-(last or 0) :]
+        for name in platforms
+    }
+    measured = store.measured_on(runs)
+    keys = store.environment_keys({row.key for rows in measured.values() for row in rows})
     on_line = {run.run_id for run in line.runs}
-    elsewhere = Counter(
-        run.branch or NO_BRANCH
-        for run in heads
-        if platform in run.platforms and run.run_id not in on_line
-    )
-    if stage is not None:
-        known = {stage_and_quantity(name)[0] for row in rows for name in row.values}
-        if stage not in known:
-            raise _unknown(f"--stage: {platform} has no measure of '{stage}'", stage, known, "none")
-    own = (it for it in accepted if it.platform == platform)
-    holding, expired = split_expired(own, today)
-    keys = store.environment_keys({row.key for row in rows})
-    found = history(rows, keys, follow_merges(holding, rows, repository), stage=stage)
-    return PlatformHistory(
-        project=name,
-        platform=platform,
-        runs=len(rows),
-        history=found,
-        branch=line.branch,
-        elsewhere=dict(elsewhere.most_common()),
-        expired=tuple(expired),
-        causes=dict(_causes(store, platform, found)),
-    )
+    others = [run for run in along.heads if run.run_id not in on_line]
+    histories = []
+    for platform, rows in measured.items():
+        if stage is not None:
+            known = {stage_and_quantity(name)[0] for row in rows for name in row.values}
+            if stage not in known:
+                message = f"--stage: {platform} has no measure of '{stage}'"
+                raise _unknown(message, stage, known, "none")
+        own = (it for it in accepted if it.platform == platform)
+        holding, expired = split_expired(own, today)
+        found = history(rows, keys, follow_merges(holding, rows, repository), stage=stage)
+        elsewhere = Counter(run.branch or NO_BRANCH for run in others if platform in run.platforms)
+        record = PlatformHistory(
+            project=along.project,
+            platform=platform,
+            runs=len(rows),
+            history=found,
+            branch=line.branch,
+            elsewhere=dict(elsewhere.most_common()),
+            expired=tuple(expired),
+            causes=dict(_causes(store, platform, found)),
+        )
+        histories.append(record)
+    return histories
 
 
 def follow_merges(
@@ -222,11 +227,11 @@ def explain_changes(
     """Explain why measures changed between two ends."""
     sides = []
     for result, run_ids, levels in ends:
-        builds = [store.build_details(run_id, result.platform) for run_id in run_ids]
+        builds = store.build_details(run_ids, result.platform)
         tests: Mapping[str, float] = {}
         if {stage_and_quantity(name)[0] for name in names} & pytest_stages(result):
             outcomes = store.outcomes(run_ids[0], result.platform)
             tests = dict(zip(outcomes.names, outcomes.seconds, strict=True))
-        known = tuple(build for build in builds if build is not None)
+        known = tuple(builds[run_id] for run_id in run_ids if run_id in builds)
         sides.append(BuildSide(result=result, builds=known, tests=tests, values=levels))
     return [explain(name, *sides) for name in names]

@@ -21,8 +21,9 @@ from functools import cached_property
 from pathlib import Path
 
 from ci.analysis.ancestry import Ancestry, ReadAncestors
-from ci.analysis.repository import REMOTE, Repository
+from ci.analysis.repository import Repository
 from ci.errors import UsageError
+from ci.plan.lineage import REMOTE
 from ci.store.rows import LATEST, RunHead, RunMeasures
 from ci.util.invocation import command
 from ci.util.text import SHORT, commit_name, counted, join_names, near_match
@@ -113,12 +114,16 @@ class ReferenceFinder:
     def find_pair(self, base: str | None, head: str) -> tuple[ReferenceRuns, ReferenceRuns]:
         """Find the runs of two references. A commit means runs of the project of the other one.
 
-        Without ``base``, it is the branch that HEAD will be merged into.
+        Without ``base``, it is the branch that HEAD will be merged into; for a commit of the main
+        branch, the commits before it.
         """
         second = self.find_runs(head)
         finder = self._limit_to_project(second.project)
         if base is None:
-            base = finder._target(head, second)
+            run = next(iter(second.runs.values()))
+            base = run.target or finder._ancestry.main
+            if base in (None, run.branch, head):
+                return finder._before(head, second, base), second
         first = self.find_runs(base)
         if first.project != second.project and first.commits:
             first = finder.find_runs(base)
@@ -143,16 +148,17 @@ class ReferenceFinder:
     def _ancestry(self) -> Ancestry:
         return Ancestry(self.heads, self.read_ancestors)
 
-    def _target(self, name: str, head: ReferenceRuns) -> str:
-        """The branch that HEAD will be merged into, as its run recorded it; else the main one."""
-        run = next(iter(head.runs.values()))
-        target = run.target or self._ancestry.main
-        if target in (None, run.branch, name):
-            reason = f"'{name}' is the main branch" if target else "no run recorded a branch"
-            message = f"compare: got no BASE, and {reason}: expected two references"
-            remedy = f"Name both: {command('compare', 'BASE', name)}"
-            raise UsageError(message, remedy=remedy)
-        return str(target)
+    def _before(self, name: str, head: ReferenceRuns, main: str | None) -> ReferenceRuns:
+        """The nearest runs before a commit of the main branch; ``name`` is HEAD's."""
+        reason = "no run recorded a branch"
+        if main is not None:
+            commits = self.history(head)
+            try:
+                return self._find_on_commits(f"{commits[0][:SHORT]}~1", None, commits[1:])
+            except (IndexError, UsageError):
+                reason = f"no commit of '{main}' before '{name}' has a run"
+        message = f"compare: got no BASE, and {reason}: expected two references"
+        raise UsageError(message, remedy=f"Name both: {command('compare', 'BASE', name)}")
 
     def _leave_branch(self, base: ReferenceRuns, head: ReferenceRuns) -> ReferenceRuns:
         """BASE at the commit where HEAD left its branch, if it is a branch that went on since."""

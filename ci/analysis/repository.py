@@ -12,9 +12,6 @@ from ci.util.process import ProcessError, ProcessResult
 
 _HASH = re.compile(r"[0-9a-f]{40,64}")
 _NO_SUCH_REVISION = "Needed a single revision"
-
-
-REMOTE = "refs/remotes/origin/"
 BRANCHES = ("refs/heads/", "refs/remotes/")
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
-from pathlib import Path
 
-from ci.commands.options import add_format, add_results, choice_of
+from ci.commands.options import add_format, add_repository, add_results, choice_of
 from ci.errors import ExitCode, UsageError
-from ci.util.files import REPOSITORY
 
 REGRESSION, SUSPECTED = "regression", "suspected"
 REFERENCE = (
@@ -32,7 +30,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "base",
         metavar="BASE",
         nargs="?",
-        help=f"{REFERENCE} (default: the branch that HEAD will be merged into)",
+        help=f"{REFERENCE} (default: the branch that HEAD will be merged into; on the main branch,"
+        " the commits before HEAD)",
     )
     parser.add_argument("head", metavar="HEAD", help="same forms as BASE")
     add_format(parser, "table", "markdown", "json")
@@ -44,14 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " (regression). With 'suspected', also exit with 4 if times may have risen. Rises accepted"
         " with `history --accept` do not count",
     )
-    parser.add_argument(
-        "--source",
-        type=Path,
-        metavar="DIR",
-        default=REPOSITORY,
-        help="the project. Branches and tags are looked up in its git repository (default: this"
-        " one)",
-    )
+    add_repository(parser, "in whose git repository branches and tags are looked up")
     add_results(parser)
 
 

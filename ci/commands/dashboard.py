@@ -6,10 +6,9 @@ import argparse
 import json
 from pathlib import Path
 
-from ci.commands.options import add_format, add_results, whole_number
+from ci.commands.options import add_format, add_repository, add_results, whole_number
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode
-from ci.util.files import REPOSITORY
 from ci.util.terminal import show
 from ci.util.text import counted
 
@@ -44,13 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="newest runs with a page of their own, the timelines included. Older runs are in the"
         f" trends and comparisons (default: {RUN_PAGES})",
     )
-    parser.add_argument(
-        "--source",
-        type=Path,
-        metavar="DIR",
-        default=REPOSITORY,
-        help="the project's folder, with its file ci-accepted.yaml (default: this repository)",
-    )
+    add_repository(parser, "with its file ci-accepted.yaml")
     add_results(parser)
     add_format(parser, "table", "json")
 

@@ -30,7 +30,7 @@ from ci.upkeep.gc import (
     machine_items,
     redact_interrupted,
     run_folders,
-    sessions_in_progress,
+    sessions,
     store_items,
 )
 from ci.util.terminal import show, show_error
@@ -45,7 +45,8 @@ GIGABYTES = 50.0
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
     parser.description = (
-        "Remove leftovers of earlier runs: stopped containers, images, compiler caches,"
+        "Remove leftovers of earlier runs: stopped containers (also those of `run --keep`), images,"
+        " compiler caches,"
         " wheelhouses, results and work folders. gc removes only what this program created and"
         " labelled. It never removes anything that a current run uses, nor the latest results. The"
         " store keeps its rows: report, compare and history still show runs whose folders are"
@@ -181,14 +182,16 @@ def _places(
     error of a store that cannot be opened is added to ``silent``.
     """
     runs = run_folders(options.results)
-    going_on = [run for run in runs if run.going_on]
+    going_on, callers = [run for run in runs if run.going_on], sessions()
     scope = Scope(
         project=options.project or project.config.project,
         orphans=options.project is None,
         runs={run.path.name for run in going_on}.union(
-            sessions_in_progress(), *(engine.running for engine in engines)
+            (it for it, lives in callers.items() if lives),
+            *(engine.running for engine in engines),
         ),
         platforms={platform for run in going_on for platform in run.request.platforms},
+        abandoned={it for it, lives in callers.items() if not lives},
     )
     if not options.dry_run:
         for note in redact_interrupted(runs, scope):

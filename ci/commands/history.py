@@ -6,14 +6,12 @@ import argparse
 import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci.commands.notifying import add_notify, find_target, notify
-from ci.commands.options import add_format, add_results, choice_of, whole_number
+from ci.commands.options import add_format, add_repository, add_results, choice_of, whole_number
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, InfrastructureError, UsageError
-from ci.util.files import REPOSITORY
 from ci.util.terminal import complain, show
 from ci.util.text import counted
 
@@ -92,13 +90,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show only tests that both passed and failed at one commit in one environment",
     )
-    parser.add_argument(
-        "--source",
-        type=Path,
-        metavar="DIR",
-        default=REPOSITORY,
-        help="the project's folder, with its file ci-accepted.yaml (default: this repository)",
-    )
+    add_repository(parser, "with its file ci-accepted.yaml")
     add_results(parser)
 
 
@@ -118,11 +110,9 @@ def execute(options: argparse.Namespace) -> int:
     # nor a wrong command line needs them.
     from ci.analysis.acceptances import project_acceptances
     from ci.analysis.alarms import find_alarms
-    from ci.analysis.flaky import find_flaky_tests
     from ci.analysis.history import find_project, project_line
     from ci.report.alarms import AlarmReport
     from ci.report.history import HistoryReport
-    from ci.report.tests import FlakyReport
 
     names = list(dict.fromkeys(options.platforms))
     with reading_store(options.results) as store:
@@ -130,6 +120,9 @@ def execute(options: argparse.Namespace) -> int:
         for name in names[1:]:
             find_project(store, name, project)
         if options.flaky:
+            from ci.analysis.flaky import find_flaky_tests
+            from ci.report.tests import FlakyReport
+
             found = find_flaky_tests(store, names[0], project)
             FlakyReport(names[0], found).show(options.format)
             return ExitCode.PASSED
@@ -165,22 +158,19 @@ def _histories(
     known: Sequence[Acceptance],
     options: argparse.Namespace,
 ) -> list[PlatformHistory]:
-    from ci.analysis.history import platform_history
+    from ci.analysis.history import platform_histories
     from ci.analysis.repository import Repository
 
-    return [
-        platform_history(
-            store,
-            name,
-            along,
-            repository=Repository(options.source),
-            stage=options.stage,
-            last=options.last,
-            accepted=known,
-            today=datetime.now(UTC).date(),
-        )
-        for name in names
-    ]
+    return platform_histories(
+        store,
+        names,
+        along,
+        repository=Repository(options.source),
+        stage=options.stage,
+        last=options.last,
+        accepted=known,
+        today=datetime.now(UTC).date(),
+    )
 
 
 def _mirror(store: Store, project: str, known: Sequence[Acceptance]) -> None:

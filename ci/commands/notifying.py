@@ -70,7 +70,7 @@ def notify(
     A platform that joins an alarm later is remembered, and not sent.
     """
     from ci.analysis.alarms import lasting, notices, unsent
-    from ci.report.notification import notification
+    from ci.report.alarms import notification
 
     form, url = target
     digest = hashlib.sha256(url.encode()).hexdigest()[:16]  # the store does not get the secret

@@ -31,6 +31,17 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_repository(parser: argparse.ArgumentParser, about: str) -> None:
+    """Add ``--source`` to a command that reads results; ``about``: what it looks up there."""
+    parser.add_argument(
+        "--source",
+        type=Path,
+        metavar="DIR",
+        default=REPOSITORY,
+        help=f"the project's folder, {about} (default: this repository)",
+    )
+
+
 def add_config(parser: argparse.ArgumentParser) -> None:
     """Add ``--config``, the configuration of the project."""
     parser.add_argument(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from enum import StrEnum
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -11,15 +12,29 @@ from typing import TYPE_CHECKING
 from ci.commands.reading import reading_store
 from ci.errors import CiError, ExitCode
 from ci.model.results import RunResult, exit_code
-from ci.report.forms import PAGES, Form
 from ci.util import process
 from ci.util.terminal import ACTIONS_VARIABLE, complain, show_workflow_commands
+from ci.util.text import first_line
 
 if TYPE_CHECKING:  # they import NumPy and SQLAlchemy
     from ci.analysis.combined import CombinedResults
-    from ci.report.summary import Summary
+    from ci.report.forge import Summary
     from ci.store.store import Store
 
+
+class Form(StrEnum):
+    """A format of ``report`` that a forge or a CI system reads."""
+
+    GITHUB = "github"
+    GITLAB = "gitlab"
+    GITEA = "gitea"
+    BUILDKITE = "buildkite"
+    JUNIT = "junit"
+    CTRF = "ctrf"
+
+
+MARKED = (Form.GITHUB, Form.GITLAB, Form.GITEA)  # an annotation of Buildkite has a context instead
+PAGES = (*MARKED, Form.BUILDKITE)  # of Markdown
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"  # of Gitea and Forgejo, too
 ANNOTATE_TIMEOUT_S = 60.0
 STYLES = {ExitCode.PASSED: "success", ExitCode.PRODUCT_FAILURE: "error"}
@@ -29,51 +44,37 @@ def forge_text(
     results: Path, source: Path, store: Store, found: CombinedResults, form: Form
 ) -> str:
     """The text of results in a format for forges and CI systems."""
-    from ci.report import ctrf, forge, junit
+    from ci.report import exchange, forge
 
     if form in PAGES:
-        return forge.page(_summarize(results, source, found), form)
+        return forge.page(_summarize(results, source, found), marked=form in MARKED)
     tests = {}
     for result in found.run.platforms:
         place = found.run_ids.get(result.platform, ""), result.platform
         outcomes, reruns = store.outcomes(*place), store.reruns(*place)
-        tests[result.platform] = junit.PlatformTests(outcomes=outcomes, reruns=reruns)
-    write = junit.junit if form is Form.JUNIT else ctrf.ctrf
+        tests[result.platform] = exchange.PlatformTests(outcomes=outcomes, reruns=reruns)
+    write = exchange.junit if form is Form.JUNIT else exchange.ctrf
     return write(found.run, tests)
 
 
 def _summarize(results: Path, source: Path, found: CombinedResults) -> Summary:
-    """Compare results with the branch that they will be merged into, if that is possible."""
+    """Compare results with the branch that they will be merged into, or with those before."""
     from ci.analysis.comparison import Comparison, compare
-    from ci.report.summary import Summary
+    from ci.report.forge import Summary
 
     comparison: Comparison | str
     try:
         comparison = compare(partial(reading_store, results), source, None, found.reference)
     except CiError as error:
-        comparison = str(error).partition("\n")[0]
+        comparison = first_line(str(error))
     return Summary(results=found, comparison=comparison)
 
 
 def publish_run(results: Path, source: Path, run: RunResult, environ: Mapping[str, str]) -> None:
-    """Show the results of a run in the CI; outside of a CI, do nothing."""
-    if is_shown(environ):
-        from ci.analysis.combined import single_run
+    """Show the results of a run, as ``publish`` does."""
+    from ci.analysis.combined import single_run
 
-        publish(results, source, single_run(run), environ)
-
-
-def is_shown(environ: Mapping[str, str]) -> bool:
-    """Whether there is a place to show results."""
-    return (
-        bool(environ.get(SUMMARY_VARIABLE)) or ACTIONS_VARIABLE in environ or bool(_agent(environ))
-    )
-
-
-def _agent(environ: Mapping[str, str]) -> str | None:
-    """The program of Buildkite that annotates the build of this job; ``None`` in other jobs."""
-    path = environ.get("PATH")
-    return shutil.which("buildkite-agent", path=path) if "BUILDKITE" in environ else None
+    publish(results, source, single_run(run), environ)
 
 
 def publish(
@@ -84,26 +85,30 @@ def publish(
     A job summary is appended to, since a job may write several. An annotation of Buildkite
     replaces an earlier one of the same platforms.
     """
+    summary_file, search = environ.get(SUMMARY_VARIABLE), environ.get("PATH")
+    agent = shutil.which("buildkite-agent", path=search) if "BUILDKITE" in environ else None
+    if not (summary_file or agent or ACTIONS_VARIABLE in environ):
+        return
     from ci.report import forge
 
     try:
         summary = _summarize(results, source, found)
-        if path := environ.get(SUMMARY_VARIABLE):
-            with Path(path).open("a", encoding="utf-8") as file:
-                file.write(f"{forge.page(summary, Form.GITHUB)}\n")
+        if summary_file:
+            with Path(summary_file).open("a", encoding="utf-8") as file:
+                file.write(f"{forge.page(summary)}\n")
         if ACTIONS_VARIABLE in environ:
             show_workflow_commands([*forge.error_commands(found.run, partial(_has_file, source))])
-        if agent := _agent(environ):
+        if agent:
             style = STYLES.get(exit_code(found.run.platforms), "warning")
             names = [result.platform for result in found.run.platforms]
             context = "-".join(["infini-ci", found.run.project, *names])
             process.run(
                 [agent, "annotate", "--style", style, "--context", context],
-                stdin=forge.page(summary, Form.BUILDKITE),
+                stdin=forge.page(summary, marked=False),
                 timeout_s=ANNOTATE_TIMEOUT_S,
             )
     except Exception as error:  # whatever it is: a run ends as its results say
-        complain(f"warning: the CI does not show the results: {error}".partition("\n")[0])
+        complain(f"warning: the CI does not show the results: {first_line(str(error))}")
 
 
 def _has_file(source: Path, name: str) -> bool:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
 from ci.commands.options import add_results
 from ci.commands.reading import reading_store
 from ci.errors import UsageError
 from ci.plan.request import read_request
-from ci.run.session import Recorded
+from ci.run.session import Recorded, Session, new_session
+from ci.upkeep.bundle.unpack import open_bundle
 from ci.util.text import near_match
 
 
@@ -17,6 +21,24 @@ def add_recorded(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="run id, or latest")
     parser.add_argument("platform", metavar="PLATFORM", help="one of its platforms")
     add_results(parser)
+
+
+@contextmanager
+def recorded_session(
+    options: argparse.Namespace, asked: str, *, test: str | None = None
+) -> Iterator[Session]:
+    """Yield the session of the platform that the options name; open the bundle of its run, if any.
+
+    Raises ``UsageError`` as ``read_recorded`` does, or if that bundle is gone or another one.
+    """
+    recorded = read_recorded(options, asked, test=test)
+    bundle = recorded.request.bundle
+    if bundle is None:
+        yield new_session(recorded)
+        return
+    with open_bundle(bundle, (recorded.result.platform,)) as opened:
+        request = opened.resume(recorded.request, asked)
+        yield new_session(replace(recorded, request=request, bundled=opened.plans))
 
 
 def read_recorded(options: argparse.Namespace, asked: str, *, test: str | None = None) -> Recorded:

@@ -5,22 +5,23 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ci.analysis.combined import find_results
+from ci.analysis.combined import CombinedResults, find_results
 from ci.analysis.durations import add_up_costs
-from ci.commands.options import add_format, add_results, whole_number
-from ci.commands.publishing import forge_text, is_shown, publish
+from ci.commands.options import add_format, add_repository, add_results, whole_number
+from ci.commands.publishing import Form, forge_text, publish
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
 from ci.model.results import exit_code, title
-from ci.report.forms import Form
 from ci.report.table import ResultsReport
 from ci.report.tests import SlowestReport
-from ci.util.files import REPOSITORY
 from ci.util.terminal import show
 from ci.util.text import near_match
+
+if TYPE_CHECKING:  # it imports SQLAlchemy
+    from ci.store.store import Store
 
 SLOWEST = 10  # lines: the three lists fit on a screen of 50
 
@@ -63,14 +64,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="show instead the N most expensive tests, operators and operator families (default:"
         f" {SLOWEST})",
     )
-    parser.add_argument(
-        "--source",
-        type=Path,
-        metavar="DIR",
-        default=REPOSITORY,
-        help="the project. RUN and the merge base are looked up in its git repository (default:"
-        " this one)",
-    )
+    add_repository(parser, "in whose git repository RUN and the merge base are looked up")
     add_results(parser)
 
 
@@ -88,29 +82,29 @@ def execute(options: argparse.Namespace) -> int:
     """Show the results of a run or a commit, or its most expensive tests."""
     with reading_store(options.results, run=options.run) as store:
         found = find_results(store, options.source, options.run, options.expect)
-        run = found.run
-        if not options.slowest:
-            if options.format in tuple(Form):
-                form = Form(options.format)
-                show(forge_text(options.results, options.source, store, found, form), end="")
-            else:
-                ResultsReport(run).show(options.format)
-            if not options.check:
-                return ExitCode.PASSED
-            if is_shown(os.environ):
-                publish(options.results, options.source, found, os.environ)
-            return exit_code(run.platforms)
-        costs = {
-            title(result.platform, result.platform, simulated=result.simulated): add_up_costs(
-                outcomes
-            )
-            for result in run.platforms
-            if (
-                outcomes := store.outcomes(found.run_ids.get(result.platform, ""), result.platform)
-            ).names
-        }
+        if options.slowest:
+            _slowest(store, found, options.slowest).show(options.format)
+            return ExitCode.PASSED
+        if options.format in tuple(Form):
+            form = Form(options.format)
+            show(forge_text(options.results, options.source, store, found, form), end="")
+        else:
+            ResultsReport(found.run).show(options.format)
+        if not options.check:
+            return ExitCode.PASSED
+        publish(options.results, options.source, found, os.environ)
+        return exit_code(found.run.platforms)
+
+
+def _slowest(store: Store, found: CombinedResults, most: int) -> SlowestReport:
+    """The most expensive tests; raises ``UsageError`` if there are none."""
+    costs = {}
+    for result in found.run.platforms:
+        outcomes = store.outcomes(found.run_ids.get(result.platform, ""), result.platform)
+        if outcomes.names:
+            name = title(result.platform, result.platform, simulated=result.simulated)
+            costs[name] = add_up_costs(outcomes)
     if not costs:
-        message = f"run {run.run_id}: got no tests, expected some for --slowest"
+        message = f"run {found.run.run_id}: got no tests, expected some for --slowest"
         raise UsageError(message, remedy="Name another run.")
-    SlowestReport(costs, options.slowest).show(options.format)
-    return ExitCode.PASSED
+    return SlowestReport(costs, most)

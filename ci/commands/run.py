@@ -93,6 +93,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " those of the first attempt (default: `reruns` of the configuration, else 0)",
     )
     parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="keep the containers of platforms that fail, or their work folders on the host engine:"
+        " `shell` enters them, and `gc` removes them by age (default: nothing stays)",
+    )
+    parser.add_argument(
         "--select",
         metavar="OPERATORS",
         help="build and test only these operators: names and patterns separated by commas, a"
@@ -131,12 +137,15 @@ def execute(options: argparse.Namespace) -> int:
         message = "--resume: continues the run with its original platforms and options"
         named = "--all, --engine, --source, --config, --cold, --trust, --reruns and --select"
         raise UsageError(message, remedy=f"Leave out PLATFORM, {named}.")
+    if options.keep and options.dry_run:
+        message = "--keep: got --dry-run too, whose script removes its container at the end"
+        raise UsageError(message, remedy="Leave out one of the two.")
     if options.bundle:
         return _run_bundle(options)
     with ThreadPoolExecutor(max_workers=1) as pool:  # pip takes 0.3 s to answer
         pip = pool.submit(read_pip_settings)
         if options.resume:
-            request = load_request(options.results, options.resume)
+            request = _resumed(load_request(options.results, options.resume), options)
             project = load_project(request.config, os.environ)
         else:
             project, request = _new_run(options)
@@ -144,12 +153,17 @@ def execute(options: argparse.Namespace) -> int:
     return _execute_plans(options, request, plan_request(project, request, options.results))
 
 
+def _resumed(request: RunRequest, options: argparse.Namespace) -> RunRequest:
+    """Return the request of an earlier run, which may now keep what fails."""
+    return request.model_copy(update={"keep": request.keep or options.keep})
+
+
 def _run_bundle(options: argparse.Namespace) -> int:
     earlier = read_request(options.results, options.resume) if options.resume else None
     wanted, asked = earlier.platforms if earlier else options.platforms, _run_options(options)
     with open_bundle(options.bundle, wanted) as bundle:
         if earlier:
-            request = bundle.resume(earlier)
+            request = _resumed(bundle.resume(earlier), options)
         else:
             request = bundle.request(options.results, asked, options.select)
         return _execute_plans(options, request, bundle.plans(request, options.results))
@@ -178,6 +192,7 @@ def _run_options(options: argparse.Namespace, selected: str | None = None) -> Ru
         trust=options.trust or read_ci_job(os.environ).trust or Trust.BRANCH,
         reruns=options.reruns,
         selected=selected,
+        keep=options.keep,
     )
 
 

@@ -69,6 +69,20 @@ class Engine(Protocol):
         exit code. The stage ends with it. Called in ``execute``, by the observer.
         """
 
+    def settle(self, plan: RunPlan, *, keep: bool) -> str | None:
+        """Keep the environment of ``plan``, which has ended and is judged, or remove it.
+
+        ``execute`` and ``resume`` leave it to this, if the plan keeps those of failed platforms.
+        Returns the name of what is kept. No later caller adopts it.
+        """
+
+    def enter_kept(self, plan: RunPlan, observer: Observer, *, interactive: bool) -> int | None:
+        """Run a shell in what ``settle`` has kept, as ``enter`` does; ``None``: it is gone.
+
+        ``plan`` has one stage, which holds the environment open until the last shell has left. The
+        observer gets its start when the shell opens.
+        """
+
     def describe(self, plan: RunPlan) -> str:
         """Return a shell script that does the same as ``execute``."""
 

@@ -10,18 +10,72 @@ import termios
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from threading import Thread
 from time import monotonic, sleep
 from typing import Any
 
 from docker.api.client import APIClient
+from docker.errors import APIError
+from docker.models.containers import Container
 from docker.utils.socket import STDERR, frames_iter
 
+from ci.agent.session import INTERACTIVE
+from ci.engines import job
+from ci.errors import InfrastructureError
+from ci.model.plan import RunPlan
 from ci.util.process import handle_interrupts
 
 CHUNK = 1 << 16
 STARTED_S = 10.0  # until the command runs, after the engine's answer
 POLL_S = 0.05
+TERMINAL = ("TERM",)  # variables that describe the caller's terminal
+KILLED = 137  # the exit code of a shell whose container is stopped
+ENDED_S = 5  # for a container that ends to have ended
+AGENT_CODES = (0, 1)  # of an agent that ended by itself
+OPEN_AGAIN = "Open another shell with the same command."
+
+
+def open_shell(client: APIClient, container: Container, plan: RunPlan, *, interactive: bool) -> int:
+    """Run a shell in a container whose stage holds its environment open, as that stage's user.
+
+    Returns its exit code. Raises ``InfrastructureError`` if the container was stopped or removed.
+    """
+    terminal = {name: os.environ[name] for name in TERMINAL if name in os.environ}
+    words = [*job.ENTER, *([INTERACTIVE] if interactive else [])]
+    try:
+        command = client.exec_create(
+            container.id,
+            [*plan.needed_image.entry, *words],
+            stdin=True,
+            tty=interactive,
+            user=plan.container.user,
+            environment=terminal,
+        )
+        code = attach(client, command["Id"], interactive=interactive)
+        is_gone = code == KILLED and _is_ended_from_outside(container)
+    except APIError as error:
+        is_gone = error.status_code in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+        if not is_gone:
+            raise
+    if is_gone:
+        message = f"container {container.name} was stopped or removed, and its shells with it"
+        raise InfrastructureError(message, remedy=OPEN_AGAIN)
+    return code
+
+
+def _is_ended_from_outside(container: Container) -> bool:
+    """Whether a container was stopped or killed, not only a shell in it.
+
+    Raises ``APIError`` if it was removed.
+    """
+    try:
+        code: int = container.wait(timeout=ENDED_S)["StatusCode"]
+    except APIError:  # an OSError, too
+        raise
+    except OSError:  # it goes on
+        return False
+    return code not in AGENT_CODES
 
 
 def attach(client: APIClient, command: str, *, interactive: bool) -> int:

@@ -1,15 +1,31 @@
-"""Find, read and remove containers; by labels, as an interrupt may come before an id is known."""
+"""Containers: find and remove them by their labels, fill them, start them, and read their logs.
+
+By labels, as an interrupt may come before an id is known.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from tempfile import TemporaryFile
 from time import monotonic, sleep
 
 from docker.client import DockerClient
+from docker.errors import APIError
 from docker.models.containers import Container
 from docker.types import CancellableStream
+
+from ci.engines import Observer, job
+from ci.engines.archives import pack
+from ci.engines.devices import exposure_of
+from ci.engines.link import SDK_ERRORS, Link, explain
+from ci.engines.logs import EventReader
+from ci.engines.watch import Watch
+from ci.errors import InfrastructureError
+from ci.model.events import NetworkWaiting
+from ci.model.plan import CONTAINER_CREDENTIALS, CONTAINER_WHEELS, Exposure, RunPlan
+from ci.plan import source
 
 LATE_S = 5.0  # for a container whose request was interrupted; an engine makes one in 0.1 s
 LATE_POLL_S = 0.2
@@ -26,17 +42,25 @@ def find_containers(client: DockerClient, labels: Mapping[str, str]) -> list[Con
 
 
 def remove_containers(
-    client: DockerClient, labels: Mapping[str, str], *, late: bool = False
+    client: DockerClient,
+    labels: Mapping[str, str],
+    *,
+    spared: str | None = None,
+    late: bool = False,
 ) -> bool:
     """Remove the containers that have these labels; return whether there were any.
 
-    ``late``: one was requested, and may come only now.
+    ``spared`` is the name of one that stays. ``late``: one was requested, and may come only now.
     """
-    found = find_containers(client, labels)
+
+    def find() -> list[Container]:
+        return [it for it in find_containers(client, labels) if it.name != spared]
+
+    found = find()
     deadline = monotonic() + LATE_S
     while late and not found and monotonic() < deadline:
         sleep(LATE_POLL_S)
-        found = find_containers(client, labels)
+        found = find()
     for container in found:
         container.remove(force=True, v=True)
     return bool(found)
@@ -52,3 +76,104 @@ def follow_log(container: Container) -> Iterator[CancellableStream[bytes]]:
         with suppress(OSError):
             stream.close()  # unread data in the buffers still keeps it open
         deque(stream, maxlen=0)
+
+
+# Errors of engines that cannot expose devices. The remedy depends on the requested exposure.
+DEVICES_REFUSED = ("could not select device driver", "CDI device injection failed")
+DEVICE_REMEDIES = {
+    Exposure.REQUEST: "install the NVIDIA Container Toolkit on the engine's machine, run"
+    " `nvidia-ctk runtime configure --runtime=docker` and restart the engine",
+    Exposure.CDI: "CDI needs Docker 25 or later with CDI enabled, and a specification of the"
+    " devices in /etc/cdi; or set devices.exposure to another value",
+}
+
+
+def start(container: Container, plan: RunPlan) -> None:
+    """Start the container; only now does the engine look for the devices."""
+    try:
+        container.start()
+    except APIError as error:
+        refused = any(text in str(error) for text in DEVICES_REFUSED)
+        if plan.devices is None or not refused:
+            raise
+        exposure = exposure_of(plan.devices)
+        message = f"the engine cannot expose {plan.label} devices by {exposure}: {explain(error)}"
+        raise InfrastructureError(message, remedy=DEVICE_REMEDIES[exposure]) from error
+
+
+def copy_in(container: Container, plan: RunPlan) -> Iterator[str]:
+    """Copy all files into the container; yield a note for each source file left out."""
+    owner = int(plan.container.user)
+    folders = {plan.container.workspace: (plan.source, plan.needed_image.archive is not None)}
+    if plan.network.wheels is not None:
+        folders[CONTAINER_WHEELS] = (plan.network.wheels, True)
+    for place, trees in job.by_place(plan, folders).items():
+        for prefix, (folder, packed) in trees.items():
+            with TemporaryFile() as tar:
+                left_out = source.write_archive(
+                    folder, tar, prefix=prefix, owner=owner, packed=packed
+                )
+                tar.seek(0)
+                container.put_archive(place, tar)
+            if folder is plan.source:
+                yield from (f"left out of the sources: {name}" for name in left_out)
+    copy_program(container, plan)
+
+
+def copy_program(container: Container, plan: RunPlan) -> None:
+    """Copy all files beside the sources into the container: the agent and its job."""
+    files = {name: path.read_bytes() for name, path in job.container_files(plan).items()}
+    files |= {job.AGENT: job.agent_archive(), job.JOB: job.container_job(plan)}
+    owners = {}
+    if credentials := job.credentials_of(plan):
+        lines = (f"{name}={value}\n" for name, value in credentials.items())
+        files[CONTAINER_CREDENTIALS] = "".join(lines).encode()
+        owners[CONTAINER_CREDENTIALS] = job.agent_user(plan)
+    named, private = job.by_place(plan, files), job.by_place(plan, owners)
+    empty = job.by_place(plan, job.container_folders(plan))
+    for place in {*named, *empty}:
+        archive = pack(
+            named.get(place, {}), folders=empty.get(place, {}), private=private.get(place, {})
+        )
+        container.put_archive(place, archive)
+
+
+def read_log(container: Container, reader: EventReader, watch: Watch) -> None:
+    """Read the log from its beginning until the container has ended."""
+    while True:
+        reader.restart()
+        with follow_log(container) as stream, watch.reading(stream):
+            for chunk in stream:
+                reader.feed(chunk)
+        container.reload()
+        if container.status != "running":
+            return
+
+
+class Isolation:
+    """Disconnects the container when a stage waits for that, and passes all events on."""
+
+    def __init__(
+        self, container: Container, link: Link, observer: Observer, *, wanted: bool
+    ) -> None:
+        self._container = container
+        self._link = link
+        self._observer = observer
+        self._wanted = wanted
+
+    def event(self, event: Mapping[str, object]) -> None:
+        self._observer.event(event)
+        if self._wanted and event.get("event") == NetworkWaiting.event:
+            try:
+                self._link.retry(self._disconnect, self._observer)
+            except SDK_ERRORS as error:  # the agent asks again, and its stage does not run
+                name = self._container.name
+                text = f"container {name} cannot be disconnected: {explain(error)}"
+                self._observer.event({"event": "engine", "text": text})
+
+    def _disconnect(self) -> None:
+        self._container.reload()
+        if self._container.status == "running":
+            for name in self._container.attrs["NetworkSettings"]["Networks"]:
+                api = self._link.client.api
+                api.disconnect_container_from_network(str(self._container.id), name)

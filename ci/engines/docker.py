@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 import os
 import signal
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from http import HTTPStatus
-from tempfile import TemporaryFile
 from time import monotonic
 from typing import Any, cast
 
@@ -24,42 +23,34 @@ from docker.errors import APIError
 from docker.models.containers import Container
 from docker.types import LogConfig
 
-from ci.agent.session import INTERACTIVE
-from ci.engines import EngineMachine, Observer, job
-from ci.engines.archives import extract, pack
-from ci.engines.attach import attach
-from ci.engines.containers import find_containers, follow_log, remove_containers
-from ci.engines.devices import check_exposure, exposure_of, find_device_files
+from ci.engines import EngineMachine, Observer, job, kept
+from ci.engines.archives import extract
+from ci.engines.attach import open_shell
+from ci.engines.containers import (
+    Isolation,
+    copy_in,
+    find_containers,
+    read_log,
+    remove_containers,
+    start,
+)
+from ci.engines.devices import check_exposure, find_device_files
 from ci.engines.images import ImageBuilder, build_lock
 from ci.engines.link import SDK_ERRORS, Link, explain, typed_sdk_errors
 from ci.engines.logs import ENGINE_FILES, EventReader, ImageLog, LiveLogs
 from ci.engines.script import describe_docker
-from ci.engines.watch import Watch
 from ci.engines.wheelhouse import filled_volume
 from ci.errors import InfrastructureError
-from ci.model.events import NetworkWaiting
-from ci.model.plan import CONTAINER_CREDENTIALS, CONTAINER_WHEELS, EnginePlan, Exposure, RunPlan
+from ci.model.plan import EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
-from ci.plan import source
 from ci.util.process import delay_interrupt
 
 # Variables of the docker command; the engine's address sets DOCKER_HOST and DOCKER_CONTEXT.
 CLIENT_VARIABLES = ("DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
 
-TERMINAL = ("TERM",)  # variables that describe the caller's terminal
-
 PRIVILEGED = "the container was privileged, as configured (devices.privileged)"
 
 LAST_S = 3  # for each request after the third Ctrl-C
-
-# Errors of engines that cannot expose devices. The remedy depends on the requested exposure.
-DEVICES_REFUSED = ("could not select device driver", "CDI device injection failed")
-DEVICE_REMEDIES = {
-    Exposure.REQUEST: "install the NVIDIA Container Toolkit on the engine's machine, run"
-    " `nvidia-ctk runtime configure --runtime=docker` and restart the engine",
-    Exposure.CDI: "CDI needs Docker 25 or later with CDI enabled, and a specification of the"
-    " devices in /etc/cdi; or set devices.exposure to another value",
-}
 
 
 class DockerEngine:
@@ -105,7 +96,7 @@ class DockerEngine:
 
     def execute(self, plan: RunPlan, image: ImageFacts, observer: Observer) -> ExecutionFacts:
         """Run the stages of ``plan`` in a new container and remove it."""
-        start = monotonic()
+        begun = monotonic()
         sync_seconds = 0.0
         facts = ExecutionFacts(engine=self.name, interrupted=True)
         notes: list[str] = []
@@ -116,9 +107,9 @@ class DockerEngine:
                     notes.append(PRIVILEGED)
                 container = self._create(plan, image, observer)
                 sync_start = monotonic()
-                notes += _copy_in(container, plan)
+                notes += copy_in(container, plan)
                 sync_seconds = monotonic() - sync_start
-                _start(container, plan)
+                start(container, plan)
                 facts = self._follow_to_end(container, plan, observer)
             except KeyboardInterrupt:
                 pass  # it came before the container started
@@ -129,7 +120,7 @@ class DockerEngine:
             engine_version=self._version,
             image=image,
             sync_seconds=sync_seconds,
-            wrapper_seconds=monotonic() - start,
+            wrapper_seconds=monotonic() - begun,
             notes=(*notes, *facts.notes),
         )
 
@@ -140,7 +131,9 @@ class DockerEngine:
             notes = self.images.notes(plan)
             facts = ExecutionFacts(engine=self.name)
             try:
-                container = next(iter(find_containers(self.client, plan.container.labels)), None)
+                found = find_containers(self.client, plan.container.labels)
+                judged = plan.container.kept_name
+                container = next((it for it in found if it.name != judged), None)
                 # Without one, or one that was not started, its caller died before the stages.
                 if container is None or container.status == "created":
                     return None
@@ -163,17 +156,21 @@ class DockerEngine:
 
     def enter(self, plan: RunPlan, *, interactive: bool) -> int:
         """Run a shell in the running container of ``plan``, as the user of its stages."""
-        [container] = find_containers(self.client, plan.container.labels)
-        terminal = {name: os.environ[name] for name in TERMINAL if name in os.environ}
-        command = self.client.api.exec_create(
-            container.id,
-            [*plan.needed_image.entry, *job.ENTER, *([INTERACTIVE] if interactive else [])],
-            stdin=True,
-            tty=interactive,
-            user=plan.container.user,
-            environment=terminal,
-        )
-        return attach(self.client.api, command["Id"], interactive=interactive)
+        container = self.client.containers.get(plan.container.name)
+        return open_shell(self.client.api, container, plan, interactive=interactive)
+
+    def settle(self, plan: RunPlan, *, keep: bool) -> str | None:
+        """Rename the container of ``plan``, which has ended, or remove it."""
+        with typed_sdk_errors(self._link.place):
+            if keep:
+                return kept.keep(self.client, plan)
+            remove_containers(self.client, plan.container.labels)
+            return None
+
+    def enter_kept(self, plan: RunPlan, observer: Observer, *, interactive: bool) -> int | None:
+        """Run a shell in the kept container of ``plan``, which is started if it has ended."""
+        with self._link.session(observer):
+            return kept.enter(self._link, plan, observer, interactive=interactive)
 
     def describe(self, plan: RunPlan) -> str:
         """Return a script that does the same as ``execute``."""
@@ -245,7 +242,7 @@ class DockerEngine:
         """
         logs = {stage.name: plan.results / f"{stage.name}.log" for stage in plan.stages}
         live = LiveLogs(observer, logs, most_bytes=plan.result_limits.total_bytes)
-        isolation = _Isolation(
+        isolation = Isolation(
             container, self._link, live, wanted=any(stage.isolated for stage in plan.stages)
         )
         reader = EventReader(isolation, plan.results)
@@ -257,7 +254,7 @@ class DockerEngine:
                     observer.event({"event": "engine", "text": f"interrupted: ending {what}"})
                     with suppress(APIError):  # it may have just ended by itself
                         container.kill(signal=number.name)
-                read = partial(_read_log, container, reader, self._link.watch)
+                read = partial(read_log, container, reader, self._link.watch)
                 self._link.retry(read, observer)
                 left_out = self._link.retry(partial(_copy_results, container, plan), observer)
                 if not reader.is_recorded:  # removed under the run: the engine still has the log
@@ -306,14 +303,22 @@ class DockerEngine:
     def _remove(self, plan: RunPlan, facts: ExecutionFacts, observer: Observer) -> None:
         """Remove the container by its labels: an interrupt may come before its name is known.
 
-        A container that cannot be reached may still run, and is kept for a later caller.
+        A container that cannot be reached may still run, and is kept for a later caller. One that
+        has ended stays until its verdict is known, if the plan keeps those of failed platforms.
         """
         if facts.lost and facts.exit_code is None and not facts.interrupted:
             return
+        stays = plan.keep and facts.exit_code is not None and not facts.interrupted
         removed = False
         try:
-            found = remove_containers(self.client, plan.container.labels, late=self._creating)
-            removed = found or not self._creating
+            if not stays:
+                found = remove_containers(
+                    self.client,
+                    plan.container.labels,
+                    spared=plan.container.kept_name,
+                    late=self._creating,
+                )
+                removed = found or not self._creating
             remove_containers(self.client, plan.container.helper_labels)  # of a killed caller
             # The engine refuses this if another run uses the volume.
             if plan.cache and job.is_cache_empty(plan.results):
@@ -328,35 +333,6 @@ class DockerEngine:
                 observer.event({"event": "engine", "text": text})
 
 
-class _Isolation:
-    """Disconnects the container when a stage waits for that, and passes all events on."""
-
-    def __init__(
-        self, container: Container, link: Link, observer: Observer, *, wanted: bool
-    ) -> None:
-        self._container = container
-        self._link = link
-        self._observer = observer
-        self._wanted = wanted
-
-    def event(self, event: Mapping[str, object]) -> None:
-        self._observer.event(event)
-        if self._wanted and event.get("event") == NetworkWaiting.event:
-            try:
-                self._link.retry(self._disconnect, self._observer)
-            except SDK_ERRORS as error:  # the agent asks again, and its stage does not run
-                name = self._container.name
-                text = f"container {name} cannot be disconnected: {explain(error)}"
-                self._observer.event({"event": "engine", "text": text})
-
-    def _disconnect(self) -> None:
-        self._container.reload()
-        if self._container.status == "running":
-            for name in self._container.attrs["NetworkSettings"]["Networks"]:
-                api = self._link.client.api
-                api.disconnect_container_from_network(str(self._container.id), name)
-
-
 def removed_note(container: str) -> str:
     """Return the note on a container that another program removed before its results were out."""
     return f"container {container} was removed from outside, with the results in it"
@@ -365,63 +341,6 @@ def removed_note(container: str) -> str:
 def lost_note(container: str, why: str) -> str:
     """Return the note on a container that the engine no longer reaches."""
     return f"lost the connection to container {container}, --resume may find it again: {why}"
-
-
-def _start(container: Container, plan: RunPlan) -> None:
-    """Start the container; only now does the engine look for the devices."""
-    try:
-        container.start()
-    except APIError as error:
-        refused = any(text in str(error) for text in DEVICES_REFUSED)
-        if plan.devices is None or not refused:
-            raise
-        exposure = exposure_of(plan.devices)
-        message = f"the engine cannot expose {plan.label} devices by {exposure}: {explain(error)}"
-        raise InfrastructureError(message, remedy=DEVICE_REMEDIES[exposure]) from error
-
-
-def _copy_in(container: Container, plan: RunPlan) -> Iterator[str]:
-    """Copy all files into the container; yield a note for each source file left out."""
-    owner = int(plan.container.user)
-    folders = {plan.container.workspace: (plan.source, plan.needed_image.archive is not None)}
-    if plan.network.wheels is not None:
-        folders[CONTAINER_WHEELS] = (plan.network.wheels, True)
-    for place, trees in job.by_place(plan, folders).items():
-        for prefix, (folder, packed) in trees.items():
-            with TemporaryFile() as tar:
-                left_out = source.write_archive(
-                    folder, tar, prefix=prefix, owner=owner, packed=packed
-                )
-                tar.seek(0)
-                container.put_archive(place, tar)
-            if folder is plan.source:
-                yield from (f"left out of the sources: {name}" for name in left_out)
-    files = {name: path.read_bytes() for name, path in job.container_files(plan).items()}
-    files |= {job.AGENT: job.agent_archive(), job.JOB: job.container_job(plan)}
-    owners = {}
-    if credentials := job.credentials_of(plan):
-        lines = (f"{name}={value}\n" for name, value in credentials.items())
-        files[CONTAINER_CREDENTIALS] = "".join(lines).encode()
-        owners[CONTAINER_CREDENTIALS] = job.agent_user(plan)
-    named, private = job.by_place(plan, files), job.by_place(plan, owners)
-    empty = job.by_place(plan, job.container_folders(plan))
-    for place in {*named, *empty}:
-        archive = pack(
-            named.get(place, {}), folders=empty.get(place, {}), private=private.get(place, {})
-        )
-        container.put_archive(place, archive)
-
-
-def _read_log(container: Container, reader: EventReader, watch: Watch) -> None:
-    """Read the log from its beginning until the container has ended."""
-    while True:
-        reader.restart()
-        with follow_log(container) as stream, watch.reading(stream):
-            for chunk in stream:
-                reader.feed(chunk)
-        container.reload()
-        if container.status != "running":
-            return
 
 
 # Events that the engine records for requests that end a container. `docker stop` and

@@ -17,14 +17,16 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from time import monotonic, sleep
 from typing import BinaryIO
 
 from ci.agent import session
 from ci.engines import EngineMachine, Observer, typed_errors
 from ci.engines.archives import chunks_of, extract
+from ci.engines.attach import OPEN_AGAIN
 from ci.engines.job import host_job, remove_empty_cache
+from ci.engines.kept import MOST_STARTS, Doorway, Opened
 from ci.engines.logs import EventReader, ImageLog, LiveLogs
 from ci.engines.script import describe_host
 from ci.engines.workfolder import PIP_INSTALL, WorkFolder
@@ -129,7 +131,8 @@ class HostEngine:
         except KeyboardInterrupt:
             pass
         finally:
-            folder.remove()
+            if not _stays(plan, facts):
+                folder.remove()
             if agent is not None:
                 agent.wait()
             remove_empty_cache(plan.cache)
@@ -147,13 +150,15 @@ class HostEngine:
         folder = WorkFolder.find(plan)
         if folder is None:
             return None
+        facts = ExecutionFacts(engine=self.name, interrupted=True)
         try:
             if folder.agent is None:
                 return None
             with _typed_errors():
                 facts = _follow_to_end(folder, plan, observer)
         finally:
-            folder.remove()
+            if not _stays(plan, facts):
+                folder.remove()
             remove_empty_cache(plan.cache)
         return replace(facts, wrapper_seconds=monotonic() - start)
 
@@ -165,10 +170,44 @@ class HostEngine:
         folder = WorkFolder.find(plan)
         if folder is None:
             raise InfrastructureError(f"the work folder of {plan.run_id} no longer exists")
-        words = [session.ENTER, *([session.INTERACTIVE] if interactive else [])]
-        # At a terminal, Ctrl-C is for the shell.
-        with handle_interrupts(signal.SIG_IGN) if interactive else nullcontext():
-            return subprocess.call([*folder.agent_program, *words])
+        return _open_shell(folder, interactive=interactive)
+
+    def settle(self, plan: RunPlan, *, keep: bool) -> str | None:
+        """Keep the work folder of ``plan``, or remove it."""
+        with _typed_errors():
+            folder = WorkFolder.find(plan) or WorkFolder.find(plan, kept=True)
+            if folder is None:
+                return None
+            if keep:
+                folder.keep()
+                return str(folder.path)
+            folder.remove()
+            return None
+
+    def enter_kept(self, plan: RunPlan, observer: Observer, *, interactive: bool) -> int | None:
+        """Run a shell in the kept work folder of ``plan``, with the variables of its stages."""
+        for _ in range(MOST_STARTS):
+            folder = WorkFolder.find(plan, kept=True)
+            if folder is None or not folder.path.is_dir():
+                return None
+            doorway = Doorway(observer, plan.stages[-1].name)
+            is_started_here = not folder.alive()
+            try:
+                with _typed_errors():
+                    is_open = _is_held_open(folder, plan, doorway, is_started_here=is_started_here)
+                if is_open:
+                    doorway.enter()
+                    return _open_shell(folder, interactive=interactive)
+            except KeyboardInterrupt:
+                if is_started_here and not doorway.is_open:
+                    folder.signal(signal.SIGTERM)
+                raise
+            finally:
+                remove_empty_cache(plan.cache)
+            if doorway.reason:
+                raise InfrastructureError(f"no shell was opened: {doorway.reason}")
+        message = f"no shell was opened: its agent ended {MOST_STARTS} times at its start"
+        raise InfrastructureError(message, remedy="Start a new run with --keep.")
 
     def describe(self, plan: RunPlan) -> str:
         """Return a script that does the same as ``execute``."""
@@ -282,6 +321,52 @@ def _follow_to_end(folder: WorkFolder, plan: RunPlan, observer: Observer) -> Exe
         unreadable_lines=reader.unreadable_lines,
         longest_line=reader.longest_line,
     )
+
+
+def _stays(plan: RunPlan, facts: ExecutionFacts) -> bool:
+    """Whether a work folder stays until its run is judged, to be kept if the platform failed."""
+    return plan.keep and not facts.interrupted
+
+
+def _is_held_open(
+    folder: WorkFolder, plan: RunPlan, doorway: Doorway, *, is_started_here: bool
+) -> bool:
+    """Start the agent if necessary, and follow it until it holds the folder open.
+
+    ``False``: it ended. What the agents of the run and of earlier shells printed is not shown.
+    """
+    with TemporaryDirectory(prefix="infini-ci-kept-") as records, folder.output.open("rb") as file:
+        reader = EventReader(doorway, Path(records))
+        for chunk in chunks_of(file):
+            reader.feed(chunk)
+        if is_started_here:
+            job = host_job(plan, folder.path, folder.path / plan.run_id)
+            folder.start_agent(job, _environment(plan, folder.venv))
+        elif doorway.is_open:
+            return True
+        doorway.is_live = True
+        try:
+            _read_output(file, reader, folder)
+        except Opened:
+            return True
+    return False
+
+
+def _open_shell(folder: WorkFolder, *, interactive: bool) -> int:
+    words = [session.ENTER, *([session.INTERACTIVE] if interactive else [])]
+    # At a terminal, Ctrl-C is for the shell.
+    with handle_interrupts(signal.SIG_IGN) if interactive else nullcontext():
+        shell = subprocess.Popen([*folder.agent_program, *words])
+        try:
+            code = shell.wait()
+        except KeyboardInterrupt:
+            shell.terminate()  # it hangs up what runs in it
+            shell.wait()
+            raise
+    if not folder.path.is_dir():
+        message = f"work folder {folder.path} was removed, and its shells with it"
+        raise InfrastructureError(message, remedy=OPEN_AGAIN)
+    return code
 
 
 def _read_output(

@@ -258,8 +258,8 @@ def container_job(plan: RunPlan) -> bytes:
 WORKSPACE = "workspace"  # on this machine, in the folder of the sources and the environment
 
 
-def host_job(plan: RunPlan, folder: Path) -> bytes:
-    """The agent's input file on this machine."""
+def host_job(plan: RunPlan, folder: Path, results: Path | None = None) -> bytes:
+    """The agent's input file on this machine; ``results``, if not those of the plan."""
     cache, caches = plan.cache, None
     if cache is not None:
         caches = CacheJob(
@@ -271,7 +271,7 @@ def host_job(plan: RunPlan, folder: Path) -> bytes:
     return job_document(
         plan,
         workspace=str(folder / WORKSPACE),
-        results=str(plan.results),
+        results=str(results or plan.results),
         printed_bytes_per_s=SHOWN_BYTES_PER_S,
         on_host=True,
         compiler_cache=caches,

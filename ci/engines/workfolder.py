@@ -1,8 +1,8 @@
 """The temporary folder of a run on this machine, and how a later caller finds it again.
 
-``host.lock`` in the results holds the path of the folder and the process id of the agent. The
-agent inherits a lock on that file: while it is held, the agent (or the supervisor of its last
-stage) is alive, even if its caller has died.
+``host.lock`` in the results holds the path of the folder, the process id of the agent, and whether
+the folder is kept for shells after a failed run. The agent inherits a lock on that file: while it
+is held, the agent (or the supervisor of its last stage) is alive, even if its caller has died.
 """
 
 from __future__ import annotations
@@ -46,12 +46,22 @@ class WorkFolder:
         return folder
 
     @classmethod
-    def find(cls, plan: RunPlan) -> WorkFolder | None:
-        """Return the folder that an earlier ``create`` made for ``plan``, if it exists."""
+    def find(cls, plan: RunPlan, *, kept: bool = False) -> WorkFolder | None:
+        """Return the folder that an earlier ``create`` made for ``plan``, if it exists.
+
+        ``kept``: one that is kept, else one that is not.
+        """
         folder = cls(path=Path(), state=plan.results / HOST_LOCK)
         if not folder.state.exists():
             return None
-        return cls(path=Path(folder._read()["path"]), state=folder.state)
+        content = folder._read()
+        if content.get("kept", False) is not kept:
+            return None
+        return cls(path=Path(content["path"]), state=folder.state)
+
+    def keep(self) -> None:
+        """Keep the folder for shells: no later caller adopts its run, which is judged."""
+        self._write(agent=self.agent, kept=True)
 
     @property
     def venv(self) -> Path:
@@ -80,11 +90,12 @@ class WorkFolder:
     def start_agent(self, job: bytes, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         """Start the agent in a session of its own; it inherits the lock."""
         program, job_file = self.agent_program, self.path / "job.json"
-        Path(program[-1]).write_bytes(agent_archive())
-        job_file.write_bytes(job)
+        kept = self._read().get("kept", False)
         # Append: a stage's process may write to the same file.
         with self.state.open() as lock, self.output.open("ab") as printed:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            Path(program[-1]).write_bytes(agent_archive())
+            job_file.write_bytes(job)
             agent = subprocess.Popen(
                 [*program, str(job_file)],
                 env=dict(environment),
@@ -94,7 +105,7 @@ class WorkFolder:
                 pass_fds=[lock.fileno()],
                 start_new_session=True,
             )
-        self._write(agent=agent.pid)
+        self._write(agent=agent.pid, kept=kept)
         return agent
 
     def alive(self) -> bool:
@@ -121,6 +132,7 @@ class WorkFolder:
         content: dict[str, Any] = json.loads(self.state.read_text(encoding="utf-8"))
         return content
 
-    def _write(self, *, agent: int | None) -> None:
+    def _write(self, *, agent: int | None, kept: bool = False) -> None:
         # Written in place: a rename would create a second file, without the lock.
-        self.state.write_text(json.dumps({"path": str(self.path), "agent": agent}))
+        content = {"path": str(self.path), "agent": agent, "kept": kept}
+        self.state.write_text(json.dumps(content))

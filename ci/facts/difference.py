@@ -18,7 +18,7 @@ from ci.facts.suite import (
     suite_name,
 )
 from ci.model.tests import OperatorTest, State, Suite
-from ci.util.text import counted, join_names
+from ci.util.text import counted, first_line, join_names, shorten
 
 LINES = 10  # groups that are shown, the largest; readers do not read more
 SHOWN_OPERATORS = 5  # as in `join_names`
@@ -329,7 +329,6 @@ def _describe_change(change: ChangedTest) -> str:
     if change.after is None:
         return f"was {change.before}"
     ending = f"{change.before} -> {change.after}" if change.before else str(change.after)
-    first_line = (change.message or "").strip().partition("\n")[0]
-    message = first_line[:MESSAGE_LENGTH] + ("..." if len(first_line) > MESSAGE_LENGTH else "")
+    message = shorten(first_line(change.message or ""), MESSAGE_LENGTH)
     text = f"{ending}: {message}" if message else ending
     return f"{text}; {change.flaky}" if change.flaky else text

@@ -9,7 +9,7 @@ fields and events, which a newer agent may write, are ignored.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -23,7 +23,6 @@ from ci.util.text import counted, make_json_storable
 MOST_EVENTS = 100_000
 # Characters of all their lines. In memory they can take 20 times as much.
 LARGEST_RECORD = 1 << 25
-_NUMBER = (int, float)
 
 
 @cache  # creating one takes 1 ms, and a run needs only a few
@@ -41,7 +40,7 @@ def parse_event(line: str) -> Event | None:
         raise ValueError("an event without a name")
     if name not in EVENTS:
         return None
-    if type(value.get("time")) not in _NUMBER or type(value.get("monotonic")) not in _NUMBER:
+    if not has_clocks(value):
         raise ValueError("an event without its time")
     event: Event = _reader(name).validate_python(make_json_storable(line, value))
     for device in getattr(event, "devices", ()):
@@ -50,6 +49,11 @@ def parse_event(line: str) -> Event | None:
     if isinstance(event, RunStarted) and bool in map(type, value.get("machine", {}).values()):
         raise ValueError("a bool among the machine's facts")  # pydantic reads it as a number
     return event
+
+
+def has_clocks(event: Mapping[str, Any]) -> bool:
+    """Whether an event has the time of both of the agent's clocks."""
+    return all(type(event.get(clock)) in (int, float) for clock in ("time", "monotonic"))
 
 
 def _output(value: dict[str, Any]) -> Output:

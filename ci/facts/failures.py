@@ -1,19 +1,20 @@
-"""The first failures of a platform, each with the line that says why.
+"""The first failures of a platform, each with a line that shows why.
 
-A failed test has its first assertion line. A build that failed has the line of its log that names
-the error: a reader needs neither the traceback nor the log to know what broke.
+A failed test has its first assertion line, and what differs. A stage that failed has the line of
+its log that names the error: a reader needs neither the traceback nor the log to know what broke.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from ci.facts.case import Case
 from ci.facts.files import read_log_lines
 from ci.facts.result_files import ResultFiles
-from ci.facts.verdict import format_exit
+from ci.facts.verdict import broken_contract, format_exit
 from ci.model.job import StagePlan
 from ci.model.results import (
     LONGEST_MESSAGE,
@@ -34,46 +35,83 @@ _ERRORS = tuple(
         r":\d+: (?:fatal )?error:|\(\d+\): (?:catastrophic )?error\b",  # compilers, nvcc
         r"CMake Error\b",
         r"\berror: (?!subprocess-exited-with-error|metadata-generation-failed)",
-        r"undefined reference to|cannot find -l|ERROR: |^\s*(?:\w+\.)*\w*(?:Error|Exception): ",
+        r"undefined reference to|cannot find -l|ERROR: |^E?\s*(?:\w+\.)*\w*(?:Error|Exception): ",
     )
 )
+_MARK = re.compile(r"^E {2,}")  # of pytest, before the lines of an error
 _CMAKE = 1  # in `_ERRORS`: its message begins in the next line with text
 # A process died or was killed: the test that it ran has no record of its own.
 DIED = frozenset({Harness.CRASHED, Harness.OOM_KILLED, Harness.TIMED_OUT})
 
+_ASSERTION, _ASSERT = "AssertionError: ", "assert "
+# Assertions that do not show what differs: the lines below them do.
+_BARE = re.compile(
+    r"assert (?:(?:not )?(?:True|False|None|0|tensor\(False\)|np\.False_)"
+    r"|(?:True|False) (?:==|is|!=|is not) (?:True|False))"
+)
+_NOT_CLOSE = re.compile(r"(.*: )?[\w -]+ are not (?:close|equal)!")
+# What pytest and torch.testing.assert_close write below an assertion.
+_DIFFERENCE = re.compile(
+    r"(?:At index|Left contains|Right contains|Extra items in|Mismatched elements:"
+    r"|Greatest absolute difference:|Expected ) *\S"
+)
+_WHERE = re.compile(r"^\+ {2,}where ")
+_PROCESS = re.compile(r"(?:\w+\.)*CalledProcessError: Command '(.*)' (returned .*|died .*)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """A failure as the files of the run have it."""
+
+    stage: str
+    test: str | None = None
+    outcome: Outcome = Outcome.FAILED
+    message: str | None
+    contract: str | None = None
+
 
 def failures_of(case: Case, verdict: Verdict, files: ResultFiles) -> tuple[Failure, ...]:
     """Return the first failures: of the stages before the tests, then in the order of the log."""
-    found = islice(_failures(case, verdict, files), MOST_FAILURES)
-    return tuple(
-        Failure(
-            stage=stage,
-            test=test and mask_credentials(test)[:LONGEST_TEST],
-            outcome=Outcome.ERROR if outcome is Outcome.ERROR else Outcome.FAILED,
-            message=first_line(message),
-        )
-        for stage, test, outcome, message in found
-    )
+    found = _failures(case, verdict, files)
+    return tuple(_storable(failure) for failure in islice(found, MOST_FAILURES))
 
 
-def _failures(
-    case: Case, verdict: Verdict, files: ResultFiles
-) -> Iterator[tuple[str, str | None, Outcome, str | None]]:
+def _failures(case: Case, verdict: Verdict, files: ResultFiles) -> Iterator[_Found]:
     for stage in failed_commands(case):
         log = read_log_lines(files.folder / f"{stage.name}.log")
-        yield stage.name, None, Outcome.FAILED, error_line(log)
-    if case.tests is None:
-        return
+        yield _Found(stage=stage.name, message=error_line(log))
     name, end = case.pytest_stage.name, case.pytest_end
+    if case.tests is None:
+        if end is not None and end.failed:
+            log = read_log_lines(files.folder / f"{name}.log")
+            yield _Found(stage=name, message=error_line(log))
+        return
     bad = [test for test in case.tests.tests if test.outcome.bad]
     for test in bad:
-        yield name, test.node_id, test.outcome, test.reason
+        message = reason_line(test.reason, test.node_id)
+        yield _Found(stage=name, test=test.node_id, outcome=test.outcome, message=message)
     if verdict.harness in DIED:
         reported = {test.node_id for test in bad}
         how = f" with {format_exit(end)}" if end else ""
         for node_id in case.tests.running:
             if node_id not in reported:
-                yield name, node_id, Outcome.FAILED, f"the process ended in this test{how}"
+                message = f"the process ended in this test{how}"
+                yield _Found(stage=name, test=node_id, message=message)
+    if broken := broken_contract(case):
+        file = case.contract.file if case.contract else None
+        yield _Found(stage=name, message=broken[0].text, contract=file)
+
+
+def _storable(found: _Found) -> Failure:
+    """Return a failure without passwords, and of limited length."""
+    message = mask_credentials(found.message)[:LONGEST_MESSAGE].strip() if found.message else None
+    return Failure(
+        stage=found.stage,
+        test=found.test and mask_credentials(found.test)[:LONGEST_TEST],
+        outcome=Outcome.ERROR if found.outcome is Outcome.ERROR else Outcome.FAILED,
+        message=message or None,
+        contract=found.contract,
+    )
 
 
 def failed_commands(case: Case) -> Sequence[StagePlan]:
@@ -82,10 +120,35 @@ def failed_commands(case: Case) -> Sequence[StagePlan]:
     return [stage for stage, end in ends if end is not None and end.failed]
 
 
-def first_line(message: str | None) -> str | None:
-    """Return the first line with text, without passwords and at most ``LONGEST_MESSAGE`` long."""
-    lines = (line.strip() for line in mask_credentials(message or "").splitlines())
-    return next((line[:LONGEST_MESSAGE] for line in lines if line), None)
+def reason_line(message: str | None, test: str = "") -> str | None:
+    """Return one line of a test's message that shows what differs, its most telling part first."""
+    lines = [line.strip() for line in (message or "").splitlines() if line.strip()]
+    if not lines:
+        return None
+    if lines[0].startswith("worker ") and (death := lines[0].partition(f"{test!r}"))[1]:
+        return f"its process died{death[2]}"
+    first = lines[0].removeprefix(_ASSERTION)
+    if process := _PROCESS.fullmatch(first):
+        return f"a process {process[2].rstrip('.')}: {process[1]}"
+    details = [line for line in lines[1:] if _DIFFERENCE.match(line)]
+    if (unequal := _NOT_CLOSE.fullmatch(first)) and details:
+        return (unequal[1] or "") + "; ".join(details[:2])
+    if first.startswith(_ASSERT):
+        return _assertion(first, lines, details)
+    if first.endswith(":"):
+        return " ".join([first, *lines[1:2]])
+    asserted = next((line for line in lines[1:] if line.startswith(_ASSERT)), None)
+    if asserted and lines[0].startswith(_ASSERTION):  # after a message of the test's author
+        return f"{first}: {_assertion(asserted, lines, details)}"
+    return first
+
+
+def _assertion(text: str, lines: Sequence[str], details: Sequence[str]) -> str:
+    """Return an assertion with the values that pytest did not show in it."""
+    if _BARE.fullmatch(text):
+        where = [_WHERE.sub("", line) for line in lines if _WHERE.match(line)]
+        return ": ".join([text, *where[:1]])
+    return "; ".join([*details[:1], text]) if "..." in text else text
 
 
 def error_line(log: Iterable[str]) -> str | None:
@@ -105,4 +168,5 @@ def error_line(log: Iterable[str]) -> str | None:
         if kind is not None and kind not in found:
             found[kind] = text
             follows = kind == _CMAKE and text.endswith(":")
-    return found[min(found)] if found else last
+    named = found[min(found)] if found else last
+    return named and _MARK.sub("", named)

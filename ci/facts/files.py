@@ -13,7 +13,7 @@ from ci.util.tar import TAR_ERRORS, TarStream, entries_of, open_tar
 # Bytes; a ninja log of 100,000 commands has 15 million. In memory it can take 20 times its size.
 LARGEST_FILE = 1 << 25
 LARGEST_CONTENT = 1 << 27  # bytes of an archive's content; the agent packs at most half of it
-GZIP = 31  # zlib's code for this format
+GZIP = 31  # zlib's code for its largest window and this format
 # Paths differ between runs up to these folders: the workspace, the host engine's environment.
 PLACES = ("/workspace/", "/site-packages/", "/dist-packages/")
 

@@ -19,7 +19,7 @@ from ci.facts.notes import cache_notes, notes_of, source_notes
 from ci.facts.result_files import ResultFiles
 from ci.facts.verdict import judge, not_run
 from ci.model.events import StageFinished
-from ci.model.job import Column, StageKind, StagePlan
+from ci.model.job import Column, StagePlan
 from ci.model.plan import RunPlan
 from ci.model.results import (
     ExecutionFacts,
@@ -30,7 +30,7 @@ from ci.model.results import (
     title,
 )
 from ci.model.tests import Outcome
-from ci.util.text import counted, mask_credentials
+from ci.util.text import counted, first_line, mask_credentials
 
 Item = TypeVar("Item")
 
@@ -123,7 +123,7 @@ def not_run_result(plan: RunPlan, reason: str) -> PlatformResult:
         pytest_s=None,
         total_s=None,
         verdict=not_run(reason),
-        notes=(f"not run: {reason.splitlines()[0]}",),
+        notes=(f"not run: {first_line(reason)}",),
         environment={},
         artifacts=ResultFiles(folder=plan.results).artifacts,
     )
@@ -134,12 +134,24 @@ def not_judged_result(plan: RunPlan, reason: str) -> PlatformResult:
     """Return the result of a platform that started but could not be judged."""
     result = not_run_result(plan, reason)
     verdict = result.verdict.model_copy(update={"product": Product.INCOMPLETE})
-    note = f"not judged: {mask_credentials(reason).splitlines()[0]}"
+    note = f"not judged: {first_line(mask_credentials(reason))}"
     return result.model_copy(update={"verdict": verdict, "notes": (note, *result.notes[1:])})
 
 
+def with_kept(result: PlatformResult, name: str) -> PlatformResult:
+    """Return the result of a platform whose container, or work folder, ``name`` stays."""
+    engine = {**result.facts("engine"), "kept": name}
+    note = f"kept for `shell`: {name}"
+    return result.model_copy(
+        update={
+            "environment": {**result.environment, "engine": engine},
+            "notes": (*result.notes, note),
+        }
+    )
+
+
 def _case(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> Case:
-    [tests] = (stage.name for stage in plan.stages if stage.kind is StageKind.PYTEST)
+    tests = plan.pytest_stage.name
     output, log, end = files.output(tests), files.log, files.record.finished_stages.get(tests)
     # Before the session ends, a line like a summary is a test's own output. But the summary is the
     # only source if the per-test log is lost, or truncated although pytest returned an exit code.

@@ -25,7 +25,7 @@ from ci.util.lines import (
     lines_of_file,
     parse_object,
 )
-from ci.util.text import make_json_storable, mask_credentials, strip_controls
+from ci.util.text import make_inert, make_json_storable
 
 EVENTS = "events.jsonl"
 ENGINE_EVENTS = "engine-events.jsonl"
@@ -156,6 +156,6 @@ def _last_lines(output: Path) -> tuple[str, ...]:
         return ()
     with output.open("rb") as file:
         file.seek(max(output.stat().st_size - TAIL, 0))
-        text = strip_controls(mask_credentials(file.read().decode(errors="replace")))
+        text = make_inert(file.read().decode(errors="replace"))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return tuple(line[:LONGEST_LINE] for line in lines[-LAST_LINES:])

@@ -231,6 +231,11 @@ class Outcomes:
     def seconds(self) -> Sequence[float]:
         return self.read_seconds()
 
+    @property
+    def rows(self) -> Iterable[tuple[str, Ending, float]]:
+        """The name, the ending and the seconds of each test."""
+        return zip(self.names, self.endings, self.seconds, strict=True)
+
     @cached_property
     def device(self) -> str | None:
         """The device of the operator tests; ``None``: there are none."""
@@ -254,9 +259,8 @@ class Outcomes:
     @cached_property
     def passed_seconds(self) -> Mapping[str, float]:
         """Seconds of passed tests by node id; tests that did not pass may have stopped early."""
-        rows = zip(self.names, self.endings, self.seconds, strict=True)
         passed = Outcome.PASSED
-        return {name: seconds for name, (state, _), seconds in rows if state.outcome is passed}
+        return {name: took for name, (state, _), took in self.rows if state.outcome is passed}
 
 
 def outcomes_of(tests: Iterable[TestOutcome]) -> Outcomes:

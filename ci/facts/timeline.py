@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ci.agent.pytest_report import parse_report
 from ci.facts.build import NINJA_LOG, NinjaCommand, parse_ninja_log
+from ci.facts.events import has_clocks
 from ci.facts.files import read_text_file
 from ci.facts.result_files import ENGINE_EVENTS, EVENTS, PYTEST_LOG
 from ci.util.lines import LONGEST_EVENT, LONGEST_REPORT, lines_of_file, parse_object
@@ -23,7 +24,6 @@ STAGES = "stages"  # the lane of the stages
 SHORT_TESTS = "short tests"  # the kind of a span of many
 MOST_TESTS = 500  # that are shown one by one: the longest. More would make pages of megabytes
 MOST_LANES = 64  # of compilers or workers side by side; a build on 128 cores is folded
-_NUMBER = (int, float)
 _WORST = ("failed", "skipped")
 
 
@@ -107,9 +107,8 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
             event: dict[str, Any] = parse_object(line)
         except ValueError:
             continue  # truncated, or not the agent's
-        clocks = type(event.get("time")) in _NUMBER and type(event.get("monotonic")) in _NUMBER
-        named = type(event.get("stage")) is str
-        if clocks and named and event.get("event") in ("stage_started", "stage_finished"):
+        is_end = event.get("event") in ("stage_started", "stage_finished")
+        if is_end and type(event.get("stage")) is str and has_clocks(event):
             yield event
 
 

@@ -82,7 +82,7 @@ def _product(case: Case) -> ProductOpinion:
         return early
     # The outcomes count only if all tests ran on the platform.
     suite, evidence = _suite(case)
-    product, broken = suite, _broken_contract(case)
+    product, broken = suite, broken_contract(case)
     if case.placement_errors or broken:
         product = Product.FAILED
     late = _missing_result(case, case.stages[at + 1 :])
@@ -197,7 +197,8 @@ def _by_exit_status(case: Case) -> ProductOpinion | None:
     return Product.INCOMPLETE if status in UNFINISHED else Product.FAILED, evidence
 
 
-def _broken_contract(case: Case) -> list[Evidence]:
+def broken_contract(case: Case) -> list[Evidence]:
+    """Return evidence of each change that breaks the contract; empty: there is none."""
     found, evidence = case.changes, []
     for kind in BREACHES:
         if found and (changes := found.of(kind)):

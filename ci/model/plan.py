@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ci.errors import ConfigError
-from ci.model.job import ArtifactPlan, StagePlan
+from ci.model.job import ArtifactPlan, StageKind, StagePlan
 from ci.model.platforms import (
     OFFLINE_BASE_COMMAND,
     OFFLINE_BASE_IMAGE,
@@ -118,6 +118,9 @@ class ImagePlan:
 RUN_LABEL = "infini-ci.run"
 HELPER_LABEL = "infini-ci.helper"  # of a container beside the run's own: the id of the run
 SESSION_LABEL = "infini-ci.session"  # of a container for a shell, which no later caller adopts
+# End of the name of a failed run's container that stays for a shell. An engine can rename a
+# container, but not change its labels.
+KEPT = "-kept"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +141,11 @@ class ContainerPlan:
     processes: int
     ulimits: Mapping[str, int] = field(default_factory=dict)
     writable: tuple[str, ...] | None = None
+
+    @property
+    def kept_name(self) -> str:
+        """The name of the container once it is judged and stays, for a shell."""
+        return self.name + KEPT
 
     @property
     def shared_labels(self) -> dict[str, str]:
@@ -236,6 +244,7 @@ class ContractPlan:
 
     suite: Suite | None
     config: str | None = None  # for the command that writes the file
+    file: str | None = None  # for the command that compares a run with it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,6 +289,12 @@ class RunPlan:
     other_engines: tuple[EnginePlan, ...] = ()  # in order, if ``engine`` does not answer
     retries: int = 0  # attempts after an infrastructure fault
     trust: Trust = Trust.BRANCH
+    keep: bool = False  # the container, or the work folder, stays if the platform fails
+
+    @property
+    def pytest_stage(self) -> StagePlan:
+        """The stage that runs the tests."""
+        return next(stage for stage in self.stages if stage.kind is StageKind.PYTEST)
 
     @property
     def longest_s(self) -> float:

@@ -36,8 +36,8 @@ from ci.util.lines import DEEPEST, LARGEST_INTEGER, LONGEST_SECONDS, is_deep
 from ci.util.text import join_names, make_storable, near_match
 
 # 1 had no counts of overloads, 2 no simulated devices, 3 no builds, 4 no branches and ancestors,
-# 5 no failures
-SCHEMA_VERSION = 6
+# 5 no failures, 6 no contracts of failures
+SCHEMA_VERSION = 7
 SIMULATED = "simulated device: no vendor hardware was used"
 COMPILED_ONLY = "no device: compiled only; no vendor hardware was used"
 OLD_KIND = " (simulated)"  # the end of such labels in results before version 6
@@ -96,7 +96,16 @@ Seconds = Annotated[float, Field(ge=0, le=LONGEST_SUM)]
 Moment = Annotated[datetime, AfterValidator(_check_moment)]
 
 
-class Product(StrEnum):
+class _Word(StrEnum):
+    """A word of the documents: ``not_run``."""
+
+    @property
+    def shown(self) -> str:
+        """``not run``."""
+        return self.replace("_", " ")
+
+
+class Product(_Word):
     """The verdict on the product."""
 
     PASSED = "passed"
@@ -110,7 +119,7 @@ class Product(StrEnum):
         return self in (Product.PASSED, Product.FAILED)
 
 
-class Harness(StrEnum):
+class Harness(_Word):
     """How the machinery around the product ended: engine, container, agent, processes."""
 
     CLEAN = "clean"
@@ -155,6 +164,11 @@ class Verdict(_Model):
     """What happened to the process, the container or the machine that ran the tests."""
     evidence: tuple[Evidence, ...]
     """The reasons for both."""
+
+    @property
+    def reason(self) -> str | None:
+        """The text of the first evidence; results from elsewhere may have none."""
+        return self.evidence[0].text if self.evidence else None
 
 
 class PytestResult(_Model):
@@ -241,17 +255,26 @@ class BuildResult(_Model):
 
 
 class Failure(_Model):
-    """A test that failed, or a stage that failed before the tests."""
+    """A test that failed, a stage that failed, or a suite that broke its contract."""
 
     stage: Name
     """The stage that failed: the one that runs the tests, or one of the build."""
     test: Annotated[Text, Field(max_length=LONGEST_TEST)] | None
-    """Node id of the test, or file that could not be collected; null if a stage failed."""
+    """Node id of the test, or file that could not be collected; null if it was no test."""
     outcome: Literal[Outcome.FAILED, Outcome.ERROR]
     """``error``: the setup or teardown failed, or the file could not be collected."""
     message: Annotated[Text, Field(max_length=LONGEST_MESSAGE)] | None
-    """First assertion line, or the line of the stage's log that names the error; null if there is
-    none."""
+    """First assertion line with what differs, or the line of the stage's log that names the error;
+    null if there is none."""
+    contract: Text | None = None
+    """File of the contract that the suite broke; null for another failure."""
+
+    @property
+    def name(self) -> str:
+        """The node id of the test, ``stage install``, or the file of the contract."""
+        return self.test or (
+            f"contract {self.contract}" if self.contract else f"stage {self.stage}"
+        )
 
 
 class PlatformResult(_Model):
@@ -294,17 +317,18 @@ class PlatformResult(_Model):
     @classmethod
     def _convert_label(cls, document: Any) -> Any:
         """Before version 6, a label did not tell a simulated device from one without any."""
-        if not isinstance(document, dict) or document.get("simulated") is not True:
-            return document
-        label, platform = document.get("label"), document.get("platform")
-        if (
-            not isinstance(label, str)
-            or not isinstance(platform, str)
-            or not label.endswith(OLD_KIND)
-        ):
-            return document
-        label = title(label.removesuffix(OLD_KIND), platform, simulated=True)
-        return {**document, "label": label}
+        match document:
+            case {"simulated": True, "label": str(old), "platform": str(platform)}:
+                if old.endswith(OLD_KIND):
+                    label = title(old.removesuffix(OLD_KIND), platform, simulated=True)
+                    return {**document, "label": label}
+        return document
+
+    @property
+    def kept(self) -> str | None:
+        """Name of the container or work folder that stayed after the run; it may be gone now."""
+        name = self.facts("engine").get("kept")
+        return name if isinstance(name, str) else None
 
     def facts(self, *names: str) -> Mapping[str, Any]:
         """A section of the environment; empty if it was not recorded."""

@@ -81,6 +81,8 @@ class RunOptions(BaseModel):
     """Number of reruns of failed tests; ``None``: as configured."""
     selected: str | None = None
     """Operators to build and test; ``None``: all."""
+    keep: bool = False
+    """Keep the environments of failed platforms, for a shell."""
 
     def engine_of(self, platform: str) -> str | None:
         """Return the requested engine; ``None``: the site's."""
@@ -167,6 +169,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         selection=selection,
         system_packages=packages,
         result_limits=inputs.result_limits,
+        keep=inputs.options.keep,
     )
 
 

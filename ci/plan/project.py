@@ -249,7 +249,8 @@ def _contract(project: Project, platform: str, source: Path) -> ContractPlan | N
     if (path := source / folder / f"{platform}.yaml").exists():
         simulated = project.config.platforms[platform].simulated
         suite = load_contract(path, platform=platform, simulated=simulated).suite
-    return ContractPlan(suite=suite, config=config_option(project.path))
+    file = path.relative_to(REPOSITORY) if path.is_relative_to(REPOSITORY) else path
+    return ContractPlan(suite=suite, config=config_option(project.path), file=str(file))
 
 
 def config_option(config: Path) -> str | None:

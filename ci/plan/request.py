@@ -164,11 +164,11 @@ def is_configuration_changed(request: RunRequest) -> bool:
     return not request.config.is_file() or _file_digest(request.config) != request.config_digest
 
 
-def check_configuration(request: RunRequest) -> RunRequest:
+def check_configuration(request: RunRequest, asked: str = "--resume") -> RunRequest:
     """Return ``request``; raises ``UsageError`` if its configuration changed."""
     if is_configuration_changed(request):
         what = "has changed" if request.config.is_file() else "has been removed or renamed"
-        message = f"--resume: {request.config} {what} since run {request.run_id} began"
+        message = f"{asked}: {request.config} {what} since run {request.run_id} began"
         raise UsageError(message, remedy="Undo the change, or start a new run.")
     return request
 
@@ -197,7 +197,10 @@ def _check_origin(path: Path, document: Mapping[str, object], asked: str) -> Non
         message = f"{asked}: run {path.parent.name} was imported, expected a run that began here"
         remedy = "Resume it where it began, then import it again."
         if asked != "--resume":
-            remedy = "Name a run that began here, or use the machine where this one began."
+            remedy = (
+                f"Use {asked} on the machine where it began: an import copies neither the sources"
+                " nor the commands of a run. Here, check its commit out and start a new run."
+            )
         raise UsageError(message, remedy=remedy)
     if (version := document.get("version")) != REQUEST_VERSION:
         message = f"{asked}: {path}: got a request of version {version!r:.100}, expected version"

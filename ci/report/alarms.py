@@ -1,4 +1,4 @@
-"""The report of the alarms of several platforms: one for each cause, with a row per platform."""
+"""Reports of the alarms of several platforms, one for each cause, and their notifications."""
 
 from __future__ import annotations
 
@@ -20,8 +20,12 @@ from ci.report.history import (
 )
 from ci.report.table import MISSING
 from ci.util.invocation import command
-from ci.util.text import counted, join_names
+from ci.util.text import counted, join_names, shorten
+from ci.util.webhook import FORMS, Body
 
+NOTIFICATION_VERSION = 1
+LONGEST_NOTIFICATION = 3_000
+"""Characters, of up to 6 bytes as JSON: Feishu refuses a body of more than 20 KB."""
 COLUMNS = ("Platform", "Quantity", "before", "since", "change", "95 % interval", "runs since")
 
 
@@ -167,3 +171,27 @@ def alarm_data(alarm: Alarm) -> dict[str, Any]:
             for row in alarm.rows
         ],
     }
+
+
+def notification(alarm: Alarm, form: str, *, project: str, branch: str | None) -> Body:
+    """The body of a POST for a new alarm, in the form that its receiver expects."""
+    lines = _lines(alarm, f"{project} of {branch}" if branch else project)
+    text = shorten("\n".join(lines), LONGEST_NOTIFICATION)
+    data = {
+        "schema_version": NOTIFICATION_VERSION,
+        "project": project,
+        "branch": branch,
+        "text": text,
+        **alarm_data(alarm),
+    }
+    return FORMS[form](text, data)
+
+
+def _lines(alarm: Alarm, project: str) -> Iterator[str]:
+    """The lines of a message, the most important first, as a long one is cut."""
+    kind = "regression: " if alarm.kind is AlarmKind.REGRESSION else ""  # the headline has others
+    yield f"{project}: {kind}{headline(alarm)}"
+    yield place_text(alarm)
+    if narrow := bisect_command(alarm):
+        yield f"to find the commit: {narrow}"
+    yield from row_texts(alarm)

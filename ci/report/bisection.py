@@ -10,7 +10,7 @@ from typing import Any
 from ci.analysis.bisection import SURE, Answer
 from ci.facts.measures import amount, certain, percent, stage_and_quantity
 from ci.report.document import Document, Heading, Items, Report, Table
-from ci.util.text import SHORT, commit_name, counted
+from ci.util.text import SHORT, commit_name, counted, first_line
 
 SCHEMA_VERSION = 1
 
@@ -49,7 +49,7 @@ class BisectionReport(Report):
     def _lines(self) -> Iterator[str]:
         for commit in self.answer.first_bad:
             reason = self.skipped.get(commit)
-            suffix = f" (stepped over: {reason.splitlines()[0]})" if reason else ""
+            suffix = f" (stepped over: {first_line(reason)})" if reason else ""
             yield f"{commit_name(commit)} {self.subjects.get(commit, '')}{suffix}"
         if self.cause:
             yield f"cause: {self.cause}"

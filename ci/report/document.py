@@ -160,7 +160,18 @@ def print_document(document: Document, console: Console, *, wrap: bool = False) 
         for block in section:
             whole = isinstance(block, Code) or not wrap
             for shown in _render(block, console.width):
-                console.print(shown, soft_wrap=isinstance(shown, Text) and whole)
+                if isinstance(shown, Text) and not whole:
+                    _print_wrapped(shown, console)
+                else:
+                    console.print(shown, soft_wrap=isinstance(shown, Text))
+
+
+def _print_wrapped(text: Text, console: Console) -> None:
+    """Print a text whose further lines are indented like its first."""
+    indent = len(text.plain) - len(text.plain.lstrip(" "))
+    for line in text[indent:].wrap(console, console.width - indent) or [text]:
+        line.rstrip()
+        console.print(Text(" " * indent) + line, soft_wrap=True)
 
 
 def _render(block: Block, width: int) -> Iterator[Text | terminal.Table]:
@@ -208,7 +219,7 @@ def _last_cells(table: Table) -> Iterator[Line]:
 def _render_table(table: Table, width: int) -> terminal.Table:
     caption = _text(table.title) if table.title else None
     shown = terminal.Table(
-        title=caption, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False
+        title=caption, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False
     )
     for heading in table.headings:
         justify: JustifyMethod = "right" if heading in table.numbers else "left"
@@ -223,10 +234,11 @@ def _render_table(table: Table, width: int) -> terminal.Table:
 
 def _text(line: Line, indent: str = "") -> Text:
     """Plain text: rich must not interpret a test name or a message as markup."""
-    return Text.assemble(indent, *((strip_controls(it.text), it.color) for it in _spans(line)))
+    return Text.assemble(indent, *((strip_controls(it.text), it.color) for it in spans_of(line)))
 
 
-def _spans(line: Line) -> Iterator[Span]:
+def spans_of(line: Line) -> Iterator[Span]:
+    """Yield the parts of a line."""
     for part in line if isinstance(line, tuple) else (line,):
         yield part if isinstance(part, Span) else Span(part)
 
@@ -243,7 +255,7 @@ def _markdown(block: Block) -> Iterator[str]:
             yield f"{'#' * level} {escape(text)}"
         case Items(lines):
             for line in lines:
-                nested = next(_spans(line)).text.startswith(" ")
+                nested = next(spans_of(line)).text.startswith(" ")
                 yield f"{'  ' if nested else ''}* {_escape_line(line)}"
         case Table(headings, rows, numbers):
             yield f"| {' | '.join(headings)} |"
@@ -251,7 +263,7 @@ def _markdown(block: Block) -> Iterator[str]:
             yield from (f"| {' | '.join(map(escape, row))} |" for row in rows)
         case Code(text):
             shown = strip_controls(text)
-            fence = "`" * max(3, 1 + max(map(len, re.findall("`+", shown)), default=0))
+            fence = _fence(shown, 3)
             yield from (f"{fence}sh", shown, fence)
         case Fold(summary, blocks):
             yield f"<details><summary>{escape(summary)}</summary>\n"
@@ -271,19 +283,23 @@ def _escape_line(line: Line) -> str:
 def escape(line: Line) -> str:
     """Escape one line so that neither Markdown nor HTML changes it, in a table cell too."""
     text = ""
-    for span in _spans(line):
-        shown = " ".join(strip_controls(span.text).split()) if span.code else span.text
-        if span.code and shown:
-            text += _code(shown)
+    for span in spans_of(line):
+        shown = strip_controls(span.text)
+        if span.code and (words := shown.split()):
+            text += _code(" ".join(words))
             continue
-        plain = html.escape(strip_controls(shown), quote=False)
+        plain = html.escape(shown, quote=False)
         marked = _REFERENCE.sub(rf"\g<0>{_NOTHING}", _MARKUP.sub(r"\\\g<0>", plain))
         text += f"**{marked}**" if span.strong else marked
     return " ".join(text.split())
 
 
+def _fence(text: str, least: int = 1) -> str:
+    """More backticks than the text has in a row."""
+    return "`" * max(least, 1 + max(map(len, _BACKTICKS.findall(text)), default=0))
+
+
 def _code(text: str) -> str:
-    """A code span, between more backticks than the text has in a row."""
-    fence = "`" * (max(map(len, _BACKTICKS.findall(text)), default=0) + 1)
+    fence = _fence(text)
     room = " " if "`" in (text[0], text[-1]) else ""
     return f"{fence}{room}{text}{room}{fence}"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ci.model.results import LONGEST_TEST, Failure, PlatformResult, Product, RunResult
+from ci.model.results import LONGEST_TEST, Failure, Harness, PlatformResult, Product, RunResult
 from ci.report.document import Block, Code, Heading, Items, Line, Span
 from ci.util.invocation import command
-from ci.util.text import LONGEST_NAME, counted, strip_controls
+from ci.util.text import LONGEST_NAME, counted, first_line, shorten, strip_controls
 
 SHOWN = 5  # failures of a platform; results.json has more
+# Another attempt may not meet what ended such a run: `run --resume` makes one.
+UNREPEATABLE = (Harness.LOST, Harness.INFRASTRUCTURE)
 COLORS = {
     Product.PASSED: "green",
     Product.FAILED: "red",
@@ -19,17 +21,23 @@ COLORS = {
 
 
 def reason_of(result: PlatformResult) -> str:
-    """Why a platform did not pass: the first evidence."""
-    first = next((evidence.text for evidence in result.verdict.evidence), "no reason is recorded")
-    line = next((line.strip() for line in first.splitlines() if line.strip()), first)
-    return line if len(line) <= LONGEST_NAME else f"{line[:LONGEST_NAME]}..."
+    """Why a platform did not pass, on one line."""
+    return shorten(first_line(result.verdict.reason or "no reason is recorded"), LONGEST_NAME)
 
 
-def command_for(run: RunResult, result: PlatformResult, failure: Failure) -> str:
-    """The command that reproduces a failure: the test again, or a shell in its environment."""
-    if failure.test is None or not _is_nameable(failure.test):
-        return command("shell", run.run_id, result.platform)
-    return command("rerun", run.run_id, result.platform, failure.test)
+def command_for(run_id: str, platform: str, failure: Failure) -> str:
+    """The command that shows a failure again.
+
+    It runs the test, or all stages up to the tests. It compares the run with a broken contract.
+    """
+    if failure.contract is not None:
+        sides = (failure.contract, f"{run_id}/{platform}")
+        return command("compare", *sides, "--fail-on", "regression")
+    if failure.test is None:
+        return command("rerun", run_id, platform)
+    if not _is_nameable(failure.test):
+        return command("shell", run_id, platform)
+    return command("rerun", run_id, platform, failure.test)
 
 
 def _is_nameable(test: str) -> bool:
@@ -52,15 +60,26 @@ def _section(run: RunResult, result: PlatformResult) -> Iterator[Block]:
 def failure_blocks(run: RunResult, result: PlatformResult, most: int) -> Iterator[Block]:
     """Why a platform did not pass, and ``most`` of its failures with a command for each."""
     product, shown = result.verdict.product, result.failures[:most]
+    began = product is not Product.NOT_RUN and result.verdict.harness not in UNREPEATABLE
     verdict = Span(product.replace("_", " "), color=COLORS[product], strong=True)
-    yield verdict, f": {reason_of(result)}"
+    reason = reason_of(result)
+    if shown and shown[0].test:  # the names are below
+        reason = reason.partition(f": {shown[0].test}")[0]
+    yield verdict, f": {reason}"
     for failure in shown:
         yield Items([*_lines(failure)])
-        yield Code(command_for(run, result, failure))
-    if (more := failure_count(result) - len(shown)) > 0 and result.failures:
+        yield Code(command_for(run.run_id, result.platform, failure))
+    tests = [failure for failure in shown if failure.test is not None]
+    if (more := failure_count(result) - len(tests)) > 0 and result.failures:
         yield f"and {counted(more, 'more failure')}: see results.json and pytest.jsonl"
-    if product is not Product.NOT_RUN and any(failure.test for failure in shown):
+    if began and not result.failures:
+        yield "The same stages again:"
+        yield Code(command("rerun", run.run_id, result.platform))
+    if result.kept:
+        yield "A shell in what the run left, as long as it is kept:"
+    elif began:
         yield "A shell in the same environment:"
+    if result.kept or began:
         yield Code(command("shell", run.run_id, result.platform))
 
 
@@ -71,7 +90,6 @@ def failure_count(result: PlatformResult) -> int:
 
 def _lines(failure: Failure) -> Iterator[Line]:
     """Yield what failed, and below it the line that says why."""
-    what = failure.test or f"stage {failure.stage}"
-    yield Span(what if len(what) <= LONGEST_NAME else f"{what[:LONGEST_NAME]}...", code=True)
+    yield Span(shorten(failure.name, LONGEST_NAME), code=True)
     if failure.message:
         yield "  ", Span(failure.message, code=True)

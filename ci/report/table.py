@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ci.facts.measures import Quantity, amount
+from ci.facts.measures import IMAGE, Quantity, amount
 from ci.model.results import (
     BuildResult,
     Grade,
@@ -72,6 +72,7 @@ class StageRow(NamedTuple):
 
 HEADINGS, STAGE_HEADINGS = ResultRow(), StageRow()
 SECONDS = (HEADINGS.build_install, HEADINGS.pytest, HEADINGS.total)
+STAGE_NUMBERS = STAGE_HEADINGS[1:-1]
 
 
 def origin(run: RunResult) -> str:
@@ -155,10 +156,9 @@ def _overhead_seconds(result: PlatformResult) -> float | None:
     whole = result.facts("engine").get("seconds")
     if not isinstance(whole, int | float) or any(s.seconds is None for s in result.stages):
         return None
-    inside = sum(stage.seconds or 0.0 for stage in result.stages if stage.name != "image")
-    return (
-        whole - inside if whole >= inside else None
-    )  # of a resumed run, the engine followed only a part
+    inside = sum(stage.seconds or 0.0 for stage in result.stages if stage.name != IMAGE)
+    # Of a resumed run, the engine followed only a part.
+    return whole - inside if whole >= inside else None
 
 
 def _not_begun(result: PlatformResult) -> list[str]:
@@ -230,7 +230,7 @@ def _platform(result: PlatformResult, *, page: bool) -> Sequence[Block]:
     verdict = result.verdict
     product = Span(verdict.product, color=COLORS[verdict.product], strong=True)
     evidence = Items([f"{it.grade}: {it.text}" for it in verdict.evidence], indent="  ")
-    stages = Table(STAGE_HEADINGS, stage_rows(result), title=result.label)
+    stages = Table(STAGE_HEADINGS, stage_rows(result), numbers=STAGE_NUMBERS, title=result.label)
     build = [build_text(result.build)] if result.build else []
     if page:
         judged = ("Product: ", product, ". Harness: ", Span(verdict.harness, strong=True), ".")

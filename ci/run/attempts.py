@@ -8,21 +8,18 @@ answer, and its container has ended or has reached its time limits.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container
+from collections.abc import Container
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from time import monotonic, sleep
 
-from ci.engines import Engine
 from ci.errors import CiError, InfrastructureError, PrerequisiteError
 from ci.facts.verdict import fact
 from ci.model.plan import EnginePlan, RunPlan
 from ci.plan.request import RunRequest
 from ci.run.platform import PlatformOutcome, PlatformRun, error_text
-from ci.run.workers import Caller, Message, Readiness
+from ci.run.workers import Caller, Connect, Message, Readiness
 from ci.util.text import counted
-
-Connect = Callable[[EnginePlan], Engine]
 
 ASK_AGAIN_S = 10.0  # between two questions whether an engine answers again
 SAY_AGAIN_S = 60.0  # between two messages about it

@@ -18,12 +18,13 @@ from ci.model.job import StageKind
 from ci.model.plan import RunPlan
 from ci.model.results import PlatformResult, Product, RunResult
 from ci.plan.request import RunRequest
-from ci.run.attempts import Connect, carry_out
+from ci.run.attempts import carry_out
 from ci.run.platform import PlatformOutcome, error_text, judge_lost, not_judged_outcome
 from ci.run.progress import Progress
 from ci.run.records import Records
 from ci.run.status import Expectation
 from ci.run.workers import (
+    Connect,
     Message,
     Readiness,
     WorkerFailure,

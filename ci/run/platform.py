@@ -10,12 +10,18 @@ from dataclasses import dataclass, replace
 
 from ci.engines import Engine, Observer
 from ci.errors import CiError, ExitCode, InfrastructureError, PrerequisiteError, UsageError
-from ci.facts.platform_result import judged_result, not_judged_result, not_run_result
+from ci.facts.measures import IMAGE
+from ci.facts.platform_result import (
+    judged_result,
+    not_judged_result,
+    not_run_result,
+    with_kept,
+)
 from ci.facts.result_files import ResultFiles
 from ci.model.details import NO_DETAILS, Details
 from ci.model.job import PROTOCOL
 from ci.model.plan import RunPlan
-from ci.model.results import ExecutionFacts, ImageFacts, PlatformResult, exit_code
+from ci.model.results import ExecutionFacts, ImageFacts, PlatformResult, Product, exit_code
 from ci.plan.request import RunRequest, source_changes
 from ci.util.process import handle_interrupts
 from ci.util.redaction import redact_folder
@@ -88,7 +94,7 @@ class PlatformRun:
             facts = ExecutionFacts(engine=self.engine.name, exit_code=end.exit_code)
         facts = replace(facts, notes=(RESUMED, *facts.notes))
         with handle_interrupts(signal.SIG_IGN):  # the parent handles them; reading takes no time
-            return judge_platform(self.plan, facts, files)
+            return self._settle(judge_platform(self.plan, facts, files))
 
     def _changes(self) -> str | None:
         return source_changes(self.request, self.plan.results.parent.parent)  # of all runs
@@ -96,6 +102,8 @@ class PlatformRun:
     def _prepare(self) -> ImageFacts:
         folder = self.plan.results
         if folder.exists():  # of an earlier attempt: two attempts never share a log
+            if self.plan.keep:
+                self.engine.settle(self.plan, keep=False)
             taken = len(list(folder.parent.glob(f"{folder.name}.attempt-*")))
             folder.rename(folder.with_name(f"{folder.name}.attempt-{taken + 1}"))
         folder.mkdir(parents=True)
@@ -118,14 +126,27 @@ class PlatformRun:
         except KeyboardInterrupt:  # raised outside of the engine's own handling
             facts = ExecutionFacts(engine=self.engine.name, image=image, interrupted=True)
         with handle_interrupts(signal.SIG_IGN):
-            return judge_platform(self.plan, facts)
+            return self._settle(judge_platform(self.plan, facts))
+
+    def _settle(self, outcome: PlatformOutcome) -> PlatformOutcome:
+        """Keep the environment of a judged platform that failed, if asked to, or remove it."""
+        if not self.plan.keep or outcome.interrupted or outcome.may_run:
+            return outcome
+        keep = outcome.result.verdict.product is not Product.PASSED
+        try:
+            kept = self.engine.settle(self.plan, keep=keep)
+        except (CiError, OSError) as error:
+            text = f"its environment may remain: {error_text(error)}"
+            self.observer.event({"event": "engine", "text": text})
+            return outcome
+        return replace(outcome, result=with_kept(outcome.result, kept)) if kept else outcome
 
 
 def prepare_image(engine: Engine, plan: RunPlan, observer: Observer) -> ImageFacts:
     """Prepare the image of ``plan``, and report it to the observer as a stage."""
-    observer.event({"event": "stage_started", "stage": "image"})
+    observer.event({"event": "stage_started", "stage": IMAGE})
     image = engine.prepare(plan, observer)
-    end = {"event": "stage_finished", "stage": "image", "exit_code": 0}
+    end = {"event": "stage_finished", "stage": IMAGE, "exit_code": 0}
     observer.event({**end, "seconds": image.seconds, "reason": image.reason})
     return image
 

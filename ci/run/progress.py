@@ -16,18 +16,12 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from ci.facts.measures import IMAGE
 from ci.model.results import PlatformResult, Product
 from ci.run.screen import ASCII, UNICODE, describe, draw
-from ci.run.status import (
-    IMAGE,
-    Expectation,
-    Phase,
-    PlatformStatus,
-    RunStatus,
-    outcome_of,
-)
+from ci.run.status import Expectation, Phase, PlatformStatus, RunStatus, outcome_of
 from ci.util.process import SIGNALS
-from ci.util.text import mask_credentials, strip_controls
+from ci.util.text import make_inert
 
 REDRAW_S = 0.25  # between two looks at the clock
 # CI services end a job whose output stops for some minutes. Less than the promised 30 s, since the
@@ -89,7 +83,7 @@ class Progress:
     def estimate(self, label: str, seconds: Mapping[str, float]) -> None:
         """Set the times that the stages of a platform usually take."""
         with self._lock:
-            self._run.platform(label).seconds = seconds
+            self._run.platform(label).estimates = seconds
 
     def event(self, label: str, event: Mapping[str, object]) -> None:
         """Show one event of the agent or the engine of the platform called ``label``."""
@@ -193,5 +187,4 @@ class Progress:
 
     def _print(self, text: str) -> None:
         # No markup and no wrapping: a log's line stays as it is.
-        shown = strip_controls(mask_credentials(text))
-        self._console.print(shown, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(make_inert(text), markup=False, highlight=False, soft_wrap=True)

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from ci.facts.measures import percent
 from ci.run.status import Phase, PlatformStatus, RunStatus
-from ci.util.text import counted, mask_credentials, strip_controls
+from ci.util.text import counted, make_inert
 
 ONE_LINE = 100  # columns from which a platform needs one line; two on a narrower terminal
 TAIL = 3  # lines of a failing platform's log or tests
@@ -48,8 +48,8 @@ ASCII = Symbols(
 
 def clean(text: str) -> str:
     """Return a text as one line without passwords and without anything that a terminal obeys."""
-    # Masked first: a password that is cut off in its middle would not be recognized.
-    return " ".join(strip_controls(mask_credentials(text)[:LONGEST]).split())
+    # Cut last: a password that is cut off in its middle would not be recognized.
+    return " ".join(make_inert(text)[:LONGEST].split())
 
 
 def clock(seconds: float) -> str:
@@ -58,8 +58,10 @@ def clock(seconds: float) -> str:
     return f"{minutes // MINUTE}:{minutes % MINUTE:02}:{second:02}"
 
 
-def about(seconds: float) -> str:
-    """``about 3 min left``."""
+def about(seconds: float | None) -> str:
+    """``about 3 min left``; empty if nothing is known, or nothing is left."""
+    if not seconds:
+        return ""
     minutes = round(seconds / MINUTE)
     if not minutes:
         return "less than 1 min left"
@@ -77,7 +79,7 @@ def describe(platform: PlatformStatus, now: float) -> str:
         words.append(f"{percent(fraction)} of the usual time")
     else:
         words.append(counts)
-    words += [_failed(platform), platform.device, platform.cache, _left(platform, now)]
+    words += [_failed(platform), platform.device, platform.cache, about(platform.remaining(now))]
     return ", ".join(filter(None, words))
 
 
@@ -87,11 +89,6 @@ def _longest(texts: Iterable[str]) -> int:
 
 def _failed(platform: PlatformStatus) -> str:
     return f"{platform.failed:,} failed" if platform.failed else ""
-
-
-def _left(platform: PlatformStatus, now: float) -> str:
-    seconds = platform.remaining(now)
-    return about(seconds) if seconds else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +199,7 @@ def _facts(platform: PlatformStatus, now: float) -> list[str]:
     if platform.phase is not Phase.RUNNING:
         return []
     facts = (platform.problem, platform.waits, platform.device, platform.cache)
-    later = (_left(platform, now), platform.latest)
+    later = (about(platform.remaining(now)), platform.latest)
     return [shown for it in (*facts, *later) if (shown := clean(it))]
 
 
@@ -231,7 +228,7 @@ def _total(layout: Layout, run: RunStatus, now: float) -> Text:
         "waiting": len(run.among(Phase.WAITING)),
     }
     words = [f"{number} {name}" for name, number in numbers.items() if number]
-    left = run.remaining(now)
-    words += [about(left)] if left else []
+    words.append(about(run.remaining(now)))
+    text = ", ".join(filter(None, words))
     platforms = counted(len(run.platforms), "platform")
-    return layout.line([(f"{platforms}:", "bold")], ", ".join(words), clock(now - run.began))
+    return layout.line([(f"{platforms}:", "bold")], text, clock(now - run.began))

@@ -142,7 +142,7 @@ class Search:
         verdict = row.verdict
         if not verdict.product.is_final and verdict.harness not in OWN_FAULTS:
             message = f"bisect: run {result.run_id} of {commit_name(commit)} has no result: "
-            message += next((it.text for it in verdict.evidence), verdict.harness)
+            message += verdict.reason or verdict.harness
             remedy = "Repeat the command when this is solved: it keeps all runs so far."
             raise InfrastructureError(message, remedy=remedy)
         if asked.warm and row.built and row.facts("compiler_cache").get("state") is None:
@@ -160,7 +160,7 @@ class Search:
         asked = self.question
         row = result.platform(asked.platform)
         if row.built is False or not row.verdict.product.is_final:
-            return next((it.text for it in row.verdict.evidence), "it was not built")
+            return row.verdict.reason or "it was not built"
         if asked.stage:
             known = [stage.name for stage in row.stages]
             return f"it has no measure of the stage '{asked.stage}'{near_match(asked.stage, known)}"

@@ -1,5 +1,6 @@
-"""A session: the environment of an earlier run again, for a shell or for one of its tests.
+"""A session: the environment of an earlier run again, for a shell or for its tests.
 
+A shell enters what the run has kept, if it still exists. Otherwise the environment is recreated.
 The sources are those of the run: the folder itself while it is unchanged, else the recorded commit
 in a worktree outside of the user's tree. The stages before the tests run again, with the compiler
 cache of the run.
@@ -13,9 +14,10 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -30,7 +32,7 @@ from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
 from ci.plan.project import Project, load_project, plan_run
 from ci.plan.request import RunRequest, is_configuration_changed, source_changes
-from ci.plan.session import SHELL, session_plan
+from ci.plan.session import SHELL, kept_plan, rerun_plan, shell_plan
 from ci.run.commit_runs import temporary_checkout
 from ci.run.platform import PlatformOutcome, judge_platform, prepare_image
 from ci.run.progress import Progress
@@ -39,6 +41,8 @@ from ci.util.process import handle_interrupts
 from ci.util.text import commit_name
 
 SESSION = "session"  # the kind of what is locked
+Adaptation = Callable[..., RunPlan]  # of a plan, with its folder of results, to a session
+BundlePlans = Callable[[RunRequest, Path], Sequence[RunPlan]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +53,31 @@ class Recorded:
     result: PlatformResult
     results: Path
     """The folder of all runs."""
+    bundled: BundlePlans | None = None
+    """Plans the run again, if it used a bundle: with the sources and images in it."""
+
+    def plan(self, sources: Sources, run_id: str, results: Path) -> RunPlan:
+        """Plan the platform again, as ``run_id`` with its results in a folder of ``results``."""
+        platforms = (self.result.platform,)
+        if self.bundled is not None:
+            changes = {**self.options.model_dump(), "run_id": run_id, "platforms": platforms}
+            [plan] = self.bundled(self.request.model_copy(update=changes), results)
+            return plan
+        [plan] = plan_run(
+            sources.project,
+            platforms,
+            run_id=run_id,
+            source=sources.folder,
+            results=results,
+            options=self.options,
+        )
+        return plan
 
     @property
     def options(self) -> RunOptions:
         """The options of the run that the environment depends on, with a warm compiler cache."""
         kept = {name: getattr(self.request, name) for name in RunOptions.model_fields}
-        return RunOptions.model_validate({**kept, "cold": False, "reruns": 0})
+        return RunOptions.model_validate({**kept, "cold": False, "reruns": 0, "keep": False})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,20 +91,21 @@ class Sources:
 
 
 @contextmanager
-def recorded_sources(recorded: Recorded) -> Iterator[Sources]:
+def recorded_sources(recorded: Recorded, *, only_configuration: bool = False) -> Iterator[Sources]:
     """Yield the sources of a run, which may be in a temporary folder.
 
+    ``only_configuration``: of these sources, only the configuration must be that of the run.
     Raises ``UsageError`` if they have changed and no commit has them.
     """
     request = recorded.request
-    if request.bundle is not None:
-        message = f"run {request.run_id} used the bundle {request.bundle}, expected a source folder"
-        raise UsageError(message, remedy="Run the bundle again: it has its sources and images.")
-    changes = _changes(recorded)
+    changes = _changes(recorded, only_configuration=only_configuration)
     if changes is None:
         project = replace(load_project(request.config, os.environ), pip=read_pip_settings())
         yield Sources(folder=request.source, project=project)
         return
+    if request.bundle is not None:
+        message = f"{request.bundle} is not the bundle of run {request.run_id}: {changes}"
+        raise UsageError(message, remedy="Copy the bundle that the run used to that place.")
     _check_commit(request, changes)
     name = f"{SESSION}-{request.run_id}-{recorded.result.platform}"
     with temporary_checkout(request.source, request.config, name, SESSION) as checkout:
@@ -96,14 +120,14 @@ def recorded_sources(recorded: Recorded) -> Iterator[Sources]:
         yield Sources(folder=checkout.source, project=project, notes=tuple(notes))
 
 
-def _changes(recorded: Recorded) -> str | None:
+def _changes(recorded: Recorded, *, only_configuration: bool) -> str | None:
     """Return why the folder no longer has the sources of the run; ``None``: it has them."""
     request = recorded.request
     if not request.source.is_dir():
         return f"{request.source} no longer exists"
     if is_configuration_changed(request):
         return f"{request.config} has changed since the run began"
-    return source_changes(request, recorded.results)
+    return None if only_configuration else source_changes(request, recorded.results)
 
 
 def _check_commit(request: RunRequest, changes: str) -> None:
@@ -134,8 +158,18 @@ class Session:
 
     def shell(self) -> int:
         """Open a shell, and return its exit code."""
-        with self._prepared(None) as (engine, plan, image):
-            observer = ShellObserver(session=self, engine=engine, plan=plan)
+        if kept := self.recorded.result.kept:
+            code = self._enter_kept()
+            if code is not None:
+                return code
+            text = f"{kept}, which the run kept, no longer exists: its environment is made again"
+            self.progress.show_notice(text)
+        with self._prepared(shell_plan) as (engine, plan, image):
+
+            def enter() -> int:
+                return engine.enter(plan, interactive=self.interactive)
+
+            observer = ShellObserver(progress=self.progress, label=plan.title, enter=enter)
             facts = engine.execute(plan, image, observer)
         if facts.interrupted:
             return ExitCode.INTERRUPTED
@@ -144,13 +178,31 @@ class Session:
             raise InfrastructureError(f"no shell was opened: {reason}")
         return observer.code
 
-    def rerun(self, test: str) -> tuple[PlatformOutcome, str]:
-        """Run one test; return its outcome, and what pytest printed."""
-        with self._prepared(test) as (engine, plan, image):
+    def _enter_kept(self) -> int | None:
+        """Open a shell in what the run has kept; ``None``: it no longer exists."""
+        recorded = self.recorded
+        with (
+            handle_interrupts(signal.default_int_handler),
+            recorded_sources(recorded, only_configuration=True) as sources,
+        ):
+            plan = recorded.plan(sources, recorded.request.run_id, recorded.results)
+            held = kept_plan(plan, session=self._new_id())
+            # A display of its own: one starts only once, and another environment may follow.
+            with closing(select_engine(plan.engine)) as engine, new_progress() as progress:
+                observer = ShellObserver(progress=progress, label=plan.title)
+                return engine.enter_kept(held, observer, interactive=self.interactive)
+
+    def _new_id(self) -> str:
+        return f"{self.recorded.request.run_id}-{SESSION}-{secrets.token_hex(2)}"
+
+    def rerun(self, test: str | None) -> tuple[PlatformOutcome, str]:
+        """Run one test, or all; return the outcome, and what the last stage that ran printed."""
+        with self._prepared(partial(rerun_plan, test=test)) as (engine, plan, image):
             facts = engine.execute(plan, image, self._observer(plan))
             outcome = judge_platform(plan, facts)
-            log = plan.results / f"{plan.stages[-1].name}.log"
-            printed = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+            logs = [plan.results / f"{stage.name}.log" for stage in plan.stages]
+            last = next((log for log in reversed(logs) if log.is_file()), None)
+            printed = last.read_text(encoding="utf-8", errors="replace") if last else ""
         self.progress.show_result(plan.title, outcome.result)
         return outcome, printed
 
@@ -158,12 +210,12 @@ class Session:
         return PlatformObserver(progress=self.progress, label=plan.title)
 
     @contextmanager
-    def _prepared(self, test: str | None) -> Iterator[tuple[Engine, RunPlan, ImageFacts]]:
+    def _prepared(self, adapt: Adaptation) -> Iterator[tuple[Engine, RunPlan, ImageFacts]]:
         """Yield the engine, the plan and the image of the session, in a folder of its own."""
         with (
             handle_interrupts(signal.default_int_handler),
             recorded_sources(self.recorded) as sources,
-            self._plan(sources, test) as plan,
+            self._plan(sources, adapt) as plan,
             closing(select_engine(plan.engine)) as engine,
             self.progress,
         ):
@@ -173,22 +225,15 @@ class Session:
             yield engine, plan, self._image(engine, plan)
 
     @contextmanager
-    def _plan(self, sources: Sources, test: str | None) -> Iterator[RunPlan]:
+    def _plan(self, sources: Sources, adapt: Adaptation) -> Iterator[RunPlan]:
         platform = self.recorded.result.platform
-        run_id = f"{self.recorded.request.run_id}-{SESSION}-{secrets.token_hex(2)}"
+        run_id = self._new_id()
         # The name of a work folder: `gc` finds it if this process dies.
         folder = Path(tempfile.mkdtemp(prefix=f"infini-ci-{run_id}-{platform}-"))
         try:
             with lock_run(folder, kind=SESSION):
-                [plan] = plan_run(
-                    sources.project,
-                    (platform,),
-                    run_id=run_id,
-                    source=sources.folder,
-                    results=folder,
-                    options=self.recorded.options,
-                )
-                yield session_plan(plan, results=folder / platform, test=test)
+                plan = self.recorded.plan(sources, run_id, folder)
+                yield adapt(plan, results=folder / platform)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -216,11 +261,12 @@ class PlatformObserver:
 
 @dataclass(kw_only=True)
 class ShellObserver:
-    """Opens the shell when its stage has started."""
+    """Ends the display when the shell's stage has started, and opens the shell."""
 
-    session: Session
-    engine: Engine
-    plan: RunPlan
+    progress: Progress
+    label: str
+    enter: Callable[[], int] | None = None
+    """Opens the shell; ``None``: the engine opens it by itself."""
     code: int | None = None
     """The exit code of the shell; ``None``: it was not opened."""
     reason: str | None = None
@@ -230,16 +276,20 @@ class ShellObserver:
         is_shell = event.get("stage") == SHELL
         match event.get("event"):
             case "stage_started" if is_shell:
-                self.session.progress.__exit__()
-                self.code = self.engine.enter(self.plan, interactive=self.session.interactive)
+                self.progress.__exit__()
+                self.code = self.enter() if self.enter else None
             case "stage_skipped" if is_shell:
                 self.reason = str(event["reason"])
             case _ if not is_shell:
-                self.session.progress.event(self.plan.title, event)
+                self.progress.event(self.label, event)
 
 
 def new_session(recorded: Recorded) -> Session:
     """Return a session that shows its progress on the standard error."""
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
-    progress = Progress(Console(stderr=True))
-    return Session(recorded=recorded, progress=progress, interactive=interactive)
+    return Session(recorded=recorded, progress=new_progress(), interactive=interactive)
+
+
+def new_progress() -> Progress:
+    """Return a display on the standard error."""
+    return Progress(Console(stderr=True))

@@ -14,13 +14,12 @@ from enum import StrEnum
 from typing import Any
 
 from ci.engines.logs import SHOWN_LINES
-from ci.facts.measures import percent
+from ci.facts.measures import IMAGE, percent
 from ci.model.results import Harness, PlatformResult
 
 TAIL_LINES = SHOWN_LINES  # of a failed stage's log; no more lines are passed on
 FAILURES = 5  # names of the tests that failed last
 ALMOST = 0.99  # a stage that takes longer than estimated has not ended
-IMAGE = "image"
 
 _IMAGE_STEP = re.compile(r"Step (\d{1,6})/(\d{1,6}) : ")
 
@@ -52,8 +51,8 @@ class PlatformStatus:
 
     label: str
     expected: Expectation = Expectation()
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    """The estimated time of each stage, as far as there is one."""
+    estimates: Mapping[str, float] = field(default_factory=dict)
+    """The seconds that the stages usually take, as far as they are known."""
     phase: Phase = Phase.WAITING
     began: float = 0.0
     stage: str = ""
@@ -197,7 +196,7 @@ class PlatformStatus:
         """Return the share of the stage that is done, by its counts or else by its estimate."""
         if self.total:
             return min(self.done / self.total, 1.0)
-        known = self.seconds.get(self.stage)
+        known = self.estimates.get(self.stage)
         return min(self.elapsed(now) / known, ALMOST) if known else None
 
     def remaining(self, now: float) -> float | None:
@@ -206,14 +205,14 @@ class PlatformStatus:
             return 0.0
         stages = [it for it in self.expected.stages if it not in self._finished]
         estimates = [
-            self._remaining_of_stage(now) if it == self.stage else self.seconds.get(it)
+            self._remaining_of_stage(now) if it == self.stage else self.estimates.get(it)
             for it in stages
         ]
         known = [it for it in estimates if it is not None]
         return sum(known) if self.expected.stages and len(known) == len(estimates) else None
 
     def _remaining_of_stage(self, now: float) -> float | None:
-        elapsed, known = self.elapsed(now), self.seconds.get(self.stage)
+        elapsed, known = self.elapsed(now), self.estimates.get(self.stage)
         if known is not None and elapsed < known:
             return known - elapsed
         if self.total and self.done:  # slower than ever before, or for the first time
@@ -260,7 +259,7 @@ def device_names(devices: Sequence[Mapping[str, Any]]) -> str:
 def outcome_of(result: PlatformResult) -> str:
     """``passed, exit after summary, 9206 passed in 178.0s``."""
     verdict, counts = result.verdict, result.pytest and result.pytest.summary
-    words = [verdict.product.replace("_", " ")]
+    words = [verdict.product.shown]
     if verdict.harness is not Harness.CLEAN:
-        words.append(verdict.harness.replace("_", " "))
+        words.append(verdict.harness.shown)
     return ", ".join([*words, *([counts] if counts else [])])

@@ -204,7 +204,6 @@ class Workers:
 def forked_workers(plans: Sequence[RunPlan], work: Work, *, jobs: int | None) -> Iterator[Workers]:
     """Fork a worker for each plan; interrupts go to the workers until the block ends."""
     workers = Workers(jobs=jobs)
-    gc.collect()
     gc.freeze()  # else the first collection in each worker copies every page with an object
     # Interrupts are blocked until every process has its handlers.
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)

@@ -86,7 +86,9 @@ def read_run(folder: Path) -> RunResult:
         raise UsageError(message, remedy="Copy the whole folder again.")
     run = read_results(folder / RESULTS_FILE)
     if faults := list(_faults(run)):
-        raise UsageError(f"{folder / RESULTS_FILE}: " + "; ".join(faults))
+        remedy = "Copy the folder again from the machine that ran it. If a newer version of this"
+        remedy += " program wrote it, update this one."
+        raise UsageError(f"{folder / RESULTS_FILE}: " + "; ".join(faults), remedy=remedy)
     return run
 
 

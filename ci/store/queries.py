@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -33,8 +33,8 @@ from ci.util.invocation import ACCEPTED_FILE, command
 
 # Start times have a resolution of one second, so short runs can share one.
 NEWEST_FIRST = (RUNS.c.started_at.desc(), RUNS.c.finished_at.desc(), RUNS.c.run_id.desc())
-_BETWEEN_NAMES = "/"  # no platform's name contains it, since references are RUN/PLATFORM
-_BEFORE_PRODUCT = " "
+_BETWEEN_NAMES = "\n"  # no name contains it: names are printable, on one line
+_BEFORE_PRODUCT = " "  # no product contains it
 OUTCOMES = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed")
 _SLICE = 1_000  # names in one query; SQLite takes 32,766
 
@@ -64,7 +64,7 @@ class StoreQueries:
 
     def heads(self, *, project: str | None = None, last: int | None = None) -> list[RunHead]:
         """List runs, newest first: the ``last`` ones, or all."""
-        # One text such as ``cpu not_run/moore passed``: a row per platform takes longer to read.
+        # One text with lines such as ``cpu not_run``: a row per platform takes longer to read.
         row = PLATFORMS.c.platform + _BEFORE_PRODUCT + PLATFORMS.c.product
         texts = select(func.aggregate_strings(row, _BETWEEN_NAMES))
         of_run = texts.where(PLATFORMS.c.run_id == RUNS.c.run_id).scalar_subquery()
@@ -102,27 +102,32 @@ class StoreQueries:
 
     def measured(self, platform: str, runs: Sequence[RunHead]) -> list[RunMeasures]:
         """Look up the measures of runs on a platform, in the order of ``runs``."""
+        return self.measured_on({platform: runs})[platform]
+
+    def measured_on(self, runs: Mapping[str, Sequence[RunHead]]) -> dict[str, list[RunMeasures]]:
+        """Look up the measures of runs by platform, in the order of ``runs`` on each."""
+        columns = (PLATFORMS.c.platform, PLATFORMS.c.run_id, PLATFORMS.c.environment_key)
         query = (
-            select(PLATFORMS.c.run_id, PLATFORMS.c.environment_key, MEASURED.c.measures)
+            select(*columns, MEASURED.c.measures)
             .join(MEASURED, MEASURED.c.platform_id == PLATFORMS.c.id)
-            .where(PLATFORMS.c.platform == platform)
+            .where(PLATFORMS.c.platform.in_(runs))
         )
+        run_ids = {run.run_id: None for some in runs.values() for run in some}
         with read_transaction(self._engine) as connection:
-            run_ids = [run.run_id for run in runs]
-            rows = _rows_of(connection, query, PLATFORMS.c.run_id, run_ids)
-            found = {run_id: (key, values) for run_id, key, values in rows}
-            now = _successors(connection, platform)
-            environments = _components(connection, {key for key, _ in found.values()})
+            rows = _rows_of(connection, query, PLATFORMS.c.run_id, [*run_ids])
+            found = {(platform, run_id): (key, values) for platform, run_id, key, values in rows}
+            environments = _environments(connection, runs)
+        now = _successors(environments)
         faults = {key: environment_fault(it) for key, it in environments.items()}
-        measured = []
-        for run in runs:
-            if run.run_id not in found:
+        measured: dict[str, list[RunMeasures]] = {platform: [] for platform in runs}
+        for platform, run in ((name, run) for name, some in runs.items() for run in some):
+            if (platform, run.run_id) not in found:
                 continue
-            key, values = found[run.run_id]
+            key, values = found[platform, run.run_id]
             if error := self.row_error(run.run_id, platform, values, faults[key]):
                 self.skip(error)
                 continue
-            measured.append(
+            measured[platform].append(
                 RunMeasures(
                     run_id=run.run_id,
                     commit=run.commit,
@@ -166,7 +171,7 @@ class StoreQueries:
     def environment_keys(self, digests: Collection[str]) -> dict[str, EnvironmentKey]:
         """Look up environment keys by their digests."""
         with read_transaction(self._engine) as connection:
-            return _environment_keys(connection, digests)
+            return _readable(_components(connection, digests))
 
     def repeated_runs(self, platform: str, *, project: str) -> list[RepeatedRuns]:
         """Group the runs that tested one commit in one environment more than once.
@@ -192,7 +197,7 @@ class StoreQueries:
             .order_by(*NEWEST_FIRST)
         )
         with read_transaction(self._engine) as connection:
-            now = _successors(connection, platform)
+            now = _successors(_environments(connection, [platform]))
             groups: dict[tuple[str, str], list[Row[Any]]] = {}
             for row in reversed(connection.execute(query).all()):
                 key = now.get(row.environment_key, row.environment_key)
@@ -287,7 +292,8 @@ def _result_head(run_id: str, result: PlatformResult) -> ResultHead:
 def _platforms(text: str | None) -> dict[str, Any]:
     """The platforms of a head, and those that have begun."""
     rows = text.split(_BETWEEN_NAMES) if text else ()
-    products = dict(sorted(row.split(_BEFORE_PRODUCT) for row in rows))
+    found = sorted(row.rpartition(_BEFORE_PRODUCT) for row in rows)
+    products = {name: product for name, _, product in found}
     begun = tuple(name for name in products if products[name] != Product.NOT_RUN)
     return {"platforms": tuple(products), "begun": begun}
 
@@ -296,20 +302,23 @@ def _acceptance(row: Row[Any]) -> dict[str, Any]:
     return {name: value for name, value in row._mapping.items() if name in Acceptance.model_fields}
 
 
-def _successors(connection: Connection, platform: str) -> dict[str, str]:
-    """Map each environment key of a platform to the newer key that continues it, if any."""
-    key = PLATFORMS.c.environment_key
-    query = select(key).where(PLATFORMS.c.platform == platform).group_by(key)
+def _environments(connection: Connection, platforms: Collection[str]) -> dict[str, Any]:
+    """The components of platforms' environments by digest, in the order of their first runs."""
+    platform, key = PLATFORMS.c.platform, PLATFORMS.c.environment_key
+    query = select(key).where(platform.in_(platforms)).group_by(platform, key)
     digests = connection.scalars(query.order_by(func.min(PLATFORMS.c.id))).all()
-    keys = _environment_keys(connection, digests)
-    return successors({digest: keys[digest] for digest in digests if digest in keys})
+    found = _components(connection, digests)
+    return {digest: found[digest] for digest in digests if digest in found}
 
 
-def _environment_keys(
-    connection: Connection, digests: Collection[str]
-) -> dict[str, EnvironmentKey]:
+def _successors(environments: Mapping[str, Any]) -> dict[str, str]:
+    """Map each environment key to the newer key of its platform that continues it, if any."""
+    return successors(_readable(environments))
+
+
+def _readable(environments: Mapping[str, Any]) -> dict[str, EnvironmentKey]:
     """The environment keys that can be read, by their digests."""
-    found = _components(connection, digests).items()
+    found = environments.items()
     return {digest: EnvironmentKey(**it) for digest, it in found if not environment_fault(it)}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -267,10 +267,16 @@ class Store(StoreQueries):
         row = self._details(select(DETAILS.c.reruns), run_id, platform)
         return blobs.decode_reruns(row[0]) if row and row[0] else []
 
-    def build_details(self, run_id: str, platform: str) -> BuildDetails | None:
-        """Load the parts of the build on one platform of a run."""
-        row = self._details(select(DETAILS.c.build), run_id, platform)
-        return blobs.decode_build_details(row[0]) if row and row[0] else None
+    def build_details(self, run_ids: Collection[str], platform: str) -> dict[str, BuildDetails]:
+        """Load the parts of the builds on one platform of a few runs, by run."""
+        query = (
+            select(PLATFORMS.c.run_id, DETAILS.c.build)
+            .join(PLATFORMS, DETAILS.c.platform_id == PLATFORMS.c.id)
+            .where(PLATFORMS.c.run_id.in_(run_ids), PLATFORMS.c.platform == platform)
+        )
+        with read_transaction(self._engine) as connection:
+            found = connection.execute(query).all()
+        return {run_id: blobs.decode_build_details(build) for run_id, build in found if build}
 
     def _details(self, query: Any, run_id: str, platform: str) -> Any:
         query = query.join(PLATFORMS, DETAILS.c.platform_id == PLATFORMS.c.id).where(

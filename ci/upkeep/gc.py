@@ -33,7 +33,7 @@ from ci.engines.link import explain
 from ci.engines.wheelhouse import PREFIX as WHEELS_PREFIX
 from ci.errors import InfrastructureError
 from ci.facts.files import read_text_file
-from ci.model.plan import HELPER_LABEL, SESSION_LABEL
+from ci.model.plan import HELPER_LABEL, KEPT, SESSION_LABEL
 from ci.model.platforms import PLATFORMS
 from ci.model.results import HOST_LOCK
 from ci.model.trust import Trust
@@ -65,6 +65,7 @@ class ItemKind(StrEnum):
     """The kind of an item."""
 
     CONTAINER = "container"
+    KEPT = "failed container"  # which `run --keep` left for `shell`
     IMAGE = "image"
     CACHE = "compiler cache"
     WHEELS = "wheelhouse"
@@ -144,12 +145,14 @@ class Scope:
         orphans: also items without a project's label, or of runs whose results are gone
         runs: ids of the runs in progress, here or on an engine
         platforms: the platforms of the runs in progress
+        abandoned: ids of the sessions whose callers were killed on this machine
     """
 
     project: str
     orphans: bool
     runs: Set[str]
     platforms: Set[str]
+    abandoned: Set[str] = frozenset()
 
     def covers(self, project: str | None) -> bool:
         return project == self.project or (project is None and self.orphans)
@@ -213,23 +216,26 @@ class EngineContents:
     def _container_items(self, scope: Scope) -> Iterator[Item]:
         """The containers of a project; those that have not ended are needed.
 
-        Helpers and sessions serve a caller, which may have been killed.
+        Helpers and sessions serve a caller, which may have been killed. The caller of a session may
+        also live on another machine. Without one, a shell ends after half a day.
         """
         for entry in self.containers:
             labels, state = _labels(entry), entry["State"]
+            name = ", ".join(entry["Names"] or [entry["Id"][:12]]).lstrip("/")
             if labels.get(PROJECT) == scope.project:
-                helper = HELPER_LABEL in labels or SESSION_LABEL in labels
-                needed = scope.needed_by_run(labels.get(RUN) or labels.get(HELPER_LABEL))
-                ended = helper or state in ("exited", "created", "dead")
+                run = labels.get(RUN) or labels.get(HELPER_LABEL)
+                needed = scope.needed_by_run(run)
+                abandoned = HELPER_LABEL in labels or run in scope.abandoned
+                ended = abandoned or state in ("exited", "created", "dead")
                 yield Item(
-                    kind=ItemKind.CONTAINER,
-                    name=", ".join(entry["Names"] or [entry["Id"][:12]]).lstrip("/"),
+                    kind=ItemKind.KEPT if name.endswith(KEPT) else ItemKind.CONTAINER,
+                    name=name,
                     size_bytes=entry.get("SizeRw") or 0,
                     used=_from_seconds(entry["Created"]),
                     needed=needed if ended else f"it is {state}",
                     # A run's not by force: it may have been started just now.
                     remove=partial(
-                        self.client.api.remove_container, entry["Id"], v=True, force=helper
+                        self.client.api.remove_container, entry["Id"], v=True, force=abandoned
                     ),
                 )
 
@@ -386,11 +392,15 @@ def run_folders(results: Path) -> tuple[RunFolder, ...]:
     return tuple(found)
 
 
-def sessions_in_progress() -> Iterator[str]:
-    """The ids of the sessions of this user whose callers run on this machine."""
-    for path in Path(tempfile.gettempdir()).glob("infini-ci-*"):
-        if (name := _WORK_FOLDER.fullmatch(path.name)) and is_running(path):
-            yield name["run"]
+def sessions() -> dict[str, bool]:
+    """The ids of this user's sessions with a folder here, each with whether its caller lives."""
+    found: dict[str, bool] = {}
+    for path in Path(tempfile.gettempdir()).glob("infini-ci-*-session-*"):
+        name = _WORK_FOLDER.fullmatch(path.name)
+        with suppress(FileNotFoundError):  # its session has just ended
+            if name and path.lstat().st_uid == os.geteuid():
+                found[name["run"]] = is_running(path)
+    return found
 
 
 def redact_interrupted(runs: Sequence[RunFolder], scope: Scope) -> Iterator[str]:

@@ -14,12 +14,8 @@ from pathlib import Path
 from ci.util.files import REPOSITORY
 
 NOX_VARIABLE = "INFINI_CI_NOX"  # set by noxfile.py: how the user started nox
-SESSIONS = (
-    "report",
-    "compare",
-    "history",
-    "dashboard",
-)  # named as their commands; those of `run` are not
+# Sessions named as their commands; those of `run` are not.
+SESSIONS = ("report", "compare", "history", "dashboard")
 RESULTS_VARIABLE = "INFINI_CI_RESULTS"
 RESULTS = Path("results")
 CONFIG_FILE = "ci.yaml"
@@ -41,6 +37,7 @@ RESULTS_COMMANDS = (
 )
 
 _options: ContextVar[argparse.Namespace | None] = ContextVar("_options", default=None)
+_elsewhere: ContextVar[bool] = ContextVar("_elsewhere", default=False)
 
 
 @contextmanager
@@ -51,9 +48,6 @@ def remember_options(options: argparse.Namespace) -> Iterator[None]:
         yield
     finally:
         _options.reset(token)
-
-
-_elsewhere: ContextVar[bool] = ContextVar("_elsewhere", default=False)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 from ci.errors import PrerequisiteError
 from ci.util.invocation import command
 from ci.util.process import ProcessError, run
+from ci.util.text import first_line
 
 
 class Severity(StrEnum):
@@ -145,7 +146,7 @@ def check_git(source: Path) -> Finding:
     inside = run(["git", "-C", str(source), "rev-parse", "--git-dir"], check=False, timeout_s=GIT_S)
     if inside.exit_code == 0:
         return ok("git", version)
-    reason = (inside.stderr.strip() or f"exit code {inside.exit_code}").splitlines()[0]
+    reason = first_line(inside.stderr) or f"exit code {inside.exit_code}"
     return problem(
         "git",
         f"git cannot read the repository {repository}: {reason}",

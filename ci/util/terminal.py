@@ -61,10 +61,7 @@ def workflow_commands_stopped(environ: Mapping[str, str]) -> Iterator[None]:
 
 def show_workflow_commands(commands: Sequence[str]) -> None:
     """Print lines that GitHub obeys, to the standard error: programs read the standard output."""
-    around = _stopped[-1] if _stopped and commands else None
-    if around:
-        complain(f"::{around}::")
+    if _stopped and commands:
+        commands = [f"::{_stopped[-1]}::", *commands, f"::stop-commands::{_stopped[-1]}"]
     for line in commands:
         complain(line)
-    if around:
-        complain(f"::stop-commands::{around}")

@@ -93,12 +93,20 @@ def describe_unreadable(lines: int, longest: int) -> str:
     return counted(lines, "unreadable line") + length
 
 
+def first_line(text: str) -> str:
+    """Return the first line that is not blank, without the spaces around it; else ``""``."""
+    return next((line for it in text.splitlines() if (line := it.strip())), "")
+
+
+def shorten(text: str, most: int) -> str:
+    """Return at most ``most`` characters of a text, and ``...`` if it has more."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def join_names(names: Sequence[str], most: int = 5) -> str:
     """``a, b, c, d, e and 3 more``; long names are shortened."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    shown = names[:most]
-    short = (it if len(it) <= LONGEST_NAME else f"{it[:LONGEST_NAME]}..." for it in shown)
-    return ", ".join(short) + more
+    return ", ".join(shorten(it, LONGEST_NAME) for it in names[:most]) + more
 
 
 def root_cause(error: BaseException) -> str:
@@ -184,6 +192,15 @@ def mask_credentials(text: str) -> str:
     for form in _hidden:
         text = text.replace(form, MASK)
     return _WORD.sub(_mask_word, text) if "@" in text or "%40" in text else text
+
+
+def make_inert(text: str) -> str:
+    """Hide credentials, and remove or replace what a terminal would obey.
+
+    Credentials are searched twice: a color within a secret value hides it from the first search,
+    and a control character that belongs to the value from the second.
+    """
+    return mask_credentials(strip_controls(mask_credentials(text)))
 
 
 def _mask_word(found: re.Match[str]) -> str:

@@ -32,6 +32,7 @@ class LocalEngine:
     execute_error: CiError | OSError | None = None
     interrupted: bool = False
     adopted: ExecutionFacts | None = None
+    settle_error: CiError | None = None
     name: str = "docker"
     containers: bool = True
 
@@ -74,6 +75,15 @@ class LocalEngine:
         self._called(f"resume {plan.platform}")
         observer.event({"event": "engine", "text": "looking for a container"})
         return self.adopted
+
+    def find_image(self, _plan: RunPlan, _digest: str) -> None:
+        """It has none."""
+
+    def settle(self, plan: RunPlan, *, keep: bool) -> str | None:
+        self._called(f"{'keep' if keep else 'remove'} {plan.platform}")
+        if self.settle_error is not None:
+            raise self.settle_error
+        return plan.container.kept_name if keep else None
 
     def describe(self, plan: RunPlan) -> str:
         return f"run {plan.platform} with {plan.network.host_environment.get('PIP_INDEX_URL')}"
@@ -122,7 +132,7 @@ def run_agent(plan: RunPlan, observer: Observer) -> tuple[int, EventReader]:
 
 def _environment() -> dict[str, str]:
     return {
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "PATH": os.environ["PATH"],
         # Only the plug-in that counts: the others of a development environment take a second.
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTEST_ADDOPTS": "-p no:cacheprovider -p pytest_reportlog.plugin",

@@ -319,11 +319,19 @@ def test_the_test_merge_of_a_pull_request_is_compared_with_its_target(project: P
     )
 
 
-def test_the_main_branch_has_no_base(project: Project) -> None:
-    project.measure()
+def test_the_main_branch_is_compared_with_its_commits_before(project: Project) -> None:
+    first = project.measure(result(100))
     code, said = project.compare("main")
     assert code == ExitCode.USAGE
-    assert "compare: got no BASE, and 'main' is the main branch: expected two references" in said
+    assert "got no BASE, and no commit of 'main' before 'main' has a run: expected two" in said
+    project.commit("not measured")
+    last = project.measure(result(100))
+    for head in ("main", "latest", "run-001"):
+        code, said = project.compare(head)
+        assert code == ExitCode.PASSED
+        before = f"{last[:12]}~1"
+        assert f"base  run-000/cpu (commit {first[:12]}, 1 commit before {before})" in said
+        assert "head  run-001/cpu" in said
     project.run(None)
     assert project.compare("latest")[0] == ExitCode.PASSED
 

@@ -26,6 +26,7 @@ from ci.plan.config import NetworkConfig
 from ci.plan.planning import RunOptions
 from ci.plan.project import Project, load_project
 from ci.plan.request import RunRequest, new_request, source_changes
+from ci.run import session
 from ci.store.folder import read_results
 from ci.upkeep.bundle.file import new_bundle, open_archive
 from ci.upkeep.bundle.pack import find_configuration, site_settings
@@ -150,6 +151,28 @@ def test_a_run_does_not_go_on_with_another_bundle(
     changed(bundle, COMMIT.encode(), COMMIT[::-1].encode())
     assert run("run", "--bundle", bundle, "--resume", run_id) == ExitCode.USAGE
     assert f"--resume: run {run_id} does not belong to {bundle}" in capsys.readouterr().err
+
+
+def test_a_test_runs_again_with_the_bundle(
+    bundle: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(run_command, "select_engine", lambda _: LocalEngine())
+    monkeypatch.setattr(session, "select_engine", lambda _: LocalEngine())
+    assert run("run", "--bundle", bundle) == ExitCode.PASSED
+    words = ("rerun", "latest", "cpu", "test_a.py::test_a")
+    capsys.readouterr()
+    assert run(*words) == ExitCode.PASSED
+    assert "1 passed in " in capsys.readouterr().out
+    changed(bundle, COMMIT.encode(), COMMIT[::-1].encode())
+    run_id = (tmp_path / "results" / "latest").resolve().name
+    assert run(*words) == ExitCode.USAGE
+    assert f"rerun: run {run_id} does not belong to {bundle}" in capsys.readouterr().err
+    bundle.unlink()
+    assert run(*words) == ExitCode.USAGE
+    assert str(bundle) in capsys.readouterr().err
 
 
 def test_what_was_packed_is_taken_whole(project: Path, tmp_path: Path) -> None:

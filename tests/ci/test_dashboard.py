@@ -129,6 +129,14 @@ def test_the_series_are_those_of_the_store(project: Project) -> None:
     assert '<li data-kind="regression" data-platforms="cpu">' in page
 
 
+def test_the_pages_of_runs_are_in_one_order(project: Project) -> None:
+    project.history([100.0] * 10)
+    _, site = write(project)
+    pages = [*data(site, "runs")["pages"]]
+    assert len(pages) == 10
+    assert pages == sorted(pages)
+
+
 def test_an_accepted_rise_is_marked_as_one(project: Project) -> None:
     commits = project.history([*noisy(100, 12), *noisy(130, 12, seed=2)])
     project.configure()

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from ci import cli
+from ci.commands.publishing import Form
 from ci.plan.load import load_site
 from ci.report.forge import marker
-from ci.report.forms import Form
 from ci.report.jobs import JobForm
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "forges.md").read_text(encoding="utf-8")

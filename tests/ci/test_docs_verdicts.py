@@ -153,7 +153,7 @@ def shown(notes: tuple[str, ...], verdict: Verdict) -> str:
     assert isinstance(console.file, StringIO)
     printed = console.file.getvalue()
     below = printed[printed.index(f"product {verdict.product}, ") :]  # the explanation of words
-    verdict_alone = below[: below.index("\n\n Platform ")]
+    verdict_alone = below[: below.index("\n\nPlatform ")]
     return f"Notes: {table_rows([result])[0].notes}\n{verdict_alone}\n"
 
 

@@ -39,10 +39,10 @@ def test_a_terminal_has_a_blank_line_between_sections() -> None:
     lines = [line.rstrip() for line in printed(DOCUMENT).splitlines()]
     assert lines[:6] == ["A *title*", "It passed.", "", "> one", ">   of it", "> two"]
     assert lines[6:] == [
-        " a      n",
-        "──────────",
-        " x|y    1",
-        " [b]   20",
+        "a      n",
+        "────────",
+        "x|y    1",
+        "[b]   20",
         "",
         "more <here>",
         "the end",

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 from workplace import Workplace, new_workplace
 
-from ci.facts.failures import error_line, first_line
-from ci.model.results import LONGEST_MESSAGE, LONGEST_TEST, MOST_FAILURES, Failure
+from ci.cli import main
+from ci.errors import ExitCode
+from ci.facts.failures import error_line, reason_line
+from ci.model.results import LONGEST_MESSAGE, LONGEST_TEST, MOST_FAILURES, Failure, Product
 from ci.model.tests import Outcome
+from ci.report.failures import command_for
 from ci.store.folder import read_results
+from ci.util.text import first_line
 
 
 @pytest.fixture
@@ -49,7 +54,7 @@ def test_each_kind_of_failure_has_its_first_line(work: Workplace) -> None:
     ]
     (work.folder / "source" / "tests" / "test_c.py").unlink()
     assert list(work.only().failures) == [
-        failed("tests/test_b.py::test_assert", "AssertionError: they"),
+        failed("tests/test_b.py::test_assert", "they: assert [1, 2] == [1, 3]"),
         error("tests/test_b.py::test_setup", "RuntimeError: no room"),
         error("tests/test_b.py::test_fixture", "fixture 'unknown' not found"),
         failed("tests/test_b.py::test_strict", "[XPASS(strict)] a defect"),
@@ -95,6 +100,47 @@ def test_a_build_that_fails(work: Workplace) -> None:
     work.write("build.py", "print('a.cc:3:1: error: no such header', flush=True)\n1 / 0\n")
     message = "a.cc:3:1: error: no such header"
     assert list(work.only().failures) == [failed(None, message, stage="build")]
+
+
+def test_a_suite_that_does_not_start(work: Workplace) -> None:
+    work.write("tests/conftest.py", "import missing_module\n")
+    message = "ModuleNotFoundError: No module named 'missing_module'"
+    assert list(work.only().failures) == [failed(None, message)]
+    work.write("tests/conftest.py", "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    [found] = work.only().failures
+    assert (found.stage, found.test) == ("pytest", None)
+
+
+CONTRACT = """\
+schema_version: 2
+platform: cpu
+device: null
+dtypes: {}
+operators: {}
+tests:
+  tests/test_a.py::test_a: 1
+  tests/test_a.py::test_gone: 1
+"""
+
+
+def test_the_command_of_a_broken_contract_shows_how(
+    work: Workplace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = (work.folder / "source" / "ci.yaml").read_text()
+    work.write("ci.yaml", f"{config}contracts: contracts\n")
+    work.write("contracts/cpu.yaml", CONTRACT)
+    file = str(work.folder / "source" / "contracts" / "cpu.yaml")
+    result = work.only()
+    assert result.verdict.product is Product.FAILED
+    [found] = result.failures
+    assert (found.stage, found.test, found.contract) == ("pytest", None, file)
+    assert found.message == result.verdict.evidence[0].text
+    assert found.message.startswith("contract: 1 test vanished: ")
+    run_id = (work.results / "latest").resolve().name
+    words = shlex.split(command_for(run_id, "cpu", found))
+    assert words[:4] == ["python", "-m", "ci", "compare"]
+    assert main([*words[3:], "--results", str(work.results)]) == ExitCode.REGRESSION
+    assert "test_gone" in capsys.readouterr().out
 
 
 PIP = """\
@@ -146,5 +192,74 @@ def test_the_line_that_names_the_error(log: str, line: str) -> None:
 
 def test_no_line_names_an_error() -> None:
     assert error_line(["", " "]) is None
-    assert first_line("\n \n") is None
-    assert first_line(None) is None
+    assert first_line("\n \n") == ""
+    assert reason_line("\n \n") is None
+    assert reason_line(None) is None
+
+
+NOT_CLOSE = """\
+AssertionError: Tensor-likes are not close!
+
+Mismatched elements: 7 / 24 (29.2%)
+Greatest absolute difference: 2.0 at index (0, 1) (up to 1e-05 allowed)
+
+The failure occurred for item [0]
+"""
+WHERE = """\
+assert False
+ +  where False = <built-in method equal>(tensor([1]), tensor([2]))
+ +    where <built-in method equal> = torch.equal
+"""
+SHORTENED = """\
+assert [0, 1, 2, 3, 4, 5, ...] == [0, 1, 2, 3, 4, 5, ...]
+
+  At index 90 diff: 7 != 8
+  Use -v to get more diff
+"""
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        (
+            NOT_CLOSE,
+            "Mismatched elements: 7 / 24 (29.2%); Greatest absolute difference: 2.0 at index",
+        ),
+        (NOT_CLOSE.replace("Error: ", "Error: sliced: "), "sliced: Mismatched elements: 7 / 24"),
+        (
+            "AssertionError: Scalars are not equal!\n\nExpected 1 but got 2.\nThe failure",
+            "Expected 1 but got 2.",
+        ),
+        (
+            WHERE,
+            "assert False: False = <built-in method equal>(tensor([1]), tensor([2]))",
+        ),
+        (SHORTENED, "At index 90 diff: 7 != 8; assert [0, 1, 2, 3, 4, 5, ...] == ["),
+        ("AssertionError: add.out\nassert 'x' == 'y'\n  - y\n  + x", "add.out: assert 'x' == 'y'"),
+        (
+            "AssertionError: 8\nassert False == True\n +  where False = f()",
+            "8: assert False == True: False = f()",
+        ),
+        (
+            "subprocess.CalledProcessError: Command '['c++']' returned non-zero exit status 1.",
+            "a process returned non-zero exit status 1: ['c++']",
+        ),
+        ("AssertionError", "AssertionError"),
+        ("AssertionError: assert the device first", "assert the device first"),
+        ("assert 1 == 2\n +  where 1 = f()", "assert 1 == 2"),
+        ("ValueError: one\nassert two", "ValueError: one"),
+        (
+            "worker 'gw0' crashed while running 'a.py::test[it]': Aborted\nstack",
+            "its process died: Aborted",
+        ),
+        (
+            "TypeError: copy() takes no int; candidates:\n  copy(self)",
+            "TypeError: copy() takes no int; candidates: copy(self)",
+        ),
+        ("worker 'gw0' crashed while running 'a.py::test[it]'", "its process died"),
+    ],
+)
+def test_the_line_that_shows_what_differs(message: str, line: str) -> None:
+    found = reason_line(message, "a.py::test[it]")
+    assert found is not None
+    assert found.startswith(line)

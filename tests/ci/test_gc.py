@@ -29,7 +29,7 @@ from ci.upkeep.gc import (
     decide,
     image_size,
     machine_items,
-    sessions_in_progress,
+    sessions,
 )
 from ci.util.files import remove_folder
 
@@ -105,13 +105,22 @@ def container(name: str, state: str, **labels: str) -> dict[str, object]:
     return {**entry, "Labels": {"infini-ci.project": "tiny", **known}}
 
 
-@pytest.mark.parametrize(("sessions", "kept"), [(set(), ["run"]), ({"b"}, ["run", "session"])])
-def test_a_session_is_needed_as_long_as_its_caller_lives(
-    sessions: set[str], kept: list[str]
+@pytest.mark.parametrize(
+    ("sessions", "kept"),
+    [
+        ({"b": True}, {"session": "it is running", "ended": "its run is in progress"}),
+        ({"b": False}, {}),
+        # Of a caller on another machine, or of another user: no one here knows if it lives.
+        ({}, {"session": "it is running"}),
+    ],
+)
+def test_a_session_is_needed_unless_its_caller_was_killed_here(
+    sessions: dict[str, bool], kept: dict[str, str]
 ) -> None:
     entries = (
         container("run", "running", run="a"),
         container("session", "running", run="b", session="1"),
+        container("ended", "exited", run="b", session="1"),
     )
     engine = EngineContents(
         client=DockerClient(base_url="unix:///nowhere", version="1.41"),  # not asked
@@ -121,10 +130,15 @@ def test_a_session_is_needed_as_long_as_its_caller_lives(
         volumes=(),
     )
     assert engine.running == {"a"}
-    runs = {*engine.running, *sessions}
-    scope = Scope(project="tiny", orphans=False, runs=runs, platforms=frozenset())
-    needed = [it.name for it in engine.items(scope) if it.needed]
-    assert needed == kept
+    scope = Scope(
+        project="tiny",
+        orphans=False,
+        runs={*engine.running, *(it for it in sessions if sessions[it])},
+        abandoned={it for it in sessions if not sessions[it]},
+        platforms=frozenset(),
+    )
+    needed = {it.name: it.needed for it in engine.items(scope) if it.needed}
+    assert needed == {"run": "it is running", **kept}
 
 
 @pytest.fixture
@@ -348,10 +362,18 @@ def test_a_session_in_progress_keeps_its_folder(results: Path) -> None:
         Path(tempfile.gettempdir()), "20260101T000000Z-nogit-0001-session-12ab"
     )
     with FileLock(folder / ".lock"):
-        assert [*sessions_in_progress()] == ["20260101T000000Z-nogit-0001-session-12ab"]
+        assert sessions() == {"20260101T000000Z-nogit-0001-session-12ab": True}
         gc(results, "--older-than", "0")
         assert folder.exists()
-    assert [*sessions_in_progress()] == []
+    assert sessions() == {"20260101T000000Z-nogit-0001-session-12ab": False}
+
+
+@pytest.mark.usefixtures("results")
+def test_nothing_is_known_of_the_sessions_of_other_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp = Path(tempfile.gettempdir())
+    add_work_folder(tmp, "20260101T000000Z-nogit-0001-session-12ab")
+    monkeypatch.setattr(os, "geteuid", lambda: 1234)
+    assert sessions() == {}
 
 
 def test_what_cannot_be_removed_stops_nothing(

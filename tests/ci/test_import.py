@@ -188,7 +188,9 @@ def test_a_run_id_that_is_no_run_id_becomes_no_path(
 ) -> None:
     folder = write_run(tmp_path / "there", run.model_copy(update={"run_id": name}))
     assert imported(here, folder) == ExitCode.USAGE
-    assert f"run_id: got {name!r}, expected a run id such as" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"run_id: got {name!r}, expected a run id such as" in error
+    assert "00ff\nCopy the folder again from the machine" in error
     assert sorted(path.name for path in here.iterdir() if "ci.db" not in path.name) == [".import"]
 
 
@@ -202,7 +204,9 @@ def test_nor_does_the_name_of_a_platform(
     assert imported(here, folder) == ExitCode.USAGE
     error = capsys.readouterr().err
     assert "platforms: got '../cpu', expected only cpu, nvidia" in error
-    assert "platforms: got iluvatar 2 times, expected it once" in error
+    assert "platforms: got iluvatar 2 times, expected it once\nCopy the folder again from" in error
+    with Store(default_url(here)) as store:
+        assert store.heads() == []
 
 
 def test_links_and_special_files_stay_where_they_are(

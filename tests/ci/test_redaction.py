@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from ci.util import redaction
 from ci.util.files import remove_folder
 from ci.util.redaction import redact_folder, secret_values
-from ci.util.text import SHORTEST_HIDDEN, hide_values, mask_credentials
+from ci.util.text import SHORTEST_HIDDEN, hide_values, make_inert, mask_credentials
 
 VALUE = "p&s/w=rd <é>\"'\\x"
 
@@ -81,6 +81,12 @@ def test_short_values_stay_readable() -> None:
 def test_the_longer_of_two_secrets_is_hidden_whole() -> None:
     hide_values(["secret", "secretive"])
     assert mask_credentials("a secretive secret") == "a *** ***"
+
+
+@pytest.mark.parametrize("printed", ["the\x1b[31m\x1b[1m secret", "ring\aring"])
+def test_no_control_character_reveals_a_secret(printed: str) -> None:
+    hide_values(["the secret", "ring\aring"])
+    assert make_inert(f"got {printed}") == "got ***"
 
 
 def test_values_that_are_secrets(tmp_path: Path) -> None:

@@ -268,7 +268,7 @@ def failed_run(run: RunResult, *failures: Failure, **changes: Any) -> RunResult:
 def test_the_last_lines_are_the_table_and_the_failures(published: RunResult) -> None:
     run = failed_run(published, *FAILURES)
     lines = [line.rstrip() for line in terminal(run).splitlines()]
-    table = next(n for n, line in enumerate(lines) if line.startswith(" Platform"))
+    table = next(n for n, line in enumerate(lines) if line.startswith("Platform"))
     assert table > lines.index("  fact: 9 failed, 0 errors: t.py::test_a")
     start = lines.index("CPU: why it did not pass")
     assert table < start
@@ -304,13 +304,54 @@ def test_a_command_is_one_line_at_any_width(published: RunResult) -> None:
     assert f"\n    python -m ci rerun {published.run_id} cpu t.py::test_0\n" in text
 
 
-def test_a_build_that_failed_is_entered(published: RunResult) -> None:
+def test_a_build_that_failed_is_repeated_or_entered(published: RunResult) -> None:
     message = "a.cc:1:1: error: no"
     failure = Failure(stage="install", test=None, outcome=Outcome.FAILED, message=message)
     lines = terminal(failed_run(published, failure)).splitlines()
     start = lines.index("stage install")
     assert lines[start + 1] == f"  {message}"
-    assert lines[start + 2] == f"    python -m ci shell {published.run_id} cpu"
+    assert lines[start + 2] == f"    python -m ci rerun {published.run_id} cpu"
+    assert lines[-1] == f"    python -m ci shell {published.run_id} cpu"
+
+
+def test_names_are_shown_once_and_long_reasons_are_indented(published: RunResult) -> None:
+    message = "Mismatched elements: 7 / 24; " + "expected a number, got another " * 3
+    parts = {"stage": "pytest", "test": "t.py::test_a", "outcome": "failed", "message": message}
+    lines = terminal(failed_run(published, Failure.model_validate(parts)), width=80).splitlines()
+    start = lines.index("CPU: why it did not pass")
+    assert lines[start + 1 : start + 3] == ["failed: 9 failed, 0 errors", "t.py::test_a"]
+    assert "\n".join(lines[start + 3 : start + 5]) == (
+        "  Mismatched elements: 7 / 24; expected a number, got another expected a number,\n"
+        "  got another expected a number, got another"
+    )
+
+
+def test_a_broken_contract_is_compared(published: RunResult) -> None:
+    file, line = "tests/ops/contracts/cpu.yaml", "contract: 1 test vanished"
+    parts = {"stage": "pytest", "test": None, "outcome": Outcome.FAILED, "message": line}
+    run = failed_run(published, Failure.model_validate({**parts, "contract": file}))
+    shown = terminal(run)
+    command = f"python -m ci compare {file} {run.run_id}/cpu --fail-on regression"
+    assert f"\ncontract {file}\n  {line}\n    {command}\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("product", "harness", "is_repeated"),
+    [
+        (Product.FAILED, Harness.CLEAN, True),
+        (Product.INCOMPLETE, Harness.TIMED_OUT, True),
+        (Product.INCOMPLETE, Harness.LOST, False),
+        (Product.NOT_RUN, Harness.INFRASTRUCTURE, False),
+    ],
+)
+def test_a_platform_without_a_failure_is_repeated_if_it_began(
+    published: RunResult, product: Product, harness: Harness, is_repeated: bool
+) -> None:
+    verdict = Verdict(product=product, harness=harness, evidence=())
+    result = platform_result(LABEL, PUBLISHED[0][1:], verdict=verdict)
+    shown = terminal(published.model_copy(update={"platforms": (result,)}))
+    for command in ("rerun", "shell"):
+        assert (f"\n    python -m ci {command} {published.run_id} cpu\n" in shown) is is_repeated
 
 
 @pytest.mark.parametrize("test", [HOSTILE, "a\nb", "t.py::test_\x9b", "t" * LONGEST_TEST])
@@ -335,8 +376,10 @@ def test_headings_and_figures_are_on_one_line(published: RunResult, width: int) 
         for result, label in zip(published.platforms, labels, strict=False)
     ]
     lines = terminal(published.model_copy(update={"platforms": (*rows,)}), width).splitlines()
-    [heading] = [line for line in lines if line.startswith(" Platform")]
+    [heading] = [line for line in lines if line.startswith("Platform")]
     assert re.search(r"Built +pytest Result +build/install +pytest +total", heading)
+    stages = [line.split() for line in lines if line.startswith("Stage")]
+    assert stages == [" ".join(STAGE_HEADINGS).split()] * len(rows)
     assert (heading.split()[-1] == "Notes") is (width == 200)
     assert sum(bool(re.search(r" \d+s +\d+s +\d+s( |$)", line)) for line in lines) == len(rows)
     assert max(map(len, lines)) <= width

@@ -92,16 +92,16 @@ def test_steps_of_an_image(platform: PlatformStatus) -> None:
 
 
 def test_the_estimate_fills_the_bar_of_a_stage_without_counts(platform: PlatformStatus) -> None:
-    platform.seconds = {"install": 400}
+    platform.estimates = {"install": 400}
     begin(platform, "install", 100)
     assert platform.fraction(200) == 0.25
     assert platform.fraction(100_000) == 0.99  # late, but not at its end
 
 
 def test_the_remaining_time(platform: PlatformStatus) -> None:
-    platform.seconds = {"generate": 10, "install": 400}
+    platform.estimates = {"generate": 10, "install": 400}
     assert platform.remaining(0) is None  # nothing is known of the tests
-    platform.seconds = {**platform.seconds, "pytest": 600}
+    platform.estimates = {**platform.estimates, "pytest": 600}
     assert platform.remaining(0) == 1010
     begin(platform, IMAGE)
     assert platform.remaining(90) == 1010
@@ -205,7 +205,7 @@ def run_of(*seconds: float | None) -> RunStatus:
     for number, time in enumerate(seconds):
         platform = run.platform(f"P{number}")
         platform.expected = Expectation(stages=("build",))
-        platform.seconds = {} if time is None else {"build": time}
+        platform.estimates = {} if time is None else {"build": time}
     return run
 
 

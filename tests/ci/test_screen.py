@@ -36,7 +36,7 @@ def run() -> RunStatus:
     for label in SEVEN:
         platform = run.platform(label)
         platform.expected = Expectation(stages=("install", "pytest"), tests={"pytest": 9206})
-        platform.seconds = {"install": 400, "pytest": 900}
+        platform.estimates = {"install": 400, "pytest": 900}
         if label != "Ascend":
             apply(run, label, "stage_started", 0, stage=IMAGE)
         if label not in ("Ascend", "MetaX"):

@@ -15,7 +15,7 @@ from ci.model.job import Column, StageKind
 from ci.model.plan import SESSION_LABEL
 from ci.plan.project import load_project, plan_run
 from ci.plan.request import read_request
-from ci.plan.session import SHELL, session_plan
+from ci.plan.session import SHELL, kept_plan, rerun_plan, shell_plan
 from ci.run.session import Recorded, recorded_sources
 
 
@@ -55,7 +55,7 @@ def test_changed_sources_are_those_of_the_commit(work: Workplace) -> None:
 
 def test_changed_sources_without_a_commit(work: Workplace) -> None:
     before = recorded(work)
-    work.write("tests/test_a.py", "changed")
+    work.write("tests/test_a.py", "changed")  # else it is the same commit, in the same second
     with (
         pytest.raises(UsageError, match=r"are gone: files in .* and the run had no commit") as it,
         recorded_sources(before),
@@ -68,8 +68,8 @@ def test_a_clone_without_the_commit(work: Workplace) -> None:
     work.commit()
     before = recorded(work)
     shutil.rmtree(work.folder / "source" / ".git")
+    work.write("tests/test_a.py", "changed")  # else it is the same commit, in the same second
     work.commit()
-    work.write("tests/test_a.py", "changed")
     with (
         pytest.raises(UsageError, match=r"the clone .* has no commit .*, the sources of run") as it,
         recorded_sources(before),
@@ -78,15 +78,33 @@ def test_a_clone_without_the_commit(work: Workplace) -> None:
     assert f"fetch origin {before.request.commit}" in str(it.value.remedy)
 
 
-def test_sources_that_are_gone_and_bundles(work: Workplace) -> None:
-    work.commit()
+def test_only_the_configuration_counts(work: Workplace) -> None:
     before = recorded(work)
-    bundle = before.request.model_copy(update={"bundle": Path("a.tar")})
+    work.write("tests/test_a.py", "changed")
+    with recorded_sources(before, only_configuration=True) as sources:
+        assert (sources.folder, sources.notes) == (work.folder / "source", ())
+    work.write("ci.yaml", "changed")
     with (
-        pytest.raises(UsageError, match=r"used the bundle a\.tar, expected a source folder"),
-        recorded_sources(replace(before, request=bundle)),
+        pytest.raises(UsageError, match=r"are gone: .*ci\.yaml has changed since the run began"),
+        recorded_sources(before, only_configuration=True),
     ):
         pass
+
+
+def test_a_bundle_with_other_files(work: Workplace) -> None:
+    before = recorded(work)
+    request = before.request.model_copy(update={"bundle": Path("a.tar")})
+    work.write("tests/test_a.py", "changed")
+    with (
+        pytest.raises(UsageError, match=r"a\.tar is not the bundle of run .*: files in"),
+        recorded_sources(replace(before, request=request)),
+    ):
+        pass
+
+
+def test_sources_that_are_gone(work: Workplace) -> None:
+    work.commit()
+    before = recorded(work)
     shutil.rmtree(work.folder / "source")
     with (
         pytest.raises(UsageError, match="source no longer exists"),
@@ -98,7 +116,7 @@ def test_sources_that_are_gone_and_bundles(work: Workplace) -> None:
 def test_the_plan_of_a_session(work: Workplace) -> None:
     project = load_project(work.folder / "source" / "ci.yaml", {})
     [plan] = plan_run(project, ["cpu"], run_id="a", source=project.source, results=work.results)
-    shell = session_plan(plan, results=work.folder)
+    shell = shell_plan(plan, results=work.folder)
     build, stage = shell.stages
     assert build == plan.stages[0]
     assert (stage.name, stage.kind, stage.hold) == (SHELL, StageKind.COMMAND, True)
@@ -108,10 +126,28 @@ def test_the_plan_of_a_session(work: Workplace) -> None:
     assert labels == {**plan.container.labels, SESSION_LABEL: "1"}
     assert shell.container.shared_labels == plan.container.shared_labels
     assert (shell.artifacts, shell.contract) == ((), None)
-    test = session_plan(plan, results=work.folder, test="t.py::test_a").stages[-1]
-    assert (test.name, test.only, test.reruns) == ("pytest", ("t.py::test_a",), 0)
+    *before, test = rerun_plan(plan, results=work.folder, test="t.py::test_a").stages
+    assert (*before, test.name) == (plan.stages[0], "pytest")
+    assert (test.only, test.reruns) == (("t.py::test_a",), 0)
+    assert rerun_plan(plan, results=work.folder, test=None).stages == plan.stages
     unchanged = ("image", "network", "devices", "cache", "trust", "environment")
     assert [it for it in unchanged if getattr(shell, it) != getattr(plan, it)] == []
+
+
+def test_the_plan_of_a_shell_in_what_a_run_kept(work: Workplace) -> None:
+    project = load_project(work.folder / "source" / "ci.yaml", {})
+    [plan] = plan_run(project, ["cpu"], run_id="a", source=project.source, results=work.results)
+    plan = replace(plan, network=replace(plan.network, credentials={"PIP_INDEX_URL": "secret"}))
+    kept = kept_plan(plan, session="a-session-1")
+    [stage] = kept.stages
+    assert (stage.name, stage.hold, stage.credentials) == (SHELL, True, False)
+    assert stage.environment == plan.stages[1].environment
+    assert kept.network.credentials == {}
+    assert kept.container.name == f"{plan.container.name}-kept"
+    assert kept.container.results == "/opt/infini-ci/a-session-1"  # those of the run stay
+    assert kept.container.labels == plan.container.labels
+    unchanged = ("results", "image", "devices", "cache", "trust", "environment")
+    assert [it for it in unchanged if getattr(kept, it) != getattr(plan, it)] == []
 
 
 def test_the_options_of_the_run_with_a_warm_cache(work: Workplace) -> None:
@@ -152,4 +188,4 @@ def test_an_imported_run_has_no_sources_here(
     assert cli.main([*words]) == ExitCode.USAGE
     error = capsys.readouterr().err
     assert f"shell: run {result.run_id} was imported, expected a run that began here" in error
-    assert "Name a run that began here" in error
+    assert "Use shell on the machine where it began: an import copies neither" in error

@@ -51,8 +51,11 @@ def test_a_build_comes_back_as_it_was(published: RunResult, store: Store) -> Non
     )
     store.save(run, {platform.platform: Details(build=build)})
     assert store.load() == run
-    assert store.build_details(run.run_id, platform.platform) == build
-    assert store.build_details(run.run_id, "elsewhere") is None
+    assert store.build_details([run.run_id], platform.platform) == {run.run_id: build}
+    assert store.build_details([run.run_id], "elsewhere") == {}
+    store.save(number(published, 1), {})
+    both = store.build_details([run.run_id, "run-1"], platform.platform)
+    assert both == {run.run_id: build}
     assert store.tests(run.run_id, platform.platform) == []
 
 
@@ -109,6 +112,17 @@ def test_runs_are_listed_the_newest_first(published: RunResult, store: Store) ->
     assert store.heads(project="elsewhere") == []
 
 
+@pytest.mark.parametrize("name", ["a/b", "a b/ c", "/"])
+def test_any_stored_name_of_a_platform_is_listed(
+    name: str, published: RunResult, store: Store
+) -> None:
+    first, second, *_ = published.platforms
+    odd = first.model_copy(update={"platform": name})
+    store.save(published.model_copy(update={"platforms": (odd, second)}), {})
+    [head] = store.heads()
+    assert head.platforms == head.begun == tuple(sorted((name, second.platform)))
+
+
 def test_results_of_all_runs_are_listed_the_oldest_first(
     published: RunResult, store: Store
 ) -> None:
@@ -142,6 +156,20 @@ def test_measures_come_in_the_order_of_the_runs(published: RunResult, store: Sto
     [named] = store.measured("moore", heads[1:2])
     assert (named.run_id, named.commit, named.dirty) == ("run-1", "c", False)
     assert store.measured("moore", []) == store.measured("elsewhere", heads) == []
+
+
+def test_measures_of_several_platforms_are_those_of_each(
+    published: RunResult, store: Store
+) -> None:
+    for n in range(3):
+        store.save(number(published, n), {})
+    heads = store.heads()[::-1]
+    asked = {"moore": heads[1:], "elsewhere": heads, "nvidia": heads[:1]}
+    found = store.measured_on(asked)
+    assert [*found] == [*asked]
+    assert found == {name: store.measured(name, runs) for name, runs in asked.items()}
+    assert [row.run_id for row in found["moore"]] == ["run-1", "run-2"]
+    assert found["nvidia"][0].values == measures_of(published.platform("nvidia"))
 
 
 def test_a_series_goes_on_where_instruction_sets_are_recorded_now(

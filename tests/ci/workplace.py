@@ -84,6 +84,7 @@ class Workplace:
         platforms: Sequence[str] = ("cpu",),
         connect: Callable[[EnginePlan], Engine] | None = None,
         jobs: int | None = None,
+        keep: bool = False,
     ) -> tuple[RunResult, RunCoordinator]:
         """Run the named platforms, or go on with an earlier run."""
         source = self.folder / "source"
@@ -95,7 +96,7 @@ class Workplace:
                 platforms,
                 source_folder=source,
                 results=self.results,
-                options=RunOptions(engine="docker"),
+                options=RunOptions(engine="docker", keep=keep),
             )
         folder = self.results / request.run_id
         plans = plan_run(

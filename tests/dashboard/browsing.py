@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserType, Page
+from playwright.sync_api import Browser, BrowserType, Locator, Page
 
 from ci import cli
 from ci.model.results import RunResult
 from tests.dashboard.example import make
 
-CHROMIUM = shutil.which("chromium")
+# Debian's, and that of the hosted runners of GitHub.
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 ARGUMENTS = ("--no-sandbox", "--disable-dev-shm-usage")  # as root, in a container
 
 
@@ -40,8 +41,20 @@ def write_example(folder: Path) -> Example:
 
 
 def launch(chromium: BrowserType) -> Browser:
-    """Start Debian's Chromium, which Playwright then does not download."""
+    """Start the browser of the system, so that Playwright does not download one."""
     return chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+
+
+def unfold(parts: Locator, most: int = 0) -> None:
+    """Open these `details`, or the last few; wait for the tables that the script then makes."""
+    parts.evaluate_all(
+        """(parts, most) => Promise.all(parts.slice(-most).filter(it => !it.open).map(
+             it => new Promise(done => {
+               it.addEventListener("toggle", done, { once: true });
+               it.open = true;
+             })))""",
+        most,
+    )
 
 
 class Window:

@@ -146,6 +146,7 @@ def _judged(
         changes["verdict"] = Verdict(
             product=Product.INCOMPLETE, harness=Harness.TIMED_OUT, evidence=evidence
         )
+        changes["notes"] = ()
     if result.platform in SLOWER and place >= SLOWER_SINCE:
         changes |= _slower(result)
     return result.model_copy(update=changes)

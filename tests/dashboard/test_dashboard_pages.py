@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page
 from ci.report.dashboard.html import file_stem
 from ci.store.folder import default_url
 from ci.store.store import Store
-from tests.dashboard.browsing import Example, Window
+from tests.dashboard.browsing import Example, Window, unfold
 from tests.dashboard.example import ASSERTION, FAILING, HOSTILE, SMALLER, TIMED_OUT
 
 WIDTHS = (360, 768, 1440)
@@ -60,7 +60,7 @@ def test_unfolded_parts_have_no_serious_fault_of_accessibility(
     found = {}
     for name in pages_of(example):
         page = window.open(name)
-        page.locator("details").evaluate_all("all => all.slice(-6).forEach(it => it.open = true)")
+        unfold(page.locator("details"), most=6)
         found[name] = serious_faults(page, **options)
     assert {name: faults for name, faults in found.items() if faults} == {}
 
@@ -71,7 +71,7 @@ def test_no_page_scrolls_sideways(window: Window, example: Example, width: int) 
     found = {}
     for name in pages_of(example):
         page = window.open(name)
-        page.locator("details").evaluate_all("all => all.forEach(it => it.open = true)")
+        unfold(page.locator("details"))
         found[name] = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     assert {name: over for name, over in found.items() if over > 0} == {}
 
@@ -93,13 +93,13 @@ def test_a_page_follows_the_keyboard_from_its_first_link(window: Window) -> None
     page = window.open("index.html")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")  # skip to content
-    assert page.evaluate("document.activeElement.id") == "main"
+    page.wait_for_function("() => document.activeElement.id === 'main'")
 
 
 def test_hostile_names_of_tests_are_text(window: Window, example: Example) -> None:
     stem = file_stem("run", example.newest.run_id)
     page = window.open(f"{stem}.html#platform={FAILING}&find=test_markup")
-    page.locator("details").evaluate_all("all => all.forEach(it => it.open = true)")
+    unfold(page.locator("details"))
     page.get_by_label("Timeline of").press("ArrowRight")
     names = page.locator(f"#{FAILING} .failures .test").all_inner_texts()
     assert [name for name in names if name.startswith(HOSTILE[0])] == [HOSTILE[0]]
@@ -153,8 +153,8 @@ def test_the_grid_shows_the_newest_results(window: Window, example: Example) -> 
     timed_out = page.locator(".grid td.incomplete a")
     assert timed_out.count() == 1
     timed_out.click()
+    page.wait_for_url(f"**/{file_stem('run', example.newest.run_id)}.html#{TIMED_OUT}")
     page.wait_for_selector("html[data-ready]", state="attached")
-    assert page.url.endswith(f"{file_stem('run', example.newest.run_id)}.html#{TIMED_OUT}")
     assert page.locator("#timeline-platform").input_value() == TIMED_OUT
 
 
@@ -195,6 +195,7 @@ def test_a_plot_and_its_table_show_the_numbers_of_the_store(
     for _, value in warm:
         assert min(abs(value - it) for it in expected) < tolerance
     figure.locator("summary").click()
+    figure.locator("tbody tr").first.wait_for()  # the script makes the table after the click
     cells = figure.locator("tbody tr td:nth-child(2)").all_inner_texts()
     assert cells == [f"{it:,.0f} s" if it >= 9.95 else f"{it:.1f} s" for it in reversed(expected)]
 
@@ -255,7 +256,8 @@ def test_measures_caches_and_ranges_are_chosen(window: Window) -> None:
     page.get_by_label("Measure").select_option("compile.wall_s")
     assert page.locator("#cost figure").count() == 1
     page.get_by_label("Cache").select_option("cold")
-    page.wait_for_function("() => document.querySelector('#cost .cold').getAttribute('d') !== ''")
+    # Plots are drawn in the next frame of the browser.
+    page.wait_for_selector("#cost .cold:not([d=''])", state="attached")
     assert page.locator("#cost .points").get_attribute("d") == ""
     page.locator("#range").select_option("30")
     page.wait_for_function("() => location.hash.includes('from=')")
@@ -264,7 +266,7 @@ def test_measures_caches_and_ranges_are_chosen(window: Window) -> None:
 def test_skips_are_counted_by_reason(window: Window, example: Example) -> None:
     page = window.open("platform-iluvatar.html")
     figure = page.locator('[data-plot="skips"]')
-    figure.locator("summary").click()
+    unfold(figure.locator("details"))
     headings = figure.locator("thead th").all_inner_texts()
     first = figure.locator("tbody tr").first.locator("td").all_inner_texts()
     with Store(default_url(example.results)) as store:
@@ -296,7 +298,7 @@ def test_the_timeline_has_the_stages_units_and_tests(window: Window, example: Ex
     page = window.open(f"{file_stem('run', example.newest.run_id)}.html")
     lanes = page.locator("#timeline text.value").all_text_contents()
     assert lanes == ["stages", "build 1", "build 2", *(f"tests gw{n}" for n in range(4))]
-    page.locator("#timeline summary").click()
+    unfold(page.locator("#timeline details"))
     rows = page.locator("#timeline tbody tr").all_inner_texts()
     took = {it.name: it.seconds or 0 for it in example.newest.platform("cpu").stages}
     [pytest_row] = [row for row in rows if row.startswith("pytest\t")]
@@ -323,7 +325,7 @@ def test_spans_are_found_by_name_on_the_chosen_platform(window: Window, example:
     page = window.open(f"{file_stem('run', example.newest.run_id)}.html")
     page.locator("#timeline-platform").select_option(FAILING)
     assert f"platform={FAILING}" in page.url
-    assert page.locator("#timeline text.cross").count() > 0
+    page.locator("#timeline text.cross").first.wait_for(state="attached")
     page.get_by_label("Find").fill("torch_backend_07")
     page.wait_for_function("() => document.querySelectorAll('#timeline rect.span.dim').length > 10")
     assert page.locator("#timeline svg.plot rect.span:not(.dim)").count() == 1
@@ -412,6 +414,26 @@ def test_judged_comparisons_say_what_compare_says(window: Window, example: Examp
     page.reload()  # the address has the unfolded one
     assert page.locator("details.comparison[open]").count() == 1
     assert page.locator("details.comparison").filter(has_text="CPU → NVIDIA").count() == 1
+
+
+def test_figures_are_those_of_the_last_choice(window: Window, example: Example) -> None:
+    # The data of the choice before arrives later than those of the last one.
+    window.page.add_init_script(
+        """const append = Element.prototype.append;
+        Element.prototype.append = function (...parts) {
+          const isLate = parts.some((it) => it.src && it.src.includes("platform-nvidia"));
+          if (isLate) window.deliver = () => append.call(this, ...parts);
+          else append.call(this, ...parts);
+        };"""
+    )
+    page = window.open(f"compare.html#base={example.runs[0].run_id}&head={example.newest.run_id}")
+    page.wait_for_selector("#figures table")
+    page.locator("#head-platform").select_option("nvidia")
+    page.locator("#head-platform").select_option("cpu")
+    page.evaluate("window.deliver()")
+    page.wait_for_function("() => dashboard.get('platform-nvidia') !== undefined")
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(done))")
+    assert page.locator("text=Times are not comparable").count() == 0
 
 
 def test_any_two_runs_are_put_side_by_side(window: Window, example: Example) -> None:

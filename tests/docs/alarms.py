@@ -10,14 +10,14 @@ from typing import Any
 from ci.analysis.alarms import Alarm, AlarmKind, AlarmRow
 from ci.analysis.changes import ChangePoint
 from ci.analysis.regressions import LevelChange
-from ci.report.notification import LONGEST_TEXT, notification
+from ci.report.alarms import LONGEST_NOTIFICATION, notification
 from ci.store.rows import RunMeasures
 
 BODY_KEYS: Mapping[str, str] = {
     "schema_version": "Version of this form.",
     "project": "The project in `ci.yaml`.",
     "branch": "The branch that the runs follow, or `null`.",
-    "text": f"The message of the other forms. It is cut after {LONGEST_TEXT:,} characters.",
+    "text": f"The message of the other forms. It is cut after {LONGEST_NOTIFICATION:,} characters.",
     "kind": "`regression`, or `environment` for a rise with a new compiler or tool, with"
     " `--fail-on environment`.",
     "headline": "The largest rise, and the platforms.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from collections import Counter
 from typing import Any
@@ -14,12 +15,23 @@ from tests.docs.reference import ROOT
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LONGEST = {"README.md": 900, "CONTRIBUTING.md": 900}  # words
+SAMPLES = "tests/ops/samples/samples.zip"
 
 
 @pytest.mark.parametrize("name", LONGEST)
 def test_a_page_for_a_hurry_is_short(name: str) -> None:
     words = len((ROOT / name).read_text(encoding="utf-8").split())
     assert words <= LONGEST[name]
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git checkout")
+def test_no_binary_is_committed_but_our_images_and_samples() -> None:
+    # A wheel that `pip download` had left was committed with a merge.
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True)
+    names = [name for name in listed.stdout.decode().split("\0") if (ROOT / name).is_file()]
+    binary = {name for name in names if b"\0" in (ROOT / name).read_bytes()}
+    assert SAMPLES in binary
+    assert {it for it in binary if not it.startswith("docs/images/")} == {SAMPLES}
 
 
 def test_modules_of_one_pytest_call_have_their_own_names() -> None:

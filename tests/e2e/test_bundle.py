@@ -140,3 +140,14 @@ def test_the_same_row_from_nothing_but_the_file(place: Place, tmp_path: Path) ->
 
     again = place.ci("run", "--bundle", place.file, "--results", tmp_path / "again")
     assert "(from the bundle, already on the engine)" in again.stderr
+
+    results = ("--results", tmp_path / "kept")
+    place.ci("run", "--bundle", place.file, "--keep", *results)
+    name = document(tmp_path / "kept")["platforms"][0]["environment"]["engine"]["kept"]
+    test = "tests/test_tiny.py::test_answer"
+    rerun = place.ci("rerun", "latest", "cpu", test, *results)
+    assert rerun.returncode == 0, rerun.stderr
+    shell = place.ci("shell", "latest", "cpu", *results)
+    assert shell.returncode == 0, shell.stderr
+    assert "no longer exists" not in shell.stderr
+    docker("rm", "--force", "--volumes", name)

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
-import pty
-import select
 import shlex
 import subprocess
-import sys
-import termios
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import engine_or_skip
-from docker.client import DockerClient
+from places import ROOT, Place, gc, json_of, open_shell, read_until, terminal_shell
 
-from ci.model.plan import RUN_LABEL, SESSION_LABEL
+from ci.model.plan import RUN_LABEL
 
-ROOT = Path(__file__).resolve().parents[2]
 CONFIG = """\
 project: entered
 platforms:
@@ -53,94 +43,14 @@ FILES = {
     "build.sh": "echo one > built\n",
     "tests/test_a.py": TESTS,
 }
-PATIENCE_S = 120.0  # instead of waiting forever for a shell that never answers
 FAILING = "tests/test_a.py::test_fails[it's [a]]"
-
-
-@dataclass(frozen=True)
-class Place:
-    """A repository and its results."""
-
-    folder: Path
-    engine: str
-
-    @property
-    def source(self) -> Path:
-        return self.folder / "source"
-
-    @property
-    def temporary(self) -> Path:
-        return self.folder / "temporary"
-
-    def write(self, files: Mapping[str, str]) -> None:
-        for name, text in files.items():
-            path = self.source / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-
-    def git(self, *words: str) -> str:
-        identity = ("-c", "user.name=Tests", "-c", "user.email=tests@example.org")
-        command = ["git", "-C", self.source, *identity, *words]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-    def commit(self, files: Mapping[str, str]) -> None:
-        self.write(files)
-        self.git("add", ".")
-        self.git("commit", "--quiet", "--message", "Change")
-
-    def command(self, *words: str) -> list[str]:
-        results = ("--results", str(self.folder / "results"))
-        return [sys.executable, "-m", "ci", *words, *results]
-
-    @property
-    def environment(self) -> dict[str, str]:
-        own = {"XDG_CACHE_HOME": str(self.folder / "cache"), "TMPDIR": str(self.temporary)}
-        return {**os.environ, **own, "MY_TOKEN": "a secret value"}
-
-    def ci(self, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*words),
-            cwd=ROOT,
-            env=self.environment,
-            input=given,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    def run(self) -> dict[str, Any]:
-        """Run the project, and return the result of its platform."""
-        config = ("--config", str(self.source / "ci.yaml"), "--engine", self.engine)
-        finished = self.ci("run", "cpu", *config, "--format", "json")
-        assert finished.stdout, finished.stderr
-        run: dict[str, Any] = json.loads(finished.stdout)
-        return run
-
-    def leftovers(self) -> list[str]:
-        """What sessions left behind; a process may still remove a work folder."""
-        found = [it.name for it in self.temporary.glob("infini-ci-*-session-*")]
-        found += [it.name for it in (self.folder / "cache").glob("*/session-*")]
-        found += self.git("worktree", "list").splitlines()[1:]
-        return found + [str(it.name) for it in self.containers()]
-
-    def containers(self) -> list[Any]:
-        """The containers of sessions of this place, of which the engine has others too."""
-        if self.engine == "host":
-            return []
-        found = DockerClient.from_env().containers.list(all=True, filters={"label": SESSION_LABEL})
-        runs = [it.name for it in (self.folder / "results").glob("2*")]
-        return [it for it in found if it.labels[RUN_LABEL].partition("-session-")[0] in runs]
 
 
 @pytest.fixture(scope="module", params=["host", pytest.param("docker", marks=pytest.mark.docker)])
 def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
     """A project that ran once."""
     engine_or_skip(request.param).close()
-    place = Place(tmp_path_factory.mktemp("sessions"), request.param)
-    place.temporary.mkdir()
-    place.source.mkdir()
-    place.git("init", "--quiet")
-    place.commit(FILES)
+    place = Place.make(tmp_path_factory.mktemp("sessions"), request.param, FILES)
     place.run()
     return place
 
@@ -164,7 +74,7 @@ def test_the_command_of_a_failing_test_fails_when_pasted(place: Place) -> None:
     shown = place.ci("report").stdout
     lines = [line.strip() for line in shown.splitlines()]
     at = lines.index(FAILING)
-    assert lines[at + 1] == "AssertionError: not one"
+    assert lines[at + 1] == "not one: assert 8 == 1"
     pasted = lines[at + 2]
     assert f" rerun {json_of(place)['run_id']} cpu {shlex.quote(FAILING)}" in pasted
     finished = subprocess.run(
@@ -178,11 +88,6 @@ def test_the_command_of_a_failing_test_fails_when_pasted(place: Place) -> None:
     assert finished.returncode == 1, finished.stderr
     assert "E   AssertionError: not one" in finished.stdout
     assert "1 failed, 2 deselected" in finished.stdout
-
-
-def json_of(place: Place) -> dict[str, Any]:
-    run: dict[str, Any] = json.loads(place.ci("report", "--format", "json").stdout)
-    return run
 
 
 def test_a_test_that_passes_or_skips(place: Place) -> None:
@@ -217,20 +122,7 @@ def test_a_shell_reads_commands(place: Place) -> None:
 
 
 def test_a_shell_has_the_terminal_of_its_caller(place: Place) -> None:
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (33, 111))
-    process = subprocess.Popen(
-        place.command("shell", "latest", "cpu"),
-        cwd=ROOT,
-        env={**place.environment, "TERM": "vt100", "PS1": "$ ", "COLUMNS": "80", "LINES": "24"},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(theirs, termios.TIOCSCTTY, 0),
-    )
-    os.close(theirs)
-    try:
+    with terminal_shell(place, size=(33, 111)) as (process, ours):
         # One job, so that Ctrl-C ends it whether it prints or sleeps.
         os.write(ours, b"sh -c 'echo \"$TERM\" $(stty size); exec sleep 600'\n")
         printed = read_until(ours, b"vt100 33 111")
@@ -238,23 +130,6 @@ def test_a_shell_has_the_terminal_of_its_caller(place: Place) -> None:
         os.write(ours, b"echo still $((40 + 2)); exit 5\n")
         printed += read_until(ours, b"still 42")
         assert process.wait() == 5, printed
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
-
-
-def read_until(terminal: int, text: bytes) -> bytes:
-    printed = b""
-    while text not in printed:
-        assert select.select([terminal], [], [], PATIENCE_S)[0], printed
-        try:
-            chunk = os.read(terminal, 1 << 16)
-        except OSError:  # the other side is closed
-            chunk = b""
-        assert chunk, printed
-        printed += chunk
-    return printed
 
 
 def test_changed_sources_come_from_the_commit(place: Place) -> None:
@@ -267,29 +142,6 @@ def test_changed_sources_come_from_the_commit(place: Place) -> None:
         assert f"they are at commit {place.git('rev-parse', 'HEAD').strip()}" in finished.stderr
     finally:
         place.git("reset", "--quiet", "--hard", "HEAD~")
-
-
-@contextmanager
-def open_shell(place: Place) -> Iterator[subprocess.Popen[bytes]]:
-    """Open a shell that waits for commands; it is killed if the test fails."""
-    process = subprocess.Popen(
-        place.command("shell", "latest", "cpu"),
-        cwd=ROOT,
-        env=place.environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    assert process.stdin
-    assert process.stdout
-    with process:
-        try:
-            process.stdin.write(b"echo ready\n")
-            process.stdin.flush()
-            assert process.stdout.readline() == b"ready\n"
-            yield process
-        finally:
-            process.kill()
 
 
 def test_a_session_whose_caller_is_killed(place: Place) -> None:
@@ -306,11 +158,18 @@ def test_a_session_whose_caller_is_killed(place: Place) -> None:
         assert place.containers() == []
 
 
-def gc(place: Place, *words: str) -> list[dict[str, Any]]:
-    finished = place.ci(*words, "--format", "json")
-    assert finished.returncode == 0, finished.stderr
-    items: list[dict[str, Any]] = json.loads(finished.stdout)["items"]
-    return items
+@pytest.mark.docker
+def test_another_machine_does_not_end_a_session(place: Place, tmp_path: Path) -> None:
+    if place.engine == "host":
+        pytest.skip("another machine does not share it")
+    with open_shell(place) as process:
+        # It shares the engine and the results, and its temporary folder is another one.
+        words = ("gc", "--older-than", "0", "--project", "entered", *place.options)
+        found = gc(place, *words, TMPDIR=str(tmp_path))
+        kept = {it["name"]: it["reason"] for it in found if "-session-" in it["name"]}
+        assert [*kept.values()] == ["it is running"]
+        finished, _ = process.communicate(b"echo alive\n")
+        assert (finished, process.returncode) == (b"alive\n", 0)
 
 
 @pytest.mark.docker
@@ -334,10 +193,12 @@ def test_a_dirty_run_and_a_build_that_fails(place: Place) -> None:
     place.write({"build.sh": "echo dirty > built; echo error: no compiler; exit 3\n"})
     run = place.run()
     [row] = run["platforms"]
-    assert row["failures"] == [
-        {"stage": "build", "test": None, "outcome": "failed", "message": "error: no compiler"}
-    ]
+    [failure] = row["failures"]
+    assert (failure["stage"], failure["test"]) == ("build", None)
+    assert failure["message"] == "error: no compiler"
     try:
+        finished = place.ci("rerun", run["run_id"], "cpu")  # prints the stage that failed
+        assert (finished.returncode, finished.stdout) == (1, "error: no compiler\n")
         finished = place.ci("shell", run["run_id"], "cpu", given="cat built")  # unchanged sources
         assert (finished.returncode, finished.stdout) == (0, "dirty\n")
         place.write({"build.sh": "echo another > built\n"})

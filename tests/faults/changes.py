@@ -89,12 +89,6 @@ def import_all(run: FaultRun) -> None:
     run.wait(run.start("import", str(run.results)))
 
 
-def replace_by_file(run: FaultRun) -> None:
-    """Put a file where the platform's results are."""
-    remove_platform_folder(run)
-    (run.results / run.run_id / "cpu").write_text("in the way")
-
-
 @contextmanager
 def latest_is_folder(run: FaultRun) -> Iterator[None]:
     (run.results / "latest").mkdir(parents=True)

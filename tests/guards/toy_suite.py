@@ -77,7 +77,9 @@ def run_suite(tests: str, *arguments: str, quarantine: str = "toy: []", hooks: s
     """Runs a module of tests in a process of its own; ``hooks`` are added to its conftest."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+        # Hypothesis, which no toy needs, would take a third of the start of each process.
+        options = "filterwarnings = error\naddopts = -p no:hypothesispytest\n"
+        (folder / "pytest.ini").write_text(f"[pytest]\n{options}")
         (folder / "conftest.py").write_text(CONFTEST + hooks)
         (folder / "quarantine.yaml").write_text(quarantine)
         (folder / "test_toy.py").write_text(tests)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
@@ -17,14 +18,19 @@ from codegen.errors import GenerationError
 from tests.mutants.faults import FAULTS, PlantingError, Sources
 from tests.mutants.plan import ROOT, Mutant, plan, read_sources
 from tests.mutants.report import Verdict, as_markdown, write_report
-from tests.mutants.sandbox import SUITE, Sandbox, SuiteOutcome, failures_about, stages, work_folder
+from tests.mutants.sandbox import SUITE, Sandbox, failures_about, stages, work_folder
+from tests.mutants.suite import SuiteOutcome
 
 DEFAULT_SEED = 1
 EXIT_CAUGHT, EXIT_SURVIVED, EXIT_ERROR, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0 if all mutants are caught, 1 if one survives, 2 if one could not be tried."""
+    """Check all mutants.
+
+    Returns 0 if all are caught and their failures can be reproduced, 1 if not, 2 if one could not
+    be tried.
+    """
     options = _parser().parse_args(arguments)
     try:
         sources = read_sources()
@@ -68,37 +74,41 @@ def _run(
     print(write_report(text, options.output_dir))
     if any(verdict.error for verdict in verdicts):
         return EXIT_ERROR
-    return EXIT_CAUGHT if all(verdict.is_caught for verdict in verdicts) else EXIT_SURVIVED
+    return EXIT_SURVIVED if any(verdict.problem for verdict in verdicts) else EXIT_CAUGHT
 
 
 def _judge(sources: Sources, mutant: Mutant, sandbox: Sandbox, baseline: SuiteOutcome) -> Verdict:
     start = monotonic()
-    caught_by: list[str] = []
-    error = ""
+    verdict = Verdict(mutant=mutant)
     try:
         with sandbox.planted(mutant):
-            caught_by = _caught_by(sources, mutant, sandbox, baseline)
+            verdict = _tested(sources, mutant, sandbox, baseline)
     except (PlantingError, ProcessError) as problem:
-        error = str(problem)
-    verdict = Verdict(
-        mutant=mutant, caught_by=tuple(caught_by), error=error, seconds=monotonic() - start
-    )
+        verdict = replace(verdict, error=str(problem))
+    verdict = replace(verdict, seconds=monotonic() - start)
     _print_progress(
         f"{mutant.fault}: {mutant.site.subject}: {verdict.summary} ({verdict.seconds:.0f} s)"
     )
     return verdict
 
 
-def _caught_by(
-    sources: Sources, mutant: Mutant, sandbox: Sandbox, baseline: SuiteOutcome
-) -> list[str]:
-    """Return the failed tests about the mutant, from the first stage that has any."""
+def _tested(sources: Sources, mutant: Mutant, sandbox: Sandbox, baseline: SuiteOutcome) -> Verdict:
+    """Return the failed tests about a planted mutant, from the first stage that has any.
+
+    The command that a user sees below the first of them must fail, too.
+    """
     overloads = frozenset(each.schema.full_name for each in sources.library.overloads)
     for number, stage in enumerate(stages(mutant, baseline.tests, overloads)):
         outcome = sandbox.test(*stage, report=f"{mutant.fault}-{number}")
-        if caught_by := failures_about(mutant, outcome):
-            return caught_by
-    return []
+        caught_by = failures_about(mutant, outcome.failures)
+        failure = outcome.first_failure(caught_by)
+        if failure is not None:
+            again = sandbox.suite.reproduce(failure, f"{mutant.fault}-again")
+            names = caught_by or [f"stage {failure.stage}"]
+            return Verdict(mutant=mutant, caught_by=tuple(names), reproduction=again)
+        if caught_by:
+            return Verdict(mutant=mutant, caught_by=tuple(caught_by))
+    return Verdict(mutant=mutant)
 
 
 def _print_progress(text: str) -> None:

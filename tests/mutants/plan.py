@@ -14,7 +14,6 @@ from codegen.native import read_bases, read_registry
 from codegen.selection import choose_operators
 from codegen.translate import make_library
 from tests.mutants.faults import FAULTS, Fault, PlantingError, Site, Sources
-from tests.ops.samples import load
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,6 +45,9 @@ class Mutant:
 
 def read_sources(root: Path = ROOT) -> Sources:
     """Read all sources that get faults, and generate code from the installed torch."""
+    # Imported here: it imports torch, and each process that collects the tests imports this module.
+    from tests.ops.samples import load
+
     inputs = Inputs(
         torch=find_torch(),
         selection=root / "codegen" / "torch_ops.yaml",

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.mutants.plan import Mutant
+from tests.mutants.suite import Reproduction
 
-COLUMNS = ("mutant", "where", "change", "caught by", "s")
+COLUMNS = ("mutant", "where", "change", "caught by", "shown reason", "fails again", "s")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,12 +19,23 @@ class Verdict:
 
     mutant: Mutant
     caught_by: tuple[str, ...] = ()
+    reproduction: Reproduction | None = None
+    """Of the first of these tests that a run shows; ``None``: it shows none."""
     error: str = ""
     seconds: float = 0
 
     @property
     def is_caught(self) -> bool:
         return bool(self.caught_by) and not self.error
+
+    @property
+    def problem(self) -> str | None:
+        """Why the check fails; ``None``: it does not."""
+        if not self.is_caught:
+            return self.summary
+        if self.reproduction is None:
+            return "none of the failures that a run shows is about it"
+        return self.reproduction.problem
 
     @property
     def summary(self) -> str:
@@ -51,12 +63,17 @@ def as_markdown(verdicts: Sequence[Verdict], *, seed: int, torch: str, seconds: 
     ]
     for verdict in verdicts:
         site = verdict.mutant.site
+        texts: tuple[str, ...]
         texts = (verdict.mutant.fault, site.subject, site.what, verdict.summary)
+        if again := verdict.reproduction:
+            texts += (again.reason, "yes" if again.fails else "no")
+        else:
+            texts += ("", "")
         cells = [cell.replace("|", r"\|").replace("\n", " ") for cell in texts]
         lines.append(f"| {' | '.join([*cells, f'{verdict.seconds:.1f}'])} |")
     for verdict in verdicts:
-        if not verdict.is_caught:
-            lines += ["", f"## {verdict.mutant.fault}: {verdict.summary}", ""]
+        if verdict.problem:
+            lines += ["", f"## {verdict.mutant.fault}: {verdict.problem}", ""]
             lines += ["```diff", verdict.mutant.diff().rstrip("\n"), "```"]
             lines += ["", verdict.error] if verdict.error else []
     return "\n".join([*lines, ""])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -11,28 +10,22 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from ci.errors import UsageError
-from ci.util.process import LAST_LINES, ProcessResult, run
+from ci.errors import ExitCode, UsageError
+from ci.model.results import exit_code
+from ci.util.process import run
 from codegen.inputs import SELECTION_VARIABLE
 from tests.mutants.faults import PlantingError
 from tests.mutants.plan import ROOT, Mutant
+from tests.mutants.suite import OperatorSuite, SuiteOutcome
 
 # What the build and the operator suite need.
 PARTS = ("CMakeLists.txt", "codegen", "examples", "pyproject.toml", "src", "tests/ops")
 SUITE = "tests/ops"
 JOBS = str(os.cpu_count() or 1)
 TIMEOUT_S = 900  # tests/ops/guards.py ends a test that hangs after 120 s
-
-
-@dataclass(frozen=True, kw_only=True)
-class SuiteOutcome:
-    """The outcome of a run: the tests that ran, and the reports of those that failed."""
-
-    tests: frozenset[str]
-    failures: Mapping[str, str]
 
 
 class Sandbox:
@@ -81,19 +74,21 @@ class Sandbox:
         finally:
             self._write(mutant.originals)
 
+    @cached_property
+    def suite(self) -> OperatorSuite:
+        """The suite of the installed library."""
+        site = environment_with(self.folder / "site")
+        return OperatorSuite(
+            tree=self.tree, results=self.folder / "results", environment=site, timeout_s=TIMEOUT_S
+        )
+
     def test(self, *tests: str, report: str) -> SuiteOutcome:
         """Run tests; if a worker process dies, only its current test fails."""
-        log = self.folder / f"{report}.jsonl"
-        pytest = (sys.executable, "-m", "pytest", "-q", "-n", JOBS, "-p", "no:cacheprovider")
-        result = self._run(*pytest, f"--report-log={log}", *tests, check=False)
-        (self.folder / f"{report}.log").write_text(result.stdout + result.stderr)
-        outcome = read_report(log)
-        if not (outcome.failures or result.exit_code == 0):
-            last = (result.stdout + result.stderr).strip().splitlines()[-LAST_LINES:]
-            raise PlantingError(
-                f"pytest ended with exit code {result.exit_code} but reported no failed test:\n"
-                + "\n".join(last)
-            )
+        outcome = self.suite.run("-q", "-n", JOBS, "-p", "no:cacheprovider", *tests, report=report)
+        passed = exit_code([outcome.result]) is ExitCode.PASSED
+        if not passed and not outcome.result.failures:
+            reasons = "\n".join(evidence.text for evidence in outcome.result.verdict.evidence)
+            raise PlantingError(f"the suite did not pass, and no test failed:\n{reasons}")
         return outcome
 
     def _write(self, files: Mapping[str, str]) -> None:
@@ -123,14 +118,9 @@ class Sandbox:
                 digest.update(path.read_bytes())
         return digest.hexdigest()
 
-    def _run(self, *command: str, check: bool = True) -> ProcessResult:
-        return run(
-            command,
-            cwd=self.tree,
-            environment=environment_with(self.folder / "site"),
-            timeout_s=TIMEOUT_S,
-            check=check,
-        )
+    def _run(self, *command: str) -> None:
+        site = environment_with(self.folder / "site")
+        run(command, cwd=self.tree, environment=site, timeout_s=TIMEOUT_S)
 
 
 @contextmanager
@@ -158,19 +148,6 @@ def environment_with(site: Path) -> dict[str, str]:
     }
 
 
-def read_report(log: Path) -> SuiteOutcome:
-    """Read a log of pytest-reportlog."""
-    tests, failures = set(), {}
-    for line in log.read_text(encoding="utf-8").splitlines() if log.exists() else ():
-        report = json.loads(line)
-        if report.get("$report_type") != "TestReport":
-            continue
-        tests.add(report["nodeid"])
-        if report["outcome"] == "failed":
-            failures[report["nodeid"]] = json.dumps([report["longrepr"], report["sections"]])
-    return SuiteOutcome(tests=frozenset(tests), failures=failures)
-
-
 def subject_of(test: str) -> str | None:
     """The overload that a test is about: "abs.out" of ``test_overload[abs.out-float32-…]``."""
     match = re.search(r"\[([\w.]+)[-\]]", test)
@@ -192,9 +169,12 @@ def _file_of(test: str) -> str:
     return test.partition("::")[0]
 
 
-def failures_about(mutant: Mutant, outcome: SuiteOutcome) -> list[str]:
-    """Return the failed tests that name the mutated operator, its own tests first."""
+def failures_about(mutant: Mutant, failures: Mapping[str, str]) -> list[str]:
+    """Return the failed tests that name the mutated operator, its own tests first.
+
+    ``failures`` are the reports of all failed tests.
+    """
     names = [re.escape(name) for name in mutant.names]
     mention = re.compile(rf"(?<![\w.])(?:{'|'.join(names)})(?![\w.])") if names else re.compile("")
-    failed = [test for test, text in outcome.failures.items() if mention.search(test + text)]
+    failed = [test for test, text in failures.items() if mention.search(test + text)]
     return sorted(failed, key=lambda test: (subject_of(test) != mutant.site.subject, test))

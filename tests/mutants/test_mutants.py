@@ -13,7 +13,8 @@ from tests.mutants.__main__ import main
 from tests.mutants.faults import FAULTS, Fault, PlantingError, Site, Sources, replace_once
 from tests.mutants.plan import Mutant, make_mutant, plan, read_sources
 from tests.mutants.report import Verdict, as_markdown
-from tests.mutants.sandbox import SuiteOutcome, failures_about, read_report, stages, subject_of
+from tests.mutants.sandbox import environment_with, failures_about, stages, subject_of
+from tests.mutants.suite import OperatorSuite, Reproduction, read_report
 
 
 @pytest.fixture(scope="module")
@@ -130,8 +131,10 @@ class TestProof:
             "a.py::test_longer_name": f"un{name}ed",
             f"b.py::test[{mutant.site.subject}-int]": "expected 1, got 2",
         }
-        caught = failures_about(mutant, SuiteOutcome(tests=frozenset(failures), failures=failures))
-        assert caught == [f"b.py::test[{mutant.site.subject}-int]", "a.py::test_all"]
+        assert failures_about(mutant, failures) == [
+            f"b.py::test[{mutant.site.subject}-int]",
+            "a.py::test_all",
+        ]
 
     def test_a_test_whose_process_died_has_failed(self, tmp_path: Path) -> None:
         log = tmp_path / "report.jsonl"
@@ -139,16 +142,18 @@ class TestProof:
         log.write_text(
             report_line("a.py::test[neg.out]") + report_line("a.py::test[abs.out]", "failed", crash)
         )
-        outcome = read_report(log)
-        assert outcome.tests == {"a.py::test[neg.out]", "a.py::test[abs.out]"}
-        assert "crashed" in outcome.failures["a.py::test[abs.out]"]
+        tests, failures = read_report(log)
+        assert tests == {"a.py::test[neg.out]", "a.py::test[abs.out]"}
+        assert "crashed" in failures["a.py::test[abs.out]"]
 
     def test_a_survivor_is_shown_with_its_exact_change(self, mutants: list[Mutant]) -> None:
-        caught = Verdict(mutant=mutants[0], caught_by=("tests/ops/a.py::test", "another"))
+        again = Reproduction(reason="assert 1 == 2", command="rerun", fails=True)
+        tests = ("tests/ops/a.py::test", "another")
+        caught = Verdict(mutant=mutants[0], caught_by=tests, reproduction=again)
         survivor = Verdict(mutant=mutants[1])
         text = as_markdown([caught, survivor], seed=1, torch="2.13.0", seconds=61)
         assert "1 of 2 mutants caught in 61 s" in text
-        assert "| a.py::test and 1 more |" in text
+        assert "| a.py::test and 1 more | assert 1 == 2 | yes | 0.0 |" in text
         assert f"## {mutants[1].fault}: nothing: the mutant survives\n\n```diff\n--- " in text
         assert mutants[1].diff() in text
 
@@ -156,3 +161,71 @@ class TestProof:
         verdict = Verdict(mutant=mutants[0], caught_by=("a.py::test",))
         assert verdict.is_caught
         assert not replace(verdict, error="it does not compile").is_caught
+
+    @pytest.mark.parametrize(
+        ("reason", "fails", "problem"),
+        [
+            ("out: expected 1.0, got 2.0", True, None),
+            ("out: expected 1.0, got 2.0", False, "its command does not fail again: rerun a"),
+            ("assert False", True, "its reason does not show what differs: 'assert False'"),
+            ("", True, "its reason does not show what differs: ''"),
+        ],
+    )
+    def test_a_failure_must_show_what_differs_and_fail_again(
+        self, mutants: list[Mutant], reason: str, fails: bool, problem: str | None
+    ) -> None:
+        again = Reproduction(reason=reason, command="rerun a", fails=fails)
+        verdict = Verdict(mutant=mutants[0], caught_by=("a.py::test",), reproduction=again)
+        assert verdict.problem == problem
+        assert replace(verdict, reproduction=None).problem
+
+
+SUITE = """\
+import os, pathlib, pytest
+def test_fails(): assert [1, 2] == [1, 3]
+def test_dies(): os.kill(os.getpid(), 11)
+def test_fails_once():
+    done = pathlib.Path("done")
+    was = done.exists()
+    done.touch()
+    assert was, "the first time"
+"""
+
+
+class TestReproduction:
+    """With a suite of its own, and the real agent, verdict and command."""
+
+    def suite(self, folder: Path, **files: str) -> OperatorSuite:
+        tests = folder / "tree" / "tests" / "ops"
+        tests.mkdir(parents=True)
+        for name, text in files.items():
+            (tests / f"{name}.py").write_text(text)
+        return OperatorSuite(
+            tree=folder / "tree",
+            results=folder / "results",
+            environment=environment_with(folder),
+            timeout_s=60,
+        )
+
+    def test_a_failed_test_and_one_that_kills_its_worker(self, tmp_path: Path) -> None:
+        suite = self.suite(tmp_path, test_a=SUITE)
+        outcome = suite.run("-q", "-n", "1", "tests/ops", report="first")
+        found = {it.test: suite.reproduce(it, "again") for it in outcome.result.failures}
+        reasons = {str(test).rpartition("::")[2]: it.reason for test, it in found.items()}
+        assert reasons == {
+            "test_fails": "assert [1, 2] == [1, 3]",
+            "test_dies": "its process died",
+            "test_fails_once": "the first time: assert False",
+        }
+        once = "tests/ops/test_a.py::test_fails_once"
+        assert [test for test, it in found.items() if it.problem] == [once]
+        assert found[once].command == f"python -m ci rerun RUN cpu {once}"
+
+    @pytest.mark.parametrize("name", ["conftest", "test_b"])
+    def test_a_suite_that_cannot_be_collected(self, tmp_path: Path, name: str) -> None:
+        suite = self.suite(tmp_path, test_a=SUITE, **{name: "raise OSError('no such symbol')"})
+        outcome = suite.run("-q", "-n", "1", "tests/ops", report="first")
+        failure = outcome.result.failures[0]
+        assert outcome.first_failure(()) in (failure, None)
+        again = suite.reproduce(failure, "again")
+        assert (again.reason, again.problem) == ("OSError: no such symbol", None)

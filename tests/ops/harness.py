@@ -142,7 +142,8 @@ def _first_wrong_version(overload: Any, actual: Arguments, before: list[int]) ->
     versions = zip(tensors(actual), before, _versions(actual), strict=True)
     for (name, _), earlier, version in versions:
         if (version > earlier) != (name in written):
-            return f"{name}: its autograd version went from {earlier} to {version}"
+            what = "written" if name in written else "not written"
+            return f"{name}: {what}, but its autograd version went from {earlier} to {version}"
     return None
 
 

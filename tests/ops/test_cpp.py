@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from installed import Overload, class_name, operator_names, overloads
+from programs import output_of
 from test_signatures import REQUIRED, Signature, declared, of_operator, written
 
 import infini.ops
@@ -42,8 +42,8 @@ LITERALS = {
 def run_program(source: Path, folder: Path) -> list[str]:
     """Compiles a program against the library; returns the lines that it prints."""
     program = folder / "program"
-    subprocess.run([*COMPILER, source, *LINK, "-o", program], check=True)
-    return subprocess.run([program], capture_output=True, text=True, check=True).stdout.splitlines()
+    output_of([*COMPILER, source, *LINK, "-o", program])
+    return output_of([program]).splitlines()
 
 
 @pytest.mark.operators("add", "clamp", "mean")
@@ -69,9 +69,8 @@ def test_a_library_in_another_folder_than_torchs_finds_it(tmp_path: Path) -> Non
     shutil.copytree(PACKAGE, package)
     link = (package / "libinfini_ops.so", f"-Wl,-rpath,{package}")
     compiler = ("c++", "-std=c++17", f"-I{package / 'include'}")
-    subprocess.run([*compiler, EXAMPLE, *link, "-o", program], check=True)
-    printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout
-    assert "by slot 8   = 9 ... 34\n" in printed
+    output_of([*compiler, EXAMPLE, *link, "-o", program])
+    assert "by slot 8   = 9 ... 34\n" in output_of([program])
 
 
 @pytest.mark.operators("addmm", "div", "linalg_matrix_norm", "triu_inplace")
@@ -167,7 +166,7 @@ def test_every_overload_can_be_called_with_literals(tmp_path: Path) -> None:
         "}",
     ]
     (tmp_path / "calls.cc").write_text("\n".join(lines) + "\n")
-    subprocess.run([*COMPILER, "-fsyntax-only", "calls.cc"], cwd=tmp_path, check=True)
+    output_of([*COMPILER, "-fsyntax-only", "calls.cc"], cwd=tmp_path)
 
 
 # The types that ``Call`` takes.
@@ -360,6 +359,6 @@ def test_every_form_of_call_dispatches_what_the_schema_says(tmp_path: Path) -> N
     )
     source.write_text(includes + DISPATCH_THAT_PRINTS.replace("// calls", calls))
     lines = run_program(source, tmp_path)
-    for (name, types, arguments), line in zip(expected, lines, strict=True):
+    for (name, _, arguments), line in zip(expected, lines, strict=True):
         got = ast.literal_eval(line) if line.startswith("[") else line  # an error's message
-        assert got == arguments, f"{name}({types})"
+        assert got == arguments, name

@@ -7,7 +7,6 @@ them, or draw them from a seeded generator.
 from __future__ import annotations
 
 import random
-import subprocess
 import sys
 from itertools import product
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from native_operands import FLOATS, NAN, UNSIGNED, Maker, tolerance
+from programs import output_of
 from slot_zero import BLOCK, Array, is_accepted, run
 
 import infini.ops
@@ -310,4 +310,4 @@ assert started() == 0, "the parent lost its threads"
 @pytest.mark.operators("rms_norm")
 def test_the_child_of_a_fork_starts_threads_of_its_own() -> None:
     """It has none of its parent's, and must not wait for them."""
-    subprocess.run([sys.executable, "-c", FORK], check=True, timeout=60)
+    output_of([sys.executable, "-c", FORK], timeout=60)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ci.analysis.acceptances import project_acceptances
 from ci.analysis.alarms import Alarm, find_alarms
-from ci.analysis.history import PlatformHistory, ProjectLine, platform_history, project_line
+from ci.analysis.history import PlatformHistory, ProjectLine, platform_histories, project_line
 from ci.analysis.repository import Repository
 from ci.facts.environment_key import EnvironmentKey
 from ci.model.platforms import PLATFORMS
@@ -19,6 +19,8 @@ from ci.store.rows import ResultHead, RunHead, RunMeasures
 
 if TYPE_CHECKING:
     from ci.store.store import Store  # SQLAlchemy, 0.3 s
+
+NO_REASON = "no recorded reason"  # of a skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,18 +84,15 @@ def collect(store: Store, source: Path, project: str, branch: str | None) -> Col
     order = [*PLATFORMS]
     in_use.sort(key=lambda name: (order.index(name) if name in order else len(order), name))
     accepted = project_acceptances(store, source, project)
-    histories = {
-        name: platform_history(
-            store,
-            name,
-            along,
-            repository=Repository(source),
-            accepted=accepted,
-            today=datetime.now(UTC).date(),
-        )
-        for name in in_use
-    }
-    measured = {name: store.measured(name, along.heads[::-1]) for name in in_use}
+    histories = platform_histories(
+        store,
+        in_use,
+        along,
+        repository=Repository(source),
+        accepted=accepted,
+        today=datetime.now(UTC).date(),
+    )
+    measured = store.measured_on(dict.fromkeys(in_use, along.heads[::-1]))
     digests = {row.key for rows in measured.values() for row in rows}
     return Collection(
         along=along,
@@ -101,6 +100,6 @@ def collect(store: Store, source: Path, project: str, branch: str | None) -> Col
         results=results,
         measured=measured,
         keys=store.environment_keys(digests),
-        histories=histories,
-        alarms=find_alarms(histories.values(), along.order),
+        histories={it.platform: it for it in histories},
+        alarms=find_alarms(histories, along.order),
     )

@@ -25,25 +25,6 @@ PLATFORMS = 21  # pairs of platforms of the newest run
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreparedComparison:
-    """A comparison as ``python -m ci compare`` judges it."""
-
-    group: str
-    base: str
-    head: str
-    title: str
-    report: ComparisonReport | None
-    problem: str | None = None
-    """Why there is no report."""
-
-
-def prepared(store: Store, found: Collection, source: Path) -> list[PreparedComparison]:
-    """The comparisons that matter most: branches, the newest runs, the platforms of the newest."""
-    pairs = [*_branches(found), *_neighbors(found.line[-RUNS - 1 :]), *_platforms(found)]
-    return [_compare(store, source, pair) for pair in pairs]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Pair:
     """Two references, and their names in a title."""
 
@@ -53,17 +34,33 @@ class Pair:
     names: tuple[str, str]
 
 
-def _compare(store: Store, source: Path, pair: Pair) -> PreparedComparison:
-    words = {"group": pair.group, "base": pair.base, "head": pair.head}
-    title = " → ".join(pair.names)
+@dataclass(frozen=True, kw_only=True)
+class JudgedComparison:
+    """A comparison as ``python -m ci compare`` judges it."""
+
+    pair: Pair
+    outcome: str
+    report: ComparisonReport | None
+    problem: str | None = None
+    """Why there is no report."""
+
+    @property
+    def title(self) -> str:
+        return f"{' → '.join(self.pair.names)}: {self.outcome}"
+
+
+def judged_comparisons(store: Store, found: Collection, source: Path) -> list[JudgedComparison]:
+    """The comparisons that matter most: branches, the newest runs, the platforms of the newest."""
+    pairs = [*_branches(found), *_neighbors(found.line[-RUNS - 1 :]), *_platforms(found)]
+    return [_compare(store, source, pair) for pair in pairs]
+
+
+def _compare(store: Store, source: Path, pair: Pair) -> JudgedComparison:
     try:
         found = compare(lambda: nullcontext(store), source, pair.base, pair.head)
     except CiError as error:  # such as: the base has no run yet
-        title += ": not compared"
-        return PreparedComparison(**words, title=title, report=None, problem=str(error))
-    return PreparedComparison(
-        **words, title=f"{title}: {_outcome(found)}", report=ComparisonReport(found)
-    )
+        return JudgedComparison(pair=pair, outcome="not compared", report=None, problem=str(error))
+    return JudgedComparison(pair=pair, outcome=_outcome(found), report=ComparisonReport(found))
 
 
 def _outcome(found: Comparison) -> str:

@@ -17,10 +17,17 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from ci.report.document import Code, Fold, Heading, Items, Line, Report, Span, Table
-from ci.util.text import mask_credentials, strip_controls
+from ci.model.results import Product
+from ci.report.document import Code, Fold, Heading, Items, Report, Table, spans_of
+from ci.util.text import make_inert
 
 TEMPLATES = Path(__file__).parent / "templates"
+SYMBOLS = {
+    Product.PASSED: "✓",
+    Product.FAILED: "✗",
+    Product.INCOMPLETE: "?",
+    Product.NOT_RUN: "·",
+}
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 # Of a spark line, in pixels.
 WIDTH, HEIGHT, MARGIN = 120, 24, 3
@@ -46,7 +53,7 @@ def clean(value: Any) -> Any:
     if isinstance(value, Markup):
         return value
     if isinstance(value, str):
-        return mask_credentials(strip_controls(value))
+        return make_inert(value)
     if isinstance(value, Mapping):
         return {clean(key): clean(item) for key, item in value.items()}
     if isinstance(value, Sequence):
@@ -70,12 +77,6 @@ def spark_path(values: Sequence[float | None]) -> str:
     return "M" + "L".join(points) + "h0"  # h0: a single value is a dot
 
 
-def spans(line: Line) -> list[Span]:
-    """The parts of a line of a document."""
-    parts = line if isinstance(line, tuple) else (line,)
-    return [part if isinstance(part, Span) else Span(part) for part in parts]
-
-
 def blocks(report: Report) -> list[Any]:
     """The blocks of a report, as a page shows them."""
     return [block for section in report.document(page=True) for block in section]
@@ -93,8 +94,9 @@ def _environment() -> Environment:
     kinds = {"heading": Heading, "items": Items, "table": Table, "fold": Fold, "code": Code}
     for name, kind in kinds.items():
         environment.tests[name] = lambda value, kind=kind: isinstance(value, kind)
-    environment.filters |= {"spans": spans, "blocks": blocks, "spark": spark_path}
-    environment.globals |= {"stem": file_stem, "spark_width": WIDTH, "spark_height": HEIGHT}
+    environment.filters |= {"spans": spans_of, "blocks": blocks, "spark": spark_path}
+    environment.globals |= {"stem": file_stem, "symbols": SYMBOLS}
+    environment.globals |= {"spark_width": WIDTH, "spark_height": HEIGHT}
     return environment
 
 

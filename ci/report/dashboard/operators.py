@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from ci.facts.suite import suite_name
 from ci.model.tests import OperatorTest, Outcome, State
-from ci.report.dashboard.collection import Collection
+from ci.report.dashboard.collection import NO_REASON, Collection
 
 if TYPE_CHECKING:
     from ci.store.store import Store
-
-_NO_REASON = "no recorded reason"
 
 
 class Status(StrEnum):
@@ -173,5 +171,5 @@ class _Places(dict[str, int]):
 def _state_text(state: State) -> str:
     """``skipped: no sample``."""
     if state.outcome is Outcome.SKIPPED:
-        return f"skipped: {state.reason or _NO_REASON}"
+        return f"skipped: {state.reason or NO_REASON}"
     return state.outcome.value

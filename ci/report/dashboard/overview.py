@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ci.analysis.alarms import AlarmKind
 from ci.facts.difference import ChangeKind, compare_outcomes, group_lines
 from ci.facts.measures import percent
-from ci.model.results import Product
+from ci.model.results import Harness, Product
 from ci.report.alarms import bisect_command, headline, place_text, row_texts
 from ci.report.dashboard.collection import Collection
 from ci.report.failures import reason_of
@@ -25,12 +25,6 @@ if TYPE_CHECKING:
     from ci.store.store import Store
 
 COMMITS = 30  # of the grid
-SYMBOLS = {
-    Product.PASSED: "✓",
-    Product.FAILED: "✗",
-    Product.INCOMPLETE: "?",
-    Product.NOT_RUN: "·",
-}
 # The notes of a run on a contract or a quarantine that no longer fits it: ``ci.facts.notes``.
 _STALE = ("contract:", "no contract for ", "quarantine stale:")
 _SHRUNK = (ChangeKind.VANISHED, ChangeKind.PASS_TO_SKIP, ChangeKind.NEWLY_SKIPPED)
@@ -68,10 +62,6 @@ class Cell:
     result: ResultHead | None
 
     @property
-    def symbol(self) -> str:
-        return SYMBOLS[Product(self.result.product)] if self.result else ""
-
-    @property
     def text(self) -> str:
         """``passed, 52 % of 600 tests executed``."""
         if self.result is None:
@@ -81,7 +71,7 @@ class Cell:
         tests = f"{percent(share)} of {of} executed" if share is not None else "no tests"
         failed = result.counts.get("failed", 0) + result.counts.get("errors", 0)
         some = f", {failed:,} failed" if failed else ""
-        return f"{result.product.replace('_', ' ')}{some}, {tests}"
+        return f"{result.product.shown}{some}, {tests}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,9 +141,9 @@ def attention(store: Store, found: Collection) -> list[Attention]:
 def _failing(store: Store, found: Collection, results: Sequence[ResultHead]) -> Iterator[Attention]:
     """The newest result if it did not pass, and since which commit."""
     newest = results[-1]
-    if newest.product == Product.PASSED:
+    if newest.product is Product.PASSED:
         return
-    streak = [*takewhile(lambda it: it.product != Product.PASSED, reversed(results))]
+    streak = [*takewhile(lambda it: it.product is not Product.PASSED, reversed(results))]
     heads = {run.run_id: run for run in found.line}
     first = heads[streak[-1].run_id]
     since = f"since {commit_name(first.commit, dirty=first.dirty)}, {first.started_at:%Y-%m-%d}"
@@ -161,7 +151,7 @@ def _failing(store: Store, found: Collection, results: Sequence[ResultHead]) -> 
         since = "in every run"
     runs = counted(len(streak), "run")
     run = store.load_or_skip(newest.run_id)
-    harness = f", harness {newest.harness.replace('_', ' ')}" if newest.harness != "clean" else ""
+    harness = "" if newest.harness is Harness.CLEAN else f", harness {newest.harness.shown}"
     then = None
     tests = [*store.outcomes(newest.run_id, newest.platform).failures]
     good = heads[results[-len(streak) - 1].run_id].commit if len(streak) < len(results) else None
@@ -171,7 +161,7 @@ def _failing(store: Store, found: Collection, results: Sequence[ResultHead]) -> 
     yield Attention(
         urgency=Urgency.FAILING,
         platforms=(newest.platform,),
-        text=f"{newest.product.replace('_', ' ')}{harness}, {since}, {runs}",
+        text=f"{newest.product.shown}{harness}, {since}, {runs}",
         details=(reason_of(run.platform(newest.platform)),) if run else (),
         run_id=newest.run_id,
         command=then,

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ci.analysis.flaky import FlakyTest, find_flaky_tests
 from ci.analysis.regressions import Environment, LevelChange, Series
+from ci.facts.environment_key import EnvironmentKey
 from ci.facts.measures import LABELS, headline, measure_name, stage_and_quantity
 from ci.model.tests import Outcome
-from ci.report.dashboard.collection import Collection
+from ci.report.dashboard.collection import NO_REASON, Collection
 from ci.report.history import HistoryReport, accepted_text, change_kind, change_status
 from ci.store.rows import RunMeasures
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 DIGITS = 6  # of a shown value, more than a screen or a table has
 SKIP_RUNS = 60  # whose skip reasons are counted: 5 ms for each, and 0.1 MB of memory
 MOST_REASONS = 12  # in one plot; the rest is "other"
-_NO_REASON = "no recorded reason"
-_CACHE = ("cache",)  # of an environment, what the bands do not show: cold and warm have symbols
 # The measures that a page shows first, those that it has.
 FIRST = ("total.wall_s", "install.wall_s", "compile.wall_s", "pytest.wall_s", "install.peak_bytes")
 
@@ -107,7 +106,7 @@ def _skips(store: Store, name: str, line: Sequence[str]) -> dict[str, Any]:
         reasons: Counter[str] = Counter()
         for ending in {id(it): it for it in endings}.values():
             if ending.state.outcome is Outcome.SKIPPED:
-                reasons[ending.state.reason or _NO_REASON] += counted[id(ending)]
+                reasons[ending.state.reason or NO_REASON] += counted[id(ending)]
         found.append(reasons)
     most = [reason for reason, _ in sum(found, Counter[str]()).most_common(MOST_REASONS)]
     series = {reason: [counts[reason] for counts in found] for reason in most}
@@ -118,12 +117,11 @@ def _skips(store: Store, name: str, line: Sequence[str]) -> dict[str, Any]:
 
 
 def _environments(found: Collection, digests: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The environments; those that differ only in the cache share a band."""
-    bands: dict[tuple[str, ...], int] = {}
+    """The environments; those that differ only in the cache, which has symbols, share a band."""
+    bands: dict[EnvironmentKey, int] = {}
     for digest in digests:
         key = found.keys[digest]
-        parts = tuple(value for name, value in asdict(key).items() if name not in _CACHE)
-        band = bands.setdefault(parts, len(bands))
+        band = bands.setdefault(replace(key, cache=""), len(bands))
         yield {"text": str(key), "cache": key.cache, "band": band}
 
 

@@ -15,6 +15,7 @@ from ci.report.document import Table
 from ci.report.failures import command_for
 from ci.report.table import (
     STAGE_HEADINGS,
+    STAGE_NUMBERS,
     build_text,
     explained_words,
     origin,
@@ -22,6 +23,7 @@ from ci.report.table import (
     stage_rows,
 )
 from ci.util.invocation import command
+from ci.util.text import first_line
 
 if TYPE_CHECKING:
     from ci.store.store import Store
@@ -94,14 +96,14 @@ def _section(
     store: Store, run: RunResult, result: PlatformResult, results: Path
 ) -> PlatformSection:
     outcomes = store.outcomes(run.run_id, result.platform)
-    build = store.build_details(run.run_id, result.platform)
+    build = store.build_details([run.run_id], result.platform).get(run.run_id)
     failures = [*_failures(run, result, outcomes.failures)]
     slowest = sorted(zip(outcomes.seconds, outcomes.names, strict=True), reverse=True)
     folder = _folder(results, run.run_id, result.platform)
     stages = stages_in_order((it.name, it.seconds) for it in result.stages)
     return PlatformSection(
         result=result,
-        stages=Table(STAGE_HEADINGS, stage_rows(result)),
+        stages=Table(STAGE_HEADINGS, stage_rows(result), numbers=STAGE_NUMBERS),
         build=build_text(result.build) if result.build else None,
         failures=tuple(failures),
         failed=max(len(failures), len(outcomes.failures)),
@@ -141,12 +143,11 @@ def _failures(
     ]
     for failure in result.failures or stored:
         whole = (messages.get(failure.test) if failure.test else None) or ""
-        first = next((line for line in whole.splitlines() if line.strip()), "no message")
         yield ShownFailure(
-            name=failure.test or f"stage {failure.stage}",
-            line=failure.message or first,
+            name=failure.name,
+            line=failure.message or first_line(whole) or "no message",
             message=whole,
-            command=command_for(run, result, failure),
+            command=command_for(run.run_id, result.platform, failure),
         )
 
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from ci.errors import UsageError
 from ci.report.dashboard.collection import Collection
-from ci.report.dashboard.compare import prepared
+from ci.report.dashboard.compare import judged_comparisons
 from ci.report.dashboard.html import TEMPLATES, file_stem, render, script
 from ci.report.dashboard.operators import operators_page
-from ci.report.dashboard.overview import COMMITS, SYMBOLS, attention, grid
+from ci.report.dashboard.overview import attention, grid
 from ci.report.dashboard.platform import SKIP_RUNS, platform_page
 from ci.report.dashboard.run import run_page
 from ci.util.files import write_atomically
+from ci.util.text import SHORT
 
 if TYPE_CHECKING:
     from ci.store.store import Store
@@ -89,31 +90,22 @@ def _files(
         "runs": len(found.runs),
     }
     yield _data("runs", _runs_data(found, with_page))
-    yield (
-        "index.html",
-        render(
-            "overview.html.j2",
-            **common,
-            attention=attention(store, found),
-            grid=grid(found),
-            symbols=SYMBOLS,
-            most=COMMITS,
-        ),
-    )
+    shown_first = {"attention": attention(store, found), "grid": grid(found)}
+    yield "index.html", render("overview.html.j2", **common, **shown_first)
     for name in found.platforms:
         page = platform_page(store, found, name)
         stem = file_stem("platform", name)
         yield _data(stem, page.data)
         yield f"{stem}.html", render("platform.html.j2", **common, page=page, skip_runs=SKIP_RUNS)
     for run in shown:
-        run_shown = run_page(store, run, results)
+        of_run = run_page(store, run, results)
         stem = file_stem("run", run.run_id)
-        yield _data(stem, run_shown.data)
-        yield f"{stem}.html", render("run.html.j2", **common, page=run_shown)
+        yield _data(stem, of_run.data)
+        yield f"{stem}.html", render("run.html.j2", **common, page=of_run)
     operators = operators_page(store, found)
     yield _data("operators", operators.data)
     yield "operators.html", render("operators.html.j2", **common, page=operators)
-    comparisons = prepared(store, found, source)
+    comparisons = judged_comparisons(store, found, source)
     yield "compare.html", render("compare.html.j2", **common, comparisons=comparisons)
 
 
@@ -127,7 +119,7 @@ def _runs_data(found: Collection, with_page: set[str]) -> Mapping[str, Any]:
     branches = [*dict.fromkeys(run.branch for run in runs)]
     return {
         "id": [run.run_id for run in runs],
-        "commit": [run.commit and run.commit[:12] for run in runs],
+        "commit": [run.commit and run.commit[:SHORT] for run in runs],
         "dirty": [place for place, run in enumerate(runs) if run.dirty],
         "started": [f"{run.started_at:%Y-%m-%d %H:%M}" for run in runs],
         "branches": branches,
@@ -136,5 +128,5 @@ def _runs_data(found: Collection, with_page: set[str]) -> Mapping[str, Any]:
             {"name": name, "label": found.label(name), "data": file_stem("platform", name)}
             for name in found.platforms
         ],
-        "pages": {it: f"{file_stem('run', it)}.html" for it in with_page},
+        "pages": {it: f"{file_stem('run', it)}.html" for it in sorted(with_page)},
     }

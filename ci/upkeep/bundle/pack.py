@@ -21,6 +21,7 @@ import yaml
 from ci.engines.docker import DockerEngine
 from ci.engines.link import typed_sdk_errors
 from ci.errors import ConfigError, InfrastructureError, UsageError
+from ci.facts.files import GZIP
 from ci.model.plan import RunPlan
 from ci.plan import bundle as names
 from ci.plan import source
@@ -39,7 +40,6 @@ PROGRAM_FILES = ("LICENSE", "ci.yaml", "pyproject.toml")
 # An image of 1,557 MB (2 cores): level 1 takes 16 CPU-s for 523 MB, level 3 takes 21 CPU-s for 499
 # MB. Without compression the disk is the bottleneck: 21 s of wall time instead of 26.
 COMPRESSION_LEVEL = 1
-GZIP = 31  # zlib's code for its largest window and the gzip format
 LARGEST_SHARE = 0.6  # the largest compressed size, by an image's size; a third for the image above
 README_TEMPLATE = Path(__file__).with_name("readme.md")
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"

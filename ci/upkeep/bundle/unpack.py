@@ -63,14 +63,17 @@ class OpenBundle:
         )
         return request.model_copy(update={"bundle": self.path})
 
-    def resume(self, earlier: RunRequest) -> RunRequest:
-        """Return the request of an earlier run of this bundle, with the present paths."""
+    def resume(self, earlier: RunRequest, asked: str = "--resume") -> RunRequest:
+        """Return the request of an earlier run of this bundle, with the present paths.
+
+        ``asked`` is the option or command for messages.
+        """
         source = self.folder / "source"
         places = {"source": source, "config": self.project.path, "bundle": self.path}
         if (earlier.bundle is None) or earlier.commit != self.document.commit:
-            message = f"--resume: run {earlier.run_id} does not belong to {self.path}"
+            message = f"{asked}: run {earlier.run_id} does not belong to {self.path}"
             raise UsageError(message, remedy="Name the bundle that it started with, or no bundle.")
-        return check_configuration(earlier.model_copy(update=places))
+        return check_configuration(earlier.model_copy(update=places), asked)
 
     def plans(self, request: RunRequest, results: Path) -> tuple[RunPlan, ...]:
         """Plan the run with images and wheels of the bundle."""

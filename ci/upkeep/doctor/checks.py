@@ -16,7 +16,7 @@ from rich.text import Text
 from ci.engines.link import SDK_ERRORS, explain, typed_bad_answers
 from ci.errors import CiError, ExitCode, InfrastructureError
 from ci.util.prerequisites import Finding, Severity, install_line, ok, unknown, warning
-from ci.util.text import counted, mask_credentials, strip_controls
+from ci.util.text import counted, make_inert
 
 REQUEST_S = 5.0  # one request over the network
 CHECK_S = 8.0  # one check: a request, its preparation, and the reading of its answer
@@ -147,4 +147,4 @@ def findings_json(findings: Sequence[Finding]) -> str:
 
 
 def _printable(text: str) -> str:
-    return strip_controls(mask_credentials(text)).replace("\n", " ")
+    return make_inert(text).replace("\n", " ")

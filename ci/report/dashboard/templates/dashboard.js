@@ -11,6 +11,11 @@ const dashboard = (() => {
       (waiting.get(name) || []).forEach((ready) => ready(value));
     },
     get: (name) => values.get(name),
+    // The data of this page, whose file is called data/KIND-….js.
+    own(kind) {
+      const found = [...values.keys()].find((name) => name.startsWith(`${kind}-`));
+      return values.get(found);
+    },
     // Loads a file of data/ if the page did not name it.
     load: (name) => values.has(name) ? Promise.resolve(values.get(name)) : new Promise((ready) => {
       if (!waiting.has(name)) {
@@ -95,9 +100,11 @@ function bind(id, name, changed) {
 const number = (value, digits = 0) =>
   value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 
+const isKnown = (value) => value !== null && value !== undefined;
+
 // As ci.facts.measures.amount.
 function amount(value, unit) {
-  if (value === null || value === undefined) return "-";
+  if (!isKnown(value)) return "-";
   if (unit === "peak_bytes" || unit === "wheel_bytes") {
     for (const [size, name] of [[2 ** 20, "MiB"], [2 ** 10, "KiB"]]) {
       if (Math.abs(value) >= size || !value) return `${number(value / size, 1)} ${name}`;
@@ -138,6 +145,15 @@ function makeView(low, high, least, changed) {
     if (at < view.from) set(at, at + width); else if (at > view.to) set(at - width, at);
   };
   return view;
+}
+
+// The keys of a view; whether `key` is one of them.
+function zoomByKey(key, view, around) {
+  if (key === "+" || key === "=") view.zoom(0.5, around);
+  else if (key === "-") view.zoom(2, around);
+  else if (key === "0") view.reset();
+  else return false;
+  return true;
 }
 
 // Dragging over a plot chooses the part to show.
@@ -199,7 +215,7 @@ function trend(spec, view) {
     const width = svg.clientWidth || 560, first = Math.max(0, Math.floor(view.from));
     const last = Math.min(spec.count - 1, Math.ceil(view.to));
     area.right = width - 8;
-    const shown = spec.series.flatMap((it) => it.values.slice(first, last + 1)).filter((it) => it !== null && it !== undefined);
+    const shown = spec.series.flatMap((it) => it.values.slice(first, last + 1)).filter(isKnown);
     let low = shown.length ? shown.reduce((a, b) => Math.min(a, b)) : 0;
     let high = shown.length ? shown.reduce((a, b) => Math.max(a, b)) : 1;
     const margin = (high - low || Math.abs(high) || 1) * 0.08;
@@ -259,7 +275,7 @@ function trend(spec, view) {
     let warm = "", cold = "";
     for (let at = first; at <= last; at++) {
       const value = it.values[at];
-      if (value === null || value === undefined) continue;
+      if (!isKnown(value)) continue;
       const x = scale.x(at).toFixed(1), y = scale.y(value).toFixed(1);
       if (it.isCold(at)) cold += `M${x},${y - 4}l4,7h-8z`; else warm += `M${x},${y}h0`;
     }
@@ -270,7 +286,7 @@ function trend(spec, view) {
     let path = "", pen = "M";
     for (let at = first; at <= last; at++) {
       const value = it.values[at];
-      if (value === null || value === undefined) { pen = "M"; continue; }
+      if (!isKnown(value)) { pen = "M"; continue; }
       path += `${pen}${scale.x(at).toFixed(1)},${scale.y(value).toFixed(1)}`;
       pen = "L";
     }
@@ -290,7 +306,7 @@ function trend(spec, view) {
     if (cursor < view.from || cursor > view.to) return;
     const x = scale.x(cursor).toFixed(1);
     svg.append(make("line", { class: "cursor", x1: x, x2: x, y1: area.top, y2: area.bottom }));
-    const found = spec.series.filter((it) => it.values[cursor] !== null && it.values[cursor] !== undefined)
+    const found = spec.series.filter((it) => isKnown(it.values[cursor]))
       .map((it) => `${spec.series.length > 1 ? `${it.name} ` : ""}${amount(it.values[cursor], spec.unit)}`);
     const near = (spec.marks || []).filter((it) => it.at === cursor).map((it) => `${it.kind}: ${it.text}`);
     output.textContent = [spec.label(cursor), found.join(", ") || "no value", ...near].join("; ");
@@ -301,11 +317,8 @@ function trend(spec, view) {
     const at = cursor === null ? spec.count : cursor;
     const steps = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: spec.count - 1 };
     if (event.key in steps) move(steps[event.key]);
-    else if (event.key === "+" || event.key === "=") view.zoom(0.5, Math.min(at, spec.count - 1));
-    else if (event.key === "-") view.zoom(2, Math.min(at, spec.count - 1));
-    else if (event.key === "0") view.reset();
     else if (event.key === "Enter" && cursor !== null && spec.open) spec.open(cursor);
-    else return;
+    else if (!zoomByKey(event.key, view, Math.min(at, spec.count - 1))) return;
     event.preventDefault();
   });
   dragToZoom(svg, view, (x) => scale.back(x), () => area);
@@ -352,8 +365,7 @@ const pages = {
   },
 
   platform() {
-    const runs = dashboard.get("runs"), data = [...document.scripts].map((it) => it.getAttribute("src") || "")
-      .filter((it) => it.startsWith("data/platform-")).map((it) => dashboard.get(it.slice(5, -3)))[0];
+    const runs = dashboard.get("runs"), data = dashboard.own("platform");
     // Plots follow the branch; data has the runs of other branches too, for comparisons.
     const line = data.line, count = line.length, run = (at) => data.runs[line[at]];
     const pick = (column) => line.map((place) => column[place]);
@@ -432,8 +444,7 @@ const pages = {
   },
 
   run() {
-    const name = [...document.scripts].map((it) => it.getAttribute("src") || "").find((it) => it.startsWith("data/run-"));
-    const data = dashboard.get(name.slice(5, -3));
+    const data = dashboard.own("run");
     const later = drawn(() => shown ? [shown] : []);
     let shown = null, of = null;
     const show = () => {
@@ -539,13 +550,16 @@ const pages = {
     }
     byId("run-ids").append(...runs.id.map((id, n) => make("option", { value: id },
       `${runs.started[n]} ${runs.branches[runs.branch[n]] || ""} ${runs.commit[n] || ""}`)).reverse());
+    let choice = 0;
     const show = async () => {
+      const own = ++choice; // of choices, only the last one is shown, whatever arrives first
       const sides = ["base", "head"].map((it) => ({ id: state.get(it), platform: byId(`${it}-platform`).value }));
       const unknown = sides.filter((it) => it.id && !runs.id.includes(it.id));
       if (unknown.length) return byId("figures").replaceChildren(`No run is named ${unknown[0].id}.`);
       if (!sides.every((it) => it.id)) return byId("figures").replaceChildren("Name two runs.");
       for (const it of sides) {
         it.data = await dashboard.load(runs.platforms.find((known) => known.name === it.platform).data);
+        if (own !== choice) return undefined;
         it.place = it.data.runs.indexOf(runs.id.indexOf(it.id));
         if (it.place < 0) return byId("figures").replaceChildren(`Run ${it.id} has no result of ${it.platform}.`);
       }
@@ -567,7 +581,7 @@ function figures(base, head) {
   if (environment(base) !== environment(head)) notes.push(make("p", {}, make("strong", {}, "Times are not comparable: the environments differ.")));
   const facts = [["Result", base.data.product[base.place], head.data.product[head.place]], ["Environment", environment(base), environment(head)]];
   const change = (before, after, unit) => {
-    if (before === null || after === null || before === undefined || after === undefined) return "-";
+    if (!isKnown(before) || !isKnown(after)) return "-";
     const size = before ? ` (${after >= before ? "+" : "-"}${number(100 * Math.abs(after / before - 1), 1)} %)` : "";
     return `${after >= before ? "+" : "-"}${amount(Math.abs(after - before), unit)}${size}`;
   };
@@ -676,10 +690,7 @@ function timeline(data, platform, later) {
       const lane = Math.min(Math.max(now[0] + (event.key === "ArrowDown" ? 1 : -1), 0), data.lanes.length - 1);
       const next = inLane(lane);
       select(next >= 0 ? next : data.spans.findIndex((it) => it[0] === lane));
-    } else if (event.key === "+" || event.key === "=") view.zoom(0.5, around);
-    else if (event.key === "-") view.zoom(2, around);
-    else if (event.key === "0") view.reset();
-    else return;
+    } else if (!zoomByKey(event.key, view, around)) return;
     event.preventDefault();
   });
   dragToZoom(svg, view, back, () => area);

@@ -1,24 +1,24 @@
-"""Results as JUnit XML, which Jenkins, GitLab and most other CI systems read.
+"""Results for other programs: JUnit XML, and the Common Test Report Format.
 
-The elements and attributes are those of the schema of Jenkins' xunit plugin (junit-10.xsd).
+Jenkins, GitLab and most other CI systems read JUnit: the elements and attributes are those of the
+schema of Jenkins' xunit plugin (junit-10.xsd). CTRF has reruns and flaky tests: https://ctrf.io.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from ci.facts.suite import Outcomes
 from ci.model.details import Rerun
 from ci.model.results import PlatformResult, Product, RunResult
 from ci.model.tests import Ending, Outcome
-from ci.util.text import strip_controls
-
-FAILED = {Outcome.FAILED: "failure", Outcome.ERROR: "error"}
-RERUN = {Outcome.FAILED: "rerunFailure", Outcome.ERROR: "rerunError"}
-IDLE = (Outcome.SKIPPED, Outcome.XFAILED)
+from ci.util.text import first_line, strip_controls
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,21 +34,29 @@ class PlatformTests:
             found.setdefault(rerun.node_id, []).append(rerun)
         return found
 
-    def proves_failure(self) -> bool:
+    def has_failure(self) -> bool:
         return any(ending.state.outcome.bad for ending in self.outcomes.endings)
 
 
-def unfinished(result: PlatformResult, tests: PlatformTests) -> tuple[str, str] | None:
+def failure_without_test(result: PlatformResult, tests: PlatformTests) -> tuple[str, str] | None:
     """Name and reason of a failure that no test shows, of a platform that did not pass.
 
     Without it, a platform whose build failed would be an empty report, which passes.
     """
     product = result.verdict.product
-    if product is Product.PASSED or tests.proves_failure():
+    if product is Product.PASSED or tests.has_failure():
         return None
     lines = [it.message for it in result.failures if it.message]
     lines += [it.text for it in result.verdict.evidence]
-    return f"product {product.replace('_', ' ')}", "\n".join(lines)
+    return f"product {product.shown}", "\n".join(dict.fromkeys(lines))
+
+
+# JUnit
+
+FAILED = {Outcome.FAILED: "failure", Outcome.ERROR: "error"}
+RERUN = {Outcome.FAILED: "rerunFailure", Outcome.ERROR: "rerunError"}
+IDLE = (Outcome.SKIPPED, Outcome.XFAILED)
+_TOTALS = ("tests", "failures", "errors")
 
 
 def junit(run: RunResult, tests: Mapping[str, PlatformTests]) -> str:
@@ -62,9 +70,6 @@ def junit(run: RunResult, tests: Mapping[str, PlatformTests]) -> str:
     return tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-_TOTALS = ("tests", "failures", "errors")
-
-
 def _add_suite(
     root: Element, run: RunResult, result: PlatformResult, tests: PlatformTests
 ) -> Counter[str]:
@@ -74,16 +79,15 @@ def _add_suite(
     for name, value in known.items():
         SubElement(properties, "property", _texts(name=name, value=value or ""))
     counts: Counter[str] = Counter(dict.fromkeys((*_TOTALS, "skipped"), 0))
-    columns = (tests.outcomes.names, tests.outcomes.endings, tests.outcomes.seconds)
     reruns, total = tests.reruns_by_test(), 0.0
-    for node_id, ending, seconds in zip(*columns, strict=True):
+    for node_id, ending, seconds in tests.outcomes.rows:
         _add_case(suite, result, node_id, ending, seconds, reruns.get(node_id, ()))
         outcome, total = ending.state.outcome, total + seconds
         counts["tests"] += 1
         counts["failures"] += outcome is Outcome.FAILED
         counts["errors"] += outcome is Outcome.ERROR
         counts["skipped"] += outcome in IDLE
-    if lacking := unfinished(result, tests):
+    if lacking := failure_without_test(result, tests):
         name, reason = lacking
         case = SubElement(suite, "testcase", _texts(classname=result.platform, name=name))
         _add_message(case, "error", result.verdict.harness, reason)
@@ -127,10 +131,101 @@ def _add_case(
 
 
 def _add_message(case: Element, kind: str, how: str, message: str) -> None:
-    first = message.strip().partition("\n")[0]
-    SubElement(case, kind, _texts(type=how, message=first)).text = strip_controls(message)
+    attributes = _texts(type=how, message=first_line(message))
+    SubElement(case, kind, attributes).text = strip_controls(message)
 
 
 def _texts(**values: object) -> dict[str, str]:
     """Attributes; XML has no control characters."""
     return {name: strip_controls(str(value)) for name, value in values.items()}
+
+
+# CTRF
+
+SPECIFICATION = "0.0.0"
+STATUSES: Mapping[Outcome, str] = {
+    Outcome.FAILED: "failed",
+    Outcome.ERROR: "failed",
+    Outcome.XPASSED: "passed",
+    Outcome.PASSED: "passed",
+    Outcome.XFAILED: "other",  # neither a pass nor a failure
+    Outcome.SKIPPED: "skipped",
+}
+COUNTED = ("passed", "failed", "skipped", "pending", "other")
+
+
+def ctrf(run: RunResult, tests: Mapping[str, PlatformTests]) -> str:
+    """The CTRF report of all platforms; ``tests`` by platform."""
+    listed = [test for it in run.platforms for test in _platform_tests(run, it, tests[it.platform])]
+    counts = Counter(test["status"] for test in listed)
+    environment = {
+        "appName": run.project,
+        "buildName": run.run_id,
+        "commit": run.commit,
+        "branchName": run.lineage.branch,
+        "testEnvironment": ", ".join(it.label for it in run.platforms),
+    }
+    document = {
+        "reportFormat": "CTRF",
+        "specVersion": SPECIFICATION,
+        "timestamp": run.finished_at.isoformat(),
+        "generatedBy": "python -m ci",
+        "results": {
+            "tool": {"name": "pytest"},
+            "summary": {
+                "tests": len(listed),
+                **{status: counts[status] for status in COUNTED},
+                "flaky": sum(test.get("flaky", False) for test in listed),
+                "suites": len(run.platforms),
+                "start": _milliseconds(run.started_at),
+                "stop": _milliseconds(run.finished_at),
+            },
+            "tests": listed,
+            "environment": {name: value for name, value in environment.items() if value},
+        },
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _milliseconds(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+def _platform_tests(
+    run: RunResult, result: PlatformResult, tests: PlatformTests
+) -> Iterator[dict[str, Any]]:
+    suite = [f"{run.project} on {result.label}"]
+    reruns = tests.reruns_by_test()
+    for name, (state, message), seconds in tests.outcomes.rows:
+        path = name.partition("::")[0]
+        test = {
+            "name": name,
+            "status": STATUSES[state.outcome],
+            "duration": round(seconds * 1000),
+            "rawStatus": state.outcome.value,
+            "suite": [*suite, path],
+            "filePath": path,
+        }
+        if message:
+            test["message"] = message
+        yield test | (_reruns(reruns[name]) if name in reruns else {})
+    if lacking := failure_without_test(result, tests):
+        name, reason = lacking
+        raw = result.verdict.product.value
+        failed = {"name": name, "status": "failed", "duration": 0, "rawStatus": raw}
+        yield failed | {"suite": suite, "message": reason}
+
+
+def _reruns(reruns: Sequence[Rerun]) -> dict[str, Any]:
+    """The reruns of a failed test; it is flaky if it passed in one."""
+    attempts = [
+        {
+            "attempt": it.attempt,
+            "status": STATUSES[it.outcome],
+            "duration": round(it.seconds * 1000),
+            **({"message": it.reason} if it.reason else {}),
+        }
+        for it in reruns
+    ]
+    flaky = any(it.outcome.good for it in reruns)
+    return {"retries": len(reruns), "retryAttempts": attempts, "flaky": flaky}

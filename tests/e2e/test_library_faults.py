@@ -1,0 +1,54 @@
+"""A fault in the library, from the run that shows it to the pasted command that fails again.
+
+``nox -s mutants`` checks this for all of its faults, without the engine and the build of a run.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ci.plan import source
+from tests.mutants.edits import WRONG_NATIVE_KERNELS
+from tests.mutants.faults import replace_once
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.complete  # builds the library twice; test_sessions has a project without a build
+def test_a_wrong_kernel_is_shown_and_fails_again(tmp_path: Path) -> None:
+    _, file, old, new = WRONG_NATIVE_KERNELS[0]
+    copy = tmp_path / "copy"
+    for path in source.files(ROOT):
+        (copy / path).parent.mkdir(parents=True, exist_ok=True)
+        (copy / path).write_bytes((ROOT / path).read_bytes())
+    (copy / file).write_text(replace_once((copy / file).read_text(), old, new, file))
+    kernel = Path(file).stem
+    options = ("--source", copy, "--config", copy / "ci.yaml", "--results", tmp_path / "results")
+    words = ("run", "cpu", "--engine", "host", "--select", kernel, *map(str, options))
+    shown = carried_out([sys.executable, "-m", "ci", *words], tmp_path).splitlines()
+    test = f"tests/ops/test_native_ops.py::test_native[{kernel}-float32-cpu-slot0]"
+    reason, command = (line.strip() for line in shown[shown.index(test) + 1 :][:2])
+    assert reason.startswith("contiguous: Mismatched elements: ")
+    assert f" rerun {(tmp_path / 'results' / 'latest').resolve().name} cpu " in command
+    again = carried_out(shlex.split(command), tmp_path)
+    assert "1 failed" in again.splitlines()[-1]
+
+
+def carried_out(command: list[str], folder: Path) -> str:
+    """Return what a command prints that ends with a product failure."""
+    finished = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "XDG_CACHE_HOME": str(folder / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 1, finished.stdout + finished.stderr
+    return finished.stdout
