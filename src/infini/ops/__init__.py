@@ -129,9 +129,10 @@ def _class_name(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
 
 
-def _left_out() -> list[dict[str, _typing.Any]]:
-    metadata: dict[str, _typing.Any] = _json.loads(native_metadata_path().read_text())
-    return metadata["not_selected"]
+def _left_out() -> frozenset[str]:
+    """The hand-written operators that this build lacks. No `any`, which can be an operator here."""
+    metadata = _json.loads(native_metadata_path().read_text())
+    return frozenset(each["name"] for each in metadata["not_selected"])
 
 
 _CLASSES = {_class_name(name): name for name in _NAMES}
@@ -147,7 +148,7 @@ def __getattr__(attribute: str) -> _typing.Any:
         value = type(attribute, (Operator,), members)
     else:
         reason = ""
-        if any(each["name"] == attribute for each in _left_out()):
+        if attribute in _left_out():
             reason = (
                 ": this build was made without its implementations (INFINI_OPS_TORCH_OPS, or "
                 "WITH_CPU_KERNELS=OFF)"
