@@ -29,8 +29,6 @@ from ci.util.invocation import command
 from ci.util.text import SHORT, commit_name, counted, join_names, near_match
 
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
-
-
 NEAREST = 3
 """Measured commits up to the merge base whose median is the base of noisy measures."""
 
@@ -150,15 +148,18 @@ class ReferenceFinder:
 
     def _before(self, name: str, head: ReferenceRuns, main: str | None) -> ReferenceRuns:
         """The nearest runs before a commit of the main branch; ``name`` is HEAD's."""
+        commits = self.history(head)
+        runs = self._nearest_runs(self._runs_along(commits[1:]))
+        if main is not None and runs:
+            before = f"{commits[0][:SHORT]}~1"
+            return ReferenceRuns(name=before, platform=None, runs=runs, commits=commits[1:])
         reason = "no run recorded a branch"
+        remedy = f"Name both: {command('compare', 'BASE', name)}"
         if main is not None:
-            commits = self.history(head)
-            try:
-                return self._find_on_commits(f"{commits[0][:SHORT]}~1", None, commits[1:])
-            except (IndexError, UsageError):
-                reason = f"no commit of '{main}' before '{name}' has a run"
+            reason = f"no commit of '{main}' before '{name}' has a run"
+            remedy = self._unshallow or remedy
         message = f"compare: got no BASE, and {reason}: expected two references"
-        raise UsageError(message, remedy=f"Name both: {command('compare', 'BASE', name)}")
+        raise UsageError(message, remedy=remedy)
 
     def _leave_branch(self, base: ReferenceRuns, head: ReferenceRuns) -> ReferenceRuns:
         """BASE at the commit where HEAD left its branch, if it is a branch that went on since."""
@@ -278,18 +279,36 @@ class ReferenceFinder:
         self, name: str, platform: str | None, commits: tuple[str, ...]
     ) -> ReferenceRuns:
         """Find, for each platform, the nearest commit with a run, and its newest run."""
-        order = {commit: number for number, commit in enumerate(commits)}
-        placed = ((_place(run, order), run) for run in self.heads)
-        found = [(place, run) for place, run in placed if place is not None]
-        known = [run for _, run in sorted(found, key=lambda it: it[0])]
-        runs: dict[str, RunHead] = {}
-        for run in known:
-            for each in run.begun if not run.dirty else ():
-                runs.setdefault(each, run)
+        known = self._runs_along(commits)
+        runs = self._nearest_runs(known)
         if not runs or platform not in (None, *runs):
             newest = [run for run in self.heads if run in known]
             raise self._no_run_error(name, platform, commits, newest)
         return ReferenceRuns(name=name, platform=platform, runs=runs, commits=commits)
+
+    def _runs_along(self, commits: Sequence[str]) -> list[RunHead]:
+        """The runs of these commits, in their order; of one commit, the newest first."""
+        order = {commit: number for number, commit in enumerate(commits)}
+        placed = ((_place(run, order), run) for run in self.heads)
+        found = [(place, run) for place, run in placed if place is not None]
+        return [run for _, run in sorted(found, key=lambda it: it[0])]
+
+    @staticmethod
+    def _nearest_runs(known: Sequence[RunHead]) -> dict[str, RunHead]:
+        """The first run of each platform, without uncommitted changes."""
+        runs: dict[str, RunHead] = {}
+        for run in known:
+            for each in run.begun if not run.dirty else ():
+                runs.setdefault(each, run)
+        return runs
+
+    @property
+    def _unshallow(self) -> str:
+        """How to get the commits that a shallow clone lacks; empty if it is whole."""
+        if not self.repository.is_shallow:
+            return ""
+        folder = self.repository.folder
+        return f"{folder} is a shallow clone. Fetch its history: git fetch --unshallow"
 
     def _no_run_error(
         self, name: str, platform: str | None, commits: Sequence[str], known: Sequence[RunHead]
@@ -306,14 +325,11 @@ class ReferenceFinder:
                 f", but has runs with {', '.join(platforms)}{near_match(platform, platforms)}"
             )
         changed = [run for run in known if run.dirty and platform in (None, *run.platforms)]
-        folder = self.repository.folder
         if changed:
             message += "; runs with uncommitted changes belong to no commit"
             remedy = f"Name the run itself: {join_names([run.run_id for run in changed])}"
-        elif self.repository.is_shallow:
-            remedy = f"{folder} is a shallow clone. Fetch its history: git fetch --unshallow"
         else:
-            remedy = _how_to_run(commits[0], platform or "cpu")
+            remedy = self._unshallow or _how_to_run(commits[0], platform or "cpu")
         return UsageError(message, remedy=remedy)
 
     def _unknown_error(self, text: str) -> UsageError:
@@ -322,9 +338,7 @@ class ReferenceFinder:
         git_error = f" ({self.repository.git_error})" if self.repository.git_error else ""
         message = f"the store holds no run '{text}'{hint}, and no commit that begins with it; git"
         message += f" finds no such branch, tag or commit in {folder}{git_error}"
-        remedy = f"The newest runs: {join_names(names)}."
-        if self.repository.is_shallow:
-            remedy += f" {folder} is a shallow clone. Fetch its history: git fetch --unshallow"
+        remedy = f"The newest runs: {join_names(names)}. {self._unshallow}".rstrip()
         return UsageError(message, remedy=remedy)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -40,75 +41,75 @@ ANNOTATE_TIMEOUT_S = 60.0
 STYLES = {ExitCode.PASSED: "success", ExitCode.PRODUCT_FAILURE: "error"}
 
 
-def forge_text(
-    results: Path, source: Path, store: Store, found: CombinedResults, form: Form
-) -> str:
-    """The text of results in a format for forges and CI systems."""
-    from ci.report import exchange, forge
+@dataclass(frozen=True, kw_only=True)
+class Publication:
+    """Results to be shown by a forge or a CI system."""
 
-    if form in PAGES:
-        return forge.page(_summarize(results, source, found), marked=form in MARKED)
-    tests = {}
-    for result in found.run.platforms:
-        place = found.run_ids.get(result.platform, ""), result.platform
-        outcomes, reruns = store.outcomes(*place), store.reruns(*place)
-        tests[result.platform] = exchange.PlatformTests(outcomes=outcomes, reruns=reruns)
-    write = exchange.junit if form is Form.JUNIT else exchange.ctrf
-    return write(found.run, tests)
+    results: Path
+    """The folder of all runs."""
+    source: Path
+    """The sources, in whose git repository the base is looked up."""
+    found: CombinedResults
 
+    @cached_property
+    def _summary(self) -> Summary:
+        """With a comparison with the branch that they will be merged into, or with those before."""
+        from ci.analysis.comparison import Comparison, compare
+        from ci.report.forge import Summary
 
-def _summarize(results: Path, source: Path, found: CombinedResults) -> Summary:
-    """Compare results with the branch that they will be merged into, or with those before."""
-    from ci.analysis.comparison import Comparison, compare
-    from ci.report.forge import Summary
+        comparison: Comparison | str
+        read = partial(reading_store, self.results)
+        try:
+            comparison = compare(read, self.source, None, self.found.reference)
+        except CiError as error:
+            comparison = first_line(str(error))
+        return Summary(results=self.found, comparison=comparison)
 
-    comparison: Comparison | str
-    try:
-        comparison = compare(partial(reading_store, results), source, None, found.reference)
-    except CiError as error:
-        comparison = first_line(str(error))
-    return Summary(results=found, comparison=comparison)
+    def text(self, store: Store, form: Form) -> str:
+        """Return them in a format for forges and CI systems."""
+        from ci.report import exchange, forge
 
+        if form in PAGES:
+            return forge.page(self._summary, marked=form in MARKED)
+        tests = {}
+        for result in self.found.run.platforms:
+            place = self.found.run_ids.get(result.platform, ""), result.platform
+            outcomes, reruns = store.outcomes(*place), store.reruns(*place)
+            tests[result.platform] = exchange.PlatformTests(outcomes=outcomes, reruns=reruns)
+        write = exchange.junit if form is Form.JUNIT else exchange.ctrf
+        return write(self.found.run, tests)
 
-def publish_run(results: Path, source: Path, run: RunResult, environ: Mapping[str, str]) -> None:
-    """Show the results of a run, as ``publish`` does."""
-    from ci.analysis.combined import single_run
+    def show(self, environ: Mapping[str, str]) -> None:
+        """Show them where the variables of a CI system say so. A fault is one complaint.
 
-    publish(results, source, single_run(run), environ)
+        A job summary is appended to, since a job may write several. An annotation of Buildkite
+        replaces an earlier one of the same platforms.
+        """
+        summary_file, search = environ.get(SUMMARY_VARIABLE), environ.get("PATH")
+        agent = shutil.which("buildkite-agent", path=search) if "BUILDKITE" in environ else None
+        if not (summary_file or agent or ACTIONS_VARIABLE in environ):
+            return
+        from ci.report import forge
 
-
-def publish(
-    results: Path, source: Path, found: CombinedResults, environ: Mapping[str, str]
-) -> None:
-    """Show results where the variables of a CI system say so. A fault is one complaint.
-
-    A job summary is appended to, since a job may write several. An annotation of Buildkite
-    replaces an earlier one of the same platforms.
-    """
-    summary_file, search = environ.get(SUMMARY_VARIABLE), environ.get("PATH")
-    agent = shutil.which("buildkite-agent", path=search) if "BUILDKITE" in environ else None
-    if not (summary_file or agent or ACTIONS_VARIABLE in environ):
-        return
-    from ci.report import forge
-
-    try:
-        summary = _summarize(results, source, found)
-        if summary_file:
-            with Path(summary_file).open("a", encoding="utf-8") as file:
-                file.write(f"{forge.page(summary)}\n")
-        if ACTIONS_VARIABLE in environ:
-            show_workflow_commands([*forge.error_commands(found.run, partial(_has_file, source))])
-        if agent:
-            style = STYLES.get(exit_code(found.run.platforms), "warning")
-            names = [result.platform for result in found.run.platforms]
-            context = "-".join(["infini-ci", found.run.project, *names])
-            process.run(
-                [agent, "annotate", "--style", style, "--context", context],
-                stdin=forge.page(summary, marked=False),
-                timeout_s=ANNOTATE_TIMEOUT_S,
-            )
-    except Exception as error:  # whatever it is: a run ends as its results say
-        complain(f"warning: the CI does not show the results: {first_line(str(error))}")
+        try:
+            if summary_file:
+                with Path(summary_file).open("a", encoding="utf-8") as file:
+                    file.write(f"{forge.page(self._summary)}\n")
+            if ACTIONS_VARIABLE in environ:
+                show_workflow_commands(
+                    [*forge.error_commands(self.found.run, partial(_has_file, self.source))]
+                )
+            if agent:
+                style = STYLES.get(exit_code(self.found.run.platforms), "warning")
+                names = [result.platform for result in self.found.run.platforms]
+                context = "-".join(["infini-ci", self.found.run.project, *names])
+                process.run(
+                    [agent, "annotate", "--style", style, "--context", context],
+                    stdin=forge.page(self._summary, marked=False),
+                    timeout_s=ANNOTATE_TIMEOUT_S,
+                )
+        except Exception as error:  # whatever it is: a run ends as its results say
+            complain(f"warning: the CI does not show the results: {first_line(str(error))}")
 
 
 def _has_file(source: Path, name: str) -> bool:
@@ -120,3 +121,10 @@ def _has_file(source: Path, name: str) -> bool:
         return (source / path).is_file()
     except OSError:  # the name is too long for a file
         return False
+
+
+def publish_run(results: Path, source: Path, run: RunResult, environ: Mapping[str, str]) -> None:
+    """Show the results of a run where the variables of a CI system say so."""
+    from ci.analysis.combined import single_run
+
+    Publication(results=results, source=source, found=single_run(run)).show(environ)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ci.analysis.combined import CombinedResults, find_results
 from ci.analysis.durations import add_up_costs
 from ci.commands.options import add_format, add_repository, add_results, whole_number
-from ci.commands.publishing import Form, forge_text, publish
+from ci.commands.publishing import Form, Publication
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
@@ -85,14 +85,14 @@ def execute(options: argparse.Namespace) -> int:
         if options.slowest:
             _slowest(store, found, options.slowest).show(options.format)
             return ExitCode.PASSED
+        publication = Publication(results=options.results, source=options.source, found=found)
         if options.format in tuple(Form):
-            form = Form(options.format)
-            show(forge_text(options.results, options.source, store, found, form), end="")
+            show(publication.text(store, Form(options.format)), end="")
         else:
             ResultsReport(found.run).show(options.format)
         if not options.check:
             return ExitCode.PASSED
-        publish(options.results, options.source, found, os.environ)
+        publication.show(os.environ)
         return exit_code(found.run.platforms)
 
 

@@ -393,13 +393,17 @@ def run_folders(results: Path) -> tuple[RunFolder, ...]:
 
 
 def sessions() -> dict[str, bool]:
-    """The ids of this user's sessions with a folder here, each with whether its caller lives."""
+    """The ids of this user's sessions with a folder here, each with whether its caller lives.
+
+    A session has a folder for its results, which its caller locks. On the host engine it also has a
+    work folder.
+    """
     found: dict[str, bool] = {}
     for path in Path(tempfile.gettempdir()).glob("infini-ci-*-session-*"):
         name = _WORK_FOLDER.fullmatch(path.name)
         with suppress(FileNotFoundError):  # its session has just ended
             if name and path.lstat().st_uid == os.geteuid():
-                found[name["run"]] = is_running(path)
+                found[name["run"]] = found.get(name["run"], False) or is_running(path)
     return found
 
 

@@ -336,6 +336,17 @@ def test_the_main_branch_is_compared_with_its_commits_before(project: Project) -
     assert project.compare("latest")[0] == ExitCode.PASSED
 
 
+def test_a_shallow_clone_lacks_the_commits_before(project: Project) -> None:
+    project.commit("not measured")
+    project.measure(result(100))
+    origin = project.source.rename(project.folder / "origin")
+    git(project.folder, "clone", "--quiet", "--depth=1", origin.as_uri(), str(project.source))
+    code, said = project.compare("main")
+    assert code == ExitCode.USAGE
+    assert "got no BASE, and no commit of 'main' before 'main' has a run: expected two" in said
+    assert f"{project.source} is a shallow clone. Fetch its history: git fetch --unshallow" in said
+
+
 def test_without_recorded_branches_both_sides_are_named(project: Project) -> None:
     project.run(project.main)
     code, said = project.compare("main")

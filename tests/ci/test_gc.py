@@ -282,8 +282,8 @@ def test_only_runs_of_the_project_are_touched(results: Path) -> None:
     assert names(results) == ["a-folder-of-mine", "broken"]
 
 
-def add_work_folder(tmp: Path, run: str) -> Path:
-    folder = tmp / f"infini-ci-{run}-cpu-ab_cd123"
+def add_work_folder(tmp: Path, run: str, end: str = "ab_cd123") -> Path:
+    folder = tmp / f"infini-ci-{run}-cpu-{end}"
     folder.mkdir()
     (folder / "agent.out").write_text("x" * 500)
     return folder
@@ -357,15 +357,16 @@ def test_with_a_project_only_what_is_known_to_be_of_it(results: Path) -> None:
     assert names(tmp) == [folder.name]
 
 
-def test_a_session_in_progress_keeps_its_folder(results: Path) -> None:
-    folder = add_work_folder(
-        Path(tempfile.gettempdir()), "20260101T000000Z-nogit-0001-session-12ab"
-    )
-    with FileLock(folder / ".lock"):
-        assert sessions() == {"20260101T000000Z-nogit-0001-session-12ab": True}
-        gc(results, "--older-than", "0")
-        assert folder.exists()
-    assert sessions() == {"20260101T000000Z-nogit-0001-session-12ab": False}
+def test_a_session_in_progress_keeps_its_folders(results: Path) -> None:
+    tmp, session = Path(tempfile.gettempdir()), "20260101T000000Z-nogit-0001-session-12ab"
+    # On the host engine it has several, of which only one is locked. They are found in any order.
+    folders = [add_work_folder(tmp, session, end) for end in ("aaaaaaaa", "bbbbbbbb")]
+    for folder in folders:
+        with FileLock(folder / ".lock"):
+            assert sessions() == {session: True}
+            gc(results, "--older-than", "0")
+            assert all(it.exists() for it in folders)
+    assert sessions() == {session: False}
 
 
 @pytest.mark.usefixtures("results")

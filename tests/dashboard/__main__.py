@@ -12,6 +12,7 @@ from typing import Literal
 from playwright.sync_api import Page, sync_playwright
 
 from ci.report.dashboard.html import file_stem
+from ci.util.invocation import naming_commands_for_others
 from tests.dashboard.browsing import CHROMIUM, Window, launch, write_example
 from tests.dashboard.example import FAILING
 
@@ -65,7 +66,8 @@ def main() -> int:
     IMAGES.mkdir(exist_ok=True)
     code = 0
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        example = write_example(Path(folder))
+        with naming_commands_for_others():  # without the folder, whose name differs each time
+            example = write_example(Path(folder))
         browser = launch(playwright.chromium)
         window = Window(browser.new_page(), example.site)
         for name, shot in SHOTS.items():

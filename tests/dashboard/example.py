@@ -14,6 +14,7 @@ from typing import Any
 
 from bench.generated_files import write_files
 from bench.generated_history import GeneratedRun, Scale, history
+from ci.facts.failures import reason_line
 from ci.model.details import Details
 from ci.model.results import (
     Evidence,
@@ -35,7 +36,13 @@ SLOWER = ("cpu", "nvidia")  # since the run at this place, by this factor
 SLOWER_SINCE, FACTOR = 44, 1.25
 FAILING_SINCE = 54
 WITH_FILES = 3  # newest runs
-ASSERTION = "AssertionError: Tensor-likes are not close!"
+MESSAGE = """\
+AssertionError: Tensor-likes are not close!
+
+Mismatched elements: 7 / 24 (29.2%)
+Greatest absolute difference: 2.0 at index (0, 1) (up to 1e-05 allowed)
+</pre><script>bad()</script>"""
+ASSERTION = reason_line(MESSAGE)
 # Names of tests that a stranger's suite may have.
 HOSTILE = (
     "tests/test_markup.py::test_it[<script>document.title='owned'</script>]",
@@ -107,8 +114,7 @@ def _skipped(test: TestOutcome, reason: str) -> TestOutcome:
 
 def _failed(tests: Sequence[TestOutcome]) -> list[TestOutcome]:
     """Let a few tests fail, and add those with hostile names."""
-    message = f"{ASSERTION}\n\nMismatched elements: 7 / 24 (29.2%)\n</pre><script>bad()</script>"
-    bad = {"outcome": Outcome.FAILED, "reason": message, "skip_reason": None}
+    bad = {"outcome": Outcome.FAILED, "reason": MESSAGE, "skip_reason": None}
     changed = [replace(it, **bad) if n % 97 == 5 else it for n, it in enumerate(tests)]
     return [*changed, *(replace(tests[0], node_id=name, **bad) for name in HOSTILE)]
 
