@@ -38,7 +38,7 @@ class Figures(BaseModel):
 
     generated_lines: int = Field(gt=0, description="lines of generated C++")
     translation_units: int = Field(gt=0, description="translation units")
-    wheel_kb: int = Field(gt=0, description="size of the wheel in kB")
+    wheel_kb: int = Field(gt=0, description="size of the wheel in kB, without its RECORD")
     build_units: float = Field(gt=0, description="cold build, in compilations of torch/torch.h")
     build_units_without_cpu_kernels: float = Field(
         gt=0, description="the same without the objects of the CPU's kernels"

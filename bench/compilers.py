@@ -41,15 +41,16 @@ def compile_unit(folder: Path) -> list[float]:
         )
         for core in range(cores)
     ]
-    return [_cpu_s(process) for process in started]
+    costs = [_wait(compiler) for compiler in started]
+    if codes := {compiler.returncode for compiler in started} - {0}:
+        raise MeasurementError(f"the compiler of the unit ended with {codes.pop()}")
+    return costs
 
 
-def _cpu_s(compiler: subprocess.Popen[bytes]) -> float:
-    # Unlike RUSAGE_CHILDREN, this covers only this child and the children that it waited for.
+def _wait(compiler: subprocess.Popen[bytes]) -> float:
+    """Wait for a process; return its CPU-s, with those of the processes that it waited for."""
     _, status, usage = os.wait4(compiler.pid, 0)
     compiler.returncode = os.waitstatus_to_exitcode(status)
-    if compiler.returncode != 0:
-        raise MeasurementError(f"the compiler of the unit ended with {compiler.returncode}")
     return usage.ru_utime + usage.ru_stime
 
 
