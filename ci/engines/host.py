@@ -29,7 +29,7 @@ from ci.engines.job import host_job, remove_empty_cache
 from ci.engines.kept import MOST_STARTS, Doorway, Opened
 from ci.engines.logs import EventReader, ImageLog, LiveLogs
 from ci.engines.script import describe_host
-from ci.engines.workfolder import PIP_INSTALL, WorkFolder
+from ci.engines.workfolder import MAKE_VENV, PIP_INSTALL, VENV_SETTINGS, WorkFolder
 from ci.errors import InfrastructureError
 from ci.model.plan import RESERVED_VARIABLES, RunPlan, SystemPackages
 from ci.model.results import ExecutionFacts, ImageFacts
@@ -248,12 +248,12 @@ def missing_packages(wanted: SystemPackages) -> str | None:
 
 
 def _make_environment(plan: RunPlan, folder: WorkFolder, log: ImageLog) -> None:
-    python = str(folder.venv / "bin" / "python")
-    for command in (
-        [plan.host.python, "-m", "venv", str(folder.venv)],
-        [python, *PIP_INSTALL, str(plan.host.requirements)],
-    ):
-        environment = _environment(plan, folder.venv)
+    commands = [[plan.host.python, *MAKE_VENV, str(folder.venv)]]
+    if plan.host.requirements.read_bytes().strip():
+        python = str(folder.venv / "bin" / "python")
+        commands.append([python, *PIP_INSTALL, str(plan.host.requirements)])
+    for command in commands:
+        environment = {**_environment(plan, folder.venv), **VENV_SETTINGS}
         result = process.run(command, environment=environment, on_line=log.write, check=False)
         if result.exit_code != 0:
             raise InfrastructureError(
