@@ -10,12 +10,15 @@ import math
 import os
 import platform
 import re
+import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from time import monotonic, sleep
@@ -220,8 +223,15 @@ class HostEngine:
 
 def prerequisites_of(*plans: RunPlan) -> Iterator[Finding]:
     """Yield what the plans of one project need on this machine; checked before any download."""
+    if find_spec("virtualenv") is None:  # nothing imports it: it is run as a program
+        yield prerequisites.problem(
+            "virtualenv",
+            f"{sys.executable} does not have the package virtualenv",
+            expected="the packages of the dependency group ci",
+            remedy=f"{shlex.quote(sys.executable)} -m pip install --group ci",
+        )
     environments = [{**passed_variables(plan), **plan.environment} for plan in plans]
-    return prerequisites.check_host_engine(plans[0].source, *environments)
+    yield from prerequisites.check_host_engine(plans[0].source, *environments)
 
 
 def missing_packages(wanted: SystemPackages) -> str | None:
