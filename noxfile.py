@@ -259,6 +259,14 @@ def faults(session: nox.Session) -> None:
 
 
 @nox.session
+def sanitizers(session: nox.Session) -> None:
+    """Test the hand-written code under the compiler's sanitizers; `-- thread` runs only one."""
+    install_groups(session, "sanitizers")
+    folder = session.cache_dir / "sanitizers"
+    session.run("python", "-m", "tests.sanitizers", f"--work-dir={folder}", *session.posargs)
+
+
+@nox.session
 def machines(session: nox.Session) -> None:
     """Run the operator suite as on other machines, and README's commands on fresh ones.
 

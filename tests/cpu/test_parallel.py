@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -18,7 +20,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("parallel") / "program"
     sources = [Path(__file__).with_name("parallel_program.cc"), ROOT / "src/cpu/parallel.cc"]
     options = ["-std=c++17", "-O1", "-pthread", f"-I{ROOT / 'src'}", "-o", program]
-    subprocess.run(["c++", *options, *sources], check=True)
+    flags = shlex.split(os.environ.get("CXXFLAGS", ""))
+    subprocess.run(["c++", *flags, *options, *sources], check=True)
     return program
 
 
