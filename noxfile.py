@@ -254,7 +254,7 @@ def faults(session: nox.Session) -> None:
     The selection has one fault of each kind.
     """
     install_groups(session, "tests")
-    pytest = ("python", "-m", "pytest", "tests/faults/test_fault_suite.py", "-n", "2")
+    pytest = ("python", "-m", "pytest", "tests/faults/test_fault_suite.py", "-n", "4")
     session.run(*pytest, *session.posargs)
 
 
