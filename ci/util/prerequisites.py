@@ -318,13 +318,12 @@ def check_memory(*, builds: bool) -> Finding:
 
 
 def check_host_engine(source: Path, *environs: Mapping[str, str]) -> Iterator[Finding]:
-    """Check what the host engine needs to create its environments and to build ``source`` in each.
+    """Check what the host engine needs to fill its environments and to build ``source`` in each.
 
     CMake and ninja come from pip. They need a compiler, and a temporary folder in which programs
     can be started.
     """
     builds = compiles_cpp(source)
-    yield check_venv()
     room = check_temporary_folder(least=BUILD_BYTES if builds else LEAST_DISK_BYTES)
     yield room
     yield check_memory(builds=builds)
@@ -367,10 +366,9 @@ def check_first_use(
     site = environ.get("INFINI_CI_SITE") or (config.parent / "ci.site.yaml").exists()
     named = any(name.startswith("INFINI_CI_ENGINE_") for name in environ)
     by_itself = chosen.engine in (None, "auto") and not (site or named)
+    yield check_venv()  # for the environments of nox
     if chosen.engine == "host" or (by_itself and not docker_answers(environ)):
         yield from check_host_engine(source, environ)
-    else:
-        yield check_venv()
 
 
 def compiles_cpp(source: Path) -> bool:
