@@ -219,11 +219,11 @@ def tests(session: nox.Session) -> None:
         session.run("python", "-m", "pytest", *session.posargs, env=outside)
         return
     # Whole files run side by side, because their tests share compiled programs. Files of engines
-    # often wait, and three of them at once fit in the memory of a small machine.
+    # wait for half of their time, and four of them at once fit in the memory of a small machine.
     fast = [path for path in PYPROJECT["tool"]["pytest"]["ini_options"]["testpaths"] if path != E2E]
     pytest = ("python", "-m", "pytest", "-m", "not complete", "--dist", "loadfile")
     session.run(*pytest, "-n", "auto", "--maxprocesses", "4", *fast, env=outside)
-    session.run(*pytest, "-n", "3", E2E, env=outside)
+    session.run(*pytest, "-n", "4", E2E, env=outside)
 
 
 @nox.session
@@ -242,7 +242,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def mutants(session: nox.Session) -> None:
-    """Plant 30 faults in the library, one by one; the operator suite must catch them all."""
+    """Plant 31 faults in the library, one by one; the operator suite must catch them all."""
     install_groups(session, "mutants")
     session.run("python", "-m", "tests.mutants", *session.posargs)
 
@@ -254,7 +254,7 @@ def faults(session: nox.Session) -> None:
     The selection has one fault of each kind.
     """
     install_groups(session, "tests")
-    pytest = ("python", "-m", "pytest", "tests/faults/test_fault_suite.py", "-n", "2")
+    pytest = ("python", "-m", "pytest", "tests/faults/test_fault_suite.py", "-n", "4")
     session.run(*pytest, *session.posargs)
 
 

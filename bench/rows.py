@@ -93,6 +93,11 @@ GOALS = {
     # CPU-s: user + system time of the whole process tree, with torch installed and no compiler
     # cache.
     "install": Goal("install", "cold `pip install`, whole surface", "CPU-s", 45),
+    # The unit is one `#include <torch/torch.h>`, compiled before and after: see bench/compilers.py.
+    "install-units": Goal("install", "the same, in compilations of `torch/torch.h`", "units", 2),
+    "install-units-without-kernels": Goal(
+        "install", "the same with `WITH_CPU_KERNELS=OFF`", "units", 1.3
+    ),
     "first-allowlist": Goal(
         "first-allowlist", "cold `pip install`, the first allowlist", "CPU-s", 30
     ),

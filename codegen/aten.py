@@ -78,7 +78,7 @@ def load_schemas(torch: Torch) -> Schemas:
                 schema = schema_of(function.func)
                 declaration = Declaration(
                     schema=schema,
-                    header=function.root_name,
+                    cpp_call=_cpp_call(function),
                     is_inplace=function.func.name.name.inplace,
                     tags=tuple(sorted(function.tags)),
                     line=function.loc.line,
@@ -88,6 +88,18 @@ def load_schemas(torch: Torch) -> Schemas:
         torch_version=parsed.torch_version,
         by_name={name: tuple(declarations) for name, declarations in by_name.items()},
     )
+
+
+def _cpp_call(function: torchgen_model.NativeFunction) -> str:
+    """Declare ``at::_ops::*::call`` of the function, as torchgen does in ATen's headers."""
+    from torchgen.api.types import DispatcherSignature
+    from torchgen.context import native_function_manager
+
+    with native_function_manager(function):
+        try:
+            return str(DispatcherSignature.from_schema(function.func).decl(name="call"))
+        except KeyError:  # a type without a C++ type, of a fork: not generated
+            return ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -167,7 +167,7 @@ class Declaration:
     """A function of torch that writes into its arguments: an ``out=`` or in-place function."""
 
     schema: Schema
-    header: str  # "abs": declared in ATen/ops/abs_ops.h
+    cpp_call: str  # C++ declaration of ``at::_ops::abs_out::call``; "" without one
     is_inplace: bool
     tags: tuple[str, ...]
     line: int  # in native_functions.yaml; of the base operator if torchgen derived this one

@@ -10,7 +10,8 @@ Writes native_ops_metadata.json, schema_version 1, which is installed beside the
 (infini.ops.native_metadata_path()):
 
   schema_version
-  not_selected: a list of name, device and slot: implementations that INFINI_OPS_TORCH_OPS left out
+  not_selected: a list of name, device and slot: implementations that INFINI_OPS_TORCH_OPS left out,
+    or WITH_CPU_KERNELS=OFF
   ops: a list of
     name            public name: infini.ops.<name>
     overload_name   ATen's name of this overload, if torch has the operator too
@@ -158,7 +159,7 @@ class _Header:
             returns=(),
         )
         line = _line(self._text, found.start())
-        declaration = Declaration(schema=schema, header="", is_inplace=False, tags=(), line=line)
+        declaration = Declaration(schema=schema, cpp_call="", is_inplace=False, tags=(), line=line)
         return Base(
             where=f"{self._path}:{line}",
             overload=Overload(declaration=declaration, parameters=parameters),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
@@ -12,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from bench.compilers import compile_unit, read_records, recording
 from bench.context import ROOT, CommandCost, Context, without_compiler_cache
 from bench.rows import FigureTable, Measurement, MeasurementError
 from codegen.inputs import SELECTION_VARIABLE
@@ -20,9 +22,16 @@ COLD = "build"  # folder of the cold build, which a later part reuses
 
 
 def measure_install(context: Context) -> Iterator[Measurement]:
-    """Install all operators of the installed torch, from scratch."""
+    """Install all operators of the installed torch, from scratch, with the CPU's kernels or not."""
+    before = compile_unit(context.scratch)
     cost = context.install(context.site, context.scratch / COLD)
+    site, build_dir = context.scratch / "without-kernels", context.scratch / "without-kernels-build"
+    without = context.install(site, build_dir, SKBUILD_CMAKE_DEFINE="WITH_CPU_KERNELS=OFF")
+    unit = statistics.median(before + compile_unit(context.scratch))
     yield _measurement("install", cost, f"{len(_operators(context.site))} operators")
+    note = f"a unit is {unit:.1f} CPU-s here"
+    yield Measurement(key="install-units", value=cost.cpu_s / unit, note=note)
+    yield Measurement(key="install-units-without-kernels", value=without.cpu_s / unit)
 
 
 def measure_first_allowlist(context: Context) -> Iterator[Measurement]:
@@ -71,21 +80,10 @@ def measure_profile(context: Context) -> Iterator[Measurement]:
     Writes the build's ``ninja_log`` beside the results.
     """
     build_dir, records_file = context.scratch / "profile", context.scratch / "compilers.jsonl"
-    # Without site and the environment's variables, Python starts in 20 ms.
-    program = ROOT / "bench" / "compiler_launcher.py"
-    launcher = f"{sys.executable};-I;-S;{program};{records_file}"
-    names = ("CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_CXX_LINKER_LAUNCHER")
-    site = context.scratch / "profiled"
-    cost = context.install(site, build_dir, **dict.fromkeys(names, launcher))
+    cost = context.install(context.scratch / "profiled", build_dir, **recording(records_file))
     context.output_dir.mkdir(parents=True, exist_ok=True)
-    ninja_log = shutil.copyfile(build_dir / ".ninja_log", context.output_dir / "ninja_log")
-    if not records_file.exists():
-        raise MeasurementError("the build called no compiler through CMAKE_CXX_COMPILER_LAUNCHER")
-    records = [json.loads(line) for line in records_file.read_text(encoding="utf-8").splitlines()]
-    # Only the build's own steps, without CMake's checks of the compiler.
-    steps = [line.split("\t") for line in ninja_log.read_text(encoding="utf-8").splitlines()]
-    outputs = {step[3] for step in steps if len(step) > 3}
-    records = [record for record in records if record["output"] in outputs]
+    shutil.copyfile(build_dir / ".ninja_log", context.output_dir / "ninja_log")
+    records = read_records(records_file, build_dir)
     compilers = (record for record in records if record["compiles"])
     largest = max(compilers, key=itemgetter("peak_rss_mb"))
     yield Measurement(

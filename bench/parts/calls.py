@@ -7,6 +7,7 @@ import os
 import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,17 @@ from bench.rows import (
     paired_ratios,
     summarize,
 )
+from ci.util.process import run
 
 PROCESSES = 11  # odd, so that the median is a measured value; each process imports torch first
 SHOWN = 10  # modules in the table
 _IMPORT = """
-import time, torch
+import time
+start = time.process_time()
+import torch
 wall, cpu = time.perf_counter(), time.process_time()
 import infini.ops
-print([time.perf_counter() - wall, time.process_time() - cpu])
+print([time.perf_counter() - wall, time.process_time() - cpu, cpu - start])
 """
 _PYTHON_COLUMNS = (
     *("operator", "torch [ns]", "slot 8 [ns]", "no slot [ns]"),
@@ -45,18 +49,35 @@ print(json.dumps({
 """
 
 
-def measure_import(context: Context) -> Iterator[Measurement]:
-    """The median over new processes, without the first one, which compiles bytecode."""
+@dataclass(frozen=True)
+class ImportTimes:
+    """What importing the library took in a new process, and the import of torch before it."""
+
+    wall_s: float
+    cpu_s: float
+    torch_cpu_s: float
+
+
+def import_times(environment: Mapping[str, str], processes: int) -> list[ImportTimes]:
+    """The times of new processes, without a first one, which compiles bytecode."""
     command = [sys.executable, "-c", _IMPORT]
+    printed = [
+        run(command, cwd=ROOT, environment=environment).stdout for _ in range(processes + 1)
+    ][1:]
+    return [ImportTimes(*json.loads(times)) for times in printed]
+
+
+def measure_import(context: Context) -> Iterator[Measurement]:
+    """The median over new processes."""
     environment = context.library_environment
-    times = [json.loads(context.run(command, environment).stdout) for _ in range(PROCESSES + 1)][1:]
-    wall, cpu = (summarize(seconds) for seconds in zip(*times, strict=True))
+    times = import_times(environment, PROCESSES)
+    wall, cpu = (summarize([getattr(each, name) for each in times]) for name in ("wall_s", "cpu_s"))
     command = [sys.executable, "-X", "importtime", "-c", "import torch, infini.ops"]
     yield Measurement(
         key="import",
         value=wall.median,
         note=f"95 % of {PROCESSES} processes {wall.interval(3)} s; {cpu.median:.3f} CPU-s",
-        detail={"processes": [{"wall_s": wall, "cpu_s": cpu} for wall, cpu in times]},
+        detail={"processes": list(map(asdict, times))},
         table=import_table(context.run(command, environment).stderr),
     )
 

@@ -10,12 +10,15 @@ import math
 import os
 import platform
 import re
+import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from time import monotonic, sleep
@@ -29,7 +32,7 @@ from ci.engines.job import host_job, remove_empty_cache
 from ci.engines.kept import MOST_STARTS, Doorway, Opened
 from ci.engines.logs import EventReader, ImageLog, LiveLogs
 from ci.engines.script import describe_host
-from ci.engines.workfolder import PIP_INSTALL, WorkFolder
+from ci.engines.workfolder import MAKE_VENV, PIP_INSTALL, VENV_SETTINGS, WorkFolder
 from ci.errors import InfrastructureError
 from ci.model.plan import RESERVED_VARIABLES, RunPlan, SystemPackages
 from ci.model.results import ExecutionFacts, ImageFacts
@@ -220,8 +223,15 @@ class HostEngine:
 
 def prerequisites_of(*plans: RunPlan) -> Iterator[Finding]:
     """Yield what the plans of one project need on this machine; checked before any download."""
+    if find_spec("virtualenv") is None:  # nothing imports it: it is run as a program
+        yield prerequisites.problem(
+            "virtualenv",
+            f"{sys.executable} does not have the package virtualenv",
+            expected="the packages of the dependency group ci",
+            remedy=f"{shlex.quote(sys.executable)} -m pip install --group ci",
+        )
     environments = [{**passed_variables(plan), **plan.environment} for plan in plans]
-    return prerequisites.check_host_engine(plans[0].source, *environments)
+    yield from prerequisites.check_host_engine(plans[0].source, *environments)
 
 
 def missing_packages(wanted: SystemPackages) -> str | None:
@@ -248,12 +258,12 @@ def missing_packages(wanted: SystemPackages) -> str | None:
 
 
 def _make_environment(plan: RunPlan, folder: WorkFolder, log: ImageLog) -> None:
-    python = str(folder.venv / "bin" / "python")
-    for command in (
-        [plan.host.python, "-m", "venv", str(folder.venv)],
-        [python, *PIP_INSTALL, str(plan.host.requirements)],
-    ):
-        environment = _environment(plan, folder.venv)
+    commands = [[plan.host.python, *MAKE_VENV, str(folder.venv)]]
+    if plan.host.requirements.read_bytes().strip():
+        python = str(folder.venv / "bin" / "python")
+        commands.append([python, *PIP_INSTALL, str(plan.host.requirements)])
+    for command in commands:
+        environment = {**_environment(plan, folder.venv), **VENV_SETTINGS}
         result = process.run(command, environment=environment, on_line=log.write, check=False)
         if result.exit_code != 0:
             raise InfrastructureError(

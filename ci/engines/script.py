@@ -20,7 +20,7 @@ from typing import Any
 from docker.types import Mount, Ulimit
 
 from ci.engines import devices, images, job, wheelhouse
-from ci.engines.workfolder import PIP_INSTALL
+from ci.engines.workfolder import MAKE_VENV, PIP_INSTALL, VENV_SETTINGS
 from ci.model.job import StagePlan
 from ci.model.plan import CONTAINER_CREDENTIALS, CONTAINER_WHEELS, Exposure, ImagePlan, RunPlan
 from ci.plan import bundle
@@ -96,7 +96,9 @@ def describe_host(plan: RunPlan, environment: Mapping[str, str]) -> str:
         {},
         on_host=True,
         exports={name: value for name, value in environment.items() if name != "PATH"},
+        make_venv=shlex.join(MAKE_VENV),
         pip_install=shlex.join(PIP_INSTALL),
+        venv_settings=" ".join(f"{name}={value}" for name, value in VENV_SETTINGS.items()),
         workspace=job.WORKSPACE,
         owner="0",
     )

@@ -38,20 +38,24 @@ NO_PLACE = frozenset({"[key]", LIST_FORM, MAPPING_FORM})
 
 def load_config(path: Path) -> Config:
     """Load ``ci.yaml``; raises ``ConfigError`` with all findings."""
-    return _load(path, Config, remedy="Name the configuration with --config FILE.")
+    return load_model(path, Config, remedy="Name the configuration with --config FILE.")
 
 
 def load_site(path: Path) -> SiteConfig:
     """Load ``ci.site.yaml``; raises ``ConfigError`` with all findings."""
-    return _load(path, SiteConfig, remedy="Correct the variable INFINI_CI_SITE, or unset it.")
+    return load_model(path, SiteConfig, remedy="Correct the variable INFINI_CI_SITE, or unset it.")
 
 
 def load_accepted(path: Path) -> AcceptedFile:
     """Load ``ci-accepted.yaml``; raises ``ConfigError`` with all findings."""
-    return _load(path, AcceptedFile, remedy="Name the file of a project that has one.")
+    return load_model(path, AcceptedFile, remedy="Name the file of a project that has one.")
 
 
-def _load(path: Path, model: type[ModelType], *, remedy: str) -> ModelType:
+def load_model(path: Path, model: type[ModelType], *, remedy: str) -> ModelType:
+    """Load a YAML file as a model; raises ``ConfigError`` with all findings.
+
+    ``remedy`` is for a file that does not exist.
+    """
     document = read_document(path, remedy=remedy)
     findings = list(document.findings)
     if document.data is not None or not findings:

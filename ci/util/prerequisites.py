@@ -239,10 +239,10 @@ def check_headers() -> Finding:
     return _missing_package("Python headers", f"{path} does not exist", "headers")
 
 
-def check_compiler(environ: Mapping[str, str], *, can_write: bool = True) -> Finding:
+def check_compiler(environ: Mapping[str, str], *, tried: bool = True) -> Finding:
     """Check that the C++ compiler that CMake would choose builds a C++17 program.
 
-    Without a writable temporary folder (``can_write``), only look for the compiler.
+    Unless it is to be ``tried``, which takes 0.4 s, only look for the compiler.
     """
     subject, expected = "C++ compiler", "one that supports -std=c++17, such as GCC 9 or Clang 10"
     by_setting = _choosing_settings(environ)
@@ -260,7 +260,7 @@ def check_compiler(environ: Mapping[str, str], *, can_write: bool = True) -> Fin
         text = f"CXX names '{words[0]}', which was not found"
         return problem(subject, text, expected=expected, remedy="Correct CXX, or unset it.")
     shown = f"CXX={named}" if named else words[0]
-    if not can_write:
+    if not tried:
         return ok(subject, f"{shown}, not tried")
     with tempfile.TemporaryDirectory(prefix="infini-ci-compiler-") as temporary:
         Path(temporary, "program.cc").write_text(PROGRAM)
@@ -286,15 +286,13 @@ def _choosing_settings(environ: Mapping[str, str]) -> list[str]:
     return [name for name in CMAKE_SETTINGS if CHOSEN.search(environ.get(name, ""))]
 
 
-def _check_compilers(
-    environs: Iterable[Mapping[str, str]], *, can_write: bool
-) -> Iterator[Finding]:
+def _check_compilers(environs: Iterable[Mapping[str, str]], *, tried: bool) -> Iterator[Finding]:
     """Yield the distinct findings; compile once for each compiler with its flags and paths."""
     distinct: dict[frozenset[str], Mapping[str, str]] = {}
     for environ in environs:
         read = (f"{n}={environ[n]}" for n in environ if COMPILER_INPUTS.fullmatch(n))
         distinct.setdefault(frozenset([*read, *_choosing_settings(environ)]), environ)
-    checks = (check_compiler(environ, can_write=can_write) for environ in distinct.values())
+    checks = (check_compiler(environ, tried=tried) for environ in distinct.values())
     yield from dict.fromkeys(checks)
 
 
@@ -320,18 +318,17 @@ def check_memory(*, builds: bool) -> Finding:
 
 
 def check_host_engine(source: Path, *environs: Mapping[str, str]) -> Iterator[Finding]:
-    """Check what the host engine needs to create its environments and to build ``source`` in each.
+    """Check what the host engine needs to fill its environments and to build ``source`` in each.
 
     CMake and ninja come from pip. They need a compiler, and a temporary folder in which programs
     can be started.
     """
     builds = compiles_cpp(source)
-    yield check_venv()
     room = check_temporary_folder(least=BUILD_BYTES if builds else LEAST_DISK_BYTES)
     yield room
     yield check_memory(builds=builds)
-    can_write = room.level is not Severity.PROBLEM
-    for found in (*_check_compilers(environs, can_write=can_write), check_headers()):
+    tried = builds and room.level is not Severity.PROBLEM
+    for found in (*_check_compilers(environs, tried=tried), check_headers()):
         if found.level is Severity.PROBLEM and not builds:
             expected = "present, if pip compiles something here"
             found = replace(found, level=Severity.WARNING, expected=expected)
@@ -369,10 +366,9 @@ def check_first_use(
     site = environ.get("INFINI_CI_SITE") or (config.parent / "ci.site.yaml").exists()
     named = any(name.startswith("INFINI_CI_ENGINE_") for name in environ)
     by_itself = chosen.engine in (None, "auto") and not (site or named)
+    yield check_venv()  # for the environments of nox
     if chosen.engine == "host" or (by_itself and not docker_answers(environ)):
         yield from check_host_engine(source, environ)
-    else:
-        yield check_venv()
 
 
 def compiles_cpp(source: Path) -> bool:

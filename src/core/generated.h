@@ -1,7 +1,7 @@
 #ifndef INFINI_OPS_CORE_GENERATED_H_
 #define INFINI_OPS_CORE_GENERATED_H_
 
-#include "infini/ops/operator.h"
+#include "infini/ops/schema.h"
 
 // The interface between the generated code and the library: `operator_table.cc` defines the table,
 // and `torch/kernels.cc` the kernels of slot 8 in the same order. In a build without the PyTorch

@@ -1,9 +1,5 @@
 // The inner loops of causal_softmax.cc, once per instruction set: see for_each_isa.h.
 
-#include "cpu/vector.h"
-// Include it after vector.h.
-#include "cpu/exp.h"
-
 namespace infini::ops::cpu::INFINI_OPS_ISA {
 
 // Loads the elements of a row of `size` from `begin` on. Lanes that are not among the first

@@ -1,8 +1,6 @@
 // The conversions of convert.cc that the compiler can't vectorize, once per instruction set: see
 // for_each_isa.h.
 
-#include "cpu/vector.h"
-
 namespace infini::ops::cpu::INFINI_OPS_ISA {
 
 // Float16 or BFloat16 to float.

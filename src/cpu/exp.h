@@ -1,5 +1,4 @@
-// The exponential function for vectors of one instruction set. Include it after vector.h, without a
-// guard.
+// The exponential function for vectors of one instruction set: for_each_isa.h includes it.
 
 namespace infini::ops::cpu::INFINI_OPS_ISA {
 

@@ -5,9 +5,18 @@
 //
 // It uses a pragma instead of compiler options. Code from other headers, above all templates of the
 // standard library, is then still compiled for every processor, whichever copy the linker keeps.
+//
+// The kernels can use vector.h, exp.h and map.h, which are included once per instruction set in a
+// translation unit: several files that include this one can be a unity.
 
 #define INFINI_OPS_ISA baseline
 #define INFINI_OPS_VECTOR_BYTES 16
+#ifndef INFINI_OPS_HAS_VECTORS
+#include "cpu/vector.h"
+// After vector.h.
+#include "cpu/exp.h"
+#include "cpu/map.h"
+#endif
 #include INFINI_OPS_KERNELS
 #undef INFINI_OPS_ISA
 #undef INFINI_OPS_VECTOR_BYTES
@@ -22,6 +31,12 @@
 #endif
 #define INFINI_OPS_ISA avx2
 #define INFINI_OPS_VECTOR_BYTES 32
+#ifndef INFINI_OPS_HAS_VECTORS
+#include "cpu/vector.h"
+// After vector.h.
+#include "cpu/exp.h"
+#include "cpu/map.h"
+#endif
 #include INFINI_OPS_KERNELS
 #undef INFINI_OPS_ISA
 #undef INFINI_OPS_VECTOR_BYTES
@@ -41,6 +56,12 @@
 #endif
 #define INFINI_OPS_ISA avx512
 #define INFINI_OPS_VECTOR_BYTES 64
+#ifndef INFINI_OPS_HAS_VECTORS
+#include "cpu/vector.h"
+// After vector.h.
+#include "cpu/exp.h"
+#include "cpu/map.h"
+#endif
 #include INFINI_OPS_KERNELS
 #undef INFINI_OPS_ISA
 #undef INFINI_OPS_VECTOR_BYTES
@@ -52,4 +73,7 @@
 
 #endif  // __x86_64__
 
+#ifndef INFINI_OPS_HAS_VECTORS
+#define INFINI_OPS_HAS_VECTORS
+#endif
 #undef INFINI_OPS_KERNELS

@@ -24,6 +24,14 @@ class Loops {
         0, static_cast<int>(std::max_element(sizes, sizes + geometry.rank) - sizes));
   }
 
+  void WalkInParallel(const std::function<void(const Tile&)>& function) const {
+    ParallelFor(geometry_.count(), kElementsPerThread,
+                [&](std::int64_t begin, std::int64_t end) { Walk(begin, end, function); });
+  }
+
+ private:
+  using Index = std::array<std::int64_t, Geometry<operands>::kMaxRank>;
+
   // Visits the elements [begin, end), counted in the order of the loops.
   void Walk(std::int64_t begin, std::int64_t end,
             const std::function<void(const Tile&)>& function) const {
@@ -37,9 +45,6 @@ class Loops {
       Advance(&index, &tile);
     }
   }
-
- private:
-  using Index = std::array<std::int64_t, Geometry<operands>::kMaxRank>;
 
   Tile TileAt(std::int64_t element, Index* index) const {
     Tile tile{};
@@ -92,9 +97,7 @@ class Loops {
 
 template <int operands>
 void ForEachTile(Geometry<operands>&& geometry, const std::function<void(const Tile&)>& function) {
-  const Loops<operands> loops(geometry);
-  ParallelFor(geometry.count(), kElementsPerThread,
-              [&](std::int64_t begin, std::int64_t end) { loops.Walk(begin, end, function); });
+  Loops<operands>(geometry).WalkInParallel(function);
 }
 
 template void ForEachTile(Geometry<2>&& geometry, const std::function<void(const Tile&)>& function);

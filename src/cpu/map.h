@@ -1,5 +1,4 @@
-// Loops over contiguous elements, for one instruction set. Include it after vector.h, without a
-// guard.
+// Loops over contiguous elements, for one instruction set: for_each_isa.h includes it.
 
 namespace infini::ops::cpu::INFINI_OPS_ISA {
 

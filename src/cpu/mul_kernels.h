@@ -1,9 +1,5 @@
 // The inner loop of mul.cc, once per instruction set: see for_each_isa.h.
 
-#include "cpu/vector.h"
-// Include it after vector.h.
-#include "cpu/map.h"
-
 namespace infini::ops::cpu::INFINI_OPS_ISA {
 
 struct ElementProduct {

@@ -1,7 +1,5 @@
 // The inner loops of product.cc, once per instruction set: see for_each_isa.h.
 
-#include "cpu/vector.h"
-
 namespace infini::ops::cpu::INFINI_OPS_ISA {
 
 // The accumulators of a tile stay in registers: 12 x 2 of 32 vectors, or 6 x 2 of 16. On a core

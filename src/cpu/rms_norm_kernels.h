@@ -1,7 +1,5 @@
 // The inner loops of rms_norm.cc, once per instruction set: see for_each_isa.h.
 
-#include "cpu/vector.h"
-
 namespace infini::ops::cpu::INFINI_OPS_ISA {
 
 template <typename T>

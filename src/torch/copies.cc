@@ -1,10 +1,9 @@
 #include "torch/copies.h"
 
 #include <ATen/MemoryOverlap.h>
-#include <ATen/ops/empty.h>
 #include <c10/util/accumulate.h>
 
-#include "torch/kernel.h"
+#include "torch/tensors.h"
 
 // From ATen/native/Resize.h, whose inclusion costs 5 CPU-seconds.
 namespace at::native {
@@ -42,7 +41,7 @@ at::Tensor CopyFor(Quirk quirk, const at::Tensor& tensor, bool is_out, at::IntAr
   // If there is only one element, torch does not resize.
   const bool is_one = tensor.numel() == 1 && c10::multiply_integers(shape) == 1;
   if (quirk == Quirk::kTrustsOuts && tensor.sizes() != shape && !is_one) {
-    return at::empty(shape, tensor.options());
+    return tensor.new_empty(shape);
   }
   return tensor.is_contiguous() ? at::Tensor() : tensor.contiguous();
 }

@@ -1,7 +1,9 @@
 #include "torch/kernel.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/core/IListRef.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/List.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
@@ -12,6 +14,7 @@
 #include "torch/copies.h"
 #include "torch/foreign.h"
 #include "torch/quirks.h"
+#include "torch/tensors.h"
 #include "torch/wrapped_arguments.h"
 
 namespace infini::ops::torch_backend {
@@ -190,7 +193,18 @@ std::vector<at::Scalar> ToScalars(const Argument& argument) {
   return scalars;
 }
 
-c10::List<std::optional<at::Tensor>> ToOptionalTensors(const Argument& argument) {
+// The arguments of the classes that `kernel.h` only declares.
+static std::optional<at::Tensor> Make(std::optional<at::Tensor>*, const Argument& argument) {
+  if (argument.tag == Argument::Tag::kNone) return std::nullopt;
+  return *argument.As<at::Tensor>();
+}
+
+static at::ITensorListRef Make(at::ITensorListRef*, const Argument& argument) {
+  return at::TensorList(argument.As<at::Tensor>(), argument.size);
+}
+
+static c10::List<std::optional<at::Tensor>> Make(c10::List<std::optional<at::Tensor>>*,
+                                                 const Argument& argument) {
   c10::List<std::optional<at::Tensor>> tensors;
   tensors.reserve(argument.size);
   for (std::uint32_t i = 0; i < argument.size; ++i) {
@@ -199,6 +213,21 @@ c10::List<std::optional<at::Tensor>> ToOptionalTensors(const Argument& argument)
   }
   return tensors;
 }
+
+template <typename T>
+Hidden<T>::Hidden(const Argument& argument) {
+  static_assert(sizeof(T) <= sizeof(bytes_) && alignof(T) <= alignof(void*));
+  new (bytes_) T(Make(static_cast<T*>(nullptr), argument));
+}
+
+template <typename T>
+Hidden<T>::~Hidden() {
+  static_cast<const T&>(*this).~T();
+}
+
+template class Hidden<std::optional<at::Tensor>>;
+template class Hidden<at::ITensorListRef>;
+template class Hidden<c10::List<std::optional<at::Tensor>>>;
 
 at::Device ToDevice(Device device) {
   if (device.type() == Device::Type::kCpu) return at::kCPU;

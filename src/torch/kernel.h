@@ -3,24 +3,27 @@
 
 #include <ATen/core/ATen_fwd.h>
 #include <ATen/core/Generator.h>
-#include <ATen/core/IListRef.h>
-#include <ATen/core/List.h>
-#include <ATen/core/Tensor.h>
 #include <c10/core/Scalar.h>
 #include <c10/core/SymIntArrayRef.h>
 #include <c10/util/OptionalArrayRef.h>
 #include <c10/util/string_view.h>
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
+#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "core/generated.h"
 
-// How slot 8 calls ATen. The argument types of a function come from `at::_ops::abs_out::schema`, so
+// How slot 8 calls ATen. The argument types of a function come from `at::_ops::abs_out::call`, so
 // the same source supports every torch version. One translation unit instantiates one `Caller` for
 // each of some 480 signatures. Code that needs no template is in `kernel.cc`.
+//
+// This header and the instantiations use tensors by address only. Including ATen/core/Tensor.h,
+// List.h and IListRef.h costs 3 CPU-seconds.
 //
 // Tensors and lists of tensors are converted to `kForeignTensor` and `kForeignTensors` before a
 // `Caller` gets them.
@@ -28,12 +31,7 @@ namespace infini::ops::torch_backend {
 
 at::Scalar ToScalar(const Scalar& scalar);
 std::vector<at::Scalar> ToScalars(const Argument& argument);
-c10::List<std::optional<at::Tensor>> ToOptionalTensors(const Argument& argument);
 at::Device ToDevice(Device device);
-// True for a tensor with strides: not undefined, sparse, opaque or nested.
-inline bool IsStrided(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_nested();
-}
 // Throws `std::invalid_argument` for a type that only newer torch versions have.
 at::ScalarType ToScalarType(DataType data_type);
 
@@ -103,6 +101,31 @@ struct To<at::Generator> {
   }
 };
 
+// The argument for a `const T&`, where T is a class of tensors. `kernel.cc` makes and destroys it.
+template <typename T>
+class Hidden {
+ public:
+  explicit Hidden(const Argument& argument);
+  ~Hidden();
+  Hidden(const Hidden&) = delete;
+  Hidden& operator=(const Hidden&) = delete;
+
+  operator const T&() const { return *std::launder(reinterpret_cast<const T*>(bytes_)); }
+
+ private:
+  alignas(void*) std::byte bytes_[3 * sizeof(void*)];
+};
+template <typename T>
+struct ToHidden {
+  static Hidden<T> From(const Argument& argument) { return Hidden<T>(argument); }
+};
+template <>
+struct To<std::optional<at::Tensor>> : ToHidden<std::optional<at::Tensor>> {};
+template <>
+struct To<c10::List<std::optional<at::Tensor>>> : ToHidden<c10::List<std::optional<at::Tensor>>> {};
+template <>
+struct To<at::ITensorListRef> : ToHidden<at::ITensorListRef> {};
+
 template <>
 struct To<at::Tensor> {
   static at::Tensor& From(const Argument& argument) {
@@ -114,12 +137,6 @@ struct To<at::TensorList> {
   static at::TensorList From(const Argument& argument) {
     return {argument.As<at::Tensor>(), argument.size};
   }
-};
-template <>
-struct To<at::ITensorListRef> : To<at::TensorList> {};
-template <>
-struct To<c10::List<std::optional<at::Tensor>>> {
-  static auto From(const Argument& argument) { return ToOptionalTensors(argument); }
 };
 
 template <>

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "torch/kernel.h"
+#include "torch/tensors.h"
 
 namespace infini::ops::torch_backend {
 namespace {

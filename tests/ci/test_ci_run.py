@@ -26,9 +26,9 @@ PARTS = {
     "docs": "docs",
     "tests": "tests",
     "tests, complete": "tests -- -m complete -n 2 --dist loadfile",
-    "faults --selection": "faults -- --selection",
+    "faults --selection": "tests -- tests/faults/test_fault_suite.py --selection -n 4",
     "compat": "compat -- pythons --without-torch 3.11",
-    "machines --fast": "machines -- --fast",
+    "machines --fast --budgets": "machines -- --fast --budgets",
 }
 
 

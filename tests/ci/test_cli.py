@@ -481,6 +481,24 @@ def test_without_its_dependencies_it_says_what_installs_them() -> None:
     assert "Traceback" not in done.stderr
 
 
+HIDDEN = """\
+import runpy, sys
+sys.modules["virtualenv"] = None
+runpy.run_module("ci", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_an_environment_that_was_made_before_virtualenv_was_needed(tmp_path: Path) -> None:
+    (tmp_path / "ci.yaml").write_text(CONFIG)
+    words = ("run", "cpu", "--engine", "host", "--source", tmp_path)
+    command = [sys.executable, "-c", HIDDEN, *words, "--results", tmp_path / "results"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == ExitCode.INFRASTRUCTURE
+    assert f"{sys.executable} does not have the package virtualenv" in done.stdout
+    assert " -m pip install --group ci" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
 def optimized(*words: str, level: str = "2") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *words],

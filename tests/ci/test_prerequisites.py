@@ -166,6 +166,8 @@ def test_platforms_with_one_compiler_compile_once(tmp_path: Path, programs: Path
         )
         return len((programs / "asked").read_text().splitlines())
 
+    assert compilations(*platforms) == 0  # the project compiles nothing
+    (tmp_path / "CMakeLists.txt").touch()
     assert compilations(*platforms) == 1
     assert compilations(*platforms, *others) == 4
     chosen = {**os.environ, "CMAKE_ARGS": "-DCMAKE_CXX_COMPILER=/opt/c++"}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegen.aten import find_torch, schema_of
+from codegen.aten import find_torch, load_schemas, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +27,23 @@ def test_every_schema_of_the_installed_torch_comes_back() -> None:
     texts = [str(function.func) for function in parsed.native_functions]
     assert len(texts) > 3000
     assert [str(schema_of(function.func)) for function in parsed.native_functions] == texts
+
+
+def test_functions_are_declared_as_in_atens_headers() -> None:
+    """The generated code declares them itself, and is linked with torch's definitions."""
+    torch = find_torch()
+    headers = sorted((torch.torch / "include" / "ATen" / "ops").glob("*_ops.h"))
+    declared = {
+        match[1]: match[2]
+        for header in headers
+        for match in re.finditer(
+            r"struct TORCH_API (\w+) \{.*?static ([^;]* call\([^;]*\));", header.read_text(), re.S
+        )
+    }
+    declarations = chain.from_iterable(load_schemas(torch).by_name.values())
+    ours = {each.schema.function: each.cpp_call for each in declarations}
+    assert len(ours) > 1400
+    assert ours == {name: declared[name] for name in ours}
 
 
 NAMES = st.from_regex(r"[a-z][a-z0-9]{0,5}", fullmatch=True)

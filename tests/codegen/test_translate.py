@@ -25,7 +25,7 @@ def declare(arguments: str, name: str = "foo.out") -> Declaration:
     model = pytest.importorskip("torchgen.model", reason="torch is not installed")
     text = f"{name}({arguments}, *, Tensor(a!) out) -> Tensor(a!)"
     schema = schema_of(model.FunctionSchema.parse(text))
-    return Declaration(schema=schema, header="foo", is_inplace=False, tags=(), line=1)
+    return Declaration(schema=schema, cpp_call="", is_inplace=False, tags=(), line=1)
 
 
 def translate(argument: str) -> Parameter | SkipReason:

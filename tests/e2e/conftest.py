@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from fresh import is_local_engine, make_image
-from plans import copying_python, make_run_plan, write_project
+from plans import make_copying_python, make_run_plan, write_project
 
 from ci.engines import Engine, job
 from ci.engines.select import select_engine
@@ -20,6 +20,7 @@ from ci.errors import InfrastructureError
 from ci.model.job import StagePlan
 from ci.model.plan import EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts
+from tests.built import built_once
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -82,7 +83,7 @@ def engine_or_skip(name: str) -> Engine:
 @pytest.fixture(scope="session")
 def python(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Makes the virtual environments of the host engine."""
-    return copying_python(tmp_path_factory.mktemp("python"))
+    return str(built_once(tmp_path_factory, "python", make_copying_python) / "python")
 
 
 @pytest.fixture(params=["host", pytest.param("docker", marks=pytest.mark.docker)])

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from docker.client import DockerClient
+from plans import LAUNCHER
 
 from ci.model.plan import RUN_LABEL, SESSION_LABEL
 
@@ -30,11 +31,13 @@ class Place:
 
     folder: Path
     engine: str
+    python: str
+    """Makes the environments of the host engine."""
 
     @classmethod
-    def make(cls, folder: Path, engine: str, files: Mapping[str, str]) -> Place:
+    def make(cls, folder: Path, engine: str, python: str, files: Mapping[str, str]) -> Place:
         """Make a repository that has these files."""
-        place = cls(folder, engine)
+        place = cls(folder, engine, python)
         place.temporary.mkdir()
         place.source.mkdir()
         place.git("init", "--quiet")
@@ -67,12 +70,13 @@ class Place:
 
     def command(self, *words: str) -> list[str]:
         results = ("--results", str(self.folder / "results"))
-        return [sys.executable, "-m", "ci", *words, *results]
+        return [sys.executable, "-c", LAUNCHER, self.python, *words, *results]
 
     @property
     def environment(self) -> dict[str, str]:
         own = {"XDG_CACHE_HOME": str(self.folder / "cache"), "TMPDIR": str(self.temporary)}
-        return {**os.environ, **own, "MY_TOKEN": "a secret value"}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        return {**os.environ, **own, "PATH": path, "MY_TOKEN": "a secret value"}
 
     def ci(
         self, *words: str, given: str = "", **environment: str

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plans import LAUNCHER
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = """\
@@ -47,12 +48,6 @@ def test_overload(test, record_property):
         pytest.skip("no sample: none")
 """
 
-# The command, with a program for Python that makes virtual environments at once.
-LAUNCHER = """\
-import runpy, sys
-sys.executable = sys.argv.pop(1)
-runpy.run_module("ci", run_name="__main__", alter_sys=True)
-"""
 CI = (sys.executable, "-c", LAUNCHER)
 
 
@@ -68,7 +63,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory, python: str) -> Path:
     [hint] = [note for note in row["notes"] if note.startswith("no contract for cpu yet; ")]
     printed = hint.partition("write it with ")[2]
     assert " -m ci contract cpu --config " in printed
-    # The launcher is no `python -m ci`, so the line names the `python` of the shell.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     subprocess.run(["sh", "-euc", printed], cwd=ROOT, env={**os.environ, "PATH": path}, check=True)
     return place

@@ -235,7 +235,7 @@ def test_a_password_elsewhere_is_named(host_bench: Bench) -> None:
 
 def test_a_script_that_is_ended_cleans_up(host_bench: Bench) -> None:
     script = host_bench.engine.describe(host_bench.plan(stage("build", "true")))
-    broken = script.replace("-m venv", "-m no_such_module")
+    broken = script.replace("-m virtualenv", "-m no_such_module")
     assert run_as_file(broken, host_bench.folder).returncode == 1
 
 

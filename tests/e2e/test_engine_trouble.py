@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,12 +17,12 @@ from docker.client import DockerClient
 from engine_proxy import Proxy, lying, proxied
 from plans import stage
 
+from ci import cli
 from ci.engines import link, watch
 from ci.engines.select import select_engine
 from ci.errors import ExitCode
 from ci.model.plan import EnginePlan
 
-ROOT = Path(__file__).resolve().parents[2]
 DOCKER = EnginePlan(name="docker", kind="docker")
 CREATE = re.compile(r"POST \S*/containers/create")
 CONFIG = "project: tiny\nplatforms:\n  cpu: {}\n"
@@ -172,25 +171,19 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_engine_that_answers_garbage(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("command", ["run cpu --engine auto", "doctor cpu", "gc --dry-run"])
+def test_engine_that_answers_garbage(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    name: str,
+    command: str,
+) -> None:
     (tmp_path / "ci.yaml").write_text(CONFIG)
-    commands = [["run", "cpu", "--engine", "auto"], ["doctor", "cpu"], ["gc", "--dry-run"]]
+    options = [f"--config={tmp_path / 'ci.yaml'}", f"--results={tmp_path / 'results'}"]
     with lying(tmp_path / "docker.sock", ANSWERS[name]):
-        environment = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path / 'docker.sock'}"}
-        options = ["--config", tmp_path / "ci.yaml", "--results", tmp_path / "results"]
-        started = [
-            subprocess.Popen(
-                [sys.executable, "-m", "ci", *command, *options],
-                cwd=ROOT,
-                env=environment,
-                text=True,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-            )
-            for command in commands
-        ]
-        shown = [process.communicate()[0] for process in started]
-    for process, text in zip(started, shown, strict=True):
-        assert process.returncode == ExitCode.INFRASTRUCTURE, text
-        assert "Traceback" not in text
-        assert "is broken, or is no Docker Engine: " in text
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path / 'docker.sock'}")
+        code = cli.main([*command.split(), *options])
+    shown = "".join(capfd.readouterr())
+    assert code == ExitCode.INFRASTRUCTURE, shown
+    assert "is broken, or is no Docker Engine: " in shown

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ensurepip
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import Bench
+from conftest import Bench, engine_or_skip
+from packaging.version import Version
 from plans import python_stage, stage
 
 from ci.engines.host import HostEngine
@@ -39,6 +42,32 @@ print(json.dumps([sys.prefix, os.getcwd(), flags, *map(os.environ.get, names)]))
     assert (facts.image.built, facts.image.digest) == (True, None)
     assert sorted(path.name for path in plan.source.iterdir()) == ["pyproject.toml", "src", "tests"]
     assert not (plan.results / "host.lock").exists()
+
+
+def test_the_environment_has_its_own_pip_without_a_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "virtualenv" / "virtualenv.ini"
+    settings.parent.mkdir()
+    settings.write_text("[virtualenv]\nsystem-site-packages = true\ndownload = true\n")
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME"):  # nothing is cached yet
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    bench = Bench(engine_or_skip("host"), tmp_path)
+    program = """
+import json, os, subprocess, sys
+pip = subprocess.run(["pip", "--version"], check=True, capture_output=True, text=True).stdout
+print(json.dumps([sys.prefix, sys.version, sys.path, pip.split()]))
+"""
+    plan = bench.plan(python_stage("look", program))
+    facts = bench.run(plan)
+    assert facts.exit_code == 0, (plan.results / "image.log").read_text()
+    prefix, version, path, pip = json.loads((plan.results / "look.log").read_text())
+    assert version == sys.version
+    [packages] = (folder for folder in path if folder.endswith("-packages"))
+    assert pip[2:4] == ["from", f"{packages}/pip"]
+    assert packages.startswith(prefix)
+    assert Version(pip[1]) >= Version(ensurepip.version())
 
 
 def test_stages_get_only_listed_variables_of_the_shell(

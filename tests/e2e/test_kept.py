@@ -86,11 +86,11 @@ def remove(place: Place, run_id: str) -> None:
 
 @pytest.fixture(scope="module", params=["host", pytest.param("docker", marks=pytest.mark.docker)])
 def repository(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, python: str
 ) -> Iterator[Place]:
     """A project whose test fails; whatever its runs kept is removed after all tests."""
     engine_or_skip(request.param).close()
-    place = Place.make(tmp_path_factory.mktemp("kept"), request.param, FILES)
+    place = Place.make(tmp_path_factory.mktemp("kept"), request.param, python, FILES)
     yield place
     for folder in (place.folder / "results").glob("2*"):
         remove(place, folder.name)
@@ -221,7 +221,8 @@ def test_removed_under_a_shell_and_before_the_next(place: Place) -> None:
 
 def test_gc_lists_and_removes_it(repository: Place, tmp_path: Path) -> None:
     config = CONFIG.replace("project: kept", f"project: {PROJECT_OF_GC}")  # it removes no others
-    place = Place.make(tmp_path, repository.engine, {**FILES, "ci.yaml": config})
+    files = {**FILES, "ci.yaml": config}
+    place = Place.make(tmp_path, repository.engine, repository.python, files)
     run_id = place.run("--keep")["run_id"]
     [name] = remains(place, run_id)
 

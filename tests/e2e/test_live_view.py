@@ -5,14 +5,13 @@ from __future__ import annotations
 import fcntl
 import re
 import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from unicodedata import east_asian_width
 
 import pytest
 from pane import Pane
-from plans import copying_python
+from plans import LAUNCHER
 
 from ci.errors import ExitCode
 from ci.model.platforms import PLATFORMS
@@ -60,8 +59,6 @@ def test_c():
     with (pathlib.Path({gates!r}) / "pytest").open() as file:
         fcntl.flock(file, fcntl.LOCK_SH)
 """
-# Prepares each environment as a copy of one.
-PROGRAM = "import sys; sys.executable = sys.argv.pop(1); from ci import cli; sys.exit(cli.main())"
 
 
 class Gates:
@@ -91,16 +88,6 @@ def gates(tmp_path: Path) -> Iterator[Gates]:
     gates.close()
 
 
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A Python whose environments come with this one's packages."""
-    folder = tmp_path_factory.mktemp("python")
-    program = copying_python(folder)
-    [packages] = (folder / "venv" / "lib").glob("python*/site-packages")
-    (packages / "these.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    return program
-
-
 @pytest.fixture
 def project(tmp_path: Path, gates: Gates) -> Path:
     others = "\n".join(OTHER.format(name=name) for name in SEVEN if name != "cpu")
@@ -114,7 +101,7 @@ def project(tmp_path: Path, gates: Gates) -> Path:
 
 
 def test_a_run_of_seven_platforms(project: Path, python: str, gates: Gates) -> None:
-    command = [sys.executable, "-c", PROGRAM, python, "run", "--all", "--engine", "host"]
+    command = [sys.executable, "-c", LAUNCHER, python, "run", "--all", "--engine", "host"]
     command += ["--jobs", "2", "--source", str(project)]
     command += ["--results", str(project.parent / "results")]
     with Pane(command, cwd=ROOT, columns=WIDTHS[0]) as pane:

@@ -22,6 +22,7 @@ from conftest import Bench
 from docker.client import DockerClient
 from plans import REQUIREMENTS, stage, write_project
 
+from ci.engines.workfolder import MAKE_VENV
 from ci.errors import ExitCode
 from ci.model.job import Column, StageKind
 from ci.model.plan import HostPlan, RunPlan
@@ -272,12 +273,12 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A program like ``python`` whose virtual environments are links to one with the plugins."""
     folder = tmp_path_factory.mktemp("environment")
     venv = folder / "venv"
-    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    subprocess.run([sys.executable, *MAKE_VENV, venv], check=True)
     (folder / "requirements.txt").write_text(PLUGINS)
     install = [venv / "bin/python", "-m", "pip", "install", "--quiet", "--requirement"]
     subprocess.run([*install, folder / "requirements.txt"], check=True)
-    program = folder / "python"  # called as python -m venv FOLDER
-    program.write_text(f'#!/bin/sh\nexec ln -s {shlex.quote(str(venv))} "$3"\n')
+    program = folder / "python"  # called as python MAKE_VENV FOLDER
+    program.write_text(f'#!/bin/sh\nexec ln -s {shlex.quote(str(venv))} "$4"\n')
     program.chmod(0o755)
     return program
 

@@ -47,10 +47,12 @@ FAILING = "tests/test_a.py::test_fails[it's [a]]"
 
 
 @pytest.fixture(scope="module", params=["host", pytest.param("docker", marks=pytest.mark.docker)])
-def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
+def ran(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, python: str
+) -> Place:
     """A project that ran once."""
     engine_or_skip(request.param).close()
-    place = Place.make(tmp_path_factory.mktemp("sessions"), request.param, FILES)
+    place = Place.make(tmp_path_factory.mktemp("sessions"), request.param, python, FILES)
     place.run()
     return place
 

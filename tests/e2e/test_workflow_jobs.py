@@ -21,6 +21,7 @@ from xml.etree.ElementTree import parse
 
 import pytest
 import yaml
+from plans import LAUNCHER
 
 from ci.errors import ExitCode
 from ci.store.folder import read_results
@@ -56,7 +57,7 @@ PYTHON = """\
 #!/bin/sh
 case "$*" in
   "-m pip install "*) exit 0 ;;
-  "noxfile.py -s build-"*) exec {python} -m ci run "${{3#build-}}" ;;
+  "noxfile.py -s build-"*) exec {launcher} run "${{3#build-}}" ;;
 esac
 exec {python} "$@"
 """
@@ -116,7 +117,7 @@ def steps(jobs: Mapping[str, Any], job: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
+def runner(tmp_path_factory: pytest.TempPathFactory, python: str) -> Runner:
     folder = tmp_path_factory.mktemp("runner")
     found = Runner(folder)
     for name in PROGRAM:
@@ -131,9 +132,9 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
     git = "git -c user.name=a -c user.email=a@b.c -c init.defaultBranch=main"
     commands = f"git -c init.defaultBranch=main init -q; git add .; {git} commit -qm All"
     subprocess.run(["bash", "-ec", commands], cwd=found.checkout, check=True)
-    python = shlex.quote(sys.executable)
+    launcher = shlex.join([sys.executable, "-c", LAUNCHER, python])
     for name in ("python", "python3"):
-        found.program(name, PYTHON.format(python=python))
+        found.program(name, PYTHON.format(python=shlex.quote(sys.executable), launcher=launcher))
     found.program("gh", GH.format(python=sys.executable))
     found.environment["RUNNER_TEMP"] = str(folder)
     return found

@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 
+from bench import budgets
+from bench.rows import MeasurementError
 from ci.errors import CiError
 from ci.facts.pytest_log import parse_log, read_output
 from ci.model.tests import INSTRUCTION_SET, Outcome, PytestLog, TestOutcome
@@ -68,37 +70,60 @@ class NoResultError(Exception):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return 0 if all available machines agree, 1 if one differs, 2 if one has no result.
 
-    A machine that ``--only`` names must be available.
+    1 also if the build exceeds a budget. A machine that ``--only`` names must be available.
     """
     options = _parser().parse_args(arguments)
     try:
         with work_folder(options.work_dir) as folder:
-            results = _run(folder, options)
-    except (CiError, GenerationError, NoResultError, OSError) as error:
+            sandbox = Sandbox(folder)
+            costs, excesses = _build(sandbox, measured=options.budgets)
+            results = _run(sandbox, options)
+    except (CiError, GenerationError, MeasurementError, NoResultError, OSError) as error:
         print(f"machines: error: {error}", file=sys.stderr)
         return EXIT_ERROR
     except KeyboardInterrupt:
         print("machines: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
-    text = "\n".join(table(results)) + "\n"
+    text = "\n".join([*table(results), *costs]) + "\n"
     print(text)
     options.output_dir.mkdir(parents=True, exist_ok=True)
     (options.output_dir / "machines.md").write_text(text, encoding="utf-8")
-    return exit_code(results, named=options.only or ())
+    for excess in excesses:
+        print(f"machines: error: {excess}", file=sys.stderr)
+    return exit_code(results, named=options.only or (), excesses=excesses)
 
 
-def exit_code(results: Sequence[RowResult], *, named: Sequence[str] = ()) -> int:
+def exit_code(
+    results: Sequence[RowResult], *, named: Sequence[str] = (), excesses: Sequence[str] = ()
+) -> int:
     """Return the exit code of ``main``; ``named`` are the machines that ``--only`` names."""
     missing = {result.name for result in results if result.seconds is None}
     if any(result.is_broken for result in results) or missing.intersection(named):
         return EXIT_ERROR
-    return EXIT_DIFFERENT if any(result.differences for result in results) else EXIT_ALIKE
+    differs = excesses or any(result.differences for result in results)
+    return EXIT_DIFFERENT if differs else EXIT_ALIKE
 
 
-def _run(folder: Path, options: argparse.Namespace) -> list[RowResult]:
+def _build(sandbox: Sandbox, *, measured: bool) -> tuple[list[str], list[str]]:
+    """Build the library; return the table of its budgets, if they are measured, and the errors."""
     _print_progress("building the library")
-    sandbox = Sandbox(folder)
-    sandbox.prepare()
+    if not measured:
+        sandbox.prepare()
+        return [], []
+
+    def build(variables: Mapping[str, str]) -> budgets.Library:
+        sandbox.prepare(variables)
+        environment = environment_with(sandbox.folder / "site")
+        return budgets.Library(build_dir=sandbox.tree / "build", environment=environment)
+
+    allowed = budgets.load_budgets()
+    scratch = sandbox.folder / "budgets"
+    scratch.mkdir()
+    figures = budgets.measure(scratch, build)
+    return ["", *budgets.table(figures, allowed)], list(budgets.excesses(figures, allowed))
+
+
+def _run(sandbox: Sandbox, options: argparse.Namespace) -> list[RowResult]:
     here, *others = rows()
     suite = Suite(sandbox, ("-k", FAST) if options.fast else ())
     results = [suite.measure(here)]
@@ -285,6 +310,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="MACHINE",
         help="imitate only this machine; may be repeated: "
         + ", ".join([row.name for row in rows()][1:]),
+    )
+    parser.add_argument(
+        "--budgets",
+        action="store_true",
+        help="also check the build against bench/budgets.yaml: a minute more",
     )
     parser.add_argument(
         "--work-dir",

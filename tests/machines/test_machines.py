@@ -96,6 +96,11 @@ def test_exit_codes(row: RowResult, named: tuple[str, ...], code: int) -> None:
     assert exit_code([result(), row], named=named) == code
 
 
+def test_a_build_that_exceeds_its_budgets_fails() -> None:
+    assert exit_code([result()], excesses=["wheel_kb: got 2400"]) == 1
+    assert exit_code([result(is_broken=True)], excesses=["wheel_kb: got 2400"]) == 2
+
+
 def test_the_table_lists_the_differences() -> None:
     lines = list(table([result(reasoned=2, differences=("t::a: got failed, expected passed",))]))
     assert lines[2] == (

@@ -86,6 +86,14 @@ LOST_MAXIMA = (
         "largest[2]",
     ),
 )
+LATE_ROWS = (
+    (
+        "cat copies many rows from their second byte on",
+        "src/cpu/cat.cc",
+        "run.data + row * run.size,",
+        "run.data + row * run.size + 1,",
+    ),
+)
 VIEWS_WITHOUT_STRIDES = (
     (
         "an input of other strides than the out is the same view",

@@ -421,6 +421,7 @@ FAULTS = (
     Fault(name="lost-stride", sites=in_hand_written_sources(*edits.LOST_STRIDES)),
     Fault(name="wrong-native-kernel", sites=in_hand_written_sources(*edits.WRONG_NATIVE_KERNELS)),
     Fault(name="lost-maximum", sites=in_hand_written_sources(*edits.LOST_MAXIMA)),
+    Fault(name="late-rows", sites=in_hand_written_sources(*edits.LATE_ROWS)),
     Fault(name="view-without-strides", sites=in_hand_written_sources(*edits.VIEWS_WITHOUT_STRIDES)),
     Fault(name="overlap-of-one-byte", sites=in_hand_written_sources(*edits.OVERLAPS_OF_ONE_BYTE)),
     Fault(name="rounded-nan", sites=in_hand_written_sources(*edits.ROUNDED_NANS)),

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 from ci.errors import ExitCode, UsageError
 from ci.model.results import exit_code
@@ -35,10 +36,15 @@ class Sandbox:
         self.folder = folder
         self.tree = folder / "tree"
         self.package = folder / "site" / "infini" / "ops"
+        self._variables: Mapping[str, str] = {}
         self._clean = ""
 
-    def prepare(self) -> None:
-        """Copies the tree, builds it and installs the library without a fault."""
+    def prepare(self, variables: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Copies the tree, builds it and installs the library without a fault.
+
+        ``variables`` are added to the environment of every build.
+        """
+        self._variables = variables
         for part in PARTS:
             source, copy = ROOT / part, self.tree / part
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -119,8 +125,8 @@ class Sandbox:
         return digest.hexdigest()
 
     def _run(self, *command: str) -> None:
-        site = environment_with(self.folder / "site")
-        run(command, cwd=self.tree, environment=site, timeout_s=TIMEOUT_S)
+        environment = {**environment_with(self.folder / "site"), **self._variables}
+        run(command, cwd=self.tree, environment=environment, timeout_s=TIMEOUT_S)
 
 
 @contextmanager

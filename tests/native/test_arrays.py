@@ -199,6 +199,13 @@ def test_large_products_on_several_threads() -> None:
     np.testing.assert_allclose(out, wide(a) @ wide(b), rtol=1e-4, atol=1e-3)
 
 
+def test_a_concatenation_of_many_rows() -> None:
+    parts = [np.arange(100 * size, dtype="int16").reshape(100, size) for size in (3, 1, 2)]
+    out = np.full((100, 6), GARBAGE, "int16")
+    infini.ops.cat(parts, 1, out)
+    np.testing.assert_array_equal(out, np.concatenate(parts, 1))
+
+
 def test_calls_of_several_threads() -> None:
     def double_often(number: int) -> Array:
         x, out = np.full((64, 64), number, "float32"), np.zeros((64, 64), "float32")

@@ -4,6 +4,8 @@ A plug-in of pytest; ``conftest`` adds it. ``INFINI_OPS_TORCH_OPS`` selects the 
 build, and the metadata lists them. A test that calls an operator that was not selected, in any way,
 skips with that reason. Tests of single overloads that were not selected are left out and counted by
 function. So are tests of the full suite, which take seconds with any selection.
+
+``WITH_CPU_KERNELS=OFF`` leaves out all kernels of the CPU, and tests that call them skip, too.
 """
 
 from __future__ import annotations
@@ -14,13 +16,22 @@ from functools import cache
 from typing import Any
 
 import pytest
-from installed import class_name, metadata, native_metadata, overloads, selection
+from installed import (
+    NATIVE_SLOTS,
+    class_name,
+    metadata,
+    native_metadata,
+    native_operators,
+    overloads,
+    selection,
+)
 from reasons import SkipReason, skip
 
 import infini.ops
 
 MARKER = "operators"
 FULL = "full_suite"
+CPU_KERNELS = "cpu_kernels"
 NOT_SELECTED = "not selected"  # in the metadata
 _LEFT_OUT = pytest.StashKey[dict[str, int]]()
 _RECORDED = pytest.StashKey[bool]()
@@ -28,6 +39,8 @@ _RECORDED = pytest.StashKey[bool]()
 
 def pytest_configure(config: pytest.Config) -> None:
     text = f"{MARKER}(*names): operators that the test needs; without names: any operator of torch"
+    config.addinivalue_line("markers", text)
+    text = f"{CPU_KERNELS}: calls the CPU's hand-written kernels; skips if the build has none"
     config.addinivalue_line("markers", text)
     text = f"{FULL}: takes seconds, tests no single operator; left out if operators are selected"
     config.addinivalue_line("markers", text)
@@ -72,6 +85,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         _require(marker.args)
         if not marker.args and not overloads():
             skip(SkipReason.NOT_SELECTED, "this library was built without any operator of torch")
+    if item.get_closest_marker(CPU_KERNELS) and not has_cpu_kernels():
+        skip(SkipReason.NOT_SELECTED, "this library was built without kernels of the CPU")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -86,11 +101,19 @@ def pytest_runtest_call() -> Generator[None, Any, Any]:
 
 def _require(names: Iterable[str]) -> None:
     """Skips the test if one of the operators, or its class, was not selected."""
-    if selection() is None:
-        return
     for name in names:
         if name in left_out_names():
             skip(SkipReason.NOT_SELECTED, f"this library was built without {name}")
+
+
+@cache
+def has_cpu_kernels() -> bool:
+    """Whether this build has a hand-written kernel of the CPU."""
+    return any(
+        platform == "cpu" and slot in NATIVE_SLOTS
+        for operator in native_operators()
+        for platform, slot in operator.slots
+    )
 
 
 @cache

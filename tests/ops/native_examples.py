@@ -388,6 +388,8 @@ def cat_examples(dtype: torch.dtype) -> Examples:
     yield example("expanded", 0, make(1, 4).expand(3, 4), make().expand(2, 4), make(5, 4))
     yield example("unaligned", 0, make(34)[1:], make(35)[2:], make(69)[3:])
     yield example("many", 1, *(make(2, n % 3) for n in range(100)), make(2, 99))
+    yield example("rows", -1, make(8, 9, 2), make(8, 9, 0), make(8, 9, 3), make(8, 9, 5))
+    yield example("many rows", 1, make(9001, 3), make(9001, 1), make(9001, 2), make(9001, 6))
     yield example("large", 1, make(3, 20_011), make(3, 33), make(3, 30_001), make(3, 50_045))
 
 

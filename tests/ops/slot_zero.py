@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
+from installed import TORCH_SLOT
 
 import infini.ops
 
 BLOCK = 512  # elements that src/cpu/row_elements.h gathers at a time
+
+# Those of `add` on the CPU.
+SLOTS_OF_ADD = (pytest.param(0, marks=pytest.mark.cpu_kernels), TORCH_SLOT)
 
 Array = np.ndarray[Any, Any]
 

@@ -22,6 +22,7 @@ from installed import (
     operator_names,
     overloads,
 )
+from slot_zero import SLOTS_OF_ADD
 
 import infini.ops
 import torch
@@ -95,6 +96,7 @@ class TestNativeMetadata:
                 slots = {slot for device, slot in native.get(name, ()) if device == platform}
                 assert active - {TORCH_SLOT} == slots, name
 
+    @pytest.mark.cpu_kernels
     @pytest.mark.operators("add")
     def test_it_says_where_an_implementation_is(self) -> None:
         (add,) = (each for each in native_operators() if each.name == "add")
@@ -102,6 +104,7 @@ class TestNativeMetadata:
 
 
 class TestOperatorClasses:
+    @pytest.mark.cpu_kernels
     def test_add_has_the_native_and_the_torch_slot(self) -> None:
         assert infini.ops.Add.active_implementation_indices("cpu") == [0, TORCH_SLOT]
 
@@ -198,6 +201,7 @@ class TestCalls:
         infini.ops.add_inplace(x, torch.tensor([3.0, 4.0]))
         assert x.tolist() == [2, 6]
 
+    @pytest.mark.cpu_kernels
     def test_both_slots_of_add_agree(self) -> None:
         x, y = torch.randn(3, 1, 5), torch.randn(4, 5)
         native, generated, chosen = filled(3, 4, 5), filled(3, 4, 5), filled(3, 4, 5)
@@ -213,7 +217,7 @@ class TestCalls:
         assert equal(base[:, ::2], -x.t())
         assert not base[:, 1::2].any()
 
-    @pytest.mark.parametrize("slot", [0, TORCH_SLOT])
+    @pytest.mark.parametrize("slot", SLOTS_OF_ADD)
     def test_numpy_arrays_are_taken_on_the_cpu(self, slot: int) -> None:
         x, y = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((3,), dtype=np.float32)
         for _ in range(2):  # the second call uses the wrappers of the first one again
@@ -242,7 +246,7 @@ class TestCalls:
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             loss.backward()
 
-    @pytest.mark.parametrize("slot", [0, TORCH_SLOT])
+    @pytest.mark.parametrize("slot", SLOTS_OF_ADD)
     def test_every_slot_counts_its_writes(self, slot: int) -> None:
         x, out = torch.ones(2), filled(2)
         infini.ops.add(x, x, out, implementation_index=slot)
@@ -284,6 +288,7 @@ class TestCalls:
 
 
 class TestErrors:
+    @pytest.mark.cpu_kernels
     def test_an_inactive_slot_names_the_active_ones(self) -> None:
         with pytest.raises(ValueError, match=r"implementation_index 5.*active: 0, 8"):
             infini.ops.add(torch.ones(2), torch.ones(2), filled(2), implementation_index=5)
@@ -306,7 +311,7 @@ class TestErrors:
         with pytest.raises(TypeError, match=r"abs\(Tensor input, Tensor out\)"):
             infini.ops.abs(*arguments, **keywords)
 
-    @pytest.mark.parametrize("slot", [0, TORCH_SLOT])
+    @pytest.mark.parametrize("slot", SLOTS_OF_ADD)
     def test_shapes_that_do_not_broadcast_raise(self, slot: int) -> None:
         with pytest.raises((RuntimeError, ValueError), match=r"broadcast|must match"):
             infini.ops.add(torch.ones(2), torch.ones(3), filled(3), implementation_index=slot)
@@ -321,6 +326,8 @@ class TestErrors:
         assert out.tolist() == [-1, -1]
 
     def test_an_unknown_operator_is_an_attribute_error(self) -> None:
+        # Operators are globals of the module, and some have the name of a builtin.
+        assert all(getattr(infini.ops, name) for name in infini.ops.__all__)
         with pytest.raises(AttributeError, match="no_such_operator"):
             infini.ops.no_such_operator  # noqa: B018
 

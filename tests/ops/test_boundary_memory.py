@@ -357,6 +357,7 @@ class TestBorrowedMemory:
         assert out.tolist() == [[-1, -2, -3], [-4, -5, -6]]
 
 
+@pytest.mark.cpu_kernels
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
 def test_integers_wrap_around(dtype: torch.dtype) -> None:
     info = torch.iinfo(dtype)
@@ -368,6 +369,7 @@ def test_integers_wrap_around(dtype: torch.dtype) -> None:
         assert native.tolist() == torchs.tolist()
 
 
+@pytest.mark.cpu_kernels
 def test_memory_that_is_not_aligned() -> None:
     """Torch accepts it; the native code reads whole elements."""
     data = np.zeros(4 * 4 + 1, np.uint8)[1:].view(np.float32)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from installed import TORCH_SLOT
+from slot_zero import SLOTS_OF_ADD
 
 import infini.ops
 import torch
@@ -95,7 +95,7 @@ class TestNumbersAndLists:
 
 
 class TestArrays:
-    @pytest.mark.parametrize("slot", [0, TORCH_SLOT])
+    @pytest.mark.parametrize("slot", SLOTS_OF_ADD)
     def test_buffers(self, slot: int) -> None:
         out = array.array("f", [0, 0])
         x = memoryview(array.array("f", [1, 2]))

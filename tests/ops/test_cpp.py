@@ -46,6 +46,7 @@ def run_program(source: Path, folder: Path) -> list[str]:
     return output_of([program]).splitlines()
 
 
+@pytest.mark.cpu_kernels
 @pytest.mark.operators("add", "clamp", "mean")
 def test_the_example_runs_without_python(tmp_path: Path) -> None:
     assert run_program(EXAMPLE, tmp_path) == [

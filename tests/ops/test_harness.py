@@ -205,6 +205,7 @@ class TestTheLibraryRanTheRequestedImplementation:
         with pytest.raises(WrongImplementationError, match=r"on npu, the library ran Call\(.*cpu"):
             check_device("npu")
 
+    @pytest.mark.cpu_kernels
     @pytest.mark.operators("add")
     def test_a_test_that_ran_another_slot_says_which(self) -> None:
         written: dict[str, object] = {}

@@ -27,6 +27,7 @@ def filled(*shape: int) -> torch.Tensor:
 
 
 class TestMemory:
+    @pytest.mark.cpu_kernels
     @pytest.mark.parametrize("shape", [(3,), (0, 2)])
     def test_an_input_of_more_dimensions_than_the_out(self, shape: tuple[int, ...]) -> None:
         with pytest.raises(
@@ -51,6 +52,7 @@ class TestMemory:
         infini.ops.add(dense, dense.to_sparse(), out)
         assert out.tolist() == [0, 4]
 
+    @pytest.mark.cpu_kernels
     def test_an_out_that_overlaps_an_input(self) -> None:
         base = torch.arange(6.0)
         with pytest.raises(RuntimeError, match="single memory location"):
@@ -62,6 +64,7 @@ class TestMemory:
         infini.ops.add(base, base, base)  # the same view is fine
         assert base.tolist() == [0, 2, 4, 6, 8, 10]
 
+    @pytest.mark.cpu_kernels
     def test_an_out_that_overlaps_itself(self) -> None:
         with pytest.raises(
             ValueError, match=r"an out .*; out must not overlap itself, or an input"
@@ -70,6 +73,7 @@ class TestMemory:
                 torch.ones(3), torch.ones(3), torch.zeros(1).expand(3), implementation_index=0
             )
 
+    @pytest.mark.cpu_kernels
     def test_an_array_with_negative_strides(self) -> None:
         backwards = np.arange(3, dtype=np.float32)[::-1]
         with pytest.raises(ValueError, match="no array with negative strides"):
@@ -169,6 +173,7 @@ class TestNumbers:
         infini.ops.mul(torch.ones(2, dtype=dtype), number, out)
         assert out.tolist() == [number, number]
 
+    @pytest.mark.cpu_kernels
     @pytest.mark.parametrize(
         ("dtype", "alpha"),
         [(torch.int8, 300), (torch.int32, 2**40), (torch.float16, 1e6), (torch.float32, True)],
@@ -204,6 +209,7 @@ class TestListsOfAFixedSize:
 
 
 # Torch rounds 16-bit floats in the same way, so every bit pattern can be checked against it.
+@pytest.mark.cpu_kernels
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("other", [0.0, 1.0, -1e-3, 3e4])
 def test_every_16_bit_float(dtype: torch.dtype, other: float) -> None:

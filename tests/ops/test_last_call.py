@@ -57,6 +57,7 @@ int main() {
 """
 
 
+@pytest.mark.cpu_kernels
 def test_each_slot_is_named() -> None:
     out = torch.empty(2)
     infini.ops.add(X, X, out, implementation_index=8)
@@ -65,6 +66,7 @@ def test_each_slot_is_named() -> None:
     assert last_call() == Call(operator="add", overload="out", device="cpu", slot=0)
 
 
+@pytest.mark.cpu_kernels
 def test_without_a_chosen_slot_it_is_the_one_that_supports_the_call() -> None:
     infini.ops.add(X, X, torch.empty(2))
     assert last_call().slot == 0
@@ -81,6 +83,7 @@ def test_the_overload_is_the_one_that_was_picked() -> None:
     assert last_call()[:2] == ("abs_inplace", "")
 
 
+@pytest.mark.cpu_kernels
 def test_an_implementation_that_fails_has_run() -> None:
     infini.ops.abs(X, torch.empty(2))
     with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):

@@ -20,6 +20,8 @@ from slot_zero import BLOCK, Array, is_accepted, run
 import infini.ops
 import torch
 
+pytestmark = pytest.mark.cpu_kernels
+
 # Longer than two rounds of four of the widest vectors, a vector, and a part of one.
 ROW = 2 * 4 * 16 + 16 + 6
 

@@ -15,6 +15,8 @@ from slot_zero import BLOCK, Array, is_accepted, run
 
 import torch
 
+pytestmark = pytest.mark.cpu_kernels
+
 
 def bits(values: Array, dtype: torch.dtype) -> torch.Tensor:
     """The floats with these bit patterns, in memory of their own."""

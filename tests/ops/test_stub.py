@@ -72,6 +72,7 @@ def test_its_operator_class_has_the_members_of_the_module() -> None:
 
 
 class TestHelp:
+    @pytest.mark.cpu_kernels
     def test_it_names_what_is_written_and_the_slots(self) -> None:
         text = pydoc.plain(pydoc.render_doc(infini.ops.add))
         assert "    add(Tensor input, Tensor other, Scalar alpha=1, Tensor out)\n" in text

@@ -7,6 +7,7 @@ import does not depend on the number of operators.
 """
 
 # Imports are private, because operators and their classes can have any public name (such as `Any`).
+import json as _json
 import pathlib as _pathlib
 import sys as _sys
 import typing as _typing
@@ -128,6 +129,12 @@ def _class_name(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
 
 
+def _left_out() -> frozenset[str]:
+    """The hand-written operators that this build lacks. No `any`, which can be an operator here."""
+    metadata = _json.loads(native_metadata_path().read_text())
+    return frozenset(each["name"] for each in metadata["not_selected"])
+
+
 _CLASSES = {_class_name(name): name for name in _NAMES}
 
 
@@ -140,7 +147,13 @@ def __getattr__(attribute: str) -> _typing.Any:
         members = {"name": name, "__doc__": document, "__module__": __name__}
         value = type(attribute, (Operator,), members)
     else:
-        raise AttributeError(f"module '{__name__}' has no operator '{attribute}'")
+        reason = ""
+        if attribute in _left_out():
+            reason = (
+                ": this build was made without its implementations (INFINI_OPS_TORCH_OPS, or "
+                "WITH_CPU_KERNELS=OFF)"
+            )
+        raise AttributeError(f"module '{__name__}' has no operator '{attribute}'{reason}")
     globals()[attribute] = value
     return value
 
