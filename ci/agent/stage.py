@@ -183,8 +183,8 @@ def follow_stages(stages: Sequence[FollowedStage]) -> list[CommandEnd]:
     while running := [it for it in stages if it.status is None]:
         for followed in running:
             followed.stage.wake_supervisor()
-        conditions = [it.output.wait_conditions() for it in running]
-        printing = [it.output for it, (wanted, _) in zip(running, conditions) if wanted]
+        conditions = [it.output.wait_conditions() for it in stages]
+        printing = [it.output for it, (wanted, _) in zip(stages, conditions) if wanted]
         patience_s = min(seconds for _, seconds in conditions)
         ready, printable, _ = select.select(
             set().union(*(it.reading for it in running)),

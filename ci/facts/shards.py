@@ -157,7 +157,7 @@ def division_errors(
     if silent := [str(end.shard) for end in finished if end.digest is None]:
         found.append(
             f"shard {join_names(silent)} did not record which tests it collected: the test command"
-            " must pass its arguments on to pytest"
+            " must pass its arguments and PYTHONPATH on to pytest"
         )
     digests = {end.digest for end in ends if end.digest is not None}
     if len(digests) > 1:

@@ -14,7 +14,7 @@ from workplace import CONFIG, Workplace, new_workplace
 
 from ci import cli
 from ci.engines.job import host_job
-from ci.errors import ConfigError, ExitCode
+from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts.environment_key import environment_key
 from ci.facts.pytest_log import PytestOutput, parse_log, read_output
 from ci.facts.shards import division_errors, merge_files, merge_outputs
@@ -168,7 +168,7 @@ def test_a_suite_that_removes_the_plugin_is_detected(work: Workplace) -> None:
     )
     assert texts(row)[:2] == [
         "shard 1, 2 did not record which tests it collected: the test command must pass its"
-        " arguments on to pytest",
+        " arguments and PYTHONPATH on to pytest",
         "more than one shard ran tests/test_a.py::test_a",
     ]
     assert row.pytest is not None
@@ -382,6 +382,18 @@ def test_an_invalid_number_of_shards(number: str, capsys: pytest.CaptureFixture[
     assert (
         f"got '{number}', expected a number of at least 1 and at most 64" in capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize("option", ["-I", "-BE"])
+def test_a_python_that_would_not_find_the_plugin(work: Workplace, option: str) -> None:
+    work.write("ci.yaml", CONFIG.replace("python -m pytest", f"python -B {option} -m pytest"))
+    source = work.folder / "source"
+    project = load_project(source / "ci.yaml", {})
+    places: dict[str, Any] = {"run_id": "next", "source": source, "results": work.results}
+    [alone] = plan_run(project, ("cpu",), **places)
+    assert alone.shards == 1
+    with pytest.raises(UsageError, match=f"stage pytest: got `python {option}`, expected"):
+        plan_run(project, ("cpu",), **places, options=RunOptions(shards=2))
 
 
 def test_a_session_runs_its_tests_in_one_process(work: Workplace) -> None:
