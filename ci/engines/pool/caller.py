@@ -1,0 +1,343 @@
+"""The caller's side of a platform on a host: its actor, its steps, and what it writes.
+
+If the actor dies, another one on the same host adopts what runs there. If the host does not answer,
+the platform is lost until ``--resume`` finds the host again.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+from ci.engines import Observer
+from ci.engines.archives import chunks_of, extract
+from ci.engines.logs import IMAGE_LOG
+from ci.engines.pool.actor import FEED, RESULTS
+from ci.engines.pool.cluster import (
+    FROZEN_S,
+    NEW_ACTOR_S,
+    RETRY_S,
+    SAY_S,
+    UNREACHABLE_S,
+    ActorGoneError,
+    Cluster,
+    Host,
+    HostLostError,
+    NoAnswerError,
+)
+from ci.engines.pool.messages import (
+    PROGRAM,
+    SOURCE,
+    Answer,
+    Request,
+    files_of,
+    folders_of,
+)
+from ci.engines.pool.transfer import PIECE, Download, Tree, send
+from ci.errors import CiError, InfrastructureError, PrerequisiteError
+from ci.facts.result_files import ENGINE_EVENTS
+from ci.model.events import RunFinished
+from ci.model.plan import RunPlan
+from ci.model.results import POOL_RECORD
+from ci.util.files import write_atomically
+from ci.util.lines import LineSplitter
+
+POLL_S = 0.2  # between two looks at a running step, of 1 ms each
+LONGEST_FEED_LINE = 1 << 20
+MOST_ADOPTIONS = 3  # of one platform: a host that kills its actors is broken
+LAST_LINE = f'{{"event": "{RunFinished.event}"'.encode()
+MOST_INTERRUPTS = 3  # of a local engine, which reacts to each of them
+REJOIN_S = 15.0  # for a host to come back, or for its cluster to notice that an actor has ended
+PREPARE, EXECUTE, RESUME, SETTLE = "prepare", "execute", "resume", "settle"
+
+
+def actor_name(plan: RunPlan) -> str:
+    """Return the name of the actor of a platform, by which a later caller finds it."""
+    return f"{plan.run_id}/{plan.platform}"
+
+
+def folder_name(plan: RunPlan) -> str:
+    """Return the name of a platform's folder on its host."""
+    return f"{plan.run_id}-{plan.platform}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """The host of a platform, in its folder of results until they are here."""
+
+    address: str
+    name: str
+    began: float  # seconds since 1970
+
+    @classmethod
+    def read(cls, plan: RunPlan) -> Record | None:
+        """Return the record of an earlier caller, if it left one."""
+        try:
+            return cls(**json.loads((plan.results / POOL_RECORD).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    @staticmethod
+    def forget(plan: RunPlan) -> None:
+        """Remove the record: no later caller looks for the host."""
+        (plan.results / POOL_RECORD).unlink(missing_ok=True)
+
+    def write(self, plan: RunPlan) -> None:
+        write_atomically(plan.results / POOL_RECORD, json.dumps(asdict(self)))
+
+
+class Mirror:
+    """Writes here what the files of a running platform hold there, and shows its events.
+
+    The complete files come at the end. If they never do, these are what the run is judged by.
+    """
+
+    def __init__(self, plan: RunPlan, observer: Observer) -> None:
+        names = [ENGINE_EVENTS, IMAGE_LOG, *(f"{stage.name}.log" for stage in plan.stages)]
+        self._files = {f"{RESULTS}/{name}": plan.results / name for name in names}
+        self.offsets = dict.fromkeys([FEED, *self._files], 0)
+        self._observer = observer
+        self._lines = LineSplitter(LONGEST_FEED_LINE)
+        self._seen = self._known = 0
+
+    def restart(self) -> None:
+        """Expect the events of an adopted run again, from the first one, and show only new ones."""
+        self._known, self._seen = max(self._known, self._seen), 0
+
+    def add(self, news: Mapping[str, tuple[int, bytes]]) -> bool:
+        """Add what an actor has read; return whether it was new."""
+        advanced = False
+        for name, (at, data) in news.items():
+            if name == FEED:
+                for line in self._lines.feed(data):
+                    self._show(line)
+            else:
+                # Without its last line the record is incomplete, and a later caller comes back.
+                end = data.find(LAST_LINE) if name.endswith(ENGINE_EVENTS) else -1
+                data = data if end < 0 else data[:end]
+                self._write(self._files[name], at, data)
+            advanced |= bool(data)
+            self.offsets[name] = at + len(data)
+        return advanced
+
+    def _write(self, path: Path, at: int, data: bytes) -> None:
+        with suppress(OSError):  # the complete files come at the end
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("r+b" if path.exists() else "wb") as file:
+                file.seek(at)
+                file.write(data)
+                file.truncate()
+
+    def _show(self, line: str) -> None:
+        event = json.loads(line)
+        is_agents = event["event"] not in ("output", "engine")
+        self._seen += is_agents
+        if self._seen > self._known or (self._seen == self._known and not is_agents):
+            self._observer.event(event)
+
+
+class Caller:
+    """A platform on a host."""
+
+    def __init__(
+        self, cluster: Cluster, plan: RunPlan, observer: Observer, actor: Any, host: Host
+    ) -> None:
+        self.host = host
+        self.notes: tuple[str, ...] = ()
+        """What was left out of the sources."""
+        self._cluster = cluster
+        self._plan = plan
+        self._observer = observer
+        self._actor = actor
+        self._mirror = Mirror(plan, observer)
+        self._download = Download()
+        self._trees: dict[str, str] = {}
+        self._adoptions = 0
+
+    @property
+    def name(self) -> str:
+        """The name of the host, for messages."""
+        return f"host {self.host.name} ({self.host.address})"
+
+    def send_all(self) -> None:
+        """Send the program, the sources and the other folders of the plan."""
+        plan = self._plan
+        folders = {name: Tree.of_folder(it, packed=True) for name, it in folders_of(plan).items()}
+        sources = Tree.of_folder(plan.source, packed=plan.packed)
+        for name, tree in {PROGRAM: Tree.of_program(), SOURCE: sources, **folders}.items():
+            with tree.file:
+                send(tree, self._actor, self.call)
+            self._trees[name] = tree.digest
+        self.notes = tuple(f"left out of the sources: {it}" for it in sources.left_out)
+
+    def carry_out(self, step: str, **details: Any) -> Answer:
+        """Carry out a step on the host; as ``follow``."""
+        self._start(step, **details)
+        return self.follow(step)
+
+    def adopt(self) -> Answer:
+        """Follow what an earlier caller started; without a value, it started nothing."""
+        step = self.call(self._actor.state.remote)
+        if step in (EXECUTE, RESUME):
+            return self.follow(step)
+        return self.carry_out(RESUME)  # by another actor, or not at all
+
+    def follow(self, step: str) -> Answer:
+        """Return the outcome of a step, with its results here; raises its error.
+
+        An interrupt is passed on, and the step returns what it has until then. The third one raises
+        ``KeyboardInterrupt``.
+        """
+        interrupts = 0
+        while True:
+            try:
+                return self._outcome(step)
+            except KeyboardInterrupt:
+                interrupts += 1
+                text = "interrupted: ending what runs on the host"
+                self._observer.event({"event": "engine", "text": text})
+                with suppress(NoAnswerError, ActorGoneError):
+                    self._cluster.get(self._actor.interrupt.remote())
+                if interrupts == MOST_INTERRUPTS:
+                    raise
+            except ActorGoneError as error:
+                if step == PREPARE:
+                    what = f"{self.name}: the program was killed while it prepared the image"
+                    raise InfrastructureError(what, remedy="Run again.") from error
+                step = self._adopt(error)
+
+    def end(self, *, remove: bool) -> None:
+        """End the actor; ``remove``: also the files of the run, and the record of its host."""
+        with suppress(CiError, ActorGoneError):
+            if remove:
+                self.call(self._actor.remove.remote)
+                Record.forget(self._plan)
+            self._actor.leave.remote()
+            self._cluster.get(self._actor.state.remote())  # an error: it has gone
+        self._cluster.kill(self._actor)
+
+    def call(self, make: Callable[[], Any], made: Any = None, /) -> Any:
+        """Return the answer to a call, which is made again if its connection was lost.
+
+        Raises ``ActorGoneError``, or ``HostLostError`` if the host cannot be reached, or has not
+        answered for too long.
+        """
+        since, unreachable, said = monotonic(), None, False
+        reference = make() if made is None else made
+        while True:
+            try:
+                answer = self._cluster.get(reference)
+                if said:
+                    self._say(f"{self.name} answers again")
+                return answer
+            except NoAnswerError as error:
+                now = monotonic()
+                unreachable = None if self.host.is_reachable() else unreachable or now
+                if unreachable is not None and now - unreachable > UNREACHABLE_S:
+                    raise self._lost("cannot be reached") from error
+                if now - since > FROZEN_S:
+                    raise self._lost(f"has not answered for {now - since:.0f} s") from error
+                if not said and now - since > SAY_S:
+                    said = True
+                    self._say(f"{self.name} has not answered for {now - since:.0f} s")
+                if error.is_connection_lost:
+                    sleep(RETRY_S)
+                    reference = make()
+
+    def _start(self, step: str, **details: Any) -> None:
+        request = Request(plan=self._plan, trees=self._trees, files=files_of(self._plan), **details)
+        content = request.to_bytes()
+        for at in range(0, len(content), PIECE):
+            piece = content[at : at + PIECE]
+            self.call(partial(self._actor.receive.remote, f"{step}.request", at, piece))
+        token, program = secrets.token_hex(8), self._trees[PROGRAM]
+        self.call(partial(self._actor.start.remote, step, token, program))
+
+    def _outcome(self, step: str) -> Answer:
+        """Follow a step to its end, and copy its results."""
+        while True:
+            news, runs = self.call(partial(self._actor.poll.remote, self._mirror.offsets))
+            if not self._mirror.add(news):
+                if not runs:
+                    break
+                sleep(POLL_S)
+        content = b""
+        while piece := self.call(
+            partial(self._actor.read.remote, f"{step}.answer", len(content), PIECE)
+        ):
+            content += piece
+        if not content:
+            raise ActorGoneError("the program on the host was killed")
+        answer: Answer = pickle.loads(content)  # noqa: S301 - of a host, which runs our code
+        if answer.error is not None:
+            raise self._located(answer.error)
+        if answer.archive is None:
+            return answer
+        file = self._download.fetch(answer.archive, self._actor, self.call)
+        left_out = extract(chunks_of(file), self._plan.results, limits=self._plan.result_limits)
+        return replace(answer, notes=tuple(f"not copied from the host: {it}" for it in left_out))
+
+    def _adopt(self, why: ActorGoneError) -> str:
+        """Let another actor adopt what the lost one left running; return its step."""
+        self._adoptions += 1
+        if self._adoptions > MOST_ADOPTIONS:
+            raise self._lost(f"ended the program {self._adoptions} times: {why}") from why
+        self._say(f"{self.name}: the program was lost, adopting what it started: {why}")
+        self._actor, self.host = actor_on(self._cluster, self._plan, self.host.address)
+        self._mirror.restart()
+        self._start(RESUME)
+        return RESUME
+
+    def _located(self, error: CiError) -> CiError:
+        """Return an error of the host with its name."""
+        message = f"{self.name}: {error}"
+        if isinstance(error, PrerequisiteError):  # its remedy would be taken for this machine
+            remedy = f"On that host: {error.remedy}" if error.remedy else None
+            return InfrastructureError(message, remedy=remedy)
+        return type(error)(message, remedy=error.remedy)
+
+    def _lost(self, why: str) -> HostLostError:
+        return host_lost(self._plan, self.name, why)
+
+    def _say(self, text: str) -> None:
+        self._observer.event({"event": "pool", "text": text})
+
+
+def host_lost(plan: RunPlan, host: str, why: str) -> HostLostError:
+    """Return the error for a host that does not answer."""
+    return HostLostError(
+        f"{host} {why}, and {plan.container.name} may go on there",
+        remedy="Check the host and the network, and resume the run when it is in the pool again.",
+    )
+
+
+def actor_on(cluster: Cluster, plan: RunPlan, address: str) -> tuple[Any, Host]:
+    """Return the actor of a platform on a host, a new one if the last one has ended.
+
+    Raises ``HostLostError`` if the host is not in the pool, or has no actor after a while.
+    """
+    deadline = monotonic() + REJOIN_S
+    why = "is not in the pool"
+    while monotonic() < deadline:
+        host = cluster.host_at(address)
+        if host is not None and host.is_reachable():
+            try:
+                actor = cluster.find_actor(actor_name(plan)) or cluster.start_actor_on(
+                    host, actor_name(plan), folder_name(plan)
+                )
+                cluster.get(actor.state.remote(), NEW_ACTOR_S)
+                return actor, host
+            except NoAnswerError:
+                why = "starts no program"
+            except ActorGoneError:
+                why = "ends its programs"
+        sleep(RETRY_S)
+    raise host_lost(plan, f"host {address}", why)

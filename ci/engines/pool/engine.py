@@ -1,0 +1,183 @@
+"""The Ray engine: a host of a pool carries the plan out, with its own Docker or host engine.
+
+A detached actor on the host serves the platform. If this process dies, what runs there goes on, and
+a later caller finds it: by the actor's name, or by the record of its host.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from typing import cast
+
+from ci.engines import EngineMachine, Observer
+from ci.engines.pool.caller import (
+    EXECUTE,
+    PREPARE,
+    SETTLE,
+    Caller,
+    Record,
+    actor_name,
+    actor_on,
+    folder_name,
+    host_lost,
+)
+from ci.engines.pool.cluster import Cluster, HostLostError
+from ci.engines.pool.placement import Placement, require_host
+from ci.engines.script import describe_docker, describe_host
+from ci.errors import CiError, InfrastructureError
+from ci.model.plan import EnginePlan, RunPlan
+from ci.model.results import ExecutionFacts, ImageFacts
+
+MOST_WAITING = 1000  # platforms of a run: the pool has a queue of its own
+NO_SHELL = "an engine of kind ray opens no shell"
+SHELL_REMEDY = "Log in to the host and run this program there, or use --engine docker or host."
+
+
+class RayEngine:
+    """Runs plans on the hosts of a Ray cluster."""
+
+    name = "ray"
+
+    def __init__(self, plan: EnginePlan) -> None:
+        self._plan = plan
+        self._callers: dict[str, Caller] = {}
+
+    @cached_property
+    def _cluster(self) -> Cluster:
+        return Cluster(self._plan)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if "_cluster" in vars(self):
+            self._cluster.close()
+
+    def check(self, plan: RunPlan) -> None:
+        """Raise ``InfrastructureError`` if the pool has no host for the platform.
+
+        A run that an earlier caller began needs the same host.
+        """
+        record = Record.read(plan)
+        if record is not None and not _has_expired(record, plan):
+            if self._cluster.host_at(record.address) is None:
+                raise host_lost(plan, f"host {record.name} ({record.address})", "has left the pool")
+            return
+        require_host(self._cluster, plan)
+
+    def machine(self) -> EngineMachine:
+        """Return the cluster; its own queue limits what runs at once."""
+        return EngineMachine(identity=self._cluster.identity, processors=MOST_WAITING)
+
+    def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
+        """Wait for a host of the platform, and find or create the environment there."""
+        caller = self._place(plan, observer)
+        with _ended_after_failure(caller, remove=True):
+            answer = caller.carry_out(PREPARE)
+            if answer.interrupted:
+                raise KeyboardInterrupt
+            self._callers[actor_name(plan)] = caller
+            return cast(ImageFacts, answer.value)
+
+    def execute(self, plan: RunPlan, image: ImageFacts, _observer: Observer) -> ExecutionFacts:
+        """Run the stages on the host of ``prepare``, and copy the results here."""
+        caller = self._callers.pop(actor_name(plan))
+        with _ended_after_failure(caller, remove=False):
+            answer = caller.carry_out(EXECUTE, image=image)
+            facts = cast(ExecutionFacts, answer.value or _interrupted())
+        self._end(plan, caller, facts)
+        notes = (f"ran on {caller.name} of the pool", *caller.notes, *facts.notes, *answer.notes)
+        return replace(facts, notes=notes)
+
+    def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
+        """Adopt what an earlier caller started on its host, or copy what it left there."""
+        record = Record.read(plan)
+        if record is None or _has_expired(record, plan):
+            return None
+        actor, host = actor_on(self._cluster, plan, record.address)
+        caller = Caller(self._cluster, plan, observer, actor, host)
+        with _ended_after_failure(caller, remove=False):
+            caller.send_all()
+            answer = caller.adopt()
+            if answer.value is None and not answer.interrupted:
+                caller.end(remove=True)
+                return None
+            facts = cast(ExecutionFacts, answer.value or _interrupted())
+        self._end(plan, caller, facts)
+        return replace(
+            facts, notes=(f"ran on {caller.name} of the pool", *facts.notes, *answer.notes)
+        )
+
+    def find_image(self, _plan: RunPlan, _digest: str) -> None:
+        """Return none: the next host may be another one."""
+
+    def enter(self, _plan: RunPlan, *, interactive: bool) -> int:  # noqa: ARG002
+        """Raise ``InfrastructureError``: an actor has no terminal."""
+        raise InfrastructureError(NO_SHELL, remedy=SHELL_REMEDY)
+
+    def settle(self, plan: RunPlan, *, keep: bool) -> str | None:
+        """Keep the environment on its host, or remove it."""
+        caller = self._callers.pop(actor_name(plan), None)
+        if caller is None:
+            return None
+        kept = cast(str | None, caller.carry_out(SETTLE, keep=keep).value)
+        caller.end(remove=kept is None)
+        Record.forget(plan)
+        return kept and f"{kept} on {caller.name}"
+
+    def enter_kept(
+        self,
+        _plan: RunPlan,
+        _observer: Observer,
+        *,
+        interactive: bool,  # noqa: ARG002
+    ) -> int | None:
+        """Raise ``InfrastructureError``: an actor has no terminal."""
+        raise InfrastructureError(NO_SHELL, remedy=SHELL_REMEDY)
+
+    def describe(self, plan: RunPlan) -> str:
+        """Return a script that does the same on a host."""
+        describe = describe_host if self._plan.node_engine == "host" else describe_docker
+        return describe(plan, {**plan.network.host_environment, **plan.environment})
+
+    def _place(self, plan: RunPlan, observer: Observer) -> Caller:
+        """Return the platform's caller, with everything that its host needs."""
+        placement = Placement(self._cluster, plan, observer, actor_name(plan))
+        actor, host = placement.wait(folder_name(plan))
+        Record(address=host.address, name=host.name, began=time.time()).write(plan)
+        caller = Caller(self._cluster, plan, observer, actor, host)
+        with _ended_after_failure(caller, remove=True):
+            caller.send_all()
+        return caller
+
+    def _end(self, plan: RunPlan, caller: Caller, facts: ExecutionFacts) -> None:
+        """End the actor, unless ``settle`` needs it; a run that may go on keeps its files."""
+        if facts.lost and facts.exit_code is None and not facts.interrupted:
+            caller.end(remove=False)
+        elif plan.keep and not facts.interrupted:
+            self._callers[actor_name(plan)] = caller
+        else:
+            caller.end(remove=True)
+
+
+def _interrupted() -> ExecutionFacts:
+    return ExecutionFacts(engine=RayEngine.name, interrupted=True)
+
+
+def _has_expired(record: Record, plan: RunPlan) -> bool:
+    """Whether what a host was given has surely ended, by its time limits."""
+    return time.time() - record.began > plan.longest_s
+
+
+@contextmanager
+def _ended_after_failure(caller: Caller, *, remove: bool) -> Iterator[None]:
+    """End the actor after an error, unless its host is lost: then it ends by itself."""
+    try:
+        yield
+    except HostLostError:
+        raise
+    except (CiError, KeyboardInterrupt):
+        caller.end(remove=remove)
+        raise
