@@ -225,9 +225,11 @@ class PlatformActor:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def leave(self) -> None:
-        """End this process; the files stay."""
+        """End the actor; the files stay."""
+        import ray
+
         self._end_service()
-        os._exit(0)
+        ray.actor.exit_actor()
 
     def _end_service(self) -> None:
         if self._service is not None:
@@ -242,7 +244,8 @@ class PlatformActor:
         while True:
             time.sleep(1.0)
             if not self._runs() and time.monotonic() - self._called > IDLE_S:
-                self.leave()
+                self._end_service()
+                os._exit(0)  # this thread cannot end the actor otherwise
 
     def _forget_old(self) -> None:
         for path in (*self._trees.iterdir(), *(self._pool / "runs").iterdir()):

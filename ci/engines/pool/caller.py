@@ -41,7 +41,7 @@ from ci.engines.pool.messages import (
     files_of,
     folders_of,
 )
-from ci.engines.pool.transfer import PIECE, Download, Tree, send
+from ci.engines.pool.transfer import PIECE, Tree, fetched, send
 from ci.errors import CiError, InfrastructureError, PrerequisiteError
 from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.events import RunFinished
@@ -158,7 +158,6 @@ class Caller:
         self._observer = observer
         self._actor = actor
         self._mirror = Mirror(plan, observer)
-        self._download = Download()
         self._trees: dict[str, str] = {}
         self._adoptions = 0
 
@@ -220,8 +219,7 @@ class Caller:
             if remove:
                 self.call(self._actor.remove.remote)
                 Record.forget(self._plan)
-            self._actor.leave.remote()
-            self._cluster.get(self._actor.state.remote())  # an error: it has gone
+            self.call(self._actor.leave.remote)
         self._cluster.kill(self._actor)
 
     def call(self, make: Callable[[], Any], made: Any = None, /) -> Any:
@@ -281,8 +279,9 @@ class Caller:
             raise self._located(answer.error)
         if answer.archive is None:
             return answer
-        file = self._download.fetch(answer.archive, self._actor, self.call)
-        left_out = extract(chunks_of(file), self._plan.results, limits=self._plan.result_limits)
+        results, limits = self._plan.results, self._plan.result_limits
+        with fetched(answer.archive, self._actor, self.call, results) as file:
+            left_out = extract(chunks_of(file), results, limits=limits)
         return replace(answer, notes=tuple(f"not copied from the host: {it}" for it in left_out))
 
     def _adopt(self, why: ActorGoneError) -> str:

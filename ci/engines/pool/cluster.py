@@ -148,6 +148,9 @@ class Cluster:
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
+        # Ray prints what goes wrong in the cluster to the standard output, which is for results.
+        worker: Any = import_module("ray._private.worker")
+        worker.print_to_stdstream = _ignore
         # Ray would look for these modules on the hosts, which do not have this program.
         for module in (actor, queue):
             ray.cloudpickle.register_pickle_by_value(module)
@@ -270,6 +273,10 @@ def _as_options(needs: Mapping[str, float]) -> dict[str, Any]:
     """Return resources as options of an actor: Ray has a name of its own for some of them."""
     own = {option: needs[name] for name, option in _COUNTED.items() if name in needs}
     return {**own, "resources": {name: needs[name] for name in needs if name not in _COUNTED}}
+
+
+def _ignore(*_arguments: object, **_options: object) -> None:
+    """Print nothing: whoever waits for an actor reports what happened to it."""
 
 
 def _first_lines(error: BaseException) -> str:

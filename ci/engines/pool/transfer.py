@@ -7,16 +7,17 @@ A copy goes on where a lost connection ended it, and its digest is compared at i
 from __future__ import annotations
 
 import hashlib
+import io
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from os import SEEK_END
 from pathlib import Path
 from tempfile import TemporaryFile
 from time import sleep
-from typing import IO, Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from ci.engines.pool.actor import ARCHIVE, BUSY, COMPLETE
 from ci.engines.pool.messages import Archive
@@ -43,7 +44,7 @@ class Call(Protocol):
 class Tree:
     """A folder's archive: equal folders have equal digests."""
 
-    file: IO[bytes]
+    file: io.BufferedRandom
     size: int
     digest: str
     left_out: tuple[str, ...]
@@ -56,12 +57,9 @@ class Tree:
         left_out = source.write_archive(folder, file, packed=packed, without=frozenset(without))
         size = file.tell()
         file.seek(0)
-        return cls(
-            file=file,
-            size=size,
-            digest=hashlib.file_digest(file, "sha256").hexdigest(),
-            left_out=left_out,
-        )
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        file.seek(0)
+        return cls(file=file, size=size, digest=digest, left_out=left_out)
 
     @classmethod
     def of_program(cls) -> Tree:
@@ -103,31 +101,29 @@ def _send_from(offset: int, tree: Tree, actor: Any, call: Call) -> bool:
     return not arrived or arrived[-1] == tree.size
 
 
-class Download:
-    """Copies the archive of a platform's results; a later call goes on where one was ended."""
+@contextmanager
+def fetched(archive: Archive, actor: Any, call: Call, folder: Path) -> Iterator[BinaryIO]:
+    """Yield the archive of a platform's results; it is in ``folder`` until the block ends.
 
-    def __init__(self) -> None:
-        self._file = TemporaryFile()  # noqa: SIM115 - closed with this object
-        self._archive: Archive | None = None
-
-    def fetch(self, archive: Archive, actor: Any, call: Call) -> IO[bytes]:
-        """Return the archive, at its beginning."""
-        for _ in range(MOST_TIMES):
-            if archive != self._archive:
-                self._file.truncate(0)
-                self._archive = archive
-            offset = self._file.seek(0, SEEK_END)
-            for piece in _pieces(range(offset, archive.size, PIECE), actor, call):
-                self._file.write(piece)
-            self._file.seek(0)
-            if hashlib.file_digest(self._file, "sha256").hexdigest() == archive.digest:
-                self._file.seek(0)
-                return self._file
-            self._archive = None
-        raise InfrastructureError(
-            f"the results arrived damaged {MOST_TIMES} times from a host of the pool",
-            remedy="Check the disk and the memory of the host and of this machine.",
-        )
+    A part that an earlier call, or an earlier caller, has left there is not copied again.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f".{archive.digest}.part"
+    for _ in range(MOST_TIMES):
+        with path.open("ab") as part:
+            for piece in _pieces(range(part.tell(), archive.size, PIECE), actor, call):
+                part.write(piece)
+        with path.open("rb") as whole:
+            if hashlib.file_digest(whole, "sha256").hexdigest() == archive.digest:
+                whole.seek(0)
+                yield whole
+                path.unlink()
+                return
+        path.unlink()
+    raise InfrastructureError(
+        f"the results arrived damaged {MOST_TIMES} times from a host of the pool",
+        remedy="Check the disk and the memory of the host and of this machine.",
+    )
 
 
 def _pieces(offsets: Iterable[int], actor: Any, call: Call) -> Iterator[bytes]:
