@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from ci.engines.pool import actor as actor_module
-from ci.engines.pool.actor import ARCHIVE, BUSY, COMPLETE, FEED, RESULTS, PlatformActor
+from ci.engines.pool.actor import ARCHIVE, BUSY, COMPLETE, RESULTS, PlatformActor, feed_name
 from ci.engines.pool.caller import Mirror, Record
 from ci.engines.pool.cluster import Cluster, command_to_join, needs_of
 from ci.engines.pool.messages import SOURCE, WHEELHOUSE, Archive, Request, plan_on_host
@@ -273,9 +273,11 @@ def test_events_of_an_adopted_run_are_shown_once(plan: RunPlan) -> None:
     output = {"event": "output", "stage": "install", "text": "line"}
     events = [{"event": "stage_started", "stage": it} for it in ("install", "pytest")]
     feed = Feed()
-    mirror.add({FEED: feed.add(events[0], output)})
-    mirror.restart()
-    mirror.add({FEED: feed.add(events[0], output, events[1], output)})
+    mirror.follow("aa")
+    mirror.add({feed_name("aa"): feed.add(events[0], output)})
+    mirror.follow("bb", adopted=True)
+    assert mirror.offsets[feed_name("bb")] == 0
+    mirror.add({feed_name("bb"): Feed().add(events[0], output, events[1], output)})
     assert observer.texts == ["install", "line", "line", "pytest", "line"]
 
 

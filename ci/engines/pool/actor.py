@@ -22,11 +22,12 @@ import threading
 import time
 from pathlib import Path
 
-FEED = "feed.jsonl"  # what the display gets, an event per line
 RESULTS = "results"
 ARCHIVE = "results.tar"
 SERVICE = "ci.engines.pool.service"  # the program's module that carries out the steps
 SERVICE_LOG = "service.log"
+
+INTERRUPTS = {signal.SIGINT}
 
 COMPLETE = -1  # of a tree: it is here
 BUSY = -2  # another platform's caller is sending it
@@ -53,7 +54,7 @@ class PlatformActor:
         self._service: subprocess.Popen[bytes] | None = None
         self._steps = os.open(os.devnull, os.O_WRONLY)  # the service's standard input
         self._step: str | None = None
-        self._token: str | None = None
+        self._token = ""
         self._called = time.monotonic()
         threading.Thread(target=self._end_when_idle, daemon=True).start()
 
@@ -65,10 +66,10 @@ class PlatformActor:
         node: str = ray.get_runtime_context().get_node_id()
         return node
 
-    def state(self) -> str | None:
-        """Return the last step that was started."""
+    def state(self) -> tuple[str | None, str]:
+        """Return the last step that was started, and its token."""
         self._called = time.monotonic()
-        return self._step
+        return self._step, self._token
 
     # Trees: folders that are sent once to each host, named by the digest of their archive.
 
@@ -140,6 +141,7 @@ class PlatformActor:
     def receive(self, name: str, offset: int, data: bytes) -> None:
         """Write a part of a file of the run, which ends with it."""
         self._called = time.monotonic()
+        self._folder.mkdir(exist_ok=True, mode=0o700)
         path = self._folder / name
         with path.open("r+b" if path.exists() else "wb") as file:
             file.seek(offset)
@@ -149,7 +151,8 @@ class PlatformActor:
     def start(self, step: str, token: str, program: str) -> None:
         """Start a step, whose request is here, with the program of that tree.
 
-        A second call with the same token changes nothing.
+        A second call with the same token changes nothing. The events of the step are in the file
+        that ``feed_name`` names.
         """
         self._called = time.monotonic()
         if token == self._token:
@@ -159,21 +162,26 @@ class PlatformActor:
         if self._service is None or self._service.poll() is not None:
             self._service = self._start_service(self._trees / program)
         self._step = step
-        os.write(self._steps, f"{step}\n".encode())
+        os.write(self._steps, f"{step} {token}\n".encode())
 
     def _start_service(self, program: Path) -> subprocess.Popen[bytes]:
         os.close(self._steps)
         theirs, self._steps = os.pipe()
-        with (self._folder / SERVICE_LOG).open("ab") as log, os.fdopen(theirs) as steps:
-            return subprocess.Popen(
-                [sys.executable, "-m", SERVICE, str(self._folder), str(os.getpid())],
-                cwd=program,
-                env={**_own_variables(), "PYTHONPATH": str(program), "PYTHONSAFEPATH": "1"},
-                stdin=steps,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # a signal to the actor's group is not for the stages
-            )
+        # An interrupt waits until the service can handle it: it inherits this mask.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
+        try:
+            with (self._folder / SERVICE_LOG).open("ab") as log, os.fdopen(theirs) as steps:
+                return subprocess.Popen(
+                    [sys.executable, "-m", SERVICE, str(self._folder), str(os.getpid())],
+                    cwd=program,
+                    env={**_own_variables(), "PYTHONPATH": str(program), "PYTHONSAFEPATH": "1"},
+                    stdin=steps,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,  # a signal to the actor's group is not for the stages
+                )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _runs(self) -> bool:
         is_alive = self._service is not None and self._service.poll() is None
@@ -217,12 +225,13 @@ class PlatformActor:
         except OSError:
             return offset, b""
 
-    # The end.
-
     def remove(self) -> None:
-        """Remove the files of the run."""
+        """Remove the files of the run: it has ended, or a new attempt begins."""
+        self._called = time.monotonic()
         self._end_service()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    # The end.
 
     def leave(self) -> None:
         """End the actor; the files stay."""
@@ -254,6 +263,11 @@ class PlatformActor:
                     shutil.rmtree(path, ignore_errors=True)
                 else:
                     path.unlink(missing_ok=True)
+
+
+def feed_name(token: str) -> str:
+    """Return the file with what the display gets of a step, an event per line."""
+    return f"feed-{token}.jsonl"
 
 
 def _own_variables() -> dict[str, str]:

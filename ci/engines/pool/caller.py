@@ -20,7 +20,7 @@ from typing import Any
 from ci.engines import Observer
 from ci.engines.archives import chunks_of, extract
 from ci.engines.logs import IMAGE_LOG
-from ci.engines.pool.actor import FEED, RESULTS
+from ci.engines.pool.actor import RESULTS, feed_name
 from ci.engines.pool.cluster import (
     FROZEN_S,
     NEW_ACTOR_S,
@@ -103,20 +103,25 @@ class Mirror:
     def __init__(self, plan: RunPlan, observer: Observer) -> None:
         names = [ENGINE_EVENTS, IMAGE_LOG, *(f"{stage.name}.log" for stage in plan.stages)]
         self._files = {f"{RESULTS}/{name}": plan.results / name for name in names}
-        self.offsets = dict.fromkeys([FEED, *self._files], 0)
+        self.offsets = dict.fromkeys(self._files, 0)
         self._observer = observer
+        self._feed = ""
         self._lines = LineSplitter(LONGEST_FEED_LINE)
         self._seen = self._known = 0
 
-    def restart(self) -> None:
-        """Expect the events of an adopted run again, from the first one, and show only new ones."""
-        self._known, self._seen = max(self._known, self._seen), 0
+    def follow(self, token: str, *, adopted: bool = False) -> None:
+        """Read the events of a step; those of an adopted run come again from the first one."""
+        self.offsets.pop(self._feed, None)
+        self._feed = feed_name(token)
+        self.offsets = {self._feed: 0, **self.offsets}
+        self._lines = LineSplitter(LONGEST_FEED_LINE)
+        self._known, self._seen = max(self._known, self._seen) if adopted else 0, 0
 
     def add(self, news: Mapping[str, tuple[int, bytes]]) -> bool:
         """Add what an actor has read; return whether it was new."""
         advanced = False
         for name, (at, data) in news.items():
-            if name == FEED:
+            if name == self._feed:
                 for line in self._lines.feed(data):
                     self._show(line)
             else:
@@ -166,45 +171,56 @@ class Caller:
         """The name of the host, for messages."""
         return f"host {self.host.name} ({self.host.address})"
 
-    def send_all(self) -> None:
-        """Send the program, the sources and the other folders of the plan."""
-        plan = self._plan
-        folders = {name: Tree.of_folder(it, packed=True) for name, it in folders_of(plan).items()}
-        sources = Tree.of_folder(plan.source, packed=plan.packed)
-        for name, tree in {PROGRAM: Tree.of_program(), SOURCE: sources, **folders}.items():
-            with tree.file:
-                send(tree, self._actor, self.call)
-            self._trees[name] = tree.digest
+    def begin(self) -> None:
+        """Send what a new run needs: the sources, the program and the other folders of the plan."""
+        self.call(self._actor.remove.remote)  # of an earlier attempt
+        sources = Tree.of_folder(self._plan.source, packed=self._plan.packed)
         self.notes = tuple(f"left out of the sources: {it}" for it in sources.left_out)
+        self._send(SOURCE, sources)
+        self._send(PROGRAM, Tree.of_program())
+        for name, folder in folders_of(self._plan).items():
+            self._send(name, Tree.of_folder(folder, packed=True))
+
+    def _send(self, name: str, tree: Tree) -> None:
+        with tree.file:
+            send(tree, self._actor, self.call)
+        self._trees[name] = tree.digest
 
     def carry_out(self, step: str, **details: Any) -> Answer:
-        """Carry out a step on the host; as ``follow``."""
-        self._start(step, **details)
-        return self.follow(step)
-
-    def adopt(self) -> Answer:
-        """Follow what an earlier caller started; without a value, it started nothing."""
-        step = self.call(self._actor.state.remote)
-        if step in (EXECUTE, RESUME):
-            return self.follow(step)
-        return self.carry_out(RESUME)  # by another actor, or not at all
-
-    def follow(self, step: str) -> Answer:
-        """Return the outcome of a step, with its results here; raises its error.
+        """Return the outcome of a step on the host, with its results here; raises its error.
 
         An interrupt is passed on, and the step returns what it has until then. The third one raises
         ``KeyboardInterrupt``.
         """
+        return self._follow(step, partial(self._start, step, secrets.token_hex(8), **details))
+
+    def adopt(self) -> Answer:
+        """Follow what an earlier caller started, as ``carry_out`` does.
+
+        An answer without a value: it started nothing.
+        """
+        self._send(PROGRAM, Tree.of_program())
+        step, token = self.call(self._actor.state.remote)
+        if step in (EXECUTE, RESUME):
+            self._mirror.follow(token)
+            return self._follow(step)
+        return self.carry_out(RESUME)  # by another actor, or not at all
+
+    def _follow(self, step: str, begin: Callable[[], None] | None = None) -> Answer:
         interrupts = 0
         while True:
             try:
+                if begin is not None:
+                    begin()
+                    begin = None
+                    if interrupts:
+                        self._interrupt()
                 return self._outcome(step)
             except KeyboardInterrupt:
                 interrupts += 1
                 text = "interrupted: ending what runs on the host"
                 self._observer.event({"event": "engine", "text": text})
-                with suppress(NoAnswerError, ActorGoneError):
-                    self._cluster.get(self._actor.interrupt.remote())
+                self._interrupt()
                 if interrupts == MOST_INTERRUPTS:
                     raise
             except ActorGoneError as error:
@@ -250,14 +266,19 @@ class Caller:
                     sleep(RETRY_S)
                     reference = make()
 
-    def _start(self, step: str, **details: Any) -> None:
+    def _interrupt(self) -> None:
+        with suppress(NoAnswerError, ActorGoneError):
+            self._cluster.get(self._actor.interrupt.remote())
+
+    def _start(self, step: str, token: str, **details: Any) -> None:
+        """Start a step, once, even if this is repeated."""
+        self._mirror.follow(token, adopted=step == RESUME)
         request = Request(plan=self._plan, trees=self._trees, files=files_of(self._plan), **details)
         content = request.to_bytes()
         for at in range(0, len(content), PIECE):
             piece = content[at : at + PIECE]
             self.call(partial(self._actor.receive.remote, f"{step}.request", at, piece))
-        token, program = secrets.token_hex(8), self._trees[PROGRAM]
-        self.call(partial(self._actor.start.remote, step, token, program))
+        self.call(partial(self._actor.start.remote, step, token, self._trees[PROGRAM]))
 
     def _outcome(self, step: str) -> Answer:
         """Follow a step to its end, and copy its results."""
@@ -291,8 +312,7 @@ class Caller:
             raise self._lost(f"ended the program {self._adoptions} times: {why}") from why
         self._say(f"{self.name}: the program was lost, adopting what it started: {why}")
         self._actor, self.host = actor_on(self._cluster, self._plan, self.host.address)
-        self._mirror.restart()
-        self._start(RESUME)
+        self._start(RESUME, secrets.token_hex(8))
         return RESUME
 
     def _located(self, error: CiError) -> CiError:
@@ -321,22 +341,28 @@ def host_lost(plan: RunPlan, host: str, why: str) -> HostLostError:
 def actor_on(cluster: Cluster, plan: RunPlan, address: str) -> tuple[Any, Host]:
     """Return the actor of a platform on a host, a new one if the last one has ended.
 
-    Raises ``HostLostError`` if the host is not in the pool, or has no actor after a while.
+    Raises ``HostLostError`` if the host is not in the pool, or starts no actor.
     """
-    deadline = monotonic() + REJOIN_S
-    why = "is not in the pool"
-    while monotonic() < deadline:
+    began = seen = monotonic()
+    actor = reference = None
+    while monotonic() - seen < REJOIN_S and monotonic() - began < NEW_ACTOR_S:
         host = cluster.host_at(address)
-        if host is not None and host.is_reachable():
-            try:
+        if host is None or not host.is_reachable():
+            sleep(RETRY_S)
+            continue
+        seen = monotonic()
+        try:
+            if actor is None:
                 actor = cluster.find_actor(actor_name(plan)) or cluster.start_actor_on(
                     host, actor_name(plan), folder_name(plan)
                 )
-                cluster.get(actor.state.remote(), NEW_ACTOR_S)
-                return actor, host
-            except NoAnswerError:
-                why = "starts no program"
-            except ActorGoneError:
-                why = "ends its programs"
-        sleep(RETRY_S)
+                reference = actor.state.remote()
+            cluster.get(reference)
+            return actor, host
+        except ActorGoneError:
+            actor = None
+            sleep(RETRY_S)
+        except NoAnswerError:  # it starts
+            sleep(RETRY_S)
+    why = "is not in the pool" if monotonic() - seen >= REJOIN_S else "starts no program"
     raise host_lost(plan, f"host {address}", why)

@@ -35,7 +35,7 @@ UNREACHABLE_S = 10.0  # of a host: it, or the network to it, is down
 FROZEN_S = 45.0  # without an answer of a host that can be reached
 SAY_S = 5.0  # without an answer: reported
 RETRY_S = 1.0
-NEW_ACTOR_S = 60.0
+NEW_ACTOR_S = 180.0  # for an actor on a host that can be reached; seconds, on an idle one
 # Ray ends a process that has lost the head for longer. This one reports it itself, and by then it
 # has the results of the hosts that it still reaches.
 HEAD_LOST_S = 24 * 3600

@@ -99,7 +99,6 @@ class RayEngine:
         actor, host = actor_on(self._cluster, plan, record.address)
         caller = Caller(self._cluster, plan, observer, actor, host)
         with _ended_after_failure(caller, remove=False):
-            caller.send_all()
             answer = caller.adopt()
             if answer.value is None and not answer.interrupted:
                 caller.end(remove=True)
@@ -149,7 +148,7 @@ class RayEngine:
         Record(address=host.address, name=host.name, began=time.time()).write(plan)
         caller = Caller(self._cluster, plan, observer, actor, host)
         with _ended_after_failure(caller, remove=True):
-            caller.send_all()
+            caller.begin()
         return caller
 
     def _end(self, plan: RunPlan, caller: Caller, facts: ExecutionFacts) -> None:

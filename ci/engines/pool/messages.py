@@ -36,8 +36,8 @@ class Answer:
 class Request:
     """A step of a plan, whose files are on the host by now.
 
-    ``trees`` are the folders of the plan by their digests, ``files`` the contents of its files. The
-    plan has the paths that they had on the caller's machine.
+    ``trees`` are the digests of the folders that the step needs, ``files`` the contents of the
+    plan's files. The plan has the paths that they had on the caller's machine.
     """
 
     plan: RunPlan
@@ -76,18 +76,16 @@ def plan_on_host(request: Request, folder: Path, trees: Path, python: str) -> Ru
     ``folder`` has the files of the run, ``trees`` the folders that callers sent, by digest.
     """
     plan, network = request.plan, request.plan.network
-    moved = {str(network.ca_bundle): folder / CA_BUNDLE}
-    wheelhouse = network.wheelhouse
-    if wheelhouse is not None:
-        moved[str(wheelhouse)] = trees / request.trees[WHEELHOUSE]
-        wheelhouse = moved[str(wheelhouse)]
+    there = {name: trees / digest for name, digest in request.trees.items()}
+    wheelhouse = network.wheelhouse and there.get(WHEELHOUSE)
+    moved = {str(network.ca_bundle): folder / CA_BUNDLE, str(network.wheelhouse): wheelhouse}
     host_environment = {
         name: " ".join(str(moved.get(word, word)) for word in value.split())
         for name, value in network.host_environment.items()
     }
     return replace(
         plan,
-        source=trees / request.trees[SOURCE],
+        source=there.get(SOURCE, plan.source),
         packed=True,
         results=folder / RESULTS,
         host=replace(plan.host, python=python, requirements=folder / REQUIREMENTS),

@@ -23,7 +23,7 @@ from typing import cast
 
 from ci.engines import Engine
 from ci.engines.archives import chunks_of
-from ci.engines.pool.actor import ARCHIVE, FEED, RESULTS
+from ci.engines.pool.actor import ARCHIVE, INTERRUPTS, RESULTS, feed_name
 from ci.engines.pool.messages import Answer, Archive, Request, plan_on_host
 from ci.engines.select import select_engine
 from ci.errors import CiError, InfrastructureError
@@ -34,7 +34,7 @@ from ci.util.files import open_for_replacement
 from ci.util.process import handle_interrupts
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
-EXECUTE, RESUME = "execute", "resume"
+DONE = "done"  # the outcome of the stages
 
 
 class Feed:
@@ -56,13 +56,20 @@ class Service:
         self._folder = folder
         self._trees = folder.parent.parent / "trees"
         self._engine: Engine | None = None
+        self._interrupted = False
 
-    def carry_out(self, step: str) -> None:
+    def note_interrupt(self, *_: object) -> None:
+        """Handle an interrupt that comes before its step begins."""
+        self._interrupted = True
+
+    def carry_out(self, step: str, token: str) -> None:
         """Carry out a step, and write its answer."""
         request: Request = pickle.loads((self._folder / f"{step}.request").read_bytes())  # noqa: S301
         try:
             with handle_interrupts(signal.default_int_handler):
-                answer = self._answer(step, request)
+                if self._interrupted:
+                    raise KeyboardInterrupt
+                answer = self._answer(step, request, Feed(self._folder / feed_name(token)))
         except KeyboardInterrupt:
             answer = Answer(interrupted=True)
         except CiError as error:
@@ -73,13 +80,13 @@ class Service:
             answer = Answer(error=InfrastructureError(why))
         with open_for_replacement(self._folder / f"{step}.answer") as file:
             file.write(pickle.dumps(answer))
+        self._interrupted = False
 
-    def _answer(self, step: str, request: Request) -> Answer:
+    def _answer(self, step: str, request: Request, observer: Feed) -> Answer:
         for name, content in request.files.items():
             (self._folder / name).write_bytes(content)
         plan = plan_on_host(request, self._folder, self._trees, sys.executable)
         engine = self._connect(plan)
-        observer = Feed(self._folder / FEED)
         match step:
             case "prepare":
                 engine.check(plan)
@@ -99,11 +106,9 @@ class Service:
 
     def _resume(self, plan: RunPlan, engine: Engine, observer: Feed) -> Answer:
         """Return the outcome that an earlier service left, or adopt what it left running."""
-        for step in (EXECUTE, RESUME):
-            path = self._folder / f"{step}.done"
-            if path.exists():
-                answer: Answer = pickle.loads(path.read_bytes())  # noqa: S301
-                return answer
+        if (done := self._folder / DONE).exists():
+            answer: Answer = pickle.loads(done.read_bytes())  # noqa: S301
+            return answer
         facts = engine.resume(plan, observer)
         return Answer() if facts is None else self._finished(facts)
 
@@ -112,7 +117,7 @@ class Service:
         with handle_interrupts(signal.SIG_IGN):  # what is here is wanted, whole
             answer = Answer(value=facts, archive=self._pack())
             if not facts.lost:
-                with open_for_replacement(self._folder / f"{EXECUTE}.done") as file:
+                with open_for_replacement(self._folder / DONE) as file:
                     file.write(pickle.dumps(answer))
         return answer
 
@@ -140,11 +145,12 @@ def main() -> None:
     """Carry out the steps that the standard input names, until it ends."""
     folder, parent = Path(sys.argv[1]), int(sys.argv[2])
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # between two steps
     service = Service(folder)
+    signal.signal(signal.SIGINT, service.note_interrupt)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
     if os.getppid() == parent:
         for line in sys.stdin:
-            service.carry_out(line.strip())
+            service.carry_out(*line.split())
 
 
 if __name__ == "__main__":

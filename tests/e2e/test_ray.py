@@ -1,0 +1,220 @@
+"""The Ray engine on a cluster of several machines, each in a network namespace of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import pytest
+from conftest import Bench, Recorder
+from plans import REQUIREMENTS, python_stage
+from ray_pool import PATIENCE_S, POLL_S, RayPool, ray_program
+from test_engines import INSTALL, PYTEST
+
+from ci.engines.pool.cluster import HostLostError
+from ci.engines.select import select_engine
+from ci.errors import InfrastructureError
+from ci.model.plan import EnginePlan, RunPlan
+from ci.model.results import Harness, PlatformResult, Product
+from ci.run.platform import judge_lost, judge_platform
+
+pytestmark = [
+    pytest.mark.skipif(ray_program() is None, reason="no Ray: pip install --group ray"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
+    # Ray's own.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+ROOT = Path(__file__).parents[2]
+# Runs until the test lets it end.
+WAIT = """\
+import pathlib, time
+print("ready", flush=True)
+while not pathlib.Path({!r}).exists():
+    time.sleep(0.1)
+print("done")
+"""
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayPool]:
+    """A head, and two hosts of one platform each."""
+    with closing(RayPool(tmp_path_factory.mktemp("pool"))) as pool:
+        pool.add(1, platform_cpu=1)
+        yield pool
+
+
+class RayBench(Bench):
+    """The engine on a pool, and a folder with the tiny project to run on it."""
+
+    def __init__(self, address: str, folder: Path) -> None:
+        self.engine_plan = EnginePlan(
+            name="pool", kind="ray", ray_address=address, node_engine="host"
+        )
+        super().__init__(select_engine(self.engine_plan), folder)
+        self.go = folder / "go"
+
+    def plan(self, *stages: Any, **changes: Any) -> RunPlan:
+        return replace(super().plan(*stages, **changes), engine=self.engine_plan)
+
+    def waiting_plan(self) -> RunPlan:
+        return self.plan(python_stage("wait", WAIT.format(str(self.go))))
+
+    def when_ready(self, *actions: Callable[[], object]) -> None:
+        """React to the first line of the stage."""
+
+        def react() -> None:
+            for action in actions:
+                action()
+
+        self.observer.reactions["ready"] = react
+
+    def let_end(self) -> None:
+        self.go.touch()
+
+
+@pytest.fixture
+def ray_bench(pool: RayPool, tmp_path: Path) -> Iterator[RayBench]:
+    bench = RayBench(pool.address, tmp_path)
+    with closing(bench.engine):
+        yield bench
+    assert pool.nodes["1"].children("ray::PlatformActor") == []
+    assert list(pool.work(1).glob("infini-ci-*")) == []
+
+
+def facts_of(row: PlatformResult) -> tuple[object, ...]:
+    """Return what does not depend on time and place."""
+    assert row.pytest is not None
+    counts = row.pytest.model_dump(exclude={"seconds", "summary"})
+    codes = [(it.name, it.exit_code) for it in row.stages]
+    return row.verdict, counts, codes, sorted(row.artifacts)
+
+
+def test_a_platform_gives_the_same_row_as_on_its_host(
+    ray_bench: RayBench, host_bench: Bench, pool: RayPool
+) -> None:
+    stages = (INSTALL, PYTEST)
+    rows = []
+    for bench in (ray_bench, host_bench):
+        plan = bench.plan(*stages, requirements=REQUIREMENTS)
+        rows.append(judge_platform(plan, bench.run(plan)).result)
+    assert facts_of(rows[0]) == facts_of(rows[1])
+    assert any("ran on host" in note for note in rows[0].notes)
+    assert pool.runs(1) == []
+
+
+def test_a_killed_program_is_replaced_and_its_run_adopted(
+    ray_bench: RayBench, pool: RayPool
+) -> None:
+    plan = ray_bench.waiting_plan()
+    ray_bench.when_ready(lambda: pool.kill_program(1), ray_bench.let_end)
+    facts = ray_bench.run(plan)
+    assert (facts.exit_code, facts.lost) == (0, False)
+    assert (plan.results / "wait.log").read_text() == "ready\ndone\n"
+    [lost] = [it["text"] for it in ray_bench.observer.named("pool") if "adopting" in str(it)]
+    assert str(lost).startswith("host ")
+    assert len(ray_bench.observer.named("stage_started")) == 1
+    assert len(ray_bench.observer.named("stage_finished")) == 1
+
+
+def test_a_host_without_ray_is_lost_until_it_joins_again(
+    ray_bench: RayBench, pool: RayPool
+) -> None:
+    plan = ray_bench.waiting_plan()
+    ray_bench.when_ready(lambda: pool.kill_raylet(1))
+    with pytest.raises(HostLostError, match=r"host \w+ \(\S+\) cannot be reached|not in the pool"):
+        ray_bench.run(plan)
+    pool.start(1, platform_cpu=1)
+    ray_bench.let_end()
+    ray_bench.engine.check(plan)
+    facts = ray_bench.engine.resume(plan, Recorder())
+    assert facts is not None
+    assert (facts.exit_code, facts.lost) == (0, False)
+    assert (plan.results / "wait.log").read_text() == "ready\ndone\n"
+    assert ray_bench.engine.resume(plan, Recorder()) is None
+
+
+# A caller of its own, which a test can kill.
+CALLER = """\
+import sys
+from pathlib import Path
+sys.path[:0] = sys.argv[4:]
+from test_ray import RayBench
+bench = RayBench(sys.argv[1], Path(sys.argv[2]))
+bench.run_id = sys.argv[3]
+bench.run(bench.waiting_plan())
+"""
+
+
+def test_a_killed_caller_leaves_a_run_that_the_next_one_adopts(
+    ray_bench: RayBench, pool: RayPool
+) -> None:
+    plan, folders = ray_bench.waiting_plan(), (str(Path(__file__).parent), str(ROOT))
+    words = (pool.address, str(ray_bench.folder), ray_bench.run_id, *folders)
+    with subprocess.Popen([sys.executable, "-c", CALLER, *words]) as caller:
+        try:
+            wait_for(lambda: "ready\n" in read(plan.results / "wait.log"))
+        finally:
+            caller.kill()
+    ray_bench.let_end()
+    facts = ray_bench.engine.resume(plan, Recorder())
+    assert facts is not None
+    assert (facts.exit_code, facts.lost) == (0, False)
+    assert (plan.results / "wait.log").read_text() == "ready\ndone\n"
+
+
+def read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = monotonic() + PATIENCE_S
+    while not condition():
+        assert monotonic() < deadline
+        sleep(POLL_S)
+
+
+def test_a_cut_network_loses_a_platform_but_not_its_results(
+    ray_bench: RayBench, pool: RayPool
+) -> None:
+    plan = ray_bench.waiting_plan()
+    ray_bench.when_ready(lambda: pool.cut(1))
+    try:
+        with pytest.raises(HostLostError, match="cannot be reached, and infini-ci-test-"):
+            ray_bench.run(plan)
+        row = judge_lost(plan, "the host is lost", engine="ray").result
+        assert row.verdict.harness is Harness.LOST
+        assert row.verdict.product is not Product.PASSED
+        ray_bench.let_end()
+    finally:
+        pool.cut(1, healed=True)
+    facts = ray_bench.engine.resume(plan, Recorder())
+    assert facts is not None
+    assert (facts.exit_code, facts.lost) == (0, False)
+    assert (plan.results / "wait.log").read_text() == "ready\ndone\n"
+
+
+def test_an_interrupt_ends_the_stage_on_its_host(ray_bench: RayBench) -> None:
+    plan = ray_bench.waiting_plan()
+    ray_bench.when_ready(lambda: os.kill(os.getpid(), signal.SIGINT))
+    facts = ray_bench.run(plan)
+    assert facts.interrupted
+    assert (plan.results / "wait.log").read_text() == "ready\n"
+
+
+def test_a_platform_without_a_host(ray_bench: RayBench, pool: RayPool) -> None:
+    plan = replace(ray_bench.waiting_plan(), platform="moore")
+    with pytest.raises(InfrastructureError, match=r"has the resources of platform moore") as caught:
+        ray_bench.engine.check(plan)
+    join = f"ray start --address={pool.address} --resources='{{\"platform:moore\": 1}}'"
+    assert join in str(caught.value.remedy)
