@@ -19,8 +19,8 @@ import pytest
 
 from ci.engines.pool import actor as actor_module
 from ci.engines.pool.actor import ARCHIVE, BUSY, COMPLETE, RESULTS, PlatformActor, feed_name
-from ci.engines.pool.caller import Mirror, Record
 from ci.engines.pool.cluster import Cluster, command_to_join, needs_of
+from ci.engines.pool.hosted import Mirror, Record
 from ci.engines.pool.messages import SOURCE, WHEELHOUSE, Archive, Request, plan_on_host
 from ci.engines.pool.queue import GONE_S, Queue
 from ci.engines.pool.transfer import PIECE, Tree, fetched, send

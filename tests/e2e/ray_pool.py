@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
 
 PATIENCE_S = 180.0  # for a node to start, on a machine that does much else
 POLL_S = 0.2
@@ -76,14 +75,25 @@ class Node:
 
     def kill(self) -> None:
         """Kill all of its processes at once, as the loss of the machine does."""
-        for pid in self.children(""):
+        self._kill(self.children(""))
+
+    def kill_ray(self) -> None:
+        """Kill Ray's own processes; what an actor started goes on."""
+        words = ("site-packages/ray/", "ray::", "bin/ray")
+        self._kill([pid for word in words for pid in self.children(word)])
+
+    def _kill(self, pids: list[int]) -> None:
+        for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.wait()
 
 
 class RayPool:
-    """A head on this machine, and hosts behind a bridge."""
+    """A cluster: this machine, without resources, and machines behind a bridge.
+
+    Machine 0 is the head, on which no platform runs.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -97,40 +107,58 @@ class RayPool:
         # The path of a socket has at most 107 bytes.
         self.temporary = Path(f"/tmp/infini-ray-{self.key}")  # noqa: S108
         self._undo.callback(shutil.rmtree, self.temporary, ignore_errors=True)
-        self._ip("link", "add", self.bridge, "type", "bridge")
-        self._undo.callback(self._ip, "link", "del", self.bridge)
-        self._ip("addr", "add", f"{self.subnet}.1/24", "dev", self.bridge)
-        self._ip("link", "set", self.bridge, "up")
+        self._add_switch()
+        self._add_machine(0)
         self.start_head()
 
     @property
-    def bridge(self) -> str:
+    def switch(self) -> str:
         return f"ray{self.key}"
 
     @property
     def address(self) -> str:
-        return f"{self.subnet}.1:{self.port}"
+        return f"{self.host(0)}:{self.port}"
 
     def start_head(self) -> None:
-        """Start the head, on which no platform runs, as this machine's own node."""
-        command = ["ray", "start", "--head", f"--port={self.port}", "--num-cpus=0", *COMMON]
-        command += ["--include-dashboard=false", f"--temp-dir={self.temporary}"]
-        command += [f"--node-ip-address={self.subnet}.1"]
+        """Start the head, and let this machine join."""
+        command = [*self._inside(0), "ray", "start", "--head", f"--port={self.port}", *COMMON]
+        command += ["--num-cpus=0", "--include-dashboard=false", f"--temp-dir={self.temporary}"]
+        command += [f"--node-ip-address={self.host(0)}"]
         self.nodes["head"] = Node(command, self.folder / "head.log", {})
+        command = ["ray", "start", f"--address={self.address}", "--num-cpus=0", *COMMON]
+        command += [f"--node-ip-address={self.subnet}.1"]
+        self.nodes["here"] = Node(command, self.folder / "here.log", {})
 
-    def add(self, number: int, **resources: float) -> str:
-        """Add a host with resources; return its address."""
-        name, link = f"{self.bridge}-{number}", f"{self.bridge}v{number}"
+    def add(self, number: int, **resources: float) -> None:
+        """Add a host with resources."""
+        self._add_machine(number)
+        self.start(number, **resources)
+
+    def _add_switch(self) -> None:
+        """Make a bridge, in a namespace that the rules of this machine's firewall are not for."""
+        self._ip("netns", "add", self.switch)
+        self._undo.callback(self._ip, "netns", "del", self.switch)
+        self._switch_ip("link", "add", "bridge", "type", "bridge")
+        self._switch_ip("link", "set", "bridge", "up")
+        ours = ("link", "add", self.switch, "type", "veth", "peer", "name", "v", "netns")
+        self._ip(*ours, self.switch)
+        self._switch_ip("link", "set", "v", "master", "bridge", "up")
+        self._ip("addr", "add", f"{self.subnet}.1/24", "dev", self.switch)
+        self._ip("link", "set", self.switch, "up")
+
+    def _add_machine(self, number: int) -> None:
+        name, link = f"{self.switch}-{number}", f"v{number}"
         self._ip("netns", "add", name)
         self._undo.callback(self._ip, "netns", "del", name)
-        self._ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", name)
-        self._ip("link", "set", link, "master", self.bridge, "up")
+        self._switch_ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", name)
+        self._switch_ip("link", "set", link, "master", "bridge", "up")
         self._ip("-n", name, "addr", "add", f"{self.host(number)}/24", "dev", "eth0")
         for device in ("eth0", "lo"):
             self._ip("-n", name, "link", "set", device, "up")
         self._ip("-n", name, "route", "add", "default", "via", f"{self.subnet}.1")
-        self.start(number, **resources)
-        return self.host(number)
+
+    def _inside(self, number: int) -> list[str]:
+        return ["ip", "netns", "exec", f"{self.switch}-{number}"]
 
     def host(self, number: int) -> str:
         return f"{self.subnet}.{10 + number}"
@@ -138,8 +166,8 @@ class RayPool:
     def start(self, number: int, **resources: float) -> None:
         """Let a host join the cluster, for the first time or again."""
         names = {name.replace("_", ":"): value for name, value in resources.items()}
-        command = ["ip", "netns", "exec", f"{self.bridge}-{number}", "ray", "start"]
-        command += [f"--address={self.address}", "--num-cpus=1", *COMMON]
+        command = [*self._inside(number), "ray", "start", f"--address={self.address}", *COMMON]
+        command += ["--num-cpus=1"]
         command += [f"--node-ip-address={self.host(number)}", f"--resources={json.dumps(names)}"]
         own = {"XDG_CACHE_HOME": self.folder / f"cache-{number}", "TMPDIR": self.work(number)}
         self.work(number).mkdir(exist_ok=True)
@@ -164,19 +192,28 @@ class RayPool:
 
     def cut(self, number: int, *, healed: bool = False) -> None:
         """Cut the network of a host, or connect it again."""
-        self._ip("link", "set", f"{self.bridge}v{number}", "up" if healed else "down")
+        self._switch_ip("link", "set", f"v{number}", "up" if healed else "down")
 
     def runs(self, number: int) -> list[Path]:
         """Return the folders of runs on a host."""
         return sorted((self.folder / f"cache-{number}" / "infini-ci/pool/runs").glob("*"))
+
+    def replace_head(self) -> None:
+        """Lose the head, all of whose knowledge is gone, and start the cluster again."""
+        for node in self.nodes.values():
+            node.kill_ray()
+        self.start_head()
 
     def close(self) -> None:
         for node in self.nodes.values():
             node.kill()
         self._undo.close()
 
-    def _ip(self, *words: str) -> Any:
-        return subprocess.run(["ip", *words], check=True, capture_output=True)
+    def _switch_ip(self, *words: str) -> None:
+        self._ip("-n", self.switch, *words)
+
+    def _ip(self, *words: str) -> None:
+        subprocess.run(["ip", *words], check=True, capture_output=True)
 
 
 def ray_program() -> str | None:

@@ -48,7 +48,7 @@ print("done")
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayPool]:
-    """A head, and two hosts of one platform each."""
+    """A head, and a host with one place."""
     with closing(RayPool(tmp_path_factory.mktemp("pool"))) as pool:
         pool.add(1, platform_cpu=1)
         yield pool
@@ -88,8 +88,8 @@ def ray_bench(pool: RayPool, tmp_path: Path) -> Iterator[RayBench]:
     bench = RayBench(pool.address, tmp_path)
     with closing(bench.engine):
         yield bench
-    assert pool.nodes["1"].children("ray::PlatformActor") == []
-    assert list(pool.work(1).glob("infini-ci-*")) == []
+    wait_for(lambda: not pool.nodes["1"].children("ray::PlatformActor"))
+    wait_for(lambda: not list(pool.work(1).glob("infini-ci-*")))
 
 
 def facts_of(row: PlatformResult) -> tuple[object, ...]:
@@ -200,6 +200,21 @@ def test_a_cut_network_loses_a_platform_but_not_its_results(
         pool.cut(1, healed=True)
     facts = ray_bench.engine.resume(plan, Recorder())
     assert facts is not None
+    assert (facts.exit_code, facts.lost) == (0, False)
+    assert (plan.results / "wait.log").read_text() == "ready\ndone\n"
+
+
+def test_the_loss_of_the_head_loses_no_running_platform(ray_bench: RayBench, pool: RayPool) -> None:
+    plan = ray_bench.waiting_plan()
+    ray_bench.when_ready(pool.nodes["head"].kill, ray_bench.let_end)
+    try:
+        facts = ray_bench.run(plan)
+        with pytest.raises(InfrastructureError, match=r"the head of the Ray cluster .* not answer"):
+            ray_bench.engine.check(plan)
+    finally:
+        ray_bench.engine.close()
+        pool.replace_head()
+        pool.start(1, platform_cpu=1)
     assert (facts.exit_code, facts.lost) == (0, False)
     assert (plan.results / "wait.log").read_text() == "ready\ndone\n"
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
+from threading import current_thread, main_thread
 from typing import Any
 
 from ci.engines.pool import actor, queue
@@ -131,7 +132,9 @@ class Cluster:
         ray = self._ray
         with self._typed_errors():  # Ray itself would try for a minute
             pass
-        handlers = {number: signal.getsignal(number) for number in SIGNALS}
+        # Ray's own handler would end this process.
+        is_main = current_thread() is main_thread()
+        handlers = {number: signal.getsignal(number) for number in SIGNALS if is_main}
         try:
             ray.init(
                 address=self.address,
@@ -242,7 +245,7 @@ class Cluster:
 
     def kill(self, handle: Any) -> None:
         """End an actor, or its request."""
-        with suppress(Exception):  # it has ended, or the head has: then it ends by itself
+        with suppress(Exception), self._typed_errors():  # it has ended, or will when it is idle
             self._ray.kill(handle)
 
     @contextmanager

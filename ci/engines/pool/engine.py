@@ -14,18 +14,18 @@ from functools import cached_property
 from typing import cast
 
 from ci.engines import EngineMachine, Observer
-from ci.engines.pool.caller import (
+from ci.engines.pool.cluster import Cluster, Host, HostLostError
+from ci.engines.pool.hosted import (
     EXECUTE,
     PREPARE,
     SETTLE,
-    Caller,
+    HostedPlatform,
     Record,
     actor_name,
     actor_on,
     folder_name,
     host_lost,
 )
-from ci.engines.pool.cluster import Cluster, HostLostError
 from ci.engines.pool.placement import Placement, require_host
 from ci.engines.script import describe_docker, describe_host
 from ci.errors import CiError, InfrastructureError
@@ -44,7 +44,7 @@ class RayEngine:
 
     def __init__(self, plan: EnginePlan) -> None:
         self._plan = plan
-        self._callers: dict[str, Caller] = {}
+        self._platforms: dict[str, HostedPlatform] = {}
 
     @cached_property
     def _cluster(self) -> Cluster:
@@ -67,28 +67,32 @@ class RayEngine:
             return
         require_host(self._cluster, plan)
 
+    def hosts(self) -> list[Host]:
+        """Return the hosts of the pool."""
+        return self._cluster.hosts()
+
     def machine(self) -> EngineMachine:
         """Return the cluster; its own queue limits what runs at once."""
         return EngineMachine(identity=self._cluster.identity, processors=MOST_WAITING)
 
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         """Wait for a host of the platform, and find or create the environment there."""
-        caller = self._place(plan, observer)
-        with _ended_after_failure(caller, remove=True):
-            answer = caller.carry_out(PREPARE)
+        hosted = self._place(plan, observer)
+        with _ended_after_failure(hosted, remove=True):
+            answer = hosted.carry_out(PREPARE)
             if answer.interrupted:
                 raise KeyboardInterrupt
-            self._callers[actor_name(plan)] = caller
+            self._platforms[actor_name(plan)] = hosted
             return cast(ImageFacts, answer.value)
 
     def execute(self, plan: RunPlan, image: ImageFacts, _observer: Observer) -> ExecutionFacts:
         """Run the stages on the host of ``prepare``, and copy the results here."""
-        caller = self._callers.pop(actor_name(plan))
-        with _ended_after_failure(caller, remove=False):
-            answer = caller.carry_out(EXECUTE, image=image)
+        hosted = self._platforms.pop(actor_name(plan))
+        with _ended_after_failure(hosted, remove=False):
+            answer = hosted.carry_out(EXECUTE, image=image)
             facts = cast(ExecutionFacts, answer.value or _interrupted())
-        self._end(plan, caller, facts)
-        notes = (f"ran on {caller.name} of the pool", *caller.notes, *facts.notes, *answer.notes)
+        self._end(plan, hosted, facts)
+        notes = (f"ran on {hosted.name} of the pool", *hosted.notes, *facts.notes, *answer.notes)
         return replace(facts, notes=notes)
 
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
@@ -97,16 +101,16 @@ class RayEngine:
         if record is None or _has_expired(record, plan):
             return None
         actor, host = actor_on(self._cluster, plan, record.address)
-        caller = Caller(self._cluster, plan, observer, actor, host)
-        with _ended_after_failure(caller, remove=False):
-            answer = caller.adopt()
+        hosted = HostedPlatform(self._cluster, plan, observer, actor, host)
+        with _ended_after_failure(hosted, remove=False):
+            answer = hosted.adopt()
             if answer.value is None and not answer.interrupted:
-                caller.end(remove=True)
+                hosted.end(remove=True)
                 return None
             facts = cast(ExecutionFacts, answer.value or _interrupted())
-        self._end(plan, caller, facts)
+        self._end(plan, hosted, facts)
         return replace(
-            facts, notes=(f"ran on {caller.name} of the pool", *facts.notes, *answer.notes)
+            facts, notes=(f"ran on {hosted.name} of the pool", *facts.notes, *answer.notes)
         )
 
     def find_image(self, _plan: RunPlan, _digest: str) -> None:
@@ -118,13 +122,13 @@ class RayEngine:
 
     def settle(self, plan: RunPlan, *, keep: bool) -> str | None:
         """Keep the environment on its host, or remove it."""
-        caller = self._callers.pop(actor_name(plan), None)
-        if caller is None:
+        hosted = self._platforms.pop(actor_name(plan), None)
+        if hosted is None:
             return None
-        kept = cast(str | None, caller.carry_out(SETTLE, keep=keep).value)
-        caller.end(remove=kept is None)
+        kept = cast(str | None, hosted.carry_out(SETTLE, keep=keep).value)
+        hosted.end(remove=kept is None)
         Record.forget(plan)
-        return kept and f"{kept} on {caller.name}"
+        return kept and f"{kept} on {hosted.name}"
 
     def enter_kept(
         self,
@@ -141,24 +145,24 @@ class RayEngine:
         describe = describe_host if self._plan.node_engine == "host" else describe_docker
         return describe(plan, {**plan.network.host_environment, **plan.environment})
 
-    def _place(self, plan: RunPlan, observer: Observer) -> Caller:
-        """Return the platform's caller, with everything that its host needs."""
+    def _place(self, plan: RunPlan, observer: Observer) -> HostedPlatform:
+        """Wait for a host, and send what the platform needs there."""
         placement = Placement(self._cluster, plan, observer, actor_name(plan))
         actor, host = placement.wait(folder_name(plan))
         Record(address=host.address, name=host.name, began=time.time()).write(plan)
-        caller = Caller(self._cluster, plan, observer, actor, host)
-        with _ended_after_failure(caller, remove=True):
-            caller.begin()
-        return caller
+        hosted = HostedPlatform(self._cluster, plan, observer, actor, host)
+        with _ended_after_failure(hosted, remove=True):
+            hosted.begin()
+        return hosted
 
-    def _end(self, plan: RunPlan, caller: Caller, facts: ExecutionFacts) -> None:
+    def _end(self, plan: RunPlan, hosted: HostedPlatform, facts: ExecutionFacts) -> None:
         """End the actor, unless ``settle`` needs it; a run that may go on keeps its files."""
         if facts.lost and facts.exit_code is None and not facts.interrupted:
-            caller.end(remove=False)
+            hosted.end(remove=False)
         elif plan.keep and not facts.interrupted:
-            self._callers[actor_name(plan)] = caller
+            self._platforms[actor_name(plan)] = hosted
         else:
-            caller.end(remove=True)
+            hosted.end(remove=True)
 
 
 def _interrupted() -> ExecutionFacts:
@@ -171,12 +175,12 @@ def _has_expired(record: Record, plan: RunPlan) -> bool:
 
 
 @contextmanager
-def _ended_after_failure(caller: Caller, *, remove: bool) -> Iterator[None]:
+def _ended_after_failure(hosted: HostedPlatform, *, remove: bool) -> Iterator[None]:
     """End the actor after an error, unless its host is lost: then it ends by itself."""
     try:
         yield
     except HostLostError:
         raise
     except (CiError, KeyboardInterrupt):
-        caller.end(remove=remove)
+        hosted.end(remove=remove)
         raise

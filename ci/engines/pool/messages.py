@@ -22,7 +22,7 @@ class Archive:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class StepOutcome:
     """The outcome of a step: a value, or an error."""
 
     value: ImageFacts | ExecutionFacts | str | None = None

@@ -24,7 +24,7 @@ from typing import cast
 from ci.engines import Engine
 from ci.engines.archives import chunks_of
 from ci.engines.pool.actor import ARCHIVE, INTERRUPTS, RESULTS, feed_name
-from ci.engines.pool.messages import Answer, Archive, Request, plan_on_host
+from ci.engines.pool.messages import Archive, Request, StepOutcome, plan_on_host
 from ci.engines.select import select_engine
 from ci.errors import CiError, InfrastructureError
 from ci.facts.result_files import ENGINE_EVENTS
@@ -71,18 +71,18 @@ class Service:
                     raise KeyboardInterrupt
                 answer = self._answer(step, request, Feed(self._folder / feed_name(token)))
         except KeyboardInterrupt:
-            answer = Answer(interrupted=True)
+            answer = StepOutcome(interrupted=True)
         except CiError as error:
-            answer = Answer(error=self._at_caller(error, request.plan))
+            answer = StepOutcome(error=self._at_caller(error, request.plan))
         except Exception as error:
             traceback.print_exc()
             why = f"the program on the host failed: {type(error).__name__}: {error}"
-            answer = Answer(error=InfrastructureError(why))
+            answer = StepOutcome(error=InfrastructureError(why))
         with open_for_replacement(self._folder / f"{step}.answer") as file:
             file.write(pickle.dumps(answer))
         self._interrupted = False
 
-    def _answer(self, step: str, request: Request, observer: Feed) -> Answer:
+    def _answer(self, step: str, request: Request, observer: Feed) -> StepOutcome:
         for name, content in request.files.items():
             (self._folder / name).write_bytes(content)
         plan = plan_on_host(request, self._folder, self._trees, sys.executable)
@@ -90,9 +90,9 @@ class Service:
         match step:
             case "prepare":
                 engine.check(plan)
-                return Answer(value=engine.prepare(plan, observer))
+                return StepOutcome(value=engine.prepare(plan, observer))
             case "settle":
-                return Answer(value=engine.settle(plan, keep=request.keep))
+                return StepOutcome(value=engine.settle(plan, keep=request.keep))
             case "execute":
                 facts = engine.execute(plan, cast(ImageFacts, request.image), observer)
             case _:
@@ -104,18 +104,18 @@ class Service:
             self._engine = select_engine(plan.engine)
         return self._engine
 
-    def _resume(self, plan: RunPlan, engine: Engine, observer: Feed) -> Answer:
+    def _resume(self, plan: RunPlan, engine: Engine, observer: Feed) -> StepOutcome:
         """Return the outcome that an earlier service left, or adopt what it left running."""
         if (done := self._folder / DONE).exists():
-            answer: Answer = pickle.loads(done.read_bytes())  # noqa: S301
+            answer: StepOutcome = pickle.loads(done.read_bytes())  # noqa: S301
             return answer
         facts = engine.resume(plan, observer)
-        return Answer() if facts is None else self._finished(facts)
+        return StepOutcome() if facts is None else self._finished(facts)
 
-    def _finished(self, facts: ExecutionFacts) -> Answer:
+    def _finished(self, facts: ExecutionFacts) -> StepOutcome:
         """Pack the results, and keep the outcome for a caller that comes later."""
         with handle_interrupts(signal.SIG_IGN):  # what is here is wanted, whole
-            answer = Answer(value=facts, archive=self._pack())
+            answer = StepOutcome(value=facts, archive=self._pack())
             if not facts.lost:
                 with open_for_replacement(self._folder / DONE) as file:
                     file.write(pickle.dumps(answer))

@@ -36,8 +36,8 @@ from ci.engines.pool.cluster import (
 from ci.engines.pool.messages import (
     PROGRAM,
     SOURCE,
-    Answer,
     Request,
+    StepOutcome,
     files_of,
     folders_of,
 )
@@ -149,7 +149,7 @@ class Mirror:
             self._observer.event(event)
 
 
-class Caller:
+class HostedPlatform:
     """A platform on a host."""
 
     def __init__(
@@ -186,7 +186,7 @@ class Caller:
             send(tree, self._actor, self.call)
         self._trees[name] = tree.digest
 
-    def carry_out(self, step: str, **details: Any) -> Answer:
+    def carry_out(self, step: str, **details: Any) -> StepOutcome:
         """Return the outcome of a step on the host, with its results here; raises its error.
 
         An interrupt is passed on, and the step returns what it has until then. The third one raises
@@ -194,7 +194,7 @@ class Caller:
         """
         return self._follow(step, partial(self._start, step, secrets.token_hex(8), **details))
 
-    def adopt(self) -> Answer:
+    def adopt(self) -> StepOutcome:
         """Follow what an earlier caller started, as ``carry_out`` does.
 
         An answer without a value: it started nothing.
@@ -206,7 +206,7 @@ class Caller:
             return self._follow(step)
         return self.carry_out(RESUME)  # by another actor, or not at all
 
-    def _follow(self, step: str, begin: Callable[[], None] | None = None) -> Answer:
+    def _follow(self, step: str, begin: Callable[[], None] | None = None) -> StepOutcome:
         interrupts = 0
         while True:
             try:
@@ -280,7 +280,7 @@ class Caller:
             self.call(partial(self._actor.receive.remote, f"{step}.request", at, piece))
         self.call(partial(self._actor.start.remote, step, token, self._trees[PROGRAM]))
 
-    def _outcome(self, step: str) -> Answer:
+    def _outcome(self, step: str) -> StepOutcome:
         """Follow a step to its end, and copy its results."""
         while True:
             news, runs = self.call(partial(self._actor.poll.remote, self._mirror.offsets))
@@ -295,7 +295,7 @@ class Caller:
             content += piece
         if not content:
             raise ActorGoneError("the program on the host was killed")
-        answer: Answer = pickle.loads(content)  # noqa: S301 - of a host, which runs our code
+        answer: StepOutcome = pickle.loads(content)  # noqa: S301 - of a host, which runs our code
         if answer.error is not None:
             raise self._located(answer.error)
         if answer.archive is None:
