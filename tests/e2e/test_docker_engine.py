@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Bench
+from conftest import Bench, import_image
 from docker.client import DockerClient
 from docker.errors import ImageNotFound
 from plans import DOCKERFILE, python_stage, stage
 
 from ci.engines import link
-from ci.engines.archives import pack
 from ci.engines.docker import DockerEngine
 from ci.engines.select import select_engine
 from ci.errors import ExitCode, InfrastructureError
@@ -115,12 +114,7 @@ def test_an_image_that_vanishes_while_others_are_listed(
     """Another run, or ``gc``, removes it between two requests."""
     assert isinstance(docker_bench.engine, DockerEngine)
     tag = f"infini-ci/engine-tests:{docker_bench.run_id}"
-    client.api.import_image_from_data(
-        pack({"a": b""}).read(),
-        repository=tag.partition(":")[0],
-        tag=docker_bench.run_id,
-        changes=["LABEL infini-ci.platform=cpu"],
-    )
+    import_image(client, tag, {"a": b""}, {"infini-ci.platform": "cpu"})
     api = docker_bench.engine.client.api
     listed = api.images
 
