@@ -77,14 +77,14 @@ def failures_of(case: Case, verdict: Verdict, files: ResultFiles) -> tuple[Failu
 
 
 def _failures(case: Case, verdict: Verdict, files: ResultFiles) -> Iterator[_Found]:
-    for stage in failed_commands(case):
-        log = read_log_lines(files.folder / f"{stage.name}.log")
-        yield _Found(stage=stage.name, message=error_line(log))
     name, end = case.pytest_stage.name, case.pytest_end
+    failed = [stage.name for stage in failed_commands(case)]
+    if case.tests is None and end is not None and end.failed:
+        failed.append(name)
+    for stage in failed:
+        log = read_log_lines(files.folder / f"{stage}.log")
+        yield _Found(stage=stage, message=error_line(log))
     if case.tests is None:
-        if end is not None and end.failed:
-            log = read_log_lines(files.folder / f"{name}.log")
-            yield _Found(stage=name, message=error_line(log))
         return
     bad = [test for test in case.tests.tests if test.outcome.bad]
     for test in bad:

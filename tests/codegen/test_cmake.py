@@ -23,11 +23,14 @@ pytestmark = [
 ]
 
 
-def run_cmake(root: Path, build: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def run_cmake(
+    root: Path, build: Path, *options: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
     python = f"-DPython_EXECUTABLE={sys.executable}"
     # ninja comes with the tests; `make`, CMake's own choice, is not on every machine.
     return subprocess.run(
         ["cmake", "-G", "Ninja", "-S", root, "-B", build, python, *options],
+        env=os.environ | variables,
         capture_output=True,
         text=True,
         check=False,

@@ -23,6 +23,30 @@ from ci.model.plan import RUN_LABEL, SESSION_LABEL
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 120.0  # instead of waiting forever for a shell that never answers
+CONFIG = """\
+project: %s
+platforms:
+  cpu:
+    requirements: requirements.txt
+    environment: {GREETING: good morning}
+stages:
+- name: build
+  command: sh build.sh
+- name: pytest
+  kind: pytest
+  command: python -m pytest -q tests
+  environment: {OF_TESTS: "yes"}
+"""
+
+
+def project_files(project: str, tests: str) -> dict[str, str]:
+    """Return the files of a project that builds a file, and then runs ``tests``."""
+    return {
+        "ci.yaml": CONFIG % project,
+        "requirements.txt": "pytest\npytest-reportlog\n",
+        "build.sh": "echo one > built\n",
+        "tests/test_a.py": tests,
+    }
 
 
 @dataclass(frozen=True)

@@ -14,38 +14,28 @@ from typing import Any
 import pytest
 from conftest import engine_or_skip
 from docker.client import DockerClient
-from places import ROOT, Place, gc, json_of, open_shell, read_until, terminal_shell
+from places import (
+    ROOT,
+    Place,
+    gc,
+    json_of,
+    open_shell,
+    project_files,
+    read_until,
+    terminal_shell,
+)
 
 from ci.model.plan import KEPT, RUN_LABEL
 from ci.model.results import HOST_LOCK
 
-CONFIG = """\
-project: kept
-platforms:
-  cpu:
-    requirements: requirements.txt
-    environment: {GREETING: good morning}
-stages:
-- name: build
-  command: sh build.sh
-- name: pytest
-  kind: pytest
-  command: python -m pytest -q tests
-  environment: {OF_TESTS: "yes"}
-"""
 TESTS = """\
 import pathlib
 def test_a():
     pathlib.Path("left").write_text("by the test\\n")
     assert pathlib.Path("built").read_text() == "two\\n"
 """
-FILES = {
-    "ci.yaml": CONFIG,
-    "requirements.txt": "pytest\npytest-reportlog\n",
-    "build.sh": "echo one > built\n",
-    "tests/test_a.py": TESTS,
-}
-PROJECT_OF_GC = "kept-until-gc"
+FILES = project_files("kept", TESTS)
+PROJECT_OF_GC = "kept-until-gc"  # `gc` removes no others
 WAITING = "echo half > built; sleep 600\n"
 
 
@@ -220,8 +210,7 @@ def test_removed_under_a_shell_and_before_the_next(place: Place) -> None:
 
 
 def test_gc_lists_and_removes_it(repository: Place, tmp_path: Path) -> None:
-    config = CONFIG.replace("project: kept", f"project: {PROJECT_OF_GC}")  # it removes no others
-    files = {**FILES, "ci.yaml": config}
+    files = project_files(PROJECT_OF_GC, TESTS)
     place = Place.make(tmp_path, repository.engine, repository.python, files)
     run_id = place.run("--keep")["run_id"]
     [name] = remains(place, run_id)
