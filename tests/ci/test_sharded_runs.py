@@ -145,6 +145,15 @@ def test_what_ran_before_and_beside_a_crash_counts(work: Workplace) -> None:
     assert [it.test for it in row.failures] == ["tests/test_a.py::test_a"]
 
 
+def test_a_test_that_ends_its_process_is_named_with_that_end(work: Workplace) -> None:
+    write(work, {"test_a": CRASH, "test_b": CRASH.replace("SIGSEGV", "SIGABRT")})
+    row, _ = row_of(work, 2)
+    assert {it.test: it.message for it in row.failures} == {
+        f"tests/test_{name}.py::test_a": f"the process ended in this test with signal {how}"
+        for name, how in (("a", "SIGSEGV (exit code 139)"), ("b", "SIGABRT (exit code 134)"))
+    }
+
+
 def test_shards_that_collect_other_tests_are_detected(work: Workplace) -> None:
     """The name of a test has the number of its process."""
     named = "import os, pytest\n@pytest.mark.parametrize('n', [os.getpid()])\ndef test(n): pass\n"
@@ -257,9 +266,9 @@ def test_a_marker_that_no_merge_writes(shard: object) -> None:
     assert (log.unreadable_lines, log.exit_status) == (1, 0)
 
 
-def ended(shard: int, **changes: Any) -> ShardFinished:
+def ended(shard: int, **changes: Any) -> dict[int, ShardFinished]:
     usual = {"seconds": 1.0, "exit_code": 0, "collected": 5, "selected": 2, "digest": "a"}
-    return ShardFinished(stage="pytest", shard=shard, **{**usual, **changes})
+    return {shard: ShardFinished(stage="pytest", shard=shard, **{**usual, **changes})}
 
 
 def printed(line: str) -> PytestOutput:
@@ -272,7 +281,7 @@ def test_a_summary_is_that_of_one_process() -> None:
         printed("2 passed, 4 deselected in 72.04s (0:01:12)"),
         printed("5 deselected in 0.01s"),
     ]
-    ends = [ended(1, exit_code=1), ended(2), ended(3, selected=1, exit_code=5)]
+    ends = {**ended(1, exit_code=1), **ended(2), **ended(3, selected=1, exit_code=5)}
     found = merge_outputs(outputs, None, ends)
     assert found.summary is not None
     text = "1 failed, 3 passed, 1 deselected, 1 warning in 72.04s (0:01:12)"
@@ -284,7 +293,7 @@ def test_counts_of_a_summary_come_from_the_log_if_it_is_complete() -> None:
     lines = [*phases("a"), report("b", "setup", outcome="skipped"), report("b", "teardown")]
     log = parse_log([*lines, finish(0)])
     skips = [printed("1 passed, 2 skipped in 1.00s"), printed("1 skipped in 2.00s")]
-    found = merge_outputs(skips, log, [ended(1), ended(2)])
+    found = merge_outputs(skips, log, {**ended(1), **ended(2)})
     assert found.summary is not None
     assert found.summary.text == "1 passed, 1 skipped in 2.00s"
     assert log.count(Outcome.SKIPPED) == 1
@@ -292,18 +301,18 @@ def test_counts_of_a_summary_come_from_the_log_if_it_is_complete() -> None:
 
 def test_a_shard_without_a_summary() -> None:
     outputs = [printed("2 passed in 1.00s"), replace(printed("Killed"), summary=None)]
-    found = merge_outputs(outputs, None, [ended(1)])
+    found = merge_outputs(outputs, None, ended(1))
     assert (found.summary, found.collected, found.last_lines) == (None, None, ("Killed",))
 
 
 def test_division_is_checked_only_where_it_can_be() -> None:
-    assert division_errors(stage(1), [], None) == []
-    assert division_errors(stage(), [ended(1), ended(2)], parse_log([])) == []
+    assert division_errors(stage(1), {}, None) == []
+    assert division_errors(stage(), {**ended(1), **ended(2)}, parse_log([])) == []
     died = ended(2, exit_code=139, signal=11, digest=None, collected=None, selected=None)
-    assert division_errors(stage(), [ended(1), died], None) == []
-    [other] = division_errors(stage(), [ended(1), ended(2, digest="b", collected=6)], None)
+    assert division_errors(stage(), {**ended(1), **died}, None) == []
+    [other] = division_errors(stage(), {**ended(1), **ended(2, digest="b", collected=6)}, None)
     assert other.startswith("the shards collected different tests (5, 6)")
-    [silent] = division_errors(stage(), [ended(1), ended(2, digest=None)], None)
+    [silent] = division_errors(stage(), {**ended(1), **ended(2, digest=None)}, None)
     assert silent.startswith("shard 2 did not record")
 
 
