@@ -36,7 +36,7 @@ def stage_estimates(store: Store, project: str, plan: RunPlan, engine: str) -> d
     return usual_seconds(plan, rows, alike)
 
 
-def with_recorded_times(plan: RunPlan, store: Store, project: str) -> RunPlan:
+def with_recorded_times(store: Store, project: str, plan: RunPlan) -> RunPlan:
     """Return a plan whose shards get tests by their times in the newest suitable run.
 
     That is one that was judged, with the same selection of operators. Without any, all tests count

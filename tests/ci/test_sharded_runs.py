@@ -325,21 +325,21 @@ def test_tests_are_shared_by_their_times_in_the_newest_run(work: Workplace) -> N
     [plan] = plan_run(project, ("cpu",), **places, options=options)
     assert [it.shards for it in plan.stages] == [1, 2]
     with work.open_store() as store:
-        assert with_recorded_times(plan, store, "tiny") == plan
+        assert with_recorded_times(store, "tiny", plan) == plan
     _, folder = row_of(work, 1)
     with work.open_store() as store:
-        known = with_recorded_times(plan, store, "tiny")
+        known = with_recorded_times(store, "tiny", plan)
         seconds = {it.node_id: it.seconds for it in logged(folder).tests}
         assert known.pytest_stage.seconds == pytest.approx(seconds, abs=1e-6)
         assert json.loads(host_job(known, folder))["stages"][1]["shards"] == 2
-        assert with_recorded_times(plan, store, "other") == plan
+        assert with_recorded_times(store, "other", plan) == plan
         selected = replace(plan, selection=SelectionPlan(variable="X", operators="abs"))
-        assert with_recorded_times(selected, store, "tiny") == selected
-        assert with_recorded_times(replace(plan, simulated=True), store, "tiny").stages == (
+        assert with_recorded_times(store, "tiny", selected) == selected
+        assert with_recorded_times(store, "tiny", replace(plan, simulated=True)).stages == (
             plan.stages
         )
         [alone] = plan_run(project, ("cpu",), **places)
-        assert with_recorded_times(alone, store, "tiny") is alone
+        assert with_recorded_times(store, "tiny", alone) is alone
 
 
 def run_command(work: Workplace, *options: str) -> list[Any]:
