@@ -14,6 +14,7 @@ from workplace import CONFIG, Workplace, new_workplace
 
 from ci import cli
 from ci.engines.job import host_job
+from ci.engines.script import describe_docker
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts.environment_key import environment_key
 from ci.facts.pytest_log import PytestOutput, parse_log, read_output
@@ -382,6 +383,22 @@ def test_a_resumed_run_keeps_its_shards(
     assert [it.shards for it in run.plans[0].stages] == [1, 2]
     assert cli.main(["run", "--resume", request.run_id, "--shards=3"]) == ExitCode.USAGE
     assert "--reruns, --shards and --select." in capsys.readouterr().err
+
+
+def test_a_script_names_the_shards(work: Workplace) -> None:
+    source = work.folder / "source"
+    places: dict[str, Any] = {"run_id": "next", "source": source, "results": work.results}
+    [plan] = plan_run(
+        load_project(source / "ci.yaml", {}),
+        ("cpu",),
+        **places,
+        options=RunOptions(engine="docker", shards=2),
+    )
+    limits = [line for line in describe_docker(plan, {}).splitlines() if ", at most " in line]
+    assert [line.partition(" s")[2] for line in limits] == [
+        ":",
+        ", in 2 shards with files of their own:",
+    ]
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "x", "65"])
