@@ -43,8 +43,8 @@ struct Operator<RmsNorm, Device::Type::kCpu, 0> {
     const auto normalize = cpu::WithFloatType(out.data_type(), [&](auto* element) {
       using T = ElementOf<decltype(element)>;
       if constexpr (sizeof(T) == 2) {
-        if (weight.data_type() == DataType::kFloat32)
-          return INFINI_OPS_KERNEL(RmsNormRow<T, float>);
+        const bool has_wide_weight = weight.data_type() == DataType::kFloat32;
+        if (has_wide_weight) return INFINI_OPS_KERNEL(RmsNormRow<T, float>);
       }
       return INFINI_OPS_KERNEL(RmsNormRow<T, T>);
     });
