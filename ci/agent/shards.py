@@ -30,7 +30,7 @@ _REPORT = re.compile(r"(\d{1,9}) (\d{1,9}) ([0-9a-f]{64})", re.ASCII)
 LONGEST_REPORT = 100  # bytes
 
 
-class Selection(NamedTuple):
+class ShardCollection(NamedTuple):
     """The numbers of tests that a shard collected and selected, and a digest of the former."""
 
     collected: int | None = None
@@ -94,12 +94,12 @@ def only_shard(
         remove(folder)
 
 
-def read_selection(folder: Path) -> Selection:
+def read_collection(folder: Path) -> ShardCollection:
     """Read what the plugin of a shard wrote; empty if it wrote nothing."""
     found = None
     with suppress(OSError), open_regular(folder / "report/collected", os.O_NOFOLLOW) as file:
         found = _REPORT.fullmatch(file.read(LONGEST_REPORT).decode(errors="replace"))
-    return Selection(int(found[1]), int(found[2]), found[3]) if found else Selection()
+    return ShardCollection(int(found[1]), int(found[2]), found[3]) if found else ShardCollection()
 
 
 def combined_end(ends: Sequence[CommandEnd]) -> CommandEnd:

@@ -278,7 +278,7 @@ def _execute_plans(
     folder = options.results / request.run_id
     if any(plan.shards > 1 for plan in plans):
         with suppress(UsageError), open_existing_store(options.results) as store:
-            plans = [with_recorded_times(plan, store, request.project) for plan in plans]
+            plans = [with_recorded_times(store, request.project, plan) for plan in plans]
     coordinator = RunCoordinator(
         request=request,
         plans=plans,

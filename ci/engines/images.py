@@ -194,8 +194,9 @@ class ImageBuilder:
         image = self.find(plan.needed_image.tag)
         if image is None:
             label = f"{PLATFORM_LABEL}={plan.platform}"
-            others = self.client.images.list(filters={"label": label})
-            return reason_to_build(plan, (other.labels for other in others))
+            # The API's own list: the SDK's asks for each image again, which may be gone by then.
+            others = self.client.api.images(filters={"label": label})
+            return reason_to_build(plan, (other["Labels"] for other in others))
         if BASE_DIGEST_LABEL not in image.labels:
             return "the image does not record its base image"
         # The base that was used may be gone; the configured base may have arrived meanwhile.

@@ -8,10 +8,10 @@ from functools import cached_property
 
 from ci.facts.difference import Difference, compare_suites
 from ci.facts.operators import fallbacks, mismatches, overload_counts
-from ci.facts.shards import division_errors
+from ci.facts.shards import Shards, division_errors
 from ci.facts.suite import adapt_to_processor, restrict_to_selection, suite_of
 from ci.model.details import Rerun
-from ci.model.events import RunRecord, ShardFinished, StageFinished
+from ci.model.events import RunRecord, StageFinished
 from ci.model.job import StageKind, StagePlan
 from ci.model.plan import ContractPlan
 from ci.model.results import ExecutionFacts, OverloadCount, is_compiled_only
@@ -76,9 +76,8 @@ class Case:
     def pytest_end(self) -> StageFinished | None:
         return self.end_of(self.pytest_stage)
 
-    @property
-    def shards(self) -> tuple[ShardFinished, ...]:
-        """The shards of the suite that ended."""
+    @cached_property
+    def shards(self) -> Shards:
         return self.record.shards(self.pytest_stage.name)
 
     @cached_property

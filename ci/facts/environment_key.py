@@ -115,6 +115,11 @@ class EnvironmentKey:
         return {name: value for name, value in vars(self).items() if value != usual[name]}
 
 
+def shards_component(shards: int) -> str:
+    """Return the component of an environment whose tests so many processes share."""
+    return counted(shards, "shard") if shards > 1 else NONE
+
+
 def platform_component(platform: str, *, simulated: bool) -> str:
     """Return the component of a platform, which differs with and without its hardware."""
     return platform + (OLD_KIND if simulated else "")
@@ -141,7 +146,7 @@ def environment_key(result: PlatformResult) -> EnvironmentKey:
         cache=_cache(result.facts("compiler_cache")),
         selection=_text(result.facts("selection").get("operators"), "all operators"),
         instruction_sets=_text(result.facts("machine").get("instruction_sets"), NONE),
-        shards=counted(len(result.shards), "shard") if result.shards else NONE,
+        shards=shards_component(len(result.shards)),
         options=", ".join(f"{n}={v}" for n, v in sorted(result.facts("options").items())) or NONE,
     )
 

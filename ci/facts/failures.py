@@ -77,14 +77,14 @@ def failures_of(case: Case, verdict: Verdict, files: ResultFiles) -> tuple[Failu
 
 
 def _failures(case: Case, verdict: Verdict, files: ResultFiles) -> Iterator[_Found]:
-    for stage in failed_commands(case):
-        log = read_log_lines(files.folder / f"{stage.name}.log")
-        yield _Found(stage=stage.name, message=error_line(log))
     name, end = case.pytest_stage.name, case.pytest_end
+    failed = [stage.name for stage in failed_commands(case)]
+    if case.tests is None and end is not None and end.failed:
+        failed.append(name)
+    for stage in failed:
+        log = read_log_lines(files.folder / f"{stage}.log")
+        yield _Found(stage=stage, message=error_line(log))
     if case.tests is None:
-        if end is not None and end.failed:
-            log = read_log_lines(files.folder / f"{name}.log")
-            yield _Found(stage=name, message=error_line(log))
         return
     bad = [test for test in case.tests.tests if test.outcome.bad]
     for test in bad:
@@ -92,9 +92,10 @@ def _failures(case: Case, verdict: Verdict, files: ResultFiles) -> Iterator[_Fou
         yield _Found(stage=name, test=test.node_id, outcome=test.outcome, message=message)
     if verdict.harness in DIED:
         reported = {test.node_id for test in bad}
-        how = f" with {format_exit(end)}" if end else ""
         for node_id in case.tests.running:
             if node_id not in reported:
+                died = case.shards.get(case.tests.shards.get(node_id, 0), end)
+                how = f" with {format_exit(died)}" if died else ""
                 message = f"the process ended in this test{how}"
                 yield _Found(stage=name, test=node_id, message=message)
     if broken := broken_contract(case):

@@ -67,7 +67,7 @@ def _shard_notes(case: Case) -> list[str]:
     """Return the note on a suite that was shared: the time of each shard."""
     if case.pytest_stage.shards == 1:
         return []
-    times = " + ".join(f"{end.seconds:.0f}" for end in case.shards)
+    times = " + ".join(f"{end.seconds:.0f}" for end in case.shards.values())
     return [f"{case.pytest_stage.shards} shards" + (f" ({times} s)" if times else "")]
 
 

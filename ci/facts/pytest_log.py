@@ -217,14 +217,16 @@ class _LogReader:
     def result(self) -> PytestLog:
         attempts = self.attempts.items()
         tests = (attempt.result(node_id) for node_id, attempt in attempts)
+        running = tuple(node_id for node_id, attempt in attempts if not attempt.ended)
         statuses = [status for status in self.statuses.values() if status is not None]
         return PytestLog(
             tests=tuple(test for test in tests if test is not None),
             warnings=self.warnings,
             exit_status=worst_status(statuses) if len(statuses) == len(self.statuses) > 0 else None,
-            running=tuple(node_id for node_id, attempt in attempts if not attempt.ended),
+            running=running,
             crashed=tuple(self.crashed),
             begun=len(self.begun),
+            shards={it: self.begun[it] for it in running if self.begun.get(it)},
             repeated=tuple(self.repeated),
             processor=self.processor,
             selection=self.selection,

@@ -8,7 +8,7 @@ shards' own files stay.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import BinaryIO
@@ -31,6 +31,7 @@ LARGEST_JUNIT = 1 << 28  # bytes; one of 17,000 tests has 5 million
 # In the order of pytest's closing summary.
 _COUNTS = ("failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "warning", "error")
 _PLURALS = ("warning", "error")
+Shards = Mapping[int, ShardFinished]  # that ended, by their numbers from 1 on
 _MINUTE_S = 60  # from which on pytest also prints hours, minutes and seconds
 
 
@@ -83,27 +84,25 @@ def _append(target: BinaryIO, path: Path) -> None:
 
 
 def merge_outputs(
-    outputs: Sequence[PytestOutput], log: PytestLog | None, ends: Sequence[ShardFinished]
+    outputs: Sequence[PytestOutput], log: PytestLog | None, ends: Shards
 ) -> PytestOutput:
-    """Return the facts of a whole suite from the outputs of its shards and their merged log.
+    """Return the facts of a whole suite from the outputs of its shards and their merged log."""
+    selected = [end.selected for end in ends.values() if end.selected is not None]
 
-    ``ends`` lacks those that did not end.
-    """
-    selected = [end.selected for end in ends if end.selected is not None]
-    codes = {end.shard: severity(end.exit_code) for end in ends}
-    worst = max(
-        range(len(outputs)),
-        key=lambda at: (outputs[at].summary is None, codes.get(at + 1, severity(0))),
-    )
+    def badness(shard: int) -> tuple[bool, tuple[bool, int]]:
+        status = ends[shard].exit_code if shard in ends else 0
+        return outputs[shard - 1].summary is None, severity(status)
+
+    worst = max(range(1, len(outputs) + 1), key=badness)
     return PytestOutput(
         collected=sum(selected) if len(selected) == len(outputs) else None,
-        summary=_merge_summaries(outputs, log, ends),
-        last_lines=outputs[worst].last_lines,
+        summary=_merge_summaries(outputs, log, ends.get(1)),
+        last_lines=outputs[worst - 1].last_lines,
     )
 
 
 def _merge_summaries(
-    outputs: Sequence[PytestOutput], log: PytestLog | None, ends: Sequence[ShardFinished]
+    outputs: Sequence[PytestOutput], log: PytestLog | None, first: ShardFinished | None
 ) -> ClosingSummary | None:
     """Return the closing summary that one process would have printed; ``None``: one is missing."""
     found = [it.summary for it in outputs if it.summary is not None]
@@ -116,7 +115,7 @@ def _merge_summaries(
             counts[outcome.value] = log.count(outcome)
         counts["warning"] = log.warnings
     # All shards deselect the same tests, apart from those of the others.
-    others = sum((it.collected or 0) - (it.selected or 0) for it in ends[:1])
+    others = (first.collected or 0) - (first.selected or 0) if first else 0
     counts["deselected"] = max(found[0].count("deselected") - others, 0)
     words = [
         f"{count} {name}" + ("s" if name in _PLURALS and count > 1 else "")
@@ -130,11 +129,10 @@ def _merge_summaries(
     return ClosingSummary(text=text, seconds=seconds)
 
 
-def shard_results(stage: StagePlan, ends: Sequence[ShardFinished]) -> Iterator[ShardResult]:
+def shard_results(stage: StagePlan, ends: Shards) -> Iterator[ShardResult]:
     """Yield the results of the shards of a stage; none without shards."""
-    known = {end.shard: end for end in ends}
     for shard in range(1, stage.shards + 1) if stage.shards > 1 else ():
-        end = known.get(shard)
+        end = ends.get(shard)
         yield ShardResult(
             shard=shard,
             tests=end.selected if end else None,
@@ -143,25 +141,26 @@ def shard_results(stage: StagePlan, ends: Sequence[ShardFinished]) -> Iterator[S
         )
 
 
-def division_errors(
-    stage: StagePlan, ends: Sequence[ShardFinished], log: PytestLog | None
-) -> list[str]:
+def division_errors(stage: StagePlan, ends: Shards, log: PytestLog | None) -> list[str]:
     """Return why the shards may not have run each test exactly once; empty: they did.
 
     Only shards that ended by themselves count: others fail the run anyway.
     """
     if stage.shards == 1:
         return []
-    finished = [end for end in ends if end.exit_code in USUAL and not end.ended_early]
     found = []
-    if silent := [str(end.shard) for end in finished if end.digest is None]:
+    if silent := [
+        str(shard)
+        for shard, end in ends.items()
+        if end.exit_code in USUAL and not end.ended_early and end.digest is None
+    ]:
         found.append(
             f"shard {join_names(silent)} did not record which tests it collected: the test command"
             " must pass its arguments and PYTHONPATH on to pytest"
         )
-    digests = {end.digest for end in ends if end.digest is not None}
+    digests = {end.digest for end in ends.values() if end.digest is not None}
     if len(digests) > 1:
-        counts = ", ".join(f"{end.collected or 0:,}" for end in ends)
+        counts = ", ".join(f"{end.collected or 0:,}" for end in ends.values())
         found.append(
             f"the shards collected different tests ({counts}), so some may have run twice or not"
             " at all: the names of tests must not depend on the process, such as on the order of"

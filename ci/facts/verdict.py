@@ -427,7 +427,7 @@ def _further_evidence(case: Case) -> list[Evidence]:
     texts += [
         f"shard {end.shard} of {case.pytest_stage.shards} ended with {format_exit(end)}"
         f" after {end.seconds:.0f} s"
-        for end in case.shards
+        for end in case.shards.values()
         if end.exit_code not in USUAL or end.ended_early
     ]
     for end in case.ends:

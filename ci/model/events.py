@@ -354,10 +354,10 @@ class RunRecord:
     def finished_stages(self) -> dict[str, StageFinished]:
         return {end.stage: end for end in self.every(StageFinished)}
 
-    def shards(self, stage: str) -> tuple[ShardFinished, ...]:
+    def shards(self, stage: str) -> dict[int, ShardFinished]:
         """The ends of the shards of a stage, by their numbers."""
         ends = {end.shard: end for end in self.every(ShardFinished) if end.stage == stage}
-        return tuple(end for _, end in sorted(ends.items()))
+        return dict(sorted(ends.items()))
 
     @property
     def unfinished_stages(self) -> tuple[str, ...]:

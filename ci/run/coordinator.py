@@ -14,7 +14,6 @@ from functools import partial
 
 from ci.errors import CiError, ExitCode, InfrastructureError, UsageError
 from ci.facts.platform_result import not_run_result
-from ci.model.job import StageKind
 from ci.model.plan import RunPlan
 from ci.model.results import PlatformResult, Product, RunResult
 from ci.plan.request import RunRequest
@@ -252,7 +251,7 @@ def expectation_of(plan: RunPlan) -> Expectation:
     # A contract is of the whole suite: of a selection, pytest counts the tests.
     if is_whole and plan.contract is not None and plan.contract.suite is not None:
         expected = plan.contract.suite.counts().total()
-        tests = {it.name: expected for it in plan.stages if it.kind is StageKind.PYTEST}
+        tests = {plan.pytest_stage.name: expected}
     return Expectation(stages=tuple(it.name for it in plan.stages), tests=tests)
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
 from ci.errors import CiError
-from ci.facts.environment_key import NONE, EnvironmentKey, platform_component
+from ci.facts.environment_key import EnvironmentKey, platform_component, shards_component
 from ci.facts.measures import Quantity, measure_key
+from ci.model.job import StageKind
 from ci.model.plan import RunPlan
 from ci.store.rows import RunMeasures
-from ci.util.text import counted
 
 if TYPE_CHECKING:  # it imports SQLAlchemy
     from ci.store.store import Store
@@ -33,10 +33,12 @@ def stage_estimates(store: Store, project: str, plan: RunPlan, engine: str) -> d
     except CiError:  # a run needs no estimates, and commands that read the store report its damage
         return {}
     alike = {key: similarity(found, plan, engine) for key, found in environments.items()}
-    return usual_seconds(plan, rows, alike)
+    shards = shards_component(plan.shards)
+    divided = {key for key, found in environments.items() if found.shards != shards}
+    return usual_seconds(plan, rows, alike, divided)
 
 
-def with_recorded_times(plan: RunPlan, store: Store, project: str) -> RunPlan:
+def with_recorded_times(store: Store, project: str, plan: RunPlan) -> RunPlan:
     """Return a plan whose shards get tests by their times in the newest suitable run.
 
     That is one that was judged, with the same selection of operators. Without any, all tests count
@@ -73,23 +75,27 @@ def similarity(environment: EnvironmentKey, plan: RunPlan, engine: str) -> int:
             environment.engine == f"{engine} engine",
             plan.image is not None and environment.image == plan.image.tag,
             environment.selection == (selection or "all operators"),
-            environment.shards == (counted(plan.shards, "shard") if plan.shards > 1 else NONE),
             is_cold == (plan.cache is not None and plan.cache.cold),
         )
     )
 
 
 def usual_seconds(
-    plan: RunPlan, rows: Sequence[RunMeasures], alike: Mapping[str, int]
+    plan: RunPlan,
+    rows: Sequence[RunMeasures],
+    alike: Mapping[str, int],
+    divided: Collection[str] = (),
 ) -> dict[str, float]:
     """Return the median of each stage's newest times in the most similar environments.
 
-    ``rows`` are in order of time; ``alike`` has the similarity of their environments.
+    ``rows`` are in order of time; ``alike`` has the similarity of their environments. In those of
+    ``divided`` another number of processes shared the tests, which took another time.
     """
     found = {}
     for stage in plan.stages:
         name = measure_key(stage.name, Quantity.WALL)
-        timed = [row for row in rows if name in row.values and row.key in alike]
+        known = alike.keys() - divided if stage.kind is StageKind.PYTEST else alike.keys()
+        timed = [row for row in rows if name in row.values and row.key in known]
         best = max((alike[row.key] for row in timed), default=0)
         times = [row.values[name] for row in timed if alike[row.key] == best]
         if times:

@@ -5,21 +5,10 @@
 //
 // It uses a pragma instead of compiler options. Code from other headers, above all templates of the
 // standard library, is then still compiled for every processor, whichever copy the linker keeps.
-//
-// The kernels can use vector.h, exp.h and map.h, which are included once per instruction set in a
-// translation unit: several files that include this one can be a unity.
 
 #define INFINI_OPS_ISA baseline
 #define INFINI_OPS_VECTOR_BYTES 16
-#ifndef INFINI_OPS_HAS_VECTORS
-#include "cpu/vector.h"
-// After vector.h.
-#include "cpu/exp.h"
-#include "cpu/map.h"
-#endif
-#include INFINI_OPS_KERNELS
-#undef INFINI_OPS_ISA
-#undef INFINI_OPS_VECTOR_BYTES
+#include "cpu/for_this_isa.h"
 
 #ifdef __x86_64__
 
@@ -31,15 +20,7 @@
 #endif
 #define INFINI_OPS_ISA avx2
 #define INFINI_OPS_VECTOR_BYTES 32
-#ifndef INFINI_OPS_HAS_VECTORS
-#include "cpu/vector.h"
-// After vector.h.
-#include "cpu/exp.h"
-#include "cpu/map.h"
-#endif
-#include INFINI_OPS_KERNELS
-#undef INFINI_OPS_ISA
-#undef INFINI_OPS_VECTOR_BYTES
+#include "cpu/for_this_isa.h"
 #ifdef __clang__
 #pragma clang attribute pop
 #else
@@ -56,15 +37,7 @@
 #endif
 #define INFINI_OPS_ISA avx512
 #define INFINI_OPS_VECTOR_BYTES 64
-#ifndef INFINI_OPS_HAS_VECTORS
-#include "cpu/vector.h"
-// After vector.h.
-#include "cpu/exp.h"
-#include "cpu/map.h"
-#endif
-#include INFINI_OPS_KERNELS
-#undef INFINI_OPS_ISA
-#undef INFINI_OPS_VECTOR_BYTES
+#include "cpu/for_this_isa.h"
 #ifdef __clang__
 #pragma clang attribute pop
 #else

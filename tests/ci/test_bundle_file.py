@@ -54,6 +54,12 @@ def _no_site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.fixture(autouse=True)
+def _local_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (run_command, session):
+        monkeypatch.setattr(module, "select_engine", lambda _: LocalEngine())
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
@@ -95,12 +101,7 @@ def run(*arguments: object) -> int:
     return cli.main([str(argument) for argument in arguments])
 
 
-def test_a_run_is_that_of_the_packed_commit(
-    bundle: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(run_command, "select_engine", lambda _: LocalEngine())
+def test_a_run_is_that_of_the_packed_commit(bundle: Path, tmp_path: Path) -> None:
     assert run("run", "--bundle", bundle) == ExitCode.PASSED
     result = read_results(tmp_path / "results" / "latest" / "results.json")
     assert (result.project, result.commit, result.dirty) == ("tiny", COMMIT, True)
@@ -120,12 +121,8 @@ def interrupted_run(bundle: Path, results: Path) -> str:
 
 
 def test_a_run_goes_on_with_its_bundle(
-    bundle: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run_command, "select_engine", lambda _: LocalEngine())
     run_id = interrupted_run(bundle, tmp_path / "results")
     assert run("run", "--resume", run_id) == ExitCode.USAGE
     assert f"Add the option: --bundle {bundle}" in capsys.readouterr().err
@@ -141,12 +138,8 @@ def test_a_run_goes_on_with_its_bundle(
 
 
 def test_a_run_does_not_go_on_with_another_bundle(
-    bundle: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run_command, "select_engine", lambda _: LocalEngine())
     run_id = interrupted_run(bundle, tmp_path / "results")
     changed(bundle, COMMIT.encode(), COMMIT[::-1].encode())
     assert run("run", "--bundle", bundle, "--resume", run_id) == ExitCode.USAGE
@@ -154,13 +147,8 @@ def test_a_run_does_not_go_on_with_another_bundle(
 
 
 def test_a_test_runs_again_with_the_bundle(
-    bundle: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run_command, "select_engine", lambda _: LocalEngine())
-    monkeypatch.setattr(session, "select_engine", lambda _: LocalEngine())
     assert run("run", "--bundle", bundle) == ExitCode.PASSED
     words = ("rerun", "latest", "cpu", "test_a.py::test_a")
     capsys.readouterr()
@@ -173,6 +161,19 @@ def test_a_test_runs_again_with_the_bundle(
     bundle.unlink()
     assert run(*words) == ExitCode.USAGE
     assert str(bundle) in capsys.readouterr().err
+
+
+def test_shards_of_a_bundle(
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("run", "--bundle", bundle, "--shards", 2) == ExitCode.PASSED
+    [row] = read_results(tmp_path / "results" / "latest" / "results.json").platforms
+    assert [(it.tests, it.exit_code) for it in row.shards] == [(1, 0), (0, 5)]
+    capsys.readouterr()
+    assert run("rerun", "latest", "cpu") == ExitCode.PASSED
+    printed = capsys.readouterr().out
+    assert "1 passed in " in printed
+    assert "deselected" not in printed
 
 
 def test_what_was_packed_is_taken_whole(project: Path, tmp_path: Path) -> None:

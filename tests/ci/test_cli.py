@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from local_engine import LocalEngine
 
 from ci import cli
@@ -495,7 +496,7 @@ def test_an_environment_that_was_made_before_virtualenv_was_needed(tmp_path: Pat
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == ExitCode.INFRASTRUCTURE
     assert f"{sys.executable} does not have the package virtualenv" in done.stdout
-    assert " -m pip install --group ci" in done.stdout
+    assert " -m pip install --group ci" in done.stderr  # the table shortens a long reason
     assert "Traceback" not in done.stdout + done.stderr
 
 
@@ -526,6 +527,12 @@ def test_tests_refuse_a_python_without_assertions(folder: str) -> None:
         "ERROR: Python executes no assertions: got PYTHONOPTIMIZE or -O (level 2), expected "
         f"neither. Run: env -u PYTHONOPTIMIZE {sys.executable} -m pytest\n\n"
     )
+
+
+def test_no_property_has_a_time_limit() -> None:
+    assert settings.default is not None
+    assert settings.default.deadline is None
+    assert HealthCheck.too_slow in settings.default.suppress_health_check
 
 
 RUNS_NEED = ("ci.engines", "ci.plan.project", "ci.run", "docker")

@@ -87,14 +87,11 @@ def test_similar_environments(plan: RunPlan) -> None:
         cache="warm compiler cache, half or more hits",
         selection="all operators",
     )
-    assert similarity(same, plan, "docker") == 6
-    for name in ("platform", "image", "engine", "selection", "shards"):
-        assert similarity(replace(same, **{name: "other"}), plan, "docker") == 5
-    assert similarity(replace(same, cache="cold compiler cache"), plan, "docker") == 5
-    assert similarity(same, plan, "host") == 5
-    shared = replace(plan, stages=(replace(plan.pytest_stage, shards=2),))
-    assert similarity(replace(same, shards="2 shards"), shared, "docker") == 6
-    assert similarity(same, shared, "docker") == 5
+    assert similarity(same, plan, "docker") == 5
+    for name in ("platform", "image", "engine", "selection"):
+        assert similarity(replace(same, **{name: "other"}), plan, "docker") == 4
+    assert similarity(replace(same, cache="cold compiler cache"), plan, "docker") == 4
+    assert similarity(same, plan, "host") == 4
 
 
 def test_estimates_come_from_the_store(workplace: Workplace, plan: RunPlan) -> None:
@@ -107,6 +104,16 @@ def test_estimates_come_from_the_store(workplace: Workplace, plan: RunPlan) -> N
         found = records.estimates("tiny", plan, "docker")
         assert found == {name: pytest.approx(measured[name]) for name in ("build", "pytest")}
         assert records.estimates("other", plan, "docker") == {}
+        # The tests will take another time, and the build will not.
+        stages = tuple(replace(it, shards=2) if it.name == "pytest" else it for it in plan.stages)
+        shared = replace(plan, stages=stages)
+        assert records.estimates("tiny", shared, "docker").keys() == {"build"}
+    second, _ = workplace.run(shards=2)
+    measured = {it.name: it.seconds for it in second.platforms[0].stages}
+    with records:
+        records.open()
+        found = records.estimates("tiny", shared, "docker")
+        assert found["pytest"] == pytest.approx(measured["pytest"])
 
 
 def test_the_tests_of_the_contract_are_expected(plan: RunPlan) -> None:

@@ -14,6 +14,7 @@ from workplace import CONFIG, Workplace, new_workplace
 
 from ci import cli
 from ci.engines.job import host_job
+from ci.engines.script import describe_docker
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts.environment_key import environment_key
 from ci.facts.pytest_log import PytestOutput, parse_log, read_output
@@ -145,6 +146,15 @@ def test_what_ran_before_and_beside_a_crash_counts(work: Workplace) -> None:
     assert [it.test for it in row.failures] == ["tests/test_a.py::test_a"]
 
 
+def test_a_test_that_ends_its_process_is_named_with_that_end(work: Workplace) -> None:
+    write(work, {"test_a": CRASH, "test_b": CRASH.replace("SIGSEGV", "SIGABRT")})
+    row, _ = row_of(work, 2)
+    assert {it.test: it.message for it in row.failures} == {
+        f"tests/test_{name}.py::test_a": f"the process ended in this test with signal {how}"
+        for name, how in (("a", "SIGSEGV (exit code 139)"), ("b", "SIGABRT (exit code 134)"))
+    }
+
+
 def test_shards_that_collect_other_tests_are_detected(work: Workplace) -> None:
     """The name of a test has the number of its process."""
     named = "import os, pytest\n@pytest.mark.parametrize('n', [os.getpid()])\ndef test(n): pass\n"
@@ -257,9 +267,9 @@ def test_a_marker_that_no_merge_writes(shard: object) -> None:
     assert (log.unreadable_lines, log.exit_status) == (1, 0)
 
 
-def ended(shard: int, **changes: Any) -> ShardFinished:
+def ended(shard: int, **changes: Any) -> dict[int, ShardFinished]:
     usual = {"seconds": 1.0, "exit_code": 0, "collected": 5, "selected": 2, "digest": "a"}
-    return ShardFinished(stage="pytest", shard=shard, **{**usual, **changes})
+    return {shard: ShardFinished(stage="pytest", shard=shard, **{**usual, **changes})}
 
 
 def printed(line: str) -> PytestOutput:
@@ -272,7 +282,7 @@ def test_a_summary_is_that_of_one_process() -> None:
         printed("2 passed, 4 deselected in 72.04s (0:01:12)"),
         printed("5 deselected in 0.01s"),
     ]
-    ends = [ended(1, exit_code=1), ended(2), ended(3, selected=1, exit_code=5)]
+    ends = {**ended(1, exit_code=1), **ended(2), **ended(3, selected=1, exit_code=5)}
     found = merge_outputs(outputs, None, ends)
     assert found.summary is not None
     text = "1 failed, 3 passed, 1 deselected, 1 warning in 72.04s (0:01:12)"
@@ -284,7 +294,7 @@ def test_counts_of_a_summary_come_from_the_log_if_it_is_complete() -> None:
     lines = [*phases("a"), report("b", "setup", outcome="skipped"), report("b", "teardown")]
     log = parse_log([*lines, finish(0)])
     skips = [printed("1 passed, 2 skipped in 1.00s"), printed("1 skipped in 2.00s")]
-    found = merge_outputs(skips, log, [ended(1), ended(2)])
+    found = merge_outputs(skips, log, {**ended(1), **ended(2)})
     assert found.summary is not None
     assert found.summary.text == "1 passed, 1 skipped in 2.00s"
     assert log.count(Outcome.SKIPPED) == 1
@@ -292,18 +302,18 @@ def test_counts_of_a_summary_come_from_the_log_if_it_is_complete() -> None:
 
 def test_a_shard_without_a_summary() -> None:
     outputs = [printed("2 passed in 1.00s"), replace(printed("Killed"), summary=None)]
-    found = merge_outputs(outputs, None, [ended(1)])
+    found = merge_outputs(outputs, None, ended(1))
     assert (found.summary, found.collected, found.last_lines) == (None, None, ("Killed",))
 
 
 def test_division_is_checked_only_where_it_can_be() -> None:
-    assert division_errors(stage(1), [], None) == []
-    assert division_errors(stage(), [ended(1), ended(2)], parse_log([])) == []
+    assert division_errors(stage(1), {}, None) == []
+    assert division_errors(stage(), {**ended(1), **ended(2)}, parse_log([])) == []
     died = ended(2, exit_code=139, signal=11, digest=None, collected=None, selected=None)
-    assert division_errors(stage(), [ended(1), died], None) == []
-    [other] = division_errors(stage(), [ended(1), ended(2, digest="b", collected=6)], None)
+    assert division_errors(stage(), {**ended(1), **died}, None) == []
+    [other] = division_errors(stage(), {**ended(1), **ended(2, digest="b", collected=6)}, None)
     assert other.startswith("the shards collected different tests (5, 6)")
-    [silent] = division_errors(stage(), [ended(1), ended(2, digest=None)], None)
+    [silent] = division_errors(stage(), {**ended(1), **ended(2, digest=None)}, None)
     assert silent.startswith("shard 2 did not record")
 
 
@@ -316,21 +326,21 @@ def test_tests_are_shared_by_their_times_in_the_newest_run(work: Workplace) -> N
     [plan] = plan_run(project, ("cpu",), **places, options=options)
     assert [it.shards for it in plan.stages] == [1, 2]
     with work.open_store() as store:
-        assert with_recorded_times(plan, store, "tiny") == plan
+        assert with_recorded_times(store, "tiny", plan) == plan
     _, folder = row_of(work, 1)
     with work.open_store() as store:
-        known = with_recorded_times(plan, store, "tiny")
+        known = with_recorded_times(store, "tiny", plan)
         seconds = {it.node_id: it.seconds for it in logged(folder).tests}
         assert known.pytest_stage.seconds == pytest.approx(seconds, abs=1e-6)
         assert json.loads(host_job(known, folder))["stages"][1]["shards"] == 2
-        assert with_recorded_times(plan, store, "other") == plan
+        assert with_recorded_times(store, "other", plan) == plan
         selected = replace(plan, selection=SelectionPlan(variable="X", operators="abs"))
-        assert with_recorded_times(selected, store, "tiny") == selected
-        assert with_recorded_times(replace(plan, simulated=True), store, "tiny").stages == (
+        assert with_recorded_times(store, "tiny", selected) == selected
+        assert with_recorded_times(store, "tiny", replace(plan, simulated=True)).stages == (
             plan.stages
         )
         [alone] = plan_run(project, ("cpu",), **places)
-        assert with_recorded_times(alone, store, "tiny") is alone
+        assert with_recorded_times(store, "tiny", alone) is alone
 
 
 def run_command(work: Workplace, *options: str) -> list[Any]:
@@ -373,6 +383,22 @@ def test_a_resumed_run_keeps_its_shards(
     assert [it.shards for it in run.plans[0].stages] == [1, 2]
     assert cli.main(["run", "--resume", request.run_id, "--shards=3"]) == ExitCode.USAGE
     assert "--reruns, --shards and --select." in capsys.readouterr().err
+
+
+def test_a_script_names_the_shards(work: Workplace) -> None:
+    source = work.folder / "source"
+    places: dict[str, Any] = {"run_id": "next", "source": source, "results": work.results}
+    [plan] = plan_run(
+        load_project(source / "ci.yaml", {}),
+        ("cpu",),
+        **places,
+        options=RunOptions(engine="docker", shards=2),
+    )
+    limits = [line for line in describe_docker(plan, {}).splitlines() if ", at most " in line]
+    assert [line.partition(" s")[2] for line in limits] == [
+        ":",
+        ", in 2 shards with files of their own:",
+    ]
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "x", "65"])

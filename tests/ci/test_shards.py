@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 from ci.agent import shards as agent_shards
 from ci.agent.shard_plugin import OVERHEAD_US, assign_shards
 from ci.agent.shards import (
-    Selection,
+    ShardCollection,
     combined_end,
     combined_status,
     processors_of,
-    read_selection,
+    read_collection,
     shard_file,
 )
 from ci.model.events import CommandEnd
@@ -160,13 +160,13 @@ def test_shards_get_their_part_of_the_processors(
     "content", [b"", b"3 1", b"3 1 " + b"g" * 64, b"\xff 1 " + b"a" * 64, b"3 1 " + b"a" * 65]
 )
 def test_a_report_that_the_plugin_did_not_write(tmp_path: Path, content: bytes) -> None:
-    assert read_selection(tmp_path) == Selection()
+    assert read_collection(tmp_path) == ShardCollection()
     (tmp_path / "report").mkdir()
     (tmp_path / "report/collected").write_bytes(content)
-    assert read_selection(tmp_path) == Selection()
+    assert read_collection(tmp_path) == ShardCollection()
     (tmp_path / "report/collected").unlink()
     os.mkfifo(tmp_path / "report/collected")
-    assert read_selection(tmp_path) == Selection()
+    assert read_collection(tmp_path) == ShardCollection()
 
 
 SUITE = """\

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from docker.client import DockerClient
 from fresh import is_local_engine, make_image
 from plans import make_copying_python, make_run_plan, write_project
 
 from ci.engines import Engine, job
+from ci.engines.archives import pack
 from ci.engines.select import select_engine
 from ci.errors import InfrastructureError
 from ci.model.job import StagePlan
@@ -71,6 +73,19 @@ class Bench:
     def run(self, plan: RunPlan) -> ExecutionFacts:
         image = self.engine.prepare(plan, self.observer)
         return self.engine.execute(plan, image, self.observer)
+
+
+def import_image(
+    client: DockerClient, reference: str, files: Mapping[str, bytes], labels: Mapping[str, str]
+) -> None:
+    """Make an image of these files alone."""
+    repository, _, tag = reference.rpartition(":")
+    client.api.import_image_from_data(
+        pack(files).read(),
+        repository=repository,
+        tag=tag,
+        changes=[f"LABEL {key}={value}" for key, value in labels.items()],
+    )
 
 
 def engine_or_skip(name: str) -> Engine:

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Bench
+from conftest import Bench, import_image
 from docker.client import DockerClient
 from docker.errors import ImageNotFound
 from plans import DOCKERFILE, python_stage, stage
 
 from ci.engines import link
+from ci.engines.docker import DockerEngine
 from ci.engines.select import select_engine
 from ci.errors import ExitCode, InfrastructureError
 from ci.facts.platform_result import not_run_result
@@ -105,6 +106,27 @@ def histories(client: DockerClient) -> Iterator[str]:
     for name in client.api.images(quiet=True, all=True):
         with suppress(ImageNotFound):  # other tests build and remove images beside this one
             yield str(client.api.history(name))
+
+
+def test_an_image_that_vanishes_while_others_are_listed(
+    docker_bench: Bench, client: DockerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run, or ``gc``, removes it between two requests."""
+    assert isinstance(docker_bench.engine, DockerEngine)
+    tag = f"infini-ci/engine-tests:{docker_bench.run_id}"
+    import_image(client, tag, {"a": b""}, {"infini-ci.platform": "cpu"})
+    api = docker_bench.engine.client.api
+    listed = api.images
+
+    def images(*arguments: Any, **options: Any) -> Any:
+        found = listed(*arguments, **options)
+        assert tag in [name for each in found for name in each["RepoTags"] or ()]
+        client.images.remove(tag)
+        return found
+
+    monkeypatch.setattr(api, "images", images)
+    plan = docker_bench.plan(dockerfile=f"{DOCKERFILE}# {docker_bench.run_id}\n")
+    assert docker_bench.engine.images.build_reason(plan)
 
 
 def test_base_image_without_a_stand_in(docker_bench: Bench) -> None:

@@ -10,24 +10,19 @@ from pathlib import Path
 
 import pytest
 from conftest import engine_or_skip
-from places import ROOT, Place, gc, json_of, open_shell, read_until, terminal_shell
+from places import (
+    ROOT,
+    Place,
+    gc,
+    json_of,
+    open_shell,
+    project_files,
+    read_until,
+    terminal_shell,
+)
 
 from ci.model.plan import RUN_LABEL
 
-CONFIG = """\
-project: entered
-platforms:
-  cpu:
-    requirements: requirements.txt
-    environment: {GREETING: good morning}
-stages:
-- name: build
-  command: sh build.sh
-- name: pytest
-  kind: pytest
-  command: python -m pytest -q tests
-  environment: {OF_TESTS: "yes"}
-"""
 TESTS = """\
 import pathlib
 import pytest
@@ -37,12 +32,7 @@ def test_fails(text): assert len(text) == 1, "not one"
 @pytest.mark.skip
 def test_skipped(): pass
 """
-FILES = {
-    "ci.yaml": CONFIG,
-    "requirements.txt": "pytest\npytest-reportlog\n",
-    "build.sh": "echo one > built\n",
-    "tests/test_a.py": TESTS,
-}
+FILES = project_files("entered", TESTS)
 FAILING = "tests/test_a.py::test_fails[it's [a]]"
 
 
@@ -147,8 +137,9 @@ def test_changed_sources_come_from_the_commit(place: Place) -> None:
 
 
 def test_a_session_whose_caller_is_killed(place: Place) -> None:
-    config = ("--config", str(place.source / "ci.yaml"), "--engine", place.engine)
-    words = ("gc", "--older-than", "0", *config)
+    words = ("gc", "--older-than", "0", *place.options)
+    if place.engine == "docker":  # without a project, it would remove the images of all tests
+        words = (*words, "--project", "entered")
     with open_shell(place):
         sessions = [it for it in gc(place, *words, "--dry-run") if "-session-" in it["name"]]
         assert sessions

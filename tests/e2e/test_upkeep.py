@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import tarfile
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from conftest import Bench
+from conftest import Bench, import_image
 from docker.client import DockerClient
 from docker.models.containers import Container
 from plans import stage
@@ -43,16 +41,7 @@ class Things:
     def image(self, name: str) -> str:
         """An image of one file, with a name of its own."""
         reference = f"infini-ci/{self.project}:{name}"
-        archive = io.BytesIO()
-        with tarfile.open(fileobj=archive, mode="w") as files:
-            entry = tarfile.TarInfo(name)
-            entry.size = 1000
-            files.addfile(entry, io.BytesIO(bytes(1000)))
-        repository, _, tag = reference.rpartition(":")
-        changes = [f"LABEL {key}={value}" for key, value in self.labels.items()]
-        self.client.api.import_image_from_data(
-            archive.getvalue(), repository=repository, tag=tag, changes=changes
-        )
+        import_image(self.client, reference, {name: bytes(1000)}, self.labels)
         return reference
 
     def container(self, image: str, *command: str, volume: str | None = None) -> Container:

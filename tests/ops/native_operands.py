@@ -188,11 +188,6 @@ def rows_apart(make: Maker) -> Operands:
     return make(5, 40)[:, :33], make(5, 37)[:, 4:], make(5, 64)[:, 1:34]
 
 
-def many_dimensions(make: Maker) -> Operands:
-    x = make(2, 3, 2, 3, 2, 3)[:, ::2, :, ::2]
-    return x, make(3, 2, 2, 3).transpose(1, 2)[:, :, :1], make(2, 2, 2, 2, 2, 3)
-
-
 def large(make: Maker) -> Operands:
     return make(3, 50_021), make(50_021), make(3, 50_021)
 
