@@ -279,7 +279,7 @@ def _as_options(needs: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _ignore(*_arguments: object, **_options: object) -> None:
-    """Print nothing: whoever waits for an actor reports what happened to it."""
+    """Print nothing: the caller of an actor reports what happened to it."""
 
 
 def _first_lines(error: BaseException) -> str:

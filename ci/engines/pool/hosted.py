@@ -281,7 +281,7 @@ class HostedPlatform:
         self.call(partial(self._actor.start.remote, step, token, self._trees[PROGRAM]))
 
     def _outcome(self, step: str) -> StepOutcome:
-        """Follow a step to its end, and copy its results."""
+        """Follow a step until it ends, and copy its results."""
         while True:
             news, runs = self.call(partial(self._actor.poll.remote, self._mirror.offsets))
             if not self._mirror.add(news):

@@ -1,6 +1,6 @@
 """The order in which platforms get hosts of the pool: Ray itself has no priorities.
 
-For each kind of host, only the first platform in the queue stands in Ray's own. A platform of a
+For each kind of host, only the first platform in the queue is in Ray's own. A platform of a
 higher priority takes its place, until Ray has a host for it. Ray sends the class itself, so this
 module imports the standard library only.
 """
