@@ -212,7 +212,7 @@ def _new_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
 
 
 def _run_options(options: argparse.Namespace, selected: str | None = None) -> RunOptions:
-    trust = options.trust or read_ci_job(os.environ).trust or Trust.BRANCH
+    trust = Trust(options.trust or read_ci_job(os.environ).trust or Trust.BRANCH)
     usual = Priority.RELEASE if trust is Trust.RELEASE else Priority.COMMIT
     return RunOptions(
         engine=options.engine or "auto",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import io
 import json
@@ -17,18 +18,22 @@ from typing import Any
 
 import pytest
 
+from ci import cli
+from ci.commands import run as run_command
 from ci.engines.pool import actor as actor_module
 from ci.engines.pool.actor import ARCHIVE, BUSY, COMPLETE, RESULTS, PlatformActor, feed_name
 from ci.engines.pool.cluster import Cluster, command_to_join, needs_of
+from ci.engines.pool.engine import RayEngine
 from ci.engines.pool.hosted import Mirror, Record
 from ci.engines.pool.messages import SOURCE, WHEELHOUSE, Archive, Request, plan_on_host
 from ci.engines.pool.queue import GONE_S, Queue
 from ci.engines.pool.transfer import PIECE, Tree, fetched, send
-from ci.errors import ConfigError, InfrastructureError
+from ci.engines.select import select_engine
+from ci.errors import ConfigError, ExitCode, InfrastructureError
 from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.events import RunFinished, StageStarted
-from ci.model.plan import EnginePlan, RunPlan
-from ci.plan.project import load_project, plan_run
+from ci.model.plan import EnginePlan, Priority, RunPlan
+from ci.plan.project import Project, load_project, plan_run
 
 RUN = "20260101T000000Z-nogit-0000"
 CONFIG = """\
@@ -50,12 +55,15 @@ def plan(tmp_path: Path) -> RunPlan:
     return plans(tmp_path)["cpu"]
 
 
-def plans(folder: Path) -> dict[str, RunPlan]:
-    (folder / "project").mkdir()
+def project_in(folder: Path) -> Project:
+    (folder / "project").mkdir(exist_ok=True)
     (folder / "project" / "ci.yaml").write_text(CONFIG)
-    project = load_project(folder / "project" / "ci.yaml", {})
+    return load_project(folder / "project" / "ci.yaml", {})
+
+
+def plans(folder: Path) -> dict[str, RunPlan]:
     made = plan_run(
-        project,
+        project_in(folder),
         ("cpu", "ascend", "moore"),
         run_id=RUN,
         source=folder / "project",
@@ -380,6 +388,70 @@ def test_a_machine_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(InfrastructureError, match="engine ray needs the package ray"):
         Cluster(EnginePlan(name="ray", kind="ray", ray_address="127.0.0.1:1"))
+
+
+# The command line and the site
+
+
+def test_an_address_needs_the_engine(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans(tmp_path)
+    monkeypatch.chdir(tmp_path / "project")
+    words = ["run", "cpu", "--config", "ci.yaml", "--ray-address", "head:6379"]
+    assert cli.main([*words, "--engine", "docker"]) == ExitCode.USAGE
+    assert "--ray-address: got --engine docker, expected --engine ray" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], Priority.COMMIT),
+        (["--trust", "release"], Priority.RELEASE),
+        (["--trust", "release", "--priority", "nightly"], Priority.NIGHTLY),
+    ],
+)
+def test_priority_of_a_run(words: list[str], expected: Priority, tmp_path: Path) -> None:
+    parser = argparse.ArgumentParser()
+    run_command.add_options(parser)
+    options = parser.parse_args(["cpu", "--engine", "ray", "--ray-address", "head:1", *words])
+    project = project_in(tmp_path)
+    [plan] = plan_run(
+        project,
+        ("cpu",),
+        run_id=RUN,
+        source=tmp_path / "project",
+        results=tmp_path / "results",
+        options=run_command._run_options(options),
+    )
+    assert plan.priority is expected
+    assert plan.engine == EnginePlan(name="ray", kind="ray", ray_address="head:1")
+
+
+def test_a_pool_of_the_site_has_a_name(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "ci.site.yaml").write_text(
+        "engines: {lab: {ray_address: 'head:6379', node_engine: host}}\n"
+        "platforms: {cpu: {engine: lab}}\n"
+    )
+    expected = EnginePlan(name="lab", kind="ray", ray_address="head:6379", node_engine="host")
+    assert project_in(tmp_path).engine("cpu", None) == expected
+    assert isinstance(select_engine(expected), RayEngine)  # it connects when it is used
+
+
+def test_a_dry_run_needs_no_pool(plan: RunPlan) -> None:
+    engine = RayEngine(EnginePlan(name="lab", kind="ray", node_engine="host"))
+    script = engine.describe(plan)
+    engine.close()
+    assert "python -m pytest" in script
+
+
+def test_a_shell_is_refused(plan: RunPlan) -> None:
+    engine = RayEngine(EnginePlan(name="lab", kind="ray"))
+    with pytest.raises(InfrastructureError, match="an engine of kind ray opens no shell"):
+        engine.enter(plan, interactive=False)
+    with pytest.raises(InfrastructureError, match="an engine of kind ray opens no shell"):
+        engine.enter_kept(plan, Observer(), interactive=False)
 
 
 def test_what_a_host_gets_imports_no_program_of_ours() -> None:
