@@ -90,9 +90,9 @@ class Node:
 
 
 class RayPool:
-    """A cluster: this machine, without resources, and machines behind a bridge.
+    """A cluster: this machine, for NVIDIA, and machines behind a bridge.
 
-    Machine 0 is the head, on which no platform runs.
+    Only this machine reaches a package index. Machine 0 is the head, on which no platform runs.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -107,6 +107,9 @@ class RayPool:
         # The path of a socket has at most 107 bytes.
         self.temporary = Path(f"/tmp/infini-ray-{self.key}")  # noqa: S108
         self._undo.callback(shutil.rmtree, self.temporary, ignore_errors=True)
+
+    def open(self) -> None:
+        """Start the head and this machine."""
         self._add_switch()
         self._add_machine(0)
         self.start_head()
@@ -126,8 +129,8 @@ class RayPool:
         command += [f"--node-ip-address={self.host(0)}"]
         self.nodes["head"] = Node(command, self.folder / "head.log", {})
         command = ["ray", "start", f"--address={self.address}", "--num-cpus=0", *COMMON]
-        command += [f"--node-ip-address={self.subnet}.1"]
-        self.nodes["here"] = Node(command, self.folder / "here.log", {})
+        command += [f"--node-ip-address={self.subnet}.1", '--resources={"platform:nvidia": 1}']
+        self.nodes["here"] = Node(command, self.folder / "here.log", self._own("here"))
 
     def add(self, number: int, **resources: float) -> None:
         """Add a host with resources."""
@@ -169,14 +172,18 @@ class RayPool:
         command = [*self._inside(number), "ray", "start", f"--address={self.address}", *COMMON]
         command += ["--num-cpus=1"]
         command += [f"--node-ip-address={self.host(number)}", f"--resources={json.dumps(names)}"]
-        own = {"XDG_CACHE_HOME": self.folder / f"cache-{number}", "TMPDIR": self.work(number)}
-        self.work(number).mkdir(exist_ok=True)
-        environment = {name: str(path) for name, path in own.items()}
+        environment = self._own(str(number))
         self.nodes[str(number)] = Node(command, self.folder / f"node-{number}.log", environment)
 
-    def work(self, number: int) -> Path:
-        """Return the folder of a host for the work folders of the host engine."""
-        return self.folder / f"work-{number}"
+    def _own(self, name: str) -> dict[str, str]:
+        """Make the folders of a machine; return the variables that name them."""
+        own = {"XDG_CACHE_HOME": self.folder / f"cache-{name}", "TMPDIR": self.work(name)}
+        self.work(name).mkdir(exist_ok=True)
+        return {variable: str(path) for variable, path in own.items()}
+
+    def work(self, name: object) -> Path:
+        """Return the folder of a machine for the work folders of the host engine."""
+        return self.folder / f"work-{name}"
 
     def kill_program(self, number: int) -> None:
         """Kill the actors of a host."""
@@ -193,10 +200,6 @@ class RayPool:
     def cut(self, number: int, *, healed: bool = False) -> None:
         """Cut the network of a host, or connect it again."""
         self._switch_ip("link", "set", f"v{number}", "up" if healed else "down")
-
-    def runs(self, number: int) -> list[Path]:
-        """Return the folders of runs on a host."""
-        return sorted((self.folder / f"cache-{number}" / "infini-ci/pool/runs").glob("*"))
 
     def replace_head(self) -> None:
         """Lose the head, all of whose knowledge is gone, and start the cluster again."""
