@@ -22,9 +22,9 @@ from ci import cli
 from ci.commands import run as run_command
 from ci.engines.pool import actor as actor_module
 from ci.engines.pool.actor import ARCHIVE, BUSY, COMPLETE, RESULTS, PlatformActor, feed_name
-from ci.engines.pool.cluster import Cluster, command_to_join, needs_of
+from ci.engines.pool.cluster import Cluster, HostLostError, NoAnswerError, command_to_join, needs_of
 from ci.engines.pool.engine import RayEngine
-from ci.engines.pool.hosted import Mirror, Record
+from ci.engines.pool.hosted import HostedPlatform, Mirror, Record
 from ci.engines.pool.messages import SOURCE, WHEELHOUSE, Archive, Request, plan_on_host
 from ci.engines.pool.queue import GONE_S, Queue
 from ci.engines.pool.transfer import PIECE, Tree, fetched, send
@@ -299,6 +299,66 @@ class Feed:
         data = "".join(json.dumps(event) + "\n" for event in events).encode()
         at, self.size = self.size, self.size + len(data)
         return at, data
+
+
+# A host that does not answer
+
+
+class Silence:
+    """A cluster whose actors answer after some time; each look at an answer takes 2 seconds."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, answers_after: float) -> None:
+        self.now = 0.0
+        self.answers_after = answers_after
+        monkeypatch.setattr("ci.engines.pool.hosted.monotonic", lambda: self.now)
+        monkeypatch.setattr("ci.engines.pool.hosted.sleep", lambda _: None)
+
+    def get(self, reference: object) -> object:
+        if self.now < self.answers_after:
+            self.now += 2.0
+            raise NoAnswerError("no answer", is_connection_lost=True)
+        return reference
+
+
+class SilentHost:
+    name, address = "gpu-1", "10.0.0.1"
+
+    def __init__(self, *, reachable: bool) -> None:
+        self.reachable = reachable
+
+    def is_reachable(self) -> bool:
+        return self.reachable
+
+
+@pytest.mark.parametrize(
+    ("reachable", "message", "most"),
+    [
+        (True, r"^host gpu-1 \(10\.0\.0\.1\) has not answered for 46 s, and infini-ci-", 60),
+        (False, r"^host gpu-1 \(10\.0\.0\.1\) cannot be reached, and infini-ci-", 20),
+    ],
+)
+def test_a_silent_host_is_lost(
+    reachable: bool, message: str, most: float, plan: RunPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silence = Silence(monkeypatch, answers_after=1e9)
+    hosted = platform_on(SilentHost(reachable=reachable), silence, plan, Observer())
+    with pytest.raises(HostLostError, match=message):
+        hosted.call(object)
+    assert silence.now <= most
+
+
+def test_a_slow_answer_is_reported(plan: RunPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    silence, observer = Silence(monkeypatch, answers_after=40.0), Observer()
+    hosted = platform_on(SilentHost(reachable=True), silence, plan, observer)
+    assert hosted.call(lambda: "answer") == "answer"
+    assert observer.texts == [
+        "host gpu-1 (10.0.0.1) has not answered for 6 s",
+        "host gpu-1 (10.0.0.1) answers again",
+    ]
+
+
+def platform_on(host: Any, cluster: Any, plan: RunPlan, observer: Observer) -> HostedPlatform:
+    return HostedPlatform(cluster, plan, observer, None, host)
 
 
 def test_a_plan_has_the_paths_of_its_host(plan: RunPlan, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 from conftest import Bench, Recorder
+from places import Place
 from plans import REQUIREMENTS, python_stage
 from ray_pool import PATIENCE_S, POLL_S, RayPool, ray_program
 from test_engines import INSTALL, PYTEST
@@ -236,3 +238,28 @@ def test_a_platform_without_a_host(ray_bench: RayBench, pool: RayPool) -> None:
         ray_bench.engine.check(plan)
     join = f"ray start --address={pool.address} --resources='{{\"platform:moore\": 1}}'"
     assert join in str(caught.value.remedy)
+
+
+PROJECT = {
+    "ci.yaml": """\
+project: pooled
+platforms: {nvidia: {simulated: true}}
+stages:
+- {name: pytest, command: python -m pytest, kind: pytest}
+""",
+    "test_a.py": "def test_a():\n    pass\n",
+}
+
+
+def test_the_command_line_runs_platforms_on_the_pool(pool: RayPool, tmp_path: Path) -> None:
+    place = Place.make(tmp_path, "lab", sys.executable, PROJECT)
+    site = {"engines": {"lab": {"ray_address": pool.address, "node_engine": "host"}}}
+    place.write({"ci.site.yaml": json.dumps(site)})
+    doctor = place.ci("doctor", "nvidia", *place.options)
+    assert f"engine lab: a pool of {len(pool.nodes)} hosts: " in doctor.stdout, doctor.stderr
+    finished = place.ci("run", "nvidia", *place.options, "--format", "json")
+    assert finished.returncode == 0, finished.stderr
+    run = json.loads(finished.stdout)
+    [row] = run["platforms"]
+    assert (run["engine"], row["verdict"]["product"]) == ("lab", "passed")
+    assert row["pytest"]["passed"] == 1

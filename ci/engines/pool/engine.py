@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import cast
 
 from ci.engines import EngineMachine, Observer
-from ci.engines.pool.cluster import Cluster, Host, HostLostError
+from ci.engines.pool.cluster import ActorGoneError, Cluster, Host, HostLostError
 from ci.engines.pool.hosted import (
     EXECUTE,
     PREPARE,
@@ -61,11 +61,13 @@ class RayEngine:
         A run that an earlier caller began needs the same host.
         """
         record = Record.read(plan)
-        if record is not None and not _has_expired(record, plan):
-            if self._cluster.host_at(record.address) is None:
-                raise host_lost(plan, f"host {record.name} ({record.address})", "has left the pool")
-            return
-        require_host(self._cluster, plan)
+        if record is None or (self._is_gone(record) and _has_expired(record, plan)):
+            require_host(self._cluster, plan)
+        elif self._is_gone(record):
+            raise host_lost(plan, f"host {record.name} ({record.address})", "has left the pool")
+
+    def _is_gone(self, record: Record) -> bool:
+        return self._cluster.host_at(record.address) is None
 
     def hosts(self) -> list[Host]:
         """Return the hosts of the pool."""
@@ -98,7 +100,7 @@ class RayEngine:
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
         """Adopt what an earlier caller started on its host, or copy what it left there."""
         record = Record.read(plan)
-        if record is None or _has_expired(record, plan):
+        if record is None or (self._is_gone(record) and _has_expired(record, plan)):
             return None
         actor, host = actor_on(self._cluster, plan, record.address)
         hosted = HostedPlatform(self._cluster, plan, observer, actor, host)
@@ -181,6 +183,10 @@ def _ended_after_failure(hosted: HostedPlatform, *, remove: bool) -> Iterator[No
         yield
     except HostLostError:
         raise
-    except (CiError, KeyboardInterrupt):
-        hosted.end(remove=remove)
+    except ActorGoneError as error:
+        raise hosted.ended(error) from error
+    except (CiError, KeyboardInterrupt) as error:
+        # What a third Ctrl-C leaves to end there needs its actor for a moment.
+        if remove or isinstance(error, CiError):
+            hosted.end(remove=remove)
         raise

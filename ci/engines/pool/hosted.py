@@ -207,9 +207,13 @@ class HostedPlatform:
         return self.carry_out(RESUME)  # by another actor, or not at all
 
     def _follow(self, step: str, begin: Callable[[], None] | None = None) -> StepOutcome:
-        interrupts = 0
+        interrupts, gone = 0, None
         while True:
             try:
+                if gone is not None:
+                    self._replace_actor(gone)
+                    step, gone = RESUME, None
+                    begin = partial(self._start, step, secrets.token_hex(8))
                 if begin is not None:
                     begin()
                     begin = None
@@ -225,9 +229,8 @@ class HostedPlatform:
                     raise
             except ActorGoneError as error:
                 if step == PREPARE:
-                    what = f"{self.name}: the program was killed while it prepared the image"
-                    raise InfrastructureError(what, remedy="Run again.") from error
-                step = self._adopt(error)
+                    raise self.ended(error) from error
+                gone = error
 
     def end(self, *, remove: bool) -> None:
         """End the actor; ``remove``: also the files of the run, and the record of its host."""
@@ -273,8 +276,8 @@ class HostedPlatform:
     def _start(self, step: str, token: str, **details: Any) -> None:
         """Start a step, once, even if this is repeated."""
         self._mirror.follow(token, adopted=step == RESUME)
-        request = Request(plan=self._plan, trees=self._trees, files=files_of(self._plan), **details)
-        content = request.to_bytes()
+        plan = replace(self._plan, contract=None)  # megabytes, and only for the verdict
+        content = Request(plan=plan, trees=self._trees, files=files_of(plan), **details).to_bytes()
         for at in range(0, len(content), PIECE):
             piece = content[at : at + PIECE]
             self.call(partial(self._actor.receive.remote, f"{step}.request", at, piece))
@@ -305,15 +308,19 @@ class HostedPlatform:
             left_out = extract(chunks_of(file), results, limits=limits)
         return replace(answer, notes=tuple(f"not copied from the host: {it}" for it in left_out))
 
-    def _adopt(self, why: ActorGoneError) -> str:
-        """Let another actor adopt what the lost one left running; return its step."""
+    def ended(self, why: ActorGoneError) -> InfrastructureError:
+        """Return the error for an actor that ended before the stages began."""
+        return InfrastructureError(
+            f"{self.name}: the program was ended: {why}", remedy="Run again."
+        )
+
+    def _replace_actor(self, why: ActorGoneError) -> None:
+        """Start another actor, to adopt what the lost one left running."""
         self._adoptions += 1
         if self._adoptions > MOST_ADOPTIONS:
             raise self._lost(f"ended the program {self._adoptions} times: {why}") from why
         self._say(f"{self.name}: the program was lost, adopting what it started: {why}")
         self._actor, self.host = actor_on(self._cluster, self._plan, self.host.address)
-        self._start(RESUME, secrets.token_hex(8))
-        return RESUME
 
     def _located(self, error: CiError) -> CiError:
         """Return an error of the host with its name."""

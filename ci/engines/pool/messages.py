@@ -97,5 +97,4 @@ def plan_on_host(request: Request, folder: Path, trees: Path, python: str) -> Ru
         ),
         engine=EnginePlan(name=plan.engine.node_engine, kind=plan.engine.node_engine),
         other_engines=(),
-        contract=None,
     )
