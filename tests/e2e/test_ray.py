@@ -21,6 +21,7 @@ from plans import REQUIREMENTS, python_stage
 from ray_pool import PATIENCE_S, POLL_S, RayPool, ray_program
 from test_engines import INSTALL, PYTEST
 
+from ci.engines.host import HostEngine
 from ci.engines.pool.cluster import HostLostError
 from ci.engines.select import select_engine
 from ci.errors import InfrastructureError
@@ -106,11 +107,11 @@ def facts_of(row: PlatformResult) -> tuple[object, ...]:
 
 
 def test_a_platform_gives_the_same_row_as_on_its_host(
-    ray_bench: RayBench, host_bench: Bench, pool: RayPool
+    ray_bench: RayBench, pool: RayPool, tmp_path: Path, python: str
 ) -> None:
     stages = (INSTALL, PYTEST)
     rows = []
-    for bench in (ray_bench, host_bench):
+    for bench in (ray_bench, Bench(HostEngine(), tmp_path / "host", python)):
         plan = replace(bench.plan(*stages, requirements=REQUIREMENTS), platform="nvidia")
         rows.append(judge_platform(plan, bench.run(plan)).result)
     assert facts_of(rows[0]) == facts_of(rows[1])
