@@ -90,7 +90,7 @@ class Node:
 
 
 class RayPool:
-    """A cluster: this machine, for NVIDIA, and machines behind a bridge.
+    """A cluster: this machine, for the CPU, and machines behind a bridge.
 
     Only this machine reaches a package index. Machine 0 is the head, on which no platform runs.
     """
@@ -129,7 +129,7 @@ class RayPool:
         command += [f"--node-ip-address={self.host(0)}"]
         self.nodes["head"] = Node(command, self.folder / "head.log", {})
         command = ["ray", "start", f"--address={self.address}", "--num-cpus=0", *COMMON]
-        command += [f"--node-ip-address={self.subnet}.1", '--resources={"platform:nvidia": 1}']
+        command += [f"--node-ip-address={self.subnet}.1", '--resources={"platform:cpu": 1}']
         self.nodes["here"] = Node(command, self.folder / "here.log", self._own("here"))
 
     def add(self, number: int, **resources: float) -> None:

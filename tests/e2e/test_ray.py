@@ -55,7 +55,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayPool]:
     """A head, and a host with one place."""
     with closing(RayPool(tmp_path_factory.mktemp("pool"))) as pool:
         pool.open()
-        pool.add(1, platform_cpu=1)
+        pool.add(1, platform_ascend=1)
         yield pool
 
 
@@ -73,7 +73,8 @@ class RayBench(Bench):
         return replace(super().plan(*stages, **changes), engine=self.engine_plan)
 
     def waiting_plan(self) -> RunPlan:
-        return self.plan(python_stage("wait", WAIT.format(str(self.go))))
+        plan = self.plan(python_stage("wait", WAIT.format(str(self.go))))
+        return replace(plan, platform="ascend")
 
     def when_ready(self, *actions: Callable[[], object]) -> None:
         """React to the first line of the stage, once: an adopted run shows its last lines again."""
@@ -112,7 +113,7 @@ def test_a_platform_gives_the_same_row_as_on_its_host(
     stages = (INSTALL, PYTEST)
     rows = []
     for bench in (ray_bench, Bench(HostEngine(), tmp_path / "host", python)):
-        plan = replace(bench.plan(*stages, requirements=REQUIREMENTS), platform="nvidia")
+        plan = bench.plan(*stages, requirements=REQUIREMENTS)
         rows.append(judge_platform(plan, bench.run(plan)).result)
     assert facts_of(rows[0]) == facts_of(rows[1])
     assert any("ran on host" in note for note in rows[0].notes)
@@ -140,7 +141,7 @@ def test_a_host_without_ray_is_lost_until_it_joins_again(
     ray_bench.when_ready(lambda: pool.kill_raylet(1))
     with pytest.raises(HostLostError, match=r"host \w+ \(\S+\) cannot be reached|not in the pool"):
         ray_bench.run(plan)
-    pool.start(1, platform_cpu=1)
+    pool.start(1, platform_ascend=1)
     ray_bench.let_end()
     ray_bench.engine.check(plan)
     facts = ray_bench.engine.resume(plan, Recorder())
@@ -220,7 +221,7 @@ def test_the_loss_of_the_head_loses_no_running_platform(ray_bench: RayBench, poo
     finally:
         ray_bench.engine.close()
         pool.replace_head()
-        pool.start(1, platform_cpu=1)
+        pool.start(1, platform_ascend=1)
     assert (facts.exit_code, facts.lost) == (0, False)
     assert (plan.results / "wait.log").read_text() == "ready\ndone\n"
 
@@ -244,7 +245,7 @@ def test_a_platform_without_a_host(ray_bench: RayBench, pool: RayPool) -> None:
 PROJECT = {
     "ci.yaml": """\
 project: pooled
-platforms: {nvidia: {simulated: true}}
+platforms: {cpu: {}}
 stages:
 - {name: pytest, command: python -m pytest, kind: pytest}
 """,
@@ -256,9 +257,9 @@ def test_the_command_line_runs_platforms_on_the_pool(pool: RayPool, tmp_path: Pa
     place = Place.make(tmp_path, "lab", sys.executable, PROJECT)
     site = {"engines": {"lab": {"ray_address": pool.address, "node_engine": "host"}}}
     place.write({"ci.site.yaml": json.dumps(site)})
-    doctor = place.ci("doctor", "nvidia", *place.options)
+    doctor = place.ci("doctor", "cpu", *place.options)
     assert f"engine lab: a pool of {len(pool.nodes)} hosts: " in doctor.stdout, doctor.stderr
-    finished = place.ci("run", "nvidia", *place.options, "--format", "json")
+    finished = place.ci("run", "cpu", *place.options, "--format", "json")
     assert finished.returncode == 0, finished.stderr
     run = json.loads(finished.stdout)
     [row] = run["platforms"]
