@@ -114,7 +114,7 @@ WORKFLOWS = {
 }
 FORMATTED = tuple(
     f"{folder}/**/*.{suffix}"
-    for folder in ("src", "bench", "examples", "tests/cuda", "tests/ops", "tests/triton")
+    for folder in ("src", "bench", "examples", "tests/cpu", "tests/cuda", "tests/ops", "tests/triton")
     for suffix in ("h", "c", "cc", "cu")
 )
 
