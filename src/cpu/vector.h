@@ -1,6 +1,7 @@
 // Vectors of one instruction set. There is no include guard, because for_each_isa.h includes this
 // file once per instruction set. A file that includes for_each_isa.h must first include <cstdint>,
-// <cstring>, <type_traits>, "core/elements.h", "cpu/half.h", and on x86-64 <immintrin.h>.
+// <cstring>, <type_traits>, "core/elements.h", "cpu/half.h", and on x86-64 <immintrin.h>, on
+// aarch64 <arm_neon.h>.
 
 namespace infini::ops::cpu::INFINI_OPS_ISA {
 
@@ -35,6 +36,8 @@ inline INFINI_OPS_INLINE Vector<float> WidenFloat16(const void* source) {
 #elif INFINI_OPS_VECTOR_BYTES == 32
   return reinterpret_cast<Vector<float>>(
       _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(source))));
+#elif defined(__aarch64__)
+  return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(static_cast<const std::uint16_t*>(source))));
 #else
   const Words bits = __builtin_convertvector(*static_cast<const HalfWords::Loose*>(source), Words);
   const Words magnitude = (bits & 0x7FFFu) << 13;
@@ -55,14 +58,22 @@ inline INFINI_OPS_INLINE void NarrowFloat16(void* target, Vector<float> value) {
 #elif INFINI_OPS_VECTOR_BYTES == 32
   _mm_storeu_si128(static_cast<__m128i*>(target),
                    _mm256_cvtps_ph(reinterpret_cast<__m256>(value), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__aarch64__)
+  vst1_u16(static_cast<std::uint16_t*>(target), vreinterpret_u16_f16(vcvt_f16_f32(value)));
 #else
   for (int i = 0; i < kLanes<float>; ++i) static_cast<Float16*>(target)[i] = Float16(value[i]);
 #endif
 }
 
 inline INFINI_OPS_INLINE Vector<float> WidenBFloat16(const void* source) {
+#ifdef __aarch64__
+  // From a vector of half the size, GCC 12 would load single elements.
+  const uint16x4_t bits = vld1_u16(static_cast<const std::uint16_t*>(source));
+  return reinterpret_cast<Vector<float>>(vshll_n_u16(bits, 16));
+#else
   const auto bits = *static_cast<const HalfWords::Loose*>(source);
   return reinterpret_cast<Vector<float>>(__builtin_convertvector(bits, Words) << 16);
+#endif
 }
 
 inline INFINI_OPS_INLINE void NarrowBFloat16(void* target, Vector<float> value) {

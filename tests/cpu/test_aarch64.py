@@ -7,6 +7,7 @@ operator suite.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -37,6 +38,7 @@ from native_operands import (  # noqa: E402
 )
 
 COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64-static"
+LIBRARY = "src/libinfini_ops.so"
 MISSING = [name for name in (COMPILER, EMULATOR) if shutil.which(name) is None]
 
 pytestmark = pytest.mark.skipif(
@@ -238,3 +240,62 @@ class TestCasts:
     def test_any_byte_of_a_bool(self, caller: Caller, target: torch.dtype) -> None:
         x = torch.arange(256).byte().view(torch.bool)
         assert cast(caller, x, target).tolist() == [0] + [1] * 255
+
+
+# Kernels by the beginning of their names, and vector instructions with which their loops do the
+# work: "fmla 4s" multiplies and adds four floats.
+LOOPS = {
+    "AddElements<float>": "fmla 4s",
+    "AddElements<double>": "fmla 2d",
+    "AddElements<Float16>": "fcvtl 4s, fmla 4s, fcvtn 4h",
+    "AddElements<BFloat16>": "shll 4s, fmla 4s",
+    "AddElements<int>": "mla 4s",
+    "AddElements<signed char>": "mla 16b",
+    "MultiplyElements<float>": "fmul 4s",
+    "SwigluElements<float>": "fmla 4s, fdiv 4s",
+    "SoftmaxRow<float>": "fmla 4s",
+    "RmsNormRow<float, float>": "fmla 4s, fmul 4s",
+    "MultiplyTile<float,": "fmla 4s",
+    "MultiplyTile<unsigned int,": "mla 4s",
+    "Dots<Float16,": "fcvtl 4s, fmla 4s",
+    "TruncateSmall<float>": "fcvtzs 4s",
+    "TruncateSmall<double>": "fcvtzs 2d",
+    "ConvertInt32<long>": "sxtl 2d",
+    "Widen<Float16>": "fcvtl 4s",
+    "Narrow<Float16>": "fcvtn 4h",
+}
+
+
+@pytest.fixture(scope="module")
+def kernels(built: Path) -> dict[str, str]:
+    """The instructions of each kernel and those that it calls, by its name without namespaces."""
+    command = ["aarch64-linux-gnu-objdump", "-dC", "--no-show-raw-insn", built / LIBRARY]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    functions = re.findall(r"^[0-9a-f]+ <(?:.* )?(\S*baseline::.*)>:\n((?:.+\n)+)", text, re.M)
+    bodies = {_short(name): body for name, body in functions}
+    return {
+        name: body + "".join(bodies.get(_short(called), "") for called in CALL.findall(body))
+        for name, body in bodies.items()
+    }
+
+
+CALL = re.compile(r"\tbl\t[0-9a-f]+ <(?:.* )?(\S*baseline::.*)>$", re.MULTILINE)
+
+
+def _short(name: str) -> str:
+    return re.sub(r"[a-z:]+::", "", name).partition("(")[0]
+
+
+@pytest.mark.parametrize(("kernel", "instructions"), LOOPS.items(), ids=LOOPS)
+def test_loops_are_vectors(kernels: dict[str, str], kernel: str, instructions: str) -> None:
+    for instruction in instructions.split(", "):
+        name, lanes = instruction.split()
+        pattern = re.compile(rf"\t{name}2?\tv\d+\.{lanes}\b")
+        found = [pattern.search(body) for full, body in kernels.items() if full.startswith(kernel)]
+        assert any(found), f"{instruction} in {len(found)} kernels"
+
+
+def test_the_exponential_function_does_not_divide(kernels: dict[str, str]) -> None:
+    """Its coefficients are constants; swiglu divides vectors, softmax once a row."""
+    assert "\tfdiv\td" not in kernels["SwigluElements<double>"]
+    assert kernels["SoftmaxRow<double>"].count("\tfdiv\td") <= 2
