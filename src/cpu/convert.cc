@@ -7,9 +7,8 @@
 #include <optional>
 #include <type_traits>
 
-#include "core/elements.h"
 #include "core/geometry.h"
-#include "cpu/half.h"
+#include "cpu/elements.h"
 #include "cpu/iteration.h"
 #include "cpu/kernels.h"
 
