@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
-// 16-bit floating point on bit patterns, because not every vendor's compiler has the types. Those for
-// aarch64 have `__fp16`, and all its processors can convert it.
+// 16-bit floating point on bit patterns, because not every vendor's compiler has the types. Those
+// for aarch64 have `__fp16`, and all its processors can convert it.
 namespace infini::ops::cpu {
 
 inline float BitsToFloat(std::uint32_t bits) {

@@ -37,6 +37,9 @@ from native_operands import (  # noqa: E402
     wide,
 )
 
+# `assert_close` would import torch.distributed.tensor, as in tests/ops/conftest.py.
+torch.testing._comparison._HAS_DTENSOR = False
+
 COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64-static"
 LIBRARY = "src/libinfini_ops.so"
 MISSING = [name for name in (COMPILER, EMULATOR) if shutil.which(name) is None]
@@ -78,6 +81,15 @@ def build(folder: Path, environment: dict[str, str]) -> None:
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment = {**os.environ, **cached_compiler(request)}
     return built_once(tmp_path_factory, "aarch64", lambda folder: build(folder, environment))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Keeps torch from spending more on its threads than on the small tensors here."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
