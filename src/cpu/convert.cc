@@ -66,6 +66,16 @@ void ConvertElements(const void* from, void* to, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) target[i] = ConvertElement<To>(source[i]);
 }
 
+// Floats to integers of 64 bits, one by one. Some runs of a loop of four instructions took twice as
+// long.
+template <typename From, typename To>
+void TruncateElements(const void* from, void* to, std::int64_t count) {
+  const From* const source = static_cast<const From*>(from);
+  To* const target = static_cast<To*>(to);
+#pragma GCC unroll 4
+  for (std::int64_t i = 0; i < count; ++i) target[i] = ConvertElement<To>(source[i]);
+}
+
 template <typename T>
 using Signed = typename std::conditional_t<std::is_integral_v<T>, std::make_signed<T>,
                                            std::common_type<T>>::type;
@@ -106,6 +116,8 @@ Step StepFor() {
     return nullptr;
   } else if constexpr (std::is_same_v<Source, std::int32_t> && std::is_integral_v<Target>) {
     return INFINI_OPS_KERNEL(ConvertInt32<Target>);
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    return &TruncateElements<Source, Target>;
   } else {
     return &ConvertElements<Source, Target>;
   }
