@@ -127,9 +127,8 @@ ROUNDED_NANS = (
     (
         "a NaN is rounded to a bfloat16 like a number",
         "src/cpu/vector.h",
-        "const Words kept = Select(reinterpret_cast<Words>(value == value), rounded, "
-        "Words{} + 0x7FC0u);",
-        "const Words kept = rounded;",
+        "return value == value ? rounded : Words{} + 0x7FC00000u;",
+        "return rounded;",
     ),
 )
 BOOLS_AS_NUMBERS = (
