@@ -191,7 +191,7 @@ POOLS_AFTER_FORK = (
     (
         "the child of a fork waits for the threads of its parent",
         "src/cpu/parallel.cc",
-        "[] {\n      pool = new Pool;\n",
-        "[] {\n",
+        "if (is_forked || !detects_forks) return false;",
+        "if (!detects_forks) return false;",
     ),
 )
