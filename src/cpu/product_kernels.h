@@ -77,7 +77,10 @@ void PackAlong(const T* source, std::int64_t stride, std::int64_t count, std::in
                Computed<T>* packed) {
   using C = Computed<T>;
   constexpr std::int64_t chunk = 64;
-  C rows[width][chunk] = {};
+  C rows[width][chunk];
+  // Only the padding: all of it is up to 8 KB, as long as a small product takes.
+  std::memset(rows[0] + count * chunk, 0,
+              static_cast<std::size_t>(width - count) * sizeof(rows[0]));
   for (std::int64_t begin = 0; begin < k; begin += chunk) {
     const std::int64_t size = k - begin < chunk ? k - begin : chunk;
     for (std::int64_t i = 0; i < count; ++i) Convert(source + i * stride + begin, size, rows[i]);

@@ -90,8 +90,8 @@ LATE_ROWS = (
     (
         "cat copies many rows from their second byte on",
         "src/cpu/cat.cc",
-        "run.data + row * run.size,",
-        "run.data + row * run.size + 1,",
+        "CopyBytes(run.data + row * run.size,",
+        "CopyBytes(run.data + row * run.size + 1,",
     ),
 )
 VIEWS_WITHOUT_STRIDES = (
