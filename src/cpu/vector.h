@@ -24,10 +24,6 @@ using Packed = VectorOf<T, kLanes<T>* static_cast<int>(sizeof(T))>;
 using Words = Vector<std::uint32_t>;
 using HalfWords = VectorOf<std::uint16_t, INFINI_OPS_VECTOR_BYTES / 2>;
 
-inline INFINI_OPS_INLINE Words Select(Words mask, Words yes, Words no) {
-  return (mask & yes) | (~mask & no);
-}
-
 inline INFINI_OPS_INLINE Vector<float> WidenFloat16(const void* source) {
 #if INFINI_OPS_VECTOR_BYTES == 64
   // With a mask of all lanes: GCC 12 warns about an uninitialized value in the version without one.
@@ -76,11 +72,16 @@ inline INFINI_OPS_INLINE Vector<float> WidenBFloat16(const void* source) {
 #endif
 }
 
-inline INFINI_OPS_INLINE void NarrowBFloat16(void* target, Vector<float> value) {
+// The upper half of each lane is the BFloat16.
+inline INFINI_OPS_INLINE Words RoundToBFloat16(Vector<float> value) {
   const Words bits = reinterpret_cast<Words>(value);
-  const Words rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
-  const Words kept = Select(reinterpret_cast<Words>(value == value), rounded, Words{} + 0x7FC0u);
-  *static_cast<HalfWords::Loose*>(target) = __builtin_convertvector(kept, HalfWords::Type);
+  const Words rounded = bits + 0x7FFFu + ((bits >> 16) & 1u);
+  return value == value ? rounded : Words{} + 0x7FC00000u;
+}
+
+inline INFINI_OPS_INLINE void NarrowBFloat16(void* target, Vector<float> value) {
+  *static_cast<HalfWords::Loose*>(target) =
+      __builtin_convertvector(RoundToBFloat16(value) >> 16, HalfWords::Type);
 }
 
 // Loads one element per lane, in the type of the computation.
@@ -109,6 +110,36 @@ inline INFINI_OPS_INLINE void Store(T* target, Vector<Computed<T>> value) {
   } else {
     *reinterpret_cast<typename Packed<T>::Loose*>(target) =
         __builtin_convertvector(value, typename Packed<T>::Type);
+  }
+}
+
+// Two vectors of consecutive elements. Which lane has which element depends only on T.
+template <typename T>
+struct Pair {
+  Vector<Computed<T>> first;
+  Vector<Computed<T>> second;
+};
+
+template <typename T>
+inline INFINI_OPS_INLINE Pair<T> LoadPair(const T* source) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    // The elements with even and with odd indices: no lane changes its place.
+    const Words bits = *reinterpret_cast<const VectorOf<std::uint32_t>::Loose*>(source);
+    return {reinterpret_cast<Vector<float>>(bits << 16),
+            reinterpret_cast<Vector<float>>(bits & 0xFFFF0000u)};
+  } else {
+    return {Load(source), Load(source + kLanes<T>)};
+  }
+}
+
+template <typename T>
+inline INFINI_OPS_INLINE void StorePair(T* target, const Pair<T>& pair) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    *reinterpret_cast<VectorOf<std::uint32_t>::Loose*>(target) =
+        (RoundToBFloat16(pair.first) >> 16) | (RoundToBFloat16(pair.second) & 0xFFFF0000u);
+  } else {
+    Store(target, pair.first);
+    Store(target + kLanes<T>, pair.second);
   }
 }
 

@@ -286,7 +286,7 @@ import torch
 
 tasks = Path("/proc/self/task")
 x, weight, out = torch.ones(1024, 1024), torch.ones(1024), torch.zeros(1024, 1024)
-torch.set_num_threads(4)  # of the library; torch's own threads do not survive a fork
+torch.set_num_threads(4)  # these do not survive a fork
 warnings.simplefilter("ignore", DeprecationWarning)  # of a fork with threads
 
 
