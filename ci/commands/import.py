@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci.commands.options import add_format, add_results
+from ci.engines import kubernetes
+from ci.engines.pods import read_pods
 from ci.errors import CiError, ExitCode, InfrastructureError
 from ci.model.results import RunResult
 from ci.plan.load import load_accepted
+from ci.plan.network import read_pip_settings
+from ci.plan.project import load_project
+from ci.plan.request import plan_request
 from ci.report.table import ResultsReport
+from ci.run.delegated import DelegatedRun, delegated_request, is_delegated
+from ci.run.records import Records
 from ci.store.folder import make_folder, open_store
 from ci.store.importing import Importer, ImportOutcome, find_run_folders
 from ci.util.invocation import ACCEPTED_FILE
@@ -30,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "Import runs from other machines, or unpacked artifacts of a CI system, and the acceptances"
         " in a project's file ci-accepted.yaml. Importing a run again changes nothing, unless"
         " --resume has completed more of it since: then the run is updated. `latest` remains the"
-        " run that began last."
+        " run that began last. The files of Jobs that `manifest` printed here are judged first."
     )
     parser.add_argument(
         "folders",
@@ -68,7 +77,10 @@ def execute(options: argparse.Namespace) -> int:
                 errors.append(_report_refusal(path, error))
         for folder in _folders(folders, errors):
             try:
-                run, outcome, notes = importer.import_run(folder)
+                if is_delegated(options.results, folder):
+                    run, outcome, notes = _judge_jobs(folder, options.results)
+                else:
+                    run, outcome, notes = importer.import_run(folder)
             except (CiError, OSError) as error:
                 errors.append(_report_refusal(folder, error))
                 continue
@@ -87,6 +99,23 @@ def execute(options: argparse.Namespace) -> int:
         parts = [f"{counted(taken[it], 'run')} {it}" for it in ImportOutcome if taken[it]]
         show(", ".join([*parts, *([f"{len(errors)} refused"] if errors else [])]))
     return max((error.exit_code for error in errors), default=ExitCode.PASSED)
+
+
+def _judge_jobs(folder: Path, results: Path) -> tuple[RunResult, ImportOutcome, list[str]]:
+    """Judge what the Jobs of a run wrote; the run was opened here, by ``manifest``."""
+    request = delegated_request(results, folder.name)
+    project = load_project(request.config, os.environ, read_pip_settings())
+    plans = plan_request(project, request, results)
+    run = DelegatedRun(
+        request=request,
+        plans=plans,
+        records=Records(results / folder.name, partial(open_store, results)),
+        system=kubernetes.SYSTEM,
+        notes={plan.platform: [*kubernetes.job_notes(plan)] for plan in plans},
+    )
+    earlier, now = run.collect(folder, read_pods(folder, folder.name))
+    is_same = earlier.platforms == now.platforms
+    return now, ImportOutcome.UNCHANGED if is_same else ImportOutcome.NEW, []
 
 
 def _import_accepted(path: Path, store: Store, form: str) -> dict[str, object]:

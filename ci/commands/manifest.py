@@ -1,0 +1,160 @@
+"""``python -m ci manifest``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from functools import partial
+
+import yaml
+
+from ci.commands.options import (
+    add_config,
+    add_results,
+    add_source,
+    choice_of,
+    config_file,
+)
+from ci.engines import kubernetes, slurm
+from ci.errors import ExitCode, UsageError
+from ci.plan import source
+from ci.plan.network import read_pip_settings
+from ci.plan.planning import RunOptions
+from ci.plan.project import Project, chosen_platforms, load_project, plan_run
+from ci.plan.request import new_request, plan_request, selected_operators
+from ci.run.delegated import DelegatedRun
+from ci.run.records import Records
+from ci.store.folder import open_store
+from ci.util.invocation import command
+from ci.util.terminal import complain, show
+
+
+class System(StrEnum):
+    """What distributes the platforms over machines."""
+
+    KUBERNETES = "kubernetes"
+    SLURM = "slurm"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add all options of the command."""
+    parser.description = (
+        "Print the jobs of platforms for a system that has the machines: one Job each for"
+        " Kubernetes, or a script that submits them to Slurm. For Kubernetes, a new run is opened"
+        " too: its folder `kubernetes` has the files that the Jobs read, and `import` judges what"
+        " they write. The settings of the system are in ci.site.yaml."
+    )
+    parser.add_argument("platforms", nargs="*", metavar="PLATFORM", help="platforms to run")
+    parser.add_argument("--all", action="store_true", help="every configured platform")
+    parser.add_argument(
+        "--system",
+        type=choice_of(System),
+        metavar="{" + ",".join(System) + "}",
+        default=System.KUBERNETES,
+        help=f"the system (default: {System.KUBERNETES})",
+    )
+    parser.add_argument(
+        "--engine",
+        metavar="ENGINE",
+        help="Slurm only: the engine of `run` on a node (default: that of ci.site.yaml, else auto)",
+    )
+    parser.add_argument(
+        "--select",
+        metavar="OPERATORS",
+        help="build and test only these operators, as in `run`",
+    )
+    add_source(parser)
+    add_config(parser)
+    add_results(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Print the jobs; for Kubernetes, open their run."""
+    project = load_project(config_file(options), os.environ, read_pip_settings())
+    platforms = chosen_platforms(project.config, options.platforms)
+    if bool(platforms) == options.all:
+        got = f"--all and {', '.join(platforms)}" if platforms else "no platform"
+        configured = ", ".join(project.config.platforms)
+        message = f"manifest: got {got}, expected either platforms or --all"
+        raise UsageError(message, remedy=f"Configured: {configured}.")
+    return PRINT[System(options.system)](
+        options, project, platforms or (*project.config.platforms,)
+    )
+
+
+def _print_jobs(
+    options: argparse.Namespace, project: Project, platforms: Sequence[str]
+) -> ExitCode:
+    """Open a run, write what its Jobs read, and print them."""
+    if options.engine:
+        message = f"--engine: got {options.engine}, expected none: in Kubernetes, pods run the jobs"
+        raise UsageError(message, remedy="Leave out --engine.")
+    folder = options.source or project.source
+    request = new_request(
+        project,
+        platforms,
+        source_folder=folder,
+        results=options.results,
+        options=RunOptions(selected=selected_operators(project, options.select, folder)),
+    ).model_copy(update={"system": kubernetes.SYSTEM})
+    plans = plan_request(project, request, options.results)
+    clusters = {it.platform: kubernetes.Cluster.of(project, it.platform) for it in plans}
+    for plan in plans:
+        kubernetes.check_plan(plan)
+    jobs = [kubernetes.job_manifest(plan, clusters[plan.platform]) for plan in plans]
+    records = Records(options.results / request.run_id, partial(open_store, options.results))
+    run = DelegatedRun(request=request, plans=plans, records=records, system=kubernetes.SYSTEM)
+    run.open()
+    place = records.folder / kubernetes.SYSTEM
+    for name in kubernetes.write_inputs(plans, place):
+        complain(f"left out of the sources: {name}")
+    show(yaml.safe_dump_all(jobs, sort_keys=False, explicit_start=True), end="")
+    for local, remote in kubernetes.images(plans, clusters):
+        complain(shlex.join(["docker", "tag", local, remote]))
+        complain(shlex.join(["docker", "push", remote]))
+    complain(f"Copy {place} to the volume, as folder {request.run_id}.")
+    complain(f"Fetch it when the Jobs have ended, then: {command('import', request.run_id)}")
+    return ExitCode.PASSED
+
+
+def _print_script(
+    options: argparse.Namespace, project: Project, platforms: Sequence[str]
+) -> ExitCode:
+    """Print a script that submits jobs of the commit that the sources are at."""
+    folder = (options.source or project.source).resolve()
+    state = source.state(folder)
+    if state.commit is None:
+        message = f"manifest: {folder}: got no git repository with a commit, expected one: the jobs"
+        message += " check out the commit when they are submitted"
+        raise UsageError(message, remedy="Commit the sources.")
+    if state.dirty:
+        complain(f"{folder} has uncommitted changes, which the jobs do not get")
+    asked = RunOptions(
+        engine=options.engine or "auto",
+        selected=selected_operators(project, options.select, folder),
+    )
+    plans = plan_run(
+        project,
+        platforms,
+        run_id=slurm.SYSTEM,
+        source=folder,
+        results=options.results,
+        options=asked,
+    )
+    settings = {name: project.site.platform_settings(name).slurm for name in platforms}
+    submission = slurm.Submission(
+        project=project,
+        commit=state.commit,
+        folder=folder,
+        results=options.results.absolute(),
+        options=asked,
+    )
+    show(slurm.script(submission, plans, settings), end="")
+    return ExitCode.PASSED
+
+
+Printer = Callable[[argparse.Namespace, Project, Sequence[str]], ExitCode]
+PRINT: Mapping[System, Printer] = {System.KUBERNETES: _print_jobs, System.SLURM: _print_script}

@@ -1,0 +1,138 @@
+"""A run that another system carries out: its record is opened here, and judged here at the end.
+
+The system returns a folder of the run with a folder of files for each platform, as its agent wrote
+them. What they mean follows from the plan, which is made again from the run's own request: nothing
+in that folder names a configuration or a command. Without files a platform has no result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ci.engines.logs import ENGINE_FILES
+from ci.engines.pods import UNKNOWN_END, PodEnd
+from ci.errors import UsageError
+from ci.facts.platform_result import not_run_result
+from ci.facts.result_files import ResultFiles
+from ci.model.plan import RunPlan
+from ci.model.results import ExecutionFacts, Harness, ImageFacts, PlatformResult, RunResult
+from ci.plan.request import REQUEST_FILE, RunRequest, check_configuration, read_request
+from ci.run.platform import PlatformOutcome, judge_platform
+from ci.run.records import Records
+from ci.store.folder import RESULTS_FILE, is_regular, read_results
+from ci.store.importing import check_size, copy_files
+from ci.util.files import remove_folder
+
+
+def is_delegated(results: Path, folder: Path) -> bool:
+    """Whether a folder has files of a run that was opened here, without results of its own."""
+    name, own = folder.name, results / folder.name
+    has_results = is_regular(folder / RESULTS_FILE)
+    return not has_results and own.resolve() != folder.resolve() and _system_of(results, name)
+
+
+def _system_of(results: Path, run_id: str) -> bool:
+    with suppress(UsageError):
+        if is_regular(results / run_id / REQUEST_FILE):
+            return read_request(results, run_id).system is not None
+    return False
+
+
+def delegated_request(results: Path, run_id: str) -> RunRequest:
+    """Return the request of a run; raises ``UsageError`` if its configuration changed since."""
+    return check_configuration(read_request(results, run_id, "import"), "import")
+
+
+@dataclass(kw_only=True)
+class DelegatedRun:
+    """The record of a run that a system carries out."""
+
+    request: RunRequest
+    plans: Sequence[RunPlan]
+    records: Records
+    system: str
+    notes: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by platform
+
+    def open(self) -> RunResult:
+        """Write the run with a row for each platform, which did not run so far."""
+        with self.records:
+            self.records.open()
+            self.records.write_request(self.request)
+            return self._save([self._pending(plan) for plan in self.plans])
+
+    def collect(self, folder: Path, ends: Mapping[str, PodEnd]) -> tuple[RunResult, RunResult]:
+        """Copy what ``folder`` has of the platforms, and judge it; return the run before and now.
+
+        A platform whose job has ended keeps its result.
+        """
+        check_size(folder)
+        with self.records:
+            self.records.open()
+            earlier = read_results(self.records.folder / RESULTS_FILE)
+            known = {it.platform: it for it in earlier.platforms}
+            rows = []
+            for plan in self.plans:
+                row = known.get(plan.platform)
+                if row is None or not _has_ended(row):
+                    outcome = self._judge(plan, folder, ends.get(plan.platform, UNKNOWN_END))
+                    self.records.add(plan.platform, outcome.details)
+                    row = outcome.result
+                rows.append(row)
+            return earlier, self._save(rows)
+
+    def _judge(self, plan: RunPlan, folder: Path, end: PodEnd) -> PlatformOutcome:
+        remove_folder(plan.results)
+        if (folder / plan.platform).is_dir():
+            copy_files(folder / plan.platform, plan.results)
+            for name in ENGINE_FILES:  # no engine wrote them
+                (plan.results / name).unlink(missing_ok=True)
+        files = ResultFiles(folder=plan.results, stages=plan.stages)
+        if not files.record.events:
+            reason = "; ".join(end.notes) or f"{self.system} returned no events of its agent"
+            return PlatformOutcome(result=not_run_result(plan, reason))
+        finished = files.record.run_finished
+        code = end.exit_code if finished is None else finished.exit_code
+        image = ImageFacts(
+            reference=end.image or plan.needed_image.tag,
+            digest=end.digest,
+            built=False,
+            seconds=0.0,
+            reason=f"pulled by {self.system}",
+        )
+        facts = ExecutionFacts(
+            engine=self.system,
+            image=image,
+            exit_code=code,
+            oom_killed=end.oom_killed,
+            lost=finished is None,
+            notes=(*self.notes.get(plan.platform, ()), *end.notes),
+        )
+        return judge_platform(plan, facts, files)
+
+    def _pending(self, plan: RunPlan) -> PlatformResult:
+        return not_run_result(plan, f"{self.system} carries it out; no results were imported yet")
+
+    def _save(self, rows: Sequence[PlatformResult]) -> RunResult:
+        request = self.request
+        result = RunResult(
+            run_id=request.run_id,
+            project=request.project,
+            commit=request.commit,
+            dirty=request.dirty,
+            started_at=request.started_at,
+            finished_at=datetime.now(UTC),
+            engine=self.system,
+            platforms=tuple(rows),
+            lineage=request.lineage,
+        )
+        self.records.save(result)
+        return result
+
+
+def _has_ended(row: PlatformResult) -> bool:
+    """Whether a row is final. A test may have failed by the time that its files were copied."""
+    return row.verdict.product.is_final and row.verdict.harness is not Harness.LOST
