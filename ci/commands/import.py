@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci.commands.options import add_format, add_results
-from ci.engines import kubernetes
-from ci.engines.pods import read_pods
 from ci.errors import CiError, ExitCode, InfrastructureError
 from ci.model.results import RunResult
 from ci.plan.load import load_accepted
-from ci.plan.network import read_pip_settings
-from ci.plan.project import load_project
-from ci.plan.request import plan_request
 from ci.report.table import ResultsReport
-from ci.run.delegated import DelegatedRun, delegated_request, is_delegated
-from ci.run.records import Records
 from ci.store.folder import make_folder, open_store
-from ci.store.importing import Importer, ImportOutcome, find_run_folders
+from ci.store.importing import Importer, ImportOutcome, find_run_folders, is_delegated
 from ci.util.invocation import ACCEPTED_FILE
 from ci.util.terminal import show, show_error
 from ci.util.text import counted
@@ -102,18 +93,10 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _judge_jobs(folder: Path, results: Path) -> tuple[RunResult, ImportOutcome, list[str]]:
-    """Judge what the Jobs of a run wrote; the run was opened here, by ``manifest``."""
-    request = delegated_request(results, folder.name)
-    project = load_project(request.config, os.environ, read_pip_settings())
-    plans = plan_request(project, request, results)
-    run = DelegatedRun(
-        request=request,
-        plans=plans,
-        records=Records(results / folder.name, partial(open_store, results)),
-        system=kubernetes.SYSTEM,
-        notes={plan.platform: [*kubernetes.job_notes(plan)] for plan in plans},
-    )
-    earlier, now = run.collect(folder, read_pods(folder, folder.name))
+    """Judge what the Jobs of a run wrote."""
+    from ci.run.delegated import judge_jobs  # plans the run again; other imports do not
+
+    earlier, now = judge_jobs(folder, results)
     is_same = earlier.platforms == now.platforms
     return now, ImportOutcome.UNCHANGED if is_same else ImportOutcome.NEW, []
 

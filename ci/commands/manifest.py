@@ -6,7 +6,6 @@ import argparse
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
 from functools import partial
 
 import yaml
@@ -31,12 +30,7 @@ from ci.store.folder import open_store
 from ci.util.invocation import command
 from ci.util.terminal import complain, show
 
-
-class System(StrEnum):
-    """What distributes the platforms over machines."""
-
-    KUBERNETES = "kubernetes"
-    SLURM = "slurm"
+SYSTEMS = (kubernetes.SYSTEM, slurm.SYSTEM)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -51,10 +45,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="every configured platform")
     parser.add_argument(
         "--system",
-        type=choice_of(System),
-        metavar="{" + ",".join(System) + "}",
-        default=System.KUBERNETES,
-        help=f"the system (default: {System.KUBERNETES})",
+        type=choice_of(SYSTEMS),
+        metavar="{" + ",".join(SYSTEMS) + "}",
+        default=SYSTEMS[0],
+        help=f"the system (default: {SYSTEMS[0]})",
     )
     parser.add_argument(
         "--engine",
@@ -80,9 +74,7 @@ def execute(options: argparse.Namespace) -> int:
         configured = ", ".join(project.config.platforms)
         message = f"manifest: got {got}, expected either platforms or --all"
         raise UsageError(message, remedy=f"Configured: {configured}.")
-    return PRINT[System(options.system)](
-        options, project, platforms or (*project.config.platforms,)
-    )
+    return PRINT[options.system](options, project, platforms or (*project.config.platforms,))
 
 
 def _print_jobs(
@@ -157,4 +149,4 @@ def _print_script(
 
 
 Printer = Callable[[argparse.Namespace, Project, Sequence[str]], ExitCode]
-PRINT: Mapping[System, Printer] = {System.KUBERNETES: _print_jobs, System.SLURM: _print_script}
+PRINT: Mapping[str, Printer] = {kubernetes.SYSTEM: _print_jobs, slurm.SYSTEM: _print_script}

@@ -236,7 +236,7 @@ def write_inputs(plans: Sequence[RunPlan], folder: Path) -> list[str]:
         left_out = source.write_archive(first.source, file, prefix=prefix)
     (inputs / AGENT_PROGRAM).write_bytes(agent_archive())
     if first.network.wheelhouse is not None:
-        shutil.copytree(first.network.wheelhouse, inputs / WHEELS)
+        shutil.copytree(first.network.wheelhouse, inputs / WHEELS, copy_function=_link_or_copy)
     for plan in plans:
         files = {name: path.read_bytes() for name, path in container_files(plan).items()}
         files |= {AGENT: agent_archive(), JOB: _job(plan)}
@@ -245,6 +245,14 @@ def write_inputs(plans: Sequence[RunPlan], folder: Path) -> list[str]:
         # Made here: a node would make it as root.
         (folder / plan.platform).mkdir()
     return list(left_out)
+
+
+def _link_or_copy(path: str, target: str) -> None:
+    """A wheel of a framework has gigabytes, and no one changes it."""
+    try:
+        os.link(path, target)
+    except OSError:  # on another disk
+        shutil.copyfile(path, target)
 
 
 def _job(plan: RunPlan) -> bytes:

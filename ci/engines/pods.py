@@ -110,12 +110,12 @@ def _pod_end(pod: _Pod) -> PodEnd:
     if status.reason:  # Evicted, DeadlineExceeded
         notes.append(f"pod {pod.metadata.name}: {_reason(status.reason, status.message)}")
     for it in status.init_container_statuses:
-        if it.state.terminated and it.state.terminated.exit_code:
-            end = it.state.terminated
-            notes.append(f"container {it.name} ended with exit code {end.exit_code}: {end.reason}")
+        if (last := it.state.terminated) and last.exit_code:
+            notes.append(
+                f"container {it.name} ended with exit code {last.exit_code}: {last.reason}"
+            )
     for it in (*status.init_container_statuses, *status.container_statuses):
-        if it.state.waiting and it.state.waiting.message:  # for its image
-            waiting = it.state.waiting
+        if (waiting := it.state.waiting) and waiting.message:  # for its image
             notes.append(f"container {it.name}: {_reason(waiting.reason, waiting.message)}")
     if status.phase == "Pending" and not notes:
         notes.append(f"pod {pod.metadata.name} has not started on any node")

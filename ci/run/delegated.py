@@ -7,44 +7,28 @@ in that folder names a configuration or a command. Without files a platform has 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
+from ci.engines import kubernetes
 from ci.engines.logs import ENGINE_FILES
-from ci.engines.pods import UNKNOWN_END, PodEnd
-from ci.errors import UsageError
+from ci.engines.pods import UNKNOWN_END, PodEnd, read_pods
 from ci.facts.platform_result import not_run_result
 from ci.facts.result_files import ResultFiles
 from ci.model.plan import RunPlan
 from ci.model.results import ExecutionFacts, Harness, ImageFacts, PlatformResult, RunResult
-from ci.plan.request import REQUEST_FILE, RunRequest, check_configuration, read_request
+from ci.plan.network import read_pip_settings
+from ci.plan.project import load_project
+from ci.plan.request import RunRequest, check_configuration, plan_request, read_request
 from ci.run.platform import PlatformOutcome, judge_platform
 from ci.run.records import Records
-from ci.store.folder import RESULTS_FILE, is_regular, read_results
+from ci.store.folder import RESULTS_FILE, open_store, read_results
 from ci.store.importing import check_size, copy_files
 from ci.util.files import remove_folder
-
-
-def is_delegated(results: Path, folder: Path) -> bool:
-    """Whether a folder has files of a run that was opened here, without results of its own."""
-    name, own = folder.name, results / folder.name
-    has_results = is_regular(folder / RESULTS_FILE)
-    return not has_results and own.resolve() != folder.resolve() and _system_of(results, name)
-
-
-def _system_of(results: Path, run_id: str) -> bool:
-    with suppress(UsageError):
-        if is_regular(results / run_id / REQUEST_FILE):
-            return read_request(results, run_id).system is not None
-    return False
-
-
-def delegated_request(results: Path, run_id: str) -> RunRequest:
-    """Return the request of a run; raises ``UsageError`` if its configuration changed since."""
-    return check_configuration(read_request(results, run_id, "import"), "import")
 
 
 @dataclass(kw_only=True)
@@ -136,3 +120,22 @@ class DelegatedRun:
 def _has_ended(row: PlatformResult) -> bool:
     """Whether a row is final. A test may have failed by the time that its files were copied."""
     return row.verdict.product.is_final and row.verdict.harness is not Harness.LOST
+
+
+def judge_jobs(folder: Path, results: Path) -> tuple[RunResult, RunResult]:
+    """Judge the files that the Jobs of a run wrote; return the run before and now.
+
+    ``folder`` has the name of the run. Raises ``UsageError`` if the configuration has changed since
+    the Jobs were printed.
+    """
+    request = check_configuration(read_request(results, folder.name, "import"), "import")
+    project = load_project(request.config, os.environ, read_pip_settings())
+    plans = plan_request(project, request, results)
+    run = DelegatedRun(
+        request=request,
+        plans=plans,
+        records=Records(results / folder.name, partial(open_store, results)),
+        system=kubernetes.SYSTEM,
+        notes={plan.platform: [*kubernetes.job_notes(plan)] for plan in plans},
+    )
+    return run.collect(folder, read_pods(folder, folder.name))
