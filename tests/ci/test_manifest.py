@@ -449,33 +449,67 @@ def kill_all(agent: subprocess.Popen[bytes]) -> None:
     agent.wait()
 
 
+@pytest.fixture
+def waiting(lab: Lab) -> Pod:
+    """A pod whose test waits."""
+    lab.place.write("tests/test_a.py", WAITING.format(file=str(lab.place.folder / "waiting")))
+    [job] = lab.jobs("cpu")
+    return Pod(lab, job)
+
+
+def start(pod: Pod) -> subprocess.Popen[bytes]:
+    """Start a pod whose test waits, until it does."""
+    agent = pod.start()
+    while not (pod.lab.place.folder / "waiting").exists():
+        assert agent.poll() is None
+    return agent
+
+
 @pytest.mark.parametrize(
-    ("state", "harness"),
+    ("state", "product", "harness", "code"),
     [
-        ({}, Harness.LOST),
-        (terminated(137, "OOMKilled"), Harness.OOM_KILLED),
-        (terminated(137, "Error"), Harness.INFRASTRUCTURE),
+        ({}, Product.INCOMPLETE, Harness.LOST, ExitCode.INFRASTRUCTURE),
+        (
+            terminated(137, "OOMKilled"),
+            Product.FAILED,  # it exceeded the limit of its configuration
+            Harness.OOM_KILLED,
+            ExitCode.PRODUCT_FAILURE,
+        ),
+        (
+            terminated(137, "Error"),
+            Product.INCOMPLETE,
+            Harness.INFRASTRUCTURE,
+            ExitCode.INFRASTRUCTURE,
+        ),
     ],
     ids=["lost", "out of memory", "killed"],
 )
 def test_a_pod_that_was_killed_is_no_pass(
-    lab: Lab, state: Mapping[str, Any], harness: Harness
+    waiting: Pod, state: Mapping[str, Any], product: Product, harness: Harness, code: ExitCode
 ) -> None:
-    file = lab.place.folder / "waiting"
-    lab.place.write("tests/test_a.py", WAITING.format(file=str(file)))
-    [job] = lab.jobs("cpu")
-    pod = Pod(lab, job)
-    agent = pod.start()
-    while not file.exists():
-        assert agent.poll() is None
-    kill_all(agent)
+    kill_all(start(waiting))
     if state:
-        pod.end(phase="Failed", containerStatuses=[state])
-    lab.ci("import", str(pod.fetch()))
-    verdict = lab.row(run_of(job)).verdict
-    assert verdict.harness is harness, verdict
-    assert verdict.product in (Product.INCOMPLETE, Product.FAILED)
-    assert lab.ci("report", run_of(job))
+        waiting.end(phase="Failed", containerStatuses=[state])
+    waiting.lab.ci("import", str(waiting.fetch()))
+    verdict = waiting.lab.row(run_of(waiting.job)).verdict
+    assert (verdict.product, verdict.harness) == (product, harness), verdict
+    waiting.lab.ci("report", run_of(waiting.job), "--check", code=code)
+
+
+def test_the_time_limit_of_a_pod_is_no_product_failure(waiting: Pod) -> None:
+    agent = start(waiting)
+    agent.terminate()  # as a node does, before it kills what remains
+    assert agent.wait() == ExitCode.INTERRUPTED
+    waiting.end(phase="Failed", reason="DeadlineExceeded", message="too long")
+    waiting.lab.ci("import", str(waiting.fetch()))
+    row = waiting.lab.row(run_of(waiting.job))
+    assert (row.verdict.product, row.verdict.harness) == (
+        Product.INCOMPLETE,
+        Harness.INFRASTRUCTURE,
+    )
+    assert "pod pod-1: DeadlineExceeded: too long" in row.notes
+    code = ExitCode.INFRASTRUCTURE
+    waiting.lab.ci("report", run_of(waiting.job), "--check", code=code)
 
 
 def test_files_of_a_running_pod_are_judged_again(lab: Lab, pod: Pod) -> None:
