@@ -51,7 +51,8 @@ class DelegatedRun:
     def collect(self, folder: Path, ends: Mapping[str, PodEnd]) -> tuple[RunResult, RunResult]:
         """Copy what ``folder`` has of the platforms, and judge it; return the run before and now.
 
-        A platform whose job has ended keeps its result.
+        A platform keeps its row if that is final, or if ``folder`` has nothing of it. When all rows
+        are final, no Job needs its inputs.
         """
         check_size(folder)
         with self.records:
@@ -60,12 +61,15 @@ class DelegatedRun:
             known = {it.platform: it for it in earlier.platforms}
             rows = []
             for plan in self.plans:
-                row = known.get(plan.platform)
-                if row is None or not _has_ended(row):
+                row = known.get(plan.platform) or self._pending(plan)
+                is_there = (folder / plan.platform).is_dir() or plan.platform in ends
+                if is_there and not _has_ended(row):
                     outcome = self._judge(plan, folder, ends.get(plan.platform, UNKNOWN_END))
                     self.records.add(plan.platform, outcome.details)
                     row = outcome.result
                 rows.append(row)
+            if all(map(_has_ended, rows)):
+                remove_folder(self.records.folder / self.system)
             return earlier, self._save(rows)
 
     def _judge(self, plan: RunPlan, folder: Path, end: PodEnd) -> PlatformOutcome:

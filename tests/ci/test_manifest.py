@@ -287,6 +287,14 @@ class Pod:
     @property
     def claim(self) -> Path:
         """The folder of the run, as it is on the claim."""
+        return self.lab.place.folder / "claim" / run_of(self.job)
+
+    def __post_init__(self) -> None:
+        self.claim.parent.mkdir()
+        subprocess.run(["cp", "-a", self.inputs, self.claim], check=True)
+
+    @property
+    def inputs(self) -> Path:
         return self.lab.place.results / run_of(self.job) / "kubernetes"
 
     def start(self) -> subprocess.Popen[bytes]:
@@ -368,6 +376,7 @@ def test_files_of_a_pod_become_a_row(lab: Lab, pod: Pod) -> None:
     assert not {"engine-events.jsonl", "link"} & {*row.artifacts}
     assert "generated.tar.gz" in row.artifacts
     lab.ci("report", run_id, "--check")
+    assert not pod.inputs.exists()  # no Job will read it
     # A second import changes nothing, and neither does one without the files.
     subprocess.run(["rm", "-r", pod.claim / "cpu"], check=True)
     assert lab.ci("import", str(pod.fetch())) == f"{run_id}: already here: cpu passed\n"
@@ -449,6 +458,20 @@ def kill_all(agent: subprocess.Popen[bytes]) -> None:
     agent.wait()
 
 
+def test_platforms_can_be_fetched_one_by_one(lab: Lab) -> None:
+    job, _ = lab.jobs("cpu", "ascend")
+    pod = Pod(lab, job)
+    assert pod.run() == 0
+    fetched = pod.fetch()
+    (fetched / "ascend").rmdir()
+    assert "cpu passed, ascend not_run" in lab.ci("import", str(fetched))
+    assert lab.row(run_of(job), "ascend").verdict.reason == (
+        "kubernetes carries it out; no results were imported yet"
+    )
+    assert pod.inputs.exists()
+    lab.ci("report", run_of(job), "--check", code=ExitCode.INFRASTRUCTURE)
+
+
 @pytest.fixture
 def waiting(lab: Lab) -> Pod:
     """A pod whose test waits."""
@@ -520,6 +543,7 @@ def test_files_of_a_running_pod_are_judged_again(lab: Lab, pod: Pod) -> None:
     run_id = run_of(pod.job)
     lab.ci("import", str(pod.fetch()))
     assert lab.row(run_id).verdict.harness is Harness.LOST
+    assert pod.inputs.exists()
     events.write_text(complete)
     lab.ci("import", str(pod.fetch()))
     assert lab.row(run_id).verdict.harness is Harness.CLEAN

@@ -141,7 +141,7 @@ class Release:
         return found
 
     def row(self, platform: str) -> PlatformResult:
-        [path] = (self.work / ".all").glob(f"2*/{platform}/../results.json")
+        [path] = self.results.glob(f"2*/{platform}/../results.json")
         [row] = read_results(path).platforms
         return row
 
@@ -191,7 +191,7 @@ def test_one_table_of_all_platforms(release: Release) -> None:
     assert "'cpu moore' 0-1" in text
     # The history of the site has them too, and the checkout is gone.
     assert len([*release.results.glob("*/results.json")]) == 4  # and `latest`
-    assert not (release.work / ".sources").exists()
+    assert not [*release.work.glob(".*")]
 
 
 def test_a_failed_platform_fails_the_release(release: Release) -> None:
@@ -265,7 +265,7 @@ def test_an_interrupted_script_cancels_its_jobs(waiting: Release) -> None:
     assert waiting.cluster.output("squeue", "--noheader") == ""
     [lock] = waiting.work.glob("cpu/2*/.lock")
     assert not is_locked(lock)
-    assert not (waiting.work / ".sources").exists()
+    assert not [*waiting.work.glob(".*")]
 
 
 def test_a_lost_node_is_an_infrastructure_failure(waiting: Release) -> None:
