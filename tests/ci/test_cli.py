@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from local_engine import LocalEngine
 
 from ci import cli
@@ -521,6 +522,12 @@ def test_tests_refuse_a_python_without_assertions(folder: str) -> None:
         "ERROR: Python executes no assertions: got PYTHONOPTIMIZE or -O (level 2), expected "
         f"neither. Run: env -u PYTHONOPTIMIZE {sys.executable} -m pytest\n\n"
     )
+
+
+def test_no_property_has_a_time_limit() -> None:
+    assert settings.default is not None
+    assert settings.default.deadline is None
+    assert HealthCheck.too_slow in settings.default.suppress_health_check
 
 
 RUNS_NEED = ("ci.engines", "ci.plan.project", "ci.run", "docker")

@@ -473,7 +473,6 @@ def test_fuzzed_folders(published: RunResult) -> None:
 
     @settings(
         max_examples=max(INPUTS // FOLDERS, 1),
-        deadline=None,
         suppress_health_check=list(HealthCheck),
         database=None,
     )

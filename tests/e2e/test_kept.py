@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -36,7 +37,8 @@ def test_a():
 """
 FILES = project_files("kept", TESTS)
 PROJECT_OF_GC = "kept-until-gc"  # `gc` removes no others
-WAITING = "echo half > built; sleep 600\n"
+PATIENCE_S = 60
+WAITING = "echo half > built; echo waiting; sleep 600\n"
 
 
 def containers(run_id: str) -> list[Any]:
@@ -235,7 +237,7 @@ def test_gc_lists_and_removes_it(repository: Place, tmp_path: Path) -> None:
 
 
 def start_run(place: Place, *words: str) -> subprocess.Popen[str]:
-    """Start a run, and wait until its build waits."""
+    """Start a run, and wait until its build has started."""
     process = subprocess.Popen(
         place.command("run", *words, "--format", "json"),
         cwd=ROOT,
@@ -253,7 +255,12 @@ def start_run(place: Place, *words: str) -> subprocess.Popen[str]:
 
 
 def kill_agent(place: Place) -> None:
+    """Kill it while the build waits."""
     run_id = (place.folder / "results" / "latest").resolve().name
+    log = place.folder / "results" / run_id / "cpu" / "build.log"
+    deadline = monotonic() + PATIENCE_S
+    while not (log.exists() and "waiting" in log.read_text()):
+        assert monotonic() < deadline, f"the build does not wait: {list(log.parent.iterdir())}"
     if place.engine == "docker":
         [container] = containers(run_id)
         container.kill()
