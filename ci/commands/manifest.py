@@ -7,6 +7,7 @@ import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 import yaml
 
@@ -16,10 +17,14 @@ from ci.commands.options import (
     add_source,
     choice_of,
     config_file,
+    whole_number,
 )
 from ci.engines import kubernetes, slurm
 from ci.errors import ExitCode, UsageError
+from ci.model.trust import Trust
 from ci.plan import source
+from ci.plan.ci_variables import read_ci_job
+from ci.plan.config import MOST_RERUNS
 from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
 from ci.plan.project import Project, chosen_platforms, load_project, plan_run
@@ -60,6 +65,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="OPERATORS",
         help="build and test only these operators, as in `run`",
     )
+    parser.add_argument(
+        "--trust",
+        type=choice_of(Trust),
+        metavar="{" + ",".join(Trust) + "}",
+        help="how far the code is trusted, as in `run`",
+    )
+    parser.add_argument(
+        "--reruns",
+        type=whole_number(0, MOST_RERUNS),
+        metavar="N",
+        help="run failed tests N more times to detect flaky ones, as in `run`",
+    )
     add_source(parser)
     add_config(parser)
     add_results(parser)
@@ -90,7 +107,7 @@ def _print_jobs(
         platforms,
         source_folder=folder,
         results=options.results,
-        options=RunOptions(selected=selected_operators(project, options.select, folder)),
+        options=_run_options(options, project, folder),
     ).model_copy(update={"system": kubernetes.SYSTEM})
     plans = plan_request(project, request, options.results)
     clusters = {it.platform: kubernetes.Cluster.of(project, it.platform) for it in plans}
@@ -112,6 +129,15 @@ def _print_jobs(
     return ExitCode.PASSED
 
 
+def _run_options(options: argparse.Namespace, project: Project, folder: Path) -> RunOptions:
+    return RunOptions(
+        engine=options.engine or "auto",
+        selected=selected_operators(project, options.select, folder),
+        trust=options.trust or read_ci_job(os.environ).trust or Trust.BRANCH,
+        reruns=options.reruns,
+    )
+
+
 def _print_script(
     options: argparse.Namespace, project: Project, platforms: Sequence[str]
 ) -> ExitCode:
@@ -124,10 +150,7 @@ def _print_script(
         raise UsageError(message, remedy="Commit the sources.")
     if state.dirty:
         complain(f"{folder} has uncommitted changes, which the jobs do not get")
-    asked = RunOptions(
-        engine=options.engine or "auto",
-        selected=selected_operators(project, options.select, folder),
-    )
+    asked = _run_options(options, project, folder)
     plans = plan_run(
         project,
         platforms,

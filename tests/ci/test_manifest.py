@@ -608,9 +608,10 @@ def test_the_time_limit_is_the_sum_of_all_parts(lab: Lab) -> None:
 
 
 def test_the_script_is_valid_for_any_shell(lab: Lab) -> None:
-    text = slurm(lab, "cpu", "ascend", "--engine=host")
+    text = slurm(lab, "cpu", "ascend", "--engine=host", "--trust=release", "--reruns=3")
     subprocess.run(["sh", "-n"], input=text, text=True, check=True)
-    assert "--engine host" in text
+    command = text.partition("exec ")[2].partition("}")[0].replace("\\\n", "")
+    assert " --engine host --trust release --reruns 3 --source " in " ".join(command.split())
 
 
 def test_uncommitted_changes_are_named(lab: Lab) -> None:

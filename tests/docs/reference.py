@@ -65,7 +65,7 @@ PLATFORM_FILES: Mapping[str, str] = {
 STORE_FILES: Mapping[str, str] = {
     "ci.db": "The store of all runs (SQLite), if `INFINI_CI_DB` names no other.",
     "latest": "Link to the newest run.",
-    "slurm": "Results and output of the jobs that the script of `manifest --system slurm` submitted.",
+    "slurm": "Results and output of the jobs that a script of `manifest --system slurm` submitted.",
     "RUN": "Folder of one run.",
     "RUN/PLATFORM": "Folder of one platform in a run.",
 }
