@@ -6,6 +6,7 @@ import argparse
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from ci.commands.options import (
 )
 from ci.engines import kubernetes, slurm
 from ci.errors import ExitCode, UsageError
+from ci.model.results import MOST_SHARDS
 from ci.model.trust import Trust
 from ci.plan import source
 from ci.plan.ci_variables import read_ci_job
@@ -30,8 +32,9 @@ from ci.plan.planning import RunOptions
 from ci.plan.project import Project, chosen_platforms, load_project, plan_run
 from ci.plan.request import new_request, plan_request, selected_operators
 from ci.run.delegated import DelegatedRun
+from ci.run.estimates import with_recorded_times
 from ci.run.records import Records
-from ci.store.folder import open_store
+from ci.store.folder import open_existing_store, open_store
 from ci.util.invocation import command
 from ci.util.terminal import complain, show
 
@@ -77,6 +80,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="run failed tests N more times to detect flaky ones, as in `run`",
     )
+    parser.add_argument(
+        "--shards",
+        type=whole_number(1, MOST_SHARDS),
+        metavar="N",
+        help="run the tests of each platform in N processes side by side, as in `run` (default: 1)",
+    )
     add_source(parser)
     add_config(parser)
     add_results(parser)
@@ -113,6 +122,9 @@ def _print_jobs(
     clusters = {it.platform: kubernetes.Cluster.of(project, it.platform) for it in plans}
     for plan in plans:
         kubernetes.check_plan(plan)
+    if request.shards > 1:
+        with suppress(UsageError), open_existing_store(options.results) as store:
+            plans = tuple(with_recorded_times(store, request.project, plan) for plan in plans)
     jobs = [kubernetes.job_manifest(plan, clusters[plan.platform]) for plan in plans]
     records = Records(options.results / request.run_id, partial(open_store, options.results))
     run = DelegatedRun(request=request, plans=plans, records=records, system=kubernetes.SYSTEM)
@@ -135,6 +147,7 @@ def _run_options(options: argparse.Namespace, project: Project, folder: Path) ->
         selected=selected_operators(project, options.select, folder),
         trust=options.trust or read_ci_job(os.environ).trust or Trust.BRANCH,
         reruns=options.reruns,
+        shards=options.shards or 1,
     )
 
 

@@ -197,7 +197,7 @@ def _agent_container(plan: RunPlan, cluster: Cluster) -> dict[str, Any]:
         resources["memory"] = str(container.memory_bytes)
     if plan.devices:
         resource = cluster.own.resource or plan.devices.facts.resource
-        resources[resource] = str(plan.devices.count)
+        resources[resource] = str(plan.devices.count * plan.shards)
     privileged = plan.devices is not None and plan.devices.privileged
     variables = {**plan.network.environment, **plan.environment}
     return {

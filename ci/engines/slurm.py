@@ -104,5 +104,5 @@ def request_options(plan: RunPlan, own: SlurmPlatform) -> Iterator[str]:
     if plan.container.memory_bytes:
         yield f"--mem={math.ceil(plan.container.memory_bytes / MEBIBYTE)}M"
     if plan.devices:
-        yield f"--gres={own.gres or plan.devices.facts.gres}:{plan.devices.count}"
+        yield f"--gres={own.gres or plan.devices.facts.gres}:{plan.devices.count * plan.shards}"
     yield from own.options

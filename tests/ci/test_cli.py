@@ -162,8 +162,14 @@ def test_a_dry_run_runs_nothing_and_masks_credentials(
         (["run", "cpu", "--config", "no.yaml"], "no.yaml: no such file"),
         (["run", "--resume", "x"], "--resume: there is no run 'x' in results"),
         (["run", "cpu", "--resume", "x"], "Leave out PLATFORM, --all, --engine,"),
-        (["run", "--reruns", "0", "--resume", "x"], "--cold, --trust, --reruns and --select."),
-        (["run", "--trust=branch", "--resume", "x"], "--cold, --trust, --reruns and --select."),
+        (
+            ["run", "--reruns", "0", "--resume", "x"],
+            "--cold, --trust, --reruns, --shards and --select.",
+        ),
+        (
+            ["run", "--trust=branch", "--resume", "x"],
+            "--cold, --trust, --reruns, --shards and --select.",
+        ),
         (["report", "--results", "nowhere"], "nowhere contains no results yet"),
     ],
 )

@@ -127,6 +127,14 @@ def test_a_job_requests_what_its_limits_allow(lab: Lab, platform: str, resource:
     assert agent["resources"] == {"requests": {resource: count}, "limits": {resource: count}}
 
 
+def test_each_shard_gets_its_devices(lab: Lab) -> None:
+    [job] = lab.jobs("nvidia", "--shards=3")
+    assert spec_of(job)["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "6"}
+    text = slurm(lab, "nvidia", "--shards=3")
+    assert "--gres=gpu:6" in text
+    assert " --shards 3 " in text
+
+
 def test_limits_become_those_of_the_pod(lab: Lab) -> None:
     [job] = lab.jobs("cpu")
     spec = spec_of(job)
@@ -380,6 +388,19 @@ def test_files_of_a_pod_become_a_row(lab: Lab, pod: Pod) -> None:
     # A second import changes nothing, and neither does one without the files.
     subprocess.run(["rm", "-r", pod.claim / "cpu"], check=True)
     assert lab.ci("import", str(pod.fetch())) == f"{run_id}: already here: cpu passed\n"
+
+
+def test_shards_of_a_pod_are_one_row(lab: Lab) -> None:
+    lab.place.write("tests/test_b.py", "def test_b(): pass\ndef test_c(): pass\n")
+    [job] = lab.jobs("cpu", "--shards=2")
+    pod = Pod(lab, job)
+    assert pod.run() == 0
+    lab.ci("import", str(pod.fetch()))
+    row = lab.row(run_of(job))
+    assert row.verdict.product is Product.PASSED
+    assert row.pytest is not None
+    assert row.pytest.passed == 3
+    assert len(row.shards) == 2
 
 
 def test_a_failed_test_is_a_product_failure(lab: Lab) -> None:

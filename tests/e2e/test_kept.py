@@ -10,23 +10,24 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import pytest
 from conftest import engine_or_skip
-from docker.client import DockerClient
 from places import (
     ROOT,
     Place,
+    containers,
     gc,
     json_of,
     open_shell,
     project_files,
     read_until,
+    remains,
+    remove,
     terminal_shell,
 )
 
-from ci.model.plan import KEPT, RUN_LABEL
+from ci.model.plan import KEPT
 from ci.model.results import HOST_LOCK
 
 TESTS = """\
@@ -41,22 +42,6 @@ PATIENCE_S = 60
 WAITING = "echo half > built; echo waiting; sleep 600\n"
 
 
-def containers(run_id: str) -> list[Any]:
-    """All containers of a run: also those that have ended."""
-    filters = {"label": f"{RUN_LABEL}={run_id}"}
-    found: list[Any] = DockerClient.from_env().containers.list(all=True, filters=filters)
-    return found
-
-
-def remains(place: Place, run_id: str) -> list[str]:
-    """The names of what a run and its shells left: containers, or work folders."""
-    if place.engine == "docker":
-        return [str(it.name) for it in containers(run_id)]
-    # A folder is removed by a process that outlives its caller.
-    locks = (place.folder / "results" / run_id).glob(f"*/{HOST_LOCK}")
-    return [json.loads(it.read_text())["path"] for it in locks]
-
-
 def wait_for_end(place: Place, run_id: str) -> None:
     """Wait until no shell holds what a run left."""
     if place.engine == "docker":
@@ -65,15 +50,6 @@ def wait_for_end(place: Place, run_id: str) -> None:
         return
     with (place.folder / "results" / run_id / "cpu" / HOST_LOCK).open() as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
-
-
-def remove(place: Place, run_id: str) -> None:
-    """Remove what a run left, as another program does."""
-    for name in remains(place, run_id):
-        if place.engine == "docker":
-            DockerClient.from_env().containers.get(name).remove(force=True)
-        else:
-            subprocess.run(["rm", "-rf", name], check=True)
 
 
 @pytest.fixture(scope="module", params=["host", pytest.param("docker", marks=pytest.mark.docker)])
