@@ -112,9 +112,10 @@ WORKFLOWS = {
     "github-workflows": [".github/workflows/ci.yml"],
     "gitlab-ci": [".gitlab-ci.yml", ".gitlab/platforms.yml"],
 }
+COMPILED_TESTS = ("cpu", "cuda", "ops", "triton")
 FORMATTED = tuple(
     f"{folder}/**/*.{suffix}"
-    for folder in ("src", "bench", "examples", "tests/cuda", "tests/ops", "tests/triton")
+    for folder in ("src", "bench", "examples", *(f"tests/{part}" for part in COMPILED_TESTS))
     for suffix in ("h", "c", "cc", "cu")
 )
 
