@@ -51,6 +51,8 @@ class RunRequest(RunOptions):
     started_at: datetime
     bundle: Path | None = None
     """The bundle with the sources and the configuration."""
+    system: str | None = None
+    """The system that carries the run out, in place of an engine; its results are imported."""
     lineage: Lineage = NO_LINEAGE
 
 
@@ -156,6 +158,9 @@ def load_request(results: Path, run_id: str) -> RunRequest:
         message = f"--resume: run {run_id} used a bundle, expected --bundle"
         bundle = shlex.quote(str(request.bundle))
         raise UsageError(message, remedy=f"Add the option: --bundle {bundle}")
+    if request.system is not None:
+        message = f"--resume: run {run_id} is carried out by {request.system}, not from here"
+        raise UsageError(message, remedy="Fetch its results and import them, or start a new run.")
     return check_configuration(request)
 
 

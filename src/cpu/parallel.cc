@@ -66,12 +66,6 @@ class Job {
     is_inside = false;
   }
 
-  void Help() {
-    ++helpers;
-    Work();
-    --helpers;
-  }
-
   void RethrowError() const {
     if (error_) std::rethrow_exception(error_);
   }
@@ -198,16 +192,22 @@ Pool& ThePool() {
 bool is_forked = false;
 const bool detects_forks = pthread_atfork(nullptr, nullptr, [] { is_forked = true; }) == 0;
 
+// Counts what threads hand over to each other. ThreadSanitizer does not see how the threads of
+// another library wait, but it does see this.
+std::atomic<int> handed_over{0};
+
 // Torch's threads spin after their work, like ours: with two pools, each would keep the other's
 // threads from the cores. Returns false if torch has no threads that can be used here.
 bool RunOnTorch(Job* job) {
   if (is_forked || !detects_forks) return false;
-  // ThreadSanitizer does not see how the threads of another library wait for each other. It does
-  // see `helpers`, which orders what the caller writes before and reads after the job.
-  job->helpers.store(0);
-  const bool has_run =
-      torch_backend::RunOnAllThreads([](void* data) { static_cast<Job*>(data)->Help(); }, job);
-  job->helpers.load();
+  const auto help = [](void* data) {
+    ++handed_over;
+    static_cast<Job*>(data)->Work();
+    ++handed_over;
+  };
+  ++handed_over;
+  const bool has_run = torch_backend::RunOnAllThreads(help, job);
+  ++handed_over;
   return has_run;
 }
 

@@ -260,7 +260,7 @@ LOOPS = {
     "AddElements<float>": "fmla 4s",
     "AddElements<double>": "fmla 2d",
     "AddElements<Float16>": "fcvtl 4s, fmla 4s, fcvtn 4h",
-    "AddElements<BFloat16>": "shll 4s, fmla 4s",
+    "AddElements<BFloat16>": "shl 4s, fmla 4s",
     "AddElements<int>": "mla 4s",
     "AddElements<signed char>": "mla 16b",
     "MultiplyElements<float>": "fmul 4s",
@@ -283,7 +283,7 @@ def kernels(built: Path) -> dict[str, str]:
     """The instructions of each kernel and those that it calls, by its name without namespaces."""
     command = ["aarch64-linux-gnu-objdump", "-dC", "--no-show-raw-insn", built / LIBRARY]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    functions = re.findall(r"^[0-9a-f]+ <(?:.* )?(\S*baseline::.*)>:\n((?:.+\n)+)", text, re.M)
+    functions = re.findall(r"^[0-9a-f]+ <(?:\w+ )?(\S*baseline::.*)>:\n((?:.+\n)+)", text, re.M)
     bodies = {_short(name): body for name, body in functions}
     return {
         name: body + "".join(bodies.get(_short(called), "") for called in CALL.findall(body))
@@ -291,7 +291,7 @@ def kernels(built: Path) -> dict[str, str]:
     }
 
 
-CALL = re.compile(r"\tbl\t[0-9a-f]+ <(?:.* )?(\S*baseline::.*)>$", re.MULTILINE)
+CALL = re.compile(r"\tbl\t[0-9a-f]+ <(?:\w+ )?(\S*baseline::.*)>$", re.MULTILINE)
 
 
 def _short(name: str) -> str:
