@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ci.engines.script import script_templates
 from ci.model.plan import RunPlan
 from ci.plan import source
 from ci.plan.config import SlurmPlatform
@@ -52,15 +53,7 @@ def script(
     submission: Submission, plans: Sequence[RunPlan], settings: Mapping[str, SlurmPlatform]
 ) -> str:
     """Return a shell script that submits the plans, waits, and prints one table."""
-    import jinja2  # takes 0.05 s, and most commands do not need it
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=False,  # noqa: S701 - a script, not HTML
-    )
+    environment = script_templates()
     environment.filters.update(quote=lambda value: shlex.quote(str(value)), words=" ".join)
     top = Path(source.git(submission.folder, "rev-parse", "--show-toplevel").strip())
     project, config = submission.project, submission.project.path

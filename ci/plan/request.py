@@ -11,14 +11,14 @@ import json
 import re
 import secrets
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from ci.errors import UsageError
 from ci.model.plan import RunPlan
-from ci.model.results import NO_LINEAGE, Lineage
+from ci.model.results import NO_LINEAGE, Lineage, PlatformResult, RunResult
 from ci.plan import source
 from ci.plan.lineage import read_lineage
 from ci.plan.planning import AS_CONFIGURED, RunOptions
@@ -54,6 +54,20 @@ class RunRequest(RunOptions):
     system: str | None = None
     """The system that carries the run out, in place of an engine; its results are imported."""
     lineage: Lineage = NO_LINEAGE
+
+    def result(self, engine: str, platforms: Iterable[PlatformResult]) -> RunResult:
+        """Return the result of the run, as of now."""
+        return RunResult(
+            run_id=self.run_id,
+            project=self.project,
+            commit=self.commit,
+            dirty=self.dirty,
+            started_at=self.started_at,
+            finished_at=datetime.now(UTC),
+            engine=engine,
+            platforms=tuple(platforms),
+            lineage=self.lineage,
+        )
 
 
 def new_request(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -105,18 +104,7 @@ class DelegatedRun:
         return not_run_result(plan, f"{self.system} carries it out; no results were imported yet")
 
     def _save(self, rows: Sequence[PlatformResult]) -> RunResult:
-        request = self.request
-        result = RunResult(
-            run_id=request.run_id,
-            project=request.project,
-            commit=request.commit,
-            dirty=request.dirty,
-            started_at=request.started_at,
-            finished_at=datetime.now(UTC),
-            engine=self.system,
-            platforms=tuple(rows),
-            lineage=request.lineage,
-        )
+        result = self.request.result(self.system, rows)
         self.records.save(result)
         return result
 
