@@ -24,8 +24,9 @@ from ci.engines.pool import actor as actor_module
 from ci.engines.pool.actor import ARCHIVE, BUSY, COMPLETE, RESULTS, PlatformActor, feed_name
 from ci.engines.pool.cluster import Cluster, HostLostError, NoAnswerError, command_to_join, needs_of
 from ci.engines.pool.engine import RayEngine
-from ci.engines.pool.hosted import HostedPlatform, Mirror, Record
+from ci.engines.pool.hosted import HostedPlatform, Mirror
 from ci.engines.pool.messages import SOURCE, WHEELHOUSE, Archive, Request, plan_on_host
+from ci.engines.pool.placement import Record
 from ci.engines.pool.queue import GONE_S, Queue
 from ci.engines.pool.transfer import PIECE, Tree, fetched, send
 from ci.engines.select import select_engine
@@ -231,8 +232,7 @@ def test_results_that_differ_from_their_digest_are_an_error(
 
 def received(actor: PlatformActor, content: bytes) -> Archive:
     """Put the archive of a run's results onto the host."""
-    for at in range(0, len(content), PIECE):
-        actor.receive(ARCHIVE, at, content[at : at + PIECE])
+    (actor._folder / ARCHIVE).write_bytes(content)
     return Archive(size=len(content), digest=hashlib.sha256(content).hexdigest())
 
 
@@ -240,11 +240,11 @@ def received(actor: PlatformActor, content: bytes) -> Archive:
 
 
 def test_news_are_what_is_beyond_the_offsets(actor: PlatformActor) -> None:
-    actor.receive("a.log", 0, b"one\n")
-    actor.receive("b.log", 0, b"two\n")
+    (actor._folder / "a.log").write_bytes(b"one\n")
+    (actor._folder / "b.log").write_bytes(b"two\n")
     offsets = {"a.log": 0, "b.log": 4, "c.log": 0}
     assert actor.poll(offsets) == ({"a.log": (0, b"one\n")}, False)
-    actor.receive("b.log", 0, b"new")  # an adopted run writes its files again
+    (actor._folder / "b.log").write_bytes(b"new")  # an adopted run writes its files again
     assert actor.poll({"b.log": 4}) == ({"b.log": (0, b"new")}, False)
 
 
@@ -439,15 +439,16 @@ def test_a_cluster_that_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     plan = EnginePlan(name="ray", kind="ray", ray_address=f"127.0.0.1:{port}")
-    pytest.importorskip("ray")
     with pytest.raises(InfrastructureError, match=f"127.0.0.1:{port} does not answer: .*refused"):
         Cluster(plan)
 
 
 def test_a_machine_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InfrastructureError, match="engine ray needs the package ray"):
-        Cluster(EnginePlan(name="ray", kind="ray", ray_address="127.0.0.1:1"))
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        address = f"127.0.0.1:{head.getsockname()[1]}"
+        with pytest.raises(InfrastructureError, match="engine ray needs the package ray"):
+            Cluster(EnginePlan(name="ray", kind="ray", ray_address=address))
 
 
 # The command line and the site

@@ -39,12 +39,12 @@ MOST_SENT = 60_000  # bytes in an answer; Ray puts 100 KB and more into its obje
 
 
 class PlatformActor:
-    """Serves one platform; its files are those of ``run``, a name for run and platform."""
+    """Serves one platform of a run; ``name`` is the actor's own, and that of its folder."""
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, name: str) -> None:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         self._pool = cache / "infini-ci" / "pool"
-        self._folder = self._pool / "runs" / run
+        self._folder = self._pool / "runs" / name
         self._trees = self._pool / "trees"
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._trees.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -32,11 +32,7 @@ INSTALL_REMEDY = (
 CONNECT_S = 5.0
 ANSWER_S = 2.0  # for one look at an answer that may take longer
 REACH_S = 2.0  # for a connection to a host
-UNREACHABLE_S = 10.0  # of a host: it, or the network to it, is down
-FROZEN_S = 45.0  # without an answer of a host that can be reached
-SAY_S = 5.0  # without an answer: reported
 RETRY_S = 1.0
-NEW_ACTOR_S = 180.0  # for an actor on a host that can be reached; seconds, on an idle one
 # Ray ends a process that has lost the head for longer. This one reports it itself, and by then it
 # has the results of the hosts that it still reaches.
 HEAD_LOST_S = 24 * 3600
@@ -118,6 +114,7 @@ class Cluster:
         self.address = address
         self.place = f"the Ray cluster at {address}"
         self._head = (name.strip("[]"), int(port))
+        self._require_head()  # Ray itself would try for a minute
         for variable, value in SETTINGS.items():
             os.environ.setdefault(variable, value)
         try:
@@ -130,8 +127,6 @@ class Cluster:
 
     def _connect(self) -> None:
         ray = self._ray
-        with self._typed_errors():  # Ray itself would try for a minute
-            pass
         # Ray's own handler would end this process.
         is_main = current_thread() is main_thread()
         handlers = {number: signal.getsignal(number) for number in SIGNALS if is_main}
@@ -225,21 +220,23 @@ class Cluster:
             return self._ray.get_actor(name, namespace=NAMESPACE)
         return None
 
-    def start_actor(self, name: str, run: str, needs: Mapping[str, float]) -> Any:
-        """Request a platform's actor, which starts when a host has room for it."""
-        return self._new_actor(name, run, _as_options(needs))
+    def request_actor(self, name: str, needs: Mapping[str, float]) -> Any:
+        """Request a platform's actor, which starts when a host has room for it.
 
-    def start_actor_on(self, host: Host, name: str, run: str) -> Any:
+        Raises ``NoAnswerError`` while another actor has the name.
+        """
+        return self._new_actor(name, _as_options(needs))
+
+    def start_actor_on(self, host: Host, name: str) -> Any:
         """Start an actor that continues with what is on a host, which must not wait for room."""
         strategies = import_module("ray.util.scheduling_strategies")
         strategy = strategies.NodeAffinitySchedulingStrategy(host.node, soft=False)
-        return self._new_actor(name, run, {"scheduling_strategy": strategy})
+        return self._new_actor(name, {"scheduling_strategy": strategy})
 
-    def _new_actor(self, name: str, run: str, options: Mapping[str, Any]) -> Any:
-        """Raises ``NoAnswerError`` while another actor has the name."""
+    def _new_actor(self, name: str, options: Mapping[str, Any]) -> Any:
         remote = self._ray.remote(actor.PlatformActor)
         try:
-            return remote.options(**_OPTIONS, **options, name=name).remote(run)
+            return remote.options(**_OPTIONS, **options, name=name).remote(name)
         except ValueError as error:
             raise NoAnswerError(_first_lines(error)) from error
 
@@ -248,12 +245,15 @@ class Cluster:
         with suppress(Exception), self._typed_errors():  # it has ended, or will when it is idle
             self._ray.kill(handle)
 
-    @contextmanager
-    def _typed_errors(self) -> Iterator[None]:
-        """Raise ``InfrastructureError`` if the head does not answer, which Ray waits for."""
+    def _require_head(self) -> None:
         if refusal := _connects(*self._head, CONNECT_S):
             message = f"the head of {self.place} does not answer: {refusal.strerror or refusal}"
             raise InfrastructureError(message, remedy=HEAD_REMEDY) from refusal
+
+    @contextmanager
+    def _typed_errors(self) -> Iterator[None]:
+        """Raise ``InfrastructureError`` if the head does not answer, which Ray waits for."""
+        self._require_head()
         try:
             yield
         except self._ray.exceptions.RayError as error:

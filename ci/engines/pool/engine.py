@@ -15,18 +15,15 @@ from typing import cast
 
 from ci.engines import EngineMachine, Observer
 from ci.engines.pool.cluster import ActorGoneError, Cluster, Host, HostLostError
-from ci.engines.pool.hosted import (
-    EXECUTE,
-    PREPARE,
-    SETTLE,
-    HostedPlatform,
+from ci.engines.pool.hosted import HostedPlatform
+from ci.engines.pool.messages import Step
+from ci.engines.pool.placement import (
+    Placement,
     Record,
-    actor_name,
-    actor_on,
-    folder_name,
+    find_or_start_actor,
     host_lost,
+    require_host,
 )
-from ci.engines.pool.placement import Placement, require_host
 from ci.engines.script import describe_docker, describe_host
 from ci.errors import CiError, InfrastructureError
 from ci.model.plan import EnginePlan, RunPlan
@@ -81,17 +78,17 @@ class RayEngine:
         """Wait for a host of the platform, and find or create the environment there."""
         hosted = self._place(plan, observer)
         with _ended_after_failure(hosted, remove=True):
-            answer = hosted.carry_out(PREPARE)
+            answer = hosted.carry_out(Step.PREPARE)
             if answer.interrupted:
                 raise KeyboardInterrupt
-            self._platforms[actor_name(plan)] = hosted
+            self._platforms[plan.platform] = hosted
             return cast(ImageFacts, answer.value)
 
     def execute(self, plan: RunPlan, image: ImageFacts, _observer: Observer) -> ExecutionFacts:
         """Run the stages on the host of ``prepare``, and copy the results here."""
-        hosted = self._platforms.pop(actor_name(plan))
+        hosted = self._platforms.pop(plan.platform)
         with _ended_after_failure(hosted, remove=False):
-            answer = hosted.carry_out(EXECUTE, image=image)
+            answer = hosted.carry_out(Step.EXECUTE, image=image)
             facts = cast(ExecutionFacts, answer.value or _interrupted())
         self._end(plan, hosted, facts)
         notes = (f"ran on {hosted.name} of the pool", *hosted.notes, *facts.notes, *answer.notes)
@@ -102,7 +99,7 @@ class RayEngine:
         record = Record.read(plan)
         if record is None or (self._is_gone(record) and _has_expired(record, plan)):
             return None
-        actor, host = actor_on(self._cluster, plan, record.address)
+        actor, host = find_or_start_actor(self._cluster, plan, record.address)
         hosted = HostedPlatform(self._cluster, plan, observer, actor, host)
         with _ended_after_failure(hosted, remove=False):
             answer = hosted.adopt()
@@ -124,10 +121,10 @@ class RayEngine:
 
     def settle(self, plan: RunPlan, *, keep: bool) -> str | None:
         """Keep the environment on its host, or remove it."""
-        hosted = self._platforms.pop(actor_name(plan), None)
+        hosted = self._platforms.pop(plan.platform, None)
         if hosted is None:
             return None
-        kept = cast(str | None, hosted.carry_out(SETTLE, keep=keep).value)
+        kept = cast(str | None, hosted.carry_out(Step.SETTLE, keep=keep).value)
         hosted.end(remove=kept is None)
         Record.forget(plan)
         return kept and f"{kept} on {hosted.name}"
@@ -149,8 +146,7 @@ class RayEngine:
 
     def _place(self, plan: RunPlan, observer: Observer) -> HostedPlatform:
         """Wait for a host, and send what the platform needs there."""
-        placement = Placement(self._cluster, plan, observer, actor_name(plan))
-        actor, host = placement.wait(folder_name(plan))
+        actor, host = Placement(self._cluster, plan, observer).wait()
         Record(address=host.address, name=host.name, began=time.time()).write(plan)
         hosted = HostedPlatform(self._cluster, plan, observer, actor, host)
         with _ended_after_failure(hosted, remove=True):
@@ -162,7 +158,7 @@ class RayEngine:
         if facts.lost and facts.exit_code is None and not facts.interrupted:
             hosted.end(remove=False)
         elif plan.keep and not facts.interrupted:
-            self._platforms[actor_name(plan)] = hosted
+            self._platforms[plan.platform] = hosted
         else:
             hosted.end(remove=True)
 

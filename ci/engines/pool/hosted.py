@@ -11,7 +11,7 @@ import pickle
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
@@ -22,11 +22,7 @@ from ci.engines.archives import chunks_of, extract
 from ci.engines.logs import IMAGE_LOG
 from ci.engines.pool.actor import RESULTS, feed_name
 from ci.engines.pool.cluster import (
-    FROZEN_S,
-    NEW_ACTOR_S,
     RETRY_S,
-    SAY_S,
-    UNREACHABLE_S,
     ActorGoneError,
     Cluster,
     Host,
@@ -37,17 +33,17 @@ from ci.engines.pool.messages import (
     PROGRAM,
     SOURCE,
     Request,
+    Step,
     StepOutcome,
     files_of,
     folders_of,
 )
+from ci.engines.pool.placement import Record, find_or_start_actor, host_lost
 from ci.engines.pool.transfer import PIECE, Tree, fetched, send
 from ci.errors import CiError, InfrastructureError, PrerequisiteError
 from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.events import RunFinished
 from ci.model.plan import RunPlan
-from ci.model.results import POOL_RECORD
-from ci.util.files import write_atomically
 from ci.util.lines import LineSplitter
 
 POLL_S = 0.2  # between two looks at a running step, of 1 ms each
@@ -55,43 +51,10 @@ LONGEST_FEED_LINE = 1 << 20
 MOST_ADOPTIONS = 3  # of one platform: a host that kills its actors is broken
 LAST_LINE = f'{{"event": "{RunFinished.event}"'.encode()
 MOST_INTERRUPTS = 3  # of a local engine, which reacts to each of them
-REJOIN_S = 15.0  # for a host to come back, or for its cluster to notice that an actor has ended
-PREPARE, EXECUTE, RESUME, SETTLE = "prepare", "execute", "resume", "settle"
 
-
-def actor_name(plan: RunPlan) -> str:
-    """Return the name of the actor of a platform, by which a later caller finds it."""
-    return f"{plan.run_id}/{plan.platform}"
-
-
-def folder_name(plan: RunPlan) -> str:
-    """Return the name of a platform's folder on its host."""
-    return f"{plan.run_id}-{plan.platform}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """The host of a platform, in its folder of results until they are here."""
-
-    address: str
-    name: str
-    began: float  # seconds since 1970
-
-    @classmethod
-    def read(cls, plan: RunPlan) -> Record | None:
-        """Return the record of an earlier caller, if it left one."""
-        try:
-            return cls(**json.loads((plan.results / POOL_RECORD).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
-            return None
-
-    @staticmethod
-    def forget(plan: RunPlan) -> None:
-        """Remove the record: no later caller looks for the host."""
-        (plan.results / POOL_RECORD).unlink(missing_ok=True)
-
-    def write(self, plan: RunPlan) -> None:
-        write_atomically(plan.results / POOL_RECORD, json.dumps(asdict(self)))
+UNREACHABLE_S = 10.0  # of a host: it, or the network to it, is down
+FROZEN_S = 45.0  # without an answer of a host that can be reached
+SAY_S = 5.0  # without an answer: reported
 
 
 class Mirror:
@@ -186,7 +149,7 @@ class HostedPlatform:
             send(tree, self._actor, self.call)
         self._trees[name] = tree.digest
 
-    def carry_out(self, step: str, **details: Any) -> StepOutcome:
+    def carry_out(self, step: Step, **details: Any) -> StepOutcome:
         """Return the outcome of a step on the host, with its results here; raises its error.
 
         An interrupt is passed on, and the step returns what it has until then. The third one raises
@@ -201,18 +164,18 @@ class HostedPlatform:
         """
         self._send(PROGRAM, Tree.of_program())
         step, token = self.call(self._actor.state.remote)
-        if step in (EXECUTE, RESUME):
+        if step in (Step.EXECUTE, Step.RESUME):
             self._mirror.follow(token)
-            return self._follow(step)
-        return self.carry_out(RESUME)  # by another actor, or not at all
+            return self._follow(Step(step))
+        return self.carry_out(Step.RESUME)  # by another actor, or not at all
 
-    def _follow(self, step: str, begin: Callable[[], None] | None = None) -> StepOutcome:
+    def _follow(self, step: Step, begin: Callable[[], None] | None = None) -> StepOutcome:
         interrupts, gone = 0, None
         while True:
             try:
                 if gone is not None:
                     self._replace_actor(gone)
-                    step, gone = RESUME, None
+                    step, gone = Step.RESUME, None
                     begin = partial(self._start, step, secrets.token_hex(8))
                 if begin is not None:
                     begin()
@@ -228,7 +191,7 @@ class HostedPlatform:
                 if interrupts == MOST_INTERRUPTS:
                     raise
             except ActorGoneError as error:
-                if step == PREPARE:
+                if step == Step.PREPARE:
                     raise self.ended(error) from error
                 gone = error
 
@@ -273,17 +236,20 @@ class HostedPlatform:
         with suppress(NoAnswerError, ActorGoneError):
             self._cluster.get(self._actor.interrupt.remote())
 
-    def _start(self, step: str, token: str, **details: Any) -> None:
+    def _start(self, step: Step, token: str, **details: Any) -> None:
         """Start a step, once, even if this is repeated."""
-        self._mirror.follow(token, adopted=step == RESUME)
+        self._mirror.follow(token, adopted=step == Step.RESUME)
         plan = replace(self._plan, contract=None)  # megabytes, and only for the verdict
-        content = Request(plan=plan, trees=self._trees, files=files_of(plan), **details).to_bytes()
+        request = Request(plan=plan, trees=self._trees, files=files_of(plan), **details)
+        content = pickle.dumps(request)  # 450 KB with a CA bundle, which the image gets too
         for at in range(0, len(content), PIECE):
             piece = content[at : at + PIECE]
             self.call(partial(self._actor.receive.remote, f"{step}.request", at, piece))
-        self.call(partial(self._actor.start.remote, step, token, self._trees[PROGRAM]))
+        # A plain value: a host cannot read types of this program.
+        start = partial(self._actor.start.remote, step.value, token, self._trees[PROGRAM])
+        self.call(start)
 
-    def _outcome(self, step: str) -> StepOutcome:
+    def _outcome(self, step: Step) -> StepOutcome:
         """Follow a step until it ends, and copy its results."""
         while True:
             news, runs = self.call(partial(self._actor.poll.remote, self._mirror.offsets))
@@ -320,7 +286,7 @@ class HostedPlatform:
         if self._adoptions > MOST_ADOPTIONS:
             raise self._lost(f"ended the program {self._adoptions} times: {why}") from why
         self._say(f"{self.name}: the program was lost, adopting what it started: {why}")
-        self._actor, self.host = actor_on(self._cluster, self._plan, self.host.address)
+        self._actor, self.host = find_or_start_actor(self._cluster, self._plan, self.host.address)
 
     def _located(self, error: CiError) -> CiError:
         """Return an error of the host with its name."""
@@ -335,41 +301,3 @@ class HostedPlatform:
 
     def _say(self, text: str) -> None:
         self._observer.event({"event": "pool", "text": text})
-
-
-def host_lost(plan: RunPlan, host: str, why: str) -> HostLostError:
-    """Return the error for a host that does not answer."""
-    return HostLostError(
-        f"{host} {why}, and {plan.container.name} may go on there",
-        remedy="Check the host and the network, and resume the run when it is in the pool again.",
-    )
-
-
-def actor_on(cluster: Cluster, plan: RunPlan, address: str) -> tuple[Any, Host]:
-    """Return the actor of a platform on a host, a new one if the last one has ended.
-
-    Raises ``HostLostError`` if the host is not in the pool, or starts no actor.
-    """
-    began = seen = monotonic()
-    actor = reference = None
-    while monotonic() - seen < REJOIN_S and monotonic() - began < NEW_ACTOR_S:
-        host = cluster.host_at(address)
-        if host is None or not host.is_reachable():
-            sleep(RETRY_S)
-            continue
-        seen = monotonic()
-        try:
-            if actor is None:
-                actor = cluster.find_actor(actor_name(plan)) or cluster.start_actor_on(
-                    host, actor_name(plan), folder_name(plan)
-                )
-                reference = actor.state.remote()
-            cluster.get(reference)
-            return actor, host
-        except ActorGoneError:
-            actor = None
-            sleep(RETRY_S)
-        except NoAnswerError:  # it starts
-            sleep(RETRY_S)
-    why = "is not in the pool" if monotonic() - seen >= REJOIN_S else "starts no program"
-    raise host_lost(plan, f"host {address}", why)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 
 from ci.engines.pool.actor import RESULTS
 from ci.errors import CiError
 from ci.model.plan import EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
+
+
+class Step(StrEnum):
+    """What a host is asked to do for a platform."""
+
+    PREPARE = "prepare"
+    EXECUTE = "execute"
+    RESUME = "resume"
+    SETTLE = "settle"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +54,6 @@ class Request:
     files: Mapping[str, bytes]
     image: ImageFacts | None = None
     keep: bool = False
-
-    def to_bytes(self) -> bytes:
-        return pickle.dumps(self)
 
 
 SOURCE = "source"

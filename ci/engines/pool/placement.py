@@ -1,9 +1,15 @@
-"""How a platform gets a host of the pool: in the order of the queue, when Ray has room for it."""
+"""How a platform gets a host of the pool, and how a later caller finds that host again.
+
+It gets one in the order of the queue, when Ray has room for it. The name of its actor is that of
+its container.
+"""
 
 from __future__ import annotations
 
+import json
 import time
-from time import monotonic
+from dataclasses import asdict, dataclass
+from time import monotonic, sleep
 from typing import Any
 
 from ci.engines import Observer
@@ -12,16 +18,46 @@ from ci.engines.pool.cluster import (
     ActorGoneError,
     Cluster,
     Host,
+    HostLostError,
     NoAnswerError,
     command_to_join,
     needs_of,
 )
 from ci.errors import InfrastructureError
 from ci.model.plan import Priority, RunPlan
+from ci.model.results import POOL_RECORD
+from ci.util.files import write_atomically
 
 LOOK_AGAIN_S = 15.0  # for whether the pool still has such a host
 QUEUE_S = 10.0  # for an answer of the queue, which may have to start
 MOST_STARTS = 5  # of an actor that ends at once
+REJOIN_S = 15.0  # for a host to come back, or for its cluster to notice that an actor has ended
+NEW_ACTOR_S = 180.0  # for an actor on a host that can be reached; seconds, on an idle one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """The host of a platform, in its folder of results until they are here."""
+
+    address: str
+    name: str
+    began: float  # seconds since 1970
+
+    @classmethod
+    def read(cls, plan: RunPlan) -> Record | None:
+        """Return the record of an earlier caller, if it left one."""
+        try:
+            return cls(**json.loads((plan.results / POOL_RECORD).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    @staticmethod
+    def forget(plan: RunPlan) -> None:
+        """Remove the record: no later caller looks for the host."""
+        (plan.results / POOL_RECORD).unlink(missing_ok=True)
+
+    def write(self, plan: RunPlan) -> None:
+        write_atomically(plan.results / POOL_RECORD, json.dumps(asdict(self)))
 
 
 def require_host(cluster: Cluster, plan: RunPlan) -> None:
@@ -38,31 +74,30 @@ def require_host(cluster: Cluster, plan: RunPlan) -> None:
 class Placement:
     """A platform that waits for a host."""
 
-    def __init__(self, cluster: Cluster, plan: RunPlan, observer: Observer, name: str) -> None:
-        """``name`` is that of its actor and of its place in the queue."""
+    def __init__(self, cluster: Cluster, plan: RunPlan, observer: Observer) -> None:
         self._cluster = cluster
         self._plan = plan
         self._observer = observer
-        self._name = name
+        self._name = plan.container.name
         self._queue: Any = cluster.queue()
         self._rank = (list(Priority).index(plan.priority), time.time())
         self._actor: Any = None
         self._starts = 0
         self._said = ""
 
-    def wait(self, run: str) -> tuple[Any, Host]:
-        """Return the platform's actor and its host; the files of the run are those of ``run``."""
+    def wait(self) -> tuple[Any, Host]:
+        """Return the platform's actor and its host."""
         looked = monotonic()
         try:
             while True:
                 before = self._before()
                 if before is None:
-                    time.sleep(RETRY_S)
+                    sleep(RETRY_S)
                 elif before:
                     self._withdraw()
                     self._say(f"waits for a host of the pool: {before} before it")
-                    time.sleep(RETRY_S)
-                elif (node := self._node(run)) is not None:
+                    sleep(RETRY_S)
+                elif (node := self._node()) is not None:
                     return self._actor, self._host(node)
                 if monotonic() - looked > LOOK_AGAIN_S:
                     looked = monotonic()
@@ -84,19 +119,18 @@ class Placement:
             self._queue = self._cluster.queue()
             return None
 
-    def _node(self, run: str) -> str | None:
+    def _node(self) -> str | None:
         """Return the node of this platform's actor, or ``None`` if it has none after a moment."""
         try:
             if self._actor is None:
-                needs = needs_of(self._plan)
-                self._actor = self._cluster.start_actor(self._name, run, needs)
+                self._actor = self._cluster.request_actor(self._name, needs_of(self._plan))
                 self._started = self._actor.node.remote()
             node: str = self._cluster.get(self._started, RETRY_S)
             return node
         except NoAnswerError:
             self._say("waits for a free host of the pool")
             if self._actor is None:  # an earlier one of this name has not ended yet
-                time.sleep(RETRY_S)
+                sleep(RETRY_S)
         except ActorGoneError as error:
             self._actor, self._starts = None, self._starts + 1
             if self._starts == MOST_STARTS:
@@ -120,3 +154,40 @@ class Placement:
         if text != self._said:
             self._said = text
             self._observer.event({"event": "pool", "text": text})
+
+
+def host_lost(plan: RunPlan, host: str, why: str) -> HostLostError:
+    """Return the error for a host that does not answer."""
+    return HostLostError(
+        f"{host} {why}, and {plan.container.name} may go on there",
+        remedy="Check the host and the network, and resume the run when it is in the pool again.",
+    )
+
+
+def find_or_start_actor(cluster: Cluster, plan: RunPlan, address: str) -> tuple[Any, Host]:
+    """Return the actor of a platform on a host, a new one if the last one has ended.
+
+    Raises ``HostLostError`` if the host is not in the pool, or starts no actor.
+    """
+    name = plan.container.name
+    began = seen = monotonic()
+    actor = reference = None
+    while monotonic() - seen < REJOIN_S and monotonic() - began < NEW_ACTOR_S:
+        host = cluster.host_at(address)
+        if host is None or not host.is_reachable():
+            sleep(RETRY_S)
+            continue
+        seen = monotonic()
+        try:
+            if actor is None:
+                actor = cluster.find_actor(name) or cluster.start_actor_on(host, name)
+                reference = actor.state.remote()
+            cluster.get(reference)
+            return actor, host
+        except ActorGoneError:
+            actor = None
+            sleep(RETRY_S)
+        except NoAnswerError:  # it starts
+            sleep(RETRY_S)
+    why = "is not in the pool" if monotonic() - seen >= REJOIN_S else "starts no program"
+    raise host_lost(plan, f"host {address}", why)
