@@ -22,7 +22,13 @@ from ci import cli
 from ci.commands import run as run_command
 from ci.engines.pool import actor as actor_module
 from ci.engines.pool.actor import ARCHIVE, BUSY, COMPLETE, RESULTS, PlatformActor, feed_name
-from ci.engines.pool.cluster import Cluster, HostLostError, NoAnswerError, command_to_join, needs_of
+from ci.engines.pool.cluster import (
+    HostLostError,
+    NoAnswerError,
+    RayCluster,
+    command_to_join,
+    needs_of,
+)
 from ci.engines.pool.engine import RayEngine
 from ci.engines.pool.hosted import HostedPlatform, Mirror
 from ci.engines.pool.messages import SOURCE, WHEELHOUSE, Archive, Request, plan_on_host
@@ -432,7 +438,7 @@ def test_a_platform_needs_a_place_and_devices(tmp_path: Path) -> None:
 def test_an_address_that_is_none(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with pytest.raises(ConfigError, match=r"engine ray: got the address '.*' of a Ray cluster"):
-        Cluster(EnginePlan(name="ray", kind="ray", ray_address=address))
+        RayCluster(EnginePlan(name="ray", kind="ray", ray_address=address))
 
 
 def test_a_cluster_that_does_not_answer() -> None:
@@ -440,7 +446,7 @@ def test_a_cluster_that_does_not_answer() -> None:
         port = free.getsockname()[1]
     plan = EnginePlan(name="ray", kind="ray", ray_address=f"127.0.0.1:{port}")
     with pytest.raises(InfrastructureError, match=f"127.0.0.1:{port} does not answer: .*refused"):
-        Cluster(plan)
+        RayCluster(plan)
 
 
 def test_a_machine_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -448,7 +454,7 @@ def test_a_machine_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as head:
         address = f"127.0.0.1:{head.getsockname()[1]}"
         with pytest.raises(InfrastructureError, match="engine ray needs the package ray"):
-            Cluster(EnginePlan(name="ray", kind="ray", ray_address=address))
+            RayCluster(EnginePlan(name="ray", kind="ray", ray_address=address))
 
 
 # The command line and the site

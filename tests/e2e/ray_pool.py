@@ -42,17 +42,24 @@ class Node:
             start_new_session=True,
         )
         self.pid = int(started.stdout)
+        self._began = self._beginning()
         deadline = monotonic() + PATIENCE_S
         while b"Ray runtime started" not in log.read_bytes():
             if not self.runs() or monotonic() > deadline:
                 raise RuntimeError(log.read_text())
             sleep(POLL_S)
 
-    def runs(self) -> bool:
+    def _beginning(self) -> str | None:
+        """Return when the process with this number began; ``None``: it has ended."""
         try:
-            return bool(Path(f"/proc/{self.pid}/cmdline").read_bytes())
+            state, *rest = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
-            return False
+            return None
+        return None if state == "Z" else rest[18]
+
+    def runs(self) -> bool:
+        """Whether it runs: its number may be that of another process by now."""
+        return self._began is not None and self._beginning() == self._began
 
     def wait(self) -> None:
         """Wait until it has ended."""
@@ -64,7 +71,7 @@ class Node:
     def children(self, word: str) -> list[int]:
         """Return the processes below this one whose command line has a word."""
         found = []
-        below = [self.pid]
+        below = [self.pid] if self.runs() else []
         while below:
             pid = below.pop()
             with suppress(OSError):

@@ -98,7 +98,7 @@ def command_to_join(address: str, needs: Mapping[str, float]) -> str:
     return f"ray start --address={address} --resources='{{{', '.join(pairs)}}}'"
 
 
-class Cluster:
+class RayCluster:
     """This process's connection to a cluster."""
 
     def __init__(self, plan: EnginePlan) -> None:

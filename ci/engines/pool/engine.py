@@ -14,9 +14,9 @@ from functools import cached_property
 from typing import cast
 
 from ci.engines import EngineMachine, Observer
-from ci.engines.pool.cluster import ActorGoneError, Cluster, Host, HostLostError
+from ci.engines.pool.cluster import ActorGoneError, Host, HostLostError, RayCluster
 from ci.engines.pool.hosted import HostedPlatform
-from ci.engines.pool.messages import Step
+from ci.engines.pool.messages import HostStep
 from ci.engines.pool.placement import (
     Placement,
     Record,
@@ -44,8 +44,8 @@ class RayEngine:
         self._platforms: dict[str, HostedPlatform] = {}
 
     @cached_property
-    def _cluster(self) -> Cluster:
-        return Cluster(self._plan)
+    def _cluster(self) -> RayCluster:
+        return RayCluster(self._plan)
 
     def close(self) -> None:
         """Close the connection."""
@@ -78,7 +78,7 @@ class RayEngine:
         """Wait for a host of the platform, and find or create the environment there."""
         hosted = self._place(plan, observer)
         with _ended_after_failure(hosted, remove=True):
-            answer = hosted.carry_out(Step.PREPARE)
+            answer = hosted.carry_out(HostStep.PREPARE)
             if answer.interrupted:
                 raise KeyboardInterrupt
             self._platforms[plan.platform] = hosted
@@ -88,7 +88,7 @@ class RayEngine:
         """Run the stages on the host of ``prepare``, and copy the results here."""
         hosted = self._platforms.pop(plan.platform)
         with _ended_after_failure(hosted, remove=False):
-            answer = hosted.carry_out(Step.EXECUTE, image=image)
+            answer = hosted.carry_out(HostStep.EXECUTE, image=image)
             facts = cast(ExecutionFacts, answer.value or _interrupted())
         self._end(plan, hosted, facts)
         notes = (f"ran on {hosted.name} of the pool", *hosted.notes, *facts.notes, *answer.notes)
@@ -124,7 +124,7 @@ class RayEngine:
         hosted = self._platforms.pop(plan.platform, None)
         if hosted is None:
             return None
-        kept = cast(str | None, hosted.carry_out(Step.SETTLE, keep=keep).value)
+        kept = cast(str | None, hosted.carry_out(HostStep.SETTLE, keep=keep).value)
         hosted.end(remove=kept is None)
         Record.forget(plan)
         return kept and f"{kept} on {hosted.name}"

@@ -24,16 +24,16 @@ from ci.engines.pool.actor import RESULTS, feed_name
 from ci.engines.pool.cluster import (
     RETRY_S,
     ActorGoneError,
-    Cluster,
     Host,
     HostLostError,
     NoAnswerError,
+    RayCluster,
 )
 from ci.engines.pool.messages import (
     PROGRAM,
     SOURCE,
+    HostStep,
     Request,
-    Step,
     StepOutcome,
     files_of,
     folders_of,
@@ -116,7 +116,7 @@ class HostedPlatform:
     """A platform on a host."""
 
     def __init__(
-        self, cluster: Cluster, plan: RunPlan, observer: Observer, actor: Any, host: Host
+        self, cluster: RayCluster, plan: RunPlan, observer: Observer, actor: Any, host: Host
     ) -> None:
         self.host = host
         self.notes: tuple[str, ...] = ()
@@ -149,7 +149,7 @@ class HostedPlatform:
             send(tree, self._actor, self.call)
         self._trees[name] = tree.digest
 
-    def carry_out(self, step: Step, **details: Any) -> StepOutcome:
+    def carry_out(self, step: HostStep, **details: Any) -> StepOutcome:
         """Return the outcome of a step on the host, with its results here; raises its error.
 
         An interrupt is passed on, and the step returns what it has until then. The third one raises
@@ -164,18 +164,18 @@ class HostedPlatform:
         """
         self._send(PROGRAM, Tree.of_program())
         step, token = self.call(self._actor.state.remote)
-        if step in (Step.EXECUTE, Step.RESUME):
+        if step in (HostStep.EXECUTE, HostStep.RESUME):
             self._mirror.follow(token)
-            return self._follow(Step(step))
-        return self.carry_out(Step.RESUME)  # by another actor, or not at all
+            return self._follow(HostStep(step))
+        return self.carry_out(HostStep.RESUME)  # by another actor, or not at all
 
-    def _follow(self, step: Step, begin: Callable[[], None] | None = None) -> StepOutcome:
+    def _follow(self, step: HostStep, begin: Callable[[], None] | None = None) -> StepOutcome:
         interrupts, gone = 0, None
         while True:
             try:
                 if gone is not None:
                     self._replace_actor(gone)
-                    step, gone = Step.RESUME, None
+                    step, gone = HostStep.RESUME, None
                     begin = partial(self._start, step, secrets.token_hex(8))
                 if begin is not None:
                     begin()
@@ -191,7 +191,7 @@ class HostedPlatform:
                 if interrupts == MOST_INTERRUPTS:
                     raise
             except ActorGoneError as error:
-                if step == Step.PREPARE:
+                if step == HostStep.PREPARE:
                     raise self.ended(error) from error
                 gone = error
 
@@ -236,9 +236,9 @@ class HostedPlatform:
         with suppress(NoAnswerError, ActorGoneError):
             self._cluster.get(self._actor.interrupt.remote())
 
-    def _start(self, step: Step, token: str, **details: Any) -> None:
+    def _start(self, step: HostStep, token: str, **details: Any) -> None:
         """Start a step, once, even if this is repeated."""
-        self._mirror.follow(token, adopted=step == Step.RESUME)
+        self._mirror.follow(token, adopted=step == HostStep.RESUME)
         plan = replace(self._plan, contract=None)  # megabytes, and only for the verdict
         request = Request(plan=plan, trees=self._trees, files=files_of(plan), **details)
         content = pickle.dumps(request)  # 450 KB with a CA bundle, which the image gets too
@@ -249,7 +249,7 @@ class HostedPlatform:
         start = partial(self._actor.start.remote, step.value, token, self._trees[PROGRAM])
         self.call(start)
 
-    def _outcome(self, step: Step) -> StepOutcome:
+    def _outcome(self, step: HostStep) -> StepOutcome:
         """Follow a step until it ends, and copy its results."""
         while True:
             news, runs = self.call(partial(self._actor.poll.remote, self._mirror.offsets))

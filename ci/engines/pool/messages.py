@@ -13,7 +13,7 @@ from ci.model.plan import EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
 
 
-class Step(StrEnum):
+class HostStep(StrEnum):
     """What a host is asked to do for a platform."""
 
     PREPARE = "prepare"

@@ -24,7 +24,7 @@ from typing import cast
 from ci.engines import Engine
 from ci.engines.archives import chunks_of
 from ci.engines.pool.actor import ARCHIVE, INTERRUPTS, RESULTS, feed_name
-from ci.engines.pool.messages import Archive, Request, Step, StepOutcome, plan_on_host
+from ci.engines.pool.messages import Archive, HostStep, Request, StepOutcome, plan_on_host
 from ci.engines.select import select_engine
 from ci.errors import CiError, InfrastructureError
 from ci.facts.result_files import ENGINE_EVENTS
@@ -69,7 +69,8 @@ class Service:
             with handle_interrupts(signal.default_int_handler):
                 if self._interrupted:
                     raise KeyboardInterrupt
-                answer = self._answer(Step(step), request, Feed(self._folder / feed_name(token)))
+                feed = Feed(self._folder / feed_name(token))
+                answer = self._answer(HostStep(step), request, feed)
         except KeyboardInterrupt:
             answer = StepOutcome(interrupted=True)
         except CiError as error:
@@ -82,20 +83,20 @@ class Service:
             file.write(pickle.dumps(answer))
         self._interrupted = False
 
-    def _answer(self, step: Step, request: Request, observer: Feed) -> StepOutcome:
+    def _answer(self, step: HostStep, request: Request, observer: Feed) -> StepOutcome:
         for name, content in request.files.items():
             (self._folder / name).write_bytes(content)
         plan = plan_on_host(request, self._folder, self._trees, sys.executable)
         engine = self._connect(plan)
         match step:
-            case Step.PREPARE:
+            case HostStep.PREPARE:
                 engine.check(plan)
                 return StepOutcome(value=engine.prepare(plan, observer))
-            case Step.SETTLE:
+            case HostStep.SETTLE:
                 return StepOutcome(value=engine.settle(plan, keep=request.keep))
-            case Step.EXECUTE:
+            case HostStep.EXECUTE:
                 facts = engine.execute(plan, cast(ImageFacts, request.image), observer)
-            case Step.RESUME:
+            case HostStep.RESUME:
                 return self._resume(plan, engine, observer)
         return self._finished(facts)
 
