@@ -98,6 +98,13 @@ def command_to_join(address: str, needs: Mapping[str, float]) -> str:
     return f"ray start --address={address} --resources='{{{', '.join(pairs)}}}'"
 
 
+def load_ray() -> Any:
+    """Import Ray, with our settings; raises ``ImportError``."""
+    for variable, value in SETTINGS.items():
+        os.environ.setdefault(variable, value)
+    return import_module("ray")
+
+
 class RayCluster:
     """This process's connection to a cluster."""
 
@@ -115,10 +122,8 @@ class RayCluster:
         self.place = f"the Ray cluster at {address}"
         self._head = (name.strip("[]"), int(port))
         self._require_head()  # Ray itself would try for a minute
-        for variable, value in SETTINGS.items():
-            os.environ.setdefault(variable, value)
         try:
-            self._ray: Any = import_module("ray")
+            self._ray = load_ray()
         except ImportError as error:
             raise InfrastructureError(
                 f"engine {plan.name} needs the package ray: {error}", remedy=INSTALL_REMEDY
