@@ -6,10 +6,12 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any
 
@@ -25,6 +27,10 @@ PLATFORM_RESOURCE = "platform:{}"
 DEVICE_RESOURCE = "device:{}"
 ADDRESS_VARIABLE = "RAY_ADDRESS"  # Ray's own
 HEAD_REMEDY = "Check the address, the network, and whether the head runs, then run again."
+AUTHENTICATION_REMEDY = (
+    "If the head demands a token, copy its ~/.ray/auth_token to this machine, and"
+    " export RAY_AUTH_MODE=token."
+)
 INSTALL_REMEDY = (
     "Install it: pip install --group ray (the dependency group `ray` of pyproject.toml)."
 )
@@ -136,17 +142,19 @@ class RayCluster:
         is_main = current_thread() is main_thread()
         handlers = {number: signal.getsignal(number) for number in SIGNALS if is_main}
         try:
-            ray.init(
-                address=self.address,
-                namespace=NAMESPACE,
-                log_to_driver=False,
-                logging_level=logging.CRITICAL,
-            )
+            with _no_stderr():
+                ray.init(
+                    address=self.address,
+                    namespace=NAMESPACE,
+                    log_to_driver=False,
+                    logging_level=logging.CRITICAL,
+                )
         except Exception as error:  # Ray raises many kinds, even built-in ones
             raise InfrastructureError(
                 f"{self.place} cannot be used from this machine: {_first_lines(error)}",
                 remedy="This machine must be a host of the pool, with the versions of Ray and"
-                f" Python that its head has: ray start --address={self.address} --num-cpus=0",
+                f" Python that its head has: ray start --address={self.address} --num-cpus=0\n"
+                + AUTHENTICATION_REMEDY,
             ) from error
         finally:
             for number, handler in handlers.items():
@@ -281,6 +289,20 @@ def _as_options(needs: Mapping[str, float]) -> dict[str, Any]:
     """Return resources as options of an actor: Ray has a name of its own for some of them."""
     own = {option: needs[name] for name, option in _COUNTED.items() if name in needs}
     return {**own, "resources": {name: needs[name] for name in needs if name not in _COUNTED}}
+
+
+@contextmanager
+def _no_stderr() -> Iterator[None]:
+    """Hide what Ray's library writes while it tries to connect: a line per second, for 20 s."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with Path(os.devnull).open("wb") as nothing:
+            os.dup2(nothing.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _ignore(*_arguments: object, **_options: object) -> None:
