@@ -89,5 +89,7 @@ def _connect_docker(engines: ExitStack, plan: RunPlan) -> DockerEngine:
     engine = engines.enter_context(closing(select_engine(plan.engine)))
     if isinstance(engine, DockerEngine):
         return engine
-    message = f"bundle: {plan.platform}: got the host engine, which has no images; expected Docker"
-    raise UsageError(message, remedy="Start a Docker Engine: docker/start-engine.")
+    got = f"got the {engine.name} engine, which has no images; expected Docker"
+    raise UsageError(
+        f"bundle: {plan.platform}: {got}", remedy="Start a Docker Engine: docker/start-engine."
+    )

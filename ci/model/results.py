@@ -44,6 +44,7 @@ COMPILED_ONLY = "no device: compiled only; no vendor hardware was used"
 OLD_KIND = " (simulated)"  # the end of such labels in results before version 6
 # File in a platform's results: the process of the host engine's agent, which holds its lock.
 HOST_LOCK = "host.lock"
+POOL_RECORD = "pool.json"  # the host of a platform in a pool, until its results are here
 
 
 # Bounds of a document, which a stranger may have written. All results of this program are within.
