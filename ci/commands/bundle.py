@@ -48,7 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Pack platforms into one file and print the commands that run it."""
-    project = load_project(config_file(options), os.environ, read_pip_settings())
+    project = load_project(config_file(options), os.environ, read_pip_settings(os.environ))
     chosen = chosen_platforms(project.config, options.platforms)
     output = options.output.absolute()
     with (

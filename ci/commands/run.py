@@ -6,9 +6,7 @@ import argparse
 import os
 import signal
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -168,14 +166,11 @@ def execute(options: argparse.Namespace) -> int:
         raise UsageError(message, remedy="Leave out one of the two.")
     if options.bundle:
         return _run_bundle(options)
-    with ThreadPoolExecutor(max_workers=1) as pool:  # pip takes 0.3 s to answer
-        pip = pool.submit(read_pip_settings)
-        if options.resume:
-            request = _resumed(load_request(options.results, options.resume), options)
-            project = load_project(request.config, os.environ)
-        else:
-            project, request = _new_run(options)
-        project = replace(project, pip=pip.result())
+    if options.resume:
+        request = _resumed(load_request(options.results, options.resume), options)
+        project = load_project(request.config, os.environ, read_pip_settings(os.environ))
+    else:
+        project, request = _new_run(options)
     return _execute_plans(options, request, plan_request(project, request, options.results))
 
 
@@ -196,7 +191,7 @@ def _run_bundle(options: argparse.Namespace) -> int:
 
 
 def _new_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
-    project = load_project(config_file(options), os.environ)
+    project = load_project(config_file(options), os.environ, read_pip_settings(os.environ))
     platforms, source = _choose_platforms(project, options), options.source or project.source
     if not options.dry_run:
         _refuse_unfit_machine(options, project, platforms, source)
