@@ -457,6 +457,7 @@ def outcome_of(row: Mapping[str, Any]) -> dict[str, Any]:
     suite = {name: it for name, it in row["pytest"].items() if name not in ("seconds", "summary")}
     stages = [(it["name"], it["exit_code"], it["in_total"]) for it in row["stages"]]
     notes = [it for it in row["notes"] if not re.match("ran on host|warm|cold", it)]
+    notes = [it.partition("; update with: ")[0] for it in notes]  # names the folder of results
     return {name: row[name] for name in same} | {"pytest": suite, "stages": stages, "notes": notes}
 
 
