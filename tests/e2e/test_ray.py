@@ -368,6 +368,8 @@ stages:
 import os
 def test_variables_of_ray_are_not_passed_on():
     assert not [name for name in os.environ if name.startswith("RAY_")]
+def test_the_priority_is_not_that_of_rays_processes():
+    assert os.getpriority(os.PRIO_PROCESS, 0) == 0
 """,
 }
 
@@ -392,7 +394,7 @@ def test_the_command_line_runs_platforms_on_the_pool(pool: RayPool, place: Place
     run = json.loads(finished.stdout)
     [row] = run["platforms"]
     assert (run["engine"], row["verdict"]["product"]) == ("lab", "passed")
-    assert row["pytest"]["passed"] == 1
+    assert row["pytest"]["passed"] == 2
 
 
 def test_a_pool_with_a_token(place: Place, tmp_path: Path) -> None:
