@@ -31,7 +31,7 @@ from ci.util.files import write_atomically
 LOOK_AGAIN_S = 15.0  # for whether the pool still has such a host
 QUEUE_S = 10.0  # for an answer of the queue, which may have to start
 MOST_STARTS = 5  # of an actor that ends at once
-REJOIN_S = 15.0  # for a host to come back, or for its cluster to notice that an actor has ended
+REJOIN_S = 5.0  # for a host to come back: 14 s have passed until Ray reports that it is gone
 NEW_ACTOR_S = 180.0  # for an actor on a host that can be reached; seconds, on an idle one
 
 
