@@ -6,8 +6,11 @@ them, or draw them from a seeded generator.
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import random
 import sys
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -233,6 +236,70 @@ def test_addresses_between_elements(dtype: str) -> None:
             assert is_accepted("add", *operands) == (shift % size == 0)
         assert is_accepted("cast", odd, np.ones(4, "int64")) == (shift % size == 0)
         assert is_accepted("cat", [even, odd], 0, np.ones(8, dtype)) == (shift % size == 0)
+
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def between_fences(values: torch.Tensor, *, at_end: bool) -> torch.Tensor:
+    """Return a copy in memory of its own that begins, or ends, where nothing can be read."""
+    size, page = values.numel() * values.element_size(), mmap.PAGESIZE
+    room = -(-size // page) * page
+    memory = mmap.mmap(-1, room + 2 * page)
+    begin = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    for fence in (begin, begin + page + room):
+        if LIBC.mprotect(ctypes.c_void_p(fence), ctypes.c_size_t(page), 0):
+            raise OSError(ctypes.get_errno(), "mprotect")
+    offset = page + (room - size if at_end else 0)
+    copy = torch.frombuffer(memory, dtype=values.dtype, count=values.numel(), offset=offset)
+    return copy.view(values.shape).copy_(values)
+
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+def two_alike(n: int) -> Shapes:
+    return (3, n), (3, n), (3, n)
+
+
+# The shapes of the inputs and of the out, by a length.
+SHAPES: dict[str, Callable[[int], Shapes]] = {
+    "add": two_alike,
+    "mul": two_alike,
+    "swiglu": two_alike,
+    "cast": lambda n: ((3, n), (3, n)),
+    "cat": lambda n: ((3, n), (2, n), (5, n)),
+    "causal_softmax": lambda n: ((min(3, n), n), (min(3, n), n)),
+    "rms_norm": lambda n: ((3, n), (n,), (3, n)),
+    "gemm": lambda n: ((5, 9), (9, n), (5, n)),
+    "matmul": lambda n: ((5, n), (n, 7), (5, 7)),
+    "linear": lambda n: ((5, 9), (n, 9), (5, n)),
+}
+
+
+@pytest.mark.parametrize("at_end", [False, True], ids=["begin", "end"])
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", SHAPES)
+def test_nothing_outside_of_the_operands_is_touched(
+    name: str, dtype: torch.dtype, at_end: bool
+) -> None:
+    """Vector code reads whole vectors; one before or after the memory of an operand is too much."""
+    make = Maker(dtype)
+    for length in (*range(1, 40), *range(63, 70), 127, 128, 129, ROW):
+        *shapes, shape = SHAPES[name](length)
+        inputs = [make(*each) for each in shapes]
+        expected, out = (torch.full(shape, 77).to(dtype) for _ in range(2))
+        run(name, *as_arguments(name, inputs), out=expected)
+        fenced = [between_fences(each, at_end=at_end) for each in inputs]
+        result = between_fences(out, at_end=at_end)
+        run(name, *as_arguments(name, fenced), out=result)
+        # The libraries of products sum in another order at another address.
+        allowed = tolerance(dtype, size=300)
+        torch.testing.assert_close(result, expected, rtol=allowed.rtol, atol=allowed.atol)
+
+
+def as_arguments(name: str, inputs: list[torch.Tensor]) -> tuple[Any, ...]:
+    return (inputs, 0) if name == "cat" else tuple(inputs)
 
 
 class TestStorage:
