@@ -11,13 +11,16 @@ SUITE = "tests/ops"
 STOP = "--maxfail=1"
 FAST = ("-m", "not complete")
 NATIVE = tuple(f"{SUITE}/test_native_{name}.py" for name in ("values", "places", "ops"))
+HARNESS = tuple(
+    f"{SUITE}/test_{name}.py" for name in ("evidence", "harness", "oracles", "tally", "target")
+)
 # By the start of a path: the tests that most likely detect a fault there, to save time; and tests
 # outside of the operator suite, for what the library of this machine does not show.
 HINTS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("src/cpu/", NATIVE, ("tests/native", "tests/cpu")),
     ("src/", (), ("tests/native",)),
     ("codegen/", (f"{SUITE}/test_stub.py", f"{SUITE}/test_cpp.py"), ("tests/codegen",)),
-    ("tests/ops/", (), ("tests/guards",)),
+    ("tests/ops/", HARNESS, ("tests/guards",)),
 )
 
 
