@@ -107,7 +107,51 @@ class TestUniverse:
         (tree / "src/a.py").write_text(PYTHON)
         assert [(it.line, it.new) for it in universe(tree, LAYER)] == []
         (tree / "src/a.py").write_text(PYTHON.replace('"a and b"', "a and b"))
-        assert [it.line for it in universe(tree, LAYER)] == [5, 5]
+        assert [(it.line, it.new) for it in universe(tree, LAYER)] == [(5, "    return x + a or b")]
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            ("if (a) {", "if (a {"),
+            ("f(a,", "f(a,\n  break;"),
+            ("return a;", "return a"),
+            ("a += 8;", "aa += 8;"),
+            ("std::vector<a> b;", "std::vector>a> b;"),
+            ("std::vector<a> b;", "std::vector<a!= b;"),
+            ("template <a>", "template !=a>"),
+            ("a* b;", "a/ b;"),
+            ("a = *b;", "a = %b;"),
+        ],
+    )
+    def test_what_no_compiler_takes_is_left_out(self, old: str, new: str) -> None:
+        names = {"a", "b", "f", "if", "return", "std", "template", "vector", "break"}
+        assert not drawing._may_compile(old, new, names)
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            ("if (a < b) {", "if (0==1) {"),
+            ("a = b;", "/*a = b;*/"),
+            ("a = b;", "a = b;\nbreak;"),
+            ("a = *b + 1;", "a = *b % 1;"),
+            ("a = b * a;", "a = b / a;"),
+            ("a = b > 0;", "a = b <= 0;"),
+        ],
+    )
+    def test_what_may_compile_is_not(self, old: str, new: str) -> None:
+        assert drawing._may_compile(old, new, {"a", "b", "if", "break"})
+
+    @pytest.mark.parametrize(
+        ("lines", "expected"),
+        [
+            (["while (a) {", "  b();"], True),
+            (["while (a) {", "  if (b) {", "    c();"], True),
+            (["while (a) {", "}", "b();"], False),
+            (["void f() {", "  while (a) {", "    b();", "  }", "  c();"], False),
+        ],
+    )
+    def test_break_needs_a_loop(self, lines: list[str], expected: bool) -> None:
+        assert drawing._is_in_loop(lines, len(lines)) is expected
 
     def test_every_layer_of_the_library_has_sources(self) -> None:
         for layer in layers(ROOT):
