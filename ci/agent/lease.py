@@ -54,10 +54,17 @@ class Leases:
         return tuple(self._locks.values())
 
     @property
-    def variables(self) -> dict[str, str]:
-        """Environment variable that restricts a stage to the leased devices."""
-        key = self.plan.visible_by
-        leased = [self.detection.device(uuid) for uuid in self._locks]
+    def _count(self) -> int:
+        return self.plan.count * self.plan.shards
+
+    def variables(self, shard: int = 0) -> dict[str, str]:
+        """Environment variable that restricts a process to the leased devices of its shard.
+
+        What is no shard uses the devices of the first one.
+        """
+        key, begin = self.plan.visible_by, shard * self.plan.count
+        uuids = [*self._locks][begin : begin + self.plan.count]
+        leased = [self.detection.device(uuid) for uuid in uuids]
         # A device that the probe did not find has only its name in the policy.
         names = [str(found["uuid"] if found[key] is None else found[key]) for found in leased]
         return {self.plan.visible: ",".join(names)} if names else {}
@@ -71,7 +78,7 @@ class Leases:
             text = f"the lease folder {folder} cannot be used: {error.strerror}"
             raise LeaseError(f"{text} (as root: install -d -m 1777 {folder})") from None
         self._detect()
-        named, count = self.plan.uuids, self.plan.count
+        named, count = self.plan.uuids, self._count
         if self.detection.status != "unknown":
             if missing := [uuid for uuid in named if uuid not in self._known]:
                 there = ", ".join(self._known) or "none"
@@ -84,7 +91,11 @@ class Leases:
         if len(self._candidates) < count:
             there = ", ".join(self._candidates) or self.detection.reason or "none"
             remedy = "lower the count, or choose another engine; with 0 the run uses no device"
-            raise LeaseError(f"devices.count is {count}; found: {there} ({remedy})")
+            asked = f"devices.count is {self.plan.count}"
+            if self.plan.shards > 1:
+                asked += f" for each of {self.plan.shards} shards"
+                remedy = f"use fewer shards, {remedy}"
+            raise LeaseError(f"{asked}; found: {there} ({remedy})")
 
     def take(self, stage: str) -> None:
         """Wait until the devices are leased; raises ``LeaseError`` after the time limit."""
@@ -146,13 +157,13 @@ class Leases:
             ], POLL_S
         locks = {uuid: self._folder.take(uuid) for uuid in self._candidates}
         free = {uuid: lock for uuid, lock in locks.items() if lock is not None}
-        if len(free) < self.plan.count:
+        if len(free) < self._count:
             _release(free)
             return self._held_devices(), POLL_S
         self._detect()
         unfit = {uuid: reason for uuid in free if (reason := self._unfit_reason(uuid))}
-        fit = [uuid for uuid in free if uuid not in unfit][: self.plan.count]
-        if len(fit) < self.plan.count:
+        fit = [uuid for uuid in free if uuid not in unfit][: self._count]
+        if len(fit) < self._count:
             _release(free)
             reasons = [f"{uuid} {reason}" for uuid, reason in unfit.items()]
             return [*reasons, *self._held_devices()], PROBE_PAUSE_S

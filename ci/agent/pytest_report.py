@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Iterable
 
 from ci.util.lines import LONGEST_SECONDS, SHORT, parse_object
 
 LARGEST_SESSION_STATUS = (1 << 31) - 1  # limit of the store's integer columns
+
+NO_TESTS = 5  # pytest's exit status
+# The usual exit statuses of a pytest process, the best first: of several processes that share a
+# suite, one for which no test was left says nothing. All other statuses are worse.
+USUAL = (NO_TESTS, 0, 1)
+
+# The kind of a record that begins the part of a shard in a merged log; no pytest writes it.
+SHARD = "Shard"
+LARGEST_SHARD = 1000
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _COLLECTED = re.compile(
@@ -42,6 +51,9 @@ def parse_report(line: str) -> dict[str, Any]:
     elif kind == "SessionFinish":
         status = record.get("exitstatus")
         sound = type(status) is int and abs(status) <= LARGEST_SESSION_STATUS
+    elif kind == SHARD:
+        shard = record.get("shard")
+        sound = type(shard) is int and 1 <= shard <= LARGEST_SHARD
     else:
         sound = type(kind) is str
     if not sound:
@@ -55,3 +67,13 @@ def collected_tests(line: str) -> int | None:
     # The second group exists if tests were deselected. The third is printed by pytest-xdist.
     counts = found.group(2, 1, 3) if found else ()
     return next((int(count) for count in counts if count), None)
+
+
+def severity(status: int) -> tuple[bool, int]:
+    """Return the place of an exit status among those of processes that share a suite."""
+    return (False, USUAL.index(status)) if status in USUAL else (True, status)
+
+
+def worst_status(statuses: Iterable[int]) -> int:
+    """Return the exit status that counts for pytest processes that share a suite."""
+    return max(statuses, key=severity)

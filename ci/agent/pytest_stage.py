@@ -1,7 +1,7 @@
 """Stages of kind ``pytest``: logs, exit status, reruns.
 
-The agent's pytest plugins are in ``status_plugin`` and ``rerun_plugin``. ``ci.facts.verdict`` later
-judges a crash from these files and events.
+The agent's pytest plugins are in ``status_plugin``, ``rerun_plugin`` and ``shard_plugin``.
+``ci.facts.verdict`` later judges a crash from these files and events.
 """
 
 from __future__ import annotations
@@ -77,22 +77,23 @@ def status_folder(
             metadata.mkdir()
             (metadata / "METADATA").write_text(METADATA, encoding="utf-8")
             (metadata / "entry_points.txt").write_text(ENTRY_POINTS, encoding="utf-8")
-            (folder / f"{PACKAGE}.py").write_bytes(_plugin("status_plugin"))
+            (folder / f"{PACKAGE}.py").write_bytes(plugin("status_plugin"))
             (folder / "report-log").write_text(str(log.resolve()), encoding="utf-8")
             (folder / "statuses").mkdir()
             if other_user:
                 make_public(folder)
                 (folder / "statuses").chmod(0o777)
         except OSError:  # such as a full disk: the tests run without the plugin
-            _remove(folder)
+            remove(folder)
             folder = None
     try:
         yield folder
     finally:
-        _remove(folder)
+        remove(folder)
 
 
-def _remove(folder: Path | None) -> None:
+def remove(folder: Path | None) -> None:
+    """Remove the folder of a plugin, to which the code under test may have written."""
     if folder is not None:
         with suppress(OSError):
             remove_folder(folder)
@@ -143,7 +144,8 @@ def is_pytest(command: Sequence[str]) -> bool:
     return False
 
 
-def _plugin(name: str) -> bytes:
+def plugin(name: str) -> bytes:
+    """Return the source of one of the agent's pytest plugins."""
     return pkgutil.get_data(__package__ or "", f"{name}.py") or b""
 
 
@@ -152,7 +154,7 @@ def selection_folder() -> Iterator[Path]:
     """Create a folder with the plugin that selects tests."""
     with tempfile.TemporaryDirectory(prefix="infini-ci-rerun-") as folder:
         make_public(Path(folder))  # the stage may have another user
-        Path(folder, f"{RERUN_PLUGIN}.py").write_bytes(_plugin("rerun_plugin"))
+        Path(folder, f"{RERUN_PLUGIN}.py").write_bytes(plugin("rerun_plugin"))
         yield Path(folder)
 
 
@@ -200,9 +202,11 @@ class Reruns:
     carry_out: Callable[[str, StagePlan, LogPipe | None], CommandEnd]
     """Runs the command of a stage, under another name."""
     handover: Handover
+    logs: Sequence[str] = (LOG,)
+    """The per-test logs of the stage."""
 
     def __post_init__(self) -> None:
-        self._tests = failed_tests(self.results / LOG)
+        self._tests = failed_tests(*(self.results / log for log in self.logs))
         self._last: set[str] = set()
 
     def can_run(self, end: CommandEnd) -> bool:
@@ -258,15 +262,18 @@ class Reruns:
         self.emit(RerunsEnded(stage=self.stage.name, reason=reason, text=text))
 
 
-def failed_tests(log: Path) -> list[str] | None:
-    """Return the tests that failed or had an error; ``None``: the session did not finish."""
+def failed_tests(*logs: Path) -> list[str] | None:
+    """Return the tests that failed or had an error; ``None``: a session did not finish."""
     failed: dict[str, None] = {}
-    ended = False
-    for record in _records(log, '"outcome": "failed"', '"SessionFinish"'):
-        ended |= record["$report_type"] == "SessionFinish"
-        if record["$report_type"] in PHASES and record["outcome"] == "failed":
-            failed[record["nodeid"]] = None
-    return list(failed) if ended else None
+    for log in logs:
+        ended = False
+        for record in _records(log, '"outcome": "failed"', '"SessionFinish"'):
+            ended |= record["$report_type"] == "SessionFinish"
+            if record["$report_type"] in PHASES and record["outcome"] == "failed":
+                failed[record["nodeid"]] = None
+        if not ended:
+            return None
+    return list(failed)
 
 
 def unfinished_tests(log: Path) -> set[str]:

@@ -5,25 +5,23 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
-from contextlib import ExitStack, suppress
-from dataclasses import asdict, replace
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Mapping
 
-from ci.agent import pytest_stage, session
+from ci.agent import pytest_stage, shards
 from ci.agent.artifacts import collect
 from ci.agent.compiler_cache import CompilerCache
 from ci.agent.lease import LeaseError, Leases
 from ci.agent.machine import build_settings, machine_facts, tool_facts
 from ci.agent.network import NetworkError, wait_until_isolated
-from ci.agent.output import EventLog, StageOutput
-from ci.agent.stage import Stage, StageCommand, SupervisorError, adopt_orphans
-from ci.agent.stage_progress import GrowingFile, ProgressWatch
-from ci.agent.user import Handover, LogPipe, StageUser
+from ci.agent.output import EventLog
+from ci.agent.stage import SupervisorError, adopt_orphans
+from ci.agent.stage_runner import StageRunner
+from ci.agent.user import Handover, StageUser
 from ci.model import events
-from ci.model.job import NETRC, PROTOCOL, Job, StageKind, StagePlan
+from ci.model.job import PROTOCOL, Job, StagePlan
 
 INTERRUPTED = 130
 RESTARTED = 1
@@ -48,14 +46,13 @@ class JobRun:
             job.compiler_cache, self._environment, self._results, self._handover
         )
         self._environment.update(self._cache.variables)
-        self._credentials: dict[str, str] = {}
+        credentials: dict[str, str] = {}
         if job.credentials is not None:
             with suppress(FileNotFoundError):  # in a container that was restarted
                 lines = Path(job.credentials).read_text(encoding="utf-8").splitlines()
                 Path(job.credentials).unlink()
-                self._credentials = dict(line.split("=", 1) for line in lines)
+                credentials = dict(line.split("=", 1) for line in lines)
         self._log = EventLog(self._results / "events.jsonl")
-        self._stage: Stage | None = None
         self._signal: int | None = None
         self._reruns: pytest_stage.Reruns | None = None
         self._leases: Leases | None = None
@@ -68,6 +65,16 @@ class JobRun:
                 emit=self._log.emit,
                 stopped=lambda: self._interrupted,
             )
+        self._runner = StageRunner(
+            job=job,
+            environment=self._environment,
+            credentials=credentials,
+            handover=self._handover,
+            cache=self._cache,
+            leases=self._leases,
+            log=self._log,
+            stopped=lambda: self._interrupted,
+        )
 
     @property
     def _interrupted(self) -> bool:
@@ -125,7 +132,7 @@ class JobRun:
                 self._log.emit(events.StageSkipped(stage=stage.name, reason=reason))
                 continue
             try:
-                end = self._run_stage(stage)
+                end = self._runner.run(stage)
             except SupervisorError as error:
                 lost = f"the supervisor of stage {stage.name} {error}"
                 self._log.emit(events.StageLost(stage=stage.name, reason=lost))
@@ -135,12 +142,13 @@ class JobRun:
                 failed = failed or f"not run: {stage.name} failed"
             if end.failed and stage.reruns:  # run after everything else
                 reruns = pytest_stage.Reruns(
-                    stage,
+                    replace(stage, shards=1),
                     results=self._results,
                     environment=self._stage_environment(stage),
                     emit=self._log.emit,
-                    carry_out=self._carry_out,
+                    carry_out=self._runner.carry_out,
                     handover=self._handover,
+                    logs=shards.files_of(stage, pytest_stage.LOG),
                 )
                 self._reruns = reruns if reruns.can_run(end) else None
         if self._reruns is None:  # reruns still need the devices
@@ -184,88 +192,12 @@ class JobRun:
         if self._leases is not None:
             self._leases.release()
 
-    def _run_stage(self, stage: StagePlan) -> events.CommandEnd:
-        tests = stage.kind is StageKind.PYTEST
-        with self._handover.log(pytest_stage.LOG if tests else None) as (log, pipe):
-            junit = self._handover.path(pytest_stage.JUNIT)
-            command = (*stage.command, *pytest_stage.extra_arguments(stage, log, junit))
-            if stage.hold:
-                command = (sys.executable, "-I", sys.argv[0], session.HOLD)
-            self._log.emit(events.StageStarted(stage=stage.name, command=command))
-            other = self._user is not None
-            with pytest_stage.status_folder(stage, log, other_user=other) as folder:
-                variables = dict(stage.environment)
-                if folder is not None:
-                    own = self._stage_environment(stage).get("PYTHONPATH")
-                    variables["PYTHONPATH"] = pytest_stage.python_path(own, str(folder))
-                changed = replace(stage, command=command, environment=variables)
-                with pytest_stage.only_tests(changed, self._environment) as changed:
-                    end = self._carry_out(stage.name, changed, pipe)
-                with self._handover.access():
-                    status = pytest_stage.pytest_status(folder) if folder else None
-        name = pytest_stage.JUNIT
-        if tests and self._handover.take(name):
-            self._log.emit(events.ArtifactCut(name=name, path=name, left_out=1))
-        finished = events.StageFinished(stage=stage.name, **asdict(end), pytest_status=status)
-        self._log.emit(finished)
-        return end
-
-    def _carry_out(self, name: str, stage: StagePlan, pipe: LogPipe | None) -> events.CommandEnd:
-        """Run the command of a stage, with its output in ``<name>.log``.
-
-        ``pipe`` is the one that its pytest, if it runs one, writes its log to.
-        """
-        credentials = self._credentials if stage.credentials else {}
-        with ExitStack() as stack:
-            if NETRC in credentials:
-                file = stack.enter_context(self._handover.private_file(credentials[NETRC]))
-                credentials = {**credentials, NETRC: file}
-            environment = {**self._environment, **credentials, **stage.environment}
-            return self._follow(name, stage, pipe, environment)
-
-    def _follow(
-        self, name: str, stage: StagePlan, pipe: LogPipe | None, environment: Mapping[str, str]
-    ) -> events.CommandEnd:
-        leases = self._leases if stage.device else None
-        leased = leases.variables if leases else {}
-        self._stage = Stage(
-            StageCommand(
-                stage.command,
-                environment={**environment, **leased},
-                workspace=self._workspace,
-                timeout_s=stage.timeout_s,
-                inherited=leases.descriptors if leases else (),
-                user=self._user,
-            )
-        )
-        if self._interrupted:  # the signal came before the stage existed
-            self._stage.end()
-        log, rate = self._results / f"{name}.log", self._job.printed_bytes_per_s
-        output = StageOutput(
-            log, self._log.printer, stage=name, bytes_per_s=rate, progress=self._watch(name, stage)
-        )
-        try:
-            return self._stage.follow(output, pipe)
-        finally:
-            output.finish()
-            self._stage = None
-
-    def _watch(self, name: str, stage: StagePlan) -> ProgressWatch:
-        has_tests = stage.kind is StageKind.PYTEST and name == stage.name  # no rerun of some
-        cache = self._cache.log
-        return ProgressWatch(
-            name,
-            tests=GrowingFile(self._results / pytest_stage.LOG) if has_tests else None,
-            cache=GrowingFile(cache, self._handover.access) if cache else None,
-        )
-
     def _stage_environment(self, stage: StagePlan) -> dict[str, str]:
         return {**self._environment, **stage.environment}
 
     def _interrupt(self, number: int, _frame: FrameType | None) -> None:
         self._signal = number
-        if self._stage is not None:
-            self._stage.end()
+        self._runner.end_running()
 
     def _describe(self, **facts: object) -> None:
         """Write the environment of the stages, as far as it is known now."""

@@ -12,7 +12,6 @@ import ctypes
 import json
 import os
 import resource
-import select
 import signal
 import subprocess
 import time
@@ -23,10 +22,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from ci.agent.output import QUIET_S, StageOutput
-from ci.agent.user import LARGEST_PIPE, LogPipe, StageUser
+from ci.agent.user import StageUser
 from ci.model.events import CommandEnd
-from ci.util.lines import parse_object
 from ci.util.text import signal_name
 
 GRACE_S = 10.0  # between SIGTERM and SIGKILL when a stage must end; the default of `docker stop`
@@ -55,6 +52,7 @@ class StageCommand:
     timeout_s: float
     inherited: Sequence[int] = ()
     user: StageUser | None = None  # None: the agent's own
+    processors: Sequence[int] = ()  # the only ones to run on; empty: those of the agent
 
 
 class SupervisorError(Exception):
@@ -65,9 +63,9 @@ class Stage:
     """A running command and its supervisor."""
 
     def __init__(self, command: StageCommand) -> None:
-        self._output, output = os.pipe()
+        self.output, output = os.pipe()
         os.fchmod(output, 0o622)  # a stage of another user may open /dev/stdout
-        self._result, result = os.pipe()
+        self.result, result = os.pipe()
         # The supervisor takes its signals with sigtimedwait: blocked from its birth on.
         self._start = time.monotonic()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
@@ -75,7 +73,7 @@ class Stage:
         if self._pid == 0:
             code = SUPERVISOR_FAILED
             try:
-                os.close(self._output)
+                os.close(self.output)
                 os.write(result, json.dumps(asdict(_supervise(command, output))).encode())
                 code = 0
             except BaseException:
@@ -93,74 +91,31 @@ class Stage:
         if self._running:
             os.kill(self._pid, signal.SIGTERM)
 
-    def follow(self, output: StageOutput, log: LogPipe | None = None) -> CommandEnd:
-        """Pass on the output until the stage has ended; return the measurements.
-
-        What the stage writes into the pipe ``log`` is copied too. Raises ``SupervisorError`` if the
-        supervisor was killed. The stage's processes are then ended too, if the agent has adopted
-        them (``adopt_orphans``).
-        """
-        written = self._forward_output(output, log)
-        os.close(self._output)
-        os.close(self._result)
-        self._running = False  # before waitpid, after which the PID may be reused
-        _, status = os.waitpid(self._pid, 0)
-        # The stage's processes may be able to write into the pipe of the supervisor.
-        end = read_end(written)
-        if end is not None:
-            return end
-        ProcessTree(self._pid).end(LEFTOVER_GRACE_S)
-        if os.WIFSIGNALED(status):
-            raise SupervisorError(f"was killed by {signal_name(os.WTERMSIG(status))}")
-        # It failed, and its traceback is in the log: use the agent's own counters.
-        return _command_end(time.monotonic() - self._start, status or SUPERVISOR_FAILED << 8)
-
-    def _forward_output(self, output: StageOutput, log: LogPipe | None) -> bytes:
-        """Pass on the output until the supervisor has ended; return the supervisor's result.
-
-        Do not wait for the end of the output: a process that the supervisor cannot reach may hold
-        it open.
-        """
-        written = b""
-        reading = {self._output, self._result, *([log.descriptor] if log else [])}
-        while self._result in reading:
-            self._wake_supervisor()
-            printing, patience_s = output.wait_conditions()
-            ready, printable, _ = select.select(reading, printing, [], patience_s)
-            for pipe in ready:
-                if log is not None and pipe == log.descriptor:
-                    log.copy()
-                    continue
-                chunk = os.read(pipe, LARGEST_PIPE)
-                if not chunk:
-                    reading.remove(pipe)
-                elif pipe == self._output:
-                    output.write(chunk)
-                elif len(written) < LARGEST_PIPE:  # more is not from the supervisor
-                    written += chunk
-            if printable:
-                output.print_some()
-            elif not ready and patience_s == QUIET_S:
-                output.release_partial_line()
-        os.set_blocking(self._output, False)
-        with suppress(BlockingIOError):
-            output.write(os.read(self._output, LARGEST_PIPE))
-        return written
-
-    def _wake_supervisor(self) -> None:
+    def wake_supervisor(self) -> None:
         """Continue a supervisor that SIGSTOP keeps from enforcing the time limit."""
         if time.monotonic() > self._overdue:
             self._overdue = time.monotonic() + OVERDUE_S
             os.kill(self._pid, signal.SIGCONT)
 
+    def wait(self) -> int:
+        """Wait for the supervisor, which has written its result; return its wait status."""
+        os.close(self.output)
+        os.close(self.result)
+        self._running = False  # before waitpid, after which the PID may be reused
+        _, status = os.waitpid(self._pid, 0)
+        return status
 
-def read_end(written: bytes) -> CommandEnd | None:
-    """Read what a supervisor wrote; ``None``: it was killed, or another process wrote too."""
-    with suppress(ValueError, TypeError):
-        end = CommandEnd(**parse_object(written.decode(errors="replace")))
-        if type(end.exit_code) is int and type(end.seconds) is float:
-            return end
-    return None
+    def end_leftovers(self, status: int) -> CommandEnd:
+        """Return the end of a stage whose supervisor ended without a result, with ``status``.
+
+        Ends every descendant of the agent, so that no other stage may run any more. Raises
+        ``SupervisorError`` if the supervisor was killed.
+        """
+        ProcessTree(self._pid).end(LEFTOVER_GRACE_S)
+        if os.WIFSIGNALED(status):
+            raise SupervisorError(f"was killed by {signal_name(os.WTERMSIG(status))}")
+        # It failed, and its traceback is in the log: use the agent's own counters.
+        return _command_end(time.monotonic() - self._start, status or SUPERVISOR_FAILED << 8)
 
 
 def adopt_orphans() -> None:
@@ -205,8 +160,10 @@ def _supervise(command: StageCommand, output: int) -> CommandEnd:
 
 
 def _prepare(command: StageCommand) -> None:
-    """Restore the signal mask for the command, and become its user."""
+    """Restore the signal mask for the command, set its processors, and become its user."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    if command.processors:
+        os.sched_setaffinity(0, command.processors)
     if command.user is not None:
         command.user.become()
         os.chdir(command.workspace)  # now: only this user may be allowed to

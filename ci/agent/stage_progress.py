@@ -77,6 +77,8 @@ class ProgressWatch:
     """The per-test log of a pytest stage."""
     cache: GrowingFile | None = None
     """The compiler cache's log of the run."""
+    group: list[ProgressWatch] = field(default_factory=list)
+    """The watches of all shards of the stage: the events of each have the counts of all."""
     clock: Callable[[], float] = time.monotonic
     _done: int = 0
     _total: int | None = None
@@ -86,6 +88,7 @@ class ProgressWatch:
     _cached: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
+        self.group.append(self)
         self._looked_at = self.clock()
         self._last = self._event()
 
@@ -99,7 +102,8 @@ class ProgressWatch:
                 self._done, self._total = map(int, steps[-1])
         elif self._total is None and any(mark in text for mark in _COLLECTING):
             lines = text.decode(errors="replace").splitlines()
-            self._total = next(filter(None, map(collected_tests, lines)), None)
+            counts = map(collected_tests, lines)
+            self._total = next((it for it in counts if it is not None), None)
 
     def next_event(self, *, last: bool = False) -> StageProgress | None:
         """Read what the stage wrote, unless that was done just now; return the counts if changed.
@@ -136,13 +140,14 @@ class ProgressWatch:
                         self._failing = name[:LONGEST_FAILING]
 
     def _event(self) -> StageProgress:
-        hits, misses = hits_and_misses(self._cached)
+        totals = [it._total for it in self.group if it._total is not None]
+        hits, misses = hits_and_misses(sum((it._cached for it in self.group), Counter()))
         return StageProgress(
             stage=self.stage,
-            done=min(self._done, LARGEST_COUNT),
-            total=self._total,
-            failed=len(self._failed),
-            failing=self._failing,
+            done=min(sum(it._done for it in self.group), LARGEST_COUNT),
+            total=sum(totals) if len(totals) == len(self.group) else None,
+            failed=sum(len(it._failed) for it in self.group),
+            failing=self._failing or next((it._failing for it in self.group if it._failing), ""),
             cache_hits=min(hits, LARGEST_COUNT),
             cache_misses=min(misses, LARGEST_COUNT),
         )

@@ -28,7 +28,7 @@ from ci.engines.host import HostEngine, prerequisites_of
 from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode, UsageError
 from ci.model.plan import RunPlan
-from ci.model.results import Harness, exit_code
+from ci.model.results import MOST_SHARDS, Harness, exit_code
 from ci.model.trust import Trust
 from ci.plan.ci_variables import read_ci_job
 from ci.plan.config import MOST_RERUNS
@@ -45,9 +45,10 @@ from ci.plan.request import (
 )
 from ci.report.table import ResultsReport
 from ci.run.coordinator import RunCoordinator, combined_refusal
+from ci.run.estimates import with_recorded_times
 from ci.run.progress import Progress
 from ci.run.records import Records
-from ci.store.folder import open_store
+from ci.store.folder import open_existing_store, open_store
 from ci.upkeep.bundle.unpack import open_bundle
 from ci.util import prerequisites
 from ci.util.prerequisites import Severity
@@ -93,6 +94,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " those of the first attempt (default: `reruns` of the configuration, else 0)",
     )
     parser.add_argument(
+        "--shards",
+        type=whole_number(1, MOST_SHARDS),
+        metavar="N",
+        help="run the tests of each platform in N processes side by side, each with devices and"
+        " processors of its own. Tests are shared by their times in the newest run (default: 1)",
+    )
+    parser.add_argument(
         "--keep",
         action="store_true",
         help="keep the containers of platforms that fail, or their work folders on the host engine:"
@@ -132,10 +140,11 @@ def execute(options: argparse.Namespace) -> int:
         raise UsageError(message, remedy=remedy)
     asked = (options.platforms, options.all, options.engine, options.source, options.config)
     is_asked = any((*asked, options.cold, options.trust))
-    is_asked |= (options.reruns, options.select) != (None, None)
+    is_asked |= (options.reruns, options.shards, options.select) != (None, None, None)
     if options.resume and is_asked:
         message = "--resume: continues the run with its original platforms and options"
-        named = "--all, --engine, --source, --config, --cold, --trust, --reruns and --select"
+        named = "--all, --engine, --source, --config, --cold, --trust, --reruns,"
+        named += " --shards and --select"
         raise UsageError(message, remedy=f"Leave out PLATFORM, {named}.")
     if options.keep and options.dry_run:
         message = "--keep: got --dry-run too, whose script removes its container at the end"
@@ -191,6 +200,7 @@ def _run_options(options: argparse.Namespace, selected: str | None = None) -> Ru
         cold=options.cold,
         trust=options.trust or read_ci_job(os.environ).trust or Trust.BRANCH,
         reruns=options.reruns,
+        shards=options.shards or 1,
         selected=selected,
         keep=options.keep,
     )
@@ -245,6 +255,9 @@ def _execute_plans(
     if options.dry_run:
         return _print_scripts(plans)
     folder = options.results / request.run_id
+    if any(plan.shards > 1 for plan in plans):
+        with suppress(UsageError), open_existing_store(options.results) as store:
+            plans = [with_recorded_times(store, request.project, plan) for plan in plans]
     coordinator = RunCoordinator(
         request=request,
         plans=plans,

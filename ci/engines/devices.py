@@ -26,7 +26,7 @@ PROBE: Final = Path(__file__).parent / "probe.py"
 CONTAINER_PROBE: Final = ("/opt/devices/bin/python", f"{CONTAINER_FOLDER}/devices.py")
 
 
-def device_job(devices: DevicePlan, probe: tuple[str, str]) -> DeviceJob:
+def device_job(devices: DevicePlan, probe: tuple[str, str], shards: int) -> DeviceJob:
     """Return the device part of the agent's job; ``probe`` is a Python and its program."""
     try:
         user = getpass.getuser()
@@ -42,6 +42,7 @@ def device_job(devices: DevicePlan, probe: tuple[str, str]) -> DeviceJob:
         visible=devices.facts.visible,
         visible_by=devices.facts.visible_by,
         user=f"{user}@{socket.gethostname()}",
+        shards=shards,
     )
 
 

@@ -93,7 +93,7 @@ def job_document(
             replace(stage, isolated=stage.isolated and not on_host) for stage in plan.stages
         ),
         artifacts=plan.artifacts,
-        devices=device_job(plan.devices, probe) if plan.devices else None,
+        devices=device_job(plan.devices, probe, plan.shards) if plan.devices else None,
         device_compiler=facts.compiler if facts else None,
         compiler_cache=compiler_cache,
         credentials=credentials,

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from ci.facts.difference import Difference, compare_suites
 from ci.facts.operators import fallbacks, mismatches, overload_counts
+from ci.facts.shards import Shards, division_errors
 from ci.facts.suite import adapt_to_processor, restrict_to_selection, suite_of
 from ci.model.details import Rerun
 from ci.model.events import RunRecord, StageFinished
@@ -74,6 +75,15 @@ class Case:
     @property
     def pytest_end(self) -> StageFinished | None:
         return self.end_of(self.pytest_stage)
+
+    @cached_property
+    def shards(self) -> Shards:
+        return self.record.shards(self.pytest_stage.name)
+
+    @cached_property
+    def division_errors(self) -> tuple[str, ...]:
+        """Why the shards may not have run each test exactly once."""
+        return tuple(division_errors(self.pytest_stage, self.shards, self.tests))
 
     @property
     def shows_pytest(self) -> bool:

@@ -30,6 +30,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ci.model.results import OLD_KIND, PlatformResult, title
+from ci.util.text import counted
 
 UNKNOWN = "unknown"
 NONE = "none"
@@ -38,7 +39,15 @@ HALF = 0.5  # of the compilations: the limit between the two bands of hits
 SHOWN_DIGITS = 12  # of a digest, as Docker shows it
 # Libraries that are compiled into the build, and test tools; patch versions do not change times.
 LIBRARIES = ("nanobind", "pybind11", "triton")
-NOT_SOFTWARE = ("platform", "machine", "devices", "instruction_sets", "cache", "selection")
+NOT_SOFTWARE = (
+    "platform",
+    "machine",
+    "devices",
+    "instruction_sets",
+    "cache",
+    "selection",
+    "shards",
+)
 TEST_TOOLS = ("pytest", "pytest-xdist")
 
 
@@ -66,6 +75,7 @@ class EnvironmentKey:
     test_tools: str = NONE
     options: str = NONE  # build options from the environment
     instruction_sets: str = NONE  # of the processor: they differ between models of one name
+    shards: str = NONE  # processes that share the tests
 
     @property
     def digest(self) -> str:
@@ -87,7 +97,8 @@ class EnvironmentKey:
     def is_comparable(self, before: EnvironmentKey) -> bool:
         """Whether only software differs, so that another time is news, though not of the sources.
 
-        Another machine, cache or selection of operators takes another time as a matter of course.
+        Another machine, cache, selection of operators or number of shards takes another time as a
+        matter of course.
         """
         return all(getattr(self, name) == getattr(before, name) for name in NOT_SOFTWARE)
 
@@ -102,6 +113,11 @@ class EnvironmentKey:
         """The components that differ from their defaults."""
         usual = {field.name: field.default for field in fields(self)}
         return {name: value for name, value in vars(self).items() if value != usual[name]}
+
+
+def shards_component(shards: int) -> str:
+    """Return the component of an environment whose tests so many processes share."""
+    return counted(shards, "shard") if shards > 1 else NONE
 
 
 def platform_component(platform: str, *, simulated: bool) -> str:
@@ -130,6 +146,7 @@ def environment_key(result: PlatformResult) -> EnvironmentKey:
         cache=_cache(result.facts("compiler_cache")),
         selection=_text(result.facts("selection").get("operators"), "all operators"),
         instruction_sets=_text(result.facts("machine").get("instruction_sets"), NONE),
+        shards=shards_component(len(result.shards)),
         options=", ".join(f"{n}={v}" for n, v in sorted(result.facts("options").items())) or NONE,
     )
 

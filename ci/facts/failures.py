@@ -92,9 +92,10 @@ def _failures(case: Case, verdict: Verdict, files: ResultFiles) -> Iterator[_Fou
         yield _Found(stage=name, test=test.node_id, outcome=test.outcome, message=message)
     if verdict.harness in DIED:
         reported = {test.node_id for test in bad}
-        how = f" with {format_exit(end)}" if end else ""
         for node_id in case.tests.running:
             if node_id not in reported:
+                died = case.shards.get(case.tests.shards.get(node_id, 0), end)
+                how = f" with {format_exit(died)}" if died else ""
                 message = f"the process ended in this test{how}"
                 yield _Found(stage=name, test=node_id, message=message)
     if broken := broken_contract(case):

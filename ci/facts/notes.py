@@ -49,6 +49,7 @@ def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
     return (
         *_verdict_notes(case, verdict),
         *selected,
+        *_shard_notes(case),
         *rerun_notes(case.reruns, failed, case.record),
         *_simulated_notes(case),
         *_contract_notes(case, verdict),
@@ -60,6 +61,14 @@ def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
         *([HOST] if case.facts.engine == "host" else ()),
         *case.facts.notes,
     )
+
+
+def _shard_notes(case: Case) -> list[str]:
+    """Return the note on a suite that was shared: the time of each shard."""
+    if case.pytest_stage.shards == 1:
+        return []
+    times = " + ".join(f"{end.seconds:.0f}" for end in case.shards.values())
+    return [f"{case.pytest_stage.shards} shards" + (f" ({times} s)" if times else "")]
 
 
 def _simulated_notes(case: Case) -> list[str]:

@@ -17,6 +17,7 @@ from ci.facts.case import TESTS_FAILED, UNFINISHED, Case
 from ci.facts.failures import failures_of
 from ci.facts.notes import cache_notes, notes_of, source_notes
 from ci.facts.result_files import ResultFiles
+from ci.facts.shards import shard_results
 from ci.facts.verdict import judge, not_run
 from ci.model.events import StageFinished
 from ci.model.job import Column, StagePlan
@@ -72,6 +73,7 @@ def judged_result(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> P
         environment=environment,
         artifacts=files.artifacts,
         failures=failures_of(case, verdict, files),
+        shards=tuple(shard_results(case.pytest_stage, case.shards)),
     )
     return _within_bounds(result)
 
@@ -151,8 +153,9 @@ def with_kept(result: PlatformResult, name: str) -> PlatformResult:
 
 
 def _case(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> Case:
-    tests = plan.pytest_stage.name
-    output, log, end = files.output(tests), files.log, files.record.finished_stages.get(tests)
+    stage = plan.pytest_stage
+    output, log = files.output(stage), files.log
+    end = files.record.finished_stages.get(stage.name)
     # Before the session ends, a line like a summary is a test's own output. But the summary is the
     # only source if the per-test log is lost, or truncated although pytest returned an exit code.
     returned = end is not None and end.exit_code in (TESTS_FAILED, *UNFINISHED)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ci.agent.pytest_report import ANSI, collected_tests, parse_report
+from ci.agent.pytest_report import ANSI, SHARD, collected_tests, parse_report, worst_status
 from ci.facts.operators import (
     operator_record,
     read_record,
@@ -143,8 +143,13 @@ class _LogReader:
     attempts: dict[str, _Attempt] = field(default_factory=dict)
     crashed: list[str] = field(default_factory=list)
     warnings: int = 0
-    exit_status: int | None = None
-    begun: set[str] = field(default_factory=set)
+    statuses: dict[int, int | None] = field(default_factory=dict)
+    """pytest's exit status by shard; ``None``: its session did not finish."""
+    shard: int = 0
+    """The shard of the next records, from 1 on; 0: of no shard."""
+    begun: dict[str, int] = field(default_factory=dict)
+    """The first shard of each test that began."""
+    repeated: dict[str, None] = field(default_factory=dict)
     processor: Processor | None = None
     selection: Selection | None = None
     unreadable: int = 0
@@ -162,9 +167,13 @@ class _LogReader:
             failed = record["outcome"] == "failed"
             attempt.keep(Outcome.ERROR if failed else Outcome.SKIPPED, _reason(record))
         elif kind == "WarningMessage":
-            self.warnings += 1
+            # All shards collect all tests, with the same warnings.
+            self.warnings += self.shard <= 1 or record.get("when") == "runtest"
         elif kind == "SessionFinish":
-            self.exit_status = record["exitstatus"]
+            self.statuses[self.shard] = record["exitstatus"]
+        elif kind == SHARD:
+            self.shard = record["shard"]
+            self.statuses.setdefault(self.shard, None)
 
     def _attempt(self, node_id: str, *, ended: bool = False) -> _Attempt:
         """Return a test's attempt, or a new one; ``ValueError`` if too much is kept already."""
@@ -189,7 +198,8 @@ class _LogReader:
     def _test(self, report: Mapping[str, Any]) -> None:
         node_id = report["nodeid"]
         known = self._attempt(node_id)
-        self.begun.add(node_id)
+        if self.begun.setdefault(node_id, self.shard) != self.shard:
+            self.repeated[node_id] = None
         if report["when"] == "setup":
             if known.rerun:
                 self.attempts[node_id] = known = _Attempt()
@@ -207,13 +217,17 @@ class _LogReader:
     def result(self) -> PytestLog:
         attempts = self.attempts.items()
         tests = (attempt.result(node_id) for node_id, attempt in attempts)
+        running = tuple(node_id for node_id, attempt in attempts if not attempt.ended)
+        statuses = [status for status in self.statuses.values() if status is not None]
         return PytestLog(
             tests=tuple(test for test in tests if test is not None),
             warnings=self.warnings,
-            exit_status=self.exit_status,
-            running=tuple(node_id for node_id, attempt in attempts if not attempt.ended),
+            exit_status=worst_status(statuses) if len(statuses) == len(self.statuses) > 0 else None,
+            running=running,
             crashed=tuple(self.crashed),
             begun=len(self.begun),
+            shards={it: self.begun[it] for it in running if self.begun.get(it)},
+            repeated=tuple(self.repeated),
             processor=self.processor,
             selection=self.selection,
             unreadable_lines=self.unreadable,

@@ -11,10 +11,12 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from ci.agent.shards import files_of
 from ci.facts.build import Build, read_build
 from ci.facts.events import parse_events
 from ci.facts.files import read_log_lines, read_text_file
 from ci.facts.pytest_log import PytestOutput, parse_log, read_output
+from ci.facts.shards import merge_outputs
 from ci.model.details import Details, Rerun
 from ci.model.events import RerunFinished, RunRecord
 from ci.model.job import Column, StagePlan
@@ -125,10 +127,16 @@ class ResultFiles:
         files = sorted(path for path in self.folder.glob("*") if path.is_file())
         return {path.name: f"{self.folder.name}/{path.name}" for path in files}
 
-    def output(self, stage: str) -> PytestOutput:
-        """Read pytest's output from the log of its stage."""
-        path = self.folder / f"{stage}.log"
-        return replace(read_output(read_log_lines(path)), last_lines=_last_lines(path))
+    def output(self, stage: StagePlan) -> PytestOutput:
+        """Read pytest's output from the log of its stage, or from those of its shards."""
+        paths = [self.folder / name for name in files_of(stage, f"{stage.name}.log")]
+        outputs = [
+            replace(read_output(read_log_lines(path)), last_lines=_last_lines(path))
+            for path in paths
+        ]
+        if stage.shards == 1:
+            return outputs[0]
+        return merge_outputs(outputs, self.log, self.record.shards(stage.name))
 
 
 def _record(path: Path) -> RunRecord:

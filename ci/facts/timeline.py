@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ci.agent.pytest_report import parse_report
+from ci.agent.pytest_report import SHARD, parse_report
 from ci.facts.build import NINJA_LOG, NinjaCommand, parse_ninja_log
 from ci.facts.events import has_clocks
 from ci.facts.files import read_text_file
@@ -131,20 +131,24 @@ def _units(commands: Sequence[NinjaCommand], epoch: float) -> Iterator[TimeSpan]
 
 
 def _tests(path: Path, epoch: float) -> Iterator[TimeSpan]:
-    """The tests by worker; a test that was repeated in one process is one span."""
+    """The tests by shard and worker; a test that was repeated in one process is one span."""
     found: dict[tuple[str, str], TimeSpan] = {}
+    shard = ""
     for line in lines_of_file(path, LONGEST_REPORT) if path.is_file() else ():
-        if '"TestReport"' not in line:
+        if '"TestReport"' not in line and f'"{SHARD}"' not in line:
             continue
         try:
             report = parse_report(line)
         except ValueError:
             continue
+        if report["$report_type"] == SHARD:
+            shard = f" {report['shard']}"
+            continue
         start, stop = report.get("start"), report.get("stop")
         if not isinstance(start, int | float) or not isinstance(stop, int | float):
             continue
         worker = report.get("worker_id")
-        lane = f"tests {worker}" if type(worker) is str else "tests"
+        lane = f"tests{shard} {worker}" if type(worker) is str else f"tests{shard}"
         place, outcome = (lane, report["nodeid"]), report["outcome"]
         span = TimeSpan(*place, outcome, start - epoch, stop - epoch)
         if before := found.get(place):

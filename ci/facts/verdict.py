@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from signal import Signals
 
+from ci.agent.pytest_report import USUAL
 from ci.agent.pytest_stage import is_pytest
 from ci.facts.case import TESTS_FAILED, UNFINISHED, Case
 from ci.facts.difference import ChangeKind, group_lines
@@ -22,6 +23,7 @@ from ci.model.events import (
     AgentRestarted,
     ArtifactCut,
     ArtifactMissing,
+    CommandEnd,
     LeaseFailed,
     NetworkRemained,
     RunRecord,
@@ -131,6 +133,8 @@ def _suite(case: Case) -> ProductOpinion:
     # Without a closing summary, hooks may still have changed the verdict.
     if (not ended and (end.failed or not all_ended)) or (case.summary is None and end.failed):
         return _unfinished_session(case, tests)
+    if case.division_errors:
+        return Product.INCOMPLETE, [*map(fact, case.division_errors)]
     if tests.unreadable_lines:
         lines = describe_unreadable(tests.unreadable_lines, tests.longest_line)
         return Product.INCOMPLETE, [fact(f"the per-test log has {lines}")]
@@ -272,7 +276,11 @@ def _harness(case: Case) -> HarnessOpinion:
     # With a known exit code, the agent crashed instead.
     if case.facts.lost and case.facts.exit_code is None:
         return Harness.LOST, [fact("the agent's result was not received")]
-    return _crashed(case) or (Harness.CLEAN, [])
+    if crashed := _crashed(case):
+        return crashed
+    if case.division_errors:
+        return Harness.INFRASTRUCTURE, [*map(fact, case.division_errors)]
+    return Harness.CLEAN, []
 
 
 def _ended_from_outside(case: Case) -> list[Evidence]:
@@ -416,6 +424,12 @@ def _further_evidence(case: Case) -> list[Evidence]:
     texts = []
     if case.tests is not None and case.tests.running and not case.session_ended:
         texts.append(f"pytest was running {join_names(case.tests.running)}")
+    texts += [
+        f"shard {end.shard} of {case.pytest_stage.shards} ended with {format_exit(end)}"
+        f" after {end.seconds:.0f} s"
+        for end in case.shards.values()
+        if end.exit_code not in USUAL or end.ended_early
+    ]
     for end in case.ends:
         if end.oom_kills and end.exit_code == 0:
             texts.append(f"{_format_kills(end)}, but the stage succeeded")
@@ -462,7 +476,7 @@ def unknown(text: str) -> Evidence:
     return Evidence(grade=Grade.UNKNOWN, text=text)
 
 
-def format_exit(end: StageFinished) -> str:
+def format_exit(end: CommandEnd) -> str:
     if end.signal is None:
         was_ended = end.exit_code == 0 and end.failed
         return f"exit code {end.exit_code}" + (", after the agent ended it" if was_ended else "")

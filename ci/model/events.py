@@ -110,6 +110,28 @@ class StageFinished(CommandEnd, StageEvent):
 
 
 @dataclass(frozen=True)
+class ShardEvent(StageEvent):
+    """An event of one of the processes that share the tests of a stage."""
+
+    shard: int = field(metadata=COUNT)
+    """From 1 on."""
+
+
+@dataclass(frozen=True)
+class ShardFinished(CommandEnd, ShardEvent):
+    """The end of a shard, and the tests that it collected and selected; ``None``: unknown."""
+
+    event = "shard_finished"
+    pytest_status: int | None = field(default=None, metadata=EXIT_STATUS)
+    collected: int | None = field(default=None, metadata=COUNT)
+    """Tests that pytest would run without shards."""
+    selected: int | None = field(default=None, metadata=COUNT)
+    """Those of this shard."""
+    digest: str | None = None
+    """Of the node ids of all collected tests."""
+
+
+@dataclass(frozen=True)
 class StageLost(StageEvent):
     """The supervisor of a stage died, so how the stage ended is unknown."""
 
@@ -288,7 +310,15 @@ class Output(PrintedEvent):
 EVENTS: Mapping[str, type[Event]] = {
     kind.event: kind
     for kind in (
-        *(RunStarted, StageStarted, StageFinished, StageLost, StageSkipped, RunFinished),
+        *(
+            RunStarted,
+            StageStarted,
+            ShardFinished,
+            StageFinished,
+            StageLost,
+            StageSkipped,
+            RunFinished,
+        ),
         *(AgentRestarted, Output, StageProgress),
         *(LeaseWaiting, LeaseTaken, LeaseReleased, LeaseFailed, ArtifactMissing, ArtifactCut),
         *(NetworkWaiting, NetworkRemoved, NetworkRemained),
@@ -323,6 +353,11 @@ class RunRecord:
     @property
     def finished_stages(self) -> dict[str, StageFinished]:
         return {end.stage: end for end in self.every(StageFinished)}
+
+    def shards(self, stage: str) -> dict[int, ShardFinished]:
+        """The ends of the shards of a stage, by their numbers."""
+        ends = {end.shard: end for end in self.every(ShardFinished) if end.stage == stage}
+        return dict(sorted(ends.items()))
 
     @property
     def unfinished_stages(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -61,6 +61,8 @@ class StagePlan:
     only: tuple[str, ...] = ()  # the only tests that pytest runs; empty: all
     # Instead of a command, an environment that a shell enters, also after a stage that failed.
     hold: bool = False
+    shards: int = 1  # processes that share the tests, side by side, each with devices of its own
+    seconds: Mapping[str, float] = field(default_factory=dict)  # of earlier runs, by node id
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class DeviceJob:
     """The devices that the agent leases, and how it finds them.
 
     Attributes:
-        count: number of devices to lease
+        count: number of devices to lease, for each shard
         uuids: the only devices to lease; empty: any
         wait_s: longest wait for a free device
         busy_memory: fraction of its memory in use above which a device is busy
@@ -88,6 +90,7 @@ class DeviceJob:
         visible: environment variable that restricts a process to some devices
         visible_by: what that variable lists, ``uuid`` or ``index``
         user: holder of the lease, shown to other users
+        shards: number of processes that run the tests side by side
     """
 
     count: int
@@ -99,6 +102,7 @@ class DeviceJob:
     visible: str
     visible_by: str
     user: str
+    shards: int = 1
 
 
 @dataclass(frozen=True)

@@ -297,6 +297,11 @@ class RunPlan:
         return next(stage for stage in self.stages if stage.kind is StageKind.PYTEST)
 
     @property
+    def shards(self) -> int:
+        """Number of processes that share the tests, each with devices of its own."""
+        return max(stage.shards for stage in self.stages)
+
+    @property
     def longest_s(self) -> float:
         """Seconds after which the container has ended, by the limits of all its parts."""
         total = REST_S

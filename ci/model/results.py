@@ -36,8 +36,8 @@ from ci.util.lines import DEEPEST, LARGEST_INTEGER, LONGEST_SECONDS, is_deep
 from ci.util.text import join_names, make_storable, near_match
 
 # 1 had no counts of overloads, 2 no simulated devices, 3 no builds, 4 no branches and ancestors,
-# 5 no failures, 6 no contracts of failures
-SCHEMA_VERSION = 7
+# 5 no failures, 6 no contracts of failures, 7 no shards
+SCHEMA_VERSION = 8
 SIMULATED = "simulated device: no vendor hardware was used"
 COMPILED_ONLY = "no device: compiled only; no vendor hardware was used"
 OLD_KIND = " (simulated)"  # the end of such labels in results before version 6
@@ -55,6 +55,7 @@ LONGEST_SUM = LONGEST_SECONDS * MOST_STAGES
 LONGEST_BRANCH = 255  # characters; the longest name of a file, which a branch is in git
 MOST_ANCESTORS = 200  # of a commit; two months of a project with three merges a day
 MAIN_BRANCHES = ("main", "master")  # the usual names, where neither git nor a CI has one
+MOST_SHARDS = 64  # of a platform; the largest machines have 16 devices
 MOST_FAILURES = 20  # of a platform; its counts say how many there are
 LONGEST_MESSAGE = 300  # characters of a failure's message
 LONGEST_TEST = 4000  # characters of a node id, which repeats the parameters
@@ -196,7 +197,7 @@ class PytestResult(_Model):
     seconds: Seconds | None
     """Duration in pytest's closing line."""
     summary: Text | None
-    """pytest's closing line, verbatim."""
+    """pytest's closing line, verbatim; with shards, the line that one process would print."""
 
 
 class OverloadCount(_Model):
@@ -277,6 +278,19 @@ class Failure(_Model):
         )
 
 
+class ShardResult(_Model):
+    """One of the processes that shared the tests."""
+
+    shard: Annotated[int, Field(ge=1, le=LARGEST_INTEGER)]
+    """Its number."""
+    tests: Count | None
+    """Tests that it was to run; null where it did not record them."""
+    seconds: Seconds | None
+    """Wall seconds; the longest of all shards is the time of the stage."""
+    exit_code: ExitStatus | None
+    """Exit code of its command; 5 where no test was left for it."""
+
+
 class PlatformResult(_Model):
     """One row of the table, with its details."""
 
@@ -312,6 +326,8 @@ class PlatformResult(_Model):
     """File name to path, relative to ``results.json``; a note counts files that are not listed."""
     failures: Annotated[tuple[Failure, ...], Field(max_length=MOST_FAILURES)] = ()
     """The first failures, in the order of the logs; ``pytest`` counts all of them."""
+    shards: Annotated[tuple[ShardResult, ...], Field(max_length=MOST_SHARDS)] = ()
+    """The processes that shared the tests; empty where one ran all of them."""
 
     @model_validator(mode="before")
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -65,6 +65,10 @@ class PytestLog:
     """Tests in which a worker process of pytest-xdist died, with the cause if known."""
     begun: int = 0
     """Number of different tests that began; a file that could not be collected is not a test."""
+    shards: Mapping[str, int] = field(default_factory=dict)
+    """The shard of each running test, from 1 on; empty without shards."""
+    repeated: tuple[str, ...] = ()
+    """Tests that more than one shard ran."""
     processor: Processor | None = None
     """The processor, if a test recorded it."""
     selection: Selection | None = None

@@ -37,6 +37,7 @@ RECORDS = frozenset(
     {"events.jsonl", "engine-events.jsonl", "pytest.jsonl", "junit.xml"}
     | {"environment.json", "environment.tmp", "host.lock", "ccache.txt"}
 )
+PARTS = ("pytest.rerun-", "pytest.shard-", "junit.shard-")  # begin names of further ones
 MOST_RERUNS = 100  # reveal a test that fails in 3 % of its runs with a probability of 95 %
 LEAST_MEMORY_BYTES = 6 * 2**20  # the minimum of a Docker Engine
 MOST_BYTES = 2**63 - 1  # a Docker Engine counts in signed 64 bits
@@ -114,7 +115,7 @@ def _check_pattern(path: str) -> str:
 
 
 def _check_artifact(name: str) -> str:
-    if name in RECORDS or name.endswith(".log") or name.startswith("pytest.rerun-"):
+    if name in RECORDS or name.endswith(".log") or name.startswith(PARTS):
         raise _expected("another name: the run writes a file of this name itself")
     return name
 

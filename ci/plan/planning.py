@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from ci.errors import ConfigError
+from ci.errors import ConfigError, UsageError
 from ci.model.job import ArtifactPlan, Column, StageKind, StageNetwork, StagePlan
 from ci.model.plan import (
     BASE_IMAGE_INPUT,
@@ -79,6 +81,8 @@ class RunOptions(BaseModel):
     """How far the code is trusted; it selects the compiler caches."""
     reruns: int | None = None
     """Number of reruns of failed tests; ``None``: as configured."""
+    shards: int = 1
+    """Number of processes that share the tests of a platform."""
     selected: str | None = None
     """Operators to build and test; ``None``: all."""
     keep: bool = False
@@ -201,10 +205,14 @@ def _stage_plan(stage: StageConfig, inputs: PlanInputs) -> StagePlan:
     by_kind = Column.PYTEST if tests else Column.BUILD_INSTALL
     reruns = inputs.options.reruns
     withheld = tests if stage.credentials is None else not stage.credentials
+    command = tuple(shlex.split(stage.command))
+    shards = inputs.options.shards if tests else 1
+    if shards > 1:
+        _refuse_isolated_python(stage.name, command)
     return StagePlan(
         name=stage.name,
         kind=stage.kind,
-        command=tuple(shlex.split(stage.command)),
+        command=command,
         column=stage.column or by_kind,
         timeout_s=stage.timeout_s,
         environment={
@@ -215,7 +223,20 @@ def _stage_plan(stage: StageConfig, inputs: PlanInputs) -> StagePlan:
         credentials=bool(inputs.network.credentials) and not withheld,
         reruns=reruns if tests and reruns is not None else stage.reruns,
         isolated=stage.network is StageNetwork.NONE,
+        shards=shards,
     )
+
+
+def _refuse_isolated_python(stage: str, command: Sequence[str]) -> None:
+    """Raise ``UsageError`` for a Python that would not find the plugin of a shard."""
+    options = takewhile(lambda word: word.startswith("-") and word != "-m", command[1:])
+    found = next((word for word in options if re.match(r"-[a-zA-Z]*[IE]", word)), None)
+    if found and Path(command[0]).name.startswith("python"):
+        raise UsageError(
+            f"--shards: stage {stage}: got `{command[0]} {found}`, expected a Python that reads"
+            " PYTHONPATH, with which pytest finds the tests of a shard",
+            remedy=f"Leave out {found} in the stage's command, or run without --shards.",
+        )
 
 
 def _system_packages(config: Config, wanted: PlatformConfig) -> SystemPackages:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
 from ci.errors import CiError
-from ci.facts.environment_key import EnvironmentKey, platform_component
+from ci.facts.environment_key import EnvironmentKey, platform_component, shards_component
 from ci.facts.measures import Quantity, measure_key
+from ci.model.job import StageKind
 from ci.model.plan import RunPlan
 from ci.store.rows import RunMeasures
 
@@ -31,7 +33,36 @@ def stage_estimates(store: Store, project: str, plan: RunPlan, engine: str) -> d
     except CiError:  # a run needs no estimates, and commands that read the store report its damage
         return {}
     alike = {key: similarity(found, plan, engine) for key, found in environments.items()}
-    return usual_seconds(plan, rows, alike)
+    shards = shards_component(plan.shards)
+    divided = {key for key, found in environments.items() if found.shards != shards}
+    return usual_seconds(plan, rows, alike, divided)
+
+
+def with_recorded_times(store: Store, project: str, plan: RunPlan) -> RunPlan:
+    """Return a plan whose shards get tests by their times in the newest suitable run.
+
+    That is one that was judged, with the same selection of operators. Without any, all tests count
+    the same.
+    """
+    if plan.shards == 1:
+        return plan
+    selection = plan.selection.operators if plan.selection else None
+    seconds: dict[str, float] = {}
+    try:
+        for run in store.heads(project=project, last=LAST):
+            if plan.platform not in run.begun:
+                continue
+            result = store.load_platform(run.run_id, plan.platform)
+            same = result.facts("selection").get("operators") == selection
+            if same and result.simulated == plan.simulated and result.verdict.product.is_final:
+                outcomes = store.outcomes(run.run_id, plan.platform)
+                seconds = dict(zip(outcomes.names, outcomes.seconds, strict=True))
+            if seconds:
+                break
+    except CiError:  # shards need no times, and commands that read the store report its damage
+        pass
+    stages = tuple(replace(it, seconds=seconds) if it.shards > 1 else it for it in plan.stages)
+    return replace(plan, stages=stages)
 
 
 def similarity(environment: EnvironmentKey, plan: RunPlan, engine: str) -> int:
@@ -50,16 +81,21 @@ def similarity(environment: EnvironmentKey, plan: RunPlan, engine: str) -> int:
 
 
 def usual_seconds(
-    plan: RunPlan, rows: Sequence[RunMeasures], alike: Mapping[str, int]
+    plan: RunPlan,
+    rows: Sequence[RunMeasures],
+    alike: Mapping[str, int],
+    divided: Collection[str] = (),
 ) -> dict[str, float]:
     """Return the median of each stage's newest times in the most similar environments.
 
-    ``rows`` are in order of time; ``alike`` has the similarity of their environments.
+    ``rows`` are in order of time; ``alike`` has the similarity of their environments. In those of
+    ``divided`` another number of processes shared the tests, which took another time.
     """
     found = {}
     for stage in plan.stages:
         name = measure_key(stage.name, Quantity.WALL)
-        timed = [row for row in rows if name in row.values and row.key in alike]
+        known = alike.keys() - divided if stage.kind is StageKind.PYTEST else alike.keys()
+        timed = [row for row in rows if name in row.values and row.key in known]
         best = max((alike[row.key] for row in timed), default=0)
         times = [row.values[name] for row in timed if alike[row.key] == best]
         if times:

@@ -18,6 +18,7 @@ from ci.facts.platform_result import (
     with_kept,
 )
 from ci.facts.result_files import ResultFiles
+from ci.facts.shards import merge_files
 from ci.model.details import NO_DETAILS, Details
 from ci.model.job import PROTOCOL
 from ci.model.plan import RunPlan
@@ -159,6 +160,8 @@ def judge_platform(
     Secret values are hidden in the folder first: what is read may be stored.
     """
     facts = replace(facts, notes=(*facts.notes, *redact_folder(plan.results)))
+    notes = merge_files(plan.results, plan.pytest_stage)
+    facts = replace(facts, notes=(*facts.notes, *notes))
     files = files or ResultFiles(folder=plan.results, stages=plan.stages)
     if files.record.protocol not in (None, PROTOCOL):
         reason = f"the agent's events: got protocol {files.record.protocol}, expected {PROTOCOL}:"

@@ -77,7 +77,8 @@ class Recorded:
     def options(self) -> RunOptions:
         """The options of the run that the environment depends on, with a warm compiler cache."""
         kept = {name: getattr(self.request, name) for name in RunOptions.model_fields}
-        return RunOptions.model_validate({**kept, "cold": False, "reruns": 0, "keep": False})
+        own = {"cold": False, "reruns": 0, "keep": False, "shards": 1}
+        return RunOptions.model_validate({**kept, **own})
 
 
 @dataclass(frozen=True, kw_only=True)

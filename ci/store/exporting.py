@@ -121,6 +121,7 @@ def _platform_rows(run: RunResult, _tests: Tests) -> Iterator[Row]:
             "harness": result.verdict.harness.value,
             "pytest_summary": result.pytest and result.pytest.summary,
             "environment_key": key.digest,
+            "shards": key.shards,  # of the same name as the shards themselves
             "evidence": "\n".join(evidence.text for evidence in result.verdict.evidence),
             "notes": "\n".join(result.notes),
         }

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "core/requirements.h"
+#include "cpu/elements.h"
 #include "cpu/elementwise.h"
 #include "cpu/kernels.h"
 
@@ -11,20 +12,6 @@
 #include "cpu/for_each_isa.h"
 
 namespace infini::ops {
-namespace {
-
-template <typename T>
-void AddAll(const Tensor& input, const Tensor& other, const Scalar& alpha, const Tensor& out) {
-  // alpha in the precision of the type itself.
-  const auto factor = static_cast<Computed<T>>(static_cast<T>(alpha.To<Computed<T>>()));
-  const auto kernel = INFINI_OPS_KERNEL(AddElements<T>);
-  cpu::Elementwise<T>(input, other, out, [=](const T* a, const T* b, T* c, std::int64_t count) {
-    kernel(a, b, c, count, factor);
-  });
-}
-
-}  // namespace
-
 template <>
 struct Operator<Add, Device::Type::kCpu, 0> {
   static bool Supports(const Tensor& input, const Tensor& other, const Scalar& alpha,
@@ -43,7 +30,10 @@ struct Operator<Add, Device::Type::kCpu, 0> {
           Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
     }
     cpu::WithRealType(out.data_type(), [&](auto* element) {
-      AddAll<ElementOf<decltype(element)>>(input, other, alpha, out);
+      using T = ElementOf<decltype(element)>;
+      // alpha in the precision of the type itself.
+      const auto factor = static_cast<Computed<T>>(static_cast<T>(alpha.To<Computed<T>>()));
+      cpu::Elementwise(input, other, out, INFINI_OPS_KERNEL(AddElements<T>), &factor);
     });
   }
 };

@@ -13,8 +13,11 @@ struct SumWithMultiple {
 };
 
 template <typename T>
-void AddElements(const T* input, const T* other, T* out, std::int64_t count, Computed<T> alpha) {
-  Map(input, other, out, count, SumWithMultiple<Computed<T>>{alpha});
+void AddElements(const void* input, const void* other, void* out, std::int64_t count,
+                 const void* alpha) {
+  using C = Computed<T>;
+  Map(static_cast<const T*>(input), static_cast<const T*>(other), static_cast<T*>(out), count,
+      SumWithMultiple<C>{*static_cast<const C*>(alpha)});
 }
 
 }  // namespace infini::ops::cpu::INFINI_OPS_ISA

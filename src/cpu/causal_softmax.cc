@@ -2,13 +2,12 @@
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <stdexcept>
-#include <vector>
 
 #include "core/requirements.h"
 #include "cpu/elements.h"
 #include "cpu/kernels.h"
-#include "cpu/parallel.h"
 #include "cpu/rows.h"
 #include "infini/ops/tensor.h"
 
@@ -19,33 +18,7 @@ namespace infini::ops {
 namespace {
 
 // Lanes of float32 in the widest vectors.
-constexpr std::size_t kMostLanes = 16;
-
-template <typename T>
-void NormalizeAll(const Tensor& input, const Tensor& out) {
-  using C = Computed<T>;
-  const cpu::Rows from(input);
-  const cpu::Rows to(out);
-  if (out.element_count() == 0) return;
-  const auto normalize = INFINI_OPS_KERNEL(SoftmaxRow<T>);
-  const std::int64_t rows = out.shape()[out.dimensions() - 2];
-  const std::int64_t grain = cpu::kElementsPerThread / to.size;
-  cpu::ParallelFor(to.count, grain, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<T> input_buffer;
-    std::vector<T> out_buffer;
-    std::vector<C> powers(static_cast<std::size_t>(to.size) + kMostLanes);
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t visible = to.size - rows + i % rows + 1;
-      const T* const row =
-          cpu::Gather<T>(input.data<T>() + from.Offset(i), from.size, from.stride, &input_buffer);
-      cpu::Scatter<T>(out.data<T>() + to.Offset(i), to.size, to.stride, &out_buffer, [&](T* place) {
-        normalize(row, visible, to.size, powers.data(), place);
-        std::memset(static_cast<void*>(place + visible), 0,
-                    static_cast<std::size_t>(to.size - visible) * sizeof(T));
-      });
-    }
-  });
-}
+constexpr std::int64_t kMostLanes = 16;
 
 }  // namespace
 
@@ -63,9 +36,20 @@ struct Operator<CausalSoftmax, Device::Type::kCpu, 0> {
           "the same view; got " +
           Describe(input) + " and out " + Describe(out));
     }
-    cpu::WithFloatType(out.data_type(), [&](auto* element) {
-      NormalizeAll<ElementOf<decltype(element)>>(input, out);
+    const auto normalize = cpu::WithFloatType(out.data_type(), [](auto* element) {
+      return INFINI_OPS_KERNEL(SoftmaxRow<ElementOf<decltype(element)>>);
     });
+    const auto element_size = static_cast<std::int64_t>(DataTypeSize(out.data_type()));
+    const std::int64_t size = out.shape()[out.dimensions() - 1];
+    const std::int64_t rows = out.shape()[out.dimensions() - 2];
+    const auto powers_bytes = (size + kMostLanes) * static_cast<std::int64_t>(sizeof(double));
+    const auto loop = [&](std::int64_t row, const void* elements, void* results, void* powers) {
+      const std::int64_t visible = size - rows + row % rows + 1;
+      normalize(elements, visible, size, powers, results);
+      std::memset(static_cast<char*>(results) + visible * element_size, 0,
+                  static_cast<std::size_t>((size - visible) * element_size));
+    };
+    cpu::ForEachRow(input, out, powers_bytes, std::ref(loop));
   }
 };
 

@@ -36,12 +36,15 @@ inline INFINI_OPS_INLINE Computed<T> LargestVisible(const T* row, std::int64_t v
   return Largest<C>(Max<C>(Max<C>(largest[0], largest[1]), Max<C>(largest[2], largest[3])));
 }
 
-// Processes the first `visible` elements of a row of `size` contiguous ones; `out` after them can
-// be overwritten. `powers` has room for whole vectors.
+// Processes the first `visible` elements of a row of `size` contiguous ones; the results after them
+// can be overwritten. `scratch` has room for a row of whole vectors.
 template <typename T>
-void SoftmaxRow(const T* row, std::int64_t visible, std::int64_t size, Computed<T>* powers,
-                T* out) {
+void SoftmaxRow(const void* elements, std::int64_t visible, std::int64_t size, void* scratch,
+                void* results) {
   using C = Computed<T>;
+  const T* const row = static_cast<const T*>(elements);
+  C* const powers = static_cast<C*>(scratch);
+  T* const out = static_cast<T*>(results);
   const C largest = LargestVisible(row, visible, size);
   Vector<C> sum = {};
   std::int64_t i = 0;

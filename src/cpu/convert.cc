@@ -6,9 +6,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "core/elements.h"
 #include "core/geometry.h"
-#include "cpu/half.h"
+#include "cpu/elements.h"
 #include "cpu/iteration.h"
 #include "cpu/kernels.h"
 #include "cpu/row_elements.h"
@@ -213,21 +212,6 @@ template <typename T>
 void CopyTile(const Tile& tile) {
   for (std::int64_t row = 0; row < tile.rows; ++row) {
     CopyRow<T>({tile, row, 1}, {tile, row, 0}, tile.count);
-  }
-}
-
-// Calls `function` with a null pointer to an integer type of the same size.
-template <typename Function>
-void WithSizeOf(DataType type, const Function& function) {
-  switch (DataTypeSize(type)) {
-    case 1:
-      return function(static_cast<std::uint8_t*>(nullptr));
-    case 2:
-      return function(static_cast<std::uint16_t*>(nullptr));
-    case 4:
-      return function(static_cast<std::uint32_t*>(nullptr));
-    default:
-      return function(static_cast<std::uint64_t*>(nullptr));
   }
 }
 

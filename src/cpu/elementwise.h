@@ -1,21 +1,21 @@
 #ifndef INFINI_OPS_CPU_ELEMENTWISE_H_
 #define INFINI_OPS_CPU_ELEMENTWISE_H_
 
-#include "cpu/elements.h"
-#include "cpu/iteration.h"
-#include "cpu/row_elements.h"
+#include <cstdint>
+
+#include "infini/ops/tensor.h"
 
 namespace infini::ops::cpu {
 
-// Calls `loop(input, other, out, count)` with contiguous elements of type T, for any layout.
-template <typename T, typename Loop>
-void Elementwise(const Tensor& input, const Tensor& other, const Tensor& out, const Loop& loop) {
-  ForEachTile(MakeGeometry(out, input, other), [&](const Tile& tile) {
-    for (std::int64_t row = 0; row < tile.rows; ++row) {
-      ForEachBlock<T>({tile, row, 0}, {tile, row, 1}, {tile, row, 2}, tile.count, loop);
-    }
-  });
-}
+// A loop over `count` contiguous elements of two inputs and an output. `parameter` is a number of
+// the type to compute in, for an operator that has one.
+using ElementwiseKernel = void (*)(const void* input, const void* other, void* out,
+                                   std::int64_t count, const void* parameter);
+
+// Calls `kernel` for all elements of `out`, whatever the layouts. The inputs have its element type,
+// and broadcast to its shape.
+void Elementwise(const Tensor& input, const Tensor& other, const Tensor& out,
+                 ElementwiseKernel kernel, const void* parameter = nullptr);
 
 }  // namespace infini::ops::cpu
 

@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "core/requirements.h"
+#include "cpu/elements.h"
 #include "cpu/elementwise.h"
 #include "cpu/kernels.h"
 
@@ -25,10 +26,9 @@ struct Operator<Mul, Device::Type::kCpu, 0> {
           "same view; got " +
           Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
     }
-    cpu::WithRealType(out.data_type(), [&](auto* element) {
-      using T = ElementOf<decltype(element)>;
-      cpu::Elementwise<T>(input, other, out, INFINI_OPS_KERNEL(MultiplyElements<T>));
-    });
+    cpu::Elementwise(input, other, out, cpu::WithRealType(out.data_type(), [](auto* element) {
+                       return INFINI_OPS_KERNEL(MultiplyElements<ElementOf<decltype(element)>>);
+                     }));
   }
 };
 

@@ -10,8 +10,10 @@ struct ElementProduct {
 };
 
 template <typename T>
-void MultiplyElements(const T* input, const T* other, T* out, std::int64_t count) {
-  Map(input, other, out, count, ElementProduct{});
+void MultiplyElements(const void* input, const void* other, void* out, std::int64_t count,
+                      const void*) {
+  Map(static_cast<const T*>(input), static_cast<const T*>(other), static_cast<T*>(out), count,
+      ElementProduct{});
 }
 
 }  // namespace infini::ops::cpu::INFINI_OPS_ISA

@@ -1,6 +1,7 @@
 #include "cpu/product.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <utility>
@@ -17,36 +18,51 @@
 namespace infini::ops::cpu {
 namespace {
 
-// The epilogue: out = alpha * sums + beta * out + bias, along a row.
-template <typename T>
-struct ProductEnd {
-  Computed<T> alpha;
-  Computed<T> beta;
-  std::int64_t out_stride;
-  std::int64_t bias_stride;
+// Elements of any type.
+struct Matrix {
+  Matrix Transposed() const { return {data, column_stride, row_stride}; }
+
+  char* data;
+  std::int64_t row_stride;  // in elements
+  std::int64_t column_stride;
 };
 
-// The kernels of product_kernels.h for one element type and instruction set.
-template <typename T>
-struct ProductKernels {
-  using C = Computed<T>;
-  using Pack = void (*)(const T* source, std::int64_t row_stride, std::int64_t k_stride,
-                        std::int64_t count, std::int64_t k, C* packed);
-  using MultiplyFew = void (*)(std::int64_t m, std::int64_t n, std::int64_t k, const C* a,
-                               std::int64_t a_stride, const T* b, std::int64_t b_stride, C* sums,
-                               std::int64_t row_size);
+// The epilogue: out = alpha * sums + beta * out + bias. The data of `bias` can be null.
+struct ProductEnd {
+  Scalar alpha;
+  Scalar beta;
+  Matrix bias;
+  Matrix out;
+};
 
+// The kernels of product_kernels.h for one element type T and instruction set. Sums and converted
+// elements have the type C that T is computed in. All strides are in elements.
+struct ProductKernels {
+  using Convert = void (*)(const void* source, std::int64_t row_stride, std::int64_t stride,
+                           std::int64_t rows, std::int64_t count, void* converted,
+                           std::int64_t row_size);
+  using Pack = void (*)(const ProductKernels& kernels, const void* source, std::int64_t row_stride,
+                        std::int64_t k_stride, std::int64_t count, std::int64_t k, void* packed);
+  using MultiplyFew = void (*)(std::int64_t m, std::int64_t n, std::int64_t k, const void* a,
+                               std::int64_t a_stride, const void* b, std::int64_t b_stride,
+                               void* sums, std::int64_t row_size);
+
+  // If not, converted elements have the same bits.
+  bool converts() const { return element_size != sum_size; }
+
+  std::int64_t element_size;
+  std::int64_t sum_size;
   std::int64_t tile_rows;
   std::int64_t tile_columns;
+  Convert convert;
   Pack pack_rows;
   Pack pack_columns;
-  void (*multiply_block)(std::int64_t m, std::int64_t n, std::int64_t k, const C* a,
-                         std::int64_t a_step, const C* b, std::int64_t b_step, C* sums,
+  void (*multiply_block)(std::int64_t m, std::int64_t n, std::int64_t k, const void* a,
+                         std::int64_t a_step, const void* b, std::int64_t b_step, void* sums,
                          std::int64_t row_size, bool add);
-  void (*finish)(const C* sums, std::int64_t count, const ProductEnd<T>& end, const T* bias,
-                 T* out);
+  void (*finish)(std::int64_t m, std::int64_t n, const void* sums, std::int64_t row_size,
+                 const ProductEnd& end);
   // For floats only.
-  void (*convert)(const T* source, std::int64_t count, C* target) = nullptr;
   MultiplyFew multiply_along = nullptr;
   MultiplyFew multiply_across = nullptr;
 };
@@ -80,38 +96,23 @@ constexpr std::int64_t kPackedElements = 1 << 23;
 
 constexpr std::int64_t CeilDiv(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-template <typename T>
-struct Matrix {
-  T* At(std::int64_t i, std::int64_t j) const { return data + i * row_stride + j * column_stride; }
-  Matrix Transposed() const { return {data, column_stride, row_stride}; }
-
-  T* data;
-  std::int64_t row_stride;
-  std::int64_t column_stride;
-};
-
 // Uninitialized memory with the alignment of vectors.
-template <typename C>
 class Buffer {
  public:
-  explicit Buffer(std::int64_t size)
-      : data_(static_cast<C*>(::operator new(static_cast<std::size_t>(size) * sizeof(C), kAlign))) {
-  }
-  C* get() const { return data_.get(); }
+  explicit Buffer(std::int64_t bytes)
+      : data_(static_cast<char*>(::operator new(static_cast<std::size_t>(bytes), kAlign))) {}
+  char* get() const { return data_.get(); }
 
  private:
   static constexpr std::align_val_t kAlign{64};
   struct Delete {
-    void operator()(C* data) const { ::operator delete(data, kAlign); }
+    void operator()(char* data) const { ::operator delete(data, kAlign); }
   };
-  std::unique_ptr<C, Delete> data_;
+  std::unique_ptr<char, Delete> data_;
 };
 
-// One product of two matrices.
-template <typename T>
+// One product of two matrices, of any element type.
 struct MatrixProduct {
-  using C = Computed<T>;
-
   void Run() const {
     if (m == 0 || n == 0) return;
     const MatrixProduct transposed = Transposed();
@@ -128,45 +129,47 @@ struct MatrixProduct {
   }
 
   bool HasFewRows() const {
-    if (!kernels.convert) return false;
+    if (!kernels->multiply_along) return false;
     return (b.row_stride == 1 && m <= kFewRowsAlong) ||
            (b.column_stride == 1 && m <= kFewRowsAcross);
   }
 
+  char* At(const Matrix& matrix, std::int64_t i, std::int64_t j) const {
+    return matrix.data + (i * matrix.row_stride + j * matrix.column_stride) * kernels->element_size;
+  }
+
   void RunFewRows() const;
-  void MultiplyFewRows(std::int64_t begin, std::int64_t end, const C* rows,
+  void MultiplyFewRows(std::int64_t begin, std::int64_t end, const char* rows,
                        std::int64_t row_size) const;
   void RunPacked() const;
   void Pack(std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns,
-            C* packed_a, C* packed_b) const;
+            char* packed_a, char* packed_b) const;
   void MultiplyPacked(std::int64_t row, std::int64_t rows, std::int64_t column,
-                      std::int64_t columns, const C* packed_a, const C* packed_b) const;
+                      std::int64_t columns, const char* packed_a, const char* packed_b) const;
   // True if `out` is just the sums of whole tiles, which are then computed in place.
   bool IsFinal(std::int64_t rows, std::int64_t columns) const {
-    return std::is_same_v<T, C> && alpha == 1 && beta == 0 && !bias.data &&
-           out.column_stride == 1 && rows % kernels.tile_rows == 0 &&
-           columns % kernels.tile_columns == 0;
+    return !kernels->converts() && alpha.To<double>() == 1 && beta.To<double>() == 0 &&
+           !bias.data && out.column_stride == 1 && rows % kernels->tile_rows == 0 &&
+           columns % kernels->tile_columns == 0;
   }
-  // Sums of another type can't be computed in place.
-  static C* SumsIn(T* place) {
-    if constexpr (std::is_same_v<T, C>) return place;
-    return nullptr;
-  }
-  void Finish(std::int64_t i, std::int64_t j, std::int64_t count, const C* sums) const {
-    const ProductEnd<T> end{alpha, beta, out.column_stride, bias.column_stride};
-    kernels.finish(sums, count, end, bias.data ? bias.At(i, j) : nullptr, out.At(i, j));
+  void Finish(std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns,
+              const char* sums, std::int64_t row_size) const {
+    ProductEnd end{alpha, beta, bias, out};
+    end.out.data = At(out, i, j);
+    if (bias.data) end.bias.data = At(bias, i, j);
+    kernels->finish(rows, columns, sums, row_size, end);
   }
 
-  ProductKernels<T> kernels;
+  const ProductKernels* kernels;
   std::int64_t m;
   std::int64_t n;
   std::int64_t k;
-  Matrix<const T> a;
-  Matrix<const T> b;
-  Matrix<const T> bias;  // data is null if there is no bias
-  Matrix<T> out;
-  C alpha;
-  C beta;
+  Matrix a;
+  Matrix b;
+  Matrix bias;  // data is null if there is no bias
+  Matrix out;
+  Scalar alpha;
+  Scalar beta;
 };
 
 // Columns that are multiplied with few rows at a time.
@@ -176,20 +179,16 @@ constexpr std::int64_t kMostColumns = 64 * kColumns;
 // The number of rows for the few-row kernels: 1, or a multiple of four, padded with zeros.
 constexpr std::int64_t FilledUp(std::int64_t m) { return m == 1 ? 1 : CeilDiv(m, 4) * 4; }
 
-template <typename T>
-void MatrixProduct<T>::RunFewRows() const {
+void MatrixProduct::RunFewRows() const {
   const std::int64_t row_size = CeilDiv(k, kColumns) * kColumns;
-  const Buffer<C> rows(FilledUp(m) * row_size);
-  for (std::int64_t i = 0; i < m; ++i) {
-    C* const row = rows.get() + i * row_size;
-    if (a.column_stride == 1) {
-      kernels.convert(a.At(i, 0), k, row);
-    } else {
-      for (std::int64_t step = 0; step < k; ++step) row[step] = static_cast<C>(*a.At(i, step));
-    }
-    std::fill(row + k, row + row_size, C(0));
+  const std::int64_t row_bytes = row_size * kernels->sum_size;
+  const Buffer rows(FilledUp(m) * row_bytes);
+  kernels->convert(At(a, 0, 0), a.row_stride, a.column_stride, m, k, rows.get(), row_size);
+  for (std::int64_t i = 0; i < FilledUp(m); ++i) {
+    const std::int64_t filled = i < m ? k * kernels->sum_size : 0;
+    std::memset(rows.get() + i * row_bytes + filled, 0,
+                static_cast<std::size_t>(row_bytes - filled));
   }
-  std::fill(rows.get() + m * row_size, rows.get() + FilledUp(m) * row_size, C(0));
   const std::int64_t grain =
       kMultiplicationsPerThread / (m * std::max<std::int64_t>(k, 1) * kColumns);
   ParallelFor(CeilDiv(n, kColumns), grain, [&](std::int64_t begin, std::int64_t end) {
@@ -197,34 +196,32 @@ void MatrixProduct<T>::RunFewRows() const {
   });
 }
 
-template <typename T>
-void MatrixProduct<T>::MultiplyFewRows(std::int64_t begin, std::int64_t end, const C* rows,
-                                       std::int64_t row_size) const {
+void MatrixProduct::MultiplyFewRows(std::int64_t begin, std::int64_t end, const char* rows,
+                                    std::int64_t row_size) const {
   const bool is_along = b.row_stride == 1;
-  const auto multiply = is_along ? kernels.multiply_along : kernels.multiply_across;
+  const auto multiply = is_along ? kernels->multiply_along : kernels->multiply_across;
   const std::int64_t b_stride = is_along ? b.column_stride : b.row_stride;
   const std::int64_t sums_size = std::min(kMostColumns, CeilDiv(end - begin, kColumns) * kColumns);
-  const Buffer<C> sums(FilledUp(m) * sums_size);
+  const Buffer sums(FilledUp(m) * sums_size * kernels->sum_size);
   for (std::int64_t j = begin; j < end; j += kMostColumns) {
     const std::int64_t columns = std::min(kMostColumns, end - j);
-    multiply(m, columns, k, rows, row_size, b.At(0, j), b_stride, sums.get(), sums_size);
-    for (std::int64_t i = 0; i < m; ++i) Finish(i, j, columns, sums.get() + i * sums_size);
+    multiply(m, columns, k, rows, row_size, At(b, 0, j), b_stride, sums.get(), sums_size);
+    Finish(0, j, m, columns, sums.get(), sums_size);
   }
 }
 
-template <typename T>
-void MatrixProduct<T>::RunPacked() const {
+void MatrixProduct::RunPacked() const {
   const std::int64_t most = kPackedElements / std::max<std::int64_t>(k, 1);
-  const std::int64_t block_rows = kBlockTiles * kernels.tile_rows;
-  const std::int64_t block_columns = kBlockTiles * kernels.tile_columns;
+  const std::int64_t block_rows = kBlockTiles * kernels->tile_rows;
+  const std::int64_t block_columns = kBlockTiles * kernels->tile_columns;
   const std::int64_t rows = std::min(m, CeilDiv(most, block_rows) * block_rows);
   const std::int64_t columns = std::min(n, CeilDiv(most, block_columns) * block_columns);
   // One allocation, which malloc can reuse the second time without a system call.
-  const std::int64_t a_size = CeilDiv(rows, kernels.tile_rows) * kernels.tile_rows * k;
-  const std::int64_t b_size = CeilDiv(columns, kernels.tile_columns) * kernels.tile_columns * k;
-  const Buffer<C> packed(b_size + a_size);
-  C* const packed_b = packed.get();
-  C* const packed_a = packed_b + b_size;
+  const std::int64_t a_size = CeilDiv(rows, kernels->tile_rows) * kernels->tile_rows * k;
+  const std::int64_t b_size = CeilDiv(columns, kernels->tile_columns) * kernels->tile_columns * k;
+  const Buffer packed((b_size + a_size) * kernels->sum_size);
+  char* const packed_b = packed.get();
+  char* const packed_a = packed_b + b_size * kernels->sum_size;
   for (std::int64_t column = 0; column < n; column += columns) {
     for (std::int64_t row = 0; row < m; row += rows) {
       const std::int64_t to_pack = row == 0 ? std::min(columns, n - column) : 0;
@@ -236,25 +233,25 @@ void MatrixProduct<T>::RunPacked() const {
 }
 
 // Strips of `rows` rows of `a` and of `columns` columns of `b`.
-template <typename T>
-void MatrixProduct<T>::Pack(std::int64_t row, std::int64_t rows, std::int64_t column,
-                            std::int64_t columns, C* packed_a, C* packed_b) const {
-  const std::int64_t a_strips = CeilDiv(rows, kernels.tile_rows);
-  const std::int64_t strips = a_strips + CeilDiv(columns, kernels.tile_columns);
+void MatrixProduct::Pack(std::int64_t row, std::int64_t rows, std::int64_t column,
+                         std::int64_t columns, char* packed_a, char* packed_b) const {
+  const std::int64_t a_strips = CeilDiv(rows, kernels->tile_rows);
+  const std::int64_t strips = a_strips + CeilDiv(columns, kernels->tile_columns);
   const std::int64_t grain =
-      kMultiplicationsPerThread / 8 / (std::max<std::int64_t>(k, 1) * kernels.tile_columns);
+      kMultiplicationsPerThread / 8 / (std::max<std::int64_t>(k, 1) * kernels->tile_columns);
   ParallelFor(strips, grain, [&](std::int64_t begin, std::int64_t end) {
     if (begin < a_strips) {
-      const std::int64_t first = begin * kernels.tile_rows;
-      const std::int64_t count = std::min(end * kernels.tile_rows, rows) - first;
-      kernels.pack_rows(a.At(row + first, 0), a.row_stride, a.column_stride, count, k,
-                        packed_a + first * k);
+      const std::int64_t first = begin * kernels->tile_rows;
+      const std::int64_t count = std::min(end * kernels->tile_rows, rows) - first;
+      kernels->pack_rows(*kernels, At(a, row + first, 0), a.row_stride, a.column_stride, count, k,
+                         packed_a + first * k * kernels->sum_size);
     }
     if (end > a_strips) {
-      const std::int64_t first = std::max(begin - a_strips, std::int64_t{0}) * kernels.tile_columns;
-      const std::int64_t last = std::min((end - a_strips) * kernels.tile_columns, columns);
-      kernels.pack_columns(b.At(0, column + first), b.column_stride, b.row_stride, last - first, k,
-                           packed_b + first * k);
+      const std::int64_t first =
+          std::max(begin - a_strips, std::int64_t{0}) * kernels->tile_columns;
+      const std::int64_t last = std::min((end - a_strips) * kernels->tile_columns, columns);
+      kernels->pack_columns(*kernels, At(b, 0, column + first), b.column_stride, b.row_stride,
+                            last - first, k, packed_b + first * k * kernels->sum_size);
     }
   });
 }
@@ -262,8 +259,7 @@ void MatrixProduct<T>::Pack(std::int64_t row, std::int64_t rows, std::int64_t co
 // A grid of blocks over a part of `out`.
 struct Grid {
   // Blocks have the maximum size, or are smaller if there would be fewer blocks than threads.
-  template <typename T>
-  Grid(const ProductKernels<T>& kernels, std::int64_t rows, std::int64_t columns)
+  Grid(const ProductKernels& kernels, std::int64_t rows, std::int64_t columns)
       : block_rows(kBlockTiles * kernels.tile_rows),
         block_columns(kBlockTiles * kernels.tile_columns),
         rows(rows),
@@ -281,35 +277,34 @@ struct Grid {
   std::int64_t columns;
 };
 
-template <typename T>
-void MatrixProduct<T>::MultiplyPacked(std::int64_t row, std::int64_t rows, std::int64_t column,
-                                      std::int64_t columns, const C* packed_a,
-                                      const C* packed_b) const {
-  const Grid grid(kernels, rows, columns);
+void MatrixProduct::MultiplyPacked(std::int64_t row, std::int64_t rows, std::int64_t column,
+                                   std::int64_t columns, const char* packed_a,
+                                   const char* packed_b) const {
+  const Grid grid(*kernels, rows, columns);
   const std::int64_t grain = kMultiplicationsPerThread /
                              (grid.block_rows * grid.block_columns * std::max<std::int64_t>(k, 1));
   const std::int64_t down = CeilDiv(rows, grid.block_rows);
   ParallelFor(grid.Count(), grain, [&](std::int64_t begin, std::int64_t end) {
-    const Buffer<C> sums(grid.block_rows * grid.block_columns);
+    const std::int64_t size = kernels->sum_size;
+    const Buffer sums(grid.block_rows * grid.block_columns * size);
     for (std::int64_t block = begin; block < end; ++block) {
       const std::int64_t i = block % down * grid.block_rows;
       const std::int64_t j = block / down * grid.block_columns;
       const std::int64_t height = std::min(grid.block_rows, rows - i);
       const std::int64_t width = std::min(grid.block_columns, columns - j);
       const bool is_final = IsFinal(height, width);
-      C* const target = is_final ? SumsIn(out.At(row + i, column + j)) : sums.get();
+      char* const target = is_final ? At(out, row + i, column + j) : sums.get();
       const std::int64_t row_size = is_final ? out.row_stride : grid.block_columns;
       std::int64_t step = 0;
       do {
-        kernels.multiply_block(height, width, std::min(kSteps, k - step),
-                               packed_a + i * k + step * kernels.tile_rows, kernels.tile_rows * k,
-                               packed_b + j * k + step * kernels.tile_columns,
-                               kernels.tile_columns * k, target, row_size, step > 0);
+        kernels->multiply_block(height, width, std::min(kSteps, k - step),
+                                packed_a + (i * k + step * kernels->tile_rows) * size,
+                                kernels->tile_rows * k,
+                                packed_b + (j * k + step * kernels->tile_columns) * size,
+                                kernels->tile_columns * k, target, row_size, step > 0);
         step += kSteps;
       } while (step < k);
-      for (std::int64_t line = 0; line < height && !is_final; ++line) {
-        Finish(row + i + line, column + j, width, target + line * row_size);
-      }
+      if (!is_final) Finish(row + i, column + j, height, width, target, row_size);
     }
   });
 }
@@ -355,17 +350,15 @@ Batch BatchOf(const Product& product) {
   return batch;
 }
 
-template <typename T>
-Matrix<T> MatrixOf(const Matrices& matrices) {
+Matrix MatrixOf(const Matrices& matrices) {
   const std::size_t columns = matrices.shape.size() - 1;
-  return {static_cast<T*>(matrices.data),
+  return {static_cast<char*>(matrices.data),
           matrices.shape[columns - 1] == 1 ? 0 : matrices.strides[columns - 1],
           matrices.shape[columns] == 1 ? 0 : matrices.strides[columns]};
 }
 
 // Merges matrices that are stacked in memory and are multiplied with the same `b` into one matrix.
-template <typename T>
-void Merge(MatrixProduct<T>* one, Batch* batch) {
+void Merge(MatrixProduct* one, Batch* batch) {
   while (!batch->shape.empty()) {
     const auto stride = [&](std::size_t operand) { return batch->strides[operand].back(); };
     const bool repeats =
@@ -384,18 +377,17 @@ void Merge(MatrixProduct<T>* one, Batch* batch) {
   }
 }
 
-template <typename T>
-MatrixProduct<T> At(const MatrixProduct<T>& first, const Batch& batch, std::int64_t i) {
-  MatrixProduct<T> one = first;
-  one.a.data += batch.Offset(0, i);
-  one.b.data += batch.Offset(1, i);
-  if (one.bias.data) one.bias.data += batch.Offset(2, i);
-  one.out.data += batch.Offset(3, i);
+MatrixProduct At(const MatrixProduct& first, const Batch& batch, std::int64_t i) {
+  const std::int64_t size = first.kernels->element_size;
+  MatrixProduct one = first;
+  one.a.data += batch.Offset(0, i) * size;
+  one.b.data += batch.Offset(1, i) * size;
+  if (one.bias.data) one.bias.data += batch.Offset(2, i) * size;
+  one.out.data += batch.Offset(3, i) * size;
   return one;
 }
 
-template <typename T>
-void RunBatch(const MatrixProduct<T>& first, const Batch& batch) {
+void RunBatch(const MatrixProduct& first, const Batch& batch) {
   const std::int64_t count = batch.Count();
   const std::int64_t multiplications = std::max<std::int64_t>(first.m * first.n * first.k, 1);
   const auto run = [&](std::int64_t begin, std::int64_t end) {
@@ -418,8 +410,7 @@ constexpr std::int64_t kFewRowsOfBlas = 8;
 constexpr std::int64_t kElementsOfFewRows = 1 << 20;
 
 // True if a library can use the matrix in place; otherwise torch would copy it.
-template <typename T>
-bool IsForBlas(const Matrix<T>& matrix, std::int64_t rows, std::int64_t columns) {
+bool IsForBlas(const Matrix& matrix, std::int64_t rows, std::int64_t columns) {
   const auto is_along = [](std::int64_t inner, std::int64_t inner_size, std::int64_t outer,
                            std::int64_t outer_size) {
     return (inner == 1 || inner_size == 1) && (outer >= inner_size || outer_size == 1);
@@ -429,10 +420,9 @@ bool IsForBlas(const Matrix<T>& matrix, std::int64_t rows, std::int64_t columns)
 }
 
 // True for sizes for which torch's library is faster than our kernels.
-template <typename T>
-bool IsFasterOnTorch(const MatrixProduct<T>& one, const Batch& batch) {
+bool IsFasterOnTorch(const MatrixProduct& one, const Batch& batch) {
   const std::int64_t rows = std::min(one.m, one.n);
-  if (!std::is_same_v<T, Computed<T>>) {
+  if (one.kernels->converts()) {
     return rows > kFewRowsAcross && one.m * one.n * one.k * batch.Count() >= kOneDnnMultiplications;
   }
   const bool has_few = one.n < one.m ? one.Transposed().HasFewRows() : one.HasFewRows();
@@ -442,8 +432,7 @@ bool IsFasterOnTorch(const MatrixProduct<T>& one, const Batch& batch) {
 
 // True if torch can use every operand. It has no negative strides, and it copies operands with
 // strides that a library does not support.
-template <typename T>
-bool IsForTorch(const MatrixProduct<T>& one, const Batch& batch) {
+bool IsForTorch(const MatrixProduct& one, const Batch& batch) {
   if (one.m == 0 || one.n == 0 || one.k == 0) return false;
   for (const std::vector<std::int64_t>& strides : batch.strides) {
     if (std::any_of(strides.begin(), strides.end(), [](auto stride) { return stride < 0; })) {
@@ -455,8 +444,7 @@ bool IsForTorch(const MatrixProduct<T>& one, const Batch& batch) {
 }
 
 // `rows` x `columns`, for as many matrices as the last dimension of the batch has.
-template <typename T>
-Tensor ViewOf(const Matrix<T>& matrix, std::int64_t rows, std::int64_t columns, const Batch& batch,
+Tensor ViewOf(const Matrix& matrix, std::int64_t rows, std::int64_t columns, const Batch& batch,
               std::size_t operand, DataType type) {
   const bool is_stack = !batch.shape.empty();
   const std::int64_t shape[] = {is_stack ? batch.shape.back() : 1, rows, columns};
@@ -466,17 +454,16 @@ Tensor ViewOf(const Matrix<T>& matrix, std::int64_t rows, std::int64_t columns, 
                                   rows == 1 ? alone : matrix.row_stride,
                                   columns == 1 ? 1 : matrix.column_stride};
   const std::size_t dimensions = is_stack ? 3 : 2;
-  return {const_cast<std::remove_const_t<T>*>(matrix.data),
+  return {matrix.data,
           {shape + 3 - dimensions, dimensions},
           {strides + 3 - dimensions, dimensions},
           type};
 }
 
-template <typename T>
-void RunOnTorch(const MatrixProduct<T>& first, const Batch& batch, DataType type) {
+void RunOnTorch(const MatrixProduct& first, const Batch& batch, DataType type) {
   const std::int64_t at_once = batch.shape.empty() ? 1 : batch.shape.back();
   for (std::int64_t i = 0; i < batch.Count(); i += at_once) {
-    const MatrixProduct<T> one = At(first, batch, i);
+    const MatrixProduct one = At(first, batch, i);
     const Tensor a = ViewOf(one.a, one.m, one.k, batch, 0, type);
     const Tensor b = ViewOf(one.b, one.k, one.n, batch, 1, type);
     const Tensor out = ViewOf(one.out, one.m, one.n, batch, 3, type);
@@ -490,30 +477,6 @@ void RunOnTorch(const MatrixProduct<T>& first, const Batch& batch, DataType type
 }
 
 #endif  // INFINI_OPS_WITH_TORCH
-
-template <typename T>
-void RunProduct(const Product& product) {
-  using C = Computed<T>;
-  const C alpha = product.alpha.To<C>();
-  const Matrix<const T> no_bias{nullptr, 0, 0};
-  MatrixProduct<T> one{INFINI_OPS_KERNEL(KernelsOf<T>()), product.out.rows(), product.out.columns(),
-                       // As in BLAS, a factor that is multiplied by 0 is not read.
-                       alpha == 0 ? 0 : product.a.columns(), MatrixOf<const T>(product.a),
-                       MatrixOf<const T>(product.b),
-                       product.bias ? MatrixOf<const T>(*product.bias) : no_bias,
-                       MatrixOf<T>(product.out), alpha, product.beta.To<C>()};
-  Batch batch = BatchOf(product);
-  Merge(&one, &batch);
-#ifdef INFINI_OPS_WITH_TORCH
-  if constexpr (std::is_floating_point_v<C>) {
-    if (torch_backend::HasFastProducts(product.type) && IsFasterOnTorch(one, batch) &&
-        IsForTorch(one, batch)) {
-      return RunOnTorch(one, batch, product.type);
-    }
-  }
-#endif
-  RunBatch(one, batch);
-}
 
 // The tensor's size in a leading dimension of `out`.
 std::int64_t BatchSize(const Matrices& matrices, const Matrices& out, std::size_t dimension) {
@@ -572,10 +535,25 @@ bool Product::HasFittingScalars() const {
 }
 
 void Product::Run() const {
-  WithRealType(type, [&](auto* element) {
-    RunProduct<std::remove_pointer_t<decltype(element)>>(*this);
-    return true;
+  const ProductKernels* const kernels = WithRealType(type, [](auto* element) {
+    return &INFINI_OPS_KERNEL(kProductKernels<ElementOf<decltype(element)>>);
   });
+  // As in BLAS, a factor that is multiplied by 0 is not read. Float32 has the fewest numbers that
+  // are not 0.
+  const bool is_zero = kernels->sum_size == 4 ? alpha.To<float>() == 0 : alpha.To<double>() == 0;
+  MatrixProduct one{kernels,     out.rows(),  out.columns(), is_zero ? 0 : a.columns(),
+                    MatrixOf(a), MatrixOf(b), Matrix{},      MatrixOf(out),
+                    alpha,       beta};
+  if (bias) one.bias = MatrixOf(*bias);
+  Batch batch = BatchOf(*this);
+  Merge(&one, &batch);
+#ifdef INFINI_OPS_WITH_TORCH
+  if (torch_backend::HasFastProducts(type) && IsFasterOnTorch(one, batch) &&
+      IsForTorch(one, batch)) {
+    return RunOnTorch(one, batch, type);
+  }
+#endif
+  RunBatch(one, batch);
 }
 
 }  // namespace infini::ops::cpu

@@ -49,170 +49,167 @@ void MultiplyRows(std::int64_t columns, std::int64_t k, const C* a, const C* b, 
 
 // Sums of m x n, in whole tiles. The strips are `a_step` and `b_step` elements apart.
 template <typename C>
-void MultiplyBlock(std::int64_t m, std::int64_t n, std::int64_t k, const C* a, std::int64_t a_step,
-                   const C* b, std::int64_t b_step, C* sums, std::int64_t row_size, bool add) {
+void MultiplyBlock(std::int64_t m, std::int64_t n, std::int64_t k, const void* a,
+                   std::int64_t a_step, const void* b, std::int64_t b_step, void* sums,
+                   std::int64_t row_size, bool add) {
   constexpr int third = kTileRows / 3;
-  for (std::int64_t j = 0; j < n; j += kTileColumns<C>, b += b_step) {
-    const C* strip = a;
+  const C* columns = static_cast<const C*>(b);
+  for (std::int64_t j = 0; j < n; j += kTileColumns<C>, columns += b_step) {
+    const C* strip = static_cast<const C*>(a);
     for (std::int64_t i = 0; i < m; i += kTileRows, strip += a_step) {
       const std::int64_t rows = m - i;
       const auto multiply = rows > 2 * third ? &MultiplyRows<C, kTileRows>
                             : rows > third   ? &MultiplyRows<C, 2 * third>
                                              : &MultiplyRows<C, third>;
-      multiply(n - j, k, strip, b, sums + i * row_size + j, row_size, add);
+      multiply(n - j, k, strip, columns, static_cast<C*>(sums) + i * row_size + j, row_size, add);
     }
   }
 }
 
+// Converts rows of elements that are `stride` apart.
 template <typename T>
-void Convert(const T* source, std::int64_t count, Computed<T>* target) {
-  std::int64_t i = 0;
-  for (; i + kLanes<T> <= count; i += kLanes<T>) Store(target + i, Load(source + i));
-  for (; i < count; ++i) target[i] = static_cast<Computed<T>>(source[i]);
+void Convert(const void* source, std::int64_t row_stride, std::int64_t stride, std::int64_t rows,
+             std::int64_t count, void* converted, std::int64_t row_size) {
+  using C = Computed<T>;
+  const T* row = static_cast<const T*>(source);
+  C* target = static_cast<C*>(converted);
+  for (; rows > 0; --rows, row += row_stride, target += row_size) {
+    std::int64_t i = 0;
+    if (stride == 1) {
+      for (; i + kLanes<T> <= count; i += kLanes<T>) Store(target + i, Load(row + i));
+    }
+    for (; i < count; ++i) target[i] = static_cast<C>(row[i * stride]);
+  }
 }
 
-// Packs one strip of rows that are contiguous along k.
-template <typename T, int width>
-void PackAlong(const T* source, std::int64_t stride, std::int64_t count, std::int64_t k,
-               Computed<T>* packed) {
-  using C = Computed<T>;
+// Packs one strip of rows that are contiguous along k. Word has the size of a sum.
+template <typename Word, int width>
+void PackAlong(const ProductKernels& kernels, const char* source, std::int64_t row_stride,
+               std::int64_t count, std::int64_t k, Word* packed) {
   constexpr std::int64_t chunk = 64;
-  C rows[width][chunk] = {};
+  Word rows[width][chunk] = {};
   for (std::int64_t begin = 0; begin < k; begin += chunk) {
     const std::int64_t size = k - begin < chunk ? k - begin : chunk;
-    for (std::int64_t i = 0; i < count; ++i) Convert(source + i * stride + begin, size, rows[i]);
+    kernels.convert(source + begin * kernels.element_size, row_stride, 1, count, size, rows, chunk);
     for (std::int64_t step = 0; step < size; ++step) {
       for (int i = 0; i < width; ++i) *packed++ = rows[i][step];
     }
   }
 }
 
-// Packs one strip of rows that are interleaved: contiguous across the rows.
-template <typename T, int width>
-void PackAcross(const T* source, std::int64_t stride, std::int64_t count, std::int64_t k,
-                Computed<T>* packed) {
-  for (std::int64_t step = 0; step < k; ++step, source += stride, packed += width) {
-    if constexpr (width % kLanes<T> == 0) {
-      if (count == width) {
-        for (int i = 0; i < width; i += kLanes<T>) Store(packed + i, Load(source + i));
-        continue;
-      }
-    }
-    for (std::int64_t i = 0; i < width; ++i) {
-      packed[i] = i < count ? static_cast<Computed<T>>(source[i]) : 0;
-    }
-  }
-}
-
 // Packs strips of `width` rows from `count` rows of `k` elements each; pads the last one with
 // zeros.
-template <typename T, int width>
-void Pack(const T* source, std::int64_t row_stride, std::int64_t k_stride, std::int64_t count,
-          std::int64_t k, Computed<T>* packed) {
-  for (; count > 0; count -= width, source += width * row_stride, packed += width * k) {
+template <typename Word, int width>
+void Pack(const ProductKernels& kernels, const void* source, std::int64_t row_stride,
+          std::int64_t k_stride, std::int64_t count, std::int64_t k, void* packed) {
+  const char* strip = static_cast<const char*>(source);
+  Word* target = static_cast<Word*>(packed);
+  for (; count > 0; count -= width, target += width * k) {
     const std::int64_t rows = count < width ? count : width;
     if (k_stride == 1) {
-      PackAlong<T, width>(source, row_stride, rows, k, packed);
-    } else if (row_stride == 1) {
-      PackAcross<T, width>(source, k_stride, rows, k, packed);
+      PackAlong<Word, width>(kernels, strip, row_stride, rows, k, target);
     } else {
-      for (std::int64_t i = 0; i < width * k; ++i) {
-        const std::int64_t row = i % width;
-        const T* const element = source + row * row_stride + i / width * k_stride;
-        packed[i] = row < rows ? static_cast<Computed<T>>(*element) : 0;
-      }
+      if (rows < width) std::memset(target, 0, static_cast<std::size_t>(k) * width * sizeof(Word));
+      kernels.convert(strip, k_stride, row_stride, k, rows, target, width);
     }
+    strip += width * row_stride * kernels.element_size;
   }
 }
 
 template <typename T, int rows, int columns>
-inline INFINI_OPS_INLINE void AddProducts(const Computed<T>* a, std::int64_t a_stride, const T* b,
-                                          std::int64_t b_stride, std::int64_t count,
+inline INFINI_OPS_INLINE void AddProducts(const Computed<T>* a, std::int64_t a_stride,
+                                          const T* const (&b)[columns], std::int64_t step,
+                                          std::int64_t count,
                                           Vector<Computed<T>> (&tile)[rows][columns]) {
   Vector<Computed<T>> column[columns];
 #pragma GCC unroll 4
   for (int j = 0; j < columns; ++j) {
-    const T* const place = b + j * b_stride;
-    column[j] = count < kLanes<T> ? LoadPart(place, count) : Load(place);
+    column[j] = count < kLanes<T> ? LoadPart(b[j] + step, count) : Load(b[j] + step);
   }
 #pragma GCC unroll 4
   for (int i = 0; i < rows; ++i) {
-    const Vector<Computed<T>> row = Load(a + i * a_stride);
+    const Vector<Computed<T>> row = Load(a + i * a_stride + step);
 #pragma GCC unroll 4
     for (int j = 0; j < columns; ++j) tile[i][j] += row * column[j];
   }
 }
 
-// Products of `rows` rows of `a` and `columns` columns of `b`, both contiguous along k. The rows of
-// `a` are padded to whole vectors.
+// Products of `rows` rows of `a` and the first `count` of `columns` columns of `b`, both contiguous
+// along k. The rows of `a` are padded to whole vectors.
 template <typename T, int rows, int columns>
 void Dots(std::int64_t k, const Computed<T>* a, std::int64_t a_stride, const T* b,
-          std::int64_t b_stride, Computed<T>* sums, std::int64_t row_size) {
+          std::int64_t b_stride, std::int64_t count, Computed<T>* sums, std::int64_t row_size) {
   using C = Computed<T>;
+  const T* column[columns];
+  // The last column in place of those that are not there.
+  for (int j = 0; j < columns; ++j) column[j] = b + (j < count ? j : count - 1) * b_stride;
   Vector<C> tile[rows][columns] = {};
   std::int64_t step = 0;
   for (; step + kLanes<T> <= k; step += kLanes<T>) {
-    AddProducts<T>(a + step, a_stride, b + step, b_stride, kLanes<T>, tile);
+    AddProducts<T>(a, a_stride, column, step, kLanes<T>, tile);
   }
-  if (step < k) AddProducts<T>(a + step, a_stride, b + step, b_stride, k - step, tile);
+  if (step < k) AddProducts<T>(a, a_stride, column, step, k - step, tile);
   for (int i = 0; i < rows; ++i) {
-    for (int j = 0; j < columns; ++j) sums[i * row_size + j] = Sum<C>(tile[i][j]);
-  }
-}
-
-template <typename T, int rows>
-void DotsOfRows(std::int64_t columns, std::int64_t k, const Computed<T>* a, std::int64_t a_stride,
-                const T* b, std::int64_t b_stride, Computed<T>* sums, std::int64_t row_size) {
-  constexpr int at_once = INFINI_OPS_VECTOR_BYTES < 64 && rows > 2 ? 2 : 4;
-  std::int64_t j = 0;
-  for (; j + at_once <= columns; j += at_once) {
-    Dots<T, rows, at_once>(k, a, a_stride, b + j * b_stride, b_stride, sums + j, row_size);
-  }
-  for (; j < columns; ++j) {
-    Dots<T, rows, 1>(k, a, a_stride, b + j * b_stride, b_stride, sums + j, row_size);
+    for (int j = 0; j < columns; ++j) {
+      if (j < count) sums[i * row_size + j] = Sum<C>(tile[i][j]);
+    }
   }
 }
 
 // Multiplies few rows of `a` with columns of `b` that are contiguous along k and read in place. The
 // rows of `a` are padded to whole vectors; their number is 1 or padded to a multiple of four.
 template <typename T>
-void MultiplyAlong(std::int64_t m, std::int64_t n, std::int64_t k, const Computed<T>* a,
-                   std::int64_t a_stride, const T* b, std::int64_t b_stride, Computed<T>* sums,
+void MultiplyAlong(std::int64_t m, std::int64_t n, std::int64_t k, const void* a,
+                   std::int64_t a_stride, const void* b, std::int64_t b_stride, void* sums,
                    std::int64_t row_size) {
-  constexpr std::int64_t at_once = 4;
-  const auto multiply = m == 1 ? &DotsOfRows<T, 1> : &DotsOfRows<T, at_once>;
+  constexpr int at_once = 4;
+  constexpr int columns = INFINI_OPS_VECTOR_BYTES < 64 ? 2 : at_once;
+  const auto* const rows = static_cast<const Computed<T>*>(a);
   // This many columns stay in the cache for the next rows.
-  for (std::int64_t j = 0; j < n; j += at_once) {
-    const std::int64_t columns = n - j < at_once ? n - j : at_once;
+  for (std::int64_t begin = 0; begin < n; begin += at_once) {
+    const std::int64_t end = n - begin < at_once ? n : begin + at_once;
     for (std::int64_t i = 0; i < m; i += at_once) {
-      multiply(columns, k, a + i * a_stride, a_stride, b + j * b_stride, b_stride,
-               sums + i * row_size + j, row_size);
+      for (std::int64_t j = begin; j < end;) {
+        const T* const place = static_cast<const T*>(b) + j * b_stride;
+        auto* const target = static_cast<Computed<T>*>(sums) + i * row_size + j;
+        if (m == 1 && n == 1) {
+          return Dots<T, 1, 1>(k, rows, a_stride, place, b_stride, 1, target, row_size);
+        } else if (m == 1) {
+          Dots<T, 1, at_once>(k, rows, a_stride, place, b_stride, end - j, target, row_size);
+          j += at_once;
+        } else {
+          Dots<T, at_once, columns>(k, rows + i * a_stride, a_stride, place, b_stride, end - j,
+                                    target, row_size);
+          j += columns;
+        }
+      }
     }
   }
 }
 
 // The same for contiguous rows of `b`.
 template <typename T>
-void MultiplyAcross(std::int64_t m, std::int64_t n, std::int64_t k, const Computed<T>* a,
-                    std::int64_t a_stride, const T* b, std::int64_t b_stride, Computed<T>* sums,
+void MultiplyAcross(std::int64_t m, std::int64_t n, std::int64_t k, const void* a,
+                    std::int64_t a_stride, const void* b, std::int64_t b_stride, void* sums,
                     std::int64_t row_size) {
   using C = Computed<T>;
   constexpr std::int64_t at_once = 4;
+  C* const targets = static_cast<C*>(sums);
   for (std::int64_t i = 0; i < m; ++i) {
-    for (std::int64_t j = 0; j < n; ++j) sums[i * row_size + j] = 0;
+    for (std::int64_t j = 0; j < n; ++j) targets[i * row_size + j] = 0;
   }
   for (std::int64_t begin = 0; begin < k; begin += at_once) {
     const std::int64_t steps = k - begin < at_once ? k - begin : at_once;
     for (std::int64_t j = 0; j < n; j += kLanes<T>) {
       Vector<C> row[at_once] = {};
       for (std::int64_t step = 0; step < steps; ++step) {
-        const T* const place = b + (begin + step) * b_stride + j;
+        const T* const place = static_cast<const T*>(b) + (begin + step) * b_stride + j;
         row[step] = n - j < kLanes<T> ? LoadPart(place, n - j) : Load(place);
       }
       for (std::int64_t i = 0; i < m; ++i) {
         // Padded with zeros, because `a` has whole vectors.
-        const C* const factors = a + i * a_stride + begin;
-        C* const place = sums + i * row_size + j;
+        const C* const factors = static_cast<const C*>(a) + i * a_stride + begin;
+        C* const place = targets + i * row_size + j;
         Store(place, Load(place) + factors[0] * row[0] + factors[1] * row[1] + factors[2] * row[2] +
                          factors[3] * row[3]);
       }
@@ -220,43 +217,60 @@ void MultiplyAcross(std::int64_t m, std::int64_t n, std::int64_t k, const Comput
   }
 }
 
-// out = alpha * sums + beta * out + bias, along a row. `bias` can be nullptr. If `beta` is 0, the
-// old values of `out` are not read.
+// out = alpha * sums + beta * out + bias, of m x n. If `beta` is 0, the old values of `out` are not
+// read.
 template <typename T>
-void Finish(const Computed<T>* sums, std::int64_t count, const ProductEnd<T>& end, const T* bias,
-            T* out) {
+void Finish(std::int64_t m, std::int64_t n, const void* sums, std::int64_t row_size,
+            const ProductEnd& end) {
   using C = Computed<T>;
-  std::int64_t i = 0;
-  if (end.out_stride == 1 && (!bias || end.bias_stride == 1)) {
-    for (; i + kLanes<T> <= count; i += kLanes<T>) {
-      Vector<C> value = end.alpha * Load(sums + i);
-      if (end.beta != 0) value += end.beta * Load(out + i);
-      if (bias) value += Load(bias + i);
-      Store(out + i, value);
+  const C alpha = end.alpha.To<C>();
+  const C beta = end.beta.To<C>();
+  const C* sum = static_cast<const C*>(sums);
+  T* out = reinterpret_cast<T*>(end.out.data);
+  const T* bias = reinterpret_cast<const T*>(end.bias.data);
+  for (std::int64_t i = 0; i < m; ++i, sum += row_size, out += end.out.row_stride) {
+    std::int64_t j = 0;
+    if (end.out.column_stride == 1 && (!bias || end.bias.column_stride == 1)) {
+      for (; j + kLanes<T> <= n; j += kLanes<T>) {
+        Vector<C> value = alpha * Load(sum + j);
+        if (beta != 0) value += beta * Load(out + j);
+        if (bias) value += Load(bias + j);
+        Store(out + j, value);
+      }
     }
-  }
-  for (; i < count; ++i) {
-    T* const place = out + i * end.out_stride;
-    C value = end.alpha * sums[i];
-    if (end.beta != 0) value += end.beta * static_cast<C>(*place);
-    if (bias) value += static_cast<C>(bias[i * end.bias_stride]);
-    *place = static_cast<T>(value);
+    for (; j < n; ++j) {
+      T* const place = out + j * end.out.column_stride;
+      C value = alpha * sum[j];
+      if (beta != 0) value += beta * static_cast<C>(*place);
+      if (bias) value += static_cast<C>(bias[j * end.bias.column_stride]);
+      *place = static_cast<T>(value);
+    }
+    if (bias) bias += end.bias.row_stride;
   }
 }
 
 template <typename T>
-constexpr ProductKernels<T> KernelsOf() {
+constexpr ProductKernels KernelsOf() {
   using C = Computed<T>;
-  ProductKernels<T> kernels{kTileRows,           kTileColumns<C>,
-                            &Pack<T, kTileRows>, &Pack<T, kTileColumns<C>>,
-                            &MultiplyBlock<C>,   &Finish<T>};
+  using Word = std::conditional_t<sizeof(C) == 4, std::uint32_t, std::uint64_t>;
+  ProductKernels kernels{sizeof(T),
+                         sizeof(C),
+                         kTileRows,
+                         kTileColumns<C>,
+                         &Convert<T>,
+                         &Pack<Word, kTileRows>,
+                         &Pack<Word, kTileColumns<C>>,
+                         &MultiplyBlock<C>,
+                         &Finish<T>};
   // Few rows are important for inference, which uses floats. Compiling these kernels takes long.
   if constexpr (!std::is_integral_v<T>) {
-    kernels.convert = &Convert<T>;
     kernels.multiply_along = &MultiplyAlong<T>;
     kernels.multiply_across = &MultiplyAcross<T>;
   }
   return kernels;
 }
+
+template <typename T>
+inline constexpr ProductKernels kProductKernels = KernelsOf<T>();
 
 }  // namespace infini::ops::cpu::INFINI_OPS_ISA

@@ -1,13 +1,13 @@
 #include "base/rms_norm.h"
 
 #include <cstdint>
+#include <functional>
 #include <stdexcept>
 #include <vector>
 
 #include "core/requirements.h"
 #include "cpu/elements.h"
 #include "cpu/kernels.h"
-#include "cpu/parallel.h"
 #include "cpu/rows.h"
 #include "infini/ops/tensor.h"
 
@@ -16,28 +16,6 @@
 
 namespace infini::ops {
 namespace {
-
-template <typename T, typename W>
-void Normalize(const Tensor& input, const Tensor& weight, double eps, const Tensor& out) {
-  const cpu::Rows from(input);
-  const cpu::Rows to(out);
-  if (out.element_count() == 0) return;
-  const auto normalize = INFINI_OPS_KERNEL(RmsNormRow<T, W>);
-  std::vector<W> weight_buffer;
-  const W* const weights =
-      cpu::Gather<W>(weight.data<W>(), to.size, weight.strides()[0], &weight_buffer);
-  const std::int64_t grain = cpu::kElementsPerThread / to.size;
-  cpu::ParallelFor(to.count, grain, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<T> input_buffer;
-    std::vector<T> out_buffer;
-    for (std::int64_t i = begin; i < end; ++i) {
-      const T* const row =
-          cpu::Gather<T>(input.data<T>() + from.Offset(i), from.size, from.stride, &input_buffer);
-      cpu::Scatter<T>(out.data<T>() + to.Offset(i), to.size, to.stride, &out_buffer,
-                      [&](T* place) { normalize(row, weights, to.size, eps, place); });
-    }
-  });
-}
 
 bool HasWeightType(const Tensor& weight, const Tensor& input) {
   return weight.data_type() == input.data_type() ||
@@ -62,13 +40,21 @@ struct Operator<RmsNorm, Device::Type::kCpu, 0> {
           "are the same view; got " +
           Describe(input) + ", weight " + Describe(weight) + " and out " + Describe(out));
     }
-    cpu::WithFloatType(out.data_type(), [&](auto* element) {
+    const auto normalize = cpu::WithFloatType(out.data_type(), [&](auto* element) {
       using T = ElementOf<decltype(element)>;
       if constexpr (sizeof(T) == 2) {
-        if (weight.data_type() == DataType::kFloat32) Normalize<T, float>(input, weight, eps, out);
+        const bool has_wide_weight = weight.data_type() == DataType::kFloat32;
+        if (has_wide_weight) return INFINI_OPS_KERNEL(RmsNormRow<T, float>);
       }
-      if (weight.data_type() == out.data_type()) Normalize<T, T>(input, weight, eps, out);
+      return INFINI_OPS_KERNEL(RmsNormRow<T, T>);
     });
+    const std::int64_t size = weight.shape()[0];
+    std::vector<char> buffer;
+    const void* const weights = cpu::Gather(weight, &buffer);
+    const auto loop = [&](std::int64_t, const void* elements, void* results, void*) {
+      normalize(elements, weights, size, eps, results);
+    };
+    cpu::ForEachRow(input, out, 0, std::ref(loop));
   }
 };
 

@@ -34,8 +34,12 @@ inline INFINI_OPS_INLINE Computed<T> SumOfSquares(const T* input, std::int64_t c
 
 // One row of contiguous elements.
 template <typename T, typename W>
-void RmsNormRow(const T* input, const W* weight, std::int64_t count, double eps, T* out) {
+void RmsNormRow(const void* elements, const void* weights, std::int64_t count, double eps,
+                void* results) {
   using C = Computed<T>;
+  const T* const input = static_cast<const T*>(elements);
+  const W* const weight = static_cast<const W*>(weights);
+  T* const out = static_cast<T*>(results);
   const C mean = SumOfSquares(input, count) / static_cast<C>(count);
   const C scale = 1 / std::sqrt(mean + static_cast<C>(eps));
   std::int64_t i = 0;

@@ -18,9 +18,10 @@ inline constexpr std::int64_t kBlock = 512;
 template <typename T>
 class RowElements {
  public:
+  // `stride` is in bytes.
+  RowElements(char* data, std::int64_t stride) : data_(data), stride_(stride) {}
   RowElements(const Tile& tile, std::int64_t row, std::size_t operand)
-      : data_(tile.data[operand] + row * tile.row_strides[operand]),
-        stride_(tile.strides[operand]) {}
+      : RowElements(tile.data[operand] + row * tile.row_strides[operand], tile.strides[operand]) {}
 
   bool is_contiguous() const { return stride_ == sizeof(T); }
   T* At(std::int64_t i) const { return reinterpret_cast<T*>(data_ + i * stride_); }
@@ -52,24 +53,6 @@ class RowElements {
   char* data_;
   std::int64_t stride_;
 };
-
-// Calls `loop(input, other, out, count)` on contiguous blocks that cover a row of three operands.
-template <typename T, typename Loop>
-void ForEachBlock(const RowElements<T>& out, const RowElements<T>& input,
-                  const RowElements<T>& other, std::int64_t size, const Loop& loop) {
-  if (out.is_contiguous() && input.is_contiguous() && other.is_contiguous()) {
-    return loop(input.At(0), other.At(0), out.At(0), size);
-  }
-  T buffers[3][kBlock];
-  for (std::int64_t begin = 0; begin < size; begin += kBlock) {
-    const std::int64_t count = std::min(kBlock, size - begin);
-    const T* const a = input.Read(begin, count, buffers[1]);
-    const T* const b = other.Read(begin, count, buffers[2]);
-    T* const room = out.Room(begin, buffers[0]);
-    loop(a, b, room, count);
-    out.Write(begin, count, room);
-  }
-}
 
 }  // namespace infini::ops::cpu
 

@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "core/requirements.h"
+#include "cpu/elements.h"
 #include "cpu/elementwise.h"
 #include "cpu/kernels.h"
 
@@ -25,10 +26,9 @@ struct Operator<Swiglu, Device::Type::kCpu, 0> {
           "are the same view; got " +
           Describe(input) + ", gate " + Describe(gate) + " and out " + Describe(out));
     }
-    cpu::WithFloatType(out.data_type(), [&](auto* element) {
-      using T = ElementOf<decltype(element)>;
-      cpu::Elementwise<T>(input, gate, out, INFINI_OPS_KERNEL(SwigluElements<T>));
-    });
+    cpu::Elementwise(input, gate, out, cpu::WithFloatType(out.data_type(), [](auto* element) {
+                       return INFINI_OPS_KERNEL(SwigluElements<ElementOf<decltype(element)>>);
+                     }));
   }
 };
 

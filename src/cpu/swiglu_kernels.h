@@ -13,8 +13,10 @@ struct GatedBySilu {
 };
 
 template <typename T>
-void SwigluElements(const T* input, const T* gate, T* out, std::int64_t count) {
-  Map(input, gate, out, count, GatedBySilu<Computed<T>>{});
+void SwigluElements(const void* input, const void* gate, void* out, std::int64_t count,
+                    const void*) {
+  Map(static_cast<const T*>(input), static_cast<const T*>(gate), static_cast<T*>(out), count,
+      GatedBySilu<Computed<T>>{});
 }
 
 }  // namespace infini::ops::cpu::INFINI_OPS_ISA

@@ -33,7 +33,7 @@ def main() -> None:
         leases = make_leases(folder, chance)
         leases.check()
         leases.take("pytest")
-        held = leases.variables["VISIBLE"].split(",")
+        held = leases.variables()["VISIBLE"].split(",")
         for uuid in held:
             begin(folder / uuid)
         os.write(record, f"{sys.argv[2].split('-')[0]} {','.join(held)}\n".encode())

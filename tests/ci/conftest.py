@@ -14,6 +14,7 @@ from typing import Any
 import cmake
 import pytest
 from agent_job import Job
+from hypothesis import HealthCheck, settings
 from postgresql_server import Server, missing, running_server
 from published import PUBLISHED, ascend_after_summary, platform_result
 
@@ -30,6 +31,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # Python for that, which takes 0.1 CPU-seconds; the program of its package does not.
     programs = (cmake.CMAKE_BIN_DIR, str(Path(sys.executable).parent), os.environ["PATH"])
     os.environ["PATH"] = os.pathsep.join(programs)
+    # Examples that take long on a busy machine are no failure. They share what does not change.
+    unimportant = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    settings.register_profile("untimed", deadline=None, suppress_health_check=unimportant)
+    settings.load_profile("untimed")
 
 
 @pytest.fixture(autouse=True)

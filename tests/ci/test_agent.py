@@ -20,6 +20,7 @@ from agent_job import Job, printed_events, wait_for_end
 from ci.agent import machine
 from ci.agent import stage as stages
 from ci.agent.artifacts import collect
+from ci.agent.follow import FollowedStage, follow_stages
 from ci.agent.output import PACE_S, Printer, StageOutput
 from ci.agent.stage import Stage, StageCommand
 from ci.engines.job import agent_modules
@@ -291,7 +292,8 @@ def test_signal_after_the_end_of_a_stage_is_no_error(tmp_path: Path) -> None:
     with (tmp_path / "printed").open("wb") as printed:
         printer = Printer(printed.fileno())
         output = StageOutput(tmp_path / "log", printer, stage="build", bytes_per_s=1 << 20)
-        assert stage.follow(output).exit_code == 0
+        [end] = follow_stages([FollowedStage(stage, output)])
+        assert end.exit_code == 0
         output.finish()
     stage.end()
 
@@ -309,7 +311,8 @@ def test_stopped_supervisor_still_enforces_the_time_limit(
     with (tmp_path / "printed").open("wb") as printed:
         printer = Printer(printed.fileno())
         output = StageOutput(tmp_path / "log", printer, stage="build", bytes_per_s=1 << 20)
-        assert stage.follow(output).timed_out
+        [end] = follow_stages([FollowedStage(stage, output)])
+        assert end.timed_out
         output.finish()
 
 
@@ -622,7 +625,8 @@ def test_old_pythons_know_its_syntax_and_modules(module: Path) -> None:
     }
     assert {name for name in modules if name.startswith("ci.")} <= sent
     names |= {name.partition(".")[0] for name in modules} - {"ci"}
-    ours = {"pytest"} if module.name == "status_plugin.py" else set()  # which pytest alone imports
+    # Which pytest alone imports.
+    ours = {"pytest"} if module.name in ("status_plugin.py", "shard_plugin.py") else set()
     assert names <= OLD_MODULES | ours
 
 

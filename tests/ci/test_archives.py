@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ci.engines.archives import CHUNK, chunks_of, extract, pack
@@ -279,7 +279,6 @@ members = st.tuples(
 
 @given(st.lists(members, max_size=12), st.booleans(), st.integers(0, 2))
 @example(CHAIN, True, 1)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_archive_leads_out(
     tmp_path_factory: pytest.TempPathFactory, found: list[Member], links: bool, strip: int
 ) -> None:
@@ -304,7 +303,6 @@ def test_no_archive_leads_out(
     st.binary(max_size=3000),
     st.lists(st.tuples(st.integers(0, 2047), st.binary(max_size=20)), max_size=8),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_bytes_are_read_to_their_end(
     tmp_path_factory: pytest.TempPathFactory, tail: bytes, changes: list[tuple[int, bytes]]
 ) -> None:
@@ -318,7 +316,6 @@ def test_any_bytes_are_read_to_their_end(
 
 @given(st.lists(st.tuples(st.integers(0, 2047), st.binary(max_size=20)), max_size=8))
 @example([(124, (-512).to_bytes(12, "big", signed=True))])  # tarfile reads it over and over
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_artifact_is_read_to_its_end(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, bytes]]
 ) -> None:

@@ -163,6 +163,19 @@ def test_a_test_runs_again_with_the_bundle(
     assert str(bundle) in capsys.readouterr().err
 
 
+def test_shards_of_a_bundle(
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("run", "--bundle", bundle, "--shards", 2) == ExitCode.PASSED
+    [row] = read_results(tmp_path / "results" / "latest" / "results.json").platforms
+    assert [(it.tests, it.exit_code) for it in row.shards] == [(1, 0), (0, 5)]
+    capsys.readouterr()
+    assert run("rerun", "latest", "cpu") == ExitCode.PASSED
+    printed = capsys.readouterr().out
+    assert "1 passed in " in printed
+    assert "deselected" not in printed
+
+
 def test_what_was_packed_is_taken_whole(project: Path, tmp_path: Path) -> None:
     tracked = project / "tests" / "results" / "expected.txt"  # a name that files() passes over
     tracked.parent.mkdir(parents=True)

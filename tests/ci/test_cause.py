@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ci.analysis.cause import Contributor, Explanation, explain
@@ -344,7 +344,6 @@ UNITS = st.dictionaries(
 )
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(UNITS, UNITS, SECONDS, SECONDS)
 def test_the_shares_are_the_change_whatever_the_units_took(
     before: dict[str, float], after: dict[str, float], first: float, second: float

@@ -151,7 +151,7 @@ def test_intervals_hold_what_they_promise() -> None:
 
 
 @given(st.floats(-1e9, 1e9), st.integers(0, 60))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_constant_values_say_nothing(value: float, count: int) -> None:
     finding = look([value] * count)
     assert finding.changes == ()
@@ -160,7 +160,7 @@ def test_constant_values_say_nothing(value: float, count: int) -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(-20, 20))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_unit_does_not_matter(seed: int, exponent: int) -> None:
     values = noise(30, seed=seed) + noise(20, level=112, seed=seed + 1)
     factor = 2.0**exponent
@@ -169,7 +169,7 @@ def test_the_unit_does_not_matter(seed: int, exponent: int) -> None:
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_time_may_run_backwards(seed: int) -> None:
     values = noise(30, spread=1, seed=seed) + noise(30, level=120, spread=1, seed=seed + 1)
     assert confirmed(values) == confirmed(values[::-1]) == [30]

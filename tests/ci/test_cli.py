@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from local_engine import LocalEngine
 
 from ci import cli
@@ -161,8 +162,14 @@ def test_a_dry_run_runs_nothing_and_masks_credentials(
         (["run", "cpu", "--config", "no.yaml"], "no.yaml: no such file"),
         (["run", "--resume", "x"], "--resume: there is no run 'x' in results"),
         (["run", "cpu", "--resume", "x"], "Leave out PLATFORM, --all, --engine,"),
-        (["run", "--reruns", "0", "--resume", "x"], "--cold, --trust, --reruns and --select."),
-        (["run", "--trust=branch", "--resume", "x"], "--cold, --trust, --reruns and --select."),
+        (
+            ["run", "--reruns", "0", "--resume", "x"],
+            "--cold, --trust, --reruns, --shards and --select.",
+        ),
+        (
+            ["run", "--trust=branch", "--resume", "x"],
+            "--cold, --trust, --reruns, --shards and --select.",
+        ),
         (["report", "--results", "nowhere"], "nowhere contains no results yet"),
     ],
 )
@@ -520,6 +527,12 @@ def test_tests_refuse_a_python_without_assertions(folder: str) -> None:
         "ERROR: Python executes no assertions: got PYTHONOPTIMIZE or -O (level 2), expected "
         f"neither. Run: env -u PYTHONOPTIMIZE {sys.executable} -m pytest\n\n"
     )
+
+
+def test_no_property_has_a_time_limit() -> None:
+    assert settings.default is not None
+    assert settings.default.deadline is None
+    assert HealthCheck.too_slow in settings.default.suppress_health_check
 
 
 RUNS_NEED = ("ci.engines", "ci.plan.project", "ci.run", "docker")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from operator_log import node_id
 
@@ -147,7 +147,6 @@ def runs(draw: st.DrawFn) -> list[TestOutcome]:
     return tests
 
 
-@settings(deadline=None)
 @given(runs())
 def test_any_run_fulfils_the_contract_that_it_makes(
     tmp_path_factory: pytest.TempPathFactory, tests: list[TestOutcome]
@@ -177,7 +176,6 @@ NEEDS = st.dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(runs(), runs(), NEEDS, NEEDS)
 def test_any_contract_can_be_written_as_what_differs_from_any_other(
     tmp_path_factory: pytest.TempPathFactory,
@@ -268,7 +266,6 @@ def test_an_outcome_may_depend_on_the_processor(
     assert [change.kind for change in changes] == kinds
 
 
-@settings(deadline=None)
 @given(runs(), st.data())
 def test_any_test_that_is_left_out_has_vanished(
     tests: list[TestOutcome], data: st.DataObject

@@ -158,5 +158,6 @@ def test_the_agent_gets_the_policy_and_the_probe(tmp_path: Path) -> None:
         "probe": ["python", "devices.py", "cambricon"],
         "visible": "MLU_VISIBLE_DEVICES",
         "visible_by": "index",
+        "shards": 1,
     }
     assert [stage["device"] for stage in document["stages"]] == [False, True]

@@ -9,6 +9,7 @@ import pytest
 from published import PUBLISHED, platform_result
 
 from ci.facts.environment_key import EnvironmentKey, environment_key, successors
+from ci.model.results import ShardResult
 
 FACTS: dict[str, Any] = {
     "machine": {
@@ -97,6 +98,17 @@ CHANGES: dict[str, dict[str, Any]] = {
     "options": {"options": {}},
     "instruction sets": part("machine", instruction_sets="AVX2"),
 }
+
+
+def test_runs_with_other_numbers_of_shards_are_other_series() -> None:
+    row = platform_result("NVIDIA", PUBLISHED[0][1:], environment=FACTS)
+    of = ShardResult(shard=1, tests=1, seconds=1.0, exit_code=0)
+    two, three = (
+        environment_key(row.model_copy(update={"shards": (of,) * number})) for number in (2, 3)
+    )
+    assert three.changes(two) == ["shards changed: 2 shards -> 3 shards"]
+    assert len({key.digest for key in (key_of(), two, three)}) == 3
+    assert not three.is_comparable(two)
 
 
 @pytest.mark.parametrize(("name", "changes"), CHANGES.items(), ids=CHANGES)

@@ -104,6 +104,16 @@ def test_estimates_come_from_the_store(workplace: Workplace, plan: RunPlan) -> N
         found = records.estimates("tiny", plan, "docker")
         assert found == {name: pytest.approx(measured[name]) for name in ("build", "pytest")}
         assert records.estimates("other", plan, "docker") == {}
+        # The tests will take another time, and the build will not.
+        stages = tuple(replace(it, shards=2) if it.name == "pytest" else it for it in plan.stages)
+        shared = replace(plan, stages=stages)
+        assert records.estimates("tiny", shared, "docker").keys() == {"build"}
+    second, _ = workplace.run(shards=2)
+    measured = {it.name: it.seconds for it in second.platforms[0].stages}
+    with records:
+        records.open()
+        found = records.estimates("tiny", shared, "docker")
+        assert found["pytest"] == pytest.approx(measured["pytest"])
 
 
 def test_the_tests_of_the_contract_are_expected(plan: RunPlan) -> None:

@@ -28,6 +28,7 @@ from ci.model.events import (
     RunFinished,
     RunRecord,
     RunStarted,
+    ShardFinished,
     StageFinished,
     StageLost,
     StageProgress,
@@ -70,6 +71,9 @@ WRITTEN: tuple[Event, ...] = (
     StageStarted(stage="build", command=("make", "-j")),
     StageFinished(stage="build", seconds=0.5, exit_code=-3, signal=9, timed_out=True),
     StageFinished(stage="build", seconds=0.5, exit_code=0, interrupted=True, pytest_status=0),
+    ShardFinished(
+        stage="pytest", shard=2, seconds=0.5, exit_code=5, collected=9, selected=0, digest="0f"
+    ),
     StageLost(stage="pytest", reason="the supervisor of stage pytest was killed by SIGKILL"),
     AgentRestarted(),
     StageSkipped(stage="pytest", reason="not run: build failed"),

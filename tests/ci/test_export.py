@@ -17,7 +17,7 @@ from ci.errors import ExitCode
 from ci.facts.environment_key import environment_key
 from ci.facts.measures import measures_of
 from ci.model.details import Details
-from ci.model.results import BuildResult, Lineage, RunResult
+from ci.model.results import BuildResult, Lineage, RunResult, ShardResult
 from ci.model.tests import Outcome, TestOutcome
 from ci.store import exporting
 from ci.store.exporting import TABLES, ColumnKind
@@ -40,7 +40,9 @@ TESTS = (outcome("t::a"), outcome("t::b[,]", Outcome.FAILED, REASON))
 @pytest.fixture
 def run(published: RunResult) -> RunResult:
     run = small(published)
-    first = run.platforms[0].model_copy(update={"build": BuildResult(compile_s=9.5)})
+    shards = tuple(ShardResult(shard=n, tests=1, seconds=1.0, exit_code=0) for n in (1, 2))
+    changes = {"build": BuildResult(compile_s=9.5), "shards": shards}
+    first = run.platforms[0].model_copy(update=changes)
     return run.model_copy(update={"platforms": (first, *run.platforms[1:])})
 
 
@@ -130,6 +132,7 @@ def test_what_is_exported_is_what_the_store_holds(
     assert (nvidia["built"], nvidia["total_s"]) == (True, first.total_s)
     assert (nvidia["compile_s"], nvidia["link_s"]) == (9.5, None)
     assert nvidia["environment_key"] == environment_key(first).digest
+    assert (nvidia["shards"], iluvatar["shards"]) == ("2 shards", "none")
     assert nvidia["pytest_summary"] == first.pytest.summary
     assert (iluvatar["product"], iluvatar["passed"]) == ("incomplete", None)
     [install] = [

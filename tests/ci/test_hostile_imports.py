@@ -101,7 +101,7 @@ def put(*place: Any, value: object) -> Callable[[Any], None]:
         (put("lineage", "ancestors", value=["a" * 40] * 201), "lineage.ancestors: Tuple should"),
         (put("lineage", "depth", value=-1), "lineage.depth: Input should be greater"),
         (put("lineage", "x", value=1), "lineage.x: Extra inputs are not permitted"),
-        (put("schema_version", value=8), "got results of version 8, expected at most 7"),
+        (put("schema_version", value=9), "got results of version 9, expected at most 8"),
         (lambda document: document.pop("schema_version"), "schema_version: got None, expected 1"),
     ],
 )  # fmt: skip
@@ -111,7 +111,7 @@ def test_what_cannot_be_read_later_is_refused_before_it_is_stored(
     change(there / RUN_ID, changes)
     assert run_ci(here, "import", there) == ExitCode.INFRASTRUCTURE
     shown = capsys.readouterr()
-    assert f"{there / RUN_ID / 'results.json'}: expected a results file of version 7" in shown.err
+    assert f"{there / RUN_ID / 'results.json'}: expected a results file of version 8" in shown.err
     assert fault in shown.err
     assert f"{GOOD}: imported: nvidia passed, iluvatar incomplete\n" in shown.out
     assert "\x1b" not in shown.err + shown.out
@@ -473,7 +473,6 @@ def test_fuzzed_folders(published: RunResult) -> None:
 
     @settings(
         max_examples=max(INPUTS // FOLDERS, 1),
-        deadline=None,
         suppress_health_check=list(HealthCheck),
         database=None,
     )

@@ -94,9 +94,9 @@ def machine(tmp_path: Path) -> Machine:
 def test_lease_names_its_devices_and_their_state_before_and_after(machine: Machine) -> None:
     leases, events = machine.leases(count=2)
     leases.check()
-    assert (leases.variables, leases.descriptors) == ({}, ())
+    assert (leases.variables(), leases.descriptors) == ({}, ())
     leases.take("pytest")
-    assert leases.variables == {"CUDA_VISIBLE_DEVICES": "GPU-0,GPU-1"}
+    assert leases.variables() == {"CUDA_VISIBLE_DEVICES": "GPU-0,GPU-1"}
     machine.has(device(0, memory_used=8 * GIBIBYTE), device(1, health="unhealthy"))
     leases.release()
     assert [event.event for event in events] == ["lease_taken", "lease_released"]
@@ -105,7 +105,7 @@ def test_lease_names_its_devices_and_their_state_before_and_after(machine: Machi
     assert first["before"]["memory_used"] == GIBIBYTE // 8
     assert first["after"]["memory_used"] == 8 * GIBIBYTE
     assert (second["before"]["health"], second["after"]["health"]) == ("healthy", "unhealthy")
-    assert (leases.variables, leases.descriptors) == ({}, ())
+    assert (leases.variables(), leases.descriptors) == ({}, ())
 
 
 def test_stages_that_follow_each_other_keep_their_lease(machine: Machine) -> None:
@@ -124,7 +124,7 @@ def test_a_framework_that_counts_its_devices_gets_indices(machine: Machine) -> N
     leases, _ = machine.leases(uuids=("GPU-7",), visible="MLU_VISIBLE_DEVICES", visible_by="index")
     leases.check()
     leases.take("pytest")
-    assert leases.variables == {"MLU_VISIBLE_DEVICES": "7"}
+    assert leases.variables() == {"MLU_VISIBLE_DEVICES": "7"}
     leases.release()
 
 
@@ -156,7 +156,7 @@ def test_devices_that_are_not_fit_are_skipped_with_the_reason(
     machine.has(device(0, **state), device(1))
     leases.check()
     leases.take("pytest")
-    assert leases.variables == {"CUDA_VISIBLE_DEVICES": "GPU-1"}
+    assert leases.variables() == {"CUDA_VISIBLE_DEVICES": "GPU-1"}
     leases.release()
 
 
@@ -169,7 +169,7 @@ def test_an_undetected_device_is_leased_only_by_its_name(machine: Machine) -> No
     leases, _ = machine.leases(uuids=("GPU-9",))
     leases.check()
     leases.take("pytest")
-    assert leases.variables == {"CUDA_VISIBLE_DEVICES": "GPU-9"}
+    assert leases.variables() == {"CUDA_VISIBLE_DEVICES": "GPU-9"}
     assert leases.records[0]["before"]["health"] == "unknown"
     leases.release()
 
@@ -283,7 +283,7 @@ def test_leases_are_taken_in_order_and_all_devices_at_once(machine: Machine) -> 
     assert (two.descriptors, behind.descriptors) == ((), ())
     two.release()  # it gives its place in the line up
     behind.take("pytest")
-    assert behind.variables == {"CUDA_VISIBLE_DEVICES": "GPU-1"}
+    assert behind.variables() == {"CUDA_VISIBLE_DEVICES": "GPU-1"}
     behind.release()
     one.release()
 
@@ -419,5 +419,5 @@ open("let-go").read()
         assert impatient.holder("GPU-0") is not None  # killed
     wait_for_end(stage)
     second.take("pytest")
-    assert second.variables == {"CUDA_VISIBLE_DEVICES": "GPU-0"}
+    assert second.variables() == {"CUDA_VISIBLE_DEVICES": "GPU-0"}
     second.release()

@@ -85,6 +85,7 @@ class Workplace:
         connect: Callable[[EnginePlan], Engine] | None = None,
         jobs: int | None = None,
         keep: bool = False,
+        shards: int = 1,
     ) -> tuple[RunResult, RunCoordinator]:
         """Run the named platforms, or go on with an earlier run."""
         source = self.folder / "source"
@@ -96,7 +97,7 @@ class Workplace:
                 platforms,
                 source_folder=source,
                 results=self.results,
-                options=RunOptions(engine="docker", keep=keep),
+                options=RunOptions(engine="docker", keep=keep, shards=shards),
             )
         folder = self.results / request.run_id
         plans = plan_run(

@@ -218,7 +218,7 @@ def test_two_implementations_of_one_place(root: Path, tmp_path: Path) -> None:
 def test_kernels_of_unselected_operators_are_not_compiled(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shared = {"isa.cc", "iteration.cc", "parallel.cc"}
+    shared = {"elementwise.cc", "isa.cc", "iteration.cc", "parallel.cc", "rows.cc"}
     for value, added in (
         ("add,rms_norm", {"add.cc", "rms_norm.cc"}),
         ("ge*", {"gemm.cc", "product.cc"}),

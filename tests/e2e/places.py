@@ -20,6 +20,7 @@ from docker.client import DockerClient
 from plans import LAUNCHER
 
 from ci.model.plan import RUN_LABEL, SESSION_LABEL
+from ci.model.results import HOST_LOCK
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 120.0  # instead of waiting forever for a shell that never answers
@@ -152,6 +153,31 @@ def gc(place: Place, *words: str, **environment: str) -> list[dict[str, Any]]:
     assert finished.returncode == 0, finished.stderr
     items: list[dict[str, Any]] = json.loads(finished.stdout)["items"]
     return items
+
+
+def containers(run_id: str) -> list[Any]:
+    """All containers of a run: also those that have ended."""
+    filters = {"label": f"{RUN_LABEL}={run_id}"}
+    found: list[Any] = DockerClient.from_env().containers.list(all=True, filters=filters)
+    return found
+
+
+def remains(place: Place, run_id: str) -> list[str]:
+    """The names of what a run and its shells left: containers, or work folders."""
+    if place.engine == "docker":
+        return [str(it.name) for it in containers(run_id)]
+    # A folder is removed by a process that outlives its caller.
+    locks = (place.folder / "results" / run_id).glob(f"*/{HOST_LOCK}")
+    return [json.loads(it.read_text())["path"] for it in locks]
+
+
+def remove(place: Place, run_id: str) -> None:
+    """Remove what a run left, as another program does."""
+    for name in remains(place, run_id):
+        if place.engine == "docker":
+            DockerClient.from_env().containers.get(name).remove(force=True)
+        else:
+            subprocess.run(["rm", "-rf", name], check=True)
 
 
 @contextmanager

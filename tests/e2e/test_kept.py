@@ -9,23 +9,25 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from time import monotonic
 
 import pytest
 from conftest import engine_or_skip
-from docker.client import DockerClient
 from places import (
     ROOT,
     Place,
+    containers,
     gc,
     json_of,
     open_shell,
     project_files,
     read_until,
+    remains,
+    remove,
     terminal_shell,
 )
 
-from ci.model.plan import KEPT, RUN_LABEL
+from ci.model.plan import KEPT
 from ci.model.results import HOST_LOCK
 
 TESTS = """\
@@ -36,23 +38,8 @@ def test_a():
 """
 FILES = project_files("kept", TESTS)
 PROJECT_OF_GC = "kept-until-gc"  # `gc` removes no others
-WAITING = "echo half > built; sleep 600\n"
-
-
-def containers(run_id: str) -> list[Any]:
-    """All containers of a run: also those that have ended."""
-    filters = {"label": f"{RUN_LABEL}={run_id}"}
-    found: list[Any] = DockerClient.from_env().containers.list(all=True, filters=filters)
-    return found
-
-
-def remains(place: Place, run_id: str) -> list[str]:
-    """The names of what a run and its shells left: containers, or work folders."""
-    if place.engine == "docker":
-        return [str(it.name) for it in containers(run_id)]
-    # A folder is removed by a process that outlives its caller.
-    locks = (place.folder / "results" / run_id).glob(f"*/{HOST_LOCK}")
-    return [json.loads(it.read_text())["path"] for it in locks]
+PATIENCE_S = 60
+WAITING = "echo half > built; echo waiting; sleep 600\n"
 
 
 def wait_for_end(place: Place, run_id: str) -> None:
@@ -63,15 +50,6 @@ def wait_for_end(place: Place, run_id: str) -> None:
         return
     with (place.folder / "results" / run_id / "cpu" / HOST_LOCK).open() as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
-
-
-def remove(place: Place, run_id: str) -> None:
-    """Remove what a run left, as another program does."""
-    for name in remains(place, run_id):
-        if place.engine == "docker":
-            DockerClient.from_env().containers.get(name).remove(force=True)
-        else:
-            subprocess.run(["rm", "-rf", name], check=True)
 
 
 @pytest.fixture(scope="module", params=["host", pytest.param("docker", marks=pytest.mark.docker)])
@@ -235,7 +213,7 @@ def test_gc_lists_and_removes_it(repository: Place, tmp_path: Path) -> None:
 
 
 def start_run(place: Place, *words: str) -> subprocess.Popen[str]:
-    """Start a run, and wait until its build waits."""
+    """Start a run, and wait until its build has started."""
     process = subprocess.Popen(
         place.command("run", *words, "--format", "json"),
         cwd=ROOT,
@@ -253,7 +231,12 @@ def start_run(place: Place, *words: str) -> subprocess.Popen[str]:
 
 
 def kill_agent(place: Place) -> None:
+    """Kill it while the build waits."""
     run_id = (place.folder / "results" / "latest").resolve().name
+    log = place.folder / "results" / run_id / "cpu" / "build.log"
+    deadline = monotonic() + PATIENCE_S
+    while not (log.exists() and "waiting" in log.read_text()):
+        assert monotonic() < deadline, f"the build does not wait: {list(log.parent.iterdir())}"
     if place.engine == "docker":
         [container] = containers(run_id)
         container.kill()

@@ -26,6 +26,7 @@ from ci.model.events import (
     RerunStarted,
     RunFinished,
     RunStarted,
+    ShardFinished,
     StageFinished,
     StageLost,
     StageProgress,
@@ -254,6 +255,7 @@ EVENTS: tuple[Any, ...] = tuple(
         StageFinished(stage="install", **_END),
         StageStarted(stage="pytest", command=("pytest",)),
         Output(stage="pytest", text="1 passed in 0.1s\n", more=True),
+        ShardFinished(stage="pytest", shard=2, **_END, collected=9, selected=4, digest="0a"),
         StageFinished(stage="pytest", **_END, pytest_status=0),
         StageFinished(stage="pytest", **{**_END, "exit_code": 137, "signal": 9, "oom_kills": 1}),
         RerunStarted(stage="pytest", attempt=1, text="rerun 1"),
@@ -327,6 +329,7 @@ REPORTS: tuple[Any, ...] = (
     {"$report_type": "CollectReport", "nodeid": "u.py", "outcome": "failed", "longrepr": "E"},
     {"$report_type": "WarningMessage", "message": "w"},
     {"$report_type": "SessionFinish", "exitstatus": 0},
+    {"$report_type": "Shard", "shard": 2},
     {"$report_type": "SessionFinish", "exitstatus": 1},
 )
 ENVIRONMENT: dict[str, Any] = {

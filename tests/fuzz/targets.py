@@ -22,7 +22,7 @@ from typing import Any
 from hypothesis import strategies as st
 from rich.console import Console
 
-from ci.agent import compiler_cache, lease, locks, machine, pytest_stage, stage
+from ci.agent import compiler_cache, follow, lease, locks, machine, pytest_stage
 from ci.engines import archives, devices, job
 from ci.engines.logs import EventReader, LiveLogs
 from ci.errors import CiError
@@ -167,7 +167,7 @@ def check_report_log(data: bytes) -> None:
 def check_stage_log(data: bytes) -> None:
     with folder() as results:
         (results / "pytest.log").write_bytes(data)
-        output = ResultFiles(folder=results).output("pytest")
+        output = ResultFiles(folder=results).output(STAGES[-1])
         text = "".join(output.last_lines)
         assert is_safe(text)
         build.read_logs(files.read_log_lines(results / "pytest.log"))
@@ -268,7 +268,7 @@ def check_agent(data: bytes) -> None:
             hash((owner["pid"], owner["started"]))
             locks._start_ticks(owner["pid"])
     json.dumps(machine.read_tools(text), allow_nan=False)
-    end = stage.read_end(data)
+    end = follow.read_end(data)
     if end is not None:
         assert type(end.exit_code) is int
     found = lease.read_answer(data)

@@ -1,0 +1,136 @@
+"""A pytest stage whose tests several processes share: its shards, which run side by side.
+
+``shard_plugin`` is the pytest plugin that selects the tests of a shard. ``ci.facts.shards`` later
+merges the files of the shards.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
+
+from ci.agent.artifacts import open_regular
+from ci.agent.pytest_report import NO_TESTS, severity, worst_status
+from ci.agent.pytest_stage import plugin, python_path, remove
+from ci.agent.user import make_public
+from ci.model.events import CommandEnd
+from ci.model.job import StagePlan
+
+Number = TypeVar("Number", int, float)
+
+PLUGIN = "infini_ci_shard"
+# What the plugin writes, in a folder of the code under test: two counts and a digest.
+_REPORT = re.compile(r"(\d{1,9}) (\d{1,9}) ([0-9a-f]{64})", re.ASCII)
+LONGEST_REPORT = 100  # bytes
+
+
+class ShardCollection(NamedTuple):
+    """The numbers of tests that a shard collected and selected, and a digest of the former."""
+
+    collected: int | None = None
+    selected: int | None = None
+    digest: str | None = None
+
+
+def shard_file(name: str, shard: int) -> str:
+    """Return the name of a shard's own file: ``pytest.shard-1.jsonl`` for ``pytest.jsonl``."""
+    stem, _, suffix = name.rpartition(".")
+    return f"{stem}.shard-{shard}.{suffix}"
+
+
+def files_of(stage: StagePlan, name: str) -> list[str]:
+    """Return the names of the files that the processes of a stage write instead of ``name``."""
+    if stage.shards == 1:
+        return [name]
+    return [shard_file(name, shard) for shard in range(1, stage.shards + 1)]
+
+
+def processors_of(shard: int, shards: int) -> list[int]:
+    """Return the processors of a shard, counted from 0, if there are enough for all.
+
+    So `-n auto`, and libraries that start a thread for each processor, do not start too many.
+    """
+    own = sorted(os.sched_getaffinity(0))
+    if shards == 1 or len(own) < shards:
+        return []
+    return own[shard * len(own) // shards : (shard + 1) * len(own) // shards]
+
+
+@contextmanager
+def only_shard(
+    stage: StagePlan, shard: int, environment: Mapping[str, str], *, other_user: bool
+) -> Iterator[tuple[StagePlan, Path]]:
+    """Yield the stage with the tests of one shard, counted from 0, and the folder of its plugin.
+
+    ``environment`` are the variables that the stage inherits. With ``other_user`` it does not run
+    as the agent's user.
+    """
+    folder = make_public(Path(tempfile.mkdtemp(prefix="infini-ci-shard-")))
+    try:
+        (folder / f"{PLUGIN}.py").write_bytes(plugin("shard_plugin"))
+        content = json.dumps([shard, stage.shards, dict(stage.seconds)])
+        (folder / "shard.json").write_text(content, encoding="utf-8")
+        report = folder / "report"
+        report.mkdir()
+        if other_user:
+            report.chmod(0o777)
+        variables = {**environment, **stage.environment}
+        path = python_path(str(folder), variables.get("PYTHONPATH"))
+        yield (
+            replace(
+                stage,
+                command=(*stage.command, "-p", PLUGIN),
+                environment={**stage.environment, "PYTHONPATH": path},
+            ),
+            folder,
+        )
+    finally:
+        remove(folder)
+
+
+def read_collection(folder: Path) -> ShardCollection:
+    """Read what the plugin of a shard wrote; empty if it wrote nothing."""
+    found = None
+    with suppress(OSError), open_regular(folder / "report/collected", os.O_NOFOLLOW) as file:
+        found = _REPORT.fullmatch(file.read(LONGEST_REPORT).decode(errors="replace"))
+    return ShardCollection(int(found[1]), int(found[2]), found[3]) if found else ShardCollection()
+
+
+def combined_end(ends: Sequence[CommandEnd]) -> CommandEnd:
+    """Return the end of a stage from those of its shards: the worst one, and the longest time.
+
+    Memory counters are those of the control group, which all shards share.
+    """
+    worst = max(ends, key=lambda it: (it.ended_early, it.crashed, severity(it.exit_code)))
+    return replace(
+        worst,
+        seconds=max(end.seconds for end in ends),
+        cpu_user_s=_known(sum, (end.cpu_user_s for end in ends)),
+        cpu_system_s=_known(sum, (end.cpu_system_s for end in ends)),
+        peak_rss_bytes=_known(max, (end.peak_rss_bytes for end in ends)),
+        oom_kills=_known(max, (end.oom_kills for end in ends)),
+        memory_limit_hits=_known(max, (end.memory_limit_hits for end in ends)),
+    )
+
+
+def _known(
+    how: Callable[[Iterable[Number]], Number], values: Iterable[Number | None]
+) -> Number | None:
+    known = [value for value in values if value is not None]
+    return how(known) if known else None
+
+
+def combined_status(statuses: Sequence[int | None]) -> int | None:
+    """Return pytest's exit status in the wrappers of the shards; ``None``: unknown.
+
+    A failed one counts, even if that of another shard is unknown.
+    """
+    known = [status for status in statuses if status is not None]
+    worst = worst_status(known) if known else 0
+    return None if worst in (0, NO_TESTS) and len(known) < len(statuses) else worst

@@ -1,0 +1,445 @@
+"""Runs whose tests several processes share: merged files, verdicts, history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from workplace import CONFIG, Workplace, new_workplace
+
+from ci import cli
+from ci.engines.job import host_job
+from ci.engines.script import describe_docker
+from ci.errors import ConfigError, ExitCode, UsageError
+from ci.facts.environment_key import environment_key
+from ci.facts.pytest_log import PytestOutput, parse_log, read_output
+from ci.facts.shards import division_errors, merge_files, merge_outputs
+from ci.facts.suite import suite_of
+from ci.facts.timeline import read_timeline
+from ci.model.events import ShardFinished
+from ci.model.job import Column, StageKind, StagePlan
+from ci.model.plan import SelectionPlan
+from ci.model.results import Evidence, Harness, PlatformResult, Product
+from ci.model.tests import Outcome, PytestLog
+from ci.plan.planning import RunOptions
+from ci.plan.project import load_project, plan_run
+from ci.plan.request import RunRequest, new_request, read_request
+from ci.run.estimates import with_recorded_times
+from ci.run.session import Recorded, Sources
+from ci.util.files import LARGEST_COPY
+
+# Of every outcome, with files that all shards collect: one skips itself, one warns.
+SUITE = {
+    "test_a": "import pytest, warnings\nwarnings.warn('of the collection')\n"
+    "@pytest.mark.parametrize('n', range(6))\n"
+    "def test_good(n): warnings.warn(f'{n} of a test')\n"
+    "def test_bad(): assert 1 == 2\n"
+    "@pytest.mark.xfail\ndef test_known(): assert 0\n",
+    "test_b": "import pytest\n@pytest.mark.skip(reason='later')\ndef test_idle(): pass\n"
+    "def test_other(): pass\n@pytest.fixture\ndef broken(): 1 / 0\ndef test_error(broken): pass\n",
+    "test_c": "import pytest\npytest.skip('not here', allow_module_level=True)\n",
+}
+CRASH = "import os, signal\ndef test_a(): os.kill(os.getpid(), signal.SIGSEGV)\n"
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Workplace:
+    return new_workplace(tmp_path)
+
+
+def write(work: Workplace, suite: Mapping[str, str]) -> None:
+    (work.folder / "source/tests/test_a.py").unlink()
+    for name, text in suite.items():
+        work.write(f"tests/{name}.py", text)
+
+
+def row_of(work: Workplace, shards: int) -> tuple[PlatformResult, Path]:
+    result, run = work.run(shards=shards)
+    return result.platforms[0], run.records.folder / "cpu"
+
+
+def texts(row: PlatformResult) -> list[str]:
+    return [it.text for it in row.verdict.evidence]
+
+
+def logged(folder: Path) -> PytestLog:
+    return parse_log((folder / "pytest.jsonl").read_text().splitlines())
+
+
+def test_shards_give_the_row_of_one_process(work: Workplace) -> None:
+    write(work, SUITE)
+    alone, alone_files = row_of(work, 1)
+    shared, shared_files = row_of(work, 3)
+    assert alone.pytest is not None
+    assert shared.pytest is not None
+    timed = {"seconds", "summary"}
+    assert shared.pytest.model_dump(exclude=timed) == alone.pytest.model_dump(exclude=timed)
+    counts = "1 failed, 7 passed, 2 skipped, 1 xfailed, 7 warnings, 1 error in "
+    assert (alone.pytest.summary or "").startswith(counts)
+    assert (shared.pytest.summary or "").startswith(counts)
+    assert shared.verdict.product is alone.verdict.product is Product.FAILED
+    assert shared.verdict.harness is Harness.CLEAN
+    assert texts(shared) == texts(alone)
+    assert set(shared.failures) == set(alone.failures)
+    assert suite_of(logged(shared_files).tests) == suite_of(logged(alone_files).tests)
+
+
+def test_a_row_has_its_shards(work: Workplace) -> None:
+    write(work, SUITE)
+    row, folder = row_of(work, 2)
+    assert [(it.shard, it.tests) for it in row.shards] == [(1, 6), (2, 5)]
+    assert sorted(it.exit_code or 0 for it in row.shards) in ([0, 1], [1, 1])
+    assert row.pytest_s == max(it.seconds or 0.0 for it in row.shards)
+    times = " + ".join(f"{it.seconds or 0:.0f}" for it in row.shards)
+    assert f"2 shards ({times} s)" in row.notes
+    assert environment_key(row).shards == "2 shards"
+    alone, _ = row_of(work, 1)
+    assert alone.shards == ()
+    assert environment_key(alone).shards == "none"
+    cases = ElementTree.parse(folder / "junit.xml").iter("testcase")  # noqa: S314 - our own
+    names = [case.get("name") for case in cases]
+    assert len([name for name in names if name and "test_" in name]) >= 11
+    output = (folder / "pytest.log").read_text()
+    assert "===== shard 1 of 2: pytest.shard-1.log =====\n" in output
+    assert "===== shard 2 of 2: pytest.shard-2.log =====\n" in output
+    lanes = read_timeline(folder)
+    assert lanes is not None
+    assert {span.lane for span in lanes.spans} == {"stages", "tests 1", "tests 2"}
+
+
+def test_a_passing_suite_passes(work: Workplace) -> None:
+    """Three shards and one test: no test is left for two of them."""
+    row, _ = row_of(work, 3)
+    assert (row.verdict.product, row.verdict.harness) == (Product.PASSED, Harness.CLEAN)
+    assert row.verdict.evidence == (
+        Evidence(
+            grade=row.verdict.evidence[0].grade,
+            text="pytest ended with status 0: 1 passed, 0 skipped",
+        ),
+    )
+    assert row.pytest is not None
+    assert (row.pytest.summary or "").startswith("1 passed in ")
+    assert [it.exit_code for it in row.shards] == [0, 5, 5]
+
+
+def test_no_test_at_all_is_no_pass(work: Workplace) -> None:
+    write(work, {"test_a": ""})
+    row, _ = row_of(work, 2)
+    assert row.verdict.product is Product.INCOMPLETE
+    assert "no tests collected" in texts(row)[0]
+
+
+def test_what_ran_before_and_beside_a_crash_counts(work: Workplace) -> None:
+    write(work, {"test_a": CRASH, "test_b": "def test_b(): pass\n"})
+    row, _ = row_of(work, 2)
+    assert (row.verdict.product, row.verdict.harness) == (Product.FAILED, Harness.CRASHED)
+    assert row.pytest is not None
+    assert (row.pytest.passed, row.pytest.summary) == (1, None)
+    found = "\n".join(texts(row))
+    assert "pytest was running tests/test_a.py::test_a" in found
+    assert "of 2 ended with signal SIGSEGV (exit code 139) after" in found
+    assert [it.test for it in row.failures] == ["tests/test_a.py::test_a"]
+
+
+def test_a_test_that_ends_its_process_is_named_with_that_end(work: Workplace) -> None:
+    write(work, {"test_a": CRASH, "test_b": CRASH.replace("SIGSEGV", "SIGABRT")})
+    row, _ = row_of(work, 2)
+    assert {it.test: it.message for it in row.failures} == {
+        f"tests/test_{name}.py::test_a": f"the process ended in this test with signal {how}"
+        for name, how in (("a", "SIGSEGV (exit code 139)"), ("b", "SIGABRT (exit code 134)"))
+    }
+
+
+def test_shards_that_collect_other_tests_are_detected(work: Workplace) -> None:
+    """The name of a test has the number of its process."""
+    named = "import os, pytest\n@pytest.mark.parametrize('n', [os.getpid()])\ndef test(n): pass\n"
+    write(work, {"test_a": named, "test_b": "def test_b(): pass\n"})
+    row, _ = row_of(work, 2)
+    assert (row.verdict.product, row.verdict.harness) == (
+        Product.INCOMPLETE,
+        Harness.INFRASTRUCTURE,
+    )
+    assert texts(row)[0].startswith("the shards collected different tests (2, 2), so some may")
+
+
+def test_a_suite_that_removes_the_plugin_is_detected(work: Workplace) -> None:
+    remove = "def pytest_configure(config):\n"
+    remove += "    config.pluginmanager.unregister(name='infini_ci_shard')\n"
+    write(work, {"conftest": remove, "test_a": "def test_a(): pass\n"})
+    row, _ = row_of(work, 2)
+    assert (row.verdict.product, row.verdict.harness) == (
+        Product.INCOMPLETE,
+        Harness.INFRASTRUCTURE,
+    )
+    assert texts(row)[:2] == [
+        "shard 1, 2 did not record which tests it collected: the test command must pass its"
+        " arguments and PYTHONPATH on to pytest",
+        "more than one shard ran tests/test_a.py::test_a",
+    ]
+    assert row.pytest is not None
+    assert row.pytest.passed == 1
+
+
+def stage(shards: int = 2) -> StagePlan:
+    return StagePlan(
+        name="pytest",
+        kind=StageKind.PYTEST,
+        command=("pytest",),
+        environment={},
+        timeout_s=60.0,
+        column=Column.PYTEST,
+        shards=shards,
+    )
+
+
+def report(test: str, when: str, **more: object) -> str:
+    fields = {"nodeid": test, "when": when, "outcome": "passed", "duration": 0.5, **more}
+    return json.dumps({"$report_type": "TestReport", **fields})
+
+
+def phases(test: str) -> list[str]:
+    return [report(test, when) for when in ("setup", "call", "teardown")]
+
+
+def finish(status: int) -> str:
+    return json.dumps({"$report_type": "SessionFinish", "exitstatus": status})
+
+
+def test_logs_of_a_killed_agent_are_merged(tmp_path: Path) -> None:
+    """One is cut in the middle of a line, one does not exist, and nothing else does."""
+    half = "\n".join([*phases("a"), report("b", "setup")])
+    (tmp_path / "pytest.shard-1.jsonl").write_text(half + '\n{"$report')
+    (tmp_path / "pytest.shard-3.jsonl").write_text("\n".join([*phases("c"), finish(0)]))
+    assert merge_files(tmp_path, stage(3)) == []
+    log = logged(tmp_path)
+    assert {test.node_id for test in log.tests} == {"a", "c"}
+    assert (log.running, log.exit_status, log.unreadable_lines) == (("b",), None, 1)
+    assert not (tmp_path / "junit.xml").exists()
+    assert not (tmp_path / "pytest.log").exists()
+    merge_files(tmp_path, stage(3))  # a later caller judges again
+    assert logged(tmp_path) == log
+
+
+def test_files_that_are_too_large_to_merge(tmp_path: Path) -> None:
+    """A hostile suite can make a file that takes no room, and whose copy would fill the disk."""
+    for shard in (1, 2):
+        with (tmp_path / f"pytest.shard-{shard}.jsonl").open("wb") as file:
+            file.truncate(LARGEST_COPY + 1)
+    assert merge_files(tmp_path, stage()) == [
+        "the files pytest.jsonl of the shards cannot be merged: File too large"
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "pytest.shard-1.jsonl",
+        "pytest.shard-2.jsonl",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected"), [((0, 5), 0), ((1, 0), 1), ((0, None), None), ((3, 1), 3)]
+)
+def test_all_sessions_have_to_finish(
+    tmp_path: Path, statuses: tuple[int | None, ...], expected: int | None
+) -> None:
+    for number, status in enumerate(statuses, 1):
+        lines = phases(str(number)) + ([] if status is None else [finish(status)])
+        (tmp_path / f"pytest.shard-{number}.jsonl").write_text("\n".join(lines) + "\n")
+    merge_files(tmp_path, stage())
+    assert logged(tmp_path).exit_status == expected
+
+
+def test_warnings_of_the_collection_count_once() -> None:
+    lines = []
+    for shard in (1, 2):
+        lines.append(json.dumps({"$report_type": "Shard", "shard": shard}))
+        for when in ("config", "collect", "runtest"):
+            lines.append(json.dumps({"$report_type": "WarningMessage", "when": when}))
+    assert parse_log(lines).warnings == 4
+
+
+@pytest.mark.parametrize("shard", [0, -1, 1001, "1", True, None])
+def test_a_marker_that_no_merge_writes(shard: object) -> None:
+    log = parse_log([json.dumps({"$report_type": "Shard", "shard": shard}), finish(0)])
+    assert (log.unreadable_lines, log.exit_status) == (1, 0)
+
+
+def ended(shard: int, **changes: Any) -> dict[int, ShardFinished]:
+    usual = {"seconds": 1.0, "exit_code": 0, "collected": 5, "selected": 2, "digest": "a"}
+    return {shard: ShardFinished(stage="pytest", shard=shard, **{**usual, **changes})}
+
+
+def printed(line: str) -> PytestOutput:
+    return replace(read_output([f"== {line} =="]), last_lines=(line,))
+
+
+def test_a_summary_is_that_of_one_process() -> None:
+    outputs = [
+        printed("1 failed, 1 passed, 4 deselected, 1 warning in 61.20s (0:01:01)"),
+        printed("2 passed, 4 deselected in 72.04s (0:01:12)"),
+        printed("5 deselected in 0.01s"),
+    ]
+    ends = {**ended(1, exit_code=1), **ended(2), **ended(3, selected=1, exit_code=5)}
+    found = merge_outputs(outputs, None, ends)
+    assert found.summary is not None
+    text = "1 failed, 3 passed, 1 deselected, 1 warning in 72.04s (0:01:12)"
+    assert (found.summary.text, found.summary.seconds) == (text, 72.04)
+    assert (found.collected, found.last_lines) == (5, outputs[0].last_lines)
+
+
+def test_counts_of_a_summary_come_from_the_log_if_it_is_complete() -> None:
+    lines = [*phases("a"), report("b", "setup", outcome="skipped"), report("b", "teardown")]
+    log = parse_log([*lines, finish(0)])
+    skips = [printed("1 passed, 2 skipped in 1.00s"), printed("1 skipped in 2.00s")]
+    found = merge_outputs(skips, log, {**ended(1), **ended(2)})
+    assert found.summary is not None
+    assert found.summary.text == "1 passed, 1 skipped in 2.00s"
+    assert log.count(Outcome.SKIPPED) == 1
+
+
+def test_a_shard_without_a_summary() -> None:
+    outputs = [printed("2 passed in 1.00s"), replace(printed("Killed"), summary=None)]
+    found = merge_outputs(outputs, None, ended(1))
+    assert (found.summary, found.collected, found.last_lines) == (None, None, ("Killed",))
+
+
+def test_division_is_checked_only_where_it_can_be() -> None:
+    assert division_errors(stage(1), {}, None) == []
+    assert division_errors(stage(), {**ended(1), **ended(2)}, parse_log([])) == []
+    died = ended(2, exit_code=139, signal=11, digest=None, collected=None, selected=None)
+    assert division_errors(stage(), {**ended(1), **died}, None) == []
+    [other] = division_errors(stage(), {**ended(1), **ended(2, digest="b", collected=6)}, None)
+    assert other.startswith("the shards collected different tests (5, 6)")
+    [silent] = division_errors(stage(), {**ended(1), **ended(2, digest=None)}, None)
+    assert silent.startswith("shard 2 did not record")
+
+
+def test_tests_are_shared_by_their_times_in_the_newest_run(work: Workplace) -> None:
+    write(work, SUITE)
+    source = work.folder / "source"
+    options = RunOptions(engine="docker", shards=2)
+    places: dict[str, Any] = {"run_id": "next", "source": source, "results": work.results}
+    project = load_project(source / "ci.yaml", {})
+    [plan] = plan_run(project, ("cpu",), **places, options=options)
+    assert [it.shards for it in plan.stages] == [1, 2]
+    with work.open_store() as store:
+        assert with_recorded_times(store, "tiny", plan) == plan
+    _, folder = row_of(work, 1)
+    with work.open_store() as store:
+        known = with_recorded_times(store, "tiny", plan)
+        seconds = {it.node_id: it.seconds for it in logged(folder).tests}
+        assert known.pytest_stage.seconds == pytest.approx(seconds, abs=1e-6)
+        assert json.loads(host_job(known, folder))["stages"][1]["shards"] == 2
+        assert with_recorded_times(store, "other", plan) == plan
+        selected = replace(plan, selection=SelectionPlan(variable="X", operators="abs"))
+        assert with_recorded_times(store, "tiny", selected) == selected
+        assert with_recorded_times(store, "tiny", replace(plan, simulated=True)).stages == (
+            plan.stages
+        )
+        [alone] = plan_run(project, ("cpu",), **places)
+        assert with_recorded_times(store, "tiny", alone) is alone
+
+
+def run_command(work: Workplace, *options: str) -> list[Any]:
+    """Run the platform by the command line; return the stages of the job that the agent got."""
+    places = ["--source", str(work.folder / "source"), "--results", str(work.results)]
+    cli.main(["run", "cpu", "--engine", "docker", *places, *options])
+    job = json.loads((work.results / "latest/cpu.json").read_text())
+    stages: list[Any] = job["stages"]
+    return stages
+
+
+def test_the_command_line_asks_for_shards(
+    work: Workplace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No run has recorded any time before the first one."""
+    write(work, SUITE)
+    monkeypatch.setattr("ci.commands.run.select_engine", lambda _: work.engine)
+    first = run_command(work, "--shards=2")
+    assert [(it["shards"], it["seconds"]) for it in first] == [(1, {}), (2, {})]
+    second = run_command(work, "--shards=3")
+    assert (second[1]["shards"], len(second[1]["seconds"])) == (3, 12)
+    assert [it["shards"] for it in run_command(work)] == [1, 1]
+    assert "2 shards (" in capsys.readouterr().out
+    request = read_request(work.results, (work.results / "latest").resolve().name)
+    assert request.shards == 1
+
+
+def test_a_resumed_run_keeps_its_shards(
+    work: Workplace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = work.folder / "source"
+    request = new_request(
+        *(load_project(source / "ci.yaml", {}), ["cpu"]),
+        source_folder=source,
+        results=work.results,
+        options=RunOptions(engine="docker", shards=2),
+    )
+    read = RunRequest.model_validate_json(request.model_dump_json())
+    _, run = work.run(read)
+    assert [it.shards for it in run.plans[0].stages] == [1, 2]
+    assert cli.main(["run", "--resume", request.run_id, "--shards=3"]) == ExitCode.USAGE
+    assert "--reruns, --shards and --select." in capsys.readouterr().err
+
+
+def test_a_script_names_the_shards(work: Workplace) -> None:
+    source = work.folder / "source"
+    places: dict[str, Any] = {"run_id": "next", "source": source, "results": work.results}
+    [plan] = plan_run(
+        load_project(source / "ci.yaml", {}),
+        ("cpu",),
+        **places,
+        options=RunOptions(engine="docker", shards=2),
+    )
+    limits = [line for line in describe_docker(plan, {}).splitlines() if ", at most " in line]
+    assert [line.partition(" s")[2] for line in limits] == [
+        ":",
+        ", in 2 shards with files of their own:",
+    ]
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x", "65"])
+def test_an_invalid_number_of_shards(number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["run", "cpu", f"--shards={number}"])
+    assert (
+        f"got '{number}', expected a number of at least 1 and at most 64" in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("option", ["-I", "-BE"])
+def test_a_python_that_would_not_find_the_plugin(work: Workplace, option: str) -> None:
+    work.write("ci.yaml", CONFIG.replace("python -m pytest", f"python -B {option} -m pytest"))
+    source = work.folder / "source"
+    project = load_project(source / "ci.yaml", {})
+    places: dict[str, Any] = {"run_id": "next", "source": source, "results": work.results}
+    [alone] = plan_run(project, ("cpu",), **places)
+    assert alone.shards == 1
+    with pytest.raises(UsageError, match=f"stage pytest: got `python {option}`, expected"):
+        plan_run(project, ("cpu",), **places, options=RunOptions(shards=2))
+
+
+def test_a_session_runs_its_tests_in_one_process(work: Workplace) -> None:
+    source = work.folder / "source"
+    project = load_project(source / "ci.yaml", {})
+    result, run = work.run(shards=2)
+    recorded = Recorded(request=run.request, result=result.platforms[0], results=work.results)
+    plan = recorded.plan(Sources(folder=source, project=project), "session", work.results)
+    assert plan.shards == 1
+
+
+def test_the_first_sharded_run_and_the_next_are_comparable(work: Workplace) -> None:
+    """Once with, once without recorded times: the same tests in the same environment."""
+    write(work, SUITE)
+    first, _ = row_of(work, 2)
+    second, _ = row_of(work, 2)
+    assert environment_key(first) == environment_key(second)
+
+
+def test_artifacts_cannot_replace_files_of_shards(work: Workplace) -> None:
+    work.write("ci.yaml", CONFIG.replace("generated: out", "junit.shard-1.xml: out"))
+    with pytest.raises(ConfigError, match=r"junit\.shard-1\.xml"):
+        load_project(work.folder / "source/ci.yaml", {})
