@@ -113,15 +113,16 @@ def draw(root: Path, seed: int, recorded: Draw | None, check: Check) -> Draw:
     mutants: list[Candidate] = []
     passed_over: list[Candidate] = []
     for layer in layers(root):
-        kept = [it for it in known.values() if it.layer == layer.name and it.rejected is None]
+        own = [it for it in known.values() if it.layer == layer.name]
+        kept = [it for it in own if it.rejected is None]
+        passed_over += [it for it in own if it.rejected is not None]
         for candidate in in_order(universe(root, layer), seed):
             if len(kept) == layer.count:
                 break
             is_taken = any((it.path, it.old) == (candidate.path, candidate.old) for it in kept)
-            if is_taken or not _is_valid(root, candidate):
+            if candidate.key in known or is_taken or not _is_valid(root, candidate):
                 continue
-            old = known.get(candidate.key)
-            reason = old.rejected if old else check(candidate)
+            reason = check(candidate)
             if reason is None:
                 kept.append(candidate)
             else:

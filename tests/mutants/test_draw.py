@@ -207,6 +207,17 @@ class TestDraw:
         assert len(second.mutants) == 2
         assert len(asked) == 1
 
+    def test_what_was_passed_over_is_not_tried_again(self, tree: Path) -> None:
+        self.lines(tree, 20)
+        order = in_order(universe(tree, LAYER), 1)
+        first = self.drawn(tree, check=lambda it: "does not build" if it == order[0] else None)
+        gone = first.mutants[0]
+        source = tree / "src/a.cc"
+        source.write_text(source.read_text().replace(f"{gone.old}\n", ""))
+        second = self.drawn(tree, first)
+        assert second.passed_over == first.passed_over
+        assert order[0].key not in [it.key for it in second.mutants]
+
     def test_arguments_for_equivalence_stay_with_their_mutants(self, tree: Path) -> None:
         self.lines(tree, 20)
         first = self.drawn(tree)

@@ -229,7 +229,7 @@ def test_fails_once():
 class TestReproduction:
     """With a suite of its own, and the real agent, verdict and command."""
 
-    def suite(self, folder: Path, timeout_s: float = 60, **files: str) -> OperatorSuite:
+    def suite(self, folder: Path, **files: str) -> OperatorSuite:
         tests = folder / "tree" / "tests" / "ops"
         tests.mkdir(parents=True)
         for name, text in files.items():
@@ -238,7 +238,7 @@ class TestReproduction:
             tree=folder / "tree",
             results=folder / "results",
             environment=environment_with(folder),
-            timeout_s=timeout_s,
+            timeout_s=60,
         )
 
     def test_a_failed_test_and_one_that_kills_its_worker(self, tmp_path: Path) -> None:
@@ -274,5 +274,5 @@ class TestReproduction:
 
     def test_a_suite_that_hangs_is_ended(self, tmp_path: Path) -> None:
         hangs = "import signal\ndef test_hangs(): signal.pause()\n"
-        suite = self.suite(tmp_path, timeout_s=5, test_a=hangs)
+        suite = replace(self.suite(tmp_path, test_a=hangs), timeout_s=5)
         assert suite.run("-q", "-n", "1", "tests/ops", report="first").ended_by_limit
