@@ -238,6 +238,20 @@ def test_addresses_between_elements(dtype: str) -> None:
         assert is_accepted("cat", [even, odd], 0, np.ones(8, dtype)) == (shift % size == 0)
 
 
+@pytest.mark.parametrize("name", ["gemm", "matmul"])
+def test_batches_that_do_not_broadcast_to_the_out_are_refused(name: str) -> None:
+    batches = [shape for rank in range(3) for shape in product((1, 2, 3), repeat=rank)]
+    for a, b, batch in product(batches, repeat=3):
+        try:
+            fits = torch.broadcast_shapes(a, b) == batch
+        except RuntimeError:
+            fits = False
+        out = torch.zeros(*batch, 2, 4)
+        accepted = is_accepted(name, torch.ones(*a, 2, 3), torch.ones(*b, 3, 4), out=out)
+        assert accepted == fits, (a, b, batch)
+        assert (out == (3 if fits else 0)).all(), (a, b, batch)
+
+
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
