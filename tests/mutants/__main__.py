@@ -150,7 +150,7 @@ def _tested(sources: Sources, mutant: Mutant, sandbox: Sandbox, baseline: SuiteO
     order = stages(mutant, baseline.tests, overloads, library_differs=differs)
     for number, stage in enumerate(order):
         report = f"{mutant.fault}-{number}"
-        outcome = sandbox.test(STOP, *stage, report=report)
+        outcome = sandbox.test(*STOP, *stage, report=report)
         caught_by = failures_about(mutant, outcome.failures)
         if outcome.failures and not caught_by:  # the first failure was about something else
             outcome = sandbox.test(*stage, report=report)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from tests.mutants.plan import Mutant
 
 SUITE = "tests/ops"
-STOP = "--maxfail=1"
+STOP = ("--maxfail=1", "--max-worker-restart=0")  # at the first failure, or death of a process
 FAST = ("-m", "not complete")
 NATIVE = tuple(f"{SUITE}/test_native_{name}.py" for name in ("values", "places", "ops"))
 HARNESS = tuple(
