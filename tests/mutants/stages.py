@@ -18,6 +18,7 @@ HARNESS = tuple(
 # outside of the operator suite, for what the library of this machine does not show.
 HINTS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("src/cpu/", NATIVE, ("tests/native", "tests/cpu")),
+    ("src/core/", NATIVE, ("tests/native",)),
     ("src/", (), ("tests/native",)),
     ("codegen/", (f"{SUITE}/test_stub.py", f"{SUITE}/test_cpp.py"), ("tests/codegen",)),
     ("tests/ops/", HARNESS, ("tests/guards",)),
