@@ -252,6 +252,13 @@ def test_batches_that_do_not_broadcast_to_the_out_are_refused(name: str) -> None
         assert (out == (3 if fits else 0)).all(), (a, b, batch)
 
 
+def test_lists_with_an_empty_dimension_before_the_joined_one() -> None:
+    """The number of rows is a divisor."""
+    for shape in ((0,), (0, 3), (3, 0), (1, 0, 2)):
+        parts = [torch.ones(*shape, size) for size in (2, 5)]
+        run("cat", parts, -1, torch.zeros(*shape, 7))
+
+
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
