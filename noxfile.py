@@ -112,9 +112,10 @@ WORKFLOWS = {
     "github-workflows": [".github/workflows/ci.yml"],
     "gitlab-ci": [".gitlab-ci.yml", ".gitlab/platforms.yml"],
 }
+COMPILED_TESTS = ("cpu", "cuda", "ops", "triton")
 FORMATTED = tuple(
     f"{folder}/**/*.{suffix}"
-    for folder in ("src", "bench", "examples", "tests/cuda", "tests/ops", "tests/triton")
+    for folder in ("src", "bench", "examples", *(f"tests/{part}" for part in COMPILED_TESTS))
     for suffix in ("h", "c", "cc", "cu")
 )
 
@@ -219,12 +220,12 @@ def tests(session: nox.Session) -> None:
         session.run("python", "-m", "pytest", *session.posargs, env=outside)
         return
     # Whole files run side by side, because their tests share compiled programs. Tests wait for a
-    # quarter of their time, those of engines for half of it. Four at once fit in the memory of a
+    # quarter of their time, those of engines for half of it. So many at once fit in the memory of a
     # small machine.
     fast = [path for path in PYPROJECT["tool"]["pytest"]["ini_options"]["testpaths"] if path != E2E]
     pytest = ("python", "-m", "pytest", "-m", "not complete", "--dist", "loadfile")
-    for group in (fast, (E2E,)):
-        session.run(*pytest, "-n", "4", *group, env=outside)
+    for workers, group in (("4", fast), ("5", (E2E,))):
+        session.run(*pytest, "-n", workers, *group, env=outside)
 
 
 @nox.session

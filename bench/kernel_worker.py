@@ -1,19 +1,20 @@
 """Times hand-written and Triton operators beside torch's own kernels; prints JSON.
 
-``python -m bench.kernel_worker DEVICE ROUNDS``. The operands are large enough to use the whole
-machine. Results are checked first: an implementation is not timed if its error against float64
-exceeds torch's own error by more than a tolerance. On an accelerator, device events measure the
-time. Each case makes new operands on request, so that a timing can rotate through sets that
-together do not fit into the caches.
+``python -m bench.kernel_worker DEVICE ROUNDS``. Results are checked first: an implementation is not
+timed if its error against float64 exceeds torch's own error by more than a tolerance. On an
+accelerator, device events measure the time; on one thread, the CPU time does, so that other
+programs do not count. Each case makes new operands on request, so that a timing can rotate through
+sets that together do not fit into the caches.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,12 +26,19 @@ import torch
 from bench.interleaved import Interleaved
 from codegen.slots import Slot
 
-COLUMNS = 1024  # in rows that are normalized
-# Memory-bound cases have 1 M elements on the CPU. On an accelerator every operand is larger than
-# its caches (the largest today have 128 MB).
-SIZES = {"cpu": {"elements": 1 << 20, "size": 1024}, "cuda": {"elements": 1 << 26, "size": 8192}}
+COLUMNS = 1024  # at most, in rows that are normalized
+# On an accelerator every operand is larger than its caches (the largest today have 128 MB).
+ELEMENTS = {
+    "cpu": (1 << 10, 1 << 16, 1 << 20, 1 << 24),
+    "cuda": (1 << 26,),
+}  # of memory-bound cases
+SIZES = {"cpu": (16, 64, 256, 1024), "cuda": (8192,)}  # of products
+# Without a library torch takes up to 3 s for one product of 1024³ in 16 bits.
+MOST_HALF_SIZE = {"cpu": 256, "cuda": 8192}
 ROTATING_SETS = 3  # while one is used, the other two evict it from the caches
-ROUND_SECONDS = 10e-3  # long against an event's resolution and a thread's wake-up
+LARGE_BYTES = 1 << 26  # operands that evict themselves, and are compared with a copy
+# Long against an event's resolution, and against the wake-up of a thread.
+ROUND_SECONDS = {"cpu": 3e-3, "cuda": 10e-3}
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,8 @@ class KernelCase:
     inputs: Callable[[], tuple[Any, ...]]
     exact: Callable[..., torch.Tensor]
     title: str
+    size: int
+    """Elements of the output, or rows of a product."""
     dtype: torch.dtype
     out_dtype: torch.dtype
     reference: Callable[..., object] | None = None
@@ -71,13 +81,14 @@ def move(value: Any, *where: object) -> Any:
     return [each.to(*where) for each in value] if isinstance(value, list) else value
 
 
-def cases(*, elements: int, size: int) -> list[KernelCase]:
-    """All cases: memory-bound ones with ``elements``, and products of ``size`` cubed."""
-    return [
-        case
-        for dtype in (torch.float32, torch.float16, torch.bfloat16)
-        for case in (*_memory_bound(elements, dtype), *_products(size, dtype))
-    ]
+def cases(device: str) -> Iterator[KernelCase]:
+    """All cases of a kind of device."""
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        for elements in ELEMENTS[device]:
+            yield from _memory_bound(elements, dtype)
+        for size in SIZES[device]:
+            if dtype is torch.float32 or size <= MOST_HALF_SIZE[device]:
+                yield from _products(size, dtype)
 
 
 def bytes_moved(inputs: tuple[Any, ...], out: torch.Tensor) -> int:
@@ -88,9 +99,11 @@ def bytes_moved(inputs: tuple[Any, ...], out: torch.Tensor) -> int:
 
 
 def _memory_bound(elements: int, dtype: torch.dtype) -> list[KernelCase]:
-    case = partial(KernelCase, title=_dtype_name(dtype), dtype=dtype, out_dtype=dtype)
+    name, many = _dtype_name(dtype), f"{_readable(elements)} elements"
+    case = partial(KernelCase, title=f"{name}, {many}", size=elements, dtype=dtype, out_dtype=dtype)
     half = torch.float32 if dtype is torch.float16 else torch.float16
-    rows = elements // COLUMNS
+    columns = min(COLUMNS, math.isqrt(elements))
+    rows = elements // columns
 
     def make(*shape: int) -> torch.Tensor:
         return torch.randn(*shape).to(dtype)
@@ -99,10 +112,10 @@ def _memory_bound(elements: int, dtype: torch.dtype) -> list[KernelCase]:
         return make(elements), make(elements)
 
     def norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-        return functional.rms_norm(x, (COLUMNS,), weight, eps)
+        return functional.rms_norm(x, (columns,), weight, eps)
 
     def masked_softmax(x: torch.Tensor) -> torch.Tensor:
-        above = torch.ones(COLUMNS, COLUMNS, dtype=torch.bool, device=x.device).triu(1)
+        above = torch.ones(columns, columns, dtype=torch.bool, device=x.device).triu(1)
         return torch.softmax(x.masked_fill(above, -torch.inf), -1)
 
     return [
@@ -118,21 +131,21 @@ def _memory_bound(elements: int, dtype: torch.dtype) -> list[KernelCase]:
             "cast",
             lambda: (make(elements),),
             torch.clone,
-            title=f"{_dtype_name(dtype)} to {_dtype_name(half)}",
+            title=f"{name} to {_dtype_name(half)}, {many}",
             out_dtype=half,
             reference=lambda x, out: out.copy_(x),
         ),
-        case("cat", lambda: ([make(1024, elements // 2048) for _ in range(2)], 1), torch.cat),
+        case("cat", lambda: ([make(columns, rows // 2) for _ in range(2)], 1), torch.cat),
         case(
             "rms_norm",
-            lambda: (make(rows, COLUMNS), make(COLUMNS), 1e-6),
+            lambda: (make(rows, columns), make(columns), 1e-6),
             norm,
             # Torch's function has no out.
             reference=lambda x, weight, eps, out: norm(x, weight, eps),  # noqa: ARG005
         ),
         case(
             "causal_softmax",
-            lambda: (make(rows // COLUMNS, COLUMNS, COLUMNS),),
+            lambda: (make(rows // columns, columns, columns),),
             masked_softmax,
             # Without the mask, which would need a second kernel.
             reference=partial(torch.softmax, dim=-1),
@@ -142,7 +155,9 @@ def _memory_bound(elements: int, dtype: torch.dtype) -> list[KernelCase]:
 
 def _products(size: int, dtype: torch.dtype) -> list[KernelCase]:
     title = f"{_dtype_name(dtype)} {size}³"
-    case = partial(KernelCase, title=title, dtype=dtype, out_dtype=dtype, flops=2 * size**3)
+    case = partial(
+        KernelCase, title=title, size=size, dtype=dtype, out_dtype=dtype, flops=2 * size**3
+    )
 
     def make(*shape: int) -> torch.Tensor:
         return (torch.randn(*shape) / size**0.25).to(dtype)
@@ -166,6 +181,11 @@ def _dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+def _readable(count: int) -> str:
+    """A power of two, by powers of 1024: "64 k"."""
+    return f"{count >> 20} M" if count >> 20 else f"{count >> 10} k"
+
+
 class WrongResultError(Exception):
     """An implementation computes a wrong result."""
 
@@ -176,7 +196,7 @@ def main(device: str, rounds: int) -> None:
         return
     timed, failed = [], []
     # One at a time, because the operands of all cases do not fit.
-    for case in cases(**SIZES[device]):
+    for case in cases(device):
         try:
             timed.append(figures(case, device, rounds))
         except Exception as error:  # a failing case must not hide the others
@@ -187,8 +207,11 @@ def main(device: str, rounds: int) -> None:
 
 def figures(case: KernelCase, device: str, rounds: int) -> dict[str, Any]:
     """Check every implementation, then return its seconds per call, one value per round."""
-    operands = [case.operands(device, seed) for seed in range(ROTATING_SETS)]
+    operands = [case.operands(device, 0)]
     moved_bytes = bytes_moved(*operands[0])
+    is_large = moved_bytes >= LARGE_BYTES and not case.flops
+    if not case.flops and not is_large:
+        operands += [case.operands(device, seed) for seed in range(1, ROTATING_SETS)]
     reference = case.reference or case.exact
     calls = {"torch": [partial(reference, *i, out=o) for i, o in operands]}
     function = getattr(infini.ops, case.operator)
@@ -196,15 +219,15 @@ def figures(case: KernelCase, device: str, rounds: int) -> dict[str, Any]:
         name = f"slot {slot}"
         calls[name] = [partial(function, *i, o, implementation_index=slot) for i, o in operands]
         check(case, name, calls[name][0])
-    if not case.flops:
+    if is_large:
         # The memory's limit: torch's own copy of as many bytes, read and written.
         source = torch.empty(moved_bytes // 2, dtype=torch.uint8, device=device)
         calls["copy"] = [partial(torch.empty_like(source).copy_, source)]
     timers = {name: partial(warm_seconds, device, each) for name, each in calls.items()}
-    timing = Interleaved(timers, ROUND_SECONDS, least_loops=ROTATING_SETS)
+    timing = Interleaved(timers, ROUND_SECONDS[device], least_loops=len(operands))
     for index in range(rounds):
         timing.time_round(index)
-    about = {"case": case.name, "operator": case.operator}
+    about = {"case": case.name, "operator": case.operator, "size": case.size}
     return {**about, "bytes": moved_bytes, "flops": case.flops, "seconds": timing.seconds}
 
 
@@ -238,10 +261,11 @@ def warm_seconds(device: str, calls: Sequence[Callable[[], object]], loops: int)
     for call in itertools.islice(turns, loops):
         call()
     if device == "cpu":
-        start = time.perf_counter()
+        clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+        start = clock()
         for call in itertools.islice(turns, loops):
             call()
-        return time.perf_counter() - start
+        return clock() - start
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     torch.cuda.synchronize()
     begin.record()

@@ -24,7 +24,9 @@ from bench.rows import FigureTable, Goal, Measurement
 from ci.agent.machine import machine_facts, tool_facts, tool_output
 
 SCHEMA_VERSION = 1
-_TEXT_COLUMNS = ("what", "note", "step", "module", "operator", "case", "implementation")
+_TEXT_COLUMNS = (
+    *("what", "note", "step", "module", "operator", "case", "implementation", "instruction set"),
+)
 _COLUMNS = ("what", "goal", "measured", "met", "note")
 
 

@@ -43,6 +43,7 @@ COMMANDS: Mapping[str, str] = {
     "export": "write runs as tables for pandas or DuckDB",
     "platforms": "list the configured platforms",
     "matrix": "list the platforms with the CI runners that they need",
+    "manifest": "print the jobs of platforms for Kubernetes or Slurm",
     "doctor": "check that this machine has what runs need",
     "gc": "remove leftovers of earlier runs by age and size",
     "schema": "print the JSON schema of ci.yaml or results.json",

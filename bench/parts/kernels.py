@@ -7,56 +7,160 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from statistics import median
 from typing import Any
 
 from bench.context import Context
-from bench.rows import FigureTable, Measurement, MeasurementError, paired_ratios, summarize
+from bench.rows import (
+    FigureTable,
+    Measurement,
+    MeasurementError,
+    Summary,
+    paired_ratios,
+    summarize,
+)
+from ci.agent.machine import instruction_sets
 
 Figures = Mapping[str, Any]  # one case, as printed by bench.kernel_worker
 
 # Implementations of the library by slot; ``codegen.slots`` defines the numbers.
 OURS, NATIVE, TRITON = "slot ", "slot [0-7]", "slot 9"
+# The instruction sets of src/cpu/isa.h, the smallest first, by the names of ci.agent.machine.
+ISAS = {"SSE2": "baseline", "AVX2": "avx2", "AVX-512": "avx512"}
+# What limits the library, and what torch calls, to one of them. MKL ignores its variable on
+# processors that are not Intel's.
+LIMITS = {
+    "INFINI_OPS_CPU_ISA": {"baseline": "baseline", "avx2": "avx2"},
+    "ATEN_CPU_CAPABILITY": {"baseline": "default", "avx2": "avx2"},
+    "ONEDNN_MAX_CPU_ISA": {"baseline": "SSE41", "avx2": "AVX2"},
+    "MKL_ENABLE_INSTRUCTIONS": {"baseline": "SSE4_2", "avx2": "AVX2"},
+}
+CPU_ROUNDS = 7  # at most: there are over 100 cases for each instruction set and number of threads
 _COLUMNS = (
     *("case", "implementation", "time", "rate", "torch [ratio]", "95 % of rounds"),
     "copy [ratio]",
 )
+_SUMMARY_COLUMNS = (
+    "operator",
+    "instruction set",
+    "torch [ratio]",
+    "worst",
+    "95 % of rounds",
+    "case",
+)
 
 
 def measure_cpu(context: Context) -> Iterator[Measurement]:
-    """The slowest memory-bound operator, and the slowest product in float32."""
-    worker = Worker(context, "cpu")
-    in_float32 = [case for case in worker.cases if case["flops"] and "float32" in case["case"]]
-    yield worker.slowest("kernels-cpu-memory", worker.memory_bound, **worker.details())
-    yield worker.slowest("kernels-cpu-products", in_float32)
+    """The slowest cases of any instruction set, on one thread and on all."""
+    rounds = min(context.repeat, CPU_ROUNDS)
+    usable = usable_isas(instruction_sets())
+    cases: list[Figures] = []
+    for isa in usable:
+        limits = {} if isa == usable[-1] else limits_to(isa)
+        for threads in sorted({1, len(os.sched_getaffinity(0))}):
+            timings = Timings.measure(context, "cpu", rounds, threads=threads, variables=limits)
+            cases += ({**case, "isa": isa, "threads": threads} for case in timings.cases)
+    timings = Timings(device="the CPU", cases=cases)
+    table = FigureTable(
+        title="Hand-written kernels on the CPU, to torch limited to the same instruction set",
+        columns=_SUMMARY_COLUMNS,
+        rows=tuple(summary_rows(timings.timed)),
+    )
+    details: dict[str, Any] = {"detail": {"cases": cases}, "table": table}
+    large = [case for case in timings.memory_bound if "copy" in case["seconds"]]
+    yield timings.slowest("kernels-cpu-memory", timings.memory_bound, **details)
+    yield timings.slowest("kernels-cpu-products", [case for case in timings.timed if case["flops"]])
+    yield timings.slowest("kernels-cpu-bandwidth", large, "copy")
+
+
+def usable_isas(processor: str | None) -> tuple[str, ...]:
+    """The instruction sets of a processor, from what ``instruction_sets()`` returns for it."""
+    names = list(ISAS)
+    largest = (processor or names[0]).split()[0]
+    # SSE4.2 and AVX have no kernels of their own.
+    index = names.index(largest) if largest in names else 0
+    return tuple(ISAS[name] for name in names[: index + 1])
+
+
+def limits_to(isa: str) -> dict[str, str]:
+    """The variables that limit the library and torch to an instruction set."""
+    return {variable: values[isa] for variable, values in LIMITS.items()}
+
+
+def summary_rows(cases: Sequence[Figures]) -> Iterator[tuple[str, ...]]:
+    """Yield a row per operator and instruction set: the median over its cases, and the worst."""
+
+    def row_of(case: Figures) -> tuple[str, str]:
+        return case["operator"], case["isa"]
+
+    for names, of_row in groupby(sorted(cases, key=row_of), key=row_of):
+        ratios = {
+            f"{case['case']}, {_format_threads(case)}": summarize(
+                paired_ratios(case["seconds"], name, "torch")
+            )
+            for case in of_row
+            for name in case["seconds"]
+            if re.match(OURS, name)
+        }
+        if not ratios:
+            continue
+        worst = max(ratios, key=lambda name: ratios[name].median)
+        middle = median(each.median for each in ratios.values())
+        yield (*names, f"{middle:.2f}", *_format_ratio(ratios[worst]), worst)
 
 
 def measure_cuda(context: Context) -> Iterator[Measurement]:
     """The slowest operator of each backend, and the one that is slowest relative to a copy."""
-    worker = Worker(context, "cuda")
-    if worker.device is None:
+    threads = len(os.sched_getaffinity(0))
+    timings = Timings.measure(context, "cuda", context.repeat, threads=threads)
+    if timings.device is None:
         for key in ("kernels-cuda-native", "kernels-cuda-triton", "kernels-cuda-bandwidth"):
             yield Measurement(key=key, note="no CUDA device on this machine")
         return
-    yield worker.slowest("kernels-cuda-native", worker.cases, slots=NATIVE, **worker.details())
-    yield worker.slowest("kernels-cuda-triton", worker.cases, slots=TRITON)
-    yield worker.slowest("kernels-cuda-bandwidth", worker.memory_bound, "copy")
+    rows = tuple(_row(case, name) for case in timings.timed for name in case["seconds"])
+    table = FigureTable(title=f"Kernels on {timings.device}", columns=_COLUMNS, rows=rows)
+    details: dict[str, Any] = {"detail": {"cases": timings.timed}, "table": table}
+    yield timings.slowest("kernels-cuda-native", timings.timed, slots=NATIVE, **details)
+    yield timings.slowest("kernels-cuda-triton", timings.timed, slots=TRITON)
+    yield timings.slowest("kernels-cuda-bandwidth", timings.memory_bound, "copy")
 
 
-class Worker:
-    """The measurements of the worker on one device."""
+@dataclass(frozen=True, kw_only=True)
+class Timings:
+    """The cases of one device, some of which may have failed."""
 
-    def __init__(self, context: Context, device: str) -> None:
-        command = [sys.executable, "-m", "bench.kernel_worker", device, str(context.repeat)]
-        cores = str(len(os.sched_getaffinity(0)))
-        environment = {**context.library_environment, "OMP_NUM_THREADS": cores}
-        output = json.loads(context.run(command, environment).stdout)
-        self.device: str | None = output["device"]
-        self.cases = [case for case in output["cases"] if "seconds" in case]
-        self.memory_bound = [case for case in self.cases if not case["flops"]]
-        self._failed = [
-            f"{each['case']}: {each['error']}" for each in output["cases"] if "error" in each
-        ]
+    device: str | None
+    cases: Sequence[Figures]
+
+    @classmethod
+    def measure(
+        cls,
+        context: Context,
+        device: str,
+        rounds: int,
+        *,
+        threads: int,
+        variables: Mapping[str, str] | None = None,
+    ) -> Timings:
+        """Run ``bench.kernel_worker`` in a process with these variables."""
+        command = [sys.executable, "-m", "bench.kernel_worker", device, str(rounds)]
+        added = {"OMP_NUM_THREADS": str(threads), **(variables or {})}
+        output = json.loads(context.run(command, context.library_environment | added).stdout)
+        return cls(device=output["device"], cases=output["cases"])
+
+    @property
+    def timed(self) -> list[Figures]:
+        return [case for case in self.cases if "seconds" in case]
+
+    @property
+    def memory_bound(self) -> list[Figures]:
+        return [case for case in self.timed if not case["flops"]]
+
+    @property
+    def errors(self) -> list[str]:
+        return [f"{_name(case)}: {case['error']}" for case in self.cases if "error" in case]
 
     def slowest(
         self,
@@ -68,15 +172,15 @@ class Worker:
     ) -> Measurement:
         """The row of the implementation with the largest ratio to ``reference``."""
         ratios = {
-            f"{case['case']}, {name}": median(paired_ratios(case["seconds"], name, reference))
+            f"{_name(case)}, {name}": median(paired_ratios(case["seconds"], name, reference))
             for case in cases
             for name in case["seconds"]
             if re.match(slots, name)
         }
         if not ratios:
-            raise MeasurementError("\n".join(["no implementation could be timed", *self._failed]))
+            raise MeasurementError("\n".join(["no implementation could be timed", *self.errors]))
         name = max(ratios, key=ratios.__getitem__)
-        failed = [f"{len(self._failed)} cases failed:", *self._failed] if self._failed else []
+        failed = [f"{len(self.errors)} cases failed:", *self.errors] if self.errors else []
         return Measurement(
             key=key,
             value=ratios[name],
@@ -85,21 +189,29 @@ class Worker:
             **details,
         )
 
-    def details(self) -> dict[str, Any]:
-        """The tables of every implementation of every case, for the first row."""
-        rows = tuple(_row(case, name) for case in self.cases for name in case["seconds"])
-        table = FigureTable(title=f"Kernels on {self.device}", columns=_COLUMNS, rows=rows)
-        return {"detail": {"cases": self.cases}, "table": table}
+
+def _name(case: Figures) -> str:
+    """The case, and how it ran if there are several ways."""
+    if "isa" not in case:
+        return str(case["case"])
+    return f"{case['case']}, {case['isa']}, {_format_threads(case)}"
+
+
+def _format_threads(case: Figures) -> str:
+    return f"{case['threads']} thread{'s' if case['threads'] > 1 else ''}"
+
+
+def _format_ratio(ratio: Summary) -> tuple[str, str]:
+    return f"{ratio.median:.2f}", ratio.interval()
 
 
 def _row(case: Figures, name: str) -> tuple[str, ...]:
     times = case["seconds"]
     seconds = median(times[name])
-    against = summarize(paired_ratios(times, name, "torch"))
     if case["flops"]:
-        rate, copy = f"{case['flops'] / seconds / 1e9:.0f} GFLOP/s", ""
+        rate = f"{case['flops'] / seconds / 1e9:.0f} GFLOP/s"
     else:
         rate = f"{case['bytes'] / seconds / 1e9:.0f} GB/s"
-        copy = f"{median(paired_ratios(times, name, 'copy')):.2f}"
-    cells = (f"{1e6 * seconds:.0f} µs", rate, f"{against.median:.2f}", against.interval(), copy)
-    return (case["case"], name, *cells)
+    copy = f"{median(paired_ratios(times, name, 'copy')):.2f}" if "copy" in times else ""
+    against = _format_ratio(summarize(paired_ratios(times, name, "torch")))
+    return (case["case"], name, f"{1e6 * seconds:.0f} µs", rate, *against, copy)

@@ -1,4 +1,7 @@
-"""``python agent.pyz JOB.json``; ``hold`` and ``enter`` are the two ends of a session."""
+"""``python agent.pyz JOB.json``; ``hold`` and ``enter`` are the two ends of a session.
+
+``unpack`` fills the folders of a pod before its agent starts.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from pathlib import Path
 
 from ci.agent import session
 from ci.agent.run import JobRun
+from ci.agent.unpack import UNPACK, unpack
 from ci.agent.user import StageUser
 from ci.model.job import PROTOCOL, read_job
 
@@ -21,6 +25,9 @@ def main() -> None:
         session.hold()
     if sys.argv[1] == session.ENTER:
         sys.exit(session.enter(sys.argv[2:]))
+    if sys.argv[1] == UNPACK:
+        unpack(sys.argv[2:])
+        return
     document = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     if document.get("protocol") != PROTOCOL:
         sys.exit(f"agent: job protocol {document.get('protocol')}, expected {PROTOCOL}")

@@ -133,7 +133,11 @@ class Leases:
     def _detect(self) -> None:
         self.detection = detect(self.plan.probe, self.environment)
         if self.detection.status == "devices":
-            self._known = [found["uuid"] for found in self.detection.devices if found["uuid"]]
+            named = {*self.environment.get(self.plan.visible, "").split(",")}
+            there = [found for found in self.detection.devices if found["uuid"]]
+            # A scheduler such as Slurm names the devices that it gave to this job.
+            given = [it for it in there if named & {it["uuid"], str(it["index"])}]
+            self._known = [found["uuid"] for found in given or there]
 
     @property
     def _candidates(self) -> list[str]:

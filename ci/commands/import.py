@@ -15,7 +15,7 @@ from ci.model.results import RunResult
 from ci.plan.load import load_accepted
 from ci.report.table import ResultsReport
 from ci.store.folder import make_folder, open_store
-from ci.store.importing import Importer, ImportOutcome, find_run_folders
+from ci.store.importing import Importer, ImportOutcome, find_run_folders, is_delegated
 from ci.util.invocation import ACCEPTED_FILE
 from ci.util.terminal import show, show_error
 from ci.util.text import counted
@@ -30,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "Import runs from other machines, or unpacked artifacts of a CI system, and the acceptances"
         " in a project's file ci-accepted.yaml. Importing a run again changes nothing, unless"
         " --resume has completed more of it since: then the run is updated. `latest` remains the"
-        " run that began last."
+        " run that began last. The files of Jobs that `manifest` printed here are judged first."
     )
     parser.add_argument(
         "folders",
@@ -68,7 +68,10 @@ def execute(options: argparse.Namespace) -> int:
                 errors.append(_report_refusal(path, error))
         for folder in _folders(folders, errors):
             try:
-                run, outcome, notes = importer.import_run(folder)
+                if is_delegated(options.results, folder):
+                    run, outcome, notes = _judge_jobs(folder, options.results)
+                else:
+                    run, outcome, notes = importer.import_run(folder)
             except (CiError, OSError) as error:
                 errors.append(_report_refusal(folder, error))
                 continue
@@ -87,6 +90,15 @@ def execute(options: argparse.Namespace) -> int:
         parts = [f"{counted(taken[it], 'run')} {it}" for it in ImportOutcome if taken[it]]
         show(", ".join([*parts, *([f"{len(errors)} refused"] if errors else [])]))
     return max((error.exit_code for error in errors), default=ExitCode.PASSED)
+
+
+def _judge_jobs(folder: Path, results: Path) -> tuple[RunResult, ImportOutcome, list[str]]:
+    """Judge what the Jobs of a run wrote."""
+    from ci.run.delegated import judge_jobs  # plans the run again; other imports do not
+
+    earlier, now = judge_jobs(folder, results)
+    is_same = earlier.platforms == now.platforms
+    return now, ImportOutcome.UNCHANGED if is_same else ImportOutcome.NEW, []
 
 
 def _import_accepted(path: Path, store: Store, form: str) -> dict[str, object]:

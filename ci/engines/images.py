@@ -24,7 +24,14 @@ from ci.engines.link import explain, is_local, long_timeout
 from ci.engines.logs import ImageLog
 from ci.engines.wheelhouse import served
 from ci.errors import InfrastructureError
-from ci.model.plan import BASE_IMAGE_INPUT, ImageArchive, ImagePlan, RunPlan, base_image_remedy
+from ci.model.plan import (
+    BASE_IMAGE_INPUT,
+    PLATFORM_LABEL,
+    ImageArchive,
+    ImagePlan,
+    RunPlan,
+    base_image_remedy,
+)
 from ci.model.results import ImageFacts
 from ci.util import process
 from ci.util.files import REPOSITORY, user_cache
@@ -41,8 +48,7 @@ SPACE_FACTOR = 2  # the engine unpacks the archive before it extracts the layers
 _CAUSE = re.compile(r"^ *(?:install-tools|make-environment): error: (.*)$", re.MULTILINE)
 _STEP_RESULT = re.compile(r"^ ---> ([0-9a-f]{12})$", re.MULTILINE)
 
-# The labels of an image.
-PLATFORM_LABEL = "infini-ci.platform"
+# The labels of an image, beside that of its platform.
 BASE_LABEL = "infini-ci.base-image"  # the image that it was really built on
 BASE_DIGEST_LABEL = "infini-ci.base-digest"
 INPUTS_LABEL = "infini-ci.inputs"  # digests only: values may hold passwords

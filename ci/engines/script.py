@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from docker.types import Mount, Ulimit
 
@@ -26,6 +26,9 @@ from ci.model.plan import CONTAINER_CREDENTIALS, CONTAINER_WHEELS, Exposure, Ima
 from ci.plan import bundle
 from ci.util.files import REPOSITORY
 from ci.util.text import MASK, mask_credentials
+
+if TYPE_CHECKING:
+    import jinja2
 
 # Options whose name in the SDK is not that of the command line, apart from a plural.
 FLAGS = {
@@ -104,16 +107,21 @@ def describe_host(plan: RunPlan, environment: Mapping[str, str]) -> str:
     )
 
 
-def _script(plan: RunPlan, document: bytes, names: Mapping[str, str], **values: Any) -> str:
+def script_templates() -> jinja2.Environment:
+    """Return the templates of shell scripts, which are beside this file."""
     import jinja2  # takes 0.05 s, and a run does not need it
 
-    environment = jinja2.Environment(
+    return jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         autoescape=False,  # noqa: S701 - a script, not HTML
     )
+
+
+def _script(plan: RunPlan, document: bytes, names: Mapping[str, str], **values: Any) -> str:
+    environment = script_templates()
     environment.globals.update(credentials_file=CONTAINER_CREDENTIALS, agent=job.agent_user(plan))
     environment.globals.update(credentials=job.credentials_of(plan))
     environment.globals.update(shown_netrc=_shown_netrc)

@@ -116,6 +116,7 @@ class ImagePlan:
 
 
 RUN_LABEL = "infini-ci.run"
+PLATFORM_LABEL = "infini-ci.platform"
 HELPER_LABEL = "infini-ci.helper"  # of a container beside the run's own: the id of the run
 SESSION_LABEL = "infini-ci.session"  # of a container for a shell, which no later caller adopts
 # End of the name of a failed run's container that stays for a shell. An engine can rename a

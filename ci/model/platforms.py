@@ -27,6 +27,8 @@ class DeviceFacts:
             same place
         request: the vendor's devices are passed by a Docker ``DeviceRequest`` (``--gpus``)
         cdi: kind of its devices in the Container Device Interface
+        resource: name that its device plugin gives its devices in Kubernetes
+        gres: usual name of its devices as generic resources in Slurm
         visible: environment variable that restricts a process to some devices
         visible_by: what that variable lists, ``uuid`` or ``index``
         shm_size_bytes: size of /dev/shm that its frameworks need
@@ -40,6 +42,8 @@ class DeviceFacts:
     mounts: tuple[str, ...] = ()
     request: bool = False
     cdi: str | None = None
+    resource: str
+    gres: str = "gpu"
     visible: str
     visible_by: str = "index"
     shm_size_bytes: int | None = 16 * 2**30
@@ -96,6 +100,7 @@ _KNOWN: Final = (
             files=("/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm*", "/dev/nvidia-caps/*"),
             request=True,
             cdi="nvidia.com/gpu",
+            resource="nvidia.com/gpu",
             visible="CUDA_VISIBLE_DEVICES",
             visible_by="uuid",
             management="nvidia-smi",
@@ -110,6 +115,7 @@ _KNOWN: Final = (
             manufacturer="iluvatar",
             files=("/dev/iluvatar*", "/dev/itrctl"),
             cdi="iluvatar.com/gpu",
+            resource="iluvatar.com/gpu",
             visible="CUDA_VISIBLE_DEVICES",
             management="ixsmi",
             compiler="clang++",
@@ -124,6 +130,7 @@ _KNOWN: Final = (
             manufacturer="metax",
             files=("/dev/mxcd", "/dev/mxnd", "/dev/mxgd", "/dev/dri/card*", "/dev/dri/renderD*"),
             cdi="metax-tech.com/gpu",
+            resource="metax-tech.com/gpu",
             visible="CUDA_VISIBLE_DEVICES",
             shm_size_bytes=None,
             ulimits={"memlock": -1, "stack": 64 * 2**20},
@@ -140,6 +147,8 @@ _KNOWN: Final = (
             files=("/dev/cambricon*",),
             mounts=("/usr/bin/cnmon",),
             cdi="cambricon.com/mlu",
+            resource="cambricon.com/mlu",
+            gres="mlu",
             visible="MLU_VISIBLE_DEVICES",
             management="cnmon",
             compiler="cncc",
@@ -153,6 +162,7 @@ _KNOWN: Final = (
             manufacturer="mthreads",
             files=("/dev/mtgpu*", "/dev/dri/card*", "/dev/dri/renderD*"),
             cdi="mthreads.com/gpu",
+            resource="mthreads.com/gpu",
             visible="MUSA_VISIBLE_DEVICES",
             management="mthreads-gmi",
             compiler="mcc",
@@ -178,6 +188,8 @@ _KNOWN: Final = (
                 "/etc/ascend_install.info",
             ),
             cdi="huawei.com/npu",
+            resource="huawei.com/Ascend910",
+            gres="npu",
             visible="ASCEND_RT_VISIBLE_DEVICES",
             management="npu-smi",
             compiler="ccec",

@@ -453,6 +453,57 @@ class SiteEngine(Model):
         return self
 
 
+# A DNS label, as names of objects in Kubernetes are.
+ObjectName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+# A key of a label or the name of a resource: a domain, and a name with at most 63 characters.
+QualifiedName = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^([a-z0-9][a-z0-9.-]{0,251}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
+    ),
+]
+LabelValue = Annotated[
+    str, StringConstraints(pattern=r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$")
+]
+# A name, and optionally a type. The count is that of the devices.
+GenericResource = Annotated[str, StringConstraints(pattern=r"^[A-Za-z]\w*(:[A-Za-z][\w.-]*)?$")]
+SlurmOption = Annotated[str, StringConstraints(pattern=r"^--[a-z][a-z-]*(=[\w.,:/@%+*&|-]+)?$")]
+
+
+class KubernetesPlatform(Model):
+    """How a Job of Kubernetes gets a platform's image and devices."""
+
+    image: ImageReference | None = None
+    """Image in a registry that the cluster can read. By default the image of the platform's own
+    recipe, with its tag, in ``kubernetes.registry``."""
+    resource: QualifiedName | None = None
+    """Resource of the vendor's device plugin; by default the usual one, such as
+    ``nvidia.com/gpu``."""
+    node_selector: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
+    """Labels of the nodes that can run it."""
+
+
+class SlurmPlatform(Model):
+    """What a Slurm job of a platform requests."""
+
+    gres: GenericResource | None = None
+    """Generic resource of its devices, without their number: ``gpu`` or ``gpu:a100``. By default
+    ``gpu``, for Cambricon ``mlu`` and for Ascend ``npu``."""
+    options: tuple[SlurmOption, ...] = ()
+    """Further options of sbatch, such as ``--partition=ascend``."""
+
+
+class SiteKubernetes(Model):
+    """The cluster for which ``python -m ci manifest`` prints Jobs."""
+
+    registry: ImageReference | None = None
+    """Registry, or a folder of it, to which you push the images: ``registry.lab:5000/ci``."""
+    claim: ObjectName = "infini-ci"
+    """PersistentVolumeClaim with the sources and the results."""
+    namespace: ObjectName | None = None
+    """Namespace of the Jobs; by default that of ``kubectl``."""
+
+
 class SitePlatform(Model):
     """This site's settings for one platform."""
 
@@ -476,6 +527,10 @@ class SitePlatform(Model):
     runner_labels: tuple[RunnerLabel, ...] = ()
     """Labels of the CI runners that run this platform: a runner must have all of them. A platform
     without labels is not in the jobs that ``python -m ci matrix`` prints."""
+    kubernetes: KubernetesPlatform = KubernetesPlatform()
+    """Image and devices in a Kubernetes cluster."""
+    slurm: SlurmPlatform = SlurmPlatform()
+    """What its Slurm job requests."""
 
 
 class SiteResults(Model):
@@ -515,6 +570,8 @@ class SiteConfig(Model):
     """Base image, engine and devices by platform."""
     results: SiteResults = SiteResults()
     """Limits for what is copied out of a container."""
+    kubernetes: SiteKubernetes = SiteKubernetes()
+    """The cluster for which ``python -m ci manifest`` prints Jobs."""
 
     def platform_settings(self, platform: str) -> SitePlatform:
         """Return this site's settings for a platform; empty if it has none."""

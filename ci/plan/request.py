@@ -11,14 +11,14 @@ import json
 import re
 import secrets
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from ci.errors import UsageError
 from ci.model.plan import RunPlan
-from ci.model.results import NO_LINEAGE, Lineage
+from ci.model.results import NO_LINEAGE, Lineage, PlatformResult, RunResult
 from ci.plan import source
 from ci.plan.lineage import read_lineage
 from ci.plan.planning import AS_CONFIGURED, RunOptions
@@ -51,7 +51,23 @@ class RunRequest(RunOptions):
     started_at: datetime
     bundle: Path | None = None
     """The bundle with the sources and the configuration."""
+    system: str | None = None
+    """The system that carries the run out, in place of an engine; its results are imported."""
     lineage: Lineage = NO_LINEAGE
+
+    def result(self, engine: str, platforms: Iterable[PlatformResult]) -> RunResult:
+        """Return the result of the run, as of now."""
+        return RunResult(
+            run_id=self.run_id,
+            project=self.project,
+            commit=self.commit,
+            dirty=self.dirty,
+            started_at=self.started_at,
+            finished_at=datetime.now(UTC),
+            engine=engine,
+            platforms=tuple(platforms),
+            lineage=self.lineage,
+        )
 
 
 def new_request(
@@ -156,6 +172,9 @@ def load_request(results: Path, run_id: str) -> RunRequest:
         message = f"--resume: run {run_id} used a bundle, expected --bundle"
         bundle = shlex.quote(str(request.bundle))
         raise UsageError(message, remedy=f"Add the option: --bundle {bundle}")
+    if request.system is not None:
+        message = f"--resume: run {run_id} is carried out by {request.system}, not from here"
+        raise UsageError(message, remedy="Fetch its results and import them, or start a new run.")
     return check_configuration(request)
 
 

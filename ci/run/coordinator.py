@@ -9,7 +9,6 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 
 from ci.errors import CiError, ExitCode, InfrastructureError, UsageError
@@ -206,18 +205,7 @@ class RunCoordinator:
             self.progress.show_failure(plan.title, f"cannot be saved yet: {error_text(error)}")
 
     def _save(self) -> RunResult:
-        request = self.request
-        result = RunResult(
-            run_id=request.run_id,
-            project=request.project,
-            commit=request.commit,
-            dirty=request.dirty,
-            started_at=request.started_at,
-            finished_at=datetime.now(UTC),
-            engine=self._engine_names(),
-            platforms=tuple(map(self._row, self.plans)),
-            lineage=request.lineage,
-        )
+        result = self.request.result(self._engine_names(), map(self._row, self.plans))
         self.records.save(result)
         return result
 

@@ -22,7 +22,7 @@ from ci.facts.result_files import ResultFiles
 from ci.model.details import NO_DETAILS
 from ci.model.platforms import PLATFORMS
 from ci.model.results import HOST_LOCK, PlatformResult, RunResult
-from ci.plan.request import REQUEST_FILE, RUN_ID, imported_request
+from ci.plan.request import REQUEST_FILE, RUN_ID, imported_request, read_request
 from ci.store.folder import (
     LOCK_FILE,
     PAGE_FILE,
@@ -74,6 +74,20 @@ def find_run_folders(folder: Path) -> list[Path]:
         remedy = "Name a folder results/<run id>, or a folder that contains several."
         raise UsageError(message, remedy=remedy)
     return found
+
+
+def is_delegated(results: Path, folder: Path) -> bool:
+    """Whether a folder has files of a run that was opened here for another system to carry out.
+
+    They have no results yet: only this machine's own request says what they mean.
+    """
+    own = results / folder.name
+    if is_regular(folder / RESULTS_FILE) or not is_regular(own / REQUEST_FILE):
+        return False
+    try:
+        return read_request(results, folder.name, "import").system is not None
+    except UsageError:  # it was imported itself
+        return False
 
 
 def read_run(folder: Path) -> RunResult:

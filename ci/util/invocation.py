@@ -21,8 +21,8 @@ RESULTS = Path("results")
 CONFIG_FILE = "ci.yaml"
 ACCEPTED_FILE = "ci-accepted.yaml"  # beside it
 # Commands to which an option of the current command line is passed on.
-SOURCE_COMMANDS = ("run", "bundle", "bisect")
-CONFIG_COMMANDS = ("run", "bundle", "bisect", "doctor", "gc", "contract", "platforms")
+SOURCE_COMMANDS = ("run", "bundle", "bisect", "manifest")
+CONFIG_COMMANDS = ("run", "bundle", "bisect", "doctor", "gc", "contract", "platforms", "manifest")
 RESULTS_COMMANDS = (
     "run",
     *SESSIONS,

@@ -5,10 +5,12 @@
 
 namespace infini::ops {
 
-// out = input, converted to the element type of `out` and broadcast to its shape. As in
-// Tensor.copy_, floats are truncated when they are converted to integers, and integers wrap around.
-// Floats wrap around, too, if they are truncated to an integer of 64 bits; others, and NaN, become
-// -2^63 modulo 2^n.
+// out = input, converted to the element type of `out` and broadcast to its shape. What the type can
+// hold is converted as by Tensor.copy_: floats are truncated when they are converted to integers.
+//
+// The rest has one rule on every processor, for integers of n bits: integers, and floats from -2^63
+// to below 2^63 (2^64 for uint64) after truncation, wrap around modulo 2^n. Other floats, infinity
+// and NaN become -2^63 modulo 2^n, which is 0 if n is at most 32.
 class Cast : public OperatorBase<Cast> {
  public:
   static constexpr char kName[] = "cast";

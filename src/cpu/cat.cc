@@ -22,6 +22,19 @@ std::int64_t CountBefore(std::size_t dimension, const Tensor& tensor) {
   return count;
 }
 
+// For some KB, glibc's memcpy uses `rep movsb`. If the rows are not in the caches, that takes two
+// and a half times as long on AMD's Zen 4 as pieces that the compiler copies with vectors.
+void CopyBytes(const char* from, char* to, std::int64_t size) {
+  constexpr std::int64_t many = 1024;
+  constexpr std::int64_t piece = 64;
+  if (size < many) {
+    std::memcpy(to, from, static_cast<std::size_t>(size));
+    return;
+  }
+  for (std::int64_t i = 0; i + piece <= size; i += piece) std::memcpy(to + i, from + i, piece);
+  std::memcpy(to + size - piece, from + size - piece, piece);
+}
+
 // Contiguous tensors as rows; a row is the part at one index of the dimensions before `dimension`.
 class ContiguousRows {
  public:
@@ -41,7 +54,7 @@ class ContiguousRows {
       char* to = out_ + begin * row_size_;
       for (std::int64_t row = begin; row < end; ++row) {
         for (const Run& run : runs_) {
-          std::memcpy(to, run.data + row * run.size, static_cast<std::size_t>(run.size));
+          CopyBytes(run.data + row * run.size, to, run.size);
           to += run.size;
         }
       }

@@ -20,8 +20,14 @@ struct ExpConstants<double> {
   static constexpr int mantissa = 52, bias = 1023, terms = 13;
 };
 
-// 1 / (1 * 2 * ... * n)
-constexpr double Reciprocal(int n) { return n < 2 ? 1 : Reciprocal(n - 1) / n; }
+// 1 / (1 * 2 * ... * n) for each n. A table, because GCC leaves calls of a function in the loops.
+struct Reciprocals {
+  constexpr Reciprocals() {
+    for (int n = 1; n <= ExpConstants<double>::terms; ++n) values[n] = values[n - 1] / n;
+  }
+  double values[ExpConstants<double>::terms + 1] = {1};
+};
+inline constexpr Reciprocals kReciprocals;
 
 template <typename C>
 inline INFINI_OPS_INLINE Vector<C> PowerOfTwo(Vector<typename ExpConstants<C>::Bits> exponent) {
@@ -43,9 +49,11 @@ inline INFINI_OPS_INLINE Vector<C> Exp(Vector<C> x) {
   const Vector<C> whole = shifted - magic;
   const Vector<C> rest = (x - whole * K::ln2) - whole * K::ln2_rest;
   // Taylor polynomial; the truncation error is below 0.1 units in the last place of 1.
-  Vector<C> value = Vector<C>{} + static_cast<C>(Reciprocal(K::terms));
+  Vector<C> value = Vector<C>{} + static_cast<C>(kReciprocals.values[K::terms]);
 #pragma GCC unroll 13
-  for (int i = K::terms - 1; i >= 0; --i) value = value * rest + static_cast<C>(Reciprocal(i));
+  for (int i = K::terms - 1; i >= 0; --i) {
+    value = value * rest + static_cast<C>(kReciprocals.values[i]);
+  }
   // In two steps, because the exponent of 2^-149 is out of range.
   const Bits power = reinterpret_cast<Bits>(shifted) - reinterpret_cast<Bits>(Vector<C>{} + magic);
   const Bits half = power >> 1;

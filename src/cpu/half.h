@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
-// 16-bit floating point on bit patterns, because not every vendor's compiler has the types.
+// 16-bit floating point on bit patterns, because not every vendor's compiler has the types. Those
+// for aarch64 have `__fp16`, and all its processors can convert it.
 namespace infini::ops::cpu {
 
 inline float BitsToFloat(std::uint32_t bits) {
@@ -42,6 +43,13 @@ class Float16 {
   Float16() = default;
   explicit Float16(double value) : Float16(static_cast<float>(value)) {}
   explicit Float16(float value) : bits_(Round(value)) {}
+#ifdef __aarch64__
+  explicit operator float() const {
+    __fp16 half;
+    std::memcpy(&half, &bits_, sizeof(half));
+    return half;
+  }
+#else
   explicit operator float() const {
     const std::uint32_t sign = static_cast<std::uint32_t>(bits_ & 0x8000) << 16;
     const std::uint32_t magnitude = bits_ & 0x7FFF;
@@ -52,9 +60,16 @@ class Float16 {
     const std::uint32_t rebias = magnitude < 0x7C00 ? (127 - 15) << 23 : (255 - 31) << 23;
     return BitsToFloat(sign | ((magnitude << 13) + rebias));
   }
+#endif
 
  private:
   static std::uint16_t Round(float value) {
+#ifdef __aarch64__
+    const __fp16 half = static_cast<__fp16>(value);
+    std::uint16_t bits;
+    std::memcpy(&bits, &half, sizeof(bits));
+    return bits;
+#else
     const std::uint32_t bits = FloatToBits(value);
     const std::uint16_t sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000);
     const std::uint32_t magnitude = bits & 0x7FFFFFFF;
@@ -66,6 +81,7 @@ class Float16 {
     }
     const std::uint32_t rounded = magnitude + 0x0FFF + ((magnitude >> 13) & 1);
     return sign | static_cast<std::uint16_t>((rounded - ((127 - 15) << 23)) >> 13);
+#endif
   }
 
   std::uint16_t bits_;

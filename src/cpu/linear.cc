@@ -12,20 +12,12 @@ namespace {
 // Adds the dimensions that vectors lack, in `out` too.
 cpu::Product ProductOf(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
                        const Tensor& out) {
-  cpu::Product product{cpu::Matrices(input), cpu::Matrices(weight).Transposed(), cpu::Matrices(out),
-                       out.data_type()};
-  if (weight.dimensions() == 1) {
-    product.b = product.b.With1(0);
-    product.out = product.out.With1(0);
-  }
-  if (input.dimensions() == 1) {
-    product.a = product.a.With1(1);
-    product.out = product.out.With1(1);
-  }
-  if (bias) {
-    const cpu::Matrices columns(*bias);
-    product.bias = (weight.dimensions() == 1 ? columns.With1(0) : columns).With1(1);
-  }
+  const bool has_rows = input.dimensions() != 1;
+  const bool has_columns = weight.dimensions() != 1;
+  cpu::Product product{cpu::Matrices(input, has_rows),
+                       cpu::Matrices(weight, has_columns).Transposed(),
+                       cpu::Matrices(out, has_rows, has_columns), out.data_type()};
+  if (bias) product.bias = cpu::Matrices(*bias, false, has_columns);
   return product;
 }
 

@@ -11,17 +11,10 @@ namespace {
 
 // Adds the dimensions that vectors lack, in `out` too.
 cpu::Product ProductOf(const Tensor& input, const Tensor& other, const Tensor& out) {
-  cpu::Product product{cpu::Matrices(input), cpu::Matrices(other), cpu::Matrices(out),
-                       out.data_type()};
-  if (other.dimensions() == 1) {
-    product.b = product.b.With1(0);
-    product.out = product.out.With1(0);
-  }
-  if (input.dimensions() == 1) {
-    product.a = product.a.With1(1);
-    product.out = product.out.With1(1);
-  }
-  return product;
+  const bool has_rows = input.dimensions() != 1;
+  const bool has_columns = other.dimensions() != 1;
+  return {cpu::Matrices(input, has_rows), cpu::Matrices(other, true, has_columns),
+          cpu::Matrices(out, has_rows, has_columns), out.data_type()};
 }
 
 }  // namespace

@@ -186,12 +186,41 @@ Pool& ThePool() {
   return *pool;
 }
 
-#ifndef INFINI_OPS_WITH_TORCH
+#ifdef INFINI_OPS_WITH_TORCH
+
+// True in the child of a fork, which has none of torch's threads.
+bool is_forked = false;
+const bool detects_forks = pthread_atfork(nullptr, nullptr, [] { is_forked = true; }) == 0;
+
+// Counts what threads hand over to each other. ThreadSanitizer does not see how the threads of
+// another library wait, but it does see this.
+std::atomic<int> handed_over{0};
+
+// Torch's threads spin after their work, like ours: with two pools, each would keep the other's
+// threads from the cores. Returns false if torch has no threads that can be used here.
+bool RunOnTorch(Job* job) {
+  if (is_forked || !detects_forks) return false;
+  const auto help = [](void* data) {
+    ++handed_over;
+    static_cast<Job*>(data)->Work();
+    ++handed_over;
+  };
+  ++handed_over;
+  const bool has_run = torch_backend::RunOnAllThreads(help, job);
+  ++handed_over;
+  return has_run;
+}
+
+#else
+
 int CpuCount() {
   cpu_set_t cpus;
   if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0) return CPU_COUNT(&cpus);
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
+
+bool RunOnTorch(Job*) { return false; }
+
 #endif
 
 }  // namespace
@@ -213,7 +242,7 @@ void ParallelFor(std::int64_t count, std::int64_t grain, const Function& functio
   if (threads <= 1) return function(0, count);
   Job job(function, count, std::min(most, threads * kPiecesPerThread),
           static_cast<int>(threads) - 1);
-  ThePool().Run(&job);
+  if (!RunOnTorch(&job)) ThePool().Run(&job);
   job.RethrowError();
 }
 

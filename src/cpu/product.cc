@@ -331,17 +331,17 @@ struct Batch {
 
 // The tensor's stride in a leading dimension of `out`; 0 if the tensor repeats along it.
 std::int64_t BatchStride(const Matrices& matrices, const Matrices& out, std::size_t dimension) {
-  const std::size_t missing = out.shape.size() - matrices.shape.size();
-  if (dimension < missing || matrices.shape[dimension - missing] == 1) return 0;
-  return matrices.strides[dimension - missing];
+  const std::size_t missing = out.stack_shape.size() - matrices.stack_shape.size();
+  if (dimension < missing || matrices.stack_shape[dimension - missing] == 1) return 0;
+  return matrices.stack_strides[dimension - missing];
 }
 
 Batch BatchOf(const Product& product) {
   const Matrices& bias = product.bias ? *product.bias : product.out;
   Batch batch;
-  for (std::size_t i = 0; i + 2 < product.out.shape.size(); ++i) {
-    if (product.out.shape[i] == 1) continue;
-    batch.shape.push_back(product.out.shape[i]);
+  for (std::size_t i = 0; i < product.out.stack_shape.size(); ++i) {
+    if (product.out.stack_shape[i] == 1) continue;
+    batch.shape.push_back(product.out.stack_shape[i]);
     const Matrices* const operands[] = {&product.a, &product.b, &bias, &product.out};
     for (std::size_t operand = 0; operand < 4; ++operand) {
       batch.strides[operand].push_back(BatchStride(*operands[operand], product.out, i));
@@ -351,10 +351,10 @@ Batch BatchOf(const Product& product) {
 }
 
 Matrix MatrixOf(const Matrices& matrices) {
-  const std::size_t columns = matrices.shape.size() - 1;
-  return {static_cast<char*>(matrices.data),
-          matrices.shape[columns - 1] == 1 ? 0 : matrices.strides[columns - 1],
-          matrices.shape[columns] == 1 ? 0 : matrices.strides[columns]};
+  const auto stride = [](const Matrices::Dimension& dimension) {
+    return dimension.size == 1 ? 0 : dimension.stride;
+  };
+  return {static_cast<char*>(matrices.data), stride(matrices.rows), stride(matrices.columns)};
 }
 
 // Merges matrices that are stacked in memory and are multiplied with the same `b` into one matrix.
@@ -404,6 +404,9 @@ void RunBatch(const MatrixProduct& first, const Batch& batch) {
 // Number of multiplications for which oneDNN's start-up time of 15 us is worthwhile.
 constexpr std::int64_t kOneDnnMultiplications = 1 << 20;
 
+// Up to this number, our kernels take less time than torch needs to prepare a call of its BLAS.
+constexpr std::int64_t kBlasMultiplications = 16 * 16 * 16;
+
 // With few rows and at least this many elements of the other operand, our kernels are 1.5 to 2
 // times as fast as MKL. With fewer elements they have half of MKL's speed, or the same for one row.
 constexpr std::int64_t kFewRowsOfBlas = 8;
@@ -425,6 +428,7 @@ bool IsFasterOnTorch(const MatrixProduct& one, const Batch& batch) {
   if (one.kernels->converts()) {
     return rows > kFewRowsAcross && one.m * one.n * one.k * batch.Count() >= kOneDnnMultiplications;
   }
+  if (one.m * one.n * one.k * batch.Count() <= kBlasMultiplications) return false;
   const bool has_few = one.n < one.m ? one.Transposed().HasFewRows() : one.HasFewRows();
   return !has_few || rows == 1 || rows > kFewRowsOfBlas ||
          one.k * std::max(one.m, one.n) < kElementsOfFewRows;
@@ -480,53 +484,54 @@ void RunOnTorch(const MatrixProduct& first, const Batch& batch, DataType type) {
 
 // The tensor's size in a leading dimension of `out`.
 std::int64_t BatchSize(const Matrices& matrices, const Matrices& out, std::size_t dimension) {
-  const std::size_t missing = out.shape.size() - matrices.shape.size();
-  return dimension < missing ? 1 : matrices.shape[dimension - missing];
+  const std::size_t missing = out.stack_shape.size() - matrices.stack_shape.size();
+  return dimension < missing ? 1 : matrices.stack_shape[dimension - missing];
 }
 
 // True if the leading dimensions of `out` are exactly the broadcast ones of the inputs.
 bool HasBroadcastShape(const Matrices& a, const Matrices& b, const Matrices& out) {
-  if (out.shape.size() != std::max(a.shape.size(), b.shape.size())) return false;
-  for (std::size_t i = 0; i + 2 < out.shape.size(); ++i) {
+  if (out.stack_shape.size() != std::max(a.stack_shape.size(), b.stack_shape.size())) return false;
+  for (std::size_t i = 0; i < out.stack_shape.size(); ++i) {
     const std::int64_t x = BatchSize(a, out, i);
     const std::int64_t y = BatchSize(b, out, i);
-    if ((x != y && x != 1 && y != 1) || out.shape[i] != (x == 1 ? y : x)) return false;
+    if ((x != y && x != 1 && y != 1) || out.stack_shape[i] != (x == 1 ? y : x)) return false;
   }
   return true;
 }
 
 }  // namespace
 
-Matrices::Matrices(const Tensor& tensor)
-    : data(tensor.data()),
-      shape(tensor.shape().begin(), tensor.shape().end()),
-      strides(tensor.strides().begin(), tensor.strides().end()) {}
-
-Matrices Matrices::With1(std::size_t position) const {
-  Matrices result = *this;
-  const auto from_end = static_cast<std::ptrdiff_t>(std::min(position, shape.size()));
-  result.shape.insert(result.shape.end() - from_end, 1);
-  result.strides.insert(result.strides.end() - from_end, 0);
-  return result;
+Matrices::Matrices(const Tensor& tensor, bool has_rows, bool has_columns) : data(tensor.data()) {
+  const Span<std::int64_t> shape = tensor.shape();
+  const Span<std::int64_t> strides = tensor.strides();
+  std::size_t last = shape.size();
+  is_valid = last >= static_cast<std::size_t>(has_rows) + static_cast<std::size_t>(has_columns);
+  if (!is_valid) return;
+  if (has_columns) {
+    --last;
+    columns = {shape[last], strides[last]};
+  }
+  if (has_rows) {
+    --last;
+    rows = {shape[last], strides[last]};
+  }
+  stack_shape = {shape.data(), last};
+  stack_strides = {strides.data(), last};
 }
 
 Matrices Matrices::Transposed() const {
   Matrices result = *this;
-  const std::size_t size = shape.size();
-  if (size < 2) return result;
-  std::swap(result.shape[size - 2], result.shape[size - 1]);
-  std::swap(result.strides[size - 2], result.strides[size - 1]);
+  std::swap(result.rows, result.columns);
   return result;
 }
 
 bool Product::HasFittingShapes() const {
-  for (const Matrices* operand : {&a, &b, &out}) {
-    if (operand->shape.size() < 2) return false;
-  }
-  if (a.rows() != out.rows() || b.columns() != out.columns() || a.columns() != b.rows()) {
+  if (!a.is_valid || !b.is_valid || !out.is_valid || (bias && !bias->is_valid)) return false;
+  if (a.rows.size != out.rows.size || b.columns.size != out.columns.size ||
+      a.columns.size != b.rows.size) {
     return false;
   }
-  if (bias && (bias->rows() != 1 || bias->columns() != out.columns())) return false;
+  if (bias && (bias->rows.size != 1 || bias->columns.size != out.columns.size)) return false;
   return HasBroadcastShape(a, b, out);
 }
 
@@ -541,8 +546,8 @@ void Product::Run() const {
   // As in BLAS, a factor that is multiplied by 0 is not read. Float32 has the fewest numbers that
   // are not 0.
   const bool is_zero = kernels->sum_size == 4 ? alpha.To<float>() == 0 : alpha.To<double>() == 0;
-  MatrixProduct one{kernels,     out.rows(),  out.columns(), is_zero ? 0 : a.columns(),
-                    MatrixOf(a), MatrixOf(b), Matrix{},      MatrixOf(out),
+  MatrixProduct one{kernels,     out.rows.size, out.columns.size, is_zero ? 0 : a.columns.size,
+                    MatrixOf(a), MatrixOf(b),   Matrix{},         MatrixOf(out),
                     alpha,       beta};
   if (bias) one.bias = MatrixOf(*bias);
   Batch batch = BatchOf(*this);

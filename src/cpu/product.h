@@ -3,28 +3,34 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "infini/ops/argument.h"
+#include "infini/ops/span.h"
 #include "infini/ops/tensor.h"
 
 namespace infini::ops::cpu {
 
-// A tensor seen as a stack of matrices: the last two dimensions are rows and columns.
+// A tensor seen as a stack of matrices: the last two dimensions are rows and columns. It uses the
+// tensor's memory: a call needs up to twelve of them, which would each allocate.
 struct Matrices {
-  explicit Matrices(const Tensor& tensor);
+  // In elements.
+  struct Dimension {
+    std::int64_t size = 1;
+    std::int64_t stride = 0;
+  };
 
-  // With an added dimension of size 1 at `position` from the end: 0 makes each vector a column, 1 a
-  // row.
-  Matrices With1(std::size_t position) const;
+  // Without `has_rows` each vector is a row, without `has_columns` a column: the other dimension,
+  // of size 1, is not one of the tensor.
+  explicit Matrices(const Tensor& tensor, bool has_rows = true, bool has_columns = true);
+
   Matrices Transposed() const;
 
-  std::int64_t rows() const { return shape[shape.size() - 2]; }
-  std::int64_t columns() const { return shape[shape.size() - 1]; }
-
   void* data;
-  std::vector<std::int64_t> shape;
-  std::vector<std::int64_t> strides;  // in elements
+  bool is_valid;  // if the tensor has enough dimensions
+  Dimension rows;
+  Dimension columns;
+  Span<std::int64_t> stack_shape;
+  Span<std::int64_t> stack_strides;
 };
 
 // out = alpha * a @ b + beta * out + bias, for each matrix of `out`; the others broadcast to it.

@@ -87,7 +87,10 @@ template <typename Word, int width>
 void PackAlong(const ProductKernels& kernels, const char* source, std::int64_t row_stride,
                std::int64_t count, std::int64_t k, Word* packed) {
   constexpr std::int64_t chunk = 64;
-  Word rows[width][chunk] = {};
+  Word rows[width][chunk];
+  // Only the padding: all of it is up to 8 KB, as long as a small product takes.
+  std::memset(rows[0] + count * chunk, 0,
+              static_cast<std::size_t>(width - count) * sizeof(rows[0]));
   for (std::int64_t begin = 0; begin < k; begin += chunk) {
     const std::int64_t size = k - begin < chunk ? k - begin : chunk;
     kernels.convert(source + begin * kernels.element_size, row_stride, 1, count, size, rows, chunk);

@@ -1,6 +1,7 @@
 // Vectors of one instruction set. There is no include guard, because for_each_isa.h includes this
 // file once per instruction set. A file that includes for_each_isa.h must first include <cstdint>,
-// <cstring>, <type_traits>, "core/elements.h", "cpu/half.h", and on x86-64 <immintrin.h>.
+// <cstring>, <type_traits>, "core/elements.h", "cpu/half.h", and on x86-64 <immintrin.h>, on
+// aarch64 <arm_neon.h>.
 
 namespace infini::ops::cpu::INFINI_OPS_ISA {
 
@@ -23,10 +24,6 @@ using Packed = VectorOf<T, kLanes<T>* static_cast<int>(sizeof(T))>;
 using Words = Vector<std::uint32_t>;
 using HalfWords = VectorOf<std::uint16_t, INFINI_OPS_VECTOR_BYTES / 2>;
 
-inline INFINI_OPS_INLINE Words Select(Words mask, Words yes, Words no) {
-  return (mask & yes) | (~mask & no);
-}
-
 inline INFINI_OPS_INLINE Vector<float> WidenFloat16(const void* source) {
 #if INFINI_OPS_VECTOR_BYTES == 64
   // With a mask of all lanes: GCC 12 warns about an uninitialized value in the version without one.
@@ -35,6 +32,8 @@ inline INFINI_OPS_INLINE Vector<float> WidenFloat16(const void* source) {
 #elif INFINI_OPS_VECTOR_BYTES == 32
   return reinterpret_cast<Vector<float>>(
       _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(source))));
+#elif defined(__aarch64__)
+  return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(static_cast<const std::uint16_t*>(source))));
 #else
   const Words bits = __builtin_convertvector(*static_cast<const HalfWords::Loose*>(source), Words);
   const Words magnitude = (bits & 0x7FFFu) << 13;
@@ -55,21 +54,34 @@ inline INFINI_OPS_INLINE void NarrowFloat16(void* target, Vector<float> value) {
 #elif INFINI_OPS_VECTOR_BYTES == 32
   _mm_storeu_si128(static_cast<__m128i*>(target),
                    _mm256_cvtps_ph(reinterpret_cast<__m256>(value), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__aarch64__)
+  vst1_u16(static_cast<std::uint16_t*>(target), vreinterpret_u16_f16(vcvt_f16_f32(value)));
 #else
   for (int i = 0; i < kLanes<float>; ++i) static_cast<Float16*>(target)[i] = Float16(value[i]);
 #endif
 }
 
 inline INFINI_OPS_INLINE Vector<float> WidenBFloat16(const void* source) {
+#ifdef __aarch64__
+  // From a vector of half the size, GCC 12 would load single elements.
+  const uint16x4_t bits = vld1_u16(static_cast<const std::uint16_t*>(source));
+  return reinterpret_cast<Vector<float>>(vshll_n_u16(bits, 16));
+#else
   const auto bits = *static_cast<const HalfWords::Loose*>(source);
   return reinterpret_cast<Vector<float>>(__builtin_convertvector(bits, Words) << 16);
+#endif
+}
+
+// The upper half of each lane is the BFloat16.
+inline INFINI_OPS_INLINE Words RoundToBFloat16(Vector<float> value) {
+  const Words bits = reinterpret_cast<Words>(value);
+  const Words rounded = bits + 0x7FFFu + ((bits >> 16) & 1u);
+  return value == value ? rounded : Words{} + 0x7FC00000u;
 }
 
 inline INFINI_OPS_INLINE void NarrowBFloat16(void* target, Vector<float> value) {
-  const Words bits = reinterpret_cast<Words>(value);
-  const Words rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
-  const Words kept = Select(reinterpret_cast<Words>(value == value), rounded, Words{} + 0x7FC0u);
-  *static_cast<HalfWords::Loose*>(target) = __builtin_convertvector(kept, HalfWords::Type);
+  *static_cast<HalfWords::Loose*>(target) =
+      __builtin_convertvector(RoundToBFloat16(value) >> 16, HalfWords::Type);
 }
 
 // Loads one element per lane, in the type of the computation.
@@ -98,6 +110,36 @@ inline INFINI_OPS_INLINE void Store(T* target, Vector<Computed<T>> value) {
   } else {
     *reinterpret_cast<typename Packed<T>::Loose*>(target) =
         __builtin_convertvector(value, typename Packed<T>::Type);
+  }
+}
+
+// Two vectors of consecutive elements. Which lane has which element depends only on T.
+template <typename T>
+struct Pair {
+  Vector<Computed<T>> first;
+  Vector<Computed<T>> second;
+};
+
+template <typename T>
+inline INFINI_OPS_INLINE Pair<T> LoadPair(const T* source) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    // The elements with even and with odd indices: no lane changes its place.
+    const Words bits = *reinterpret_cast<const VectorOf<std::uint32_t>::Loose*>(source);
+    return {reinterpret_cast<Vector<float>>(bits << 16),
+            reinterpret_cast<Vector<float>>(bits & 0xFFFF0000u)};
+  } else {
+    return {Load(source), Load(source + kLanes<T>)};
+  }
+}
+
+template <typename T>
+inline INFINI_OPS_INLINE void StorePair(T* target, const Pair<T>& pair) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    *reinterpret_cast<VectorOf<std::uint32_t>::Loose*>(target) =
+        (RoundToBFloat16(pair.first) >> 16) | (RoundToBFloat16(pair.second) & 0xFFFF0000u);
+  } else {
+    Store(target, pair.first);
+    Store(target + kLanes<T>, pair.second);
   }
 }
 

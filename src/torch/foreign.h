@@ -33,6 +33,11 @@ Kernel KernelOf(std::string_view operator_name);
 // The setting of `torch.set_num_threads` on this thread.
 int ThreadCount();
 
+// Calls `function(data)` on each of torch's threads for computations, this one included. Returns
+// false if torch has been built without OpenMP. Not in the child of a fork, which lacks the threads
+// and would wait for them.
+bool RunOnAllThreads(void (*function)(void*), void* data);
+
 // True if torch multiplies matrices of this type on the CPU with a library: its BLAS, or oneDNN.
 bool HasFastProducts(DataType type);
 

@@ -17,6 +17,7 @@ from bench.context import CommandCost, Context, without_compiler_cache
 from bench.interleaved import Interleaved
 from bench.parts.build import profile_table
 from bench.parts.calls import import_table
+from bench.parts.kernels import LIMITS, Figures, Timings, limits_to, summary_rows, usable_isas
 from bench.report import BenchReport, Conditions, as_json, as_markdown, describe_machine
 from bench.rows import Measurement, MeasurementError, Summary, medians_by_round, summarize
 from ci.util.process import ProcessError
@@ -193,3 +194,57 @@ import time:        30 |         50 | infini.ops
             ("infini.ops", "30", "50"),
             ("infini.ops._core", "20", "20"),
         )
+
+
+def _timed(case: str, operator: str, isa: str, ours: list[float], threads: int = 1) -> Figures:
+    seconds = {"torch": [1.0] * len(ours), "slot 0": ours}
+    about = {"case": case, "operator": operator, "isa": isa, "threads": threads, "flops": 0}
+    return about | {"seconds": seconds}
+
+
+class TestKernels:
+    @pytest.mark.parametrize(
+        ("processor", "isas"),
+        [
+            ("AVX-512 VNNI", ("baseline", "avx2", "avx512")),
+            ("AVX2", ("baseline", "avx2")),
+            ("SSE4.2", ("baseline",)),
+            (None, ("baseline",)),
+        ],
+    )
+    def test_only_instruction_sets_of_the_processor_are_measured(
+        self, processor: str | None, isas: tuple[str, ...]
+    ) -> None:
+        assert usable_isas(processor) == isas
+
+    def test_torch_and_its_libraries_are_limited_as_the_library_is(self) -> None:
+        limits = limits_to("avx2")
+        assert limits.keys() == LIMITS.keys()
+        assert {value.lower() for value in limits.values()} == {"avx2"}
+
+    def test_an_operator_has_a_row_per_instruction_set_with_its_worst_case(self) -> None:
+        cases = [
+            _timed("add float32, 1 k", "add", "avx2", [0.5, 0.6, 0.7]),
+            _timed("add float32, 64 k", "add", "avx2", [1.0, 1.2, 1.4], threads=2),
+            _timed("add float32, 1 M", "add", "avx2", [0.9, 0.9, 0.9]),
+            _timed("add float32, 1 k", "add", "baseline", [2.0]),
+        ]
+        assert list(summary_rows(cases)) == [
+            ("add", "avx2", "0.90", "1.20", "1.01 to 1.39", "add float32, 64 k, 2 threads"),
+            ("add", "baseline", "2.00", "2.00", "2.00 to 2.00", "add float32, 1 k, 1 thread"),
+        ]
+
+    def test_the_slowest_case_is_the_value_and_a_failed_one_an_error(self) -> None:
+        wrong = {"case": "mul float16, 1 k", "isa": "avx2", "threads": 2, "error": "off by 1"}
+        fast = _timed("add float32, 1 k", "add", "avx2", [0.5])
+        slow = _timed("add float32, 64 k", "add", "avx2", [1.5])
+        timings = Timings(device="the CPU", cases=[wrong, fast, slow])
+        row = timings.slowest("kernels-cpu-memory", timings.memory_bound)
+        assert (row.value, row.met) == (1.5, False)
+        assert row.note == ("the slowest of 2: add float32, 64 k, avx2, 1 thread, slot 0; the CPU")
+        assert row.error == "1 cases failed:\nmul float16, 1 k, avx2, 2 threads: off by 1"
+
+    def test_without_any_timed_case_the_failures_are_the_error(self) -> None:
+        timings = Timings(device="the CPU", cases=[{"case": "mul", "error": "off by 1"}])
+        with pytest.raises(MeasurementError, match=r"could be timed\nmul: off by 1"):
+            timings.slowest("kernels-cpu-memory", timings.memory_bound)

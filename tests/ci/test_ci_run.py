@@ -25,7 +25,7 @@ PARTS = {
     "lint": "lint",
     "docs": "docs",
     "tests": "tests",
-    "tests, complete": "tests -- -m complete -n 2 --dist loadfile",
+    "tests, complete": "tests -- -m complete -n 3 --dist loadfile",
     "faults --selection": "tests -- tests/faults/test_fault_suite.py --selection -n 4",
     "compat": "compat -- pythons --without-torch 3.11",
     "machines --fast --budgets": "machines -- --fast --budgets",

@@ -262,8 +262,9 @@ def test_every_command_has_one_form(name: str) -> None:
     assert module.execute.__doc__
 
 
-# `export` writes files; the others show what the programs that they start print.
-WITHOUT_JSON = ("export", "shell", "rerun")
+# `export` writes files, and `manifest` prints what another system reads; the others show what the
+# programs that they start print.
+WITHOUT_JSON = ("export", "manifest", "shell", "rerun")
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)

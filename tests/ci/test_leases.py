@@ -70,13 +70,15 @@ class Machine:
         )
         return replace(policy, **changes)
 
-    def leases(self, run: str = "run-1", **changes: Any) -> tuple[Leases, list[Event]]:
+    def leases(
+        self, run: str = "run-1", environment: Mapping[str, str] = os.environ, **changes: Any
+    ) -> tuple[Leases, list[Event]]:
         events: list[Event] = []
         leases = Leases(
             self.policy(**changes),
             run_id=run,
             platform="nvidia",
-            environment=os.environ,
+            environment=environment,
             emit=events.append,
             stopped=lambda: False,
         )
@@ -126,6 +128,26 @@ def test_a_framework_that_counts_its_devices_gets_indices(machine: Machine) -> N
     leases.take("pytest")
     assert leases.variables() == {"MLU_VISIBLE_DEVICES": "7"}
     leases.release()
+
+
+@pytest.mark.parametrize(
+    ("named", "leased"),
+    [("2", "GPU-2"), ("GPU-3,GPU-1", "GPU-1"), ("", "GPU-0"), ("MIG-elsewhere", "GPU-0")],
+)
+def test_only_devices_that_a_scheduler_gave_are_leased(
+    machine: Machine, named: str, leased: str
+) -> None:
+    leases, _ = machine.leases(environment={**os.environ, "CUDA_VISIBLE_DEVICES": named})
+    leases.check()
+    leases.take("pytest")
+    assert leases.variables() == {"CUDA_VISIBLE_DEVICES": leased}
+    leases.release()
+
+
+def test_a_scheduler_that_gave_too_few_devices_is_an_error(machine: Machine) -> None:
+    leases, _ = machine.leases(environment={**os.environ, "CUDA_VISIBLE_DEVICES": "2"}, count=2)
+    with pytest.raises(LeaseError, match=r"devices\.count is 2; found: GPU-2 \("):
+        leases.check()
 
 
 # What keeps a device from being taken

@@ -44,6 +44,7 @@ RUN_FILES: Mapping[str, str] = {
     "results.json": "Results of all platforms, as described below.",
     "results.md": "The results table in Markdown.",
     "request.json": "What `run` was asked for. `run --resume` reads it.",
+    "kubernetes": "What the Jobs of `manifest` read, until their results are imported.",
     ".lock": "Locked while a process works on the run.",
 }
 PLATFORM_FILES: Mapping[str, str] = {
@@ -64,6 +65,7 @@ PLATFORM_FILES: Mapping[str, str] = {
 STORE_FILES: Mapping[str, str] = {
     "ci.db": "The store of all runs (SQLite), if `INFINI_CI_DB` names no other.",
     "latest": "Link to the newest run.",
+    "slurm": "Results and output of the jobs that a script of `manifest --system slurm` submitted.",
     "RUN": "Folder of one run.",
     "RUN/PLATFORM": "Folder of one platform in a run.",
 }

@@ -143,6 +143,18 @@ class Place:
         return [it for it in found if it.labels[RUN_LABEL].partition("-session-")[0] in runs]
 
 
+def paste(place: Place, line: str) -> subprocess.CompletedProcess[str]:
+    """Run a line as typed into a shell of the user."""
+    return subprocess.run(
+        ["sh", "-c", line],
+        cwd=ROOT,
+        env=place.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 def json_of(place: Place, run: str = "latest") -> dict[str, Any]:
     run: dict[str, Any] = json.loads(place.ci("report", run, "--format", "json").stdout)
     return run

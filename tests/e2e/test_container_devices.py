@@ -34,6 +34,7 @@ FACTS = DeviceFacts(
     visible="VISIBLE_DEVICES",
     visible_by="uuid",
     management="vendor-smi",
+    resource="vendor.invalid/device",
 )
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from conftest import engine_or_skip
 from places import (
-    ROOT,
     Place,
     gc,
     json_of,
     open_shell,
+    paste,
     project_files,
     read_until,
     terminal_shell,
@@ -69,14 +69,7 @@ def test_the_command_of_a_failing_test_fails_when_pasted(place: Place) -> None:
     assert lines[at + 1] == "not one: assert 8 == 1"
     pasted = lines[at + 2]
     assert f" rerun {json_of(place)['run_id']} cpu {shlex.quote(FAILING)}" in pasted
-    finished = subprocess.run(
-        ["sh", "-c", pasted],
-        cwd=ROOT,
-        env=place.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    finished = paste(place, pasted)
     assert finished.returncode == 1, finished.stderr
     assert "E   AssertionError: not one" in finished.stdout
     assert "1 failed, 2 deselected" in finished.stdout

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import engine_or_skip
-from places import ROOT, Place, gc, json_of, project_files, remains, remove
+from places import Place, gc, json_of, paste, project_files, remains, remove
 
 PROJECT = "sharded"
 # Most tests leave the name of the shard's log in a file, and one test of each shard fails.
@@ -47,17 +47,6 @@ def run_of(place: Place) -> str:
     return (place.folder / "results/latest").resolve().name
 
 
-def pasted(place: Place, line: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["sh", "-c", line],
-        cwd=ROOT,
-        env=place.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def test_the_report_has_a_command_for_each_failure_of_any_shard(place: Place) -> None:
     [row] = json_of(place)["platforms"]
     assert [it["tests"] for it in row["shards"]] == [5, 5]
@@ -68,7 +57,7 @@ def test_the_report_has_a_command_for_each_failure_of_any_shard(place: Place) ->
     for failing in FAILING:
         command = lines[lines.index(failing) + 2]
         assert f" rerun {run_of(place)} cpu {shlex.quote(failing)}" in command
-    finished = pasted(place, command)
+    finished = paste(place, command)
     assert finished.returncode == 1, finished.stderr
     assert "1 failed, 9 deselected in " in finished.stdout
 

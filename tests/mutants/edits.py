@@ -90,8 +90,8 @@ LATE_ROWS = (
     (
         "cat copies many rows from their second byte on",
         "src/cpu/cat.cc",
-        "run.data + row * run.size,",
-        "run.data + row * run.size + 1,",
+        "CopyBytes(run.data + row * run.size,",
+        "CopyBytes(run.data + row * run.size + 1,",
     ),
 )
 VIEWS_WITHOUT_STRIDES = (
@@ -127,9 +127,8 @@ ROUNDED_NANS = (
     (
         "a NaN is rounded to a bfloat16 like a number",
         "src/cpu/vector.h",
-        "const Words kept = Select(reinterpret_cast<Words>(value == value), rounded, "
-        "Words{} + 0x7FC0u);",
-        "const Words kept = rounded;",
+        "return value == value ? rounded : Words{} + 0x7FC00000u;",
+        "return rounded;",
     ),
 )
 BOOLS_AS_NUMBERS = (
@@ -192,7 +191,7 @@ POOLS_AFTER_FORK = (
     (
         "the child of a fork waits for the threads of its parent",
         "src/cpu/parallel.cc",
-        "[] {\n      pool = new Pool;\n",
-        "[] {\n",
+        "if (is_forked || !detects_forks) return false;",
+        "if (!detects_forks) return false;",
     ),
 )

@@ -95,6 +95,14 @@ def tolerance(dtype: torch.dtype, *, ulps: float = 2.0, size: float = 0.0) -> To
     )
 
 
+def as_integer(number: float, dtype: torch.dtype) -> int:
+    """The documented rule of casts, in exact numbers."""
+    limit = 2**64 if dtype is torch.uint64 else 2**63
+    whole = int(number) if -(2**63) <= number < limit else -(2**63)
+    info = torch.iinfo(dtype)
+    return (whole - info.min) % 2**info.bits + info.min
+
+
 class Mover:
     """Copies operands to a device with their strides; those that share memory still do."""
 

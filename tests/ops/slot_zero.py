@@ -11,6 +11,7 @@ from installed import TORCH_SLOT
 import infini.ops
 
 BLOCK = 512  # elements that src/cpu/row_elements.h gathers at a time
+CHUNK = 2048  # those that src/cpu/convert.cc converts at a time
 
 # Those of `add` on the CPU.
 SLOTS_OF_ADD = (pytest.param(0, marks=pytest.mark.cpu_kernels), TORCH_SLOT)

@@ -367,7 +367,7 @@ TASKS = Path("/proc/self/task")
 
 
 def test_torch_says_how_many_threads_there_are() -> None:
-    """The library's threads start with the first call that can use them."""
+    """They start with the first call that can use them."""
     x, weight, out = torch.ones(1024, 1024), torch.ones(1024), torch.zeros(1024, 1024)
     started = []
     try:
@@ -380,6 +380,19 @@ def test_torch_says_how_many_threads_there_are() -> None:
         torch.set_num_threads(1)
     assert started[0] == 0
     assert 0 < started[1] <= 3
+
+
+def test_the_librarys_threads_are_those_of_torch() -> None:
+    """Threads of both spin after their work: with two pools they would compete for the cores."""
+    x, weight, out = torch.ones(1024, 1024), torch.ones(1024), torch.zeros(1024, 1024)
+    torch.set_num_threads(3)
+    try:
+        torch.add(x, x, out=out)
+        before = set(TASKS.iterdir())
+        infini.ops.rms_norm(x, weight, out, implementation_index=0)
+        assert set(TASKS.iterdir()) == before
+    finally:
+        torch.set_num_threads(1)
 
 
 def test_products_on_any_thread_heed_torchs_number_of_threads() -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from native_operands import FLOATS, NAN, UNSIGNED, Maker, tolerance
 from programs import output_of
-from slot_zero import BLOCK, Array, is_accepted, run
+from slot_zero import BLOCK, CHUNK, Array, is_accepted, run
 
 import infini.ops
 import torch
@@ -74,7 +74,7 @@ class TestEveryPosition:
                 assert torch.equal(out, expected), (begin, rows)
 
 
-LENGTHS = (*range(70), *(BLOCK + more for more in (-1, 0, 1)), 2 * BLOCK, 2 * BLOCK + 1)
+LENGTHS = (*range(70), *(BLOCK + more for more in (-1, 0, 1)), 2 * BLOCK + 1, CHUNK, CHUNK + 1)
 
 
 def with_step(values: Array, step: int) -> Array:
@@ -373,8 +373,9 @@ import infini.ops
 import torch
 
 tasks = Path("/proc/self/task")
+torch.set_num_threads(1)  # so that torch's own calls start none
 x, weight, out = torch.ones(1024, 1024), torch.ones(1024), torch.zeros(1024, 1024)
-torch.set_num_threads(4)  # of the library; torch's own threads do not survive a fork
+torch.set_num_threads(4)  # these do not survive a fork
 warnings.simplefilter("ignore", DeprecationWarning)  # of a fork with threads
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from native_operands import FLOATS, INTEGERS, NAN, UNSIGNED
-from slot_zero import BLOCK, Array, is_accepted, run
+from native_operands import FLOATS, INTEGERS, NAN, UNSIGNED, as_integer
+from slot_zero import CHUNK, Array, is_accepted, run
 
 import torch
 
@@ -80,14 +80,6 @@ def extremes(dtype: str, size: int = 200) -> Array:
     return np.concatenate([np.array(kept, dtype), drawn])
 
 
-def as_integer(number: float, dtype: str) -> int:
-    """The documented rule of casts, in exact numbers."""
-    limit = 2**64 if dtype == "uint64" else 2**63
-    whole = int(number) if -(2**63) <= number < limit else -(2**63)
-    info = np.iinfo(dtype)
-    return (whole - info.min) % 2**info.bits + info.min
-
-
 class TestIntegers:
     @pytest.mark.parametrize("name", ["add", "mul"])
     @pytest.mark.parametrize("dtype", INTEGER_NAMES)
@@ -120,17 +112,19 @@ class TestIntegers:
     @pytest.mark.parametrize("target", INTEGER_NAMES)
     @pytest.mark.parametrize("dtype", FLOATS, ids=str)
     def test_floats_in_and_out_of_range(self, dtype: torch.dtype, target: str) -> None:
-        """Alone and among small ones, since blocks of small ones are converted in another way."""
+        """Alone and among small ones, since chunks of small ones are converted in another way."""
         values = [0.0, NAN, float("inf"), torch.finfo(dtype).max, 0.99, 1.5, 300.75, 70000.0]
         values += [2.0**bit + step for bit in range(66) for step in (-1, -0.5, 0, 0.5, 1)]
         x = torch.tensor([*values, *(-each for each in values)], dtype=torch.float64).to(dtype)
-        among = torch.full((len(x), BLOCK + 9), -1.75).to(dtype)
-        among[torch.arange(len(x)), torch.arange(len(x)) * 7 % (BLOCK + 9)] = x
-        for floats in (x, among):
+        large = x[~(x.abs() < 2**30)]
+        rows = torch.arange(len(large))
+        among = torch.full((len(rows), CHUNK * 3 // 2), -1.75).to(dtype)
+        among[rows, rows * 331 % among.shape[1]] = large
+        for floats in (x, among, among[:, ::2]):
             out = torch.zeros(floats.shape, dtype=getattr(torch, target))
             run("cast", floats, out)
             distinct, places = np.unique(floats.double().numpy(), return_inverse=True)
-            expected = [as_integer(each, target) for each in distinct.tolist()]
+            expected = [as_integer(each, getattr(torch, target)) for each in distinct.tolist()]
             np.testing.assert_array_equal(
                 out.numpy(), np.array(expected, target)[places].reshape(out.shape)
             )

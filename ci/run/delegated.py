@@ -1,0 +1,133 @@
+"""A run that another system carries out: its record is opened here, and judged here at the end.
+
+The system returns a folder of the run with a folder of files for each platform, as its agent wrote
+them. What they mean follows from the plan, which is made again from the run's own request: nothing
+in that folder names a configuration or a command. Without files a platform has no result.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from ci.engines import kubernetes
+from ci.engines.logs import ENGINE_FILES
+from ci.engines.pods import UNKNOWN_END, PodEnd, read_pods
+from ci.facts.platform_result import not_run_result
+from ci.facts.result_files import ResultFiles
+from ci.model.plan import RunPlan
+from ci.model.results import ExecutionFacts, Harness, ImageFacts, PlatformResult, RunResult
+from ci.plan.network import read_pip_settings
+from ci.plan.project import load_project
+from ci.plan.request import RunRequest, check_configuration, plan_request, read_request
+from ci.run.platform import PlatformOutcome, judge_platform
+from ci.run.records import Records
+from ci.store.folder import RESULTS_FILE, open_store, read_results
+from ci.store.importing import check_size, copy_files
+from ci.util.files import remove_folder
+
+
+@dataclass(kw_only=True)
+class DelegatedRun:
+    """The record of a run that a system carries out."""
+
+    request: RunRequest
+    plans: Sequence[RunPlan]
+    records: Records
+    system: str
+    notes: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by platform
+
+    def open(self) -> RunResult:
+        """Write the run with a row for each platform, which did not run so far."""
+        with self.records:
+            self.records.open()
+            self.records.write_request(self.request)
+            return self._save([self._pending(plan) for plan in self.plans])
+
+    def collect(self, folder: Path, ends: Mapping[str, PodEnd]) -> tuple[RunResult, RunResult]:
+        """Copy what ``folder`` has of the platforms, and judge it; return the run before and now.
+
+        A platform keeps its row if that is final, or if ``folder`` has nothing of it. When all rows
+        are final, no Job needs its inputs.
+        """
+        check_size(folder)
+        with self.records:
+            self.records.open()
+            earlier = read_results(self.records.folder / RESULTS_FILE)
+            known = {it.platform: it for it in earlier.platforms}
+            rows = []
+            for plan in self.plans:
+                row = known.get(plan.platform) or self._pending(plan)
+                is_there = (folder / plan.platform).is_dir() or plan.platform in ends
+                if is_there and not _has_ended(row):
+                    outcome = self._judge(plan, folder, ends.get(plan.platform, UNKNOWN_END))
+                    self.records.add(plan.platform, outcome.details)
+                    row = outcome.result
+                rows.append(row)
+            if all(map(_has_ended, rows)):
+                remove_folder(self.records.folder / self.system)
+            return earlier, self._save(rows)
+
+    def _judge(self, plan: RunPlan, folder: Path, end: PodEnd) -> PlatformOutcome:
+        remove_folder(plan.results)
+        if (folder / plan.platform).is_dir():
+            copy_files(folder / plan.platform, plan.results)
+            for name in ENGINE_FILES:  # no engine wrote them
+                (plan.results / name).unlink(missing_ok=True)
+        files = ResultFiles(folder=plan.results, stages=plan.stages)
+        if not files.record.events:
+            reason = "; ".join(end.notes) or f"{self.system} returned no events of its agent"
+            return PlatformOutcome(result=not_run_result(plan, reason))
+        finished = files.record.run_finished
+        code = end.exit_code if finished is None else finished.exit_code
+        image = ImageFacts(
+            reference=end.image or plan.needed_image.tag,
+            digest=end.digest,
+            built=False,
+            seconds=0.0,
+            reason=f"pulled by {self.system}",
+        )
+        facts = ExecutionFacts(
+            engine=self.system,
+            image=image,
+            exit_code=code,
+            oom_killed=end.oom_killed,
+            lost=finished is None,
+            notes=(*self.notes.get(plan.platform, ()), *end.notes),
+        )
+        return judge_platform(plan, facts, files)
+
+    def _pending(self, plan: RunPlan) -> PlatformResult:
+        return not_run_result(plan, f"{self.system} carries it out; no results were imported yet")
+
+    def _save(self, rows: Sequence[PlatformResult]) -> RunResult:
+        result = self.request.result(self.system, rows)
+        self.records.save(result)
+        return result
+
+
+def _has_ended(row: PlatformResult) -> bool:
+    """Whether a row is final. A test may have failed by the time that its files were copied."""
+    return row.verdict.product.is_final and row.verdict.harness is not Harness.LOST
+
+
+def judge_jobs(folder: Path, results: Path) -> tuple[RunResult, RunResult]:
+    """Judge the files that the Jobs of a run wrote; return the run before and now.
+
+    ``folder`` has the name of the run. Raises ``UsageError`` if the configuration has changed since
+    the Jobs were printed.
+    """
+    request = check_configuration(read_request(results, folder.name, "import"), "import")
+    project = load_project(request.config, os.environ, read_pip_settings())
+    plans = plan_request(project, request, results)
+    run = DelegatedRun(
+        request=request,
+        plans=plans,
+        records=Records(results / folder.name, partial(open_store, results)),
+        system=kubernetes.SYSTEM,
+        notes={plan.platform: [*kubernetes.job_notes(plan)] for plan in plans},
+    )
+    return run.collect(folder, read_pods(folder, folder.name))

@@ -1,0 +1,648 @@
+"""``python -m ci manifest``: Jobs by the published schemas, their inputs, and Slurm's script."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes_validate.utils import validate
+from workplace import Workplace, new_workplace
+
+from ci import cli
+from ci.engines.kubernetes import GRACE_S
+from ci.errors import ExitCode
+from ci.model.results import Harness, PlatformResult, Product
+from ci.store.folder import read_results
+
+# The oldest that a vendor's platform still ships, and the newest that the package knows.
+VERSIONS = ("1.26", "1.37")
+RESOURCES = {
+    "nvidia": "nvidia.com/gpu",
+    "iluvatar": "iluvatar.com/gpu",
+    "metax": "metax-tech.com/gpu",
+    "cambricon": "cambricon.com/mlu",
+    "moore": "mthreads.com/gpu",
+    "ascend": "huawei.com/Ascend910",
+}
+CONFIG = """\
+project: tiny
+platforms:
+  cpu: {memory_bytes: 8589934592, shm_size_bytes: 67108864, environment: {GREETING: good}}
+  nvidia: {devices: {count: 2, uuids: [GPU-a, GPU-b]}}
+  iluvatar: {base_image: corex}
+  metax: {}
+  cambricon: {}
+  moore: {devices: {privileged: true}}
+  ascend: {}
+read_only_root: true
+stages:
+- {name: build, command: python build.py, timeout_s: 60.5}
+- {name: pytest, kind: pytest, command: python -m pytest -q tests, timeout_s: 100, network: none}
+artifacts: {generated: out}
+"""
+SITE: dict[str, Any] = {"kubernetes": {"registry": "registry.lab:5000/ci"}}
+
+
+@dataclass
+class Lab:
+    """A project with a site, and what its commands print."""
+
+    place: Workplace
+    capture: pytest.CaptureFixture[str]
+
+    def site(self, **changes: object) -> None:
+        self.place.write("ci.site.yaml", yaml.safe_dump({**SITE, **changes}))
+
+    def ci(self, *words: str, code: int = ExitCode.PASSED) -> str:
+        """Return the output of a command; its messages if it fails."""
+        results = f"--results={self.place.results}"
+        assert cli.main([*words, results]) == code, self.capture.readouterr()
+        shown = self.capture.readouterr()
+        return shown.out if code == ExitCode.PASSED else shown.out + shown.err
+
+    def manifest(self, *words: str, code: int = ExitCode.PASSED) -> str:
+        return self.ci("manifest", *words, f"--source={self.place.folder / 'source'}", code=code)
+
+    def jobs(self, *words: str) -> list[dict[str, Any]]:
+        return [*yaml.safe_load_all(self.manifest(*words))]
+
+    def row(self, run_id: str, platform: str = "cpu") -> PlatformResult:
+        return read_results(self.place.results / run_id / "results.json").platform(platform)
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Lab:
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    for name in [it for it in os.environ if it.startswith("PIP_") and it != "PIP_CONFIG_FILE"]:
+        monkeypatch.delenv(name)
+    found = Lab(new_workplace(tmp_path), capsys)
+    found.place.write("ci.yaml", CONFIG)
+    found.site()
+    return found
+
+
+def spec_of(job: Mapping[str, Any]) -> Any:
+    return job["spec"]["template"]["spec"]
+
+
+def run_of(job: Mapping[str, Any]) -> str:
+    return str(job["metadata"]["labels"]["infini-ci.run"])
+
+
+# The Jobs
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_jobs_match_the_published_schemas(lab: Lab, version: str) -> None:
+    lab.site(
+        kubernetes={"registry": "registry.lab:5000/ci", "namespace": "lab", "claim": "runs"},
+        platforms={"ascend": {"kubernetes": {"node_selector": {"lab/chip": "910b"}}}},
+    )
+    jobs = lab.jobs("--all")
+    assert len(jobs) == 1 + len(RESOURCES)
+    for job in jobs:
+        assert validate(job, version, strict=True)
+        assert job["metadata"]["namespace"] == "lab"
+        assert re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", job["metadata"]["name"])
+    assert spec_of(jobs[-1])["nodeSelector"] == {"lab/chip": "910b"}
+
+
+@pytest.mark.parametrize(("platform", "resource"), RESOURCES.items())
+def test_a_job_requests_what_its_limits_allow(lab: Lab, platform: str, resource: str) -> None:
+    [job] = lab.jobs(platform)
+    [agent] = spec_of(job)["containers"]
+    count = "2" if platform == "nvidia" else "1"
+    assert agent["resources"] == {"requests": {resource: count}, "limits": {resource: count}}
+
+
+def test_each_shard_gets_its_devices(lab: Lab) -> None:
+    [job] = lab.jobs("nvidia", "--shards=3")
+    assert spec_of(job)["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "6"}
+    text = slurm(lab, "nvidia", "--shards=3")
+    assert "--gres=gpu:6" in text
+    assert " --shards 3 " in text
+
+
+def test_limits_become_those_of_the_pod(lab: Lab) -> None:
+    [job] = lab.jobs("cpu")
+    spec = spec_of(job)
+    [agent] = spec["containers"]
+    assert agent["resources"]["limits"] == {"memory": "8589934592"}
+    memory = {"emptyDir": {"medium": "Memory", "sizeLimit": "67108864"}, "name": "memory"}
+    assert memory in spec["volumes"]
+    assert {"name": "memory", "mountPath": "/dev/shm"} in agent["volumeMounts"]  # noqa: S108
+    assert {"name": "GREETING", "value": "good"} in agent["env"]
+    # Both stages with 40 s for their ends, 100 s in which no one takes the network away, the rest.
+    assert spec["activeDeadlineSeconds"] == 61 + 40 + 100 + 40 + 100 + 600
+    assert spec["terminationGracePeriodSeconds"] == GRACE_S
+    assert (job["spec"]["backoffLimit"], spec["restartPolicy"]) == (0, "Never")
+
+
+def test_pods_are_unprivileged(lab: Lab) -> None:
+    for job in lab.jobs("cpu", "nvidia", "ascend"):
+        spec = spec_of(job)
+        assert spec["automountServiceAccountToken"] is False
+        context = spec["securityContext"]
+        assert context["runAsNonRoot"] is True
+        assert context["runAsUser"] == 1000
+        assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in (*spec["initContainers"], *spec["containers"]):
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+                "readOnlyRootFilesystem": True,
+            }
+
+
+def test_only_a_configured_platform_is_privileged(lab: Lab) -> None:
+    [job] = lab.jobs("moore")
+    spec = spec_of(job)
+    [first], [agent] = spec["initContainers"], spec["containers"]
+    assert agent["securityContext"] == {"privileged": True}
+    assert first["securityContext"]["allowPrivilegeEscalation"] is False
+
+
+def test_a_site_replaces_image_and_resource(lab: Lab) -> None:
+    own = {"image": "lab/vllm:1", "resource": "huawei.com/Ascend310P"}
+    lab.site(platforms={"ascend": {"kubernetes": own}})
+    [job] = lab.jobs("ascend")
+    [agent] = spec_of(job)["containers"]
+    assert agent["image"] == "lab/vllm:1"
+    assert agent["resources"]["limits"] == {"huawei.com/Ascend310P": "1"}
+
+
+def test_images_to_push_are_named(lab: Lab) -> None:
+    [job] = lab.jobs("cpu")
+    image = spec_of(job)["containers"][0]["image"]
+    assert image.startswith("registry.lab:5000/ci/infini-ci/cpu:")
+    lab.manifest("cpu")
+    local = image.removeprefix("registry.lab:5000/ci/")
+    assert cli.main(["manifest", "cpu", f"--config={lab.place.folder / 'source' / 'ci.yaml'}"]) == 0
+    said = lab.capture.readouterr().err
+    assert f"docker tag {local} {image}\ndocker push {image}\n" in said
+
+
+# What they read
+
+
+def members(path: Path) -> dict[str, bytes]:
+    with tarfile.open(path) as archive:
+        files = [it for it in archive if it.isreg()]
+        return {it.name: archive.extractfile(it).read() for it in files}  # type: ignore[union-attr]
+
+
+def test_inputs_are_the_sources_and_a_job_for_each_platform(lab: Lab) -> None:
+    [job, _] = lab.jobs("cpu", "nvidia")
+    folder = lab.place.results / run_of(job) / "kubernetes"
+    assert sorted(it.name for it in folder.iterdir()) == ["cpu", "inputs", "nvidia"]
+    sources = members(folder / "inputs" / "source.tar")
+    assert "workspace/tests/test_a.py" in sources
+    given = members(folder / "inputs" / "nvidia.tar")
+    assert "opt/infini-ci/devices.py" in given
+    document = json.loads(given["opt/infini-ci/job.json"])
+    assert document["user"] is None
+    assert not any(stage["isolated"] for stage in document["stages"])
+    # The device plugin chose the devices, for this pod alone.
+    assert (document["devices"]["count"], document["devices"]["uuids"]) == (2, [])
+    assert document["devices"]["folder"] == "/opt/infini-ci/leases"
+
+
+def test_a_wheelhouse_is_mounted(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheels = lab.place.folder / "wheels"
+    wheels.mkdir()
+    (wheels / "a.whl").write_text("wheel")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    [job] = lab.jobs("cpu")
+    place = lab.place.results / run_of(job) / "kubernetes" / "inputs" / "wheels"
+    assert (place / "a.whl").read_text() == "wheel"
+    [mount] = [
+        it
+        for it in spec_of(job)["containers"][0]["volumeMounts"]
+        if it["mountPath"] == "/opt/infini-ci/wheels"
+    ]
+    assert mount["subPath"] == f"{run_of(job)}/inputs/wheels"
+    assert mount["readOnly"] is True
+
+
+# What is refused
+
+
+def test_without_a_registry_there_is_no_image(lab: Lab) -> None:
+    lab.site(kubernetes={})
+    said = lab.manifest("cpu", code=ExitCode.USAGE)
+    assert "ci.site.yaml: kubernetes.registry: got none, expected the registry from which" in said
+    assert "platforms.cpu.kubernetes.image in ci.site.yaml" in said
+    assert not lab.place.results.exists()
+
+
+def test_passwords_are_not_printed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "https://me:hush@index.lab/simple")
+    said = lab.manifest("cpu", code=ExitCode.USAGE)
+    assert "manifest: cpu: got passwords in " in said
+    assert "hush" not in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "manifest: got no platform, expected either platforms or --all"),
+        (("cpu", "--all"), "manifest: got --all and cpu, expected either platforms or --all"),
+        (("cpu", "--engine=docker"), "--engine: got docker, expected none: in Kubernetes"),
+        (("gpu",), "unknown platform 'gpu'"),
+    ],
+)
+def test_wrong_command_lines(lab: Lab, words: Sequence[str], said: str) -> None:
+    assert said in lab.manifest(*words, code=ExitCode.USAGE)
+
+
+@pytest.mark.parametrize(
+    ("site", "place"),
+    [
+        ({"kubernetes": {"claim": "Not A Name"}}, "kubernetes.claim"),
+        ({"platforms": {"cpu": {"kubernetes": {"resource": "a/b/c"}}}}, "cpu.kubernetes.resource"),
+        ({"platforms": {"cpu": {"slurm": {"gres": "gpu:1"}}}}, "cpu.slurm.gres"),
+        ({"platforms": {"cpu": {"slurm": {"options": ["-p x"]}}}}, "cpu.slurm.options.0"),
+        ({"platforms": {"cpu": {"slurm": {"options": ["--a=$(b)"]}}}}, "cpu.slurm.options.0"),
+    ],
+)
+def test_wrong_settings_of_a_site(lab: Lab, site: Mapping[str, Any], place: str) -> None:
+    lab.site(**site)
+    assert place in lab.manifest("cpu", code=ExitCode.USAGE)
+
+
+# Results
+
+
+@dataclass
+class Pod:
+    """Carries a Job out on this machine: the same programs and inputs, without its containers."""
+
+    lab: Lab
+    job: Mapping[str, Any]
+
+    @property
+    def claim(self) -> Path:
+        """The folder of the run, as it is on the claim."""
+        return self.lab.place.folder / "claim" / run_of(self.job)
+
+    def __post_init__(self) -> None:
+        self.claim.parent.mkdir()
+        subprocess.run(["cp", "-a", self.inputs, self.claim], check=True)
+
+    @property
+    def inputs(self) -> Path:
+        return self.lab.place.results / run_of(self.job) / "kubernetes"
+
+    def start(self) -> subprocess.Popen[bytes]:
+        volume = self.lab.place.folder / "volume"
+        inputs = self.claim / "inputs"
+        agent = [sys.executable, "-I", str(inputs / "agent.pyz")]
+        archives = f"{inputs / 'source.tar'},{inputs / 'cpu.tar'}"
+        subprocess.run([*agent, "unpack", str(volume), archives], check=True)
+        document = volume / "opt" / "infini-ci" / "job.json"
+        content = json.loads(document.read_text())
+        content |= {"workspace": str(volume / "workspace"), "results": str(self.claim / "cpu")}
+        document.write_text(json.dumps({**content, "compiler_cache": None}))
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        return subprocess.Popen(
+            [*agent, str(document)], env={**os.environ, "PATH": path}, stdout=subprocess.DEVNULL
+        )
+
+    def run(self) -> int:
+        return self.start().wait()
+
+    def fetch(self) -> Path:
+        """Copy the run's folder to another place, as ``kubectl cp`` does."""
+        fetched = self.lab.place.folder / "fetched" / run_of(self.job)
+        subprocess.run(["rm", "-rf", fetched], check=True)
+        fetched.parent.mkdir(exist_ok=True)
+        subprocess.run(["cp", "-a", self.claim, fetched], check=True)
+        return fetched
+
+    def end(self, **status: Any) -> None:
+        """Record what the cluster reports of the pod."""
+        labels = {"infini-ci.run": run_of(self.job), "infini-ci.platform": "cpu"}
+        pod = {"metadata": {"name": "pod-1", "labels": labels}, "status": status}
+        other = {"metadata": {"name": "other"}, "status": {"phase": "Failed", "reason": "No"}}
+        (self.claim / "pods.json").write_text(json.dumps({"items": [pod, other]}))
+
+
+@pytest.fixture
+def pod(lab: Lab) -> Pod:
+    [job] = lab.jobs("cpu")
+    return Pod(lab, job)
+
+
+def terminated(code: int, reason: str) -> dict[str, Any]:
+    state = {"terminated": {"exitCode": code, "reason": reason}}
+    return {
+        "name": "agent",
+        "image": "registry.lab/cpu:1",
+        "imageID": "registry.lab/cpu@sha256:0a",
+        "state": state,
+    }
+
+
+def test_a_new_run_has_no_result(lab: Lab, pod: Pod) -> None:
+    run_id = run_of(pod.job)
+    verdict = lab.row(run_id).verdict
+    assert (verdict.product, verdict.harness) == (Product.NOT_RUN, Harness.INFRASTRUCTURE)
+    table = lab.ci("report", run_id, "--check", code=ExitCode.INFRASTRUCTURE)
+    assert "kubernetes carries it out; no results were imported yet" in " ".join(table.split())
+
+
+def test_files_of_a_pod_become_a_row(lab: Lab, pod: Pod) -> None:
+    assert pod.run() == 0
+    pod.end(phase="Succeeded", containerStatuses=[terminated(0, "Completed")])
+    (pod.claim / "cpu" / "engine-events.jsonl").write_text("{}\n")  # an engine's name
+    (pod.claim / "cpu" / "link").symlink_to("/etc/passwd")
+    run_id = run_of(pod.job)
+    assert lab.ci("import", str(pod.fetch())) == f"{run_id}: imported: cpu passed\n"
+    row = lab.row(run_id)
+    assert (row.verdict.product, row.verdict.harness) == (Product.PASSED, Harness.CLEAN)
+    assert row.pytest is not None
+    assert row.pytest.passed == 1
+    engine = row.facts("engine")
+    assert engine["name"] == "kubernetes"
+    assert (engine["image"]["reference"], engine["image"]["digest"]) == (
+        "registry.lab/cpu:1",
+        "sha256:0a",
+    )
+    assert "Kubernetes leaves pytest the network, despite `network: none`" in row.notes
+    assert not {"engine-events.jsonl", "link"} & {*row.artifacts}
+    assert "generated.tar.gz" in row.artifacts
+    lab.ci("report", run_id, "--check")
+    assert not pod.inputs.exists()  # no Job will read it
+    # A second import changes nothing, and neither does one without the files.
+    subprocess.run(["rm", "-r", pod.claim / "cpu"], check=True)
+    assert lab.ci("import", str(pod.fetch())) == f"{run_id}: already here: cpu passed\n"
+
+
+def test_shards_of_a_pod_are_one_row(lab: Lab) -> None:
+    lab.place.write("tests/test_b.py", "def test_b(): pass\ndef test_c(): pass\n")
+    [job] = lab.jobs("cpu", "--shards=2")
+    pod = Pod(lab, job)
+    assert pod.run() == 0
+    lab.ci("import", str(pod.fetch()))
+    row = lab.row(run_of(job))
+    assert row.verdict.product is Product.PASSED
+    assert row.pytest is not None
+    assert row.pytest.passed == 3
+    assert len(row.shards) == 2
+
+
+def test_a_failed_test_is_a_product_failure(lab: Lab) -> None:
+    lab.place.write("tests/test_a.py", "def test_a(): assert False\n")
+    [job] = lab.jobs("cpu")
+    pod = Pod(lab, job)
+    assert pod.run() == 1
+    lab.ci("import", str(pod.fetch()))
+    lab.ci("report", run_of(job), "--check", code=ExitCode.PRODUCT_FAILURE)
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ({}, "kubernetes returned no events of its agent"),
+        ({"phase": "Pending"}, "pod pod-1 has not started on any node"),
+        (
+            {"phase": "Failed", "reason": "Evicted", "message": "low on memory\nhelp"},
+            "pod pod-1: Evicted: low on memory",
+        ),
+        (
+            {
+                "phase": "Pending",
+                "initContainerStatuses": [
+                    {
+                        "name": "unpack",
+                        "state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}},
+                    }
+                ],
+            },
+            "container unpack: ErrImagePull: not found",
+        ),
+        (
+            {
+                "phase": "Failed",
+                "initContainerStatuses": [
+                    {"name": "unpack", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}
+                ],
+            },
+            "container unpack ended with exit code 1: Error",
+        ),
+    ],
+)
+def test_a_pod_that_never_ran_is_not_run(
+    lab: Lab, pod: Pod, status: Mapping[str, Any], said: str
+) -> None:
+    pod.end(**status)
+    lab.ci("import", str(pod.fetch()))
+    row = lab.row(run_of(pod.job))
+    assert (row.verdict.product, row.verdict.reason) == (Product.NOT_RUN, said)
+    lab.ci("report", run_of(pod.job), "--check", code=ExitCode.INFRASTRUCTURE)
+
+
+WAITING = """\
+import pathlib, time
+
+def test_a():
+    pathlib.Path({file!r}).touch()
+    while pathlib.Path({file!r}).exists():
+        time.sleep(0.05)
+"""
+
+
+def kill_all(agent: subprocess.Popen[bytes]) -> None:
+    """Kill an agent with all processes below it, as the end of a container does."""
+    agent.send_signal(signal.SIGSTOP)
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    below = [agent.pid]
+    for process in below:  # it grows
+        below += [child for child, parent in parents.items() if parent == process]
+    for process in reversed(below):
+        os.kill(process, signal.SIGKILL)
+    agent.wait()
+
+
+def test_platforms_can_be_fetched_one_by_one(lab: Lab) -> None:
+    job, _ = lab.jobs("cpu", "ascend")
+    pod = Pod(lab, job)
+    assert pod.run() == 0
+    fetched = pod.fetch()
+    (fetched / "ascend").rmdir()
+    assert "cpu passed, ascend not_run" in lab.ci("import", str(fetched))
+    assert lab.row(run_of(job), "ascend").verdict.reason == (
+        "kubernetes carries it out; no results were imported yet"
+    )
+    assert pod.inputs.exists()
+    lab.ci("report", run_of(job), "--check", code=ExitCode.INFRASTRUCTURE)
+
+
+@pytest.fixture
+def waiting(lab: Lab) -> Pod:
+    """A pod whose test waits."""
+    lab.place.write("tests/test_a.py", WAITING.format(file=str(lab.place.folder / "waiting")))
+    [job] = lab.jobs("cpu")
+    return Pod(lab, job)
+
+
+def start(pod: Pod) -> subprocess.Popen[bytes]:
+    """Start a pod whose test waits, until it does."""
+    agent = pod.start()
+    while not (pod.lab.place.folder / "waiting").exists():
+        assert agent.poll() is None
+    return agent
+
+
+@pytest.mark.parametrize(
+    ("state", "product", "harness", "code"),
+    [
+        ({}, Product.INCOMPLETE, Harness.LOST, ExitCode.INFRASTRUCTURE),
+        (
+            terminated(137, "OOMKilled"),
+            Product.FAILED,  # it exceeded the limit of its configuration
+            Harness.OOM_KILLED,
+            ExitCode.PRODUCT_FAILURE,
+        ),
+        (
+            terminated(137, "Error"),
+            Product.INCOMPLETE,
+            Harness.INFRASTRUCTURE,
+            ExitCode.INFRASTRUCTURE,
+        ),
+    ],
+    ids=["lost", "out of memory", "killed"],
+)
+def test_a_pod_that_was_killed_is_no_pass(
+    waiting: Pod, state: Mapping[str, Any], product: Product, harness: Harness, code: ExitCode
+) -> None:
+    kill_all(start(waiting))
+    if state:
+        waiting.end(phase="Failed", containerStatuses=[state])
+    waiting.lab.ci("import", str(waiting.fetch()))
+    verdict = waiting.lab.row(run_of(waiting.job)).verdict
+    assert (verdict.product, verdict.harness) == (product, harness), verdict
+    waiting.lab.ci("report", run_of(waiting.job), "--check", code=code)
+
+
+def test_the_time_limit_of_a_pod_is_no_product_failure(waiting: Pod) -> None:
+    agent = start(waiting)
+    agent.terminate()  # as a node does, before it kills what remains
+    assert agent.wait() == ExitCode.INTERRUPTED
+    waiting.end(phase="Failed", reason="DeadlineExceeded", message="too long")
+    waiting.lab.ci("import", str(waiting.fetch()))
+    row = waiting.lab.row(run_of(waiting.job))
+    assert (row.verdict.product, row.verdict.harness) == (
+        Product.INCOMPLETE,
+        Harness.INFRASTRUCTURE,
+    )
+    assert "pod pod-1: DeadlineExceeded: too long" in row.notes
+    code = ExitCode.INFRASTRUCTURE
+    waiting.lab.ci("report", run_of(waiting.job), "--check", code=code)
+
+
+def test_files_of_a_running_pod_are_judged_again(lab: Lab, pod: Pod) -> None:
+    assert pod.run() == 0
+    events = pod.claim / "cpu" / "events.jsonl"
+    complete = events.read_text()
+    events.write_text("".join(complete.splitlines(keepends=True)[:-1]))
+    run_id = run_of(pod.job)
+    lab.ci("import", str(pod.fetch()))
+    assert lab.row(run_id).verdict.harness is Harness.LOST
+    assert pod.inputs.exists()
+    events.write_text(complete)
+    lab.ci("import", str(pod.fetch()))
+    assert lab.row(run_id).verdict.harness is Harness.CLEAN
+
+
+def test_a_file_that_is_no_list_of_pods_is_refused(lab: Lab, pod: Pod) -> None:
+    (pod.claim / "pods.json").write_text("{}")
+    said = lab.ci("import", str(pod.fetch()), code=ExitCode.USAGE)
+    assert "pods.json: expected the output of kubectl get pods -o json: " in said
+
+
+def test_a_changed_configuration_is_refused(lab: Lab, pod: Pod) -> None:
+    fetched = pod.fetch()
+    lab.place.write("ci.yaml", CONFIG.replace("GREETING: good", "GREETING: bad"))
+    said = lab.ci("import", str(fetched), code=ExitCode.USAGE)
+    assert f"ci.yaml has changed since run {run_of(pod.job)} began" in said
+
+
+def test_a_run_that_was_opened_elsewhere_is_refused(lab: Lab, pod: Pod) -> None:
+    fetched = pod.fetch()
+    foreign = fetched.with_name("20260101T120000Z-0123abcd-00ff")
+    fetched.rename(foreign)
+    assert "got no results.json" in lab.ci("import", str(foreign), code=ExitCode.USAGE)
+
+
+def test_such_a_run_cannot_be_resumed_here(lab: Lab, pod: Pod) -> None:
+    said = lab.ci("run", "--resume", run_of(pod.job), code=ExitCode.USAGE)
+    assert f"run {run_of(pod.job)} is carried out by kubernetes, not from here" in said
+
+
+# Slurm
+
+
+def slurm(lab: Lab, *words: str) -> str:
+    lab.place.commit()
+    return lab.manifest(*words, "--system=slurm")
+
+
+def test_platforms_with_the_same_request_are_one_array(lab: Lab) -> None:
+    lab.site(
+        platforms={
+            "ascend": {"slurm": {"options": ["--partition=npus"]}},
+            "metax": {"slurm": {"gres": "gpu:c500"}},
+        }
+    )
+    text = slurm(lab, "--all")
+    arrays = re.findall(r"^submit '?(.*?)'? '?((?:\w| )+?)'? 0-(\d) \"\$@\" &$", text, re.MULTILINE)
+    found = {platforms: options.split() for options, platforms, _ in arrays}
+    assert [*found] == ["cpu", "nvidia", "iluvatar moore", "metax", "cambricon", "ascend"]
+    assert found["cpu"][1:] == ["--mem=8192M"]
+    assert found["nvidia"][1:] == ["--gres=gpu:2"]
+    assert found["iluvatar moore"][1:] == ["--gres=gpu:1"]
+    assert found["metax"][1:] == ["--gres=gpu:c500:1"]
+    assert found["cambricon"][1:] == ["--gres=mlu:1"]
+    assert found["ascend"][1:] == ["--gres=npu:1", "--partition=npus"]
+    assert [last for *_, last in arrays] == ["0", "0", "1", "0", "0", "0"]
+
+
+def test_the_time_limit_is_the_sum_of_all_parts(lab: Lab) -> None:
+    seconds = 60.5 + 40 + 100 + 40 + 100 + 600 + 3600
+    assert f"--time={-(-seconds // 60):.0f} " in slurm(lab, "cpu")
+
+
+def test_the_script_is_valid_for_any_shell(lab: Lab) -> None:
+    text = slurm(lab, "cpu", "ascend", "--engine=host", "--trust=release", "--reruns=3")
+    subprocess.run(["sh", "-n"], input=text, text=True, check=True)
+    command = text.partition("exec ")[2].partition("}")[0].replace("\\\n", "")
+    assert " --engine host --trust release --reruns 3 --source " in " ".join(command.split())
+
+
+def test_uncommitted_changes_are_named(lab: Lab) -> None:
+    lab.place.commit()
+    lab.place.write("new", "")
+    command = ["manifest", "cpu", "--system=slurm", f"--source={lab.place.folder / 'source'}"]
+    assert cli.main(command) == ExitCode.PASSED
+    assert "has uncommitted changes, which the jobs do not get" in lab.capture.readouterr().err
+
+
+def test_without_a_commit_there_is_no_script(lab: Lab) -> None:
+    said = lab.manifest("cpu", "--system=slurm", code=ExitCode.USAGE)
+    assert "got no git repository with a commit, expected one" in said

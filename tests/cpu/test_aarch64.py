@@ -1,0 +1,313 @@
+"""The CPU's kernels on aarch64: cross-compiled as `pip install` would, and run by qemu.
+
+Expected values are torch's on this machine, in float64 or integers, with the tolerances of the
+operator suite.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from calls import Caller, CallError
+
+import torch
+from tests.built import built_once, cached_compiler
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests" / "ops"))
+from native_examples import OPERATORS  # noqa: E402
+from native_operands import (  # noqa: E402
+    FLOATS,
+    HOSTILE,
+    INTEGERS,
+    Example,
+    Maker,
+    as_integer,
+    outside,
+    tolerance,
+    wide,
+)
+
+# `assert_close` would import torch.distributed.tensor, as in tests/ops/conftest.py.
+torch.testing._comparison._HAS_DTENSOR = False
+
+COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64-static"
+LIBRARY = "src/libinfini_ops.so"
+MISSING = [name for name in (COMPILER, EMULATOR) if shutil.which(name) is None]
+
+pytestmark = pytest.mark.skipif(
+    bool(MISSING),
+    reason=f"{' and '.join(MISSING)} not installed (Debian: g++-aarch64-linux-gnu and "
+    "qemu-user-static)",
+)
+
+
+def build(folder: Path, environment: dict[str, str]) -> None:
+    """The library without torch and without its Python module, and the program that calls it."""
+    toolchain = Path(__file__).with_name("aarch64.cmake")
+    options = {
+        "CMAKE_TOOLCHAIN_FILE": toolchain,
+        "Python_EXECUTABLE": sys.executable,
+        # CMake searches for headers of the target; the module that needs them is not built.
+        "Python_INCLUDE_DIR": sysconfig.get_path("include"),
+        "WITH_TORCH": "OFF",
+        "AUTO_DETECT_DEVICES": "OFF",
+        "AUTO_DETECT_BACKENDS": "OFF",
+    }
+    definitions = [f"-D{name}={value}" for name, value in options.items()]
+    program = Path(__file__).with_name("calls_program.cc")
+    paths = [f"-I{ROOT / 'src/include'}", f"-L{folder / 'src'}"]
+    for command in (
+        ["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", *definitions],
+        ["cmake", "--build", folder, "--target", "infini_ops", "-j", "2"],
+        [COMPILER, "-std=c++17", "-O1", *paths, program, "-linfini_ops", "-o", folder / "calls"],
+    ):
+        finished = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False
+        )
+        assert finished.returncode == 0, finished.stdout + finished.stderr
+
+
+@pytest.fixture(scope="session")
+def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    environment = {**os.environ, **cached_compiler(request)}
+    return built_once(tmp_path_factory, "aarch64", lambda folder: build(folder, environment))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Keeps torch from spending more on its threads than on the small tensors here."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def caller(built: Path) -> Iterator[Caller]:
+    libraries = "/usr/aarch64-linux-gnu"
+    command = [EMULATOR, "-L", libraries, "-E", f"LD_LIBRARY_PATH={built / 'src'}", built / "calls"]
+    caller = Caller(command, built / "registry" / "native_ops_metadata.json")
+    yield caller
+    caller.close()
+
+
+def check(caller: Caller, name: str, example: Example) -> None:
+    if not example.keeps_out:
+        example.out.copy_(torch.full_like(example.expected, 77))
+    before = outside(example.out)
+    try:
+        caller.call(name, example.arguments, example.out)
+    except CallError as error:
+        if example.is_optional and f"{name}: slot 0 takes " in str(error):
+            return
+        raise
+    allowed = example.tolerance
+    torch.testing.assert_close(
+        example.out,
+        example.expected,
+        rtol=allowed.rtol,
+        atol=allowed.atol,
+        equal_nan=True,
+        msg=lambda text: f"{name}, {example.title}: {text}",
+    )
+    assert torch.equal(outside(example.out), before), f"{name}, {example.title}: memory beside out"
+
+
+CASES = [
+    pytest.param(name, dtype, id=f"{name}-{str(dtype).removeprefix('torch.')}")
+    for name, operator in OPERATORS.items()
+    for dtype in operator.dtypes
+]
+
+
+def test_every_operator_is_called(caller: Caller) -> None:
+    assert caller.names() == set(OPERATORS)
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_examples(caller: Caller, name: str, dtype: torch.dtype) -> None:
+    """Those of the operator suite: layouts, special values, alpha and beta, in place, threads."""
+    for example in OPERATORS[name].examples(dtype):
+        check(caller, name, example)
+
+
+Make = Callable[..., torch.Tensor]
+
+
+def operands(name: str, make: Make, length: int) -> tuple[dict[str, Any], torch.Tensor]:
+    """The arguments of a call with a dimension of this length, and the exact result."""
+    x, y = make(length), make(length)
+    rows, columns = make(5, length), make(length, 3)
+    match name:
+        case "add":
+            return {"input": x, "other": y, "alpha": 2}, wide(x) + 2 * wide(y)
+        case "mul":
+            return {"input": x, "other": y}, wide(x) * wide(y)
+        case "swiglu":
+            return {"input": x, "gate": y}, wide(x) * wide(y) * torch.sigmoid(wide(y))
+        case "cast":
+            return {"input": x}, wide(x)
+        case "cat":
+            return {"tensors": [x, y], "dim": 0}, torch.cat([wide(x), wide(y)])
+        case "rms_norm":
+            mean = wide(rows).square().mean(-1, keepdim=True)
+            return {"input": rows, "weight": y}, wide(rows) / (mean + 1e-6).sqrt() * wide(y)
+        case "causal_softmax":
+            last = rows[: min(1, length)]  # sees all elements
+            return {"input": last}, torch.softmax(wide(last), -1)
+        case "gemm":
+            arguments = {"a": columns, "b": rows, "trans_a": True, "trans_b": True}
+            return arguments, wide(columns).t() @ wide(rows).t()
+        case "linear":
+            arguments = {"input": rows, "weight": columns.t(), "bias": make(3)}
+            return arguments, wide(rows) @ wide(columns) + wide(arguments["bias"])
+        case "matmul":  # as long rows of a product, and not only as long sums
+            return {"input": columns, "other": rows[:3]}, wide(columns) @ wide(rows[:3])
+    raise NotImplementedError(name)
+
+
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_every_length_up_to_two_vectors(
+    caller: Caller, name: str, dtype: torch.dtype, step: int
+) -> None:
+    maker = Maker(dtype)
+
+    def make(*shape: int) -> torch.Tensor:
+        return maker(*shape[:-1], shape[-1] * step)[..., ::step]
+
+    for length in range(2 * 16 + 2):
+        arguments, exact = operands(name, make, length)
+        example = Example(
+            title=f"length {length}, step {step}",
+            arguments=arguments,
+            out=make(*exact.shape),
+            expected=exact.to(dtype),
+            tolerance=tolerance(dtype, ulps=128, size=32.0 * 33),
+        )
+        check(caller, name, example)
+
+
+def cast(caller: Caller, x: torch.Tensor, target: torch.dtype) -> torch.Tensor:
+    out = torch.full(x.shape, 77).to(target)
+    caller.call("cast", {"input": x}, out)
+    return out
+
+
+class TestCasts:
+    """Every 16-bit float and what is rounded to it, limits of integers, every byte of a bool."""
+
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+    def test_every_16_bit_float(self, caller: Caller, dtype: torch.dtype) -> None:
+        self._compare(caller, torch.arange(2**16, dtype=torch.int32).short().view(dtype))
+
+    @pytest.mark.parametrize("target", [torch.float16, torch.bfloat16], ids=str)
+    def test_the_float32_around_them(self, caller: Caller, target: torch.dtype) -> None:
+        upper = torch.arange(2**16).unsqueeze(1) << 16
+        # The lower bits at which the 16 or 13 that are lost begin, tie, and end.
+        lower = torch.tensor([0, 1, 0xFFF, 0x1000, 0x1001, 0x1FFF, 0x7FFF, 0x8000, 0x8001, 0xFFFF])
+        self._compare(caller, (upper + lower).int().view(torch.float32).ravel(), target)
+
+    def _compare(self, caller: Caller, x: torch.Tensor, *targets: torch.dtype) -> None:
+        for target in targets or FLOATS:
+            expected, out = x.to(target), cast(caller, x, target)
+            torch.testing.assert_close(out, expected, rtol=0, atol=0, equal_nan=True)
+            assert torch.equal(out.signbit()[~x.isnan()], expected.signbit()[~x.isnan()])
+
+    @pytest.mark.parametrize("target", INTEGERS, ids=str)
+    @pytest.mark.parametrize("dtype", FLOATS, ids=str)
+    def test_floats_in_and_out_of_range(
+        self, caller: Caller, dtype: torch.dtype, target: torch.dtype
+    ) -> None:
+        values = [*HOSTILE, torch.finfo(dtype).max, 0.99, 300.75, 70000.0]
+        values += [2.0**bit + step for bit in range(66) for step in (-1, -0.5, 0, 0.5, 1)]
+        x = torch.tensor([*values, *(-each for each in values)], dtype=torch.float64).to(dtype)
+        for floats in (x, *(torch.tensor([1.75] * 20 + [each]).to(dtype) for each in x[::7])):
+            expected = [as_integer(each, target) for each in floats.tolist()]
+            assert cast(caller, floats, target).tolist() == expected
+
+    @pytest.mark.parametrize("target", [*INTEGERS, *FLOATS], ids=str)
+    @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+    def test_integers(self, caller: Caller, dtype: torch.dtype, target: torch.dtype) -> None:
+        info = torch.iinfo(dtype)
+        ends = {
+            sign * (1 << bit) + step for bit in range(65) for sign in (1, -1) for step in (-1, 0)
+        }
+        x = torch.tensor([end for end in sorted(ends) if info.min <= end <= info.max], dtype=dtype)
+        # Through float32, as torch rounds to 16 bits.
+        expected = (x if target.itemsize > 2 or target in INTEGERS else x.float()).to(target)
+        assert torch.equal(cast(caller, x, target), expected)
+
+    @pytest.mark.parametrize("target", [*FLOATS, *INTEGERS], ids=str)
+    def test_any_byte_of_a_bool(self, caller: Caller, target: torch.dtype) -> None:
+        x = torch.arange(256).byte().view(torch.bool)
+        assert cast(caller, x, target).tolist() == [0] + [1] * 255
+
+
+# Kernels by the beginning of their names, and vector instructions with which their loops do the
+# work: "fmla 4s" multiplies and adds four floats.
+LOOPS = {
+    "AddElements<float>": "fmla 4s",
+    "AddElements<double>": "fmla 2d",
+    "AddElements<Float16>": "fcvtl 4s, fmla 4s, fcvtn 4h",
+    "AddElements<BFloat16>": "shl 4s, fmla 4s",
+    "AddElements<int>": "mla 4s",
+    "AddElements<signed char>": "mla 16b",
+    "MultiplyElements<float>": "fmul 4s",
+    "SwigluElements<float>": "fmla 4s, fdiv 4s",
+    "SoftmaxRow<float>": "fmla 4s",
+    "RmsNormRow<float, float>": "fmla 4s, fmul 4s",
+    "MultiplyTile<float,": "fmla 4s",
+    "MultiplyTile<unsigned int,": "mla 4s",
+    "Dots<Float16,": "fcvtl 4s, fmla 4s",
+    "TruncateSmall<float>": "fcvtzs 4s",
+    "TruncateSmall<double>": "fcvtzs 2d",
+    "ConvertInt32<long>": "sxtl 2d",
+    "Widen<Float16>": "fcvtl 4s",
+    "Narrow<Float16>": "fcvtn 4h",
+}
+
+
+@pytest.fixture(scope="module")
+def kernels(built: Path) -> dict[str, str]:
+    """The instructions of each kernel and those that it calls, by its name without namespaces."""
+    command = ["aarch64-linux-gnu-objdump", "-dC", "--no-show-raw-insn", built / LIBRARY]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    functions = re.findall(r"^[0-9a-f]+ <(?:\w+ )?(\S*baseline::.*)>:\n((?:.+\n)+)", text, re.M)
+    bodies = {_short(name): body for name, body in functions}
+    return {
+        name: body + "".join(bodies.get(_short(called), "") for called in CALL.findall(body))
+        for name, body in bodies.items()
+    }
+
+
+CALL = re.compile(r"\tbl\t[0-9a-f]+ <(?:\w+ )?(\S*baseline::.*)>$", re.MULTILINE)
+
+
+def _short(name: str) -> str:
+    return re.sub(r"[a-z:]+::", "", name).partition("(")[0]
+
+
+@pytest.mark.parametrize(("kernel", "instructions"), LOOPS.items(), ids=LOOPS)
+def test_loops_are_vectors(kernels: dict[str, str], kernel: str, instructions: str) -> None:
+    for instruction in instructions.split(", "):
+        name, lanes = instruction.split()
+        pattern = re.compile(rf"\t{name}2?\tv\d+\.{lanes}\b")
+        found = [pattern.search(body) for full, body in kernels.items() if full.startswith(kernel)]
+        assert any(found), f"{instruction} in {len(found)} kernels"
+
+
+def test_the_exponential_function_does_not_divide(kernels: dict[str, str]) -> None:
+    """Its coefficients are constants; swiglu divides vectors, softmax once a row."""
+    assert "\tfdiv\td" not in kernels["SwigluElements<double>"]
+    assert kernels["SoftmaxRow<double>"].count("\tfdiv\td") <= 2
