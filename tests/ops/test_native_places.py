@@ -73,6 +73,19 @@ class TestEveryPosition:
                 run(name, x, y.t() if name == "linear" else y, out=out)
                 assert torch.equal(out, expected), (begin, rows)
 
+    def test_a_product_in_parts(self) -> None:
+        """Eight million elements are packed at a time, and what remains is less."""
+        values = Maker(torch.int8, -100, 100)(8192, 1200)
+        rows = torch.tensor([5, 8000])
+        one = torch.zeros(2, 8192, dtype=torch.int8)
+        one[[0, 1], rows] = 1
+        expected = values[rows]
+        for x, y, result in ((one, values, expected), (values.t(), one.t(), expected.t())):
+            out, after = torch.full((2, *result.shape), 77, dtype=torch.int8)
+            run("matmul", x, y, out)
+            assert torch.equal(out, result)
+            assert (after == 77).all()
+
 
 LENGTHS = (*range(70), *(BLOCK + more for more in (-1, 0, 1)), 2 * BLOCK + 1, CHUNK, CHUNK + 1)
 
