@@ -6,6 +6,7 @@ Faults are planted in a copy of the tree, one after the other. The tree itself d
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -117,6 +118,7 @@ def _run(
         seed=options.seed,
         torch=sources.library.torch_version,
         seconds=monotonic() - start,
+        cpu_seconds=sum(os.times()[2:4]),  # of all processes that it started
     )
     print(text)
     print(write_report(text, options.output_dir))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -45,6 +46,7 @@ class Mutant:
         return "".join(lines)
 
 
+@cache
 def read_sources(root: Path = ROOT) -> Sources:
     """Read all sources that get faults, and generate code from the installed torch."""
     # Imported here: it imports torch, and each process that collects the tests imports this module.

@@ -58,15 +58,21 @@ class Verdict:
         )
 
 
-def as_markdown(verdicts: Sequence[Verdict], *, seed: int, torch: str, seconds: float) -> str:
-    """Return the table, and the exact change of every mutant that was not caught."""
+def as_markdown(
+    verdicts: Sequence[Verdict], *, seed: int, torch: str, seconds: float, cpu_seconds: float
+) -> str:
+    """Return the table, and the exact change of every mutant that was not caught.
+
+    ``cpu_seconds`` are those of all builds and tests: other work on the machine adds less to them
+    than to the seconds.
+    """
     caught = sum(verdict.is_caught for verdict in verdicts)
     equivalent = sum(verdict.mutant.equivalent is not None for verdict in verdicts)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     lines = ["# Mutation check", ""]
     lines += [
         f"{started}, torch {torch}, seed {seed}: {caught} of {len(verdicts)} mutants caught, "
-        f"{equivalent} equivalent, in {seconds:.0f} s.",
+        f"{equivalent} equivalent, in {seconds:.0f} s ({cpu_seconds:.0f} CPU-s).",
         "",
         f"| {' | '.join(COLUMNS)} |",
         "|---" * (len(COLUMNS) - 1) + "|---:|",

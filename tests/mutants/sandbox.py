@@ -94,7 +94,7 @@ class Sandbox:
 
     def test(self, *tests: str, report: str) -> SuiteOutcome:
         """Run tests; if a worker process dies, only its current test fails."""
-        outcome = self.suite.run("-q", "-n", JOBS, "-p", "no:cacheprovider", *tests, report=report)
+        outcome = self.suite.run("-q", "-n", JOBS, *tests, report=report)
         passed = exit_code([outcome.result]) is ExitCode.PASSED
         is_conclusive = outcome.result.failures or outcome.ended_by_limit
         if not passed and not is_conclusive:

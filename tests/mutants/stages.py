@@ -17,7 +17,7 @@ HARNESS = tuple(
 # By the start of a path: the tests that most likely detect a fault there, to save time; and tests
 # outside of the operator suite, for what the library of this machine does not show.
 HINTS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
-    ("src/cpu/", NATIVE, ("tests/native", "tests/cpu")),
+    ("src/cpu/", NATIVE, ("tests/native", "tests/cpu/test_parallel.py")),
     ("src/core/", NATIVE, ("tests/native",)),
     ("src/", (), ("tests/native",)),
     ("codegen/", (f"{SUITE}/test_stub.py", f"{SUITE}/test_cpp.py"), ("tests/codegen",)),
