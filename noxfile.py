@@ -133,6 +133,8 @@ def run_ci(session: nox.Session, *arguments: str, groups: tuple[str, ...] = ("ci
     """Run ``python -m ci`` in an environment that has its dependencies."""
     if os.environ.get("INFINI_CI_DB", "").startswith("postgresql"):
         groups = (*groups, "postgresql")
+    if "RAY_ADDRESS" in os.environ or "ray" in session.posargs:
+        groups = (*groups, "ray")
     install_groups(session, *groups)
     # Messages name commands as the user of this file can type them.
     environment = {"INFINI_CI_NOX": os.environ.get(STARTED, "nox")}
@@ -209,12 +211,14 @@ def tests(session: nox.Session) -> None:
 
     Tests that take minutes and have a narrower one of their kind run only with `-- -m complete`.
     `-- fuzz` feeds 100,000 hostile inputs to the readers of what containers write.
+    `-- tests/e2e/test_ray.py` runs the Ray engine on a cluster of several network namespaces.
     """
     if session.posargs[:1] == ["fuzz"]:
         install_groups(session, "fuzz")
         session.run("python", "-m", "tests.fuzz", *session.posargs[1:])
         return
-    install_groups(session, "tests")
+    uses_ray = any(name.endswith("test_ray.py") for name in session.posargs)
+    install_groups(session, "tests", *(["ray"] if uses_ray else []))
     outside = {name: None for name in os.environ if name.startswith(CI_VARIABLES)}
     if session.posargs:
         session.run("python", "-m", "pytest", *session.posargs, env=outside)

@@ -177,5 +177,11 @@ GOALS = {
     "dashboard-write": Goal("dashboard", "`dashboard` of 2,000 runs x 7 platforms", "s"),
     "dashboard-size": Goal("dashboard", "its folder", "MB", 20),
     "dashboard-open": Goal("dashboard", "opening its slowest page in Chromium", "s", 2),
+    "capacity-replay": Goal(
+        "capacity",
+        "queues that `capacity` simulates, to a replay with processes: the largest difference",
+        "%",
+        15,
+    ),
     "history-export": Goal("history", "`export` of the tests of one run", "s"),
 }

@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, str] = {
     "contract": "write the expected outcomes of a platform's tests",
     "history": "show what the runs of a platform cost over time",
     "dashboard": "write the history as pages to look at in a browser",
+    "capacity": "estimate how long commits wait for hosts, and what they cost",
     "shell": "open a shell in the environment of a run",
     "rerun": "run the tests of a run again, or one of them, in its environment",
     "bisect": "find the commit that made a stage slower or a test fail",

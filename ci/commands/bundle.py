@@ -48,7 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Pack platforms into one file and print the commands that run it."""
-    project = load_project(config_file(options), os.environ, read_pip_settings())
+    project = load_project(config_file(options), os.environ, read_pip_settings(os.environ))
     chosen = chosen_platforms(project.config, options.platforms)
     output = options.output.absolute()
     with (
@@ -89,5 +89,7 @@ def _connect_docker(engines: ExitStack, plan: RunPlan) -> DockerEngine:
     engine = engines.enter_context(closing(select_engine(plan.engine)))
     if isinstance(engine, DockerEngine):
         return engine
-    message = f"bundle: {plan.platform}: got the host engine, which has no images; expected Docker"
-    raise UsageError(message, remedy="Start a Docker Engine: docker/start-engine.")
+    got = f"got the {engine.name} engine, which has no images; expected Docker"
+    raise UsageError(
+        f"bundle: {plan.platform}: {got}", remedy="Start a Docker Engine: docker/start-engine."
+    )

@@ -54,7 +54,7 @@ def execute(options: argparse.Namespace) -> int:
 
 def _findings(options: argparse.Namespace) -> Iterator[Finding]:
     try:
-        project = load_project(config_file(options), os.environ, read_pip_settings())
+        project = load_project(config_file(options), os.environ, read_pip_settings(os.environ))
         network = project.network()
         configured = list(project.config.platforms)
         chosen = chosen_platforms(project.config, options.platforms or configured)

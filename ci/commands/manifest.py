@@ -93,7 +93,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Print the jobs; for Kubernetes, open their run."""
-    project = load_project(config_file(options), os.environ, read_pip_settings())
+    project = load_project(config_file(options), os.environ, read_pip_settings(os.environ))
     platforms = chosen_platforms(project.config, options.platforms)
     if bool(platforms) == options.all:
         got = f"--all and {', '.join(platforms)}" if platforms else "no platform"

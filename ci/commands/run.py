@@ -6,9 +6,7 @@ import argparse
 import os
 import signal
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +25,7 @@ from ci.commands.publishing import publish_run
 from ci.engines.host import HostEngine, prerequisites_of
 from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode, UsageError
-from ci.model.plan import RunPlan
+from ci.model.plan import Priority, RunPlan
 from ci.model.results import MOST_SHARDS, Harness, exit_code
 from ci.model.trust import Trust
 from ci.plan.ci_variables import read_ci_job
@@ -72,7 +70,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="ENGINE",
         help="where to run: in a container (docker), in a fresh virtual environment on this machine"
         " (host), or on the engine of this name in ci.site.yaml. auto uses Docker if an engine"
-        " answers, else host (default: the engine of ci.site.yaml, else auto)",
+        " answers, else host; ray uses the hosts of a Ray cluster (default: the engine of"
+        " ci.site.yaml, else auto)",
+    )
+    parser.add_argument(
+        "--ray-address",
+        metavar="HOST:PORT",
+        help="head of the Ray cluster of `--engine ray` (default: the environment variable"
+        " RAY_ADDRESS)",
+    )
+    parser.add_argument(
+        "--priority",
+        type=choice_of(Priority),
+        metavar="{" + ",".join(Priority) + "}",
+        help="which run gets a free host of a Ray cluster first (default: release with `--trust"
+        " release`, else commit)",
     )
     add_source(parser)
     parser.add_argument(
@@ -139,26 +151,26 @@ def execute(options: argparse.Namespace) -> int:
         message = "--bundle: cannot be combined with --source or --config: a bundle contains both"
         raise UsageError(message, remedy=remedy)
     asked = (options.platforms, options.all, options.engine, options.source, options.config)
-    is_asked = any((*asked, options.cold, options.trust))
+    is_asked = any((*asked, options.cold, options.trust, options.ray_address, options.priority))
     is_asked |= (options.reruns, options.shards, options.select) != (None, None, None)
     if options.resume and is_asked:
         message = "--resume: continues the run with its original platforms and options"
-        named = "--all, --engine, --source, --config, --cold, --trust, --reruns,"
-        named += " --shards and --select"
+        named = "--all, --engine, --ray-address, --priority, --source, --config, --cold, --trust,"
+        named += " --reruns, --shards and --select"
         raise UsageError(message, remedy=f"Leave out PLATFORM, {named}.")
+    if options.ray_address and options.engine != "ray":
+        message = f"--ray-address: got --engine {options.engine or 'auto'}, expected --engine ray"
+        raise UsageError(message, remedy="Add it: --engine ray")
     if options.keep and options.dry_run:
         message = "--keep: got --dry-run too, whose script removes its container at the end"
         raise UsageError(message, remedy="Leave out one of the two.")
     if options.bundle:
         return _run_bundle(options)
-    with ThreadPoolExecutor(max_workers=1) as pool:  # pip takes 0.3 s to answer
-        pip = pool.submit(read_pip_settings)
-        if options.resume:
-            request = _resumed(load_request(options.results, options.resume), options)
-            project = load_project(request.config, os.environ)
-        else:
-            project, request = _new_run(options)
-        project = replace(project, pip=pip.result())
+    if options.resume:
+        request = _resumed(load_request(options.results, options.resume), options)
+        project = load_project(request.config, os.environ, read_pip_settings(os.environ))
+    else:
+        project, request = _new_run(options)
     return _execute_plans(options, request, plan_request(project, request, options.results))
 
 
@@ -179,7 +191,7 @@ def _run_bundle(options: argparse.Namespace) -> int:
 
 
 def _new_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
-    project = load_project(config_file(options), os.environ)
+    project = load_project(config_file(options), os.environ, read_pip_settings(os.environ))
     platforms, source = _choose_platforms(project, options), options.source or project.source
     if not options.dry_run:
         _refuse_unfit_machine(options, project, platforms, source)
@@ -195,10 +207,14 @@ def _new_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
 
 
 def _run_options(options: argparse.Namespace, selected: str | None = None) -> RunOptions:
+    trust = Trust(options.trust or read_ci_job(os.environ).trust or Trust.BRANCH)
+    usual = Priority.RELEASE if trust is Trust.RELEASE else Priority.COMMIT
     return RunOptions(
         engine=options.engine or "auto",
+        ray_address=options.ray_address,
+        priority=options.priority or usual,
         cold=options.cold,
-        trust=options.trust or read_ci_job(os.environ).trust or Trust.BRANCH,
+        trust=trust,
         reruns=options.reruns,
         shards=options.shards or 1,
         selected=selected,

@@ -104,7 +104,7 @@ def start(container: Container, plan: RunPlan) -> None:
 def copy_in(container: Container, plan: RunPlan) -> Iterator[str]:
     """Copy all files into the container; yield a note for each source file left out."""
     owner = int(plan.container.user)
-    folders = {plan.container.workspace: (plan.source, plan.needed_image.archive is not None)}
+    folders = {plan.container.workspace: (plan.source, plan.packed)}
     if plan.network.wheels is not None:
         folders[CONTAINER_WHEELS] = (plan.network.wheels, True)
     for place, trees in job.by_place(plan, folders).items():

@@ -303,7 +303,7 @@ def _network_notes(plan: RunPlan) -> Iterator[str]:
 def _copy_sources(plan: RunPlan, folder: WorkFolder) -> list[str]:
     """Copy the sources through the same archive that a container gets."""
     with TemporaryFile() as archive:
-        left_out = source.write_archive(plan.source, archive)
+        left_out = source.write_archive(plan.source, archive, packed=plan.packed)
         archive.seek(0)
         refused = extract(chunks_of(archive), folder.workspace, links=True)
     return [f"left out of the sources: {what}" for what in (*left_out, *refused)]

@@ -21,7 +21,7 @@ from ci.facts.events import LARGEST_RECORD, parse_event
 from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.events import PrintedEvent, RunFinished
 from ci.model.plan import DEFAULT_LIMITS
-from ci.model.results import HOST_LOCK
+from ci.model.results import HOST_LOCK, POOL_RECORD
 from ci.util.lines import LONGEST_EVENT, LineSplitter, TruncatedLine
 from ci.util.text import mask_credentials
 
@@ -36,7 +36,7 @@ SHOWN_CHARACTERS = 8192  # at a time: a line may be as long as the whole output
 AGENT_LOG = "agent.log"  # lines of an agent's stream that are no events; the first ones are enough
 IMAGE_LOG = "image.log"
 # Files of the results that this machine writes. A container's file of such a name is left out.
-ENGINE_FILES = frozenset({AGENT_LOG, ENGINE_EVENTS, IMAGE_LOG, HOST_LOCK})
+ENGINE_FILES = frozenset({AGENT_LOG, ENGINE_EVENTS, IMAGE_LOG, HOST_LOCK, POOL_RECORD})
 LONGEST_SHOWN = 1000  # characters of a line
 MOST_SHOWN = 1000  # lines; further ones are counted
 

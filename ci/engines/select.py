@@ -8,6 +8,7 @@ from ci.engines import Engine
 from ci.engines.docker import DockerEngine
 from ci.engines.host import HostEngine
 from ci.engines.link import EngineAnswerError, find_address
+from ci.engines.pool.engine import RayEngine
 from ci.errors import InfrastructureError
 from ci.model.plan import EnginePlan
 
@@ -19,6 +20,8 @@ def select_engine(plan: EnginePlan) -> Engine:
     """
     if plan.kind == "host":
         return HostEngine()
+    if plan.kind == "ray":
+        return RayEngine(plan)
     try:
         return DockerEngine.connect(plan)
     except InfrastructureError as error:

@@ -201,20 +201,31 @@ class DevicePlan:
     folder: str = LEASES  # on the machine that has the devices
 
 
+class Priority(StrEnum):
+    """Which run gets a free host of a pool first: in this order."""
+
+    RELEASE = "release"
+    NIGHTLY = "nightly"
+    COMMIT = "commit"
+
+
 @dataclass(frozen=True, kw_only=True)
 class EnginePlan:
     """Where a platform runs.
 
-    ``kind`` is the value of ``--engine``: auto, docker or host. ``docker_host`` is the address of a
-    Docker Engine (unix, tcp, ssh) and ``context`` a Docker context; without both, the environment
-    selects the engine. Plans with the same ``name`` share its ``capacity``, the number of platforms
-    at once; ``None`` is the number of its processors.
+    ``kind`` is the value of ``--engine``: auto, docker, host or ray. ``docker_host`` is the address
+    of a Docker Engine (unix, tcp, ssh) and ``context`` a Docker context; without both, the
+    environment selects the engine. ``ray_address`` is the address of a Ray cluster, on whose hosts
+    an engine of kind ``node_engine`` runs the platform. Plans with the same ``name`` share its
+    ``capacity``, the number of platforms at once; ``None`` is the number of its processors.
     """
 
     name: str
     kind: str
     docker_host: str | None = None
     context: str | None = None
+    ray_address: str | None = None
+    node_engine: str = "auto"
     capacity: int | None = None
 
 
@@ -291,6 +302,8 @@ class RunPlan:
     retries: int = 0  # attempts after an infrastructure fault
     trust: Trust = Trust.BRANCH
     keep: bool = False  # the container, or the work folder, stays if the platform fails
+    packed: bool = False  # the sources are only the files to copy: there is nothing to leave out
+    priority: Priority = Priority.COMMIT
 
     @property
     def pytest_stage(self) -> StagePlan:

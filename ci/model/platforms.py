@@ -35,6 +35,7 @@ class DeviceFacts:
         ulimits: resource limits that its driver needs, -1 for none
         management: the vendor's command line tool
         compiler: the vendor's compiler, if known
+        ray_resource: Ray's own name of the devices, if it detects them
     """
 
     manufacturer: str
@@ -50,6 +51,7 @@ class DeviceFacts:
     ulimits: Mapping[str, int] = field(default_factory=dict)
     management: str
     compiler: str | None = None
+    ray_resource: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +107,7 @@ _KNOWN: Final = (
             visible_by="uuid",
             management="nvidia-smi",
             compiler="nvcc",
+            ray_resource="GPU",
         ),
     ),
     # The vendor distributes corex as image archives; no registry has it.
@@ -192,6 +195,7 @@ _KNOWN: Final = (
             gres="npu",
             visible="ASCEND_RT_VISIBLE_DEVICES",
             management="npu-smi",
+            ray_resource="NPU",
             compiler="ccec",
         ),
     ),

@@ -31,6 +31,7 @@ from pydantic import (
 
 from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
+from ci.model.schema import described_schema
 from ci.model.tests import Outcome
 from ci.util.lines import DEEPEST, LARGEST_INTEGER, LONGEST_SECONDS, is_deep
 from ci.util.text import join_names, make_storable, near_match
@@ -43,6 +44,7 @@ COMPILED_ONLY = "no device: compiled only; no vendor hardware was used"
 OLD_KIND = " (simulated)"  # the end of such labels in results before version 6
 # File in a platform's results: the process of the host engine's agent, which holds its lock.
 HOST_LOCK = "host.lock"
+POOL_RECORD = "pool.json"  # the host of a platform in a pool, until its results are here
 
 
 # Bounds of a document, which a stranger may have written. All results of this program are within.
@@ -141,9 +143,7 @@ class Grade(StrEnum):
 
 
 class _Model(BaseModel):
-    # NaN and infinity would make a history useless. The docstring below a field is its
-    # description in docs/reference/results.md, whose generator reads it: with pydantic's
-    # ``use_attribute_docstrings``, this module would take three times as long to import.
+    # NaN and infinity would make a history useless.
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
@@ -433,7 +433,7 @@ def results_schema() -> str:
     """Return the JSON schema of ``results.json``, which the files of all versions match."""
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **RunResult.model_json_schema(mode="serialization"),
+        **described_schema(RunResult, "serialization"),
         "title": "results.json",
     }
     return json.dumps(schema, indent=2) + "\n"

@@ -9,7 +9,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -30,7 +30,7 @@ from ci.model.plan import DEFAULT_LIMITS, RESERVED_VARIABLES, Exposure
 from ci.model.platforms import PLATFORMS
 
 ENGINE_STAGES = ("image", "sync")
-ENGINES = ("auto", "docker", "host")  # engines without an entry in the site file
+ENGINES = ("auto", "docker", "host", "ray")  # engines without an entry in the site file
 LONGEST_TIMEOUT_S = 1e7  # 116 days; far more overflows the timers of the kernel
 # Files that the agent and the engines write into a platform's results, in addition to stage logs.
 RECORDS = frozenset(
@@ -52,7 +52,6 @@ class Model(BaseModel):
         frozen=True,
         extra="forbid",
         strict=True,
-        use_attribute_docstrings=True,
         allow_inf_nan=False,
     )
 
@@ -435,21 +434,27 @@ class Config(Model):
 
 
 class SiteEngine(Model):
-    """A Docker Engine of this site; platforms refer to it by its name."""
+    """A Docker Engine or a Ray cluster of this site; platforms refer to it by its name."""
 
     docker_host: Annotated[str, StringConstraints(pattern=r"^(unix|tcp|ssh)://\S+$")] | None = None
     """Its address: ``unix:///var/run/docker.sock``, ``tcp://host:2376`` or
     ``ssh://user@host:port``, which uses a forwarded socket."""
     context: str | None = None
     """A Docker context of this machine, in place of an address."""
+    ray_address: Annotated[str, StringConstraints(pattern=r"^[^\s/]+:\d{1,5}$")] | None = None
+    """Address of the head of a Ray cluster, ``host:port``: its hosts run the platforms."""
+    node_engine: Literal["auto", "docker", "host"] = "auto"
+    """Engine that the hosts of the cluster use, each on its own machine."""
     # No engine has so many processors; a larger number is a typing error.
     capacity: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Number of platforms that run on it at once; by default the number of its processors."""
 
     @model_validator(mode="after")
     def _check_address(self) -> Self:
-        if (self.docker_host is None) == (self.context is None):
-            raise _expected("either 'docker_host' or 'context'")
+        if [self.docker_host, self.context, self.ray_address].count(None) != 2:
+            raise _expected("one of 'docker_host', 'context' and 'ray_address'")
+        if self.ray_address is None and "node_engine" in self.model_fields_set:
+            raise _expected("no 'node_engine' without 'ray_address'", "node_engine")
         return self
 
 
@@ -511,7 +516,7 @@ class SitePlatform(Model):
     """Base image, such as one in this site's registry
     (environment: INFINI_CI_BASE_IMAGE_<PLATFORM>)."""
     engine: Name | None = None
-    """Engine that runs it: one of ``engines``, or ``auto``, ``docker`` or ``host``
+    """Engine that runs it: one of ``engines``, or ``auto``, ``docker``, ``host`` or ``ray``
     (INFINI_CI_ENGINE_<PLATFORM>). ``--engine`` overrides it."""
     other_engines: tuple[Name, ...] = ()
     """Engines that are tried in this order if ``engine`` does not answer. If it stops answering
@@ -559,7 +564,7 @@ class SiteConfig(Model):
     network: NetworkConfig = NetworkConfig()
     """Access to the package index."""
     engines: dict[Name, SiteEngine] = Field(default_factory=dict)
-    """Docker Engines in addition to the default one."""
+    """Docker Engines in addition to the default one, and Ray clusters."""
     pass_environment: tuple[VariablePattern, ...] = ()
     """Variables of the shell for stages of the host engine, in addition to those in ``ci.yaml``."""
     redact: tuple[VariablePattern, ...] = ()

@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 
 from ci.errors import ConfigError
 from ci.facts.acceptance import AcceptedFile
+from ci.model.schema import described_schema
 from ci.plan.config import LIST_FORM, MAPPING_FORM, Config, SiteConfig
 from ci.util.text import near_match
 from ci.util.yaml import Document, FileFinding, Location, format_findings, read_document
@@ -130,7 +131,7 @@ def schema_text() -> str:
     """Return the content of ``ci/schema.json``."""
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **Config.model_json_schema(),
+        **described_schema(Config),
         "title": "ci.yaml",
     }
     return json.dumps(schema, indent=2) + "\n"

@@ -36,6 +36,7 @@ from ci.model.plan import (
     HostPlan,
     ImagePlan,
     NetworkPlan,
+    Priority,
     ResultLimits,
     RunPlan,
     SelectionPlan,
@@ -87,6 +88,10 @@ class RunOptions(BaseModel):
     """Operators to build and test; ``None``: all."""
     keep: bool = False
     """Keep the environments of failed platforms, for a shell."""
+    ray_address: str | None = None
+    """The head of the Ray cluster of the engine ``ray``; ``None``: from the environment."""
+    priority: Priority = Priority.COMMIT
+    """Which run gets a free host of a pool first."""
 
     def engine_of(self, platform: str) -> str | None:
         """Return the requested engine; ``None``: the site's."""
@@ -174,6 +179,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         system_packages=packages,
         result_limits=inputs.result_limits,
         keep=inputs.options.keep,
+        priority=inputs.options.priority,
     )
 
 

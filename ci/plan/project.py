@@ -87,15 +87,21 @@ class Project:
             raise ConfigError(f"{message} {IMAGE_REFERENCE}", remedy=f"Correct {variable}.")
         return named or self.site.platform_settings(platform).base_image
 
-    def engine(self, platform: str, asked: str | None) -> EnginePlan:
-        """Return the engine of a platform: ``asked`` on the command line, else this site's."""
+    def engine(
+        self, platform: str, asked: str | None, *, ray_address: str | None = None
+    ) -> EnginePlan:
+        """Return the engine of a platform: ``asked`` on the command line, else this site's.
+
+        ``ray_address`` is that of the engine ``ray``.
+        """
         variable = f"INFINI_CI_ENGINE_{platform.upper()}"
         from_site = self.environ.get(variable) or self.site.platform_settings(platform).engine
         name = asked or from_site or "auto"
         if name in ENGINES:
-            return EnginePlan(name=name, kind=name)
+            return EnginePlan(name=name, kind=name, ray_address=ray_address)
         if found := self.site.engines.get(name):
-            return EnginePlan(name=name, kind="docker", **found.model_dump())
+            kind = "ray" if found.ray_address else "docker"
+            return EnginePlan(name=name, kind=kind, **found.model_dump())
         known = [*ENGINES, *self.site.engines]
         where = "" if asked else f"{variable}: "  # the site file was checked when it was read
         expected = f"expected one of {', '.join(known)}{near_match(name, known)}"
@@ -215,7 +221,7 @@ def plan_run(
             requirements=requirements,
             base_image=project.base_image(name),
             network=network,
-            engine=project.engine(name, options.engine_of(name)),
+            engine=project.engine(name, options.engine_of(name), ray_address=options.ray_address),
             other_engines=project.other_engines(name, options.engine_of(name)),
             retries=project.retries(name),
             devices=project.devices(name),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -47,7 +47,7 @@ class Checkout:
         environ = dict(os.environ)
         if self.site.exists():
             environ["INFINI_CI_SITE"] = str(self.site)
-        return replace(load_project(self.config, environ), pip=read_pip_settings())
+        return load_project(self.config, environ, read_pip_settings(os.environ))
 
     def run(self, commit: str, platform: str, results: Path, options: RunOptions) -> RunResult:
         """Run a commit as ``python -m ci run`` does.

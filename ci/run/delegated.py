@@ -121,7 +121,7 @@ def judge_jobs(folder: Path, results: Path) -> tuple[RunResult, RunResult]:
     the Jobs were printed.
     """
     request = check_configuration(read_request(results, folder.name, "import"), "import")
-    project = load_project(request.config, os.environ, read_pip_settings())
+    project = load_project(request.config, os.environ, read_pip_settings(os.environ))
     plans = plan_request(project, request, results)
     run = DelegatedRun(
         request=request,

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -101,7 +101,7 @@ def recorded_sources(recorded: Recorded, *, only_configuration: bool = False) ->
     request = recorded.request
     changes = _changes(recorded, only_configuration=only_configuration)
     if changes is None:
-        project = replace(load_project(request.config, os.environ), pip=read_pip_settings())
+        project = load_project(request.config, os.environ, read_pip_settings(os.environ))
         yield Sources(folder=request.source, project=project)
         return
     if request.bundle is not None:

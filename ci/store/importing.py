@@ -21,7 +21,7 @@ from ci.errors import CiError, UnreadableRunError, UsageError
 from ci.facts.result_files import ResultFiles
 from ci.model.details import NO_DETAILS
 from ci.model.platforms import PLATFORMS
-from ci.model.results import HOST_LOCK, PlatformResult, RunResult
+from ci.model.results import HOST_LOCK, POOL_RECORD, PlatformResult, RunResult
 from ci.plan.request import REQUEST_FILE, RUN_ID, imported_request, read_request
 from ci.store.folder import (
     LOCK_FILE,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:  # it imports SQLAlchemy
 STAGING = ".import"
 ASIDE = "-aside"
 # The locks refer to processes of the original machine, and the request to its files.
-NOT_COPIED = (LOCK_FILE, HOST_LOCK, REQUEST_FILE)
+NOT_COPIED = (LOCK_FILE, HOST_LOCK, POOL_RECORD, REQUEST_FILE)
 # Bounds of a run's folder; one of seven platforms has 300 files with 300 MB.
 LARGEST_RUN = 1 << 34  # bytes
 MOST_FILES = 100_000

@@ -33,6 +33,7 @@ RESULTS_COMMANDS = (
     "import",
     "export",
     "doctor",
+    "capacity",
     "gc",
 )
 

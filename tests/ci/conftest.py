@@ -7,7 +7,6 @@ import socket
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,6 @@ from postgresql_server import Server, missing, running_server
 from published import PUBLISHED, ascend_after_summary, platform_result
 
 from ci.model.results import RunResult
-from ci.plan.config import NetworkConfig
-from ci.plan.network import read_pip_settings
 from ci.store.folder import default_url
 from ci.util.process import NOTIFY_VARIABLE, STORE_VARIABLE
 
@@ -56,24 +53,6 @@ def _own_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the runs of the tests out of the caller's database, and send no alarms."""
     for name in (STORE_VARIABLE, NOTIFY_VARIABLE):
         monkeypatch.delenv(name, raising=False)
-
-
-@cache
-def _pip_settings(*_environment: tuple[str, str]) -> NetworkConfig:
-    return read_pip_settings()
-
-
-@pytest.fixture(autouse=True)
-def _pip_answers_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For each environment: starting it takes as long as all the rest of a command."""
-
-    def settings() -> NetworkConfig:
-        named = (
-            item for item in os.environ.items() if item[0].startswith(("PIP_", "XDG_", "HOME"))
-        )
-        return _pip_settings(*sorted(named))
-
-    monkeypatch.setattr("ci.commands.run.read_pip_settings", settings)
 
 
 @pytest.fixture(scope="session")

@@ -449,7 +449,7 @@ def test_a_site_file_is_as_strict(tmp_path: Path) -> None:
         (
             "engines: {lab: {context: a}}\nplatforms:\n  cpu: {engine: labb}\n",
             r'yaml:3: platforms\.cpu\.engine: got "labb" \(string\), expected one of auto, docker,'
-            r" host, lab, or one defined under 'engines'; did you mean 'lab'\?$",
+            r" host, ray, lab, or one defined under 'engines'; did you mean 'lab'\?$",
         ),
         (
             "engines:\n  docker: {context: a}\n",
@@ -467,6 +467,20 @@ def test_a_site_file_is_as_strict(tmp_path: Path) -> None:
             "engines: {lab: {docker_host: lab}}\nplatforms: {cpu: {engine: lab}}\n",
             r'^ci\.site\.yaml:1: engines\.lab\.docker_host: got "lab" \(string\), expected a'
             r" string that matches \^\(unix\|tcp\|ssh\)://\\S\+\$$",
+        ),
+        (
+            "engines: {lab: {context: a, ray_address: 'head:6379'}}\n",
+            r"engines\.lab: got a mapping, expected one of 'docker_host', 'context' and"
+            r" 'ray_address'$",
+        ),
+        (
+            "engines: {lab: {ray_address: 'ray://head:10001'}}\n",
+            r'engines\.lab\.ray_address: got "ray://head:10001" \(string\), expected a string that',
+        ),
+        (
+            "engines: {lab: {context: a, node_engine: host}}\n",
+            r"engines\.lab\.node_engine: got \"host\" \(string\), expected no 'node_engine' without"
+            r" 'ray_address'$",
         ),
         (
             "platforms: {moore: {devices: {uuids: [GPU-0], count: 2}}}\n",

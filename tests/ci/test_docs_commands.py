@@ -13,9 +13,9 @@ from ci.model.platforms import PLATFORMS
 from ci.plan.load import load_accepted, load_site
 
 ROOT = Path(__file__).resolve().parents[2]
-RELEASE, HISTORY = (
+RELEASE, HISTORY, CAPACITY = (
     (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
-    for name in ("validate-a-release", "track-build-cost")
+    for name in ("validate-a-release", "track-build-cost", "capacity")
 )
 
 
@@ -50,8 +50,9 @@ def test_base_images_are_those_of_the_platforms() -> None:
     [
         (RELEASE, ["run", "doctor", "bundle", "gc"]),
         (HISTORY, ["history", "compare", "report", "import", "export"]),
+        (CAPACITY, ["capacity"]),
     ],
-    ids=["validate-a-release", "history"],
+    ids=["validate-a-release", "history", "capacity"],
 )
 def test_options_exist(page: str, commands: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     for command in commands:

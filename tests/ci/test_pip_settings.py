@@ -2,42 +2,101 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from ci.plan.config import NetworkConfig
-from ci.plan.network import parse_pip_settings, read_pip_settings, resolve_network
+from ci.plan.network import FIELDS, read_pip_settings, resolve_network
 
-# As pip 26 prints it.
-LISTING = """\
-:env:.find-links='/from/the/environment'
-global.cert='/etc/ssl/site.pem'
-global.extra-index-url='\\nhttps://one.example/simple\\nfile:///opt/two/simple'
-global.index-url='https://user:secret@mirror.example/simple'
-global.timeout='60'
-install.find-links='/srv/wheels'
+HOME = ".config/pip/pip.conf"
+SETTINGS = {
+    "a mirror with a password": {HOME: "[global]\nindex-url = https://user:secret@mirror/simple\n"},
+    "several lines": {HOME: "[global]\nextra-index-url =\n  https://one/simple\n  https://two\n"},
+    "install before global": {
+        HOME: "[install]\nfind-links = /install\n[global]\nfind-links = /global\n"
+    },
+    "another command": {HOME: "[download]\nindex-url = https://download/\n"},
+    "names as in variables": {HOME: "[global]\ntrusted_host = mirror\n--cert = /site.pem\n"},
+    "the older file of a user": {".pip/pip.conf": "[global]\ncert = /old.pem\n"},
+    "the newer one counts": {
+        ".pip/pip.conf": "[global]\ncert = /old.pem\ntrusted-host = old\n",
+        HOME: "[global]\ncert = /new.pem\n",
+    },
+    "that of the machine": {
+        "xdg/pip/pip.conf": "[global]\ncert = /machine.pem\ntrusted-host = machine\n",
+        HOME: "[global]\ncert = /home.pem\n",
+    },
+    "a named file": {
+        "named.conf": "[global]\ncert = /named.pem\n",
+        HOME: "[global]\ncert = /home.pem\ntrusted-host = home\n",
+    },
+    "a percent sign": {HOME: "[global]\nindex-url = https://a%%40b:%(x)s@mirror/\n"},
+    "nothing": {},
+}
+
+
+# `pip config list` has a line for each file, and does not say which of them counts.
+ASK_PIP = """
+import json
+from pip._internal.configuration import Configuration
+configuration = Configuration(isolated=False)
+configuration.load()
+files = configuration._dictionary.values()  # the last one counts
+print(json.dumps({key: value for file in files for key, value in file.items()}))
 """
 
 
-def test_a_listing() -> None:
-    assert parse_pip_settings(LISTING) == NetworkConfig(
-        ca_bundle="/etc/ssl/site.pem",
-        pip_extra_index_url="https://one.example/simple",
-        pip_index_url="https://user:secret@mirror.example/simple",
-        pip_find_links="/srv/wheels",
+def settings_of_pip(environ: Mapping[str, str]) -> NetworkConfig:
+    """The settings that pip itself works with."""
+    finished = subprocess.run(
+        [sys.executable, "-c", ASK_PIP], env=environ, capture_output=True, text=True, check=True
     )
+    found = {}
+    for key, value in sorted(json.loads(finished.stdout).items()):
+        section, _, option = key.partition(".")
+        if section in ("global", "install") and option in FIELDS:
+            words = [word for word in value.split() if not word.startswith("file:")]
+            found[FIELDS[option]] = " ".join(words) or None
+    return NetworkConfig.model_validate(found)
 
 
-def test_an_index_that_is_a_folder_of_this_machine_is_no_setting() -> None:
-    assert parse_pip_settings("global.extra-index-url='file:///opt/simple'\n") == NetworkConfig()
+@pytest.mark.parametrize("files", SETTINGS.values(), ids=SETTINGS)
+def test_pip_says_the_same(files: Mapping[str, str], tmp_path: Path) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    environ = {"HOME": str(tmp_path), "XDG_CONFIG_DIRS": str(tmp_path / "xdg")}
+    if "named.conf" in files:
+        environ["PIP_CONFIG_FILE"] = str(tmp_path / "named.conf")
+    assert read_pip_settings(environ) == settings_of_pip(environ)
 
 
-def test_pip_itself_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_file_is_read_if_none_is_wanted(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    (tmp_path / ".pip").mkdir()
+    (tmp_path / ".pip" / "pip.conf").write_text("[global]\ncert = /old.pem\n")
+    assert read_pip_settings(environ) == settings_of_pip(environ) == NetworkConfig()
+
+
+@pytest.mark.parametrize("text", [b"no section\n", b"\xff\xfe", b"[global]\ncert\n"])
+def test_a_file_that_pip_cannot_read_has_no_settings(text: bytes, tmp_path: Path) -> None:
+    """Its message is that of the stage that runs pip."""
+    (tmp_path / "pip.conf").write_bytes(text)
+    environ = {"PIP_CONFIG_FILE": str(tmp_path / "pip.conf")}
+    assert read_pip_settings(environ) == NetworkConfig()
+
+
+def test_an_index_that_is_a_folder_of_this_machine_is_no_setting(tmp_path: Path) -> None:
     file = tmp_path / "pip.conf"
-    file.write_text("[global]\nindex-url = https://mirror.example/simple\n")
-    monkeypatch.setenv("PIP_CONFIG_FILE", str(file))
-    assert read_pip_settings().pip_index_url == "https://mirror.example/simple"
+    file.write_text("[global]\nextra-index-url = file:///opt/simple\n")
+    found = read_pip_settings({"HOME": str(tmp_path), "PIP_CONFIG_FILE": str(file)})
+    assert found.pip_extra_index_url is None
 
 
 def test_it_is_the_last_to_be_asked(tmp_path: Path) -> None:

@@ -13,9 +13,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from pydantic import BaseModel
@@ -25,6 +23,7 @@ from ci.errors import ExitCode
 from ci.model.plan import PLATFORM_VARIABLE, SIMULATED_VARIABLE, TORCH_DEVICE_VARIABLE
 from ci.model.platforms import PLATFORMS
 from ci.model.results import RunResult, results_schema
+from ci.model.schema import described_schema
 from ci.plan.config import Config, NetworkConfig, SiteConfig
 from ci.plan.network import VARIABLES
 from ci.util.invocation import RESULTS_VARIABLE
@@ -177,8 +176,7 @@ class Fields:
     """The tables of a model: its own fields, then those of each model that they use."""
 
     def __init__(self, model: type[BaseModel], *, written: bool = False) -> None:
-        self._schema = model.model_json_schema(mode="serialization" if written else "validation")
-        _add_docstrings(self._schema, import_module(model.__module__))
+        self._schema = described_schema(model, "serialization" if written else "validation")
         self._written = written
         self._places: dict[str, str] = {}
         """Models by name, with the place of their first use."""
@@ -242,22 +240,6 @@ class Fields:
         if most is not None and most < 2**60:  # what is larger is no limit of a person's
             bounds.append(f"at most {most:,.0f}")
         return ", ".join([field["type"], *bounds])
-
-
-def _add_docstrings(schema: Mapping[str, Any], module: ModuleType) -> None:
-    """Describe the fields of a module's models by the docstrings below them."""
-    models = {schema["title"]: schema, **schema["$defs"]}
-    for node in ast.parse(inspect.getsource(module)).body:
-        if not isinstance(node, ast.ClassDef) or node.name not in models:
-            continue
-        for field, text in pairwise(node.body):
-            match field, text:
-                case (
-                    ast.AnnAssign(target=ast.Name(id=name)),
-                    ast.Expr(value=ast.Constant(value=str(docstring))),
-                ):
-                    described = models[node.name]["properties"][name]
-                    described.setdefault("description", inspect.cleandoc(docstring))
 
 
 def _references(field: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
@@ -417,7 +399,7 @@ def _exit_codes() -> str:
 
 
 def _environment() -> str:
-    described = NetworkConfig.model_json_schema()["properties"]
+    described = described_schema(NetworkConfig)["properties"]
     network = [
         (", ".join(f"`{name}`" for name in names), f"`network.{key}`", _meaning(described[key]))
         for key, names in VARIABLES.items()

@@ -71,7 +71,7 @@ class FreshMachine:
 
     def __init__(self, image: str, *, with_engine: bool = False) -> None:
         self.name = f"infini-ops-fresh-{uuid.uuid4().hex[:8]}"
-        network = resolve_network(os.environ, read_pip_settings(), folder=ROOT)
+        network = resolve_network(os.environ, read_pip_settings(os.environ), folder=ROOT)
         mounts = [f"{CACHE}:{CACHE_FOLDER}"]
         variables = {**network.environment, "DEBIAN_FRONTEND": "noninteractive"}
         if network.ca_bundle:

@@ -107,7 +107,7 @@ class Site:
         config.write_text(
             f"project: tiny\nplatforms:\n  {platform}: {settings}\nsystem_packages: {packages}\n"
         )
-        project = load_project(config, {**os.environ, **environ}, read_pip_settings())
+        project = load_project(config, {**os.environ, **environ}, read_pip_settings(os.environ))
         results = self.folder / "results"
         [plan] = plan_run(
             project, [platform], run_id=self.name, source=self.folder, results=results

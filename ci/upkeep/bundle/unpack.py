@@ -80,8 +80,8 @@ class OpenBundle:
         return tuple(map(self._plan_with_bundle, plan_request(self.project, request, results)))
 
     def _plan_with_bundle(self, plan: RunPlan) -> RunPlan:
-        if plan.engine.kind == "host":
-            message = f"--bundle: {plan.platform} would run on the host engine"
+        if plan.engine.kind in ("host", "ray"):
+            message = f"--bundle: {plan.platform} would run on the {plan.engine.kind} engine"
             raise UsageError(message, remedy="Its image needs a Docker Engine: --engine docker.")
         image = self.document.images[plan.platform]
         archive = ImageArchive(
@@ -106,6 +106,7 @@ class OpenBundle:
             engine=replace(plan.engine, kind="docker", name=name),
             image=replace(plan.needed_image, tag=image.tag, archive=archive),
             network=network,
+            packed=True,
         )
 
 

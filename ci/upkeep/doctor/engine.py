@@ -7,7 +7,7 @@ import platform
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -20,9 +20,11 @@ from ci.engines.docker import DockerEngine
 from ci.engines.host import HostEngine, prerequisites_of
 from ci.engines.images import ARCHITECTURES, ImageBuilder
 from ci.engines.link import explain, is_local
+from ci.engines.pool.engine import RayEngine
 from ci.engines.select import select_engine
+from ci.errors import InfrastructureError
 from ci.model.plan import EnginePlan, ImagePlan, RunPlan, base_image_remedy
-from ci.upkeep.doctor.checks import Check, carry_out, judge_clock
+from ci.upkeep.doctor.checks import Check, carry_out, error_findings, judge_clock
 from ci.upkeep.doctor.devices import device_findings
 from ci.util import prerequisites
 from ci.util.files import user_cache
@@ -56,6 +58,26 @@ def _findings(plan: EnginePlan, plans: Sequence[RunPlan]) -> Iterator[Finding]:
     elif isinstance(engine, HostEngine):
         yield from _host_findings("; ".join(engine.notes), plans)
         yield from carry_out([_device_check(run, None) for run in plans])
+    elif isinstance(engine, RayEngine):
+        yield from _pool_findings(engine, plan, plans)
+
+
+def _pool_findings(
+    engine: RayEngine, plan: EnginePlan, plans: Sequence[RunPlan]
+) -> Iterator[Finding]:
+    """The hosts of a pool, and whether one of them can run each platform."""
+    with closing(engine):
+        hosts = [f"{host.name} ({host.address})" for host in engine.hosts()]
+        yield ok(
+            f"engine {plan.name}", f"a pool of {counted(len(hosts), 'host')}: {', '.join(hosts)}"
+        )
+        for run in plans:
+            subject = f"host of {run.platform}"
+            try:
+                engine.check(run)
+                yield ok(subject, "the pool has one")
+            except InfrastructureError as error:
+                yield from error_findings(subject, error)
 
 
 def _device_check(run: RunPlan, info: Mapping[str, Any] | None) -> Check:

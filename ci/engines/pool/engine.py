@@ -1,0 +1,188 @@
+"""The Ray engine: a host of a pool carries the plan out, with its own Docker or host engine.
+
+A detached actor on the host serves the platform. If this process dies, what runs there goes on, and
+a later caller finds it: by the actor's name, or by the record of its host.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from typing import cast
+
+from ci.engines import EngineMachine, Observer
+from ci.engines.pool.cluster import ActorGoneError, Host, HostLostError, RayCluster
+from ci.engines.pool.hosted import HostedPlatform
+from ci.engines.pool.messages import HostStep
+from ci.engines.pool.placement import (
+    Placement,
+    Record,
+    find_or_start_actor,
+    host_lost,
+    require_host,
+)
+from ci.engines.script import describe_docker, describe_host
+from ci.errors import CiError, InfrastructureError
+from ci.model.plan import EnginePlan, RunPlan
+from ci.model.results import ExecutionFacts, ImageFacts
+
+MOST_WAITING = 1000  # platforms of a run: the pool has a queue of its own
+NO_SHELL = "an engine of kind ray opens no shell"
+SHELL_REMEDY = "Log in to the host and run this program there, or use --engine docker or host."
+
+
+class RayEngine:
+    """Runs plans on the hosts of a Ray cluster."""
+
+    name = "ray"
+
+    def __init__(self, plan: EnginePlan) -> None:
+        self._plan = plan
+        self._platforms: dict[str, HostedPlatform] = {}
+
+    @cached_property
+    def _cluster(self) -> RayCluster:
+        return RayCluster(self._plan)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if "_cluster" in vars(self):
+            self._cluster.close()
+
+    def check(self, plan: RunPlan) -> None:
+        """Raise ``InfrastructureError`` if the pool has no host for the platform.
+
+        A run that an earlier caller began needs the same host.
+        """
+        record = Record.read(plan)
+        if record is None or (self._is_gone(record) and _has_expired(record, plan)):
+            require_host(self._cluster, plan)
+        elif self._is_gone(record):
+            raise host_lost(plan, f"host {record.name} ({record.address})", "has left the pool")
+
+    def _is_gone(self, record: Record) -> bool:
+        return self._cluster.host_at(record.address) is None
+
+    def hosts(self) -> list[Host]:
+        """Return the hosts of the pool."""
+        return self._cluster.hosts()
+
+    def machine(self) -> EngineMachine:
+        """Return the cluster; its own queue limits what runs at once."""
+        return EngineMachine(identity=self._cluster.identity, processors=MOST_WAITING)
+
+    def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
+        """Wait for a host of the platform, and find or create the environment there."""
+        hosted = self._place(plan, observer)
+        with _ended_after_failure(hosted, remove=True):
+            answer = hosted.carry_out(HostStep.PREPARE)
+            if answer.interrupted:
+                raise KeyboardInterrupt
+            self._platforms[plan.platform] = hosted
+            return cast(ImageFacts, answer.value)
+
+    def execute(self, plan: RunPlan, image: ImageFacts, _observer: Observer) -> ExecutionFacts:
+        """Run the stages on the host of ``prepare``, and copy the results here."""
+        hosted = self._platforms.pop(plan.platform)
+        with _ended_after_failure(hosted, remove=False):
+            answer = hosted.carry_out(HostStep.EXECUTE, image=image)
+            facts = cast(ExecutionFacts, answer.value or _interrupted())
+        self._end(plan, hosted, facts)
+        notes = (f"ran on {hosted.name} of the pool", *hosted.notes, *facts.notes, *answer.notes)
+        return replace(facts, notes=notes)
+
+    def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
+        """Adopt what an earlier caller started on its host, or copy what it left there."""
+        record = Record.read(plan)
+        if record is None or (self._is_gone(record) and _has_expired(record, plan)):
+            return None
+        actor, host = find_or_start_actor(self._cluster, plan, record.address)
+        hosted = HostedPlatform(self._cluster, plan, observer, actor, host)
+        with _ended_after_failure(hosted, remove=False):
+            answer = hosted.adopt()
+            if answer.value is None and not answer.interrupted:
+                hosted.end(remove=True)
+                return None
+            facts = cast(ExecutionFacts, answer.value or _interrupted())
+        self._end(plan, hosted, facts)
+        return replace(
+            facts, notes=(f"ran on {hosted.name} of the pool", *facts.notes, *answer.notes)
+        )
+
+    def find_image(self, _plan: RunPlan, _digest: str) -> None:
+        """Return none: the next host may be another one."""
+
+    def enter(self, _plan: RunPlan, *, interactive: bool) -> int:  # noqa: ARG002
+        """Raise ``InfrastructureError``: an actor has no terminal."""
+        raise InfrastructureError(NO_SHELL, remedy=SHELL_REMEDY)
+
+    def settle(self, plan: RunPlan, *, keep: bool) -> str | None:
+        """Keep the environment on its host, or remove it."""
+        hosted = self._platforms.pop(plan.platform, None)
+        if hosted is None:
+            return None
+        kept = cast(str | None, hosted.carry_out(HostStep.SETTLE, keep=keep).value)
+        hosted.end(remove=kept is None)
+        Record.forget(plan)
+        return kept and f"{kept} on {hosted.name}"
+
+    def enter_kept(
+        self,
+        _plan: RunPlan,
+        _observer: Observer,
+        *,
+        interactive: bool,  # noqa: ARG002
+    ) -> int | None:
+        """Raise ``InfrastructureError``: an actor has no terminal."""
+        raise InfrastructureError(NO_SHELL, remedy=SHELL_REMEDY)
+
+    def describe(self, plan: RunPlan) -> str:
+        """Return a script that does the same on a host."""
+        describe = describe_host if self._plan.node_engine == "host" else describe_docker
+        return describe(plan, {**plan.network.host_environment, **plan.environment})
+
+    def _place(self, plan: RunPlan, observer: Observer) -> HostedPlatform:
+        """Wait for a host, and send what the platform needs there."""
+        actor, host = Placement(self._cluster, plan, observer).wait()
+        Record(address=host.address, name=host.name, began=time.time()).write(plan)
+        hosted = HostedPlatform(self._cluster, plan, observer, actor, host)
+        with _ended_after_failure(hosted, remove=True):
+            hosted.begin()
+        return hosted
+
+    def _end(self, plan: RunPlan, hosted: HostedPlatform, facts: ExecutionFacts) -> None:
+        """End the actor, unless ``settle`` needs it; a run that may go on keeps its files."""
+        if facts.lost and facts.exit_code is None and not facts.interrupted:
+            hosted.end(remove=False)
+        elif plan.keep and not facts.interrupted:
+            self._platforms[plan.platform] = hosted
+        else:
+            hosted.end(remove=True)
+
+
+def _interrupted() -> ExecutionFacts:
+    return ExecutionFacts(engine=RayEngine.name, interrupted=True)
+
+
+def _has_expired(record: Record, plan: RunPlan) -> bool:
+    """Whether what a host was given has surely ended, by its time limits."""
+    return time.time() - record.began > plan.longest_s
+
+
+@contextmanager
+def _ended_after_failure(hosted: HostedPlatform, *, remove: bool) -> Iterator[None]:
+    """End the actor after an error, unless its host is lost: then it ends by itself."""
+    try:
+        yield
+    except HostLostError:
+        raise
+    except ActorGoneError as error:
+        raise hosted.ended(error) from error
+    except (CiError, KeyboardInterrupt) as error:
+        # What a third Ctrl-C leaves to end there needs its actor for a moment.
+        if remove or isinstance(error, CiError):
+            hosted.end(remove=remove)
+        raise

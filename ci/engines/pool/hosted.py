@@ -1,0 +1,303 @@
+"""The caller's side of a platform on a host: its actor, its steps, and what it writes.
+
+If the actor dies, another one on the same host adopts what runs there. If the host does not answer,
+the platform is lost until ``--resume`` finds the host again.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+from ci.engines import Observer
+from ci.engines.archives import chunks_of, extract
+from ci.engines.logs import IMAGE_LOG
+from ci.engines.pool.actor import RESULTS, feed_name
+from ci.engines.pool.cluster import (
+    RETRY_S,
+    ActorGoneError,
+    Host,
+    HostLostError,
+    NoAnswerError,
+    RayCluster,
+)
+from ci.engines.pool.messages import (
+    PROGRAM,
+    SOURCE,
+    HostStep,
+    Request,
+    StepOutcome,
+    files_of,
+    folders_of,
+)
+from ci.engines.pool.placement import Record, find_or_start_actor, host_lost
+from ci.engines.pool.transfer import PIECE, Tree, fetched, send
+from ci.errors import CiError, InfrastructureError, PrerequisiteError
+from ci.facts.result_files import ENGINE_EVENTS
+from ci.model.events import RunFinished
+from ci.model.plan import RunPlan
+from ci.util.lines import LineSplitter
+
+POLL_S = 0.2  # between two looks at a running step, of 1 ms each
+LONGEST_FEED_LINE = 1 << 20
+MOST_ADOPTIONS = 3  # of one platform: a host that kills its actors is broken
+LAST_LINE = f'{{"event": "{RunFinished.event}"'.encode()
+MOST_INTERRUPTS = 3  # of a local engine, which reacts to each of them
+
+UNREACHABLE_S = 10.0  # of a host: it, or the network to it, is down
+FROZEN_S = 45.0  # without an answer of a host that can be reached
+SAY_S = 5.0  # without an answer: reported
+
+
+class Mirror:
+    """Writes here what the files of a running platform hold there, and shows its events.
+
+    The complete files come at the end. If they never do, these are what the run is judged by.
+    """
+
+    def __init__(self, plan: RunPlan, observer: Observer) -> None:
+        names = [ENGINE_EVENTS, IMAGE_LOG, *(f"{stage.name}.log" for stage in plan.stages)]
+        self._files = {f"{RESULTS}/{name}": plan.results / name for name in names}
+        self.offsets = dict.fromkeys(self._files, 0)
+        self._observer = observer
+        self._feed = ""
+        self._lines = LineSplitter(LONGEST_FEED_LINE)
+        self._seen = self._known = 0
+
+    def follow(self, token: str, *, adopted: bool = False) -> None:
+        """Read the events of a step; those of an adopted run come again from the first one."""
+        self.offsets.pop(self._feed, None)
+        self._feed = feed_name(token)
+        self.offsets = {self._feed: 0, **self.offsets}
+        self._lines = LineSplitter(LONGEST_FEED_LINE)
+        self._known, self._seen = max(self._known, self._seen) if adopted else 0, 0
+
+    def add(self, news: Mapping[str, tuple[int, bytes]]) -> bool:
+        """Add what an actor has read; return whether it was new."""
+        advanced = False
+        for name, (at, data) in news.items():
+            if name == self._feed:
+                for line in self._lines.feed(data):
+                    self._show(line)
+            else:
+                # Without its last line the record is incomplete, and a later caller comes back.
+                end = data.find(LAST_LINE) if name.endswith(ENGINE_EVENTS) else -1
+                data = data if end < 0 else data[:end]
+                self._write(self._files[name], at, data)
+            advanced |= bool(data)
+            self.offsets[name] = at + len(data)
+        return advanced
+
+    def _write(self, path: Path, at: int, data: bytes) -> None:
+        with suppress(OSError):  # the complete files come at the end
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("r+b" if path.exists() else "wb") as file:
+                file.seek(at)
+                file.write(data)
+                file.truncate()
+
+    def _show(self, line: str) -> None:
+        event = json.loads(line)
+        is_agents = event["event"] not in ("output", "engine")
+        self._seen += is_agents
+        if self._seen > self._known or (self._seen == self._known and not is_agents):
+            self._observer.event(event)
+
+
+class HostedPlatform:
+    """A platform on a host."""
+
+    def __init__(
+        self, cluster: RayCluster, plan: RunPlan, observer: Observer, actor: Any, host: Host
+    ) -> None:
+        self.host = host
+        self.notes: tuple[str, ...] = ()
+        """What was left out of the sources."""
+        self._cluster = cluster
+        self._plan = plan
+        self._observer = observer
+        self._actor = actor
+        self._mirror = Mirror(plan, observer)
+        self._trees: dict[str, str] = {}
+        self._adoptions = 0
+
+    @property
+    def name(self) -> str:
+        """The name of the host, for messages."""
+        return f"host {self.host.name} ({self.host.address})"
+
+    def begin(self) -> None:
+        """Send what a new run needs: the sources, the program and the other folders of the plan."""
+        self.call(self._actor.remove.remote)  # of an earlier attempt
+        sources = Tree.of_folder(self._plan.source, packed=self._plan.packed)
+        self.notes = tuple(f"left out of the sources: {it}" for it in sources.left_out)
+        self._send(SOURCE, sources)
+        self._send(PROGRAM, Tree.of_program())
+        for name, folder in folders_of(self._plan).items():
+            self._send(name, Tree.of_folder(folder, packed=True))
+
+    def _send(self, name: str, tree: Tree) -> None:
+        with tree.file:
+            send(tree, self._actor, self.call)
+        self._trees[name] = tree.digest
+
+    def carry_out(self, step: HostStep, **details: Any) -> StepOutcome:
+        """Return the outcome of a step on the host, with its results here; raises its error.
+
+        An interrupt is passed on, and the step returns what it has until then. The third one raises
+        ``KeyboardInterrupt``.
+        """
+        return self._follow(step, partial(self._start, step, secrets.token_hex(8), **details))
+
+    def adopt(self) -> StepOutcome:
+        """Follow what an earlier caller started, as ``carry_out`` does.
+
+        An answer without a value: it started nothing.
+        """
+        self._send(PROGRAM, Tree.of_program())
+        step, token = self.call(self._actor.state.remote)
+        if step in (HostStep.EXECUTE, HostStep.RESUME):
+            self._mirror.follow(token)
+            return self._follow(HostStep(step))
+        return self.carry_out(HostStep.RESUME)  # by another actor, or not at all
+
+    def _follow(self, step: HostStep, begin: Callable[[], None] | None = None) -> StepOutcome:
+        interrupts, gone = 0, None
+        while True:
+            try:
+                if gone is not None:
+                    self._replace_actor(gone)
+                    step, gone = HostStep.RESUME, None
+                    begin = partial(self._start, step, secrets.token_hex(8))
+                if begin is not None:
+                    begin()
+                    begin = None
+                    if interrupts:
+                        self._interrupt()
+                return self._outcome(step)
+            except KeyboardInterrupt:
+                interrupts += 1
+                text = "interrupted: ending what runs on the host"
+                self._observer.event({"event": "engine", "text": text})
+                self._interrupt()
+                if interrupts == MOST_INTERRUPTS:
+                    raise
+            except ActorGoneError as error:
+                if step == HostStep.PREPARE:
+                    raise self.ended(error) from error
+                gone = error
+
+    def end(self, *, remove: bool) -> None:
+        """End the actor; ``remove``: also the files of the run, and the record of its host."""
+        with suppress(CiError, ActorGoneError, NoAnswerError):
+            if remove:
+                self.call(self._actor.remove.remote)
+                Record.forget(self._plan)
+            self._cluster.get(self._actor.leave.remote())  # without a head, no one confirms it
+        self._cluster.kill(self._actor)
+
+    def call(self, make: Callable[[], Any], made: Any = None, /) -> Any:
+        """Return the answer to a call, which is made again if its connection was lost.
+
+        Raises ``ActorGoneError``, or ``HostLostError`` if the host cannot be reached, or has not
+        answered for too long.
+        """
+        since, unreachable, said = monotonic(), None, False
+        reference = make() if made is None else made
+        while True:
+            try:
+                answer = self._cluster.get(reference)
+                if said:
+                    self._say(f"{self.name} answers again")
+                return answer
+            except NoAnswerError as error:
+                now = monotonic()
+                unreachable = None if self.host.is_reachable() else unreachable or now
+                if unreachable is not None and now - unreachable > UNREACHABLE_S:
+                    raise self._lost("cannot be reached") from error
+                if now - since > FROZEN_S:
+                    raise self._lost(f"has not answered for {now - since:.0f} s") from error
+                if not said and now - since > SAY_S:
+                    said = True
+                    self._say(f"{self.name} has not answered for {now - since:.0f} s")
+                if error.is_connection_lost:
+                    sleep(RETRY_S)
+                    reference = make()
+
+    def _interrupt(self) -> None:
+        with suppress(NoAnswerError, ActorGoneError):
+            self._cluster.get(self._actor.interrupt.remote())
+
+    def _start(self, step: HostStep, token: str, **details: Any) -> None:
+        """Start a step, once, even if this is repeated."""
+        self._mirror.follow(token, adopted=step == HostStep.RESUME)
+        plan = replace(self._plan, contract=None)  # megabytes, and only for the verdict
+        request = Request(plan=plan, trees=self._trees, files=files_of(plan), **details)
+        content = pickle.dumps(request)  # 450 KB with a CA bundle, which the image gets too
+        for at in range(0, len(content), PIECE):
+            piece = content[at : at + PIECE]
+            self.call(partial(self._actor.receive.remote, f"{step}.request", at, piece))
+        # A plain value: a host cannot read types of this program.
+        start = partial(self._actor.start.remote, step.value, token, self._trees[PROGRAM])
+        self.call(start)
+
+    def _outcome(self, step: HostStep) -> StepOutcome:
+        """Follow a step until it ends, and copy its results."""
+        while True:
+            news, runs = self.call(partial(self._actor.poll.remote, self._mirror.offsets))
+            if not self._mirror.add(news):
+                if not runs:
+                    break
+                sleep(POLL_S)
+        content = b""
+        while piece := self.call(
+            partial(self._actor.read.remote, f"{step}.answer", len(content), PIECE)
+        ):
+            content += piece
+        if not content:
+            raise ActorGoneError("the program on the host was killed")
+        answer: StepOutcome = pickle.loads(content)  # noqa: S301 - of a host, which runs our code
+        if answer.error is not None:
+            raise self._located(answer.error)
+        if answer.archive is None:
+            return answer
+        results, limits = self._plan.results, self._plan.result_limits
+        with fetched(answer.archive, self._actor, self.call, results) as file:
+            left_out = extract(chunks_of(file), results, limits=limits)
+        return replace(answer, notes=tuple(f"not copied from the host: {it}" for it in left_out))
+
+    def ended(self, why: ActorGoneError) -> InfrastructureError:
+        """Return the error for an actor that ended before the stages began."""
+        return InfrastructureError(
+            f"{self.name}: the program was ended: {why}", remedy="Run again."
+        )
+
+    def _replace_actor(self, why: ActorGoneError) -> None:
+        """Start another actor, to adopt what the lost one left running."""
+        self._adoptions += 1
+        if self._adoptions > MOST_ADOPTIONS:
+            raise self._lost(f"ended the program {self._adoptions} times: {why}") from why
+        self._say(f"{self.name}: the program was lost, adopting what it started: {why}")
+        self._actor, self.host = find_or_start_actor(self._cluster, self._plan, self.host.address)
+
+    def _located(self, error: CiError) -> CiError:
+        """Return an error of the host with its name."""
+        message = f"{self.name}: {error}"
+        if isinstance(error, PrerequisiteError):  # its remedy would be taken for this machine
+            remedy = f"On that host: {error.remedy}" if error.remedy else None
+            return InfrastructureError(message, remedy=remedy)
+        return type(error)(message, remedy=error.remedy)
+
+    def _lost(self, why: str) -> HostLostError:
+        return host_lost(self._plan, self.name, why)
+
+    def _say(self, text: str) -> None:
+        self._observer.event({"event": "pool", "text": text})

@@ -1,0 +1,38 @@
+"""JSON schemas of pydantic's models, described by the docstrings below their fields."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Mapping
+from importlib import import_module
+from itertools import pairwise
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+
+def described_schema(
+    model: type[BaseModel], mode: Literal["validation", "serialization"] = "validation"
+) -> dict[str, Any]:
+    """Return the JSON schema of a model and of those of its module that it uses.
+
+    With pydantic's ``use_attribute_docstrings``, importing the models would take 40 ms longer.
+    """
+    schema = model.model_json_schema(mode=mode)
+    models = {schema["title"]: schema, **schema.get("$defs", {})}
+    for node in ast.parse(inspect.getsource(import_module(model.__module__))).body:
+        if isinstance(node, ast.ClassDef) and node.name in models:
+            _describe_fields(models[node.name], node)
+    return schema
+
+
+def _describe_fields(model: Mapping[str, Any], definition: ast.ClassDef) -> None:
+    for field, text in pairwise(definition.body):
+        match field, text:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(docstring))),
+            ):
+                field_schema = model["properties"][name]
+                field_schema.setdefault("description", inspect.cleandoc(docstring))
