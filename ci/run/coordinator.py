@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from ci.engines.select import preload
 from ci.errors import CiError, ExitCode, InfrastructureError, UsageError
 from ci.facts.platform_result import not_run_result
 from ci.model.plan import RunPlan
@@ -66,6 +67,7 @@ class RunCoordinator:
             resumed=self.resumed,
             judged={name for name, row in self._rows.items() if is_judged(row)},
         )
+        preload(plans)
         with self.records, forked_workers(plans, work, jobs=self.jobs) as workers, self.progress:
             for plan in plans:
                 self.progress.expect(plan.title, expectation_of(plan))

@@ -29,13 +29,18 @@ COMMON = (
 START = 'log=$1; shift; "$@" >"$log" 2>&1 & echo $!'
 
 
+def _own_variables() -> dict[str, str]:
+    """Return those of this process without Ray's, which are for connections from it."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+
+
 class Node:
     """A process tree of ``ray start --block``."""
 
     def __init__(self, command: list[str], log: Path, environment: Mapping[str, str]) -> None:
         started = subprocess.run(
             ["sh", "-c", START, "sh", str(log), *command],
-            env={**os.environ, **VARIABLES, **environment},
+            env={**_own_variables(), **VARIABLES, **environment},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=True,
@@ -102,8 +107,10 @@ class RayPool:
     Only this machine reaches a package index. Machine 0 is the head, on which no platform runs.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **variables: str) -> None:
+        """``variables`` are those of all nodes."""
         self.folder = folder
+        self.variables = variables
         self.key = uuid.uuid4().hex[:4]
         number = int(self.key, 16)
         self.subnet = f"10.{200 + number % 50}.{number // 50 % 256}"
@@ -134,7 +141,7 @@ class RayPool:
         command = [*self._inside(0), "ray", "start", "--head", f"--port={self.port}", *COMMON]
         command += ["--num-cpus=0", "--include-dashboard=false", f"--temp-dir={self.temporary}"]
         command += [f"--node-ip-address={self.host(0)}"]
-        self.nodes["head"] = Node(command, self.folder / "head.log", {})
+        self.nodes["head"] = Node(command, self.folder / "head.log", self.variables)
         command = ["ray", "start", f"--address={self.address}", "--num-cpus=0", *COMMON]
         command += [f"--node-ip-address={self.subnet}.1", '--resources={"platform:cpu": 1}']
         self.nodes["here"] = Node(command, self.folder / "here.log", self._own("here"))
@@ -186,7 +193,7 @@ class RayPool:
         """Make the folders of a machine; return the variables that name them."""
         own = {"XDG_CACHE_HOME": self.folder / f"cache-{name}", "TMPDIR": self.work(name)}
         self.work(name).mkdir(exist_ok=True)
-        return {variable: str(path) for variable, path in own.items()}
+        return self.variables | {variable: str(path) for variable, path in own.items()}
 
     def work(self, name: object) -> Path:
         """Return the folder of a machine for the work folders of the host engine."""
@@ -207,6 +214,11 @@ class RayPool:
     def cut(self, number: int, *, healed: bool = False) -> None:
         """Cut the network of a host, or connect it again."""
         self._switch_ip("link", "set", f"v{number}", "up" if healed else "down")
+
+    def freeze(self, number: int, *, thawed: bool = False) -> None:
+        """Stop all processes of a host, which the kernel still accepts connections for."""
+        for pid in self.nodes[str(number)].children(""):
+            os.kill(pid, signal.SIGCONT if thawed else signal.SIGSTOP)
 
     def replace_head(self) -> None:
         """Lose the head, all of whose knowledge is gone, and start the cluster again."""

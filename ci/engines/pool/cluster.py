@@ -6,10 +6,12 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any
 
@@ -25,6 +27,10 @@ PLATFORM_RESOURCE = "platform:{}"
 DEVICE_RESOURCE = "device:{}"
 ADDRESS_VARIABLE = "RAY_ADDRESS"  # Ray's own
 HEAD_REMEDY = "Check the address, the network, and whether the head runs, then run again."
+AUTHENTICATION_REMEDY = (
+    "If the head demands a token, copy its ~/.ray/auth_token to this machine, and"
+    " export RAY_AUTH_MODE=token."
+)
 INSTALL_REMEDY = (
     "Install it: pip install --group ray (the dependency group `ray` of pyproject.toml)."
 )
@@ -98,6 +104,13 @@ def command_to_join(address: str, needs: Mapping[str, float]) -> str:
     return f"ray start --address={address} --resources='{{{', '.join(pairs)}}}'"
 
 
+def load_ray() -> Any:
+    """Import Ray, with our settings; raises ``ImportError``."""
+    for variable, value in SETTINGS.items():
+        os.environ.setdefault(variable, value)
+    return import_module("ray")
+
+
 class RayCluster:
     """This process's connection to a cluster."""
 
@@ -115,10 +128,8 @@ class RayCluster:
         self.place = f"the Ray cluster at {address}"
         self._head = (name.strip("[]"), int(port))
         self._require_head()  # Ray itself would try for a minute
-        for variable, value in SETTINGS.items():
-            os.environ.setdefault(variable, value)
         try:
-            self._ray: Any = import_module("ray")
+            self._ray = load_ray()
         except ImportError as error:
             raise InfrastructureError(
                 f"engine {plan.name} needs the package ray: {error}", remedy=INSTALL_REMEDY
@@ -131,17 +142,19 @@ class RayCluster:
         is_main = current_thread() is main_thread()
         handlers = {number: signal.getsignal(number) for number in SIGNALS if is_main}
         try:
-            ray.init(
-                address=self.address,
-                namespace=NAMESPACE,
-                log_to_driver=False,
-                logging_level=logging.CRITICAL,
-            )
+            with _no_stderr():
+                ray.init(
+                    address=self.address,
+                    namespace=NAMESPACE,
+                    log_to_driver=False,
+                    logging_level=logging.CRITICAL,
+                )
         except Exception as error:  # Ray raises many kinds, even built-in ones
             raise InfrastructureError(
                 f"{self.place} cannot be used from this machine: {_first_lines(error)}",
                 remedy="This machine must be a host of the pool, with the versions of Ray and"
-                f" Python that its head has: ray start --address={self.address} --num-cpus=0",
+                f" Python that its head has: ray start --address={self.address} --num-cpus=0\n"
+                + AUTHENTICATION_REMEDY,
             ) from error
         finally:
             for number, handler in handlers.items():
@@ -276,6 +289,20 @@ def _as_options(needs: Mapping[str, float]) -> dict[str, Any]:
     """Return resources as options of an actor: Ray has a name of its own for some of them."""
     own = {option: needs[name] for name, option in _COUNTED.items() if name in needs}
     return {**own, "resources": {name: needs[name] for name in needs if name not in _COUNTED}}
+
+
+@contextmanager
+def _no_stderr() -> Iterator[None]:
+    """Hide what Ray's library writes while it tries to connect: a line per second, for 20 s."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with Path(os.devnull).open("wb") as nothing:
+            os.dup2(nothing.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _ignore(*_arguments: object, **_options: object) -> None:

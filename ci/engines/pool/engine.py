@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import cast
@@ -24,6 +25,7 @@ from ci.engines.pool.placement import (
     host_lost,
     require_host,
 )
+from ci.engines.pool.transfer import trees_of
 from ci.engines.script import describe_docker, describe_host
 from ci.errors import CiError, InfrastructureError
 from ci.model.plan import EnginePlan, RunPlan
@@ -146,11 +148,13 @@ class RayEngine:
 
     def _place(self, plan: RunPlan, observer: Observer) -> HostedPlatform:
         """Wait for a host, and send what the platform needs there."""
-        actor, host = Placement(self._cluster, plan, observer).wait()
-        Record(address=host.address, name=host.name, began=time.time()).write(plan)
-        hosted = HostedPlatform(self._cluster, plan, observer, actor, host)
-        with _ended_after_failure(hosted, remove=True):
-            hosted.begin()
+        with ExitStack() as files, ThreadPoolExecutor() as packer:
+            packed = packer.submit(trees_of, plan, files)  # while a program starts on the host: 1 s
+            actor, host = Placement(self._cluster, plan, observer).wait()
+            Record(address=host.address, name=host.name, began=time.time()).write(plan)
+            hosted = HostedPlatform(self._cluster, plan, observer, actor, host)
+            with _ended_after_failure(hosted, remove=True):
+                hosted.begin(packed.result())
         return hosted
 
     def _end(self, plan: RunPlan, hosted: HostedPlatform, facts: ExecutionFacts) -> None:

@@ -10,7 +10,7 @@ import json
 import pickle
 import secrets
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,6 @@ from ci.engines.pool.messages import (
     Request,
     StepOutcome,
     files_of,
-    folders_of,
 )
 from ci.engines.pool.placement import Record, find_or_start_actor, host_lost
 from ci.engines.pool.transfer import PIECE, Tree, fetched, send
@@ -134,19 +133,15 @@ class HostedPlatform:
         """The name of the host, for messages."""
         return f"host {self.host.name} ({self.host.address})"
 
-    def begin(self) -> None:
-        """Send what a new run needs: the sources, the program and the other folders of the plan."""
+    def begin(self, trees: Mapping[str, Tree]) -> None:
+        """Send what a new run needs."""
         self.call(self._actor.remove.remote)  # of an earlier attempt
-        sources = Tree.of_folder(self._plan.source, packed=self._plan.packed)
-        self.notes = tuple(f"left out of the sources: {it}" for it in sources.left_out)
-        self._send(SOURCE, sources)
-        self._send(PROGRAM, Tree.of_program())
-        for name, folder in folders_of(self._plan).items():
-            self._send(name, Tree.of_folder(folder, packed=True))
+        self.notes = tuple(f"left out of the sources: {it}" for it in trees[SOURCE].left_out)
+        for name, tree in trees.items():
+            self._send(name, tree)
 
     def _send(self, name: str, tree: Tree) -> None:
-        with tree.file:
-            send(tree, self._actor, self.call)
+        send(tree, self._actor, self.call)
         self._trees[name] = tree.digest
 
     def carry_out(self, step: HostStep, **details: Any) -> StepOutcome:
@@ -162,7 +157,8 @@ class HostedPlatform:
 
         An answer without a value: it started nothing.
         """
-        self._send(PROGRAM, Tree.of_program())
+        with closing(Tree.of_program()) as program:
+            self._send(PROGRAM, program)
         step, token = self.call(self._actor.state.remote)
         if step in (HostStep.EXECUTE, HostStep.RESUME):
             self._mirror.follow(token)

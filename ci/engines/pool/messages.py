@@ -63,11 +63,6 @@ REQUIREMENTS = "requirements.txt"
 CA_BUNDLE = "ca-bundle.pem"
 
 
-def folders_of(plan: RunPlan) -> dict[str, Path]:
-    """Return the folders of this machine that a host needs beside the sources and the program."""
-    return {WHEELHOUSE: plan.network.wheelhouse} if plan.network.wheelhouse else {}
-
-
 def files_of(plan: RunPlan) -> dict[str, bytes]:
     """Return the contents of the files of this machine that a host needs."""
     files = {REQUIREMENTS: plan.host.requirements.read_bytes()}

@@ -18,6 +18,7 @@ import sys
 import tarfile
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -146,6 +147,8 @@ def main() -> None:
     """Carry out the steps that the standard input names, until it ends."""
     folder, parent = Path(sys.argv[1]), int(sys.argv[2])
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    with suppress(PermissionError):  # Ray gives its actors a low priority: stages would inherit it
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
     service = Service(folder)
     signal.signal(signal.SIGINT, service.note_interrupt)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)

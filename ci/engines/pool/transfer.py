@@ -10,7 +10,7 @@ import hashlib
 import io
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -20,17 +20,16 @@ from time import sleep
 from typing import Any, BinaryIO, Protocol
 
 from ci.engines.pool.actor import ARCHIVE, BUSY, COMPLETE
-from ci.engines.pool.messages import Archive
+from ci.engines.pool.messages import PROGRAM, SOURCE, WHEELHOUSE, Archive
 from ci.errors import InfrastructureError
+from ci.model.plan import RunPlan
 from ci.plan import source
-from ci.util.files import REPOSITORY
+from ci.util.files import PROGRAM_FOLDERS, REPOSITORY
 
 PIECE = 60_000  # bytes; Ray puts arguments of 100 KB and more into its object store
 AT_ONCE = 16  # calls without an answer
 MOST_TIMES = 3  # that a damaged copy is repeated
 BUSY_S = 0.5
-# What runs on a host: with the recipes of images, and the names of operators.
-PROGRAM_FOLDERS = ("ci", "codegen", "docker")
 
 
 class Call(Protocol):
@@ -65,6 +64,19 @@ class Tree:
     def of_program(cls) -> Tree:
         """Pack this program."""
         return cls.of_folder(REPOSITORY, only=PROGRAM_FOLDERS)
+
+    def close(self) -> None:
+        self.file.close()
+
+
+def trees_of(plan: RunPlan, files: ExitStack) -> dict[str, Tree]:
+    """Pack the folders of this machine that a platform needs on its host."""
+    trees = {SOURCE: Tree.of_folder(plan.source, packed=plan.packed), PROGRAM: Tree.of_program()}
+    if plan.network.wheelhouse:
+        trees[WHEELHOUSE] = Tree.of_folder(plan.network.wheelhouse, packed=True)
+    for tree in trees.values():
+        files.enter_context(closing(tree))
+    return trees
 
 
 def send(tree: Tree, actor: Any, call: Call) -> None:

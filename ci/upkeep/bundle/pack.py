@@ -32,9 +32,8 @@ from ci.run.platform import prepare_image
 from ci.run.progress import Progress
 from ci.upkeep.bundle.file import BundleWriter, new_bundle
 from ci.upkeep.bundle.wheels import collect_wheels, download_program, program_requirements
-from ci.util.files import REPOSITORY
+from ci.util.files import PROGRAM_FOLDERS, REPOSITORY
 
-PROGRAM_FOLDERS = ("ci", "docker", "codegen")  # codegen names the platforms
 PROGRAM_FILES = ("LICENSE", "ci.yaml", "pyproject.toml")
 
 # An image of 1,557 MB (2 cores): level 1 takes 16 CPU-s for 523 MB, level 3 takes 21 CPU-s for 499
