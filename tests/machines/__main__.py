@@ -27,7 +27,8 @@ from ci.util.process import run
 from codegen.errors import GenerationError
 from tests.machines.rows import SEED, Machine, NotAvailableError, Row, RunContext, rows
 from tests.mutants.plan import ROOT
-from tests.mutants.sandbox import JOBS, SUITE, Sandbox, environment_with, work_folder
+from tests.mutants.sandbox import JOBS, Sandbox, environment_with, work_folder
+from tests.mutants.stages import SUITE
 
 EXIT_ALIKE, EXIT_DIFFERENT, EXIT_ERROR, EXIT_INTERRUPTED = 0, 1, 2, 130
 TIMEOUT_S = 3600  # of one row; all together take 20 minutes

@@ -1,4 +1,4 @@
-"""The faults to plant: mistakes that a generator, or a hand-written table, can have.
+"""The faults that people thought of: mistakes that a generator, or a hand-written table, can have.
 
 A fault in the model reaches everything that is generated: table, kernels, metadata, stub and
 headers have the same mistake. Other faults are in one file only.
@@ -60,6 +60,8 @@ class Fault:
 
     name: str
     sites: Callable[[Sources], Iterator[Site]]
+    equivalent: str | None = None
+    """Why no test can detect it; such a fault is listed, and not planted."""
 
 
 Change = tuple[str, tuple[Parameter, ...]]  # description, and the wrong parameters

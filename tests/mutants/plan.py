@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -13,6 +14,7 @@ from codegen.inputs import Inputs
 from codegen.native import read_bases, read_registry
 from codegen.selection import choose_operators
 from codegen.translate import make_library
+from tests.mutants.drawn import load_draw
 from tests.mutants.faults import FAULTS, Fault, PlantingError, Site, Sources
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +26,7 @@ class Mutant:
 
     fault: str
     site: Site
+    equivalent: str | None = None
     files: Mapping[str, str]
     originals: Mapping[str, str]
 
@@ -43,6 +46,7 @@ class Mutant:
         return "".join(lines)
 
 
+@cache
 def read_sources(root: Path = ROOT) -> Sources:
     """Read all sources that get faults, and generate code from the installed torch."""
     # Imported here: it imports torch, and each process that collects the tests imports this module.
@@ -66,9 +70,18 @@ def read_sources(root: Path = ROOT) -> Sources:
     )
 
 
-def plan(sources: Sources, seed: int, faults: Sequence[Fault] = FAULTS) -> list[Mutant]:
+def plan(sources: Sources, seed: int, faults: Sequence[Fault]) -> list[Mutant]:
     """Return one mutant for each fault; the seed chooses its site."""
-    return [make_mutant(sources, fault.name, choose_site(sources, fault, seed)) for fault in faults]
+    mutants = [make_mutant(sources, it.name, choose_site(sources, it, seed)) for it in faults]
+    return [
+        replace(mutant, equivalent=fault.equivalent)
+        for fault, mutant in zip(faults, mutants, strict=True)
+    ]
+
+
+def all_faults() -> tuple[Fault, ...]:
+    """Return the faults that people thought of, and those that were drawn."""
+    return (*FAULTS, *load_draw().faults())
 
 
 def choose_site(sources: Sources, fault: Fault, seed: int) -> Site:

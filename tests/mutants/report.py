@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.mutants.plan import Mutant
 from tests.mutants.suite import Reproduction
 
+TIME_LIMIT = "the time limit of the suite"
 COLUMNS = ("mutant", "where", "change", "caught by", "shown reason", "fails again", "s")
 
 
@@ -21,6 +22,8 @@ class Verdict:
     caught_by: tuple[str, ...] = ()
     reproduction: Reproduction | None = None
     """Of the first of these tests that a run shows; ``None``: it shows none."""
+    in_suite: bool = True
+    """Whether the operator suite caught it, and so a run on a platform shows it."""
     error: str = ""
     seconds: float = 0
 
@@ -31,8 +34,12 @@ class Verdict:
     @property
     def problem(self) -> str | None:
         """Why the check fails; ``None``: it does not."""
+        if self.mutant.equivalent:
+            return None
         if not self.is_caught:
             return self.summary
+        if not self.in_suite:
+            return None
         if self.reproduction is None:
             return "none of the failures that a run shows is about it"
         return self.reproduction.problem
@@ -41,6 +48,8 @@ class Verdict:
     def summary(self) -> str:
         if self.error:
             return f"error: {self.error.partition(chr(10))[0]}"
+        if self.mutant.equivalent:
+            return f"equivalent: {self.mutant.equivalent}"
         if not self.caught_by:
             return "nothing: the mutant survives"
         others = len(self.caught_by) - 1
@@ -49,14 +58,21 @@ class Verdict:
         )
 
 
-def as_markdown(verdicts: Sequence[Verdict], *, seed: int, torch: str, seconds: float) -> str:
-    """Return the table, and the exact change of every mutant that was not caught."""
+def as_markdown(
+    verdicts: Sequence[Verdict], *, seed: int, torch: str, seconds: float, cpu_seconds: float
+) -> str:
+    """Return the table, and the exact change of every mutant that was not caught.
+
+    ``cpu_seconds`` are those of all builds and tests: other work on the machine adds less to them
+    than to the seconds.
+    """
     caught = sum(verdict.is_caught for verdict in verdicts)
+    equivalent = sum(verdict.mutant.equivalent is not None for verdict in verdicts)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     lines = ["# Mutation check", ""]
     lines += [
-        f"{started}, torch {torch}, seed {seed}: {caught} of {len(verdicts)} mutants caught "
-        f"in {seconds:.0f} s.",
+        f"{started}, torch {torch}, seed {seed}: {caught} of {len(verdicts)} mutants caught, "
+        f"{equivalent} equivalent, in {seconds:.0f} s ({cpu_seconds:.0f} CPU-s).",
         "",
         f"| {' | '.join(COLUMNS)} |",
         "|---" * (len(COLUMNS) - 1) + "|---:|",

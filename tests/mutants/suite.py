@@ -20,7 +20,7 @@ from ci.engines.job import job_document
 from ci.engines.logs import SHOWN_BYTES_PER_S
 from ci.errors import ExitCode
 from ci.model.plan import RunPlan
-from ci.model.results import ExecutionFacts, Failure, PlatformResult, exit_code
+from ci.model.results import ExecutionFacts, Failure, Harness, PlatformResult, exit_code
 from ci.plan.project import load_project, plan_run
 from ci.plan.session import rerun_plan
 from ci.report.failures import command_for
@@ -43,6 +43,11 @@ class SuiteOutcome:
     result: PlatformResult
     tests: frozenset[str]
     failures: Mapping[str, str]
+
+    @property
+    def ended_by_limit(self) -> bool:
+        """Whether the tests ran until the time limit: something hangs."""
+        return self.result.verdict.harness is Harness.TIMED_OUT
 
     def first_failure(self, tests: Collection[str]) -> Failure | None:
         """Return the first failure that the row shows, of those tests or of the suite itself."""

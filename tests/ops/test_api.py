@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from harness import equal
 from installed import (
+    METADATA_FILE,
     NATIVE_METADATA_FILE,
     TORCH_SLOT,
     class_name,
@@ -36,6 +37,7 @@ def filled(*shape: int) -> torch.Tensor:
 class TestMetadata:
     def test_it_has_the_keys_of_the_contract(self) -> None:
         keys = {"schema_version", "torch_version", "selection", "ops", "skipped"}
+        assert infini.ops.metadata_path() == METADATA_FILE
         assert metadata().keys() == keys
         assert metadata()["schema_version"] == 1
 

@@ -194,6 +194,16 @@ class TestTensorsOfTorch:
         infini.ops.neg(X, out)
         assert torch.equal(out, -X)
 
+    @pytest.mark.operators("internal_spdiags")
+    @pytest.mark.parametrize(
+        ("layout", "name"), [(torch.strided, "Strided"), (torch.sparse_bsr, "SparseBsr")], ids=str
+    )
+    def test_a_layout_reaches_torch(self, layout: torch.layout, name: str) -> None:
+        """Few operators take one. This one names those that it does not support."""
+        diagonals, offsets, out = torch.ones(2, 3), torch.tensor([0, 1]), torch.zeros(3, 3)
+        with pytest.raises(RuntimeError, match=f"are supported, got {name}$"):
+            infini.ops.internal_spdiags(diagonals, offsets, [3, 3], layout, out)
+
     def test_an_out_of_another_layout_is_refused_as_by_torch(self) -> None:
         for call in (torch.ops.aten.neg.out, infini.ops.neg):
             with pytest.raises((RuntimeError, NotImplementedError), match=r"sparse|Sparse"):

@@ -6,8 +6,11 @@ them, or draw them from a seeded generator.
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import random
 import sys
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -69,6 +72,19 @@ class TestEveryPosition:
                 out = torch.full((rows, ROW), 77, dtype=dtype)
                 run(name, x, y.t() if name == "linear" else y, out=out)
                 assert torch.equal(out, expected), (begin, rows)
+
+    def test_a_product_in_parts(self) -> None:
+        """Eight million elements are packed at a time, and what remains is less."""
+        values = Maker(torch.int8, -100, 100)(8192, 1200)
+        rows = torch.tensor([5, 8000])
+        one = torch.zeros(2, 8192, dtype=torch.int8)
+        one[[0, 1], rows] = 1
+        expected = values[rows]
+        for x, y, result in ((one, values, expected), (values.t(), one.t(), expected.t())):
+            out, after = torch.full((2, *result.shape), 77, dtype=torch.int8)
+            run("matmul", x, y, out)
+            assert torch.equal(out, result)
+            assert (after == 77).all()
 
 
 LENGTHS = (*range(70), *(BLOCK + more for more in (-1, 0, 1)), 2 * BLOCK + 1, CHUNK, CHUNK + 1)
@@ -233,6 +249,91 @@ def test_addresses_between_elements(dtype: str) -> None:
             assert is_accepted("add", *operands) == (shift % size == 0)
         assert is_accepted("cast", odd, np.ones(4, "int64")) == (shift % size == 0)
         assert is_accepted("cat", [even, odd], 0, np.ones(8, dtype)) == (shift % size == 0)
+
+
+@pytest.mark.parametrize("name", ["gemm", "matmul"])
+def test_batches_that_do_not_broadcast_to_the_out_are_refused(name: str) -> None:
+    batches = [shape for rank in range(3) for shape in product((1, 2, 3), repeat=rank)]
+    for a, b, batch in product(batches, repeat=3):
+        try:
+            fits = torch.broadcast_shapes(a, b) == batch
+        except RuntimeError:
+            fits = False
+        out = torch.zeros(*batch, 2, 4)
+        accepted = is_accepted(name, torch.ones(*a, 2, 3), torch.ones(*b, 3, 4), out=out)
+        assert accepted == fits, (a, b, batch)
+        assert (out == (3 if fits else 0)).all(), (a, b, batch)
+
+
+def test_lists_with_an_empty_dimension_before_the_joined_one() -> None:
+    """The number of rows is a divisor."""
+    for shape in ((0,), (0, 3), (3, 0), (1, 0, 2)):
+        parts = [torch.ones(*shape, size) for size in (2, 5)]
+        run("cat", parts, -1, torch.zeros(*shape, 7))
+
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def between_fences(values: torch.Tensor, *, at_end: bool) -> torch.Tensor:
+    """Return a copy in memory of its own that begins, or ends, where nothing can be read."""
+    size, page = values.numel() * values.element_size(), mmap.PAGESIZE
+    room = -(-size // page) * page
+    memory = mmap.mmap(-1, room + 2 * page)
+    begin = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    for fence in (begin, begin + page + room):
+        if LIBC.mprotect(ctypes.c_void_p(fence), ctypes.c_size_t(page), 0):
+            raise OSError(ctypes.get_errno(), "mprotect")
+    offset = page + (room - size if at_end else 0)
+    copy = torch.frombuffer(memory, dtype=values.dtype, count=values.numel(), offset=offset)
+    return copy.view(values.shape).copy_(values)
+
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+def two_alike(n: int) -> Shapes:
+    return (3, n), (3, n), (3, n)
+
+
+# The shapes of the inputs and of the out, by a length.
+SHAPES: dict[str, Callable[[int], Shapes]] = {
+    "add": two_alike,
+    "mul": two_alike,
+    "swiglu": two_alike,
+    "cast": lambda n: ((3, n), (3, n)),
+    "cat": lambda n: ((3, n), (2, n), (5, n)),
+    "causal_softmax": lambda n: ((min(3, n), n), (min(3, n), n)),
+    "rms_norm": lambda n: ((3, n), (n,), (3, n)),
+    "gemm": lambda n: ((5, 9), (9, n), (5, n)),
+    "matmul": lambda n: ((5, n), (n, 7), (5, 7)),
+    "linear": lambda n: ((5, 9), (n, 9), (5, n)),
+}
+
+
+@pytest.mark.parametrize("at_end", [False, True], ids=["begin", "end"])
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", SHAPES)
+def test_nothing_outside_of_the_operands_is_touched(
+    name: str, dtype: torch.dtype, at_end: bool
+) -> None:
+    """Vector code reads whole vectors; one before or after the memory of an operand is too much."""
+    make = Maker(dtype)
+    for length in (*range(1, 40), *range(63, 70), 127, 128, 129, ROW):
+        *shapes, shape = SHAPES[name](length)
+        inputs = [make(*each) for each in shapes]
+        expected, out = (torch.full(shape, 77).to(dtype) for _ in range(2))
+        run(name, *as_arguments(name, inputs), out=expected)
+        fenced = [between_fences(each, at_end=at_end) for each in inputs]
+        result = between_fences(out, at_end=at_end)
+        run(name, *as_arguments(name, fenced), out=result)
+        # The libraries of products sum in another order at another address.
+        allowed = tolerance(dtype, size=300)
+        torch.testing.assert_close(result, expected, rtol=allowed.rtol, atol=allowed.atol)
+
+
+def as_arguments(name: str, inputs: list[torch.Tensor]) -> tuple[Any, ...]:
+    return (inputs, 0) if name == "cat" else tuple(inputs)
 
 
 class TestStorage:

@@ -11,7 +11,7 @@ import pytest
 from evidence import is_absent
 from platforms import SIMULATED_DEVICES, DeviceError, default_platform, load_device, ran_platform
 from properties import Record, origin
-from target import choose_target, prepare, skip_without_device
+from target import answers, choose_target, prepare, skip_without_device
 
 import infini.ops
 import torch
@@ -143,6 +143,17 @@ def test_a_simulated_device_records_no_vendor_hardware(monkeypatch: pytest.Monke
     assert recorded("npu") == {"ran_device": "npu", "ran_platform": "ascend"}
     vendor.is_simulated = True
     assert recorded("npu") == {"simulated": True, "ran_device": "npu", "ran_platform": None}
+
+
+@pytest.mark.parametrize(
+    ("computed", "expected"), [([1, 2], True), ([0, 2], False), ([1, 3], False), ([], False)]
+)
+def test_a_device_that_computes_other_numbers_does_not_answer(
+    computed: list[int], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not answers("meta")  # it has no memory to copy from
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda _: torch.tensor(computed))
+    assert answers("meta") is expected
 
 
 def recorded(device: str) -> dict[str, object]:
