@@ -8,6 +8,7 @@ import io
 import json
 import os
 import socket
+import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
@@ -42,6 +43,7 @@ from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.events import RunFinished, StageStarted
 from ci.model.plan import EnginePlan, Priority, RunPlan
 from ci.plan.project import Project, load_project, plan_run
+from ci.util.files import REPOSITORY
 
 RUN = "20260101T000000Z-nogit-0000"
 CONFIG = """\
@@ -113,6 +115,26 @@ class Handle:
 
 def call(make: Callable[[], Any], made: Any = None, /) -> Any:
     return make() if made is None else made
+
+
+IDLE = """
+import sys, threading
+from ci.engines.pool.actor import PlatformActor
+PlatformActor("run-cpu", *map(float, sys.argv[1:]))
+if threading.active_count() == 1:
+    sys.exit("no thread ends it")
+threading.Event().wait()
+"""
+
+
+@pytest.mark.parametrize(("limits", "code"), [((), 1), (("0",), 0)])
+def test_an_idle_actor_ends_its_process_if_it_may(
+    limits: tuple[str, ...], code: int, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", IDLE, *limits]
+    finished = subprocess.run(command, cwd=REPOSITORY, env=environment, check=False)
+    assert finished.returncode == code
 
 
 # Trees

@@ -39,9 +39,12 @@ MOST_SENT = 60_000  # bytes in an answer; Ray puts 100 KB and more into its obje
 
 
 class PlatformActor:
-    """Serves one platform of a run; ``name`` is the actor's own, and that of its folder."""
+    """Serves one platform of a run; ``name`` is the actor's own, and that of its folder.
 
-    def __init__(self, name: str) -> None:
+    Without a call for ``idle_s`` seconds, it ends its process, which must have nothing else to do.
+    """
+
+    def __init__(self, name: str, idle_s: float | None = None) -> None:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         self._pool = cache / "infini-ci" / "pool"
         self._folder = self._pool / "runs" / name
@@ -56,7 +59,8 @@ class PlatformActor:
         self._step: str | None = None
         self._token = ""
         self._called = time.monotonic()
-        threading.Thread(target=self._end_when_idle, daemon=True).start()
+        if idle_s is not None:
+            threading.Thread(target=self._end_when_idle, args=(idle_s,), daemon=True).start()
 
     def node(self) -> str:
         """Return the node of Ray that this actor is on."""
@@ -245,14 +249,14 @@ class PlatformActor:
             self._service.kill()
             self._service.wait()
 
-    def _end_when_idle(self) -> None:
+    def _end_when_idle(self, idle_s: float) -> None:
         """End this process if its caller has died, and give its place in the pool to others.
 
         A step that runs is never ended: like a container, it goes on without its caller.
         """
         while True:
             time.sleep(1.0)
-            if not self._runs() and time.monotonic() - self._called > IDLE_S:
+            if not self._runs() and time.monotonic() - self._called > idle_s:
                 self._end_service()
                 os._exit(0)  # this thread cannot end the actor otherwise
 

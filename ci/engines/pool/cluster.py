@@ -249,7 +249,7 @@ class RayCluster:
     def _new_actor(self, name: str, options: Mapping[str, Any]) -> Any:
         remote = self._ray.remote(actor.PlatformActor)
         try:
-            return remote.options(**_OPTIONS, **options, name=name).remote(name)
+            return remote.options(**_OPTIONS, **options, name=name).remote(name, actor.IDLE_S)
         except ValueError as error:
             raise NoAnswerError(_first_lines(error)) from error
 
