@@ -390,7 +390,7 @@ def test_the_librarys_threads_are_those_of_torch() -> None:
         torch.add(x, x, out=out)
         before = set(TASKS.iterdir())
         infini.ops.rms_norm(x, weight, out, implementation_index=0)
-        assert set(TASKS.iterdir()) == before
+        assert set(TASKS.iterdir()) <= before  # one of an earlier test may end meanwhile
     finally:
         torch.set_num_threads(1)
 
