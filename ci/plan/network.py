@@ -205,8 +205,8 @@ def _pip_files(environ: Mapping[str, str]) -> list[Path]:
     if named == os.devnull:
         return []
     home = Path(environ.get("HOME") or Path.home())
-    systems = [*(environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep)]
-    folders = [Path(folder, "pip") for folder in systems] + [Path("/etc")]
+    shared = (environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep)
+    folders = [*(Path(folder, "pip") for folder in shared), Path("/etc")]
     if not (named and Path(named).exists()):
         folders += [home / ".pip", Path(environ.get("XDG_CONFIG_HOME") or home / ".config", "pip")]
     files = [folder / "pip.conf" for folder in (*folders, Path(sys.prefix))]

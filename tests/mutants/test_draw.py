@@ -32,7 +32,7 @@ LAYER = Layer(name="core", sources=("src/*",), count=2)
 
 
 def generate(line: str) -> list[str]:
-    """Stand in for universalmutator, which the environment of the tests lacks."""
+    """Replace universalmutator, which the environment of the tests lacks."""
     return [line.replace(*pair) for pair in (("<", ">"), ("a", "b"), (" and ", " or ")) if line]
 
 

@@ -19,14 +19,14 @@ from tempfile import TemporaryFile
 from time import sleep
 from typing import Any, BinaryIO, Protocol
 
-from ci.engines.pool.actor import ARCHIVE, BUSY, COMPLETE
+from ci.engines.pool.actor import ARCHIVE, BUSY, COMPLETE, MOST_SENT
 from ci.engines.pool.messages import PROGRAM, SOURCE, WHEELHOUSE, Archive
 from ci.errors import InfrastructureError
 from ci.model.plan import RunPlan
 from ci.plan import source
 from ci.util.files import PROGRAM_FOLDERS, REPOSITORY
 
-PIECE = 60_000  # bytes; Ray puts arguments of 100 KB and more into its object store
+PIECE = MOST_SENT  # bytes; the same holds for arguments
 AT_ONCE = 16  # calls without an answer
 MOST_TIMES = 3  # that a damaged copy is repeated
 BUSY_S = 0.5
