@@ -7,7 +7,6 @@ Forking also saves memory: imported modules and loaded files are shared.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import math
 import os
@@ -29,7 +28,7 @@ from ci.engines import Engine
 from ci.errors import CiError
 from ci.model.plan import EnginePlan, RunPlan
 from ci.run.platform import PlatformOutcome
-from ci.util.process import SIGNALS, handle_interrupts
+from ci.util.process import SIGNALS, end_with_parent, handle_interrupts
 
 Connect = Callable[[EnginePlan], Engine]
 
@@ -39,7 +38,6 @@ FORWARDED_INTERRUPTS = 3  # an engine reacts to each of them; one more kills the
 LAST_GRACE_S = 15.0
 POLL_S = 1.0  # between looks at the clock, while there is no message
 END_GRACE_S = 10.0  # for a worker that has sent its last message, and closes its connections
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,8 +229,7 @@ def _run_worker(
         os.dup2(nothing.fileno(), 0)
     # The worker ends with its parent. Its container lives on, and `--resume` finds it. On other
     # systems than Linux the worker notices the closed pipe.
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     for number in SIGNALS:
         signal.signal(number, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)

@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -20,6 +21,7 @@ from ci.errors import InfrastructureError
 LAST_LINES = 20  # of a program's output: errors come last, and the message must fit a terminal
 STORE_VARIABLE = "INFINI_CI_DB"  # URL of the store, password included
 NOTIFY_VARIABLE = "INFINI_CI_NOTIFY"  # URL of a webhook, which is a secret
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class ProcessError(InfrastructureError):
@@ -28,6 +30,14 @@ class ProcessError(InfrastructureError):
 
 class TimeLimitError(ProcessError):
     """A program took too long and was killed."""
+
+
+def end_with_parent() -> None:
+    """Have this process killed when its parent ends; only Linux can do it."""
+    if sys.platform == "linux":
+        import ctypes  # which few commands need
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 @dataclass(frozen=True, kw_only=True)

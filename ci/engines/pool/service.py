@@ -8,7 +8,6 @@ run of one that died.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import json
 import os
@@ -32,9 +31,8 @@ from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.plan import RunPlan
 from ci.model.results import HOST_LOCK, ExecutionFacts, ImageFacts
 from ci.util.files import open_for_replacement
-from ci.util.process import handle_interrupts
+from ci.util.process import end_with_parent, handle_interrupts
 
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
 DONE = "done"  # the outcome of the stages
 
 
@@ -146,7 +144,7 @@ class Service:
 def main() -> None:
     """Carry out the steps that the standard input names, until it ends."""
     folder, parent = Path(sys.argv[1]), int(sys.argv[2])
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    end_with_parent()
     with suppress(PermissionError):  # Ray gives its actors a low priority: stages would inherit it
         os.setpriority(os.PRIO_PROCESS, 0, 0)
     service = Service(folder)
