@@ -21,7 +21,6 @@ import pytest
 
 from ci import cli
 from ci.commands import run as run_command
-from ci.engines import select
 from ci.engines.pool import actor as actor_module
 from ci.engines.pool.actor import ARCHIVE, BUSY, COMPLETE, RESULTS, PlatformActor, feed_name
 from ci.engines.pool.cluster import (
@@ -37,7 +36,7 @@ from ci.engines.pool.messages import SOURCE, WHEELHOUSE, Archive, Request, plan_
 from ci.engines.pool.placement import Record
 from ci.engines.pool.queue import GONE_S, Queue
 from ci.engines.pool.transfer import PIECE, Tree, fetched, send
-from ci.engines.select import preload, select_engine
+from ci.engines.select import select_engine
 from ci.errors import ConfigError, ExitCode, InfrastructureError
 from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.events import RunFinished, StageStarted
@@ -160,7 +159,7 @@ def test_a_transfer_goes_on_where_it_was_cut(
 ) -> None:
     tree = tree_of(data=os.urandom(4 * PIECE))
     assert actor.offer(tree.digest) == 0
-    first = tree.file.read(PIECE)
+    first = next(tree.pieces(0))
     assert actor.write(tree.digest, 0, first) == PIECE
     assert actor.write(tree.digest, 0, first) == PIECE  # sent twice: its answer was lost
     os.close(actor._locks.pop(tree.digest))  # as the end of its process does
@@ -478,25 +477,6 @@ def test_a_machine_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
         address = f"127.0.0.1:{head.getsockname()[1]}"
         with pytest.raises(InfrastructureError, match="engine ray needs the package ray"):
             RayCluster(EnginePlan(name="ray", kind="ray", ray_address=address))
-
-
-@pytest.mark.parametrize(
-    ("engine", "other", "loads"),
-    [("docker", "host", False), ("ray", "host", True), ("docker", "ray", True)],
-)
-def test_ray_is_imported_before_processes_are_forked(
-    engine: str, other: str, loads: bool, plan: RunPlan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loaded: list[str] = []
-
-    def load_ray() -> None:
-        loaded.append("ray")
-        raise ImportError  # each platform reports it
-
-    monkeypatch.setattr(select, "load_ray", load_ray)
-    engines = [EnginePlan(name=kind, kind=kind) for kind in (engine, other)]
-    preload([replace(plan, engine=engines[0], other_engines=tuple(engines[1:]))])
-    assert bool(loaded) is loads
 
 
 # The command line and the site

@@ -7,15 +7,14 @@ a later caller finds it: by the actor's name, or by the record of its host.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import cast
 
 from ci.engines import EngineMachine, Observer
-from ci.engines.pool.cluster import ActorGoneError, Host, HostLostError, RayCluster
+from ci.engines.pool.cluster import ActorGoneError, Cluster, Host, HostLostError, RayCluster
 from ci.engines.pool.hosted import HostedPlatform
 from ci.engines.pool.messages import HostStep
 from ci.engines.pool.placement import (
@@ -25,7 +24,7 @@ from ci.engines.pool.placement import (
     host_lost,
     require_host,
 )
-from ci.engines.pool.transfer import trees_of
+from ci.engines.pool.transfer import Trees
 from ci.engines.script import describe_docker, describe_host
 from ci.errors import CiError, InfrastructureError
 from ci.model.plan import EnginePlan, RunPlan
@@ -41,16 +40,25 @@ class RayEngine:
 
     name = "ray"
 
-    def __init__(self, plan: EnginePlan) -> None:
+    def __init__(
+        self,
+        plan: EnginePlan,
+        connect: Callable[[EnginePlan], Cluster] = RayCluster,
+        trees: Trees | None = None,
+    ) -> None:
+        """``connect`` and ``trees`` may be those of all platforms of a run."""
         self._plan = plan
+        self._connect = connect
+        self._trees = Trees(trees)
         self._platforms: dict[str, HostedPlatform] = {}
 
     @cached_property
-    def _cluster(self) -> RayCluster:
-        return RayCluster(self._plan)
+    def _cluster(self) -> Cluster:
+        return self._connect(self._plan)
 
     def close(self) -> None:
         """Close the connection."""
+        self._trees.close()
         if "_cluster" in vars(self):
             self._cluster.close()
 
@@ -74,7 +82,7 @@ class RayEngine:
 
     def machine(self) -> EngineMachine:
         """Return the cluster; its own queue limits what runs at once."""
-        return EngineMachine(identity=self._cluster.identity, processors=MOST_WAITING)
+        return EngineMachine(identity=self._cluster.identity(), processors=MOST_WAITING)
 
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         """Wait for a host of the platform, and find or create the environment there."""
@@ -104,7 +112,7 @@ class RayEngine:
         actor, host = find_or_start_actor(self._cluster, plan, record.address)
         hosted = HostedPlatform(self._cluster, plan, observer, actor, host)
         with _ended_after_failure(hosted, remove=False):
-            answer = hosted.adopt()
+            answer = hosted.adopt(self._trees.program())
             if answer.value is None and not answer.interrupted:
                 hosted.end(remove=True)
                 return None
@@ -148,13 +156,11 @@ class RayEngine:
 
     def _place(self, plan: RunPlan, observer: Observer) -> HostedPlatform:
         """Wait for a host, and send what the platform needs there."""
-        with ExitStack() as files, ThreadPoolExecutor() as packer:
-            packed = packer.submit(trees_of, plan, files)  # while a program starts on the host: 1 s
-            actor, host = Placement(self._cluster, plan, observer).wait()
-            Record(address=host.address, name=host.name, began=time.time()).write(plan)
-            hosted = HostedPlatform(self._cluster, plan, observer, actor, host)
-            with _ended_after_failure(hosted, remove=True):
-                hosted.begin(packed.result())
+        actor, host = Placement(self._cluster, plan, observer).wait()
+        Record(address=host.address, name=host.name, began=time.time()).write(plan)
+        hosted = HostedPlatform(self._cluster, plan, observer, actor, host)
+        with _ended_after_failure(hosted, remove=True):
+            hosted.begin(self._trees.of(plan))
         return hosted
 
     def _end(self, plan: RunPlan, hosted: HostedPlatform, facts: ExecutionFacts) -> None:

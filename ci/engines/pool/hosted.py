@@ -10,7 +10,7 @@ import json
 import pickle
 import secrets
 from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,10 +24,10 @@ from ci.engines.pool.actor import RESULTS, feed_name
 from ci.engines.pool.cluster import (
     RETRY_S,
     ActorGoneError,
+    Cluster,
     Host,
     HostLostError,
     NoAnswerError,
-    RayCluster,
 )
 from ci.engines.pool.messages import (
     PROGRAM,
@@ -115,7 +115,7 @@ class HostedPlatform:
     """A platform on a host."""
 
     def __init__(
-        self, cluster: RayCluster, plan: RunPlan, observer: Observer, actor: Any, host: Host
+        self, cluster: Cluster, plan: RunPlan, observer: Observer, actor: Any, host: Host
     ) -> None:
         self.host = host
         self.notes: tuple[str, ...] = ()
@@ -152,13 +152,12 @@ class HostedPlatform:
         """
         return self._follow(step, partial(self._start, step, secrets.token_hex(8), **details))
 
-    def adopt(self) -> StepOutcome:
+    def adopt(self, program: Tree) -> StepOutcome:
         """Follow what an earlier caller started, as ``carry_out`` does.
 
         An answer without a value: it started nothing.
         """
-        with closing(Tree.of_program()) as program:
-            self._send(PROGRAM, program)
+        self._send(PROGRAM, program)
         step, token = self.call(self._actor.state.remote)
         if step in (HostStep.EXECUTE, HostStep.RESUME):
             self._mirror.follow(token)
