@@ -45,7 +45,10 @@ from ci.model.events import RunFinished
 from ci.model.plan import RunPlan
 from ci.util.lines import LineSplitter
 
-POLL_S = 0.2  # between two looks at a running step, of 1 ms each
+# Between two looks at a running step, of 1 ms each: soon after news, which may be its end.
+LEAST_POLL_S = 0.05
+MOST_POLL_S = 0.25
+POLL_SHARE = 0.1  # of the time since the last news
 LONGEST_FEED_LINE = 1 << 20
 MOST_ADOPTIONS = 3  # of one platform: a host that kills its actors is broken
 LAST_LINE = f'{{"event": "{RunFinished.event}"'.encode()
@@ -246,12 +249,16 @@ class HostedPlatform:
 
     def _outcome(self, step: HostStep) -> StepOutcome:
         """Follow a step until it ends, and copy its results."""
+        heard = monotonic()
         while True:
             news, runs = self.call(partial(self._actor.poll.remote, self._mirror.offsets))
-            if not self._mirror.add(news):
-                if not runs:
-                    break
-                sleep(POLL_S)
+            if self._mirror.add(news):
+                heard = monotonic()
+            elif not runs:
+                break
+            else:
+                silence = monotonic() - heard
+                sleep(min(max(LEAST_POLL_S, POLL_SHARE * silence), MOST_POLL_S))
         content = b""
         while piece := self.call(
             partial(self._actor.read.remote, f"{step}.answer", len(content), PIECE)
