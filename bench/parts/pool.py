@@ -29,6 +29,8 @@ RAYLETS = 4
 STORE_BYTES = 100_000_000  # of Ray's objects, on each raylet
 SAMPLE_S = 0.5
 START_S = 300.0  # for 50 processes, on a machine that does much else
+# Raylets tell the others what is free every 100 ms, which are 10 recorded seconds.
+SETTINGS = {"raylet_report_resources_period_milliseconds": 10}
 KEYS = ("pool-replay", "pool-throughput", "pool-memory")
 
 
@@ -111,7 +113,8 @@ def _cluster(ray: Any) -> Iterator[None]:
     """Start a head and raylets with the hosts, and connect."""
     places = _places()
     utilities = import_module("ray.cluster_utils")
-    cluster = utilities.Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    head = {"num_cpus": 0, "_system_config": SETTINGS}
+    cluster = utilities.Cluster(initialize_head=True, head_node_args=head)
     try:
         for resources in places:
             # As many idle processes as CPUs live on.

@@ -16,7 +16,7 @@ from typing import cast
 from ci.engines import EngineMachine, Observer
 from ci.engines.pool.cluster import ActorGoneError, Cluster, Host, HostLostError, RayCluster
 from ci.engines.pool.hosted import HostedPlatform
-from ci.engines.pool.messages import HostStep
+from ci.engines.pool.messages import HostStep, StepOutcome
 from ci.engines.pool.placement import (
     Placement,
     Record,
@@ -67,11 +67,18 @@ class RayEngine:
 
         A run that an earlier caller began needs the same host.
         """
-        record = Record.read(plan)
-        if record is None or (self._is_gone(record) and _has_expired(record, plan)):
+        record = self._earlier(plan)
+        if record is None:
             require_host(self._cluster, plan)
         elif self._is_gone(record):
             raise host_lost(plan, f"host {record.name} ({record.address})", "has left the pool")
+
+    def _earlier(self, plan: RunPlan) -> Record | None:
+        """Return the record of a host that an earlier caller used, and that may still run it."""
+        record = Record.read(plan)
+        if record is None or (self._is_gone(record) and _has_expired(record, plan)):
+            return None
+        return record
 
     def _is_gone(self, record: Record) -> bool:
         return self._cluster.host_at(record.address) is None
@@ -99,15 +106,12 @@ class RayEngine:
         hosted = self._platforms.pop(plan.platform)
         with _ended_after_failure(hosted, remove=False):
             answer = hosted.carry_out(HostStep.EXECUTE, image=image)
-            facts = cast(ExecutionFacts, answer.value or _interrupted())
-        self._end(plan, hosted, facts)
-        notes = (f"ran on {hosted.name} of the pool", *hosted.notes, *facts.notes, *answer.notes)
-        return replace(facts, notes=notes)
+        return self._finish(plan, hosted, answer)
 
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
         """Adopt what an earlier caller started on its host, or copy what it left there."""
-        record = Record.read(plan)
-        if record is None or (self._is_gone(record) and _has_expired(record, plan)):
+        record = self._earlier(plan)
+        if record is None:
             return None
         actor, host = find_or_start_actor(self._cluster, plan, record.address)
         hosted = HostedPlatform(self._cluster, plan, observer, actor, host)
@@ -116,11 +120,7 @@ class RayEngine:
             if answer.value is None and not answer.interrupted:
                 hosted.end(remove=True)
                 return None
-            facts = cast(ExecutionFacts, answer.value or _interrupted())
-        self._end(plan, hosted, facts)
-        return replace(
-            facts, notes=(f"ran on {hosted.name} of the pool", *facts.notes, *answer.notes)
-        )
+        return self._finish(plan, hosted, answer)
 
     def find_image(self, _plan: RunPlan, _digest: str) -> None:
         """Return none: the next host may be another one."""
@@ -163,14 +163,17 @@ class RayEngine:
             hosted.begin(self._trees.of(plan))
         return hosted
 
-    def _end(self, plan: RunPlan, hosted: HostedPlatform, facts: ExecutionFacts) -> None:
+    def _finish(self, plan: RunPlan, hosted: HostedPlatform, answer: StepOutcome) -> ExecutionFacts:
         """End the actor, unless ``settle`` needs it; a run that may go on keeps its files."""
+        facts = cast(ExecutionFacts, answer.value or _interrupted())
         if facts.lost and facts.exit_code is None and not facts.interrupted:
             hosted.end(remove=False)
         elif plan.keep and not facts.interrupted:
             self._platforms[plan.platform] = hosted
         else:
             hosted.end(remove=True)
+        notes = (f"ran on {hosted.name} of the pool", *hosted.notes, *facts.notes, *answer.notes)
+        return replace(facts, notes=notes)
 
 
 def _interrupted() -> ExecutionFacts:
@@ -190,7 +193,7 @@ def _ended_after_failure(hosted: HostedPlatform, *, remove: bool) -> Iterator[No
     except HostLostError:
         raise
     except ActorGoneError as error:
-        raise hosted.ended(error) from error
+        raise hosted.program_ended(error) from error
     except (CiError, KeyboardInterrupt) as error:
         # What a third Ctrl-C leaves to end there needs its actor for a moment.
         if remove or isinstance(error, CiError):

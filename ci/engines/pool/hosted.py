@@ -190,7 +190,7 @@ class HostedPlatform:
                     raise
             except ActorGoneError as error:
                 if step == HostStep.PREPARE:
-                    raise self.ended(error) from error
+                    raise self.program_ended(error) from error
                 gone = error
 
     def end(self, *, remove: bool) -> None:
@@ -276,7 +276,7 @@ class HostedPlatform:
             left_out = extract(chunks_of(file), results, limits=limits)
         return replace(answer, notes=tuple(f"not copied from the host: {it}" for it in left_out))
 
-    def ended(self, why: ActorGoneError) -> InfrastructureError:
+    def program_ended(self, why: ActorGoneError) -> InfrastructureError:
         """Return the error for an actor that ended before the stages began."""
         return InfrastructureError(
             f"{self.name}: the program was ended: {why}", remedy="Run again."
