@@ -8,10 +8,8 @@
 #include <arm_neon.h>
 #endif
 
-#include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <limits>
 #include <type_traits>
 

@@ -187,8 +187,13 @@ inline INFINI_OPS_INLINE C Fold(Vector<C> value, Combine combine) {
 }
 
 template <typename C>
+struct Added {
+  INFINI_OPS_INLINE C operator()(C a, C b) const { return a + b; }
+};
+
+template <typename C>
 inline INFINI_OPS_INLINE C Sum(Vector<C> value) {
-  return Fold<C>(value, std::plus<C>());
+  return Fold<C>(value, Added<C>());
 }
 
 template <typename C>
