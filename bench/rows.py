@@ -185,6 +185,6 @@ GOALS = {
     ),
     "pool-replay": Goal("pool", "the same to a replay on a Ray cluster", "%", 15),
     "pool-throughput": Goal("pool", "jobs that the cluster starts per second", "jobs/s"),
-    "pool-memory": Goal("pool", "memory of the process that submits them", "MB", 400),
+    "pool-memory": Goal("pool", "memory of the process that submits them", "MB"),
     "history-export": Goal("history", "`export` of the tests of one run", "s"),
 }
