@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ from ci.engines.pool.cluster import (
 from ci.engines.pool.engine import RayEngine
 from ci.engines.pool.hosted import HostedPlatform, Mirror
 from ci.engines.pool.messages import SOURCE, WHEELHOUSE, Archive, Request, plan_on_host
-from ci.engines.pool.placement import Record
+from ci.engines.pool.placement import Record, find_or_start_actor
 from ci.engines.pool.queue import GONE_S, Queue
 from ci.engines.pool.transfer import PIECE, Tree, fetched, send
 from ci.engines.select import select_engine
@@ -383,6 +384,53 @@ def test_a_slow_answer_is_reported(plan: RunPlan, monkeypatch: pytest.MonkeyPatc
         "host gpu-1 (10.0.0.1) has not answered for 6 s",
         "host gpu-1 (10.0.0.1) answers again",
     ]
+
+
+class ReturnedHost(Silence):
+    """A cluster that for a while knows a host as it was, with its actor, beside what it is now."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(monkeypatch, answers_after=0.0)
+        monkeypatch.setattr("ci.engines.pool.placement.monotonic", lambda: self.now)
+        monkeypatch.setattr("ci.engines.pool.placement.sleep", self._pass)
+        self.before, self.after = SilentHost(reachable=False), SilentHost(reachable=True)
+        self.started: list[object] = []
+
+    def _pass(self, seconds: float) -> None:
+        self.now += seconds
+
+    def _is_missed(self) -> bool:
+        return self.now > 20.0
+
+    def hosts(self) -> list[SilentHost]:
+        return [self.after] if self._is_missed() else [self.before, self.after]
+
+    def find_actor(self, _name: str) -> object:
+        return None if self._is_missed() else self._handle(None)
+
+    def start_actor_on(self, host: object, _name: str) -> object:
+        self.started.append(host)
+        return self._handle("ready")
+
+    def _handle(self, answer: object) -> object:
+        state = SimpleNamespace(remote=lambda: answer)
+        return SimpleNamespace(state=state)
+
+    def get(self, reference: object) -> object:
+        if reference is None:
+            self.now += 2.0
+            raise NoAnswerError("no answer")
+        return reference
+
+
+def test_a_host_that_comes_back_gets_a_new_actor(
+    plan: RunPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster: Any = ReturnedHost(monkeypatch)
+    _, host = find_or_start_actor(cluster, plan, SilentHost.address)
+    assert host is cluster.after
+    assert cluster.started == [host]
+    assert cluster.now < 30.0
 
 
 def platform_on(host: Any, cluster: Any, plan: RunPlan, observer: Observer) -> HostedPlatform:

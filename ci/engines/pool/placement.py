@@ -171,23 +171,20 @@ def find_or_start_actor(cluster: Cluster, plan: RunPlan, address: str) -> tuple[
     """
     name = plan.container.name
     began = seen = monotonic()
-    actor = reference = None
     while monotonic() - seen < REJOIN_S and monotonic() - began < NEW_ACTOR_S:
-        host = cluster.host_at(address)
-        if host is None or not host.is_reachable():
+        # A host that has come back is here twice until the cluster misses what it was before.
+        same = (it for it in cluster.hosts() if it.address == address)
+        host = next((it for it in same if it.is_reachable()), None)
+        if host is None:
             sleep(RETRY_S)
             continue
         seen = monotonic()
         try:
-            if actor is None:
-                actor = cluster.find_actor(name) or cluster.start_actor_on(host, name)
-                reference = actor.state.remote()
-            cluster.get(reference)
+            # Each time a new call: one to an actor that was lost may never be answered.
+            actor = cluster.find_actor(name) or cluster.start_actor_on(host, name)
+            cluster.get(actor.state.remote())
             return actor, host
-        except ActorGoneError:
-            actor = None
-            sleep(RETRY_S)
-        except NoAnswerError:  # it starts
+        except (ActorGoneError, NoAnswerError):  # it has ended, or it starts
             sleep(RETRY_S)
     why = "is not in the pool" if monotonic() - seen >= REJOIN_S else "starts no program"
     raise host_lost(plan, f"host {address}", why)
