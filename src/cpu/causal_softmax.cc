@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <stdexcept>
 
 #include "core/requirements.h"
@@ -49,7 +48,7 @@ struct Operator<CausalSoftmax, Device::Type::kCpu, 0> {
       std::memset(static_cast<char*>(results) + visible * element_size, 0,
                   static_cast<std::size_t>((size - visible) * element_size));
     };
-    cpu::ForEachRow(input, out, powers_bytes, std::ref(loop));
+    cpu::ForEachRow(input, out, powers_bytes, loop);
   }
 };
 

@@ -24,7 +24,7 @@ class Loops {
         0, static_cast<int>(std::max_element(sizes, sizes + geometry.rank) - sizes));
   }
 
-  void WalkInParallel(const std::function<void(const Tile&)>& function) const {
+  void WalkInParallel(FunctionRef<void(const Tile&)> function) const {
     ParallelFor(geometry_.count(), kElementsPerThread,
                 [&](std::int64_t begin, std::int64_t end) { Walk(begin, end, function); });
   }
@@ -33,8 +33,7 @@ class Loops {
   using Index = std::array<std::int64_t, Geometry<operands>::kMaxRank>;
 
   // Visits the elements [begin, end), counted in the order of the loops.
-  void Walk(std::int64_t begin, std::int64_t end,
-            const std::function<void(const Tile&)>& function) const {
+  void Walk(std::int64_t begin, std::int64_t end, FunctionRef<void(const Tile&)> function) const {
     Index index;
     Tile tile = TileAt(begin, &index);
     while (true) {
@@ -96,11 +95,11 @@ class Loops {
 }  // namespace
 
 template <int operands>
-void ForEachTile(Geometry<operands>&& geometry, const std::function<void(const Tile&)>& function) {
+void ForEachTile(Geometry<operands>&& geometry, FunctionRef<void(const Tile&)> function) {
   Loops<operands>(geometry).WalkInParallel(function);
 }
 
-template void ForEachTile(Geometry<2>&& geometry, const std::function<void(const Tile&)>& function);
-template void ForEachTile(Geometry<3>&& geometry, const std::function<void(const Tile&)>& function);
+template void ForEachTile(Geometry<2>&& geometry, FunctionRef<void(const Tile&)> function);
+template void ForEachTile(Geometry<3>&& geometry, FunctionRef<void(const Tile&)> function);
 
 }  // namespace infini::ops::cpu

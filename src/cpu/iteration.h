@@ -3,8 +3,8 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 
+#include "core/function_ref.h"
 #include "core/geometry.h"
 
 namespace infini::ops::cpu {
@@ -28,7 +28,7 @@ struct Tile {
 // allow: contiguous operands of the same shape form one row, for any number and order of
 // dimensions.
 template <int operands>
-void ForEachTile(Geometry<operands>&& geometry, const std::function<void(const Tile&)>& function);
+void ForEachTile(Geometry<operands>&& geometry, FunctionRef<void(const Tile&)> function);
 
 }  // namespace infini::ops::cpu
 

@@ -20,7 +20,7 @@
 namespace infini::ops::cpu {
 namespace {
 
-using Function = std::function<void(std::int64_t, std::int64_t)>;
+using Function = FunctionRef<void(std::int64_t, std::int64_t)>;
 
 // More pieces than threads: a thread that wakes late, or shares its core, then takes fewer pieces.
 constexpr std::int64_t kPiecesPerThread = 4;
@@ -49,7 +49,7 @@ void SpinUntil(Condition condition) {
 // One call of ParallelFor, on the stack of its caller.
 class Job {
  public:
-  Job(const Function& function, std::int64_t count, std::int64_t pieces, int invitations)
+  Job(Function function, std::int64_t count, std::int64_t pieces, int invitations)
       : invitations(invitations), function_(function), count_(count), pieces_(pieces) {}
 
   // Takes pieces until there are no more.
@@ -80,7 +80,7 @@ class Job {
     return piece * (count_ / pieces_) + std::min(piece, count_ % pieces_);
   }
 
-  const Function& function_;
+  const Function function_;
   const std::int64_t count_;
   const std::int64_t pieces_;
   std::atomic<std::int64_t> next_{0};
@@ -234,7 +234,7 @@ int ThreadCount() {
 #endif
 }
 
-void ParallelFor(std::int64_t count, std::int64_t grain, const Function& function) {
+void ParallelFor(std::int64_t count, std::int64_t grain, Function function) {
   if (count <= 0) return;
   const std::int64_t most = count / std::max<std::int64_t>(grain, 1);
   const std::int64_t threads =

@@ -2,7 +2,8 @@
 #define INFINI_OPS_CPU_PARALLEL_H_
 
 #include <cstdint>
-#include <functional>
+
+#include "core/function_ref.h"
 
 namespace infini::ops::cpu {
 
@@ -17,7 +18,7 @@ inline constexpr std::int64_t kElementsPerThread = 16384;
 // others. A piece has at least `grain` elements, unless `count` is smaller. Nested calls run on the
 // calling thread. After all pieces are finished, throws the first exception of `function`.
 void ParallelFor(std::int64_t count, std::int64_t grain,
-                 const std::function<void(std::int64_t, std::int64_t)>& function);
+                 FunctionRef<void(std::int64_t, std::int64_t)> function);
 
 }  // namespace infini::ops::cpu
 

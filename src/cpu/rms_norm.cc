@@ -1,7 +1,7 @@
 #include "base/rms_norm.h"
 
+#include <cmath>
 #include <cstdint>
-#include <functional>
 #include <stdexcept>
 #include <vector>
 
@@ -54,7 +54,7 @@ struct Operator<RmsNorm, Device::Type::kCpu, 0> {
     const auto loop = [&](std::int64_t, const void* elements, void* results, void*) {
       normalize(elements, weights, size, eps, results);
     };
-    cpu::ForEachRow(input, out, 0, std::ref(loop));
+    cpu::ForEachRow(input, out, 0, loop);
   }
 };
 

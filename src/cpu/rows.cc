@@ -59,8 +59,7 @@ class Rows {
 
 }  // namespace
 
-void ForEachRow(const Tensor& input, const Tensor& out, std::int64_t scratch_bytes,
-                const RowLoop& loop) {
+void ForEachRow(const Tensor& input, const Tensor& out, std::int64_t scratch_bytes, RowLoop loop) {
   const Rows from(input);
   const Rows to(out);
   if (out.element_count() == 0) return;

@@ -2,21 +2,19 @@
 #define INFINI_OPS_CPU_ROWS_H_
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
+#include "core/function_ref.h"
 #include "infini/ops/tensor.h"
 
 namespace infini::ops::cpu {
 
 // A loop over one row of contiguous elements. `scratch` is memory that no other thread uses.
-using RowLoop = std::function<void(std::int64_t row, const void* input, void* out, void* scratch)>;
+using RowLoop = FunctionRef<void(std::int64_t row, const void* input, void* out, void* scratch)>;
 
-// Calls `loop`, best a `std::ref` that needs no memory, for each row (the elements along the last
-// dimension) of two tensors of the same shape and element type, whatever their layouts. Uses
-// several threads if there is enough work.
-void ForEachRow(const Tensor& input, const Tensor& out, std::int64_t scratch_bytes,
-                const RowLoop& loop);
+// Calls `loop` for each row (the elements along the last dimension) of two tensors of the same
+// shape and element type, whatever their layouts. Uses several threads if there is enough work.
+void ForEachRow(const Tensor& input, const Tensor& out, std::int64_t scratch_bytes, RowLoop loop);
 
 // The elements of a vector: in place if they are contiguous, otherwise copied into `buffer`.
 const void* Gather(const Tensor& vector, std::vector<char>* buffer);

@@ -1,7 +1,6 @@
 #ifndef INFINI_OPS_OPERATOR_H_
 #define INFINI_OPS_OPERATOR_H_
 
-#include <functional>
 #include <iterator>
 #include <list>
 #include <map>
