@@ -181,7 +181,7 @@ at::Scalar ToScalar(const Scalar& scalar) {
     case Scalar::Kind::kComplex:
       break;
   }
-  return c10::complex<double>(scalar.ToComplex());
+  return c10::complex<double>(scalar.To<double>(), scalar.imaginary());
 }
 
 std::vector<at::Scalar> ToScalars(const Argument& argument) {
