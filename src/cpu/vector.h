@@ -49,14 +49,19 @@ inline INFINI_OPS_INLINE Vector<float> WidenFloat16(const void* source) {
 }
 
 inline INFINI_OPS_INLINE void NarrowFloat16(void* target, Vector<float> value) {
+#if INFINI_OPS_VECTOR_BYTES >= 32
+  constexpr int to_nearest = 0;
 #if INFINI_OPS_VECTOR_BYTES == 64
-  constexpr int to_nearest = 0;
   constexpr int all_lanes = 0xFFFF;
-  *static_cast<Halves::Loose*>(target) =
+  const auto halves =
       __builtin_ia32_vcvtps2ph512_mask(value, to_nearest, Halves::Type{}, all_lanes);
-#elif INFINI_OPS_VECTOR_BYTES == 32
-  constexpr int to_nearest = 0;
-  *static_cast<Halves::Loose*>(target) = __builtin_ia32_vcvtps2ph256(value, to_nearest);
+#else
+  const auto halves = __builtin_ia32_vcvtps2ph256(value, to_nearest);
+#endif
+  // As 64-bit words: otherwise GCC combines conversion and store to an instruction that takes
+  // longer.
+  using Stored = VectorOf<std::int64_t, INFINI_OPS_VECTOR_BYTES / 2>;
+  *static_cast<Stored::Loose*>(target) = reinterpret_cast<Stored::Type>(halves);
 #elif defined(__aarch64__)
   vst1_u16(static_cast<std::uint16_t*>(target), vreinterpret_u16_f16(vcvt_f16_f32(value)));
 #else
