@@ -1,9 +1,5 @@
 #include "cpu/convert.h"
 
-#ifdef __x86_64__
-#include <emmintrin.h>
-#endif
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

@@ -2,7 +2,9 @@
 #define INFINI_OPS_CPU_KERNELS_H_
 
 // Includes and macros for the kernels of for_each_isa.h. Include it before that header.
-#ifdef __aarch64__
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
 #include <arm_neon.h>
 #endif
 

@@ -21,6 +21,7 @@ from plans import LAUNCHER
 
 from ci.model.plan import RUN_LABEL, SESSION_LABEL
 from ci.model.results import HOST_LOCK
+from tests.forked import run_ci
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 120.0  # instead of waiting forever for a shell that never answers
@@ -93,9 +94,12 @@ class Place:
         self.git("add", ".")
         self.git("commit", "--quiet", "--message", "Change")
 
+    @property
+    def results_option(self) -> tuple[str, str]:
+        return ("--results", str(self.folder / "results"))
+
     def command(self, *words: str) -> list[str]:
-        results = ("--results", str(self.folder / "results"))
-        return [sys.executable, "-c", LAUNCHER, self.python, *words, *results]
+        return [sys.executable, "-c", LAUNCHER, self.python, *words, *self.results_option]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -106,14 +110,12 @@ class Place:
     def ci(
         self, *words: str, given: str = "", **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*words),
-            cwd=ROOT,
-            env={**self.environment, **environment},
-            input=given,
-            capture_output=True,
-            text=True,
-            check=False,
+        return run_ci(
+            *words,
+            *self.results_option,
+            environment={**self.environment, **environment},
+            python=self.python,
+            given=given,
         )
 
     @property

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plans import LAUNCHER
+
+from tests.forked import run_ci
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = """\
@@ -48,8 +49,6 @@ def test_overload(test, record_property):
         pytest.skip("no sample: none")
 """
 
-CI = (sys.executable, "-c", LAUNCHER)
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, python: str) -> Path:
@@ -69,14 +68,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory, python: str) -> Path:
 
 
 def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*CI, str(folder / "python"), *arguments, "--results", str(folder / "results")],
-        cwd=ROOT,
+    return run_ci(
+        *arguments,
+        *("--results", folder / "results"),
         # What the caller did before is no part of the run.
-        env={**os.environ, "INFINI_CI_SIMULATED": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
+        environment={**os.environ, "INFINI_CI_SIMULATED": "1"},
+        python=str(folder / "python"),
     )
 
 

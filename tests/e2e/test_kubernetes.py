@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +23,7 @@ from pods import PodRunner, own_as
 from ci.errors import ExitCode
 from ci.model.results import PlatformResult, Product, RunResult
 from ci.store.folder import read_results
+from tests.forked import run_ci
 
 pytestmark = pytest.mark.docker
 
@@ -129,8 +128,7 @@ class Lab:
         return self.folder / "claim"
 
     def ci(self, *words: object, code: int = ExitCode.PASSED) -> str:
-        command = [sys.executable, "-m", "ci", *map(str, words), f"--results={self.results}"]
-        done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+        done = run_ci(*words, f"--results={self.results}")
         assert done.returncode == code, (done.stdout, done.stderr)
         return done.stdout
 

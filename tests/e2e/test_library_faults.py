@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import subprocess
 import sys
@@ -31,21 +30,20 @@ def test_a_wrong_kernel_is_shown_and_fails_again(tmp_path: Path) -> None:
     kernel = Path(file).stem
     options = ("--source", copy, "--config", copy / "ci.yaml", "--results", tmp_path / "results")
     words = ("run", "cpu", "--engine", "host", "--select", kernel, *map(str, options))
-    shown = carried_out([sys.executable, "-m", "ci", *words], tmp_path).splitlines()
+    shown = carried_out([sys.executable, "-m", "ci", *words]).splitlines()
     test = f"tests/ops/test_native_ops.py::test_native[{kernel}-float32-cpu-slot0]"
     reason, command = (line.strip() for line in shown[shown.index(test) + 1 :][:2])
     assert reason.startswith("contiguous: Mismatched elements: ")
     assert f" rerun {(tmp_path / 'results' / 'latest').resolve().name} cpu " in command
-    again = carried_out(shlex.split(command), tmp_path)
+    again = carried_out(shlex.split(command))
     assert "1 failed" in again.splitlines()[-1]
 
 
-def carried_out(command: list[str], folder: Path) -> str:
+def carried_out(command: list[str]) -> str:
     """Return what a command prints that ends with a product failure."""
     finished = subprocess.run(
         command,
         cwd=ROOT,
-        env={**os.environ, "XDG_CACHE_HOME": str(folder / "cache")},
         capture_output=True,
         text=True,
         check=False,

@@ -160,10 +160,11 @@ class TestGuards:
         finally:
             faulthandler.cancel_dump_traceback_later()
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
-        # pytest's own plug-in cancels every timer once a test has failed.
-        self._start_timer(item)
+    @pytest.hookimpl(trylast=True)
+    def pytest_exception_interact(self, node: pytest.Item | pytest.Collector) -> None:
+        # pytest's own plug-in has just cancelled every timer. The rest of the test may hang, too.
+        if isinstance(node, pytest.Item):
+            self._start_timer(node)
 
     def _start_timer(self, item: pytest.Item) -> None:
         """Starts the timer that ends the process.
