@@ -110,12 +110,19 @@ class Place:
     def ci(
         self, *words: str, given: str = "", **environment: str
     ) -> subprocess.CompletedProcess[str]:
+        variables = {**self.environment, **environment}
+        if "ray" in sys.modules:  # a fork lacks its threads, which hold locks
+            return subprocess.run(
+                self.command(*words),
+                cwd=ROOT,
+                env=variables,
+                input=given,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
         return run_ci(
-            *words,
-            *self.results_option,
-            environment={**self.environment, **environment},
-            python=self.python,
-            given=given,
+            *words, *self.results_option, environment=variables, python=self.python, given=given
         )
 
     @property
