@@ -76,10 +76,13 @@ def wait_until(is_reached: Callable[[], bool], what: str) -> None:
         sleep(POLL_S)
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+def _two_free_ports() -> tuple[int, int]:
+    """Both are taken before one is released: else they may be the same."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("127.0.0.1", 0)) as two,
+    ):
+        return one.getsockname()[1], two.getsockname()[1]
 
 
 @contextmanager
@@ -112,12 +115,13 @@ def slurm_cluster(folder: Path) -> Iterator[SlurmCluster]:
     host = socket.gethostname().partition(".")[0]
     for name in ("state", "spool"):
         (folder / name).mkdir()
+    controller_port, node_port = _two_free_ports()
     settings = SETTINGS.format(
         folder=folder,
         host=host,
         processors=os.cpu_count(),
-        controller_port=_free_port(),
-        node_port=_free_port(),
+        controller_port=controller_port,
+        node_port=node_port,
     )
     (folder / "slurm.conf").write_text(settings)
     (folder / "gres.conf").write_text(DEVICES)
