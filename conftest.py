@@ -1,4 +1,5 @@
-"""What all tests need: a Python that executes assertions, a Ctrl-C that works, and CMake itself.
+"""What all tests need: a Python that executes assertions, a Ctrl-C that works, CMake itself, and
+temporary files of their own.
 
 This file is not in ``tests`` because pytest would then put ``tests`` on the path, where torch finds
 ``tests/triton`` in place of the package.
@@ -10,6 +11,7 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -43,3 +45,14 @@ def pytest_cmdline_main() -> None:
             f"{sys.flags.optimize}), expected neither. "
             f"Run: env -u PYTHONOPTIMIZE {sys.executable} -m pytest"
         )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_folder_of_inner_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let every pytest that a test starts keep its files inside of ours.
+
+    In the user's folder, it would first remove what our last run has left: for over a minute.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_DEBUG_TEMPROOT", str(tmp_path_factory.getbasetemp()))
+        yield

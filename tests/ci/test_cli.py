@@ -536,6 +536,15 @@ def test_no_property_has_a_time_limit() -> None:
     assert HealthCheck.too_slow in settings.default.suppress_health_check
 
 
+def test_a_pytest_of_a_test_leaves_the_folders_of_other_runs_alone(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (tmp_path / "test_it.py").write_text("def test_it(tmp_path): print(tmp_path)")
+    command = [sys.executable, "-m", "pytest", "-qs", "-p", "no:cacheprovider", "test_it.py"]
+    inner = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert str(tmp_path_factory.getbasetemp()) in inner.stdout
+
+
 RUNS_NEED = ("ci.engines", "ci.plan.project", "ci.run", "docker")
 
 

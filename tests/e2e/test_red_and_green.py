@@ -146,11 +146,10 @@ SUITES = {
     ),
     "leaves in a test of a worker": Suite(
         tests=LEAVE_IN_TEST.format(0),
-        # With two workers, or one that is replaced, pytest-xdist 3.8 rarely waits forever.
-        command=f"{PYTEST} -n 1 --max-worker-restart=0",
+        command=f"{PYTEST} -n 2",
         verdict=(Product.FAILED, Harness.CRASHED, ExitCode.PRODUCT_FAILURE),
-        column="1 failed, 1 passed",
-        note="1 test failed",
+        column="2 failed, 1 passed",
+        note="2 tests failed",
     ),
     "leaves before the log's end": Suite(
         conftest=LEAVE_EARLY.format(0),
