@@ -2,14 +2,14 @@
 #define INFINI_OPS_BINDINGS_CALL_STORAGE_H_
 
 #include <Python.h>
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 
 #include <array>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "bindings/arrays.h"
+#include "bindings/python.h"
 #include "infini/ops/argument.h"
 
 namespace infini::ops::bindings {
@@ -39,22 +39,21 @@ class CallStorage {
   }
 
   // Keeps an object alive during the call.
-  nanobind::handle Hold(nanobind::object object) { return held_.emplace_back(std::move(object)); }
+  PyObject* Hold(Object object) { return held_.emplace_back(std::move(object)).get(); }
 
-  // Makes a view of an array from `source` and keeps the array alive. `array` is an instance of
-  // `nanobind::ndarray`.
-  const Tensor& AddView(PyObject* source, bool is_writable, nanobind::ndarray<nanobind::ro> array,
-                        Tensor view) {
-    Array& added = arrays_.emplace_back(
-        Array{source, is_writable, std::move(array), std::make_unique<Tensor>(std::move(view))});
-    return *added.view;
+  // Keeps the array of `source` alive, and returns its view.
+  const Tensor& AddArray(PyObject* source, bool is_writable, Array array) {
+    auto added = std::make_unique<Array>(std::move(array));
+    return arrays_.emplace_back(Import{source, is_writable, std::move(added)}).array->view;
   }
 
   // A view of `source` that this call has already made for another parameter or overload; nullptr
   // if there is none. A DLPack capsule provides its array only once.
   const Tensor* FindView(PyObject* source, bool is_writable) const {
-    for (const Array& array : arrays_) {
-      if (array.source == source && (array.is_writable || !is_writable)) return array.view.get();
+    for (const Import& import : arrays_) {
+      if (import.source == source && (import.is_writable || !is_writable)) {
+        return &import.array->view;
+      }
     }
     return nullptr;
   }
@@ -67,11 +66,10 @@ class CallStorage {
   const std::string& refusals() const { return refusals_; }
 
  private:
-  struct Array {
+  struct Import {
     PyObject* source;
     bool is_writable;
-    nanobind::ndarray<nanobind::ro> array;
-    std::unique_ptr<Tensor> view;
+    std::unique_ptr<Array> array;
   };
 
   template <typename T>
@@ -90,8 +88,8 @@ class CallStorage {
   std::vector<std::vector<Scalar>> scalars_;
   std::vector<std::vector<Argument>> lists_;
   std::vector<std::unique_ptr<bool[]>> booleans_;
-  std::vector<Array> arrays_;
-  std::vector<nanobind::object> held_;
+  std::vector<Import> arrays_;
+  std::vector<Object> held_;
   std::string refusals_;
 };
 

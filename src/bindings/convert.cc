@@ -15,8 +15,6 @@ static std::optional<Argument> UnpackValue(Parameter::Type, PyObject*) { return 
 }  // namespace infini::ops::bindings
 #endif
 
-namespace nb = nanobind;
-
 namespace infini::ops::bindings {
 namespace {
 
@@ -39,15 +37,10 @@ bool IsInteger(PyObject* object) {
          (PyLong_Check(object) || (PyIndex_Check(object) && IsNumber(object)));
 }
 
-nb::object Checked(PyObject* new_reference) {
-  if (!new_reference) throw nb::python_error();
-  return nb::steal(new_reference);
-}
-
 std::int64_t ToInteger(PyObject* object) {
-  const nb::object index = Checked(PyNumber_Index(object));
+  const Object index = Own(PyNumber_Index(object));
   int overflow = 0;
-  const long long value = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
+  const long long value = PyLong_AsLongLongAndOverflow(index.get(), &overflow);
   // Torch throws the same exception.
   if (overflow) throw std::invalid_argument("an integer does not fit into 64 bits");
   return value;
@@ -55,7 +48,7 @@ std::int64_t ToInteger(PyObject* object) {
 
 double ToDouble(PyObject* object) {
   const double value = PyFloat_AsDouble(object);
-  if (value == -1 && PyErr_Occurred()) throw nb::python_error();
+  if (value == -1 && PyErr_Occurred()) throw PythonError();
   return value;
 }
 
@@ -77,7 +70,7 @@ Scalar ToIntegerScalar(PyObject* number) {
   const long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
   if (overflow == 0) return value;
   const unsigned long long large = PyLong_AsUnsignedLongLong(number);
-  if (PyErr_Occurred()) throw nb::python_error();
+  if (PyErr_Occurred()) throw PythonError();
   return large;
 }
 
@@ -90,76 +83,19 @@ bool ConvertScalar(PyObject* object, Scalar* scalar) {
     *scalar = ToIntegerScalar(object);
   } else if (PyComplex_Check(object)) {
     const Py_complex value = PyComplex_AsCComplex(object);
-    *scalar = std::complex<double>(value.real, value.imag);
+    *scalar = Scalar::Complex(value.real, value.imag);
   } else if (!IsNumber(object)) {
     return false;
   } else if (PyObject_HasAttrString(object, "item")) {
     // NumPy's `item()` returns the Python number of the right type.
-    const nb::object item = Checked(PyObject_CallMethod(object, "item", nullptr));
-    return Py_TYPE(item.ptr()) != Py_TYPE(object) && ConvertScalar(item.ptr(), scalar);
+    const Object item = Own(PyObject_CallMethod(object, "item", nullptr));
+    return Py_TYPE(item.get()) != Py_TYPE(object) && ConvertScalar(item.get(), scalar);
   } else if (PyIndex_Check(object)) {
     *scalar = ToInteger(object);
   } else {
     *scalar = ToDouble(object);
   }
   return true;
-}
-
-struct DataTypeCode {
-  nb::dlpack::dtype_code code;
-  std::uint8_t bits;
-  DataType type;
-};
-
-// DLPack type codes that older versions of nanobind do not define.
-constexpr nb::dlpack::dtype_code kFloat8E4M3FN{10};
-constexpr nb::dlpack::dtype_code kFloat8E4M3FNUZ{11};
-constexpr nb::dlpack::dtype_code kFloat8E5M2{12};
-constexpr nb::dlpack::dtype_code kFloat8E5M2FNUZ{13};
-constexpr nb::dlpack::dtype_code kFloat8E8M0FNU{14};
-
-constexpr DataTypeCode kDataTypeCodes[] = {
-    {nb::dlpack::dtype_code::Int, 8, DataType::kInt8},
-    {nb::dlpack::dtype_code::Int, 16, DataType::kInt16},
-    {nb::dlpack::dtype_code::Int, 32, DataType::kInt32},
-    {nb::dlpack::dtype_code::Int, 64, DataType::kInt64},
-    {nb::dlpack::dtype_code::UInt, 8, DataType::kUInt8},
-    {nb::dlpack::dtype_code::UInt, 16, DataType::kUInt16},
-    {nb::dlpack::dtype_code::UInt, 32, DataType::kUInt32},
-    {nb::dlpack::dtype_code::UInt, 64, DataType::kUInt64},
-    {nb::dlpack::dtype_code::Float, 16, DataType::kFloat16},
-    {nb::dlpack::dtype_code::Float, 32, DataType::kFloat32},
-    {nb::dlpack::dtype_code::Float, 64, DataType::kFloat64},
-    {nb::dlpack::dtype_code::Bfloat, 16, DataType::kBFloat16},
-    {nb::dlpack::dtype_code::Complex, 32, DataType::kComplex32},
-    {nb::dlpack::dtype_code::Complex, 64, DataType::kComplex64},
-    {nb::dlpack::dtype_code::Complex, 128, DataType::kComplex128},
-    {nb::dlpack::dtype_code::Bool, 8, DataType::kBool},
-    {kFloat8E4M3FN, 8, DataType::kFloat8E4M3FN},
-    {kFloat8E4M3FNUZ, 8, DataType::kFloat8E4M3FNUZ},
-    {kFloat8E5M2, 8, DataType::kFloat8E5M2},
-    {kFloat8E5M2FNUZ, 8, DataType::kFloat8E5M2FNUZ},
-    {kFloat8E8M0FNU, 8, DataType::kFloat8E8M0FNU},
-};
-
-std::optional<DataType> ToDataType(nb::dlpack::dtype type) {
-  for (const DataTypeCode& row : kDataTypeCodes) {
-    if (type.lanes == 1 && type.code == static_cast<std::uint8_t>(row.code) &&
-        type.bits == row.bits) {
-      return row.type;
-    }
-  }
-  return std::nullopt;
-}
-
-// The object to import an array from. nanobind reads a buffer's strides, but some buffers (ctypes)
-// have none. A memoryview of them has strides.
-nb::object ArraySource(PyObject* object) {
-  if (PyObject_CheckBuffer(object) && !PyObject_HasAttrString(object, "__dlpack__")) {
-    if (PyObject* view = PyMemoryView_FromObject(object)) return nb::steal(view);
-    PyErr_Clear();
-  }
-  return nb::borrow(object);
 }
 
 bool IsArrayLike(PyObject* object) {
@@ -172,13 +108,19 @@ bool IsArrayLike(PyObject* object) {
 std::string TakeExportError() {
   if (!PyErr_ExceptionMatches(PyExc_BufferError) && !PyErr_ExceptionMatches(PyExc_TypeError) &&
       !PyErr_ExceptionMatches(PyExc_ValueError)) {
-    throw nb::python_error();
+    throw PythonError();
   }
-  const nb::python_error error;
-  return nb::str(error.value()).c_str();
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  const Object owned[] = {Object(type), Object(value), Object(traceback)};
+  const Object text = Own(PyObject_Str(value));
+  const char* const why = PyUnicode_AsUTF8(text.get());
+  if (!why) throw PythonError();
+  return why;
 }
 
-// Nanobind drops the errors of an object that provides no array, so ask the object again.
+// The errors of an object that provides no array were dropped, so ask the object again.
 void ExplainRefusal(PyObject* object, CallStorage* storage) {
   if (!IsArrayLike(object)) return;
   std::string why = "no writable array of a known type in host memory";
@@ -191,24 +133,6 @@ void ExplainRefusal(PyObject* object, CallStorage* storage) {
   storage->AddRefusal(std::string(Py_TYPE(object)->tp_name) + ": " + why);
 }
 
-// An array of another library in host memory, through DLPack or the buffer protocol.
-template <typename Array>
-bool ImportArray(PyObject* object, CallStorage* storage, Argument* argument) {
-  Array array;
-  if (!nb::try_cast(ArraySource(object), array) || array.device_type() != nb::device::cpu::value) {
-    return false;
-  }
-  const std::optional<DataType> type = ToDataType(array.dtype());
-  if (!type) return false;
-  const std::vector<std::int64_t> shape(array.shape_ptr(), array.shape_ptr() + array.ndim());
-  const std::vector<std::int64_t> strides(array.stride_ptr(), array.stride_ptr() + array.ndim());
-  void* data = const_cast<void*>(static_cast<const void*>(array.data()));
-  constexpr bool is_writable = std::is_same_v<Array, nb::ndarray<>>;
-  *argument = storage->AddView(object, is_writable, nb::ndarray<nb::ro>(array),
-                               Tensor(data, shape, strides, *type));
-  return true;
-}
-
 bool ConvertArray(PyObject* object, bool is_out, CallStorage* storage, Argument* argument) {
   if (PyBytes_Check(object) || PyUnicode_Check(object) || IsNumber(object)) return false;
   if (const Tensor* view = storage->FindView(object, is_out)) {
@@ -217,10 +141,19 @@ bool ConvertArray(PyObject* object, bool is_out, CallStorage* storage, Argument*
   }
   // Make the capsule's view writable, because the next overload may use it as an out.
   const bool is_capsule = PyCapsule_CheckExact(object);
-  if ((is_out || is_capsule) && ImportArray<nb::ndarray<>>(object, storage, argument)) return true;
-  if (!is_out && ImportArray<nb::ndarray<nb::ro>>(object, storage, argument)) return true;
-  ExplainRefusal(object, storage);
-  return false;
+  std::optional<Array> array;
+  bool is_writable = is_out || is_capsule;
+  if (is_writable) array = ImportArray(object, true);
+  if (!array && !is_out) {
+    is_writable = false;
+    array = ImportArray(object, false);
+  }
+  if (!array) {
+    ExplainRefusal(object, storage);
+    return false;
+  }
+  *argument = storage->AddArray(object, is_writable, *std::move(array));
+  return true;
 }
 
 bool ConvertTensor(const Parameter& parameter, PyObject* object, CallStorage* storage,
@@ -236,7 +169,7 @@ bool ConvertString(PyObject* object, Argument* argument) {
   if (!PyUnicode_Check(object)) return false;
   Py_ssize_t size = 0;
   const char* text = PyUnicode_AsUTF8AndSize(object, &size);
-  if (!text) throw nb::python_error();
+  if (!text) throw PythonError();
   *argument = std::string_view(text, size);
   return true;
 }
@@ -326,35 +259,34 @@ bool ConvertElement(const Parameter& parameter, PyObject* object, CallStorage* s
 }
 
 template <typename T, typename Function>
-bool ConvertElements(nb::handle list, Function convert, std::vector<T>* values,
-                     Argument* argument) {
-  const Py_ssize_t size = PyTuple_GET_SIZE(list.ptr());
+bool ConvertElements(PyObject* list, Function convert, std::vector<T>* values, Argument* argument) {
+  const Py_ssize_t size = PyTuple_GET_SIZE(list);
   for (Py_ssize_t i = 0; i < size; ++i) {
     T value;
-    if (!convert(PyTuple_GET_ITEM(list.ptr(), i), &value)) return false;
+    if (!convert(PyTuple_GET_ITEM(list, i), &value)) return false;
     values->push_back(value);
   }
   *argument = Span<T>(*values);
   return true;
 }
 
-bool ConvertTensors(const Parameter& parameter, nb::handle list, CallStorage* storage,
+bool ConvertTensors(const Parameter& parameter, PyObject* list, CallStorage* storage,
                     Argument* argument) {
   const auto convert = [&](PyObject* element, Argument* value) {
     if (parameter.has_optional_elements && element == Py_None) return true;
     return ConvertTensor(parameter, element, storage, value);
   };
-  const Py_ssize_t size = PyTuple_GET_SIZE(list.ptr());
+  const Py_ssize_t size = PyTuple_GET_SIZE(list);
   return ConvertElements<Argument>(list, convert, &storage->AddArguments(size), argument);
 }
 
-bool ConvertBooleans(const Parameter& parameter, nb::handle list, CallStorage* storage,
+bool ConvertBooleans(const Parameter& parameter, PyObject* list, CallStorage* storage,
                      Argument* argument) {
-  const Py_ssize_t size = PyTuple_GET_SIZE(list.ptr());
+  const Py_ssize_t size = PyTuple_GET_SIZE(list);
   if (parameter.list_size != Parameter::kAnySize && size != parameter.list_size) return false;
   bool* values = storage->AddBooleans(size);
   for (Py_ssize_t i = 0; i < size; ++i) {
-    PyObject* element = PyTuple_GET_ITEM(list.ptr(), i);
+    PyObject* element = PyTuple_GET_ITEM(list, i);
     if (!PyBool_Check(element)) return false;
     values[i] = element == Py_True;
   }
@@ -379,9 +311,9 @@ bool MayBeEmpty(const Parameter& parameter) {
 
 // Checks the length of a list of two or more, because some kernels of torch read that many elements
 // without a check. For a size of 1, torch accepts any length (`dim` for instance).
-bool ConvertIntegers(const Parameter& parameter, nb::handle list, CallStorage* storage,
+bool ConvertIntegers(const Parameter& parameter, PyObject* list, CallStorage* storage,
                      Argument* argument) {
-  const std::size_t size = PyTuple_GET_SIZE(list.ptr());
+  const std::size_t size = PyTuple_GET_SIZE(list);
   const std::size_t expected = std::max<std::int8_t>(parameter.list_size, 0);
   std::vector<std::int64_t>& values = storage->AddIntegers(size);
   if (!ConvertElements(list, ConvertInteger, &values, argument)) return false;
@@ -395,9 +327,9 @@ bool ConvertIntegers(const Parameter& parameter, nb::handle list, CallStorage* s
   return false;
 }
 
-bool ConvertList(const Parameter& parameter, nb::handle list, CallStorage* storage,
+bool ConvertList(const Parameter& parameter, PyObject* list, CallStorage* storage,
                  Argument* argument) {
-  const std::size_t size = PyTuple_GET_SIZE(list.ptr());
+  const std::size_t size = PyTuple_GET_SIZE(list);
   switch (parameter.type) {
     case Parameter::Type::kTensor:
       return ConvertTensors(parameter, list, storage, argument);
@@ -437,8 +369,7 @@ bool Convert(const Parameter& parameter, PyObject* object, CallStorage* storage,
   if (!parameter.is_list()) return ConvertElement(parameter, object, storage, argument);
   if (PyList_Check(object) || PyTuple_Check(object)) {
     // Copy into a tuple: converting an element can run code that changes the list.
-    return ConvertList(parameter, storage->Hold(Checked(PySequence_Tuple(object))), storage,
-                       argument);
+    return ConvertList(parameter, storage->Hold(Own(PySequence_Tuple(object))), storage, argument);
   }
   return ConvertRepeated(parameter, object, storage, argument);
 }

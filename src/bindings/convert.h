@@ -7,7 +7,7 @@
 namespace infini::ops::bindings {
 
 // Converts a Python object to an argument for `parameter`. Returns false if the parameter does not
-// accept the type of the object. Throws `nanobind::python_error` if it accepts the type, but the
+// accept the type of the object. Throws `PythonError` if it accepts the type, but the
 // value is out of range.
 bool Convert(const Parameter& parameter, PyObject* object, CallStorage* storage,
              Argument* argument);

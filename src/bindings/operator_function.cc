@@ -11,13 +11,12 @@
 #include "bindings/call_storage.h"
 #include "bindings/convert.h"
 #include "bindings/lock.h"
+#include "bindings/python.h"
 #include "infini/ops/operator.h"
 
 #ifdef INFINI_OPS_WITH_TORCH
 #include "bindings/torch_objects.h"
 #endif
-
-namespace nb = nanobind;
 
 namespace infini::ops::bindings {
 namespace {
@@ -70,18 +69,17 @@ void ReadOptions(PythonCall* call) {
     const bool is_stream = SameString(call->keyword(i), stream_name);
     if (value == Py_None) continue;
     if (!PyIndex_Check(value) || PyBool_Check(value)) {
-      throw nb::type_error(is_stream
-                               ? "stream: expected an int, the vendor's stream handle, or None"
-                               : "implementation_index: expected an int or None");
+      Throw(PyExc_TypeError, is_stream
+                                 ? "stream: expected an int, the vendor's stream handle, or None"
+                                 : "implementation_index: expected an int or None");
     }
-    const nb::object number = nb::steal(PyNumber_Index(value));
-    if (!number.is_valid()) throw nb::python_error();
+    const Object number = Own(PyNumber_Index(value));
     if (is_stream) {
-      call->options.stream = PyLong_AsVoidPtr(number.ptr());
+      call->options.stream = PyLong_AsVoidPtr(number.get());
     } else {
-      call->options.implementation_index = ToInt(number.ptr());
+      call->options.implementation_index = ToInt(number.get());
     }
-    if (PyErr_Occurred()) throw nb::python_error();
+    if (PyErr_Occurred()) throw PythonError();
   }
 }
 
@@ -157,9 +155,8 @@ bool Match(const Overload& overload, const PythonCall& call, CallStorage* storag
 
 std::string KeywordText(PyObject* name) {
   // A keyword can contain characters that have no UTF-8 encoding.
-  const nb::object text = nb::steal(PyUnicode_AsEncodedString(name, "utf-8", "backslashreplace"));
-  if (!text.is_valid()) throw nb::python_error();
-  return PyBytes_AS_STRING(text.ptr());
+  const Object text = Own(PyUnicode_AsEncodedString(name, "utf-8", "backslashreplace"));
+  return PyBytes_AS_STRING(text.get());
 }
 
 [[noreturn]] void ThrowNoMatch(const OperatorFunction& function, const PythonCall& call,
@@ -179,7 +176,7 @@ std::string KeywordText(PyObject* name) {
     text += "\n  " + Signature(function.name(), overload.parameters);
   }
   if (!storage.refusals().empty()) text += "\nnot taken:" + storage.refusals();
-  throw nb::type_error(text.c_str());
+  Throw(PyExc_TypeError, text);
 }
 
 PyObject* Run(const Overload& overload, const CallOptions& options, CallStorage* storage) {
@@ -203,26 +200,13 @@ PyObject* CallOperator(const OperatorFunction& function, PythonCall* call) {
   ThrowNoMatch(function, *call, storage);
 }
 
-// No C++ exception may reach the Python interpreter.
 PyObject* VectorCall(PyObject* self, PyObject* const* arguments, std::size_t flagged_count,
                      PyObject* keyword_names) {
-  PythonCall call{
-      arguments, static_cast<std::size_t>(PyVectorcall_NARGS(flagged_count)), keyword_names, {}};
-  try {
+  return Guarded([&] {
+    PythonCall call{
+        arguments, static_cast<std::size_t>(PyVectorcall_NARGS(flagged_count)), keyword_names, {}};
     return CallOperator(*reinterpret_cast<OperatorFunction*>(self), &call);
-  } catch (nb::python_error& error) {
-    error.restore();
-  } catch (const nb::builtin_exception& error) {
-    PyErr_SetString(PyExc_TypeError, error.what());
-  } catch (const std::invalid_argument& error) {
-    PyErr_SetString(PyExc_ValueError, error.what());
-  } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
-  } catch (...) {
-    PyErr_SetString(PyExc_RuntimeError,
-                    "an implementation threw an exception that is not a std::exception");
-  }
-  return nullptr;
+  });
 }
 
 PyObject* Name(PyObject* self, void*) {
@@ -310,15 +294,14 @@ PyTypeObject* operator_function_type = nullptr;
 
 }  // namespace
 
-void InitializeOperatorFunction(nb::module_& module) {
-  implementation_index_name = PyUnicode_InternFromString("implementation_index");
-  stream_name = PyUnicode_InternFromString("stream");
-  operator_function_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-  if (!operator_function_type) throw nb::python_error();
-  module.attr("OperatorFunction") = nb::handle(reinterpret_cast<PyObject*>(operator_function_type));
+void InitializeOperatorFunction(PyObject* module) {
+  implementation_index_name = Own(PyUnicode_InternFromString("implementation_index")).release();
+  stream_name = Own(PyUnicode_InternFromString("stream")).release();
+  operator_function_type = reinterpret_cast<PyTypeObject*>(Own(PyType_FromSpec(&spec)).release());
+  if (PyModule_AddType(module, operator_function_type) != 0) throw PythonError();
 }
 
-nb::object MakeOperatorFunction(std::string_view name) {
+Object MakeOperatorFunction(std::string_view name) {
   const OperatorEntry& entry = FindOperator(name);
   for (const Overload& overload : entry.overloads) {
     if (overload.parameters.size() > kMaxParameters) {
@@ -326,10 +309,10 @@ nb::object MakeOperatorFunction(std::string_view name) {
     }
   }
   auto* function = PyObject_New(OperatorFunction, operator_function_type);
-  if (!function) throw nb::python_error();
+  if (!function) throw PythonError();
   function->vectorcall = VectorCall;
   function->entry = &entry;
-  return nb::steal(reinterpret_cast<PyObject*>(function));
+  return Object(reinterpret_cast<PyObject*>(function));
 }
 
 }  // namespace infini::ops::bindings

@@ -1,18 +1,20 @@
 #ifndef INFINI_OPS_BINDINGS_OPERATOR_FUNCTION_H_
 #define INFINI_OPS_BINDINGS_OPERATOR_FUNCTION_H_
 
-#include <nanobind/nanobind.h>
+#include <Python.h>
 
 #include <string_view>
+
+#include "bindings/python.h"
 
 namespace infini::ops::bindings {
 
 // Defines the Python type of `infini.ops.abs` and the other operators: one generic callable over
 // the operator table. It uses the vectorcall protocol, so that a call needs no tuple or dictionary.
-void InitializeOperatorFunction(nanobind::module_& module);
+void InitializeOperatorFunction(PyObject* module);
 
 // The callable of the operator `name`. Throws `std::invalid_argument` if there is none.
-nanobind::object MakeOperatorFunction(std::string_view name);
+Object MakeOperatorFunction(std::string_view name);
 
 }  // namespace infini::ops::bindings
 

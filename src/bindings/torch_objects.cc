@@ -3,7 +3,6 @@
 #include <ATen/core/TensorBase.h>
 #include <c10/util/Exception.h>
 #include <c10/util/SmallVector.h>
-#include <nanobind/nanobind.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/Generator.h>
@@ -19,8 +18,7 @@
 #include <vector>
 
 #include "bindings/lock.h"
-
-namespace nb = nanobind;
+#include "bindings/python.h"
 
 // From torch/csrc/Exceptions.h, whose inclusion costs 5 CPU-seconds.
 namespace torch {
@@ -34,27 +32,29 @@ PyTypeObject* tensor_type = nullptr;
 // Offset in bytes of the `at::Tensor` in a `torch.Tensor`.
 std::size_t tensor_offset = 0;
 
-bool HoldsAt(std::size_t offset, nb::handle tensor) {
-  const void* held = *reinterpret_cast<void**>(reinterpret_cast<char*>(tensor.ptr()) + offset);
-  return held == reinterpret_cast<void*>(nb::cast<std::uintptr_t>(tensor.attr("_cdata")));
+bool HoldsAt(std::size_t offset, PyObject* tensor) {
+  const void* held = *reinterpret_cast<void**>(reinterpret_cast<char*>(tensor) + offset);
+  const Object address = Own(PyObject_GetAttrString(tensor, "_cdata"));
+  return held == PyLong_AsVoidPtr(address.get());
 }
 
 // The struct is in torch/csrc/autograd/python_variable.h, whose inclusion costs 9 CPU-seconds, and
 // its layout differs between versions. So the offset is found at run time: `_cdata` is the address
 // of the `TensorImpl`, and an `at::Tensor` consists of just a pointer to it.
-std::size_t FindTensorOffset(const nb::module_& torch) {
+std::size_t FindTensorOffset(PyObject* torch) {
+  const Object empty = Own(PyObject_GetAttrString(torch, "empty"));
+  const Object size = Own(Py_BuildValue("(i)", 0));
   // On the CPU, because this machine may not have the default device.
-  const nb::object empty = torch.attr("empty");
-  const nb::object tensors[] = {empty(0, nb::arg("device") = "cpu"),
-                                empty(0, nb::arg("device") = "cpu")};
-  const std::size_t end = Py_TYPE(tensors[0].ptr())->tp_basicsize;
+  const Object on_cpu = Own(Py_BuildValue("{s:s}", "device", "cpu"));
+  const auto make = [&] { return Own(PyObject_Call(empty.get(), size.get(), on_cpu.get())); };
+  const Object tensors[] = {make(), make()};
+  const std::size_t end = Py_TYPE(tensors[0].get())->tp_basicsize;
   for (std::size_t offset = sizeof(PyObject); offset < end; offset += sizeof(void*)) {
-    if (HoldsAt(offset, tensors[0]) && HoldsAt(offset, tensors[1])) return offset;
+    if (HoldsAt(offset, tensors[0].get()) && HoldsAt(offset, tensors[1].get())) return offset;
   }
-  throw nb::import_error(
-      "infini.ops can't find the C++ tensor inside a torch.Tensor: the object layout of this torch "
-      "is "
-      "not supported. Build infini.ops with -C cmake.define.WITH_TORCH=OFF.");
+  Throw(PyExc_ImportError,
+        "infini.ops can't find the C++ tensor inside a torch.Tensor: the object layout of this "
+        "torch is not supported. Build infini.ops with -C cmake.define.WITH_TORCH=OFF.");
 }
 
 // Collects the warnings of one call on this thread; they are shown after taking the interpreter
@@ -182,9 +182,10 @@ void DispatchUnlocked(const Overload& overload, Argument* arguments, const CallO
 }  // namespace
 
 void InitializeTorchObjects() {
-  const nb::module_ torch = nb::module_::import_("torch");
-  tensor_offset = FindTensorOffset(torch);
-  tensor_type = reinterpret_cast<PyTypeObject*>(nb::object(torch.attr("Tensor")).release().ptr());
+  const Object torch = Own(PyImport_ImportModule("torch"));
+  tensor_offset = FindTensorOffset(torch.get());
+  tensor_type =
+      reinterpret_cast<PyTypeObject*>(Own(PyObject_GetAttrString(torch.get(), "Tensor")).release());
 }
 
 // Checks the type itself, because objects can override the result of `isinstance`.

@@ -10,8 +10,8 @@
 // All code that needs torch's Python headers. Only `torch_objects.cc` includes them.
 namespace infini::ops::bindings {
 
-// Call this once, before the other functions. Imports torch. Throws `nanobind::import_error` if the
-// tensors of this torch can't be read.
+// Call this once, before the other functions. Imports torch. Throws an `ImportError` if the tensors
+// of this torch can't be read.
 void InitializeTorchObjects();
 
 // The `at::Tensor` inside a `torch.Tensor`, as a borrowed pointer; nullptr for any other object.

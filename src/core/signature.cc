@@ -1,4 +1,3 @@
-#include <complex>
 #include <cstdlib>
 #include <iomanip>
 #include <limits>
@@ -77,7 +76,7 @@ void WriteScalar(const Scalar& value, std::ostream& out) {
       WriteDouble(value.To<double>(), out);
       break;
     case Scalar::Kind::kComplex:
-      out << value.ToComplex();
+      out << '(' << value.To<double>() << ',' << value.imaginary() << ')';
       break;
   }
 }

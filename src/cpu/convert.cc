@@ -1,5 +1,9 @@
 #include "cpu/convert.h"
 
+#ifdef __x86_64__
+#include <emmintrin.h>
+#endif
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

@@ -2,9 +2,7 @@
 #define INFINI_OPS_CPU_KERNELS_H_
 
 // Includes and macros for the kernels of for_each_isa.h. Include it before that header.
-#if defined(__x86_64__)
-#include <immintrin.h>
-#elif defined(__aarch64__)
+#ifdef __aarch64__
 #include <arm_neon.h>
 #endif
 

@@ -1,7 +1,6 @@
 // Vectors of one instruction set. There is no include guard, because for_each_isa.h includes this
 // file once per instruction set. A file that includes for_each_isa.h must first include <cstdint>,
-// <cstring>, <type_traits>, "core/elements.h", "cpu/half.h", and on x86-64 <immintrin.h>, on
-// aarch64 <arm_neon.h>.
+// <cstring>, <type_traits>, "core/elements.h", "cpu/half.h", and on aarch64 <arm_neon.h>.
 
 namespace infini::ops::cpu::INFINI_OPS_ISA {
 
@@ -23,15 +22,18 @@ using Packed = VectorOf<T, kLanes<T>* static_cast<int>(sizeof(T))>;
 
 using Words = Vector<std::uint32_t>;
 using HalfWords = VectorOf<std::uint16_t, INFINI_OPS_VECTOR_BYTES / 2>;
+// Of 16-bit floats, as the compilers' own functions take them. Those of <immintrin.h> have the same
+// arguments, but GCC needs 0.5 CPU-seconds to read that header.
+using Halves = VectorOf<short, INFINI_OPS_VECTOR_BYTES / 2>;
 
 inline INFINI_OPS_INLINE Vector<float> WidenFloat16(const void* source) {
 #if INFINI_OPS_VECTOR_BYTES == 64
-  // With a mask of all lanes: GCC 12 warns about an uninitialized value in the version without one.
-  return reinterpret_cast<Vector<float>>(
-      _mm512_maskz_cvtph_ps(0xFFFF, _mm256_loadu_si256(static_cast<const __m256i*>(source))));
+  constexpr int all_lanes = 0xFFFF;
+  constexpr int current_rounding = 4;
+  return __builtin_ia32_vcvtph2ps512_mask(*static_cast<const Halves::Loose*>(source),
+                                          Vector<float>{}, all_lanes, current_rounding);
 #elif INFINI_OPS_VECTOR_BYTES == 32
-  return reinterpret_cast<Vector<float>>(
-      _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(source))));
+  return __builtin_ia32_vcvtph2ps256(*static_cast<const Halves::Loose*>(source));
 #elif defined(__aarch64__)
   return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(static_cast<const std::uint16_t*>(source))));
 #else
@@ -47,13 +49,19 @@ inline INFINI_OPS_INLINE Vector<float> WidenFloat16(const void* source) {
 }
 
 inline INFINI_OPS_INLINE void NarrowFloat16(void* target, Vector<float> value) {
+#if INFINI_OPS_VECTOR_BYTES >= 32
+  constexpr int to_nearest = 0;
 #if INFINI_OPS_VECTOR_BYTES == 64
-  _mm256_storeu_si256(
-      static_cast<__m256i*>(target),
-      _mm512_maskz_cvtps_ph(0xFFFF, reinterpret_cast<__m512>(value), _MM_FROUND_TO_NEAREST_INT));
-#elif INFINI_OPS_VECTOR_BYTES == 32
-  _mm_storeu_si128(static_cast<__m128i*>(target),
-                   _mm256_cvtps_ph(reinterpret_cast<__m256>(value), _MM_FROUND_TO_NEAREST_INT));
+  constexpr int all_lanes = 0xFFFF;
+  const auto halves =
+      __builtin_ia32_vcvtps2ph512_mask(value, to_nearest, Halves::Type{}, all_lanes);
+#else
+  const auto halves = __builtin_ia32_vcvtps2ph256(value, to_nearest);
+#endif
+  // As 64-bit words: otherwise GCC combines conversion and store to an instruction that takes
+  // longer.
+  using Stored = VectorOf<std::int64_t, INFINI_OPS_VECTOR_BYTES / 2>;
+  *static_cast<Stored::Loose*>(target) = reinterpret_cast<Stored::Type>(halves);
 #elif defined(__aarch64__)
   vst1_u16(static_cast<std::uint16_t*>(target), vreinterpret_u16_f16(vcvt_f16_f32(value)));
 #else

@@ -30,8 +30,8 @@ const at::Tensor& AsTorch(const void* tensor) { return *static_cast<const at::Te
 
 // The accelerator of this build and torch's type for it, taken from the first tensor on it (the CPU
 // until then). A plug-in can define its device's name in torch after this library was loaded, and
-// calls must not compare strings.
-struct Accelerator {
+// calls must not compare strings. Aligned to its size: otherwise Clang needs libatomic.
+struct alignas(2) Accelerator {
   Device::Type type = Device::Type::kCpu;
   c10::DeviceType torch_type = c10::DeviceType::CPU;
 };
@@ -181,7 +181,7 @@ at::Scalar ToScalar(const Scalar& scalar) {
     case Scalar::Kind::kComplex:
       break;
   }
-  return c10::complex<double>(scalar.ToComplex());
+  return c10::complex<double>(scalar.To<double>(), scalar.imaginary());
 }
 
 std::vector<at::Scalar> ToScalars(const Argument& argument) {
@@ -217,12 +217,12 @@ static c10::List<std::optional<at::Tensor>> Make(c10::List<std::optional<at::Ten
 template <typename T>
 Hidden<T>::Hidden(const Argument& argument) {
   static_assert(sizeof(T) <= sizeof(bytes_) && alignof(T) <= alignof(void*));
-  new (bytes_) T(Make(static_cast<T*>(nullptr), argument));
+  value_ = new (bytes_) T(Make(static_cast<T*>(nullptr), argument));
 }
 
 template <typename T>
 Hidden<T>::~Hidden() {
-  static_cast<const T&>(*this).~T();
+  value_->~T();
 }
 
 template class Hidden<std::optional<at::Tensor>>;

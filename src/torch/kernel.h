@@ -110,10 +110,11 @@ class Hidden {
   Hidden(const Hidden&) = delete;
   Hidden& operator=(const Hidden&) = delete;
 
-  operator const T&() const { return *std::launder(reinterpret_cast<const T*>(bytes_)); }
+  operator const T&() const { return *value_; }
 
  private:
   alignas(void*) std::byte bytes_[3 * sizeof(void*)];
+  T* value_;  // in `bytes_`
 };
 template <typename T>
 struct ToHidden {

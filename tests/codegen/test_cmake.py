@@ -268,3 +268,18 @@ def test_the_environment_narrows_each_configuration(
     assert finished.returncode != 0
     assert "INFINI_OPS_TORCH_OPS: torch " in finished.stderr
     assert "The generator failed; its message is above." in finished.stderr
+
+
+# Operators whose arguments are of each class of tensors.
+SOME = "add,cat,index_put_,native_layer_norm"
+
+
+@pytest.mark.complete
+@pytest.mark.skipif(shutil.which("clang++") is None, reason="clang++ is not installed")
+def test_clang_builds_the_library(root: Path, tmp_path: Path) -> None:
+    finished = run_cmake(root, tmp_path, INFINI_OPS_TORCH_OPS=SOME, CXX="clang++")
+    assert finished.returncode == 0, finished.stderr
+    command = ["cmake", "--build", tmp_path]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout
+    assert "warning:" not in built.stdout

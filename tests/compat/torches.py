@@ -96,7 +96,7 @@ def _unpack(wheel: Path, folder: Path) -> None:
 
 
 def _objects(build: Path) -> list[str]:
-    """The objects of this project, without those of nanobind, as ninja calls them."""
+    """The objects of this project, as ninja calls them."""
     commands = json.loads((build / "compile_commands.json").read_bytes())
     ours = (ROOT / "src", build / "generated")
     return [

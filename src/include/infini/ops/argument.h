@@ -1,11 +1,11 @@
 #ifndef INFINI_OPS_ARGUMENT_H_
 #define INFINI_OPS_ARGUMENT_H_
 
-#include <complex>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "infini/ops/data_type.h"
 #include "infini/ops/span.h"
@@ -33,8 +33,16 @@ class Scalar {
       real_ = value;
     }
   }
-  constexpr Scalar(std::complex<double> value)
-      : kind_(Kind::kComplex), real_(value.real()), imaginary_(value.imag()) {}
+  // A complex number of any library. To include <complex> would double the cost of this header.
+  template <typename T, typename = decltype(std::declval<const T&>().imag())>
+  constexpr Scalar(const T& value) : Scalar(Complex(value.real(), value.imag())) {}
+  static constexpr Scalar Complex(double real, double imaginary) {
+    Scalar scalar;
+    scalar.kind_ = Kind::kComplex;
+    scalar.real_ = real;
+    scalar.imaginary_ = imaginary;
+    return scalar;
+  }
 
   constexpr Kind kind() const { return kind_; }
   constexpr bool is_integral() const { return kind_ <= Kind::kUnsigned; }
@@ -45,7 +53,7 @@ class Scalar {
     if (kind_ == Kind::kUnsigned) return static_cast<T>(static_cast<std::uint64_t>(integer_));
     return is_integral() ? static_cast<T>(integer_) : static_cast<T>(real_);
   }
-  constexpr std::complex<double> ToComplex() const { return {To<double>(), imaginary_}; }
+  constexpr double imaginary() const { return imaginary_; }
 
  private:
   Kind kind_ = Kind::kInt;
