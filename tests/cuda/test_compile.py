@@ -1,8 +1,4 @@
-"""What nvcc compiles and links, without a GPU to run it on.
-
-As it is built for users, which takes 80 CPU-seconds, and in half of them: for one chip, with fewer
-optimizations.
-"""
+"""What nvcc compiles and links, as for users, without a GPU to run it on."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import re
 import shutil
 import subprocess
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -25,44 +20,12 @@ pytestmark = [
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Build:
-    """How the kernels are compiled, and for which chips."""
-
-    name: str
-    chips: tuple[str, ...]
-    architectures: str = ""
-    options: tuple[str, ...] = ()
+CHIPS = ("sm_80", "sm_90")
 
 
-QUICK = Build(
-    name="quick",
-    chips=("sm_90",),
-    architectures="90",
-    options=("CUDA_KERNEL_FLAGS=-Ofc=max;-O0", "CMAKE_CXX_FLAGS_RELEASE=-DNDEBUG", "WITH_CPU=OFF"),
-)
-FOR_USERS = pytest.param(
-    Build(name="as-for-users", chips=("sm_80", "sm_90")),
-    id="as-for-users",
-    marks=pytest.mark.complete,
-)
-
-
-@pytest.fixture(scope="module", params=[pytest.param(QUICK, id="quick"), FOR_USERS])
-def build(request: pytest.FixtureRequest) -> Build:
-    found: Build = request.param
-    return found
-
-
-@pytest.fixture(scope="module")
-def chips(build: Build) -> tuple[str, ...]:
-    return build.chips
-
-
-@pytest.fixture(scope="module")
-def library(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, build: Build
-) -> Path:
+# Complete tests only: it takes 80 CPU-seconds.
+@pytest.fixture(scope="module", params=[pytest.param(None, id="all", marks=pytest.mark.complete)])
+def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library for NVIDIA, with the toolkit of the dependency group alone."""
     nvcc = find_nvcc()
 
@@ -71,16 +34,15 @@ def library(
             for name, value in cached_compiler(request).items():
                 patch.setenv(name, value)
             patch.setenv("CUDACXX", str(nvcc))
-            patch.setenv("CUDAARCHS", build.architectures)
-            options = ("WITH_NVIDIA=ON", "WITH_CUDA_KERNELS=ON", *build.options)
-            configured = configure(folder, *options)
+            patch.delenv("CUDAARCHS", raising=False)
+            configured = configure(folder, "WITH_NVIDIA=ON", "WITH_CUDA_KERNELS=ON")
             assert configured.returncode == 0, configured.stderr
             command = ["ninja", "-C", folder, "infini_ops"]
             built = subprocess.run(command, capture_output=True, text=True, check=False)
         assert built.returncode == 0, built.stdout
         assert "warning" not in built.stdout
 
-    folder = built_once(tmp_path_factory, f"nvidia-{build.name}", compile_in)
+    folder = built_once(tmp_path_factory, "nvidia", compile_in)
     return folder / "src" / "libinfini_ops.so"
 
 
@@ -100,39 +62,32 @@ def kernels(library: Path) -> dict[str, dict[str, str]]:
     return found
 
 
-def test_every_kernel_is_there_for_every_chip(
-    kernels: dict[str, dict[str, str]], chips: tuple[str, ...]
-) -> None:
+def test_every_kernel_is_there_for_every_chip(kernels: dict[str, dict[str, str]]) -> None:
     pattern = r"__global__\s+void\s+(?:__launch_bounds__\(.*\)\s*)?(\w+)\("
     files = sorted([*SOURCES.glob("*.cu"), *SOURCES.glob("*.h")])
     names = {name for path in files for name in re.findall(pattern, path.read_text())}
     assert {"ElementwiseKernel", "CopyKernel", "CastKernel"} <= names
-    assert sorted(kernels) == sorted(chips)
-    for chip in chips:
+    assert sorted(kernels) == sorted(CHIPS)
+    for chip in CHIPS:
         lacking = [name for name in names if not any(name in kernel for kernel in kernels[chip])]
         assert lacking == []
 
 
-def test_the_chips_have_the_same_kernels(
-    kernels: dict[str, dict[str, str]], chips: tuple[str, ...]
-) -> None:
-    assert {frozenset(kernels[chip]) for chip in chips} == {frozenset(kernels[chips[0]])}
+def test_the_chips_have_the_same_kernels(kernels: dict[str, dict[str, str]]) -> None:
+    assert {frozenset(kernels[chip]) for chip in CHIPS} == {frozenset(kernels[CHIPS[0]])}
 
 
 @pytest.mark.parametrize(("operator", "types"), [("Add", 8), ("Mul", 8), ("Swiglu", 4)])
 def test_every_type_has_a_wide_and_a_narrow_kernel(
-    kernels: dict[str, dict[str, str]], chips: tuple[str, ...], operator: str, types: int
+    kernels: dict[str, dict[str, str]], operator: str, types: int
 ) -> None:
-    for chip in chips:
+    for chip in CHIPS:
         found = re.findall(rf"ElementwiseKernel\w*\d{operator}Function", " ".join(kernels[chip]))
         assert len(found) == 2 * types
 
 
-@pytest.mark.parametrize("build", [FOR_USERS], indirect=True)
-def test_no_kernel_spills_registers(
-    kernels: dict[str, dict[str, str]], chips: tuple[str, ...]
-) -> None:
-    for chip in chips:
+def test_no_kernel_spills_registers(kernels: dict[str, dict[str, str]]) -> None:
+    for chip in CHIPS:
         assert [name for name, usage in kernels[chip].items() if "STACK:0 " not in usage] == []
 
 

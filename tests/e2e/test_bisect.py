@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plans import LAUNCHER
 
 pytestmark = pytest.mark.complete  # builds some thirty times
 
@@ -19,8 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONFIG = """\
 project: tiny
 platforms:
-  cpu:
-    requirements: requirements.txt
+  cpu: {}
 stages:
 - name: install
   command: ninja
@@ -40,7 +40,6 @@ UNIT = "#include <iostream>\nvoid f() { std::cout << 1; }\n"  # 0.4 CPU-s
 TEST = "def test_sum():\n    assert 1 + 1 == {}\n\n\ndef test_other():\n    pass\n"
 FILES = {
     "ci.yaml": CONFIG,
-    "requirements.txt": "ninja\npytest\npytest-reportlog\n",
     "build.ninja": NINJA,
     "one.cpp": UNIT,
     "tests/test_it.py": TEST.format(2),
@@ -60,9 +59,10 @@ CHANGES: Mapping[int, Mapping[str, str]] = {
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(tmp_path_factory: pytest.TempPathFactory, python: str) -> Path:
     """A repository whose commits have the tags ``c0`` to ``c17``."""
     folder = tmp_path_factory.mktemp("bisect") / "project"
+    (folder.parent / "python").symlink_to(python)
     git(folder.parent, "init", "--quiet", "--initial-branch=main", str(folder))
     for number in range(LAST + 1):
         changes = {**(CHANGES.get(number, {}) if number else FILES)}
@@ -87,7 +87,8 @@ def start(project: Path, *words: str) -> subprocess.Popen[str]:
     (folder / "temporary").mkdir(exist_ok=True)
     # A killed search leaves folders in both; the agent of its run ends by itself.
     places = {"XDG_CACHE_HOME": str(folder / "cache"), "TMPDIR": str(folder / "temporary")}
-    command = [sys.executable, "-m", "ci", "bisect", "cpu", "--engine", "host", *words]
+    command = [sys.executable, "-c", LAUNCHER, str(folder / "python")]
+    command += ["bisect", "cpu", "--engine", "host", *words]
     return subprocess.Popen(
         [*command, "--source", str(project), "--results", str(folder / "results")],
         cwd=ROOT,

@@ -314,6 +314,12 @@ def check(result: PlatformResult, suite: Suite) -> None:
     assert ("full suite passed" in result.notes) is is_green
 
 
+# The agent is the same on both engines, so only complete tests run all suites on the second one.
+@pytest.mark.parametrize(
+    "bench",
+    ["host", pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.complete])],
+    indirect=True,
+)
 @pytest.mark.parametrize("name", SUITES)
 def test_the_messages_to_a_user(bench: Bench, environment: Path, name: str) -> None:
     suite = SUITES[name]

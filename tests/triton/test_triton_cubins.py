@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from triton_workplace import ROOT, Generated, cubin_in, on_each_build
+from triton_workplace import ROOT, TARGETS, Generated, cubin_in
 
 POINTER_SIZE = 8
 SIZES = {"void*": POINTER_SIZE, "int64_t": 8, "double": 8, "int32_t": 4, "float": 4, "int16_t": 2}
@@ -76,15 +76,13 @@ def variant_row(source: str, row: dict[str, Any]) -> dict[str, str]:
     return dict(re.findall(r"\.(\w+) = \"?(\w+)", match[0]))
 
 
-@on_each_build
 def test_every_operator_has_every_target(generated: Generated) -> None:
     operators = {path.parent.name for path in (ROOT / "src" / "triton" / "ops").glob("*/build.py")}
     assert {(row["operator"], row["target"]) for row in generated.rows} == {
-        (operator, target) for operator in operators for target in generated.targets
+        (operator, target) for operator in operators for target in TARGETS
     }
 
 
-@on_each_build
 def test_launchers_match_the_machine_code(
     generated: Generated, cuobjdump: Path, tmp_path: Path
 ) -> None:
@@ -108,7 +106,6 @@ def test_launchers_match_the_machine_code(
         assert code.architecture == f"{row['target']}{'a' if row['target'] >= 90 else ''}", row
 
 
-@on_each_build
 def test_shared_memory_fits_the_targets(generated: Generated) -> None:
     """At most what a block may have on A100 (8.0) and H100 (9.0): 163 and 227 KiB."""
     limits = {80: 163 * 1024, 90: 227 * 1024}

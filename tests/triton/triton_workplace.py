@@ -9,16 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 TARGETS = (80, 90)
-# All kernels of the tree take 40 CPU-seconds for each target: the tests use those of one, unless
-# they name another build.
-ONE, ALL = "sm_90", pytest.param("as-for-users", marks=pytest.mark.complete)
-BUILDS = {ONE: (90,), "as-for-users": TARGETS}
-on_all_targets = pytest.mark.parametrize("generated", [ALL], indirect=True)
-on_each_build = pytest.mark.parametrize("generated", [ONE, ALL], indirect=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +19,6 @@ class Generated:
 
     folder: Path
     cache: Path
-    targets: tuple[int, ...]
     rows: list[dict[str, Any]]  # of kernels.json
 
     def source(self, operator: str) -> str:
