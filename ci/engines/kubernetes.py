@@ -33,8 +33,8 @@ from ci.engines.logs import STREAMED_BYTES_PER_S
 from ci.errors import ConfigError
 from ci.model.plan import CONTAINER_FOLDER, CONTAINER_WHEELS, PLATFORM_LABEL, RUN_LABEL, RunPlan
 from ci.plan import source
-from ci.plan.config import KubernetesPlatform, SiteKubernetes
 from ci.plan.project import SITE_FILE, Project
+from ci.plan.site import KubernetesPlatform, SiteKubernetes
 from ci.util.text import join_names, mask_credentials
 
 SYSTEM = "kubernetes"

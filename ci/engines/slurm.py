@@ -20,9 +20,9 @@ from pathlib import Path
 from ci.engines.script import script_templates
 from ci.model.plan import RunPlan
 from ci.plan import source
-from ci.plan.config import SlurmPlatform
 from ci.plan.planning import RunOptions
 from ci.plan.project import Project, site_file
+from ci.plan.site import SlurmPlatform
 from ci.util.files import REPOSITORY
 
 SYSTEM = "slurm"

@@ -1,4 +1,4 @@
-"""Models of ``ci.yaml`` and ``ci.site.yaml``.
+"""Models of ``ci.yaml``; those of ``ci.site.yaml`` are in ``ci.plan.site``.
 
 The docstring below a field is its description in the JSON schema (``python -m ci schema``).
 """
@@ -9,7 +9,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import (
     AfterValidator,
@@ -26,11 +26,10 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from ci.model.job import Column, StageKind, StageNetwork
-from ci.model.plan import DEFAULT_LIMITS, RESERVED_VARIABLES, Exposure
+from ci.model.plan import RESERVED_VARIABLES, Exposure
 from ci.model.platforms import PLATFORMS
 
 ENGINE_STAGES = ("image", "sync")
-ENGINES = ("auto", "docker", "host", "ray")  # engines without an entry in the site file
 LONGEST_TIMEOUT_S = 1e7  # 116 days; far more overflows the timers of the kernel
 # Files that the agent and the engines write into a platform's results, in addition to stage logs.
 RECORDS = frozenset(
@@ -56,7 +55,7 @@ class Model(BaseModel):
     )
 
 
-def _expected(what: str, *at: str | int, known: Iterable[str] = ()) -> PydanticCustomError:
+def expected_value(what: str, *at: str | int, known: Iterable[str] = ()) -> PydanticCustomError:
     """Return the error of a value other than ``what``, at ``at`` below the checked value.
 
     ``known`` are the words that a misspelled value may have meant.
@@ -68,34 +67,34 @@ def _check_command(command: str) -> str:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise _expected(f"a command line ({error})") from None
+        raise expected_value(f"a command line ({error})") from None
     if not words:
-        raise _expected("a command line with at least one word")
+        raise expected_value("a command line with at least one word")
     for word in words:
         if word in SHELL_OPERATORS:
-            raise _expected(f"one command: no shell runs it, so '{word}' has no meaning here")
+            raise expected_value(f"one command: no shell runs it, so '{word}' has no meaning here")
     return command
 
 
 def _check_variable(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise _expected("a variable's name of letters, digits and underscores")
+        raise expected_value("a variable's name of letters, digits and underscores")
     if name in RESERVED_VARIABLES:
         what = "another variable: this one is reserved, tests read the platform from it"
-        raise _expected(what)
+        raise expected_value(what)
     return name
 
 
 def _check_variable_pattern(pattern: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*\*?", pattern):
-        raise _expected("a variable's name, or the beginning of names and a '*'")
+        raise expected_value("a variable's name, or the beginning of names and a '*'")
     return pattern
 
 
 def _check_workspace_path(path: str) -> str:
     parts = PurePosixPath(path)
     if not path or parts.is_absolute() or ".." in parts.parts:
-        raise _expected("a relative path without '..'")
+        raise expected_value("a relative path without '..'")
     return path
 
 
@@ -103,19 +102,19 @@ def _check_container_path(path: str) -> str:
     parts = PurePosixPath(path)
     # A comma would end the value in the options of the docker command.
     if not parts.is_absolute() or ".." in parts.parts or len(parts.parts) < 2 or "," in path:
-        raise _expected("an absolute path other than '/', without '..' and ','")
+        raise expected_value("an absolute path other than '/', without '..' and ','")
     return str(parts)
 
 
 def _check_pattern(path: str) -> str:
     if any("**" in part and part != "**" for part in PurePosixPath(path).parts):
-        raise _expected("'**' only as a complete part of the path")
+        raise expected_value("'**' only as a complete part of the path")
     return path
 
 
 def _check_artifact(name: str) -> str:
     if name in RECORDS or name.endswith(".log") or name.startswith(PARTS):
-        raise _expected("another name: the run writes a file of this name itself")
+        raise expected_value("another name: the run writes a file of this name itself")
     return name
 
 
@@ -123,14 +122,14 @@ def _check_platform(name: str) -> str:
     if name not in PLATFORMS:
         names = ", ".join(f"'{platform}'" for platform in PLATFORMS)
         what = f"one of {names}, or a new one defined in codegen/devices.py"
-        raise _expected(what, known=PLATFORMS)
+        raise expected_value(what, known=PLATFORMS)
     return name
 
 
 def _check_package(name: str) -> str:
     # apt-get removes a package whose name is followed by "-".
     if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9+._-]*[A-Za-z0-9+])?", name):
-        raise _expected("only a package's name: letters, digits, '+', '-', '.' and '_'")
+        raise expected_value("only a package's name: letters, digits, '+', '-', '.' and '_'")
     return name
 
 
@@ -243,9 +242,9 @@ class StageConfig(Model):
     def _check_kind(self) -> Self:
         tests = self.kind is StageKind.PYTEST
         if self.reruns and not tests:
-            raise _expected("0, or 'kind: pytest' for the stage", "reruns")
+            raise expected_value("0, or 'kind: pytest' for the stage", "reruns")
         if tests and self.column is Column.BUILD_INSTALL:
-            raise _expected("'pytest' or 'none' for a pytest stage", "column")
+            raise expected_value("'pytest' or 'none' for a pytest stage", "column")
         return self
 
 
@@ -271,9 +270,9 @@ class DevicePolicy(Model):
     @model_validator(mode="after")
     def _check_uuids(self) -> Self:
         if len(set(self.uuids)) < len(self.uuids):
-            raise _expected("each device once", "uuids")
+            raise expected_value("each device once", "uuids")
         if self.uuids and len(self.uuids) < self.count:
-            raise _expected(f"at most {len(self.uuids)}, the number of 'uuids'", "count")
+            raise expected_value(f"at most {len(self.uuids)}, the number of 'uuids'", "count")
         return self
 
 
@@ -379,10 +378,10 @@ class Config(Model):
     @classmethod
     def _check_platforms(cls, platforms: dict[str, PlatformConfig]) -> dict[str, PlatformConfig]:
         if not platforms:
-            raise _expected("at least one platform")
+            raise expected_value("at least one platform")
         for name, platform in platforms.items():
             for variable, what in contradictions(name, platform.environment):
-                raise _expected(what, name, "environment", variable)
+                raise expected_value(what, name, "environment", variable)
         return platforms
 
     @field_validator("stages")
@@ -395,7 +394,7 @@ class Config(Model):
             own = {(stage.name, platform) for platform in stage.platforms or PLATFORMS}
             if own & taken:
                 what = "a unique name ('image' and 'sync' are reserved for the engine)"
-                raise _expected(what, index, "name")
+                raise expected_value(what, index, "name")
             taken |= own
         configured = info.data.get("platforms", PLATFORMS)
         without: dict[str, str] = {}  # stages without a network, by platform
@@ -405,21 +404,21 @@ class Config(Model):
                     without.setdefault(name, stage.name)
                 elif name in without:
                     what = f"'none', since stage {without[name]} before it has no network"
-                    raise _expected(what, index, "network")
+                    raise expected_value(what, index, "network")
         for index, stage in enumerate(stages):
             if stage.platforms == ():
-                raise _expected("at least one platform", index, "platforms")
+                raise expected_value("at least one platform", index, "platforms")
             for place, name in enumerate(stage.platforms or ()):
                 if name not in configured:
                     what = f"one of this file's platforms: {', '.join(configured)}"
-                    raise _expected(what, index, "platforms", place)
+                    raise expected_value(what, index, "platforms", place)
         # Without a per-test log the run cannot be judged, and two logs would overwrite each other.
         suites = [stage for stage in stages if stage.kind is StageKind.PYTEST]
         for platform in info.data.get("platforms", ()):
             count = sum(platform in (suite.platforms or [platform]) for suite in suites)
             if count != 1:
                 where = f" on {platform}" if any(suite.platforms for suite in suites) else ""
-                raise _expected(f"exactly one stage with 'kind: pytest'{where}, found {count}")
+                raise expected_value(f"exactly one stage with 'kind: pytest'{where}, found {count}")
         return stages
 
     @field_validator("selection")
@@ -429,184 +428,8 @@ class Config(Model):
     ) -> SelectionConfig | None:
         parts = (*info.data.get("platforms", {}).values(), *info.data.get("stages", ()))
         if selection and any(selection.variable in part.environment for part in parts):
-            raise _expected("a variable that no 'environment' of this file sets", "variable")
+            raise expected_value("a variable that no 'environment' of this file sets", "variable")
         return selection
-
-
-class SiteEngine(Model):
-    """A Docker Engine or a Ray cluster of this site; platforms refer to it by its name."""
-
-    docker_host: Annotated[str, StringConstraints(pattern=r"^(unix|tcp|ssh)://\S+$")] | None = None
-    """Its address: ``unix:///var/run/docker.sock``, ``tcp://host:2376`` or
-    ``ssh://user@host:port``, which uses a forwarded socket."""
-    context: str | None = None
-    """A Docker context of this machine, in place of an address."""
-    ray_address: Annotated[str, StringConstraints(pattern=r"^[^\s/]+:\d{1,5}$")] | None = None
-    """Address of the head of a Ray cluster, ``host:port``: its hosts run the platforms."""
-    node_engine: Literal["auto", "docker", "host"] = "auto"
-    """Engine that the hosts of the cluster use, each on its own machine."""
-    # No engine has so many processors; a larger number is a typing error.
-    capacity: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Number of platforms that run on it at once; by default the number of its processors."""
-
-    @model_validator(mode="after")
-    def _check_address(self) -> Self:
-        if [self.docker_host, self.context, self.ray_address].count(None) != 2:
-            raise _expected("one of 'docker_host', 'context' and 'ray_address'")
-        if self.ray_address is None and "node_engine" in self.model_fields_set:
-            raise _expected("no 'node_engine' without 'ray_address'", "node_engine")
-        return self
-
-
-# A DNS label, as names of objects in Kubernetes are.
-ObjectName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
-# A key of a label or the name of a resource: a domain, and a name with at most 63 characters.
-QualifiedName = Annotated[
-    str,
-    StringConstraints(
-        pattern=r"^([a-z0-9][a-z0-9.-]{0,251}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
-    ),
-]
-LabelValue = Annotated[
-    str, StringConstraints(pattern=r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$")
-]
-# A name, and optionally a type. The count is that of the devices.
-GenericResource = Annotated[str, StringConstraints(pattern=r"^[A-Za-z]\w*(:[A-Za-z][\w.-]*)?$")]
-SlurmOption = Annotated[str, StringConstraints(pattern=r"^--[a-z][a-z-]*(=[\w.,:/@%+*&|-]+)?$")]
-
-
-class KubernetesPlatform(Model):
-    """How a Job of Kubernetes gets a platform's image and devices."""
-
-    image: ImageReference | None = None
-    """Image in a registry that the cluster can read. By default the image of the platform's own
-    recipe, with its tag, in ``kubernetes.registry``."""
-    resource: QualifiedName | None = None
-    """Resource of the vendor's device plugin; by default the usual one, such as
-    ``nvidia.com/gpu``."""
-    node_selector: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
-    """Labels of the nodes that can run it."""
-
-
-class SlurmPlatform(Model):
-    """What a Slurm job of a platform requests."""
-
-    gres: GenericResource | None = None
-    """Generic resource of its devices, without their number: ``gpu`` or ``gpu:a100``. By default
-    ``gpu``, for Cambricon ``mlu`` and for Ascend ``npu``."""
-    options: tuple[SlurmOption, ...] = ()
-    """Further options of sbatch, such as ``--partition=ascend``."""
-
-
-class SiteKubernetes(Model):
-    """The cluster for which ``python -m ci manifest`` prints Jobs."""
-
-    registry: ImageReference | None = None
-    """Registry, or a folder of it, to which you push the images: ``registry.lab:5000/ci``."""
-    claim: ObjectName = "infini-ci"
-    """PersistentVolumeClaim with the sources and the results."""
-    namespace: ObjectName | None = None
-    """Namespace of the Jobs; by default that of ``kubectl``."""
-
-
-class SitePlatform(Model):
-    """This site's settings for one platform."""
-
-    base_image: ImageReference | None = None
-    """Base image, such as one in this site's registry
-    (environment: INFINI_CI_BASE_IMAGE_<PLATFORM>)."""
-    engine: Name | None = None
-    """Engine that runs it: one of ``engines``, or ``auto``, ``docker``, ``host`` or ``ray``
-    (INFINI_CI_ENGINE_<PLATFORM>). ``--engine`` overrides it."""
-    other_engines: tuple[Name, ...] = ()
-    """Engines that are tried in this order if ``engine`` does not answer. If it stops answering
-    during a run, the next one is used only when the container has ended or must have: after the
-    sum of the time limits. Not used with ``--engine`` or INFINI_CI_ENGINE_<PLATFORM>."""
-    # More attempts hide a fault instead of surviving it.
-    retries: Annotated[int, Field(ge=0, le=5)] | None = None
-    """How often the platform is tried again after an infrastructure fault, such as a lost
-    connection or a killed container. A failed build or test is never tried again. Every attempt is
-    in the evidence. By default the number of ``other_engines``."""
-    devices: DevicePolicy | None = None
-    """The devices that a run uses here, in place of those in ``ci.yaml``."""
-    runner_labels: tuple[RunnerLabel, ...] = ()
-    """Labels of the CI runners that run this platform: a runner must have all of them. A platform
-    without labels is not in the jobs that ``python -m ci matrix`` prints."""
-    kubernetes: KubernetesPlatform = KubernetesPlatform()
-    """Image and devices in a Kubernetes cluster."""
-    slurm: SlurmPlatform = SlurmPlatform()
-    """What its Slurm job requests."""
-
-
-class SiteResults(Model):
-    """Limits for what is copied out of a container: the code under test decides what that is.
-
-    Files beyond a limit are left out, and a note of the row names them.
-    """
-
-    # Twenty times the largest known results; a log of a whole night has some 100 MB.
-    total_bytes: Annotated[int, Field(ge=2**20, le=MOST_BYTES)] = DEFAULT_LIMITS.total_bytes
-    """Bytes that the files take on the disk; holes in sparse files are free."""
-    # A run leaves about 20, and 3 for each of at most 100 reruns.
-    entries: Annotated[int, Field(ge=100, le=10**6)] = DEFAULT_LIMITS.entries
-    """Number of files and folders."""
-    # A run has no folders there. Python's functions run out of stack at some hundreds.
-    depth: Annotated[int, Field(ge=1, le=100)] = DEFAULT_LIMITS.depth
-    """Number of folders in each other."""
-    # Linux allows 4,096 for a whole path, in which the folder of the results comes first.
-    name_bytes: Annotated[int, Field(ge=255, le=3072)] = DEFAULT_LIMITS.name_bytes
-    """Bytes of a file's name with its folders."""
-
-
-class SiteConfig(Model):
-    """``ci.site.yaml``: the untracked settings of one site."""
-
-    network: NetworkConfig = NetworkConfig()
-    """Access to the package index."""
-    engines: dict[Name, SiteEngine] = Field(default_factory=dict)
-    """Docker Engines in addition to the default one, and Ray clusters."""
-    pass_environment: tuple[VariablePattern, ...] = ()
-    """Variables of the shell for stages of the host engine, in addition to those in ``ci.yaml``."""
-    redact: tuple[VariablePattern, ...] = ()
-    """Variables of the shell whose values are secrets: names, or beginnings of names and a ``*``.
-    Their values are hidden in everything that is shown or kept. So are passwords in addresses, and
-    the values of variables whose name marks a secret, such as ``DEPLOY_TOKEN``."""
-    platforms: dict[PlatformName, SitePlatform] = Field(default_factory=dict)
-    """Base image, engine and devices by platform."""
-    results: SiteResults = SiteResults()
-    """Limits for what is copied out of a container."""
-    kubernetes: SiteKubernetes = SiteKubernetes()
-    """The cluster for which ``python -m ci manifest`` prints Jobs."""
-
-    def platform_settings(self, platform: str) -> SitePlatform:
-        """Return this site's settings for a platform; empty if it has none."""
-        return self.platforms.get(platform, SitePlatform())
-
-    @field_validator("engines")
-    @classmethod
-    def _check_engine_names(cls, engines: dict[str, SiteEngine]) -> dict[str, SiteEngine]:
-        for name in ENGINES:
-            if name in engines:
-                raise _expected(f"another name: '{name}' is reserved", name)
-        return engines
-
-    @field_validator("platforms")
-    @classmethod
-    def _check_engine_references(
-        cls, platforms: dict[str, SitePlatform], info: ValidationInfo
-    ) -> dict[str, SitePlatform]:
-        known = [*ENGINES, *info.data.get("engines", ())]
-        for name, platform in platforms.items():
-            # If `engines` itself has errors, report only those.
-            what = f"one of {', '.join(known)}, or one defined under 'engines'"
-            if "engines" not in info.data:
-                continue
-            if platform.engine and platform.engine not in known:
-                raise _expected(what, name, "engine", known=known)
-            for index, other in enumerate(platform.other_engines):
-                if other not in known:
-                    raise _expected(what, name, "other_engines", index, known=known)
-        return platforms
 
 
 # Build options in a platform's environment

@@ -15,7 +15,8 @@ from pydantic_core import ErrorDetails
 from ci.errors import ConfigError
 from ci.facts.acceptance import AcceptedFile
 from ci.model.schema import described_schema
-from ci.plan.config import LIST_FORM, MAPPING_FORM, Config, SiteConfig
+from ci.plan.config import LIST_FORM, MAPPING_FORM, Config
+from ci.plan.site import SiteConfig
 from ci.util.text import near_match
 from ci.util.yaml import Document, FileFinding, Location, format_findings, read_document
 

@@ -16,7 +16,7 @@ from ci.facts.contract import load_contract
 from ci.model.plan import ContractPlan, EnginePlan, NetworkPlan, ResultLimits, RunPlan
 from ci.model.platforms import PLATFORMS
 from ci.model.tests import Suite
-from ci.plan.config import ENGINES, IMAGE_REFERENCE, Config, DevicePolicy, NetworkConfig, SiteConfig
+from ci.plan.config import IMAGE_REFERENCE, Config, DevicePolicy, NetworkConfig
 from ci.plan.load import load_config, load_site
 from ci.plan.network import network_settings, resolve_network
 from ci.plan.planning import (
@@ -28,6 +28,7 @@ from ci.plan.planning import (
     RunOptions,
     make_plan,
 )
+from ci.plan.site import ENGINES, SiteConfig
 from ci.util.files import REPOSITORY
 from ci.util.invocation import CONFIG_FILE
 from ci.util.redaction import secret_values

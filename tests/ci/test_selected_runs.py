@@ -20,9 +20,10 @@ from ci.facts.operators import read_record, recorded_properties
 from ci.facts.suite import UNSELECTED, restrict_to_selection
 from ci.model.results import PlatformResult
 from ci.model.tests import OperatorTest, Outcome, Selection, State, Suite
-from ci.plan.config import Config, NetworkConfig, SelectionConfig, SiteConfig
+from ci.plan.config import Config, NetworkConfig, SelectionConfig
 from ci.plan.project import Project, refuse_typos
 from ci.plan.request import selected_operators
+from ci.plan.site import SiteConfig
 from ci.store.folder import read_results
 
 CONFIG = """\

@@ -24,8 +24,9 @@ from ci.model.plan import PLATFORM_VARIABLE, SIMULATED_VARIABLE, TORCH_DEVICE_VA
 from ci.model.platforms import PLATFORMS
 from ci.model.results import RunResult, results_schema
 from ci.model.schema import described_schema
-from ci.plan.config import Config, NetworkConfig, SiteConfig
+from ci.plan.config import Config, NetworkConfig
 from ci.plan.network import VARIABLES
+from ci.plan.site import SiteConfig
 from ci.util.invocation import RESULTS_VARIABLE
 from ci.util.process import NOTIFY_VARIABLE, STORE_VARIABLE
 from codegen import cli as codegen_cli
