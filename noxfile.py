@@ -241,8 +241,12 @@ def samples(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure the cost of building, importing and calling the library, and of a release."""
-    install_groups(session, "bench")
+    """Measure the cost of building, importing and calling the library, and of a release.
+
+    `-- --only pool` replays recorded jobs on a Ray cluster of four raylets.
+    """
+    uses_ray = any("pool" in word.split(",") for word in session.posargs)
+    install_groups(session, "bench", *(["ray"] if uses_ray else []))
     session.run("python", "-m", "bench", *session.posargs)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from bench.context import ROOT, Context
-from bench.parts import build, calls, capacity, dashboard, generate, history, kernels, release
+from bench.parts import build, calls, capacity, dashboard, generate, history, kernels, pool, release
 from bench.report import BenchReport, describe_conditions, print_report, write_report
 from bench.rows import GOALS, Measurement, MeasurementError
 from ci.util.process import ProcessError
@@ -35,6 +35,7 @@ MEASURE: dict[str, Callable[[Context], Iterator[Measurement]]] = {
     "history": history.measure,
     "dashboard": dashboard.measure,
     "capacity": capacity.measure,
+    "pool": pool.measure,
 }
 
 EXIT_INTERRUPTED = 130

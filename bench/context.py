@@ -172,3 +172,12 @@ def _name(entry: Path) -> str:
     program, *arguments = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
     source = next((Path(word).name for word in arguments if word.endswith(_SOURCES)), "")
     return f"{Path(program).name} {source}".strip()
+
+
+def proportional_size(process: int) -> int:
+    """Proportional set size in bytes: a page shared by n processes counts as 1/n."""
+    with suppress(OSError):
+        rollup = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii")
+        _, _, rest = rollup.partition("\nPss:")
+        return int(rest.split()[0]) * 1024 if rest else 0
+    return 0

@@ -183,5 +183,8 @@ GOALS = {
         "%",
         15,
     ),
+    "pool-replay": Goal("pool", "the same to a replay on a Ray cluster", "%", 15),
+    "pool-throughput": Goal("pool", "jobs that the cluster starts per second", "jobs/s"),
+    "pool-memory": Goal("pool", "memory of the process that submits them", "MB"),
     "history-export": Goal("history", "`export` of the tests of one run", "s"),
 }

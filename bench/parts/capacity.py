@@ -7,14 +7,15 @@ jobs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
 from statistics import fmean, median, quantiles
 from time import monotonic, sleep
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from bench.context import Context
 from bench.generated_history import Scale, history
@@ -40,6 +41,8 @@ COMMITS_PER_HOUR = 48.0
 FEW_TESTS = 16  # of a run: only the times of stages count
 HOUR_S = 3600.0
 
+Submitted = TypeVar("Submitted")
+
 
 class Replayed(NamedTuple):
     """When a job began and ended, in seconds since the replay began."""
@@ -48,24 +51,59 @@ class Replayed(NamedTuple):
     end: float
 
 
+@dataclass(frozen=True)
+class Load:
+    """When commits arrive, and the times of their jobs by platform; recorded seconds."""
+
+    arrivals: Sequence[float]
+    jobs: Mapping[str, Sequence[float]]
+
+    @classmethod
+    def recorded(cls, context: Context) -> Load:
+        """The jobs of a generated history, as the command reads them."""
+        random = Random(1)  # noqa: S311
+        gaps = (random.expovariate(COMMITS_PER_HOUR / HOUR_S) for _ in range(RUNS))
+        return cls([*accumulate(gaps)], _recorded_jobs(context))
+
+    def faster(self) -> Load:
+        """The same at a multiple of the speed."""
+        jobs = {name: [took / SPEED for took in seconds] for name, seconds in self.jobs.items()}
+        return Load([arrival / SPEED for arrival in self.arrivals], jobs)
+
+    def submit(
+        self, submit: Callable[[str, int, float], Submitted]
+    ) -> tuple[float, dict[str, list[Submitted]]]:
+        """Submit each job when it arrives: its platform, number and seconds.
+
+        Returns when the replay began, and what was submitted.
+        """
+        submitted: dict[str, list[Submitted]] = {name: [] for name in self.jobs}
+        start = monotonic()
+        for number, arrival in enumerate(self.arrivals):
+            sleep(max(start + arrival - monotonic(), 0.0))
+            for name, seconds in self.jobs.items():
+                submitted[name].append(submit(name, number, seconds[number]))
+        return start, submitted
+
+
 def measure(context: Context) -> Iterator[Measurement]:
     """Replay the jobs of a generated history, and simulate the same."""
-    jobs = _recorded_jobs(context)
-    random = Random(1)  # noqa: S311
-    gaps = (random.expovariate(COMMITS_PER_HOUR / HOUR_S) for _ in range(RUNS))
-    arrivals = [*accumulate(gaps)]
-    faster = {name: [took / SPEED for took in seconds] for name, seconds in jobs.items()}
-    replayed = replay([arrival / SPEED for arrival in arrivals], faster, HOSTS)
+    load = Load.recorded(context)
+    yield compare("capacity-replay", load, replay(load.faster(), HOSTS))
+
+
+def compare(key: str, load: Load, replayed: Mapping[str, Sequence[Replayed]]) -> Measurement:
+    """The largest difference between a replay and the model, which gets the same arrivals."""
     found = {
         name: [
             (SPEED * it.begin - at, SPEED * it.end - at)
-            for it, at in zip(some, arrivals, strict=True)
+            for it, at in zip(some, load.arrivals, strict=True)
         ]
         for name, some in replayed.items()
     }
     expected = {}
-    for name, seconds in jobs.items():
-        waits = simulate(arrivals, seconds, HOSTS[name])
+    for name, seconds in load.jobs.items():
+        waits = simulate(load.arrivals, seconds, HOSTS[name])
         expected[name] = [(wait, wait + took) for wait, took in zip(waits, seconds, strict=True)]
     pairs = {name: (value, _figures(found)[name]) for name, value in _figures(expected).items()}
     errors = {name: 100 * abs(model / real - 1) for name, (model, real) in pairs.items()}
@@ -74,8 +112,8 @@ def measure(context: Context) -> Iterator[Measurement]:
         for name, pair in pairs.items()
     ]
     worst = max(errors, key=errors.__getitem__)
-    yield Measurement(
-        key="capacity-replay",
+    return Measurement(
+        key=key,
         value=errors[worst],
         note=f"{worst}; {RUNS * len(HOSTS):,} jobs on {sum(HOSTS.values())} hosts",
         detail={
@@ -89,27 +127,25 @@ def measure(context: Context) -> Iterator[Measurement]:
     )
 
 
-def replay(
-    arrivals: Sequence[float], jobs: Mapping[str, Sequence[float]], hosts: Mapping[str, int]
-) -> dict[str, list[Replayed]]:
+def replay(load: Load, hosts: Mapping[str, int]) -> dict[str, list[Replayed]]:
     """Run jobs of platforms as processes that take so long, each started when a host is idle."""
     with ExitStack() as stack:
-        queues = {name: ThreadPoolExecutor(hosts[name]) for name in jobs}
+        queues = {name: ThreadPoolExecutor(hosts[name]) for name in load.jobs}
         for queue in queues.values():
             stack.callback(queue.shutdown, cancel_futures=True)  # after an interrupt
-        futures: dict[str, list[Future[Replayed]]] = {name: [] for name in jobs}
-        start = monotonic()
-        for number, arrival in enumerate(arrivals):
-            sleep(max(start + arrival - monotonic(), 0.0))
-            for name, queue in queues.items():
-                futures[name].append(queue.submit(_run, jobs[name][number], start))
-        return {name: [it.result() for it in some] for name, some in futures.items()}
+        start, futures = load.submit(lambda name, _, took: queues[name].submit(_run, took))
+        return {
+            name: [
+                Replayed(begin - start, end - start) for begin, end in (it.result() for it in some)
+            ]
+            for name, some in futures.items()
+        }
 
 
-def _run(seconds: float, start: float) -> Replayed:
-    begin = monotonic() - start
+def _run(seconds: float) -> tuple[float, float]:
+    begin = monotonic()
     run(["sleep", f"{seconds:.3f}"])
-    return Replayed(begin, monotonic() - start)
+    return begin, monotonic()
 
 
 def _recorded_jobs(context: Context) -> dict[str, list[float]]:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.context import ROOT, Context
+from bench.context import ROOT, Context, proportional_size
 from bench.rows import Measurement, MeasurementError
 from ci.facts.result_files import EVENTS
 from ci.model.events import StageStarted
@@ -93,7 +93,7 @@ def _run(context: Context, folder: Path, *platforms: str) -> _Run:
         process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
         memory = 0
         while process.poll() is None:
-            memory = max(memory, sum(map(_proportional, (process.pid, *_workers(process.pid)))))
+            memory = max(memory, sum(map(proportional_size, (process.pid, *_workers(process.pid)))))
             time.sleep(SAMPLE_SECONDS)
     wall = time.monotonic() - start
     if process.returncode != 0:
@@ -116,12 +116,3 @@ def _workers(process: int) -> list[int]:
         commands = {int(it): Path(f"/proc/{it}/cmdline").read_bytes() for it in children.split()}
         return [child for child, its_command in commands.items() if its_command == command]
     return []
-
-
-def _proportional(process: int) -> int:
-    """Proportional set size in bytes: a page shared by n processes counts as 1/n."""
-    with suppress(OSError):
-        rollup = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii")
-        _, _, rest = rollup.partition("\nPss:")
-        return int(rest.split()[0]) * 1024 if rest else 0
-    return 0

@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 
 from ci.engines import Engine
 from ci.engines.docker import DockerEngine
 from ci.engines.host import HostEngine
 from ci.engines.link import EngineAnswerError, find_address
-from ci.engines.pool.cluster import load_ray
 from ci.engines.pool.engine import RayEngine
-from ci.errors import InfrastructureError
+from ci.engines.pool.shared import shared_connection
+from ci.engines.pool.transfer import Trees
+from ci.errors import CiError, InfrastructureError
 from ci.model.plan import EnginePlan, RunPlan
 
+Connect = Callable[[EnginePlan], Engine]
 
-def preload(plans: Iterable[RunPlan]) -> None:
-    """Import what the engines of plans need: processes that are forked after this share it.
 
-    With Ray, it saves each of them 19 MB, and 1 s until it is connected.
+@contextmanager
+def shared_connections(plans: Sequence[RunPlan], connect: Connect) -> Iterator[Connect]:
+    """Yield ``connect`` for processes that are forked in the block.
+
+    Those with the same Ray engine share a connection, and the archives of the sources.
     """
-    if any(it.kind == "ray" for plan in plans for it in (plan.engine, *plan.other_engines)):
-        with suppress(ImportError):  # each platform reports it
-            load_ray()
+    users = {it: plan for plan in plans for it in (plan.engine, *plan.other_engines)}
+    with ExitStack() as stack:
+        shared = {
+            it: stack.enter_context(shared_connection(it)) for it in users if it.kind == "ray"
+        }
+        trees = stack.enter_context(closing(Trees()))
+        with suppress(CiError, OSError):  # each platform reports it
+            for it in shared:
+                trees.of(users[it])
+        yield lambda it: RayEngine(it, shared[it], trees) if it in shared else connect(it)
 
 
 def select_engine(plan: EnginePlan) -> Engine:

@@ -13,12 +13,13 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from time import monotonic, sleep
 
+from ci.engines.select import Connect
 from ci.errors import CiError, InfrastructureError, PrerequisiteError
 from ci.facts.verdict import fact
 from ci.model.plan import EnginePlan, RunPlan
 from ci.plan.request import RunRequest
 from ci.run.platform import PlatformOutcome, PlatformRun, error_text
-from ci.run.workers import Caller, Connect, Message, Readiness
+from ci.run.workers import Caller, Message, Readiness
 from ci.util.text import counted
 
 ASK_AGAIN_S = 10.0  # between two questions whether an engine answers again

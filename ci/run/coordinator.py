@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 
-from ci.engines.select import preload
+from ci.engines.select import Connect, shared_connections
 from ci.errors import CiError, ExitCode, InfrastructureError, UsageError
 from ci.facts.platform_result import not_run_result
 from ci.model.plan import RunPlan
@@ -23,7 +24,6 @@ from ci.run.progress import Progress
 from ci.run.records import Records
 from ci.run.status import Expectation
 from ci.run.workers import (
-    Connect,
     Message,
     Readiness,
     WorkerFailure,
@@ -60,15 +60,17 @@ class RunCoordinator:
         if self.resumed:
             self._read_earlier()
         plans = [plan for plan in self.plans if not self._is_final(plan)]
-        work = partial(
-            carry_out,
-            request=self.request,
-            connect=self.connect,
-            resumed=self.resumed,
-            judged={name for name, row in self._rows.items() if is_judged(row)},
-        )
-        preload(plans)
-        with self.records, forked_workers(plans, work, jobs=self.jobs) as workers, self.progress:
+        with ExitStack() as stack:
+            work = partial(
+                carry_out,
+                request=self.request,
+                connect=stack.enter_context(shared_connections(plans, self.connect)),
+                resumed=self.resumed,
+                judged={name for name, row in self._rows.items() if is_judged(row)},
+            )
+            stack.enter_context(self.records)
+            workers = stack.enter_context(forked_workers(plans, work, jobs=self.jobs))
+            stack.enter_context(self.progress)
             for plan in plans:
                 self.progress.expect(plan.title, expectation_of(plan))
             for plan, message in workers.messages():

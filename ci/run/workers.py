@@ -24,13 +24,10 @@ from threading import Lock
 from time import monotonic
 from types import FrameType
 
-from ci.engines import Engine
 from ci.errors import CiError
-from ci.model.plan import EnginePlan, RunPlan
+from ci.model.plan import RunPlan
 from ci.run.platform import PlatformOutcome
 from ci.util.process import SIGNALS, end_with_parent, handle_interrupts
-
-Connect = Callable[[EnginePlan], Engine]
 
 NOT_STARTED = 130  # exit code of a worker that was interrupted before its start
 FORWARDED_INTERRUPTS = 3  # an engine reacts to each of them; one more kills the workers

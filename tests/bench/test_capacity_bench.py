@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from bench.parts.capacity import replay
+from bench.parts.capacity import Load, replay
 
 JOBS = {"cpu": [0.02, 0.0, 0.01, 0.03, 0.0, 0.01], "ascend": [0.01] * 6}
 HOSTS = {"cpu": 1, "ascend": 3}
 
 
 def test_every_job_runs_once_in_order_and_no_host_has_two() -> None:
-    found = replay([0.0] * 6, JOBS, HOSTS)
+    found = replay(Load([0.0] * 6, JOBS), HOSTS)
     for name, runs in found.items():
         assert all(it.end - it.begin >= took for it, took in zip(runs, JOBS[name], strict=True))
         begins = [it.begin for it in runs]

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ci import cli
 from ci.commands import run as run_command
-from ci.engines import select
 from ci.engines.pool import actor as actor_module
 from ci.engines.pool.actor import ARCHIVE, BUSY, COMPLETE, RESULTS, PlatformActor, feed_name
 from ci.engines.pool.cluster import (
@@ -34,10 +34,10 @@ from ci.engines.pool.cluster import (
 from ci.engines.pool.engine import RayEngine
 from ci.engines.pool.hosted import HostedPlatform, Mirror
 from ci.engines.pool.messages import SOURCE, WHEELHOUSE, Archive, Request, plan_on_host
-from ci.engines.pool.placement import Record
+from ci.engines.pool.placement import Record, find_or_start_actor
 from ci.engines.pool.queue import GONE_S, Queue
 from ci.engines.pool.transfer import PIECE, Tree, fetched, send
-from ci.engines.select import preload, select_engine
+from ci.engines.select import select_engine
 from ci.errors import ConfigError, ExitCode, InfrastructureError
 from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.events import RunFinished, StageStarted
@@ -160,7 +160,7 @@ def test_a_transfer_goes_on_where_it_was_cut(
 ) -> None:
     tree = tree_of(data=os.urandom(4 * PIECE))
     assert actor.offer(tree.digest) == 0
-    first = tree.file.read(PIECE)
+    first = next(tree.pieces(0))
     assert actor.write(tree.digest, 0, first) == PIECE
     assert actor.write(tree.digest, 0, first) == PIECE  # sent twice: its answer was lost
     os.close(actor._locks.pop(tree.digest))  # as the end of its process does
@@ -386,6 +386,53 @@ def test_a_slow_answer_is_reported(plan: RunPlan, monkeypatch: pytest.MonkeyPatc
     ]
 
 
+class ReturnedHost(Silence):
+    """A cluster that for a while knows a host as it was, with its actor, beside what it is now."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(monkeypatch, answers_after=0.0)
+        monkeypatch.setattr("ci.engines.pool.placement.monotonic", lambda: self.now)
+        monkeypatch.setattr("ci.engines.pool.placement.sleep", self._pass)
+        self.before, self.after = SilentHost(reachable=False), SilentHost(reachable=True)
+        self.started: list[object] = []
+
+    def _pass(self, seconds: float) -> None:
+        self.now += seconds
+
+    def _is_missed(self) -> bool:
+        return self.now > 20.0
+
+    def hosts(self) -> list[SilentHost]:
+        return [self.after] if self._is_missed() else [self.before, self.after]
+
+    def find_actor(self, _name: str) -> object:
+        return None if self._is_missed() else self._handle(None)
+
+    def start_actor_on(self, host: object, _name: str) -> object:
+        self.started.append(host)
+        return self._handle("ready")
+
+    def _handle(self, answer: object) -> object:
+        state = SimpleNamespace(remote=lambda: answer)
+        return SimpleNamespace(state=state)
+
+    def get(self, reference: object) -> object:
+        if reference is None:
+            self.now += 2.0
+            raise NoAnswerError("no answer")
+        return reference
+
+
+def test_a_host_that_comes_back_gets_a_new_actor(
+    plan: RunPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster: Any = ReturnedHost(monkeypatch)
+    _, host = find_or_start_actor(cluster, plan, SilentHost.address)
+    assert host is cluster.after
+    assert cluster.started == [host]
+    assert cluster.now < 30.0
+
+
 def platform_on(host: Any, cluster: Any, plan: RunPlan, observer: Observer) -> HostedPlatform:
     return HostedPlatform(cluster, plan, observer, None, host)
 
@@ -478,25 +525,6 @@ def test_a_machine_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
         address = f"127.0.0.1:{head.getsockname()[1]}"
         with pytest.raises(InfrastructureError, match="engine ray needs the package ray"):
             RayCluster(EnginePlan(name="ray", kind="ray", ray_address=address))
-
-
-@pytest.mark.parametrize(
-    ("engine", "other", "loads"),
-    [("docker", "host", False), ("ray", "host", True), ("docker", "ray", True)],
-)
-def test_ray_is_imported_before_processes_are_forked(
-    engine: str, other: str, loads: bool, plan: RunPlan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loaded: list[str] = []
-
-    def load_ray() -> None:
-        loaded.append("ray")
-        raise ImportError  # each platform reports it
-
-    monkeypatch.setattr(select, "load_ray", load_ray)
-    engines = [EnginePlan(name=kind, kind=kind) for kind in (engine, other)]
-    preload([replace(plan, engine=engines[0], other_engines=tuple(engines[1:]))])
-    assert bool(loaded) is loads
 
 
 # The command line and the site

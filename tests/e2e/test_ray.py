@@ -25,6 +25,8 @@ from plans import REQUIREMENTS, python_stage
 from ray_pool import PATIENCE_S, POLL_S, RayPool, ray_program
 from test_engines import INSTALL, PYTEST
 
+from bench.parts.capacity import Load
+from bench.parts.pool import replay
 from ci.engines.host import HostEngine
 from ci.engines.pool.cluster import HostLostError
 from ci.engines.select import select_engine
@@ -355,6 +357,19 @@ def test_a_platform_takes_devices_of_its_host(ray_bench: RayBench) -> None:
     more = replace(plan, devices=replace(devices, count=3))
     with pytest.raises(InfrastructureError, match=r"platform moore .*device:moore: 3"):
         ray_bench.engine.check(more)
+
+
+def test_jobs_that_queue_for_hosts_run_once(ray_bench: RayBench, tmp_path: Path) -> None:
+    """As ``nox -s bench -- --only pool`` does it with 1,001 jobs; here, of two platforms."""
+    ray_bench.cluster_api()
+    load = Load([0.0] * 10, {"ascend": [0.01] * 10, "moore": [0.02] * 10})
+    found = replay(load, tmp_path / "jobs")  # raises an error if one is lost or doubled
+    for name, hosts in (("ascend", 1), ("moore", 2)):
+        runs = found[name]
+        assert all(
+            it.end - it.begin >= took for it, took in zip(runs, load.jobs[name], strict=True)
+        )
+        assert all(sum(it.begin <= at.begin < it.end for it in runs) <= hosts for at in runs)
 
 
 PROJECT = {

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -111,11 +112,11 @@ def load_ray() -> Any:
     return import_module("ray")
 
 
-class RayCluster:
-    """This process's connection to a cluster."""
+class Cluster(ABC):
+    """A cluster of Ray, as the engine uses it."""
 
     def __init__(self, plan: EnginePlan) -> None:
-        """Connect; raises ``InfrastructureError`` if no cluster answers, or of another version."""
+        """Raise ``InfrastructureError`` if the head of the cluster does not answer."""
         address = plan.ray_address or os.environ.get(ADDRESS_VARIABLE) or ""
         name, _, port = address.rpartition(":")
         if not name or not port.isdigit() or "/" in name:
@@ -128,6 +129,73 @@ class RayCluster:
         self.place = f"the Ray cluster at {address}"
         self._head = (name.strip("[]"), int(port))
         self._require_head()  # Ray itself would try for a minute
+
+    def _require_head(self) -> None:
+        if refusal := _connects(*self._head, CONNECT_S):
+            message = f"the head of {self.place} does not answer: {refusal.strerror or refusal}"
+            raise InfrastructureError(message, remedy=HEAD_REMEDY) from refusal
+
+    def host_at(self, address: str) -> Host | None:
+        """Return the host with an address, if it is in the pool."""
+        return next((it for it in self.hosts() if it.address == address), None)
+
+    def offers(self, needs: Mapping[str, float]) -> bool:
+        """Whether a host has these resources, if nothing else uses them."""
+        return any(
+            all(host.resources.get(name, 0.0) >= number for name, number in needs.items())
+            for host in self.hosts()
+        )
+
+    @abstractmethod
+    def identity(self) -> str:
+        """Return the same text for every address of the same cluster."""
+
+    @abstractmethod
+    def hosts(self) -> list[Host]:
+        """Return the hosts that the cluster counts as alive."""
+
+    @abstractmethod
+    def queue(self) -> Any:
+        """Return the queue of the pool, a new one if there is none."""
+
+    @abstractmethod
+    def find_actor(self, name: str) -> Any | None:
+        """Return a platform's actor, if the cluster has it."""
+
+    @abstractmethod
+    def request_actor(self, name: str, needs: Mapping[str, float]) -> Any:
+        """Request a platform's actor, which starts when a host has room for it.
+
+        Raises ``NoAnswerError`` while another actor has the name.
+        """
+
+    @abstractmethod
+    def start_actor_on(self, host: Host, name: str) -> Any:
+        """Start an actor that continues with what is on a host, which must not wait for room."""
+
+    @abstractmethod
+    def get(self, reference: Any, timeout_s: float = ANSWER_S) -> Any:
+        """Return the answer of an actor.
+
+        Raises ``NoAnswerError``, ``ActorGoneError``, or ``InfrastructureError`` for an error in
+        the actor itself.
+        """
+
+    @abstractmethod
+    def kill(self, handle: Any) -> None:
+        """End an actor, or its request."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection."""
+
+
+class RayCluster(Cluster):
+    """This process's connection to a cluster."""
+
+    def __init__(self, plan: EnginePlan) -> None:
+        """Connect; raises ``InfrastructureError`` if no cluster answers, or of another version."""
+        super().__init__(plan)
         try:
             self._ray = load_ray()
         except ImportError as error:
@@ -167,17 +235,13 @@ class RayCluster:
             ray.cloudpickle.register_pickle_by_value(module)
 
     def close(self) -> None:
-        """Close the connection."""
         self._ray.shutdown()
 
-    @property
     def identity(self) -> str:
-        """The same text for every address of the same cluster."""
         context = self._ray.get_runtime_context()
         return f"ray {context.gcs_address}"
 
     def hosts(self) -> list[Host]:
-        """Return the hosts that the cluster counts as alive."""
         with self._typed_errors():
             return [
                 Host(
@@ -191,23 +255,7 @@ class RayCluster:
                 if node["Alive"]
             ]
 
-    def host_at(self, address: str) -> Host | None:
-        """Return the host with an address, if it is in the pool."""
-        return next((it for it in self.hosts() if it.address == address), None)
-
-    def offers(self, needs: Mapping[str, float]) -> bool:
-        """Whether a host has these resources, if nothing else uses them."""
-        return any(
-            all(host.resources.get(name, 0.0) >= number for name, number in needs.items())
-            for host in self.hosts()
-        )
-
     def get(self, reference: Any, timeout_s: float = ANSWER_S) -> Any:
-        """Return the answer of an actor.
-
-        Raises ``NoAnswerError``, ``ActorGoneError``, or ``InfrastructureError`` for an error in
-        the actor itself.
-        """
         errors = self._ray.exceptions
         try:
             return self._ray.get(reference, timeout=timeout_s)
@@ -221,27 +269,20 @@ class RayCluster:
             raise ActorGoneError(_first_lines(error)) from error
 
     def queue(self) -> Any:
-        """Return the queue of the pool, a new one if there is none."""
         with self._typed_errors():
             remote = self._ray.remote(queue.Queue)
             options = {**_OPTIONS, "name": QUEUE, "get_if_exists": True}
             return remote.options(**options).remote()
 
     def find_actor(self, name: str) -> Any | None:
-        """Return a platform's actor, if the cluster has it."""
         with suppress(ValueError), self._typed_errors():
             return self._ray.get_actor(name, namespace=NAMESPACE)
         return None
 
     def request_actor(self, name: str, needs: Mapping[str, float]) -> Any:
-        """Request a platform's actor, which starts when a host has room for it.
-
-        Raises ``NoAnswerError`` while another actor has the name.
-        """
         return self._new_actor(name, _as_options(needs))
 
     def start_actor_on(self, host: Host, name: str) -> Any:
-        """Start an actor that continues with what is on a host, which must not wait for room."""
         strategies = import_module("ray.util.scheduling_strategies")
         strategy = strategies.NodeAffinitySchedulingStrategy(host.node, soft=False)
         return self._new_actor(name, {"scheduling_strategy": strategy})
@@ -254,14 +295,8 @@ class RayCluster:
             raise NoAnswerError(_first_lines(error)) from error
 
     def kill(self, handle: Any) -> None:
-        """End an actor, or its request."""
         with suppress(Exception), self._typed_errors():  # it has ended, or will when it is idle
             self._ray.kill(handle)
-
-    def _require_head(self) -> None:
-        if refusal := _connects(*self._head, CONNECT_S):
-            message = f"the head of {self.place} does not answer: {refusal.strerror or refusal}"
-            raise InfrastructureError(message, remedy=HEAD_REMEDY) from refusal
 
     @contextmanager
     def _typed_errors(self) -> Iterator[None]:

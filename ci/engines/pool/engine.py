@@ -7,17 +7,16 @@ a later caller finds it: by the actor's name, or by the record of its host.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import cast
 
 from ci.engines import EngineMachine, Observer
-from ci.engines.pool.cluster import ActorGoneError, Host, HostLostError, RayCluster
+from ci.engines.pool.cluster import ActorGoneError, Cluster, Host, HostLostError, RayCluster
 from ci.engines.pool.hosted import HostedPlatform
-from ci.engines.pool.messages import HostStep
+from ci.engines.pool.messages import HostStep, StepOutcome
 from ci.engines.pool.placement import (
     Placement,
     Record,
@@ -25,7 +24,7 @@ from ci.engines.pool.placement import (
     host_lost,
     require_host,
 )
-from ci.engines.pool.transfer import trees_of
+from ci.engines.pool.transfer import Trees
 from ci.engines.script import describe_docker, describe_host
 from ci.errors import CiError, InfrastructureError
 from ci.model.plan import EnginePlan, RunPlan
@@ -41,16 +40,25 @@ class RayEngine:
 
     name = "ray"
 
-    def __init__(self, plan: EnginePlan) -> None:
+    def __init__(
+        self,
+        plan: EnginePlan,
+        connect: Callable[[EnginePlan], Cluster] = RayCluster,
+        trees: Trees | None = None,
+    ) -> None:
+        """``connect`` and ``trees`` may be those of all platforms of a run."""
         self._plan = plan
+        self._connect = connect
+        self._trees = Trees(trees)
         self._platforms: dict[str, HostedPlatform] = {}
 
     @cached_property
-    def _cluster(self) -> RayCluster:
-        return RayCluster(self._plan)
+    def _cluster(self) -> Cluster:
+        return self._connect(self._plan)
 
     def close(self) -> None:
         """Close the connection."""
+        self._trees.close()
         if "_cluster" in vars(self):
             self._cluster.close()
 
@@ -59,11 +67,18 @@ class RayEngine:
 
         A run that an earlier caller began needs the same host.
         """
-        record = Record.read(plan)
-        if record is None or (self._is_gone(record) and _has_expired(record, plan)):
+        record = self._earlier(plan)
+        if record is None:
             require_host(self._cluster, plan)
         elif self._is_gone(record):
             raise host_lost(plan, f"host {record.name} ({record.address})", "has left the pool")
+
+    def _earlier(self, plan: RunPlan) -> Record | None:
+        """Return the record of a host that an earlier caller used, and that may still run it."""
+        record = Record.read(plan)
+        if record is None or (self._is_gone(record) and _has_expired(record, plan)):
+            return None
+        return record
 
     def _is_gone(self, record: Record) -> bool:
         return self._cluster.host_at(record.address) is None
@@ -74,7 +89,7 @@ class RayEngine:
 
     def machine(self) -> EngineMachine:
         """Return the cluster; its own queue limits what runs at once."""
-        return EngineMachine(identity=self._cluster.identity, processors=MOST_WAITING)
+        return EngineMachine(identity=self._cluster.identity(), processors=MOST_WAITING)
 
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         """Wait for a host of the platform, and find or create the environment there."""
@@ -91,28 +106,21 @@ class RayEngine:
         hosted = self._platforms.pop(plan.platform)
         with _ended_after_failure(hosted, remove=False):
             answer = hosted.carry_out(HostStep.EXECUTE, image=image)
-            facts = cast(ExecutionFacts, answer.value or _interrupted())
-        self._end(plan, hosted, facts)
-        notes = (f"ran on {hosted.name} of the pool", *hosted.notes, *facts.notes, *answer.notes)
-        return replace(facts, notes=notes)
+        return self._finish(plan, hosted, answer)
 
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
         """Adopt what an earlier caller started on its host, or copy what it left there."""
-        record = Record.read(plan)
-        if record is None or (self._is_gone(record) and _has_expired(record, plan)):
+        record = self._earlier(plan)
+        if record is None:
             return None
         actor, host = find_or_start_actor(self._cluster, plan, record.address)
         hosted = HostedPlatform(self._cluster, plan, observer, actor, host)
         with _ended_after_failure(hosted, remove=False):
-            answer = hosted.adopt()
+            answer = hosted.adopt(self._trees.program())
             if answer.value is None and not answer.interrupted:
                 hosted.end(remove=True)
                 return None
-            facts = cast(ExecutionFacts, answer.value or _interrupted())
-        self._end(plan, hosted, facts)
-        return replace(
-            facts, notes=(f"ran on {hosted.name} of the pool", *facts.notes, *answer.notes)
-        )
+        return self._finish(plan, hosted, answer)
 
     def find_image(self, _plan: RunPlan, _digest: str) -> None:
         """Return none: the next host may be another one."""
@@ -148,23 +156,24 @@ class RayEngine:
 
     def _place(self, plan: RunPlan, observer: Observer) -> HostedPlatform:
         """Wait for a host, and send what the platform needs there."""
-        with ExitStack() as files, ThreadPoolExecutor() as packer:
-            packed = packer.submit(trees_of, plan, files)  # while a program starts on the host: 1 s
-            actor, host = Placement(self._cluster, plan, observer).wait()
-            Record(address=host.address, name=host.name, began=time.time()).write(plan)
-            hosted = HostedPlatform(self._cluster, plan, observer, actor, host)
-            with _ended_after_failure(hosted, remove=True):
-                hosted.begin(packed.result())
+        actor, host = Placement(self._cluster, plan, observer).wait()
+        Record(address=host.address, name=host.name, began=time.time()).write(plan)
+        hosted = HostedPlatform(self._cluster, plan, observer, actor, host)
+        with _ended_after_failure(hosted, remove=True):
+            hosted.begin(self._trees.of(plan))
         return hosted
 
-    def _end(self, plan: RunPlan, hosted: HostedPlatform, facts: ExecutionFacts) -> None:
+    def _finish(self, plan: RunPlan, hosted: HostedPlatform, answer: StepOutcome) -> ExecutionFacts:
         """End the actor, unless ``settle`` needs it; a run that may go on keeps its files."""
+        facts = cast(ExecutionFacts, answer.value or _interrupted())
         if facts.lost and facts.exit_code is None and not facts.interrupted:
             hosted.end(remove=False)
         elif plan.keep and not facts.interrupted:
             self._platforms[plan.platform] = hosted
         else:
             hosted.end(remove=True)
+        notes = (f"ran on {hosted.name} of the pool", *hosted.notes, *facts.notes, *answer.notes)
+        return replace(facts, notes=notes)
 
 
 def _interrupted() -> ExecutionFacts:
@@ -184,7 +193,7 @@ def _ended_after_failure(hosted: HostedPlatform, *, remove: bool) -> Iterator[No
     except HostLostError:
         raise
     except ActorGoneError as error:
-        raise hosted.ended(error) from error
+        raise hosted.program_ended(error) from error
     except (CiError, KeyboardInterrupt) as error:
         # What a third Ctrl-C leaves to end there needs its actor for a moment.
         if remove or isinstance(error, CiError):

@@ -10,7 +10,7 @@ import json
 import pickle
 import secrets
 from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,10 +24,10 @@ from ci.engines.pool.actor import RESULTS, feed_name
 from ci.engines.pool.cluster import (
     RETRY_S,
     ActorGoneError,
+    Cluster,
     Host,
     HostLostError,
     NoAnswerError,
-    RayCluster,
 )
 from ci.engines.pool.messages import (
     PROGRAM,
@@ -45,7 +45,10 @@ from ci.model.events import RunFinished
 from ci.model.plan import RunPlan
 from ci.util.lines import LineSplitter
 
-POLL_S = 0.2  # between two looks at a running step, of 1 ms each
+# Between two looks at a running step, of 1 ms each: soon after news, which may be its end.
+LEAST_POLL_S = 0.05
+MOST_POLL_S = 0.25
+POLL_SHARE = 0.1  # of the time since the last news
 LONGEST_FEED_LINE = 1 << 20
 MOST_ADOPTIONS = 3  # of one platform: a host that kills its actors is broken
 LAST_LINE = f'{{"event": "{RunFinished.event}"'.encode()
@@ -115,7 +118,7 @@ class HostedPlatform:
     """A platform on a host."""
 
     def __init__(
-        self, cluster: RayCluster, plan: RunPlan, observer: Observer, actor: Any, host: Host
+        self, cluster: Cluster, plan: RunPlan, observer: Observer, actor: Any, host: Host
     ) -> None:
         self.host = host
         self.notes: tuple[str, ...] = ()
@@ -152,13 +155,12 @@ class HostedPlatform:
         """
         return self._follow(step, partial(self._start, step, secrets.token_hex(8), **details))
 
-    def adopt(self) -> StepOutcome:
+    def adopt(self, program: Tree) -> StepOutcome:
         """Follow what an earlier caller started, as ``carry_out`` does.
 
         An answer without a value: it started nothing.
         """
-        with closing(Tree.of_program()) as program:
-            self._send(PROGRAM, program)
+        self._send(PROGRAM, program)
         step, token = self.call(self._actor.state.remote)
         if step in (HostStep.EXECUTE, HostStep.RESUME):
             self._mirror.follow(token)
@@ -188,7 +190,7 @@ class HostedPlatform:
                     raise
             except ActorGoneError as error:
                 if step == HostStep.PREPARE:
-                    raise self.ended(error) from error
+                    raise self.program_ended(error) from error
                 gone = error
 
     def end(self, *, remove: bool) -> None:
@@ -247,12 +249,16 @@ class HostedPlatform:
 
     def _outcome(self, step: HostStep) -> StepOutcome:
         """Follow a step until it ends, and copy its results."""
+        heard = monotonic()
         while True:
             news, runs = self.call(partial(self._actor.poll.remote, self._mirror.offsets))
-            if not self._mirror.add(news):
-                if not runs:
-                    break
-                sleep(POLL_S)
+            if self._mirror.add(news):
+                heard = monotonic()
+            elif not runs:
+                break
+            else:
+                silence = monotonic() - heard
+                sleep(min(max(LEAST_POLL_S, POLL_SHARE * silence), MOST_POLL_S))
         content = b""
         while piece := self.call(
             partial(self._actor.read.remote, f"{step}.answer", len(content), PIECE)
@@ -270,7 +276,7 @@ class HostedPlatform:
             left_out = extract(chunks_of(file), results, limits=limits)
         return replace(answer, notes=tuple(f"not copied from the host: {it}" for it in left_out))
 
-    def ended(self, why: ActorGoneError) -> InfrastructureError:
+    def program_ended(self, why: ActorGoneError) -> InfrastructureError:
         """Return the error for an actor that ended before the stages began."""
         return InfrastructureError(
             f"{self.name}: the program was ended: {why}", remedy="Run again."

@@ -16,10 +16,10 @@ from ci.engines import Observer
 from ci.engines.pool.cluster import (
     RETRY_S,
     ActorGoneError,
+    Cluster,
     Host,
     HostLostError,
     NoAnswerError,
-    RayCluster,
     command_to_join,
     needs_of,
 )
@@ -60,7 +60,7 @@ class Record:
         write_atomically(plan.results / POOL_RECORD, json.dumps(asdict(self)))
 
 
-def require_host(cluster: RayCluster, plan: RunPlan) -> None:
+def require_host(cluster: Cluster, plan: RunPlan) -> None:
     """Raise ``InfrastructureError`` if no host of the pool can ever take the platform."""
     needs = needs_of(plan)
     if not cluster.offers(needs):
@@ -74,7 +74,7 @@ def require_host(cluster: RayCluster, plan: RunPlan) -> None:
 class Placement:
     """A platform that waits for a host."""
 
-    def __init__(self, cluster: RayCluster, plan: RunPlan, observer: Observer) -> None:
+    def __init__(self, cluster: Cluster, plan: RunPlan, observer: Observer) -> None:
         self._cluster = cluster
         self._plan = plan
         self._observer = observer
@@ -164,30 +164,27 @@ def host_lost(plan: RunPlan, host: str, why: str) -> HostLostError:
     )
 
 
-def find_or_start_actor(cluster: RayCluster, plan: RunPlan, address: str) -> tuple[Any, Host]:
+def find_or_start_actor(cluster: Cluster, plan: RunPlan, address: str) -> tuple[Any, Host]:
     """Return the actor of a platform on a host, a new one if the last one has ended.
 
     Raises ``HostLostError`` if the host is not in the pool, or starts no actor.
     """
     name = plan.container.name
     began = seen = monotonic()
-    actor = reference = None
     while monotonic() - seen < REJOIN_S and monotonic() - began < NEW_ACTOR_S:
-        host = cluster.host_at(address)
-        if host is None or not host.is_reachable():
+        # A host that has come back is here twice until the cluster misses what it was before.
+        same = (it for it in cluster.hosts() if it.address == address)
+        host = next((it for it in same if it.is_reachable()), None)
+        if host is None:
             sleep(RETRY_S)
             continue
         seen = monotonic()
         try:
-            if actor is None:
-                actor = cluster.find_actor(name) or cluster.start_actor_on(host, name)
-                reference = actor.state.remote()
-            cluster.get(reference)
+            # Each time a new call: one to an actor that was lost may never be answered.
+            actor = cluster.find_actor(name) or cluster.start_actor_on(host, name)
+            cluster.get(actor.state.remote())
             return actor, host
-        except ActorGoneError:
-            actor = None
-            sleep(RETRY_S)
-        except NoAnswerError:  # it starts
+        except (ActorGoneError, NoAnswerError):  # it has ended, or it starts
             sleep(RETRY_S)
     why = "is not in the pool" if monotonic() - seen >= REJOIN_S else "starts no program"
     raise host_lost(plan, f"host {address}", why)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections import deque
+import os
+from collections import ChainMap, deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -43,7 +44,7 @@ class Call(Protocol):
 class Tree:
     """A folder's archive: equal folders have equal digests."""
 
-    file: io.BufferedRandom
+    file: io.BufferedRandom  # forked processes share its position, which nothing here depends on
     size: int
     digest: str
     left_out: tuple[str, ...]
@@ -57,26 +58,46 @@ class Tree:
         size = file.tell()
         file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-        file.seek(0)
         return cls(file=file, size=size, digest=digest, left_out=left_out)
 
-    @classmethod
-    def of_program(cls) -> Tree:
-        """Pack this program."""
-        return cls.of_folder(REPOSITORY, only=PROGRAM_FOLDERS)
+    def pieces(self, offset: int) -> Iterator[bytes]:
+        """Yield the archive from ``offset`` on."""
+        for at in range(offset, self.size, PIECE):
+            yield os.pread(self.file.fileno(), PIECE, at)
+
+
+class Trees:
+    """The archives that the platforms of a run need on their hosts, each packed once.
+
+    ``shared`` are those of an earlier process, which closes them.
+    """
+
+    def __init__(self, shared: Trees | None = None) -> None:
+        self._trees: dict[tuple[Path, bool, tuple[str, ...]], Tree] = {}
+        self._known = ChainMap(self._trees, shared._trees if shared else {})
+
+    def of(self, plan: RunPlan) -> dict[str, Tree]:
+        """Return the folders of this machine that a platform needs on its host."""
+        trees = {SOURCE: self._packed(plan.source, packed=plan.packed), PROGRAM: self.program()}
+        if plan.network.wheelhouse:
+            trees[WHEELHOUSE] = self._packed(plan.network.wheelhouse, packed=True)
+        return trees
+
+    def program(self) -> Tree:
+        """Return this program."""
+        return self._packed(REPOSITORY, only=PROGRAM_FOLDERS)
+
+    def _packed(self, folder: Path, *, packed: bool = False, only: tuple[str, ...] = ()) -> Tree:
+        key = (folder, packed, only)
+        if key not in self._known:
+            self._trees[key] = Tree.of_folder(folder, packed=packed, only=only)
+        return self._known[key]
 
     def close(self) -> None:
-        self.file.close()
-
-
-def trees_of(plan: RunPlan, files: ExitStack) -> dict[str, Tree]:
-    """Pack the folders of this machine that a platform needs on its host."""
-    trees = {SOURCE: Tree.of_folder(plan.source, packed=plan.packed), PROGRAM: Tree.of_program()}
-    if plan.network.wheelhouse:
-        trees[WHEELHOUSE] = Tree.of_folder(plan.network.wheelhouse, packed=True)
-    for tree in trees.values():
-        files.enter_context(closing(tree))
-    return trees
+        """Close what this process has packed."""
+        for tree in self._trees.values():
+            tree.file.close()
+        self._trees.clear()
 
 
 def send(tree: Tree, actor: Any, call: Call) -> None:
@@ -101,10 +122,9 @@ def send(tree: Tree, actor: Any, call: Call) -> None:
 
 def _send_from(offset: int, tree: Tree, actor: Any, call: Call) -> bool:
     """Send the rest of a tree; return whether all of it arrived."""
-    tree.file.seek(offset)
     sent: deque[Any] = deque()
     ask = partial(actor.offer.remote, tree.digest)  # how far it is, if an answer was lost
-    for piece in iter(lambda: tree.file.read(PIECE), b""):
+    for piece in tree.pieces(offset):
         sent.append(actor.write.remote(tree.digest, offset, piece))
         offset += len(piece)
         if len(sent) >= AT_ONCE:
