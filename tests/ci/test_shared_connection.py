@@ -21,7 +21,7 @@ import pytest
 
 from ci.engines import select as engines
 from ci.engines.pool import shared
-from ci.engines.pool.cluster import Cluster, NoAnswerError
+from ci.engines.pool.cluster import NoAnswerError, PoolCluster
 from ci.engines.pool.engine import RayEngine
 from ci.engines.pool.shared import SharedCluster, shared_connection
 from ci.engines.pool.transfer import Trees
@@ -42,7 +42,7 @@ class Actor:
         self.stop = SimpleNamespace(remote=lambda pid: partial(os.kill, pid, signal.SIGINT))
 
 
-class InProcess(Cluster):
+class InProcess(PoolCluster):
     """A cluster in the process of the connection."""
 
     def __init__(self, plan: EnginePlan) -> None:
@@ -173,7 +173,7 @@ def test_a_refusal_counts_for_all_platforms(
 ) -> None:
     attempts = tmp_path / "attempts"
 
-    def refuse(_: EnginePlan) -> Cluster:
+    def refuse(_: EnginePlan) -> PoolCluster:
         with attempts.open("a") as file:
             file.write("refused\n")
         raise InfrastructureError("another version")

@@ -14,15 +14,15 @@ WRONG_DATA_TYPES = (
     ),
     (
         "an array of float16 is taken for one of bfloat16",
-        "src/bindings/convert.cc",
-        "{nb::dlpack::dtype_code::Float, 16, DataType::kFloat16}",
-        "{nb::dlpack::dtype_code::Float, 16, DataType::kBFloat16}",
+        "src/bindings/arrays.cc",
+        "{kFloat, 16, DataType::kFloat16}",
+        "{kFloat, 16, DataType::kBFloat16}",
     ),
     (
         "an array of int64 is taken for one of uint64",
-        "src/bindings/convert.cc",
-        "{nb::dlpack::dtype_code::Int, 64, DataType::kInt64}",
-        "{nb::dlpack::dtype_code::Int, 64, DataType::kUInt64}",
+        "src/bindings/arrays.cc",
+        "{kInt, 64, DataType::kInt64}",
+        "{kInt, 64, DataType::kUInt64}",
     ),
     (
         "Python's float is float32",

@@ -112,7 +112,7 @@ def load_ray() -> Any:
     return import_module("ray")
 
 
-class Cluster(ABC):
+class PoolCluster(ABC):
     """A cluster of Ray, as the engine uses it."""
 
     def __init__(self, plan: EnginePlan) -> None:
@@ -190,7 +190,7 @@ class Cluster(ABC):
         """Close the connection."""
 
 
-class RayCluster(Cluster):
+class RayCluster(PoolCluster):
     """This process's connection to a cluster."""
 
     def __init__(self, plan: EnginePlan) -> None:

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import cast
 
 from ci.engines import EngineMachine, Observer
-from ci.engines.pool.cluster import ActorGoneError, Cluster, Host, HostLostError, RayCluster
+from ci.engines.pool.cluster import ActorGoneError, Host, HostLostError, PoolCluster, RayCluster
 from ci.engines.pool.hosted import HostedPlatform
 from ci.engines.pool.messages import HostStep, StepOutcome
 from ci.engines.pool.placement import (
@@ -43,7 +43,7 @@ class RayEngine:
     def __init__(
         self,
         plan: EnginePlan,
-        connect: Callable[[EnginePlan], Cluster] = RayCluster,
+        connect: Callable[[EnginePlan], PoolCluster] = RayCluster,
         trees: Trees | None = None,
     ) -> None:
         """``connect`` and ``trees`` may be those of all platforms of a run."""
@@ -53,7 +53,7 @@ class RayEngine:
         self._platforms: dict[str, HostedPlatform] = {}
 
     @cached_property
-    def _cluster(self) -> Cluster:
+    def _cluster(self) -> PoolCluster:
         return self._connect(self._plan)
 
     def close(self) -> None:

@@ -24,10 +24,10 @@ from ci.engines.pool.actor import RESULTS, feed_name
 from ci.engines.pool.cluster import (
     RETRY_S,
     ActorGoneError,
-    Cluster,
     Host,
     HostLostError,
     NoAnswerError,
+    PoolCluster,
 )
 from ci.engines.pool.messages import (
     PROGRAM,
@@ -118,7 +118,7 @@ class HostedPlatform:
     """A platform on a host."""
 
     def __init__(
-        self, cluster: Cluster, plan: RunPlan, observer: Observer, actor: Any, host: Host
+        self, cluster: PoolCluster, plan: RunPlan, observer: Observer, actor: Any, host: Host
     ) -> None:
         self.host = host
         self.notes: tuple[str, ...] = ()

@@ -16,10 +16,10 @@ from ci.engines import Observer
 from ci.engines.pool.cluster import (
     RETRY_S,
     ActorGoneError,
-    Cluster,
     Host,
     HostLostError,
     NoAnswerError,
+    PoolCluster,
     command_to_join,
     needs_of,
 )
@@ -60,7 +60,7 @@ class Record:
         write_atomically(plan.results / POOL_RECORD, json.dumps(asdict(self)))
 
 
-def require_host(cluster: Cluster, plan: RunPlan) -> None:
+def require_host(cluster: PoolCluster, plan: RunPlan) -> None:
     """Raise ``InfrastructureError`` if no host of the pool can ever take the platform."""
     needs = needs_of(plan)
     if not cluster.offers(needs):
@@ -74,7 +74,7 @@ def require_host(cluster: Cluster, plan: RunPlan) -> None:
 class Placement:
     """A platform that waits for a host."""
 
-    def __init__(self, cluster: Cluster, plan: RunPlan, observer: Observer) -> None:
+    def __init__(self, cluster: PoolCluster, plan: RunPlan, observer: Observer) -> None:
         self._cluster = cluster
         self._plan = plan
         self._observer = observer
@@ -164,7 +164,7 @@ def host_lost(plan: RunPlan, host: str, why: str) -> HostLostError:
     )
 
 
-def find_or_start_actor(cluster: Cluster, plan: RunPlan, address: str) -> tuple[Any, Host]:
+def find_or_start_actor(cluster: PoolCluster, plan: RunPlan, address: str) -> tuple[Any, Host]:
     """Return the actor of a platform on a host, a new one if the last one has ended.
 
     Raises ``HostLostError`` if the host is not in the pool, or starts no actor.

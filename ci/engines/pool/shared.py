@@ -25,9 +25,9 @@ from typing import Any
 from ci.engines.pool.cluster import (
     ANSWER_S,
     ActorGoneError,
-    Cluster,
     Host,
     NoAnswerError,
+    PoolCluster,
     RayCluster,
 )
 from ci.errors import CiError, InfrastructureError
@@ -57,7 +57,7 @@ def shared_connection(plan: EnginePlan) -> Iterator[partial[SharedCluster]]:
         process.join()
 
 
-class SharedCluster(Cluster):
+class SharedCluster(PoolCluster):
     """A platform's side of the connection; for one thread."""
 
     def __init__(self, plan: EnginePlan, door: socket.socket) -> None:
