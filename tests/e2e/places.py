@@ -19,6 +19,7 @@ from typing import Any
 from docker.client import DockerClient
 from plans import LAUNCHER
 
+from ci.engines.containers import find_containers
 from ci.model.plan import RUN_LABEL, SESSION_LABEL
 from ci.model.results import HOST_LOCK
 from tests.forked import run_ci
@@ -147,7 +148,7 @@ class Place:
         """The containers of sessions of this place, of which the engine has others too."""
         if self.engine == "host":
             return []
-        found = DockerClient.from_env().containers.list(all=True, filters={"label": SESSION_LABEL})
+        found = find_containers(DockerClient.from_env(), {SESSION_LABEL: "1"})
         runs = [it.name for it in (self.folder / "results").glob("2*")]
         return [it for it in found if it.labels[RUN_LABEL].partition("-session-")[0] in runs]
 
@@ -178,9 +179,7 @@ def gc(place: Place, *words: str, **environment: str) -> list[dict[str, Any]]:
 
 def containers(run_id: str) -> list[Any]:
     """All containers of a run: also those that have ended."""
-    filters = {"label": f"{RUN_LABEL}={run_id}"}
-    found: list[Any] = DockerClient.from_env().containers.list(all=True, filters=filters)
-    return found
+    return list(find_containers(DockerClient.from_env(), {RUN_LABEL: run_id}))
 
 
 def remains(place: Place, run_id: str) -> list[str]:

@@ -21,6 +21,7 @@ from docker.errors import ImageNotFound
 from plans import DOCKERFILE, python_stage, stage
 
 from ci.engines import link
+from ci.engines.containers import find_containers
 from ci.engines.docker import DockerEngine
 from ci.engines.select import select_engine
 from ci.errors import ExitCode, InfrastructureError
@@ -215,8 +216,7 @@ def test_lost_connection_ends_a_build_with_a_typed_error(
         select_engine(DOCKER).prepare(plan, docker_bench.observer)
     # The server of a wheelhouse remained on the engine; the next attempt removes it.
     assert docker_bench.engine.resume(plan, docker_bench.observer) is None
-    wanted = f"infini-ci.helper={docker_bench.run_id}"
-    assert client.containers.list(all=True, filters={"label": wanted}) == []
+    assert find_containers(client, {"infini-ci.helper": docker_bench.run_id}) == []
 
 
 @pytest.fixture
@@ -267,8 +267,7 @@ open("/workspace/a", "w")
     plan = docker_bench.plan(python_stage("look", program))
     assert docker_bench.run(plan).exit_code == 0
     assert (plan.results / "look.log").read_text() == "1000 ['0000000000000000']\n"
-    labels = [f"infini-ci.run={plan.run_id}"]
-    assert client.containers.list(all=True, filters={"label": labels}) == []
+    assert find_containers(client, {"infini-ci.run": plan.run_id}) == []
 
 
 LIMITS = """

@@ -19,6 +19,7 @@ from plans import stage
 
 from ci import cli
 from ci.engines import link, watch
+from ci.engines.containers import find_containers
 from ci.engines.select import select_engine
 from ci.errors import ExitCode
 from ci.model.plan import EnginePlan
@@ -42,8 +43,7 @@ def proxy(docker_bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def containers(run_id: str) -> list[str]:
     client = DockerClient(base_url="unix:///var/run/docker.sock")
     try:
-        labels = [f"infini-ci.run={run_id}"]
-        found = client.containers.list(all=True, filters={"label": labels})
+        found = find_containers(client, {"infini-ci.run": run_id})
         return [str(container.name) for container in found]
     finally:
         client.close()

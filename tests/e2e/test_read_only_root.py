@@ -20,6 +20,7 @@ from test_container_devices import plan_with_device
 from test_dry_run import run_as_file
 from test_hostile_output import SPARSE
 
+from ci.engines.containers import find_containers
 from ci.errors import ExitCode
 from ci.model.job import StageKind
 from ci.model.plan import ResultLimits, RunPlan
@@ -142,7 +143,6 @@ class Caller:
         self.results = folder / "results"
         self.config = folder / "project" / "ci.yaml"
         self.project = f"rooted-{uuid.uuid4().hex[:8]}"
-        self.own = {"label": f"infini-ci.project={self.project}"}
         self.config.parent.mkdir()
         self.config.write_text(CONFIG.format(project=self.project))
         (folder / "project" / "test_slow.py").write_text(SLOW)
@@ -170,10 +170,11 @@ class Caller:
 
     @property
     def volumes(self) -> int:
-        return len(self.client.volumes.list(filters=self.own))
+        own = {"label": f"infini-ci.project={self.project}"}
+        return len(self.client.volumes.list(filters=own))
 
     def remove(self, *, volumes: bool) -> None:
-        for container in self.client.containers.list(all=True, filters=self.own):
+        for container in find_containers(self.client, {"infini-ci.project": self.project}):
             container.remove(force=True, v=volumes)
 
 

@@ -17,6 +17,7 @@ from docker.models.containers import Container
 from plans import stage
 
 from ci import cli
+from ci.engines.containers import find_containers, remove_containers
 from ci.engines.docker import DockerEngine
 from ci.errors import ExitCode
 from ci.upkeep.doctor.engine import disk_findings
@@ -65,7 +66,7 @@ class Things:
         """What the engine still has of the project."""
         only = {"label": f"infini-ci.project={self.project}"}
         images = [tag for image in self.client.images.list(filters=only) for tag in image.tags]
-        containers = self.client.containers.list(all=True, filters=only)
+        containers = find_containers(self.client, {"infini-ci.project": self.project})
         volumes = self.client.volumes.list(filters=only)
         return {
             "images": sorted(images),
@@ -75,8 +76,7 @@ class Things:
 
     def clear(self) -> None:
         only = {"label": f"infini-ci.project={self.project}"}
-        for container in self.client.containers.list(all=True, filters=only):
-            container.remove(force=True)
+        remove_containers(self.client, {"infini-ci.project": self.project})
         for volume in self.client.volumes.list(filters=only):
             volume.remove()
         for image in self.client.images.list(filters=only):

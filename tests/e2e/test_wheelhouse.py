@@ -29,6 +29,7 @@ from docker.models.containers import Container, ContainerCollection
 from plans import OFFLINE_BASE, python_stage, stage
 
 from ci.engines.archives import pack
+from ci.engines.containers import find_containers
 from ci.engines.wheelhouse import volume_name
 from ci.errors import InfrastructureError
 from ci.facts.result_files import ResultFiles
@@ -99,9 +100,7 @@ def with_wheels(
 
 
 def containers_of(client: DockerClient, bench: Bench) -> list[Container]:
-    wanted = f"infini-ci.project={bench.run_id}"
-    found: list[Container] = client.containers.list(all=True, filters={"label": wanted})
-    return found
+    return find_containers(client, {"infini-ci.project": bench.run_id})
 
 
 @pytest.fixture
@@ -263,8 +262,7 @@ def test_ctrl_c_while_a_container_is_created(
     monkeypatch.setattr(ContainerCollection, "create", interrupted)
     assert docker_bench.engine.execute(plan, image, docker_bench.observer).interrupted
     for label in ("run", "helper"):
-        wanted = f"infini-ci.{label}={docker_bench.run_id}"
-        assert client.containers.list(all=True, filters={"label": wanted}) == []
+        assert find_containers(client, {f"infini-ci.{label}": docker_bench.run_id}) == []
 
 
 def test_a_disk_without_room_for_the_wheels(
@@ -369,8 +367,7 @@ def test_a_later_caller_disconnects_the_container(
     assert facts is not None
     assert facts.exit_code == 0
     assert "eth0" not in (plan.results / "last.log").read_text()
-    wanted = f"infini-ci.run={docker_bench.run_id}"
-    assert client.containers.list(all=True, filters={"label": wanted}) == []
+    assert find_containers(client, {"infini-ci.run": docker_bench.run_id}) == []
 
 
 def wait_for(container: Container, text: bytes) -> None:

@@ -21,6 +21,7 @@ from docker.client import DockerClient
 from docker.errors import APIError
 from docker.models.containers import Container
 
+from ci.engines.containers import find_containers
 from ci.model.platforms import PLATFORMS
 from tests.e2e.engine_proxy import ENGINE
 from tests.faults.model import Fault
@@ -280,10 +281,10 @@ class FaultRun:
 
     def containers(self, platform: str | None = None) -> list[Container]:
         """Return the run's containers, also those that have ended."""
-        labels = [f"infini-ci.project={self.name}"]
-        labels += [f"infini-ci.platform={platform}"] if platform else []
-        found: list[Container] = self.client.containers.list(all=True, filters={"label": labels})
-        return found
+        labels = {"infini-ci.project": self.name}
+        if platform:
+            labels["infini-ci.platform"] = platform
+        return find_containers(self.client, labels)
 
     def leftovers(self) -> list[str]:
         """Return what remains on the engine and on this machine, after at most ``LAST_S``."""
