@@ -7,7 +7,7 @@
 namespace {
 
 volatile int limit = INT_MAX;
-int shared = 0;
+volatile int shared = 0;
 
 }  // namespace
 
@@ -18,9 +18,13 @@ extern "C" int beyond() {
 
 extern "C" int overflow() { return limit + 1; }
 
+// Often: of two accesses at the same moment, ThreadSanitizer can miss both.
 extern "C" int race() {
-  std::thread other([] { ++shared; });
-  ++shared;
+  const auto increment = [] {
+    for (int i = 0; i < 1000; ++i) ++shared;
+  };
+  std::thread other(increment);
+  increment();
   other.join();
   return shared;
 }
