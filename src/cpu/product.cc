@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <utility>
 
 #include "core/requirements.h"
@@ -52,8 +51,10 @@ struct ProductKernels {
 
   std::int64_t element_size;
   std::int64_t sum_size;
+  std::int64_t lanes;
   std::int64_t tile_rows;
   std::int64_t tile_columns;
+  std::int64_t small_multiplications;
   Convert convert;
   Pack pack_rows;
   Pack pack_columns;
@@ -65,6 +66,10 @@ struct ProductKernels {
   // For floats only.
   MultiplyFew multiply_along = nullptr;
   MultiplyFew multiply_across = nullptr;
+  // For float32 and float64 only.
+  void (*multiply_in_place)(std::int64_t m, std::int64_t columns, std::int64_t k, const void* a,
+                            std::int64_t a_row, std::int64_t a_step, const void* b,
+                            std::int64_t b_step, void* sums, std::int64_t row_size) = nullptr;
 };
 
 }  // namespace
@@ -78,6 +83,10 @@ namespace {
 
 // Number of multiplications for which an additional thread is worthwhile: some 10 us of work.
 constexpr std::int64_t kMultiplicationsPerThread = 1 << 18;
+
+// Copying so few elements of a small product, or for so many rows, takes a small part of its time.
+constexpr std::int64_t kCopiedElements = 1024;
+constexpr std::int64_t kRowsOfCopy = 32;
 
 // With at most this many rows, reading `b` in place is faster than packing it: the limits for
 // contiguous columns and for contiguous rows.
@@ -96,36 +105,51 @@ constexpr std::int64_t kPackedElements = 1 << 23;
 
 constexpr std::int64_t CeilDiv(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Uninitialized memory with the alignment of vectors.
+// Uninitialized memory with the alignment of vectors. Aligned by hand: an aligned `new` takes as
+// long as a small product.
 class Buffer {
  public:
+  // `bytes` can be 0; the address is then null.
   explicit Buffer(std::int64_t bytes)
-      : data_(static_cast<char*>(::operator new(static_cast<std::size_t>(bytes), kAlign))) {}
-  char* get() const { return data_.get(); }
+      : data_(bytes == 0 ? nullptr : new char[static_cast<std::size_t>(bytes + kAlignment)]) {}
+  char* get() const {
+    if (!data_) return nullptr;
+    const auto address = reinterpret_cast<std::uintptr_t>(data_.get());
+    return data_.get() + (kAlignment - address % kAlignment);
+  }
 
  private:
-  static constexpr std::align_val_t kAlign{64};
-  struct Delete {
-    void operator()(char* data) const { ::operator delete(data, kAlign); }
-  };
-  std::unique_ptr<char, Delete> data_;
+  static constexpr std::int64_t kAlignment = 64;
+  std::unique_ptr<char[]> data_;
 };
 
 // One product of two matrices, of any element type.
 struct MatrixProduct {
   void Run() const {
     if (m == 0 || n == 0) return;
+    const MatrixProduct oriented = Oriented();
+    if (oriented.IsForPlace()) return oriented.RunInPlace();
     const MatrixProduct transposed = Transposed();
     if (n < m && transposed.HasFewRows()) return transposed.RunFewRows();
     if (HasFewRows()) return RunFewRows();
-    // Let the epilogue run along the rows of `out`.
-    const bool has_columns = out.column_stride != 1 && out.row_stride == 1;
-    return has_columns ? transposed.RunPacked() : RunPacked();
+    oriented.RunPacked();
   }
 
   MatrixProduct Transposed() const {
     return {kernels,          n,     m,   k, b.Transposed(), a.Transposed(), bias.Transposed(),
             out.Transposed(), alpha, beta};
+  }
+
+  // Such that the epilogue runs along the rows of `out`.
+  MatrixProduct Oriented() const {
+    return out.column_stride != 1 && out.row_stride == 1 ? Transposed() : *this;
+  }
+
+  // True if the elements are multiplied where they are: `b` must be contiguous or cheap to copy.
+  bool IsForPlace() const {
+    return kernels->multiply_in_place && m >= kernels->tile_rows / 3 &&
+           m * n * k <= kernels->small_multiplications &&
+           (b.column_stride == 1 || k * n <= kCopiedElements || m >= kRowsOfCopy);
   }
 
   bool HasFewRows() const {
@@ -141,16 +165,16 @@ struct MatrixProduct {
   void RunFewRows() const;
   void MultiplyFewRows(std::int64_t begin, std::int64_t end, const char* rows,
                        std::int64_t row_size) const;
+  void RunInPlace() const;
   void RunPacked() const;
   void Pack(std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns,
             char* packed_a, char* packed_b) const;
   void MultiplyPacked(std::int64_t row, std::int64_t rows, std::int64_t column,
                       std::int64_t columns, const char* packed_a, const char* packed_b) const;
-  // True if `out` is just the sums of whole tiles, which are then computed in place.
-  bool IsFinal(std::int64_t rows, std::int64_t columns) const {
+  // True if `out` is just the sums, which are then computed in place.
+  bool IsJustSums() const {
     return !kernels->converts() && alpha.To<double>() == 1 && beta.To<double>() == 0 &&
-           !bias.data && out.column_stride == 1 && rows % kernels->tile_rows == 0 &&
-           columns % kernels->tile_columns == 0;
+           !bias.data && out.column_stride == 1;
   }
   void Finish(std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns,
               const char* sums, std::int64_t row_size) const {
@@ -207,6 +231,31 @@ void MatrixProduct::MultiplyFewRows(std::int64_t begin, std::int64_t end, const 
     const std::int64_t columns = std::min(kMostColumns, end - j);
     multiply(m, columns, k, rows, row_size, At(b, 0, j), b_stride, sums.get(), sums_size);
     Finish(0, j, m, columns, sums.get(), sums_size);
+  }
+}
+
+void MatrixProduct::RunInPlace() const {
+  const std::int64_t size = kernels->sum_size;
+  const std::int64_t strip = kernels->tile_columns;
+  const bool is_just_sums = IsJustSums();
+  const bool needs_none = is_just_sums && b.column_stride == 1 && n % kernels->lanes == 0;
+  const Buffer buffer(needs_none ? 0 : (k + m) * strip * size);
+  for (std::int64_t j = 0; j < n; j += strip) {
+    const std::int64_t columns = std::min(strip, n - j);
+    const bool is_whole = columns % kernels->lanes == 0;
+    const bool is_final = is_just_sums && is_whole;
+    const bool is_copied = b.column_stride != 1 || !is_whole;
+    const char* source = At(b, 0, j);
+    if (is_copied) {
+      kernels->pack_columns(*kernels, source, b.column_stride, b.row_stride, columns, k,
+                            buffer.get());
+      source = buffer.get();
+    }
+    char* const target = is_final ? At(out, 0, j) : buffer.get() + k * strip * size;
+    const std::int64_t row_size = is_final ? out.row_stride : strip;
+    kernels->multiply_in_place(m, columns, k, a.data, a.row_stride, a.column_stride, source,
+                               is_copied ? strip : b.row_stride, target, row_size);
+    if (!is_final) Finish(0, j, m, columns, target, row_size);
   }
 }
 
@@ -284,6 +333,7 @@ void MatrixProduct::MultiplyPacked(std::int64_t row, std::int64_t rows, std::int
   const std::int64_t grain = kMultiplicationsPerThread /
                              (grid.block_rows * grid.block_columns * std::max<std::int64_t>(k, 1));
   const std::int64_t down = CeilDiv(rows, grid.block_rows);
+  const bool is_just_sums = IsJustSums();
   ParallelFor(grid.Count(), grain, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t size = kernels->sum_size;
     const Buffer sums(grid.block_rows * grid.block_columns * size);
@@ -292,7 +342,8 @@ void MatrixProduct::MultiplyPacked(std::int64_t row, std::int64_t rows, std::int
       const std::int64_t j = block / down * grid.block_columns;
       const std::int64_t height = std::min(grid.block_rows, rows - i);
       const std::int64_t width = std::min(grid.block_columns, columns - j);
-      const bool is_final = IsFinal(height, width);
+      const bool is_final =
+          is_just_sums && height % kernels->tile_rows == 0 && width % kernels->tile_columns == 0;
       char* const target = is_final ? At(out, row + i, column + j) : sums.get();
       const std::int64_t row_size = is_final ? out.row_stride : grid.block_columns;
       std::int64_t step = 0;
@@ -404,9 +455,6 @@ void RunBatch(const MatrixProduct& first, const Batch& batch) {
 // Number of multiplications for which oneDNN's start-up time of 15 us is worthwhile.
 constexpr std::int64_t kOneDnnMultiplications = 1 << 20;
 
-// Up to this number, our kernels take less time than torch needs to prepare a call of its BLAS.
-constexpr std::int64_t kBlasMultiplications = 16 * 16 * 16;
-
 // With few rows and at least this many elements of the other operand, our kernels are 1.5 to 2
 // times as fast as MKL. With fewer elements they have half of MKL's speed, or the same for one row.
 constexpr std::int64_t kFewRowsOfBlas = 8;
@@ -428,7 +476,10 @@ bool IsFasterOnTorch(const MatrixProduct& one, const Batch& batch) {
   if (one.kernels->converts()) {
     return rows > kFewRowsAcross && one.m * one.n * one.k * batch.Count() >= kOneDnnMultiplications;
   }
-  if (one.m * one.n * one.k * batch.Count() <= kBlasMultiplications) return false;
+  const std::int64_t multiplications = one.m * one.n * one.k * batch.Count();
+  if (multiplications <= one.kernels->small_multiplications && one.Oriented().IsForPlace()) {
+    return false;
+  }
   const bool has_few = one.n < one.m ? one.Transposed().HasFewRows() : one.HasFewRows();
   return !has_few || rows == 1 || rows > kFewRowsOfBlas ||
          one.k * std::max(one.m, one.n) < kElementsOfFewRows;

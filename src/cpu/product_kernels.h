@@ -10,11 +10,17 @@ inline constexpr int kTileVectors = 2;
 template <typename C>
 inline constexpr int kTileColumns = kTileVectors * kLanes<C>;
 
-// The first `rows` rows and `vectors` vectors of a tile: stores the product of strips of `k` steps
-// in `sums`, or adds it.
+// Up to this number of multiplications, our kernels in place are faster than torch's library, which
+// always uses the processor's best instructions, and than packing.
+inline constexpr std::int64_t kSmallMultiplications =
+    INFINI_OPS_VECTOR_BYTES >= 32 ? 64 * 64 * 64 : 16 * 16 * 16;
+
+// The first `rows` rows and `vectors` vectors of a tile: stores the product of `k` steps in `sums`,
+// or adds it. The elements of a row of `a` are `a_step` apart, and its rows `a_row`.
 template <typename C, int rows, int vectors>
-void MultiplyTile(std::int64_t k, const C* a, const C* b, C* sums, std::int64_t row_size,
-                  bool add) {
+INFINI_OPS_INLINE inline void MultiplyTile(std::int64_t k, const C* a, std::int64_t a_row,
+                                           std::int64_t a_step, const C* b, std::int64_t b_step,
+                                           C* sums, std::int64_t row_size, bool add) {
   Vector<C> tile[rows][vectors] = {};
   for (std::int64_t step = 0; step < k; ++step) {
     Vector<C> columns[vectors];
@@ -22,13 +28,13 @@ void MultiplyTile(std::int64_t k, const C* a, const C* b, C* sums, std::int64_t 
 #pragma GCC unroll 12
     for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 2
-      for (int j = 0; j < vectors; ++j) tile[i][j] += a[i] * columns[j];
+      for (int j = 0; j < vectors; ++j) tile[i][j] += a[i * a_row] * columns[j];
     }
     // Prefetched for the first tile of a strip, which reads from the second-level cache: 121 became
     // 135 GFLOP/s.
-    for (int j = 0; j < vectors; ++j) __builtin_prefetch(b + 8 * kTileColumns<C> + j * kLanes<C>);
-    a += kTileRows;
-    b += kTileColumns<C>;
+    for (int j = 0; j < vectors; ++j) __builtin_prefetch(b + 8 * b_step + j * kLanes<C>);
+    a += a_step;
+    b += b_step;
   }
 #pragma GCC unroll 12
   for (int i = 0; i < rows; ++i) {
@@ -41,10 +47,29 @@ void MultiplyTile(std::int64_t k, const C* a, const C* b, C* sums, std::int64_t 
 }
 
 template <typename C, int rows>
-void MultiplyRows(std::int64_t columns, std::int64_t k, const C* a, const C* b, C* sums,
-                  std::int64_t row_size, bool add) {
-  if (columns > kLanes<C>) return MultiplyTile<C, rows, kTileVectors>(k, a, b, sums, row_size, add);
-  MultiplyTile<C, rows, 1>(k, a, b, sums, row_size, add);
+INFINI_OPS_INLINE inline void MultiplyRows(std::int64_t columns, std::int64_t k, const C* a,
+                                           std::int64_t a_row, std::int64_t a_step, const C* b,
+                                           std::int64_t b_step, C* sums, std::int64_t row_size,
+                                           bool add) {
+  if (columns > kLanes<C>) {
+    MultiplyTile<C, rows, kTileVectors>(k, a, a_row, a_step, b, b_step, sums, row_size, add);
+  } else {
+    MultiplyTile<C, rows, 1>(k, a, a_row, a_step, b, b_step, sums, row_size, add);
+  }
+}
+
+// Compiled for the constant strides of packed elements: this saves 6 % of the time.
+template <typename C, int rows>
+void MultiplyPacked(std::int64_t columns, std::int64_t k, const C* a, const C* b, C* sums,
+                    std::int64_t row_size, bool add) {
+  MultiplyRows<C, rows>(columns, k, a, 1, kTileRows, b, kTileColumns<C>, sums, row_size, add);
+}
+
+template <typename C, int rows>
+void MultiplyRowsInPlace(std::int64_t columns, std::int64_t k, const C* a, std::int64_t a_row,
+                         std::int64_t a_step, const C* b, std::int64_t b_step, C* sums,
+                         std::int64_t row_size) {
+  MultiplyRows<C, rows>(columns, k, a, a_row, a_step, b, b_step, sums, row_size, false);
 }
 
 // Sums of m x n, in whole tiles. The strips are `a_step` and `b_step` elements apart.
@@ -58,11 +83,33 @@ void MultiplyBlock(std::int64_t m, std::int64_t n, std::int64_t k, const void* a
     const C* strip = static_cast<const C*>(a);
     for (std::int64_t i = 0; i < m; i += kTileRows, strip += a_step) {
       const std::int64_t rows = m - i;
-      const auto multiply = rows > 2 * third ? &MultiplyRows<C, kTileRows>
-                            : rows > third   ? &MultiplyRows<C, 2 * third>
-                                             : &MultiplyRows<C, third>;
+      const auto multiply = rows > 2 * third ? &MultiplyPacked<C, kTileRows>
+                            : rows > third   ? &MultiplyPacked<C, 2 * third>
+                                             : &MultiplyPacked<C, third>;
       multiply(n - j, k, strip, columns, static_cast<C*>(sums) + i * row_size + j, row_size, add);
     }
+  }
+}
+
+// The sums of `m` rows, at least a third of a tile's, and of one tile's columns, from elements in
+// place.
+template <typename C>
+void MultiplyInPlace(std::int64_t m, std::int64_t columns, std::int64_t k, const void* a,
+                     std::int64_t a_row, std::int64_t a_step, const void* b, std::int64_t b_step,
+                     void* sums, std::int64_t row_size) {
+  constexpr int third = kTileRows / 3;
+  for (std::int64_t i = 0; i < m;) {
+    const bool is_whole = m - i > 2 * third && m >= kTileRows;
+    const bool is_most = m - i > third && m >= 2 * third;
+    const int rows = is_whole ? kTileRows : is_most ? 2 * third : third;
+    const auto multiply = is_whole  ? &MultiplyRowsInPlace<C, kTileRows>
+                          : is_most ? &MultiplyRowsInPlace<C, 2 * third>
+                                    : &MultiplyRowsInPlace<C, third>;
+    // The last rows can be among those before, whose sums are then stored again.
+    const std::int64_t first = i + rows > m ? m - rows : i;
+    multiply(columns, k, static_cast<const C*>(a) + first * a_row, a_row, a_step,
+             static_cast<const C*>(b), b_step, static_cast<C*>(sums) + first * row_size, row_size);
+    i += rows;
   }
 }
 
@@ -258,8 +305,10 @@ constexpr ProductKernels KernelsOf() {
   using Word = std::conditional_t<sizeof(C) == 4, std::uint32_t, std::uint64_t>;
   ProductKernels kernels{sizeof(T),
                          sizeof(C),
+                         kLanes<C>,
                          kTileRows,
                          kTileColumns<C>,
+                         kSmallMultiplications,
                          &Convert<T>,
                          &Pack<Word, kTileRows>,
                          &Pack<Word, kTileColumns<C>>,
@@ -270,6 +319,7 @@ constexpr ProductKernels KernelsOf() {
     kernels.multiply_along = &MultiplyAlong<T>;
     kernels.multiply_across = &MultiplyAcross<T>;
   }
+  if constexpr (std::is_floating_point_v<T>) kernels.multiply_in_place = &MultiplyInPlace<T>;
   return kernels;
 }
 

@@ -251,6 +251,7 @@ def products(make: Maker) -> Iterator[tuple[str, torch.Tensor, torch.Tensor, tor
         make(3, 5, 6),
         make(4, 3, 6).transpose(0, 1),
     )
+    yield "rows apart", make(23, 40)[:, :35], make(35, 60)[:, 1:50], make(23, 64)[:, :49]
     yield "unaligned", make(25)[1:].view(4, 6), make(32)[2:].view(6, 5), make(23)[3:].view(4, 5)
     yield "nothing to sum", make(3, 0), make(0, 4), make(3, 4)
     yield "no rows", make(0, 4), make(4, 5), make(0, 5)
