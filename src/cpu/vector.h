@@ -182,36 +182,42 @@ inline INFINI_OPS_INLINE Vector<C> Max(Vector<C> a, Vector<C> b) {
 }
 
 // Reduces all lanes with `combine`, by halves: a sequential reduction would wait at each step.
-template <typename C, typename Combine>
-inline INFINI_OPS_INLINE C Fold(Vector<C> value, Combine combine) {
-  C lanes[kLanes<C>];
-  std::memcpy(lanes, &value, sizeof(lanes));
-#pragma GCC unroll 8
-  for (int half = kLanes<C> / 2; half > 0; half /= 2) {
-#pragma GCC unroll 8
-    for (int i = 0; i < half; ++i) lanes[i] = combine(lanes[i], lanes[i + half]);
+template <typename C, typename Combine, int lanes = kLanes<C>>
+inline INFINI_OPS_INLINE C Fold(typename VectorOf<C, lanes * int{sizeof(C)}>::Type value,
+                                Combine combine) {
+  if constexpr (lanes * sizeof(C) > 16) {
+    typename VectorOf<C, lanes / 2 * int{sizeof(C)}>::Type halves[2];
+    std::memcpy(halves, &value, sizeof(value));
+    return Fold<C, Combine, lanes / 2>(combine(halves[0], halves[1]), combine);
+  } else if constexpr (lanes == 4) {
+    return combine(combine(value[0], value[2]), combine(value[1], value[3]));
+  } else {
+    return combine(value[0], value[1]);
   }
-  return lanes[0];
 }
 
-template <typename C>
 struct Added {
-  INFINI_OPS_INLINE C operator()(C a, C b) const { return a + b; }
+  template <typename V>
+  INFINI_OPS_INLINE V operator()(V a, V b) const {
+    return a + b;
+  }
 };
 
 template <typename C>
 inline INFINI_OPS_INLINE C Sum(Vector<C> value) {
-  return Fold<C>(value, Added<C>());
+  return Fold<C>(value, Added());
 }
 
-template <typename C>
 struct Larger {
-  INFINI_OPS_INLINE C operator()(C a, C b) const { return a > b ? a : b; }
+  template <typename V>
+  INFINI_OPS_INLINE V operator()(V a, V b) const {
+    return a > b ? a : b;
+  }
 };
 
 template <typename C>
 inline INFINI_OPS_INLINE C Largest(Vector<C> value) {
-  return Fold<C>(value, Larger<C>());
+  return Fold<C>(value, Larger());
 }
 
 }  // namespace infini::ops::cpu::INFINI_OPS_ISA
