@@ -15,6 +15,9 @@ struct SumWithMultiple {
 template <typename T>
 void AddElements(const void* input, const void* other, void* out, std::int64_t count,
                  const void* alpha) {
+#if INFINI_OPS_VECTOR_BYTES == 64
+  if constexpr (kHasAvx2Loops<T>) return avx2::AddElements<T>(input, other, out, count, alpha);
+#endif
   using C = Computed<T>;
   Map(static_cast<const T*>(input), static_cast<const T*>(other), static_cast<T*>(out), count,
       SumWithMultiple<C>{*static_cast<const C*>(alpha)});

@@ -13,9 +13,10 @@ using ElementwiseKernel = void (*)(const void* input, const void* other, void* o
                                    std::int64_t count, const void* parameter);
 
 // Calls `kernel` for all elements of `out`, whatever the layouts. The inputs have its element type,
-// and broadcast to its shape.
+// and broadcast to its shape. A large `out` of a memory-bound kernel is stored past the caches.
 void Elementwise(const Tensor& input, const Tensor& other, const Tensor& out,
-                 ElementwiseKernel kernel, const void* parameter = nullptr);
+                 ElementwiseKernel kernel, const void* parameter = nullptr,
+                 bool is_memory_bound = true);
 
 }  // namespace infini::ops::cpu
 

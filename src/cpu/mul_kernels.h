@@ -12,6 +12,11 @@ struct ElementProduct {
 template <typename T>
 void MultiplyElements(const void* input, const void* other, void* out, std::int64_t count,
                       const void*) {
+#if INFINI_OPS_VECTOR_BYTES == 64
+  if constexpr (kHasAvx2Loops<T>) {
+    return avx2::MultiplyElements<T>(input, other, out, count, nullptr);
+  }
+#endif
   Map(static_cast<const T*>(input), static_cast<const T*>(other), static_cast<T*>(out), count,
       ElementProduct{});
 }

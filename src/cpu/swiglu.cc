@@ -26,9 +26,10 @@ struct Operator<Swiglu, Device::Type::kCpu, 0> {
           "are the same view; got " +
           Describe(input) + ", gate " + Describe(gate) + " and out " + Describe(out));
     }
-    cpu::Elementwise(input, gate, out, cpu::WithFloatType(out.data_type(), [](auto* element) {
-                       return INFINI_OPS_KERNEL(SwigluElements<ElementOf<decltype(element)>>);
-                     }));
+    const auto kernel = cpu::WithFloatType(out.data_type(), [](auto* element) {
+      return INFINI_OPS_KERNEL(SwigluElements<ElementOf<decltype(element)>>);
+    });
+    cpu::Elementwise(input, gate, out, kernel, nullptr, /*is_memory_bound=*/false);
   }
 };
 

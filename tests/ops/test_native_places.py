@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from native_operands import FLOATS, NAN, UNSIGNED, Maker, tolerance
 from programs import output_of
-from slot_zero import BLOCK, CHUNK, Array, is_accepted, run
+from slot_zero import BLOCK, CHUNK, STREAMED, Array, is_accepted, run
 
 import infini.ops
 import torch
@@ -117,6 +117,25 @@ def test_every_length_with_every_step(name: str, dtype: str) -> None:
                 run(name, x, y, out)
             expected = {"add": x + y, "mul": x * y, "cast": x}[name].astype(target)
             np.testing.assert_array_equal(out, expected, err_msg=f"{length} with {steps}")
+
+
+@pytest.mark.parametrize("name", ["add", "mul"])
+def test_a_result_that_is_stored_past_the_caches(name: str) -> None:
+    """It is stored in whole lines of 64 bytes, and what is before and after them in another way."""
+    columns = 1021
+    shape = (STREAMED // columns + 2, columns)
+    values = (np.arange(columns) % 11).astype(np.uint8)
+    expected = values * 3 if name == "mul" else values + 3
+    threes = np.full(1, 3, np.uint8)
+    memory = np.empty(shape[0] * (columns + 2) + 2, np.uint8)
+    for before, gap in ((0, 0), (1, 0), (0, 1), (1, 2)):
+        memory.fill(77)
+        rows = memory[before:][: shape[0] * (columns + gap)].reshape(shape[0], columns + gap)
+        run(name, np.broadcast_to(values, shape), threes, rows[:, :columns])
+        assert (rows[:, :columns] == expected).all(), (before, gap)
+        assert (rows[:, columns:] == 77).all()
+        assert (memory[:before] == 77).all()
+        assert (memory[before + rows.size :] == 77).all()
 
 
 class TestOverlap:
