@@ -77,17 +77,19 @@ inline INFINI_OPS_INLINE void NarrowFloat16(void* target, Vector<float> value) {
 #elif defined(__aarch64__)
   vst1_u16(static_cast<std::uint16_t*>(target), vreinterpret_u16_f16(vcvt_f16_f32(value)));
 #else
-  // As Float16 rounds a single number, with all its cases at once. Signed, because SSE2 has no
-  // other comparisons.
-  const Integers bits = reinterpret_cast<Integers>(value);
-  const Integers magnitude = bits & 0x7FFFFFFF;
-  const Integers normal = (magnitude + 0x0FFF + ((magnitude >> 13) & 1) - ((127 - 15) << 23)) >> 13;
+  // As Float16 rounds a single number, with all its cases at once. SSE2 compares signed numbers
+  // only.
+  const Words bits = reinterpret_cast<Words>(value);
+  const Words magnitude = bits & 0x7FFFFFFFu;
+  const Integers size = reinterpret_cast<Integers>(magnitude);
   const Vector<float> shifted = reinterpret_cast<Vector<float>>(magnitude) + 0.5f;
-  const Integers subnormal = reinterpret_cast<Integers>(shifted) - 0x3F000000;  // the bits of 0.5
-  Integers half = magnitude < 0x38800000 ? subnormal : normal;
-  half = magnitude >= 0x477FF000 ? Integers{} + 0x7C00 : half;
-  half = magnitude > 0x7F800000 ? Integers{} + 0x7E00 : half;
-  StoreHalves(target, half | ((bits >> 31) << 15));
+  const Words subnormal = reinterpret_cast<Words>(shifted) - 0x3F000000u;  // the bits of 0.5
+  const Words rounded = magnitude + 0x0FFFu + ((magnitude >> 13) & 1u);
+  Words half = size < 0x38800000 ? subnormal : (rounded - ((127u - 15u) << 23)) >> 13;
+  half = size >= 0x477FF000 ? Words{} + 0x7C00u : half;
+  half = size > 0x7F800000 ? Words{} + 0x7E00u : half;
+  const Words sign = reinterpret_cast<Words>(reinterpret_cast<Integers>(bits) >> 31) << 15;
+  StoreHalves(target, reinterpret_cast<Integers>(half | sign));
 #endif
 }
 
