@@ -128,7 +128,7 @@ struct MatrixProduct {
   void Run() const {
     if (m == 0 || n == 0) return;
     const MatrixProduct oriented = Oriented();
-    if (oriented.IsForPlace()) return oriented.RunInPlace();
+    if (oriented.CanRunInPlace()) return oriented.RunInPlace();
     const MatrixProduct transposed = Transposed();
     if (n < m && transposed.HasFewRows()) return transposed.RunFewRows();
     if (HasFewRows()) return RunFewRows();
@@ -146,7 +146,7 @@ struct MatrixProduct {
   }
 
   // True if the elements are multiplied where they are: `b` must be contiguous or cheap to copy.
-  bool IsForPlace() const {
+  bool CanRunInPlace() const {
     return kernels->multiply_in_place && m >= kernels->tile_rows / 3 &&
            m * n * k <= kernels->small_multiplications &&
            (b.column_stride == 1 || k * n <= kCopiedElements || m >= kRowsOfCopy);
@@ -238,8 +238,8 @@ void MatrixProduct::RunInPlace() const {
   const std::int64_t size = kernels->sum_size;
   const std::int64_t strip = kernels->tile_columns;
   const bool is_just_sums = IsJustSums();
-  const bool needs_none = is_just_sums && b.column_stride == 1 && n % kernels->lanes == 0;
-  const Buffer buffer(needs_none ? 0 : (k + m) * strip * size);
+  const bool needs_no_buffer = is_just_sums && b.column_stride == 1 && n % kernels->lanes == 0;
+  const Buffer buffer(needs_no_buffer ? 0 : (k + m) * strip * size);
   for (std::int64_t j = 0; j < n; j += strip) {
     const std::int64_t columns = std::min(strip, n - j);
     const bool is_whole = columns % kernels->lanes == 0;
@@ -477,7 +477,7 @@ bool IsFasterOnTorch(const MatrixProduct& one, const Batch& batch) {
     return rows > kFewRowsAcross && one.m * one.n * one.k * batch.Count() >= kOneDnnMultiplications;
   }
   const std::int64_t multiplications = one.m * one.n * one.k * batch.Count();
-  if (multiplications <= one.kernels->small_multiplications && one.Oriented().IsForPlace()) {
+  if (multiplications <= one.kernels->small_multiplications && one.Oriented().CanRunInPlace()) {
     return false;
   }
   const bool has_few = one.n < one.m ? one.Transposed().HasFewRows() : one.HasFewRows();
