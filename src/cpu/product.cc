@@ -145,11 +145,12 @@ struct MatrixProduct {
     return out.column_stride != 1 && out.row_stride == 1 ? Transposed() : *this;
   }
 
-  // True if the elements are multiplied where they are: `b` must be contiguous or cheap to copy.
+  // True if the elements should be multiplied where they are. With fewer steps, storing `out` takes
+  // most of the time. A `b` that is not contiguous is copied.
   bool CanRunInPlace() const {
-    return kernels->multiply_in_place && m >= kernels->tile_rows / 3 &&
+    return kernels->multiply_in_place && m >= kernels->tile_rows / 3 && k >= 4 &&
            m * n * k <= kernels->small_multiplications &&
-           (b.column_stride == 1 || k * n <= kCopiedElements || m >= kRowsOfCopy);
+           (b.column_stride == 1 || (n >= 4 && (k * n <= kCopiedElements || m >= kRowsOfCopy)));
   }
 
   bool HasFewRows() const {
