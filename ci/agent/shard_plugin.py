@@ -93,7 +93,7 @@ def pytest_collection_modifyitems(config: Any, items: list[Any]) -> Generator[No
     found = assign_shards(tests, recorded, shards)
     kept = [item for item in items if found[item.nodeid] == shard]
     others = [item for item in items if found[item.nodeid] != shard]
-    _write_report(len(items), len(kept), sorted(item.nodeid for item in items))
+    _write_report(len(items), len(kept), sorted((it.nodeid, tests[it.nodeid]) for it in items))
     items[:] = kept
     if others:
         config.hook.pytest_deselected(items=others)
@@ -107,9 +107,9 @@ def _group(item: Any) -> str:
     return str(mark.args[0] if mark.args else mark.kwargs.get("name", "default"))
 
 
-def _write_report(collected: int, selected: int, names: Sequence[str]) -> None:
-    """Write the counts and a digest of all collected tests; workers of one shard agree on them."""
-    content = json.dumps(names).encode()
+def _write_report(collected: int, selected: int, tests: Sequence[tuple[str, str]]) -> None:
+    """Write the counts and a digest of all tests with their groups; workers of a shard agree."""
+    content = json.dumps(tests).encode()
     text = f"{collected} {selected} {hashlib.sha256(content).hexdigest()}"
     temporary = REPORT / str(os.getpid())
     with suppress(OSError):  # then the verdict reports that it is missing

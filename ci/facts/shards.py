@@ -163,8 +163,8 @@ def division_errors(stage: StagePlan, ends: Shards, log: PytestLog | None) -> li
         counts = ", ".join(f"{end.collected or 0:,}" for end in ends.values())
         found.append(
             f"the shards collected different tests ({counts}), so some may have run twice or not"
-            " at all: the names of tests must not depend on the process, such as on the order of"
-            " a set"
+            " at all: the names and groups of tests must not depend on the process, such as on"
+            " the order of a set"
         )
     if log is not None and log.repeated:
         found.append(f"more than one shard ran {join_names(log.repeated)}")

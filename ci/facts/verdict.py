@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from signal import Signals
 
-from ci.agent.pytest_report import USUAL
+from ci.agent.pytest_report import NO_TESTS, USUAL, worst_status
 from ci.agent.pytest_stage import is_pytest
 from ci.facts.case import TESTS_FAILED, UNFINISHED, Case
 from ci.facts.difference import ChangeKind, group_lines
@@ -154,14 +154,18 @@ def exit_status(case: Case) -> int | None:
     In this order:
 
     1. codes 1 to 5 of the stage's process, which are pytest's, also from a wrapper;
-    2. pytest's recorded exit status inside a wrapper;
-    3. other codes below 128, which pytest does not use;
-    4. the exit status in the log, as hooks may change it after the log's last line.
+    2. codes 1 to 4 of a shard, if another one ended worse: the stage then has that one's code;
+    3. pytest's recorded exit status inside a wrapper;
+    4. other codes below 128, which pytest does not use;
+    5. the exit status in the log, as hooks may change it after the log's last line.
     """
     end = case.pytest_end
     code = end.exit_code if end is not None else 0
     if 0 < code <= LAST_PYTEST_STATUS:
         return code
+    by_shards = [it.exit_code for it in case.shards.values() if not it.ended_early]
+    if failed := [status for status in by_shards if 0 < status < NO_TESTS]:
+        return worst_status(failed)
     if end is not None and end.pytest_status is not None:
         return end.pytest_status
     if 0 < code < SIGNALLED:

@@ -215,6 +215,7 @@ def _stage_plan(stage: StageConfig, inputs: PlanInputs) -> StagePlan:
     shards = inputs.options.shards if tests else 1
     if shards > 1:
         _refuse_isolated_python(stage.name, command)
+        _refuse_temporary_folder(stage.name, command)
     return StagePlan(
         name=stage.name,
         kind=stage.kind,
@@ -242,6 +243,15 @@ def _refuse_isolated_python(stage: str, command: Sequence[str]) -> None:
             f"--shards: stage {stage}: got `{command[0]} {found}`, expected a Python that reads"
             " PYTHONPATH, with which pytest finds the tests of a shard",
             remedy=f"Leave out {found} in the stage's command, or run without --shards.",
+        )
+
+
+def _refuse_temporary_folder(stage: str, command: Sequence[str]) -> None:
+    """Raise ``UsageError`` for a folder that each shard would empty for the others."""
+    if any(word.partition("=")[0] == "--basetemp" for word in command):
+        raise UsageError(
+            f"--shards: stage {stage}: got `--basetemp`, expected a folder for each shard",
+            remedy="Leave out --basetemp in the stage's command, or run without --shards.",
         )
 
 

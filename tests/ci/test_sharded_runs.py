@@ -24,7 +24,7 @@ from ci.facts.timeline import read_timeline
 from ci.model.events import ShardFinished
 from ci.model.job import Column, StageKind, StagePlan
 from ci.model.plan import SelectionPlan
-from ci.model.results import Evidence, Harness, PlatformResult, Product
+from ci.model.results import Evidence, Harness, PlatformResult, Product, exit_code
 from ci.model.tests import Outcome, PytestLog
 from ci.plan.planning import RunOptions
 from ci.plan.project import load_project, plan_run
@@ -153,6 +153,42 @@ def test_a_test_that_ends_its_process_is_named_with_that_end(work: Workplace) ->
         f"tests/test_{name}.py::test_a": f"the process ended in this test with signal {how}"
         for name, how in (("a", "SIGSEGV (exit code 139)"), ("b", "SIGABRT (exit code 134)"))
     }
+
+
+def test_a_status_that_a_hook_sets_counts_beside_a_crash(work: Workplace) -> None:
+    """One shard exits with 1 though its log ends with 0; the other dies after its summary."""
+    hooks = """\
+import os, pytest, signal
+
+names = set()
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session):
+    names.update(item.name for item in session.items)
+    if "test_a" in names:
+        session.exitstatus = 1
+
+def pytest_unconfigure(config):
+    config.get_terminal_writer().flush()
+    if "test_b" in names:
+        os.kill(os.getpid(), signal.SIGSEGV)
+"""
+    tests = {f"test_{name}": f"def test_{name}(): pass\n" for name in "ab"}
+    write(work, {"conftest": hooks, **tests})
+    row, folder = row_of(work, 2)
+    assert logged(folder).exit_status == 0
+    assert sorted(it.exit_code or 0 for it in row.shards) == [1, 139]
+    assert row.verdict.product is Product.FAILED
+    assert exit_code([row]) is ExitCode.PRODUCT_FAILURE
+
+
+def test_shards_that_group_tests_differently_are_detected(work: Workplace) -> None:
+    """The group of a test has the number of its process."""
+    grouped = "import os, pytest\n@pytest.mark.xdist_group(str(os.getpid()))\ndef test(): pass\n"
+    write(work, {"test_a": grouped, "test_b": "def test_b(): pass\n"})
+    row, _ = row_of(work, 2)
+    assert row.verdict.product is Product.INCOMPLETE
+    assert texts(row)[0].startswith("the shards collected different tests (2, 2), so some may")
 
 
 def test_shards_that_collect_other_tests_are_detected(work: Workplace) -> None:
@@ -419,6 +455,17 @@ def test_a_python_that_would_not_find_the_plugin(work: Workplace, option: str) -
     [alone] = plan_run(project, ("cpu",), **places)
     assert alone.shards == 1
     with pytest.raises(UsageError, match=f"stage pytest: got `python {option}`, expected"):
+        plan_run(project, ("cpu",), **places, options=RunOptions(shards=2))
+
+
+@pytest.mark.parametrize("words", ["--basetemp=/tmp/of-tests", "--basetemp /tmp/of-tests"])
+def test_a_temporary_folder_that_shards_would_empty(work: Workplace, words: str) -> None:
+    work.write("ci.yaml", CONFIG.replace("python -m pytest", f"python -m pytest {words}"))
+    source = work.folder / "source"
+    project = load_project(source / "ci.yaml", {})
+    places: dict[str, Any] = {"run_id": "next", "source": source, "results": work.results}
+    plan_run(project, ("cpu",), **places)
+    with pytest.raises(UsageError, match="stage pytest: got `--basetemp`, expected"):
         plan_run(project, ("cpu",), **places, options=RunOptions(shards=2))
 
 
