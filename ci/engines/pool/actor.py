@@ -20,6 +20,7 @@ import sys
 import tarfile
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 RESULTS = "results"
@@ -262,11 +263,15 @@ class PlatformActor:
 
     def _forget_old(self) -> None:
         for path in (*self._trees.iterdir(), *(self._pool / "runs").iterdir()):
-            if path != self._folder and time.time() - path.stat().st_mtime > OLD_S:
+            if path == self._folder or path.suffix == ".lock":  # another actor may hold the lock
+                continue
+            with suppress(FileNotFoundError):  # other actors rename and remove files, too
+                if time.time() - path.stat().st_mtime <= OLD_S:
+                    continue
                 if path.is_dir():
                     shutil.rmtree(path, ignore_errors=True)
                 else:
-                    path.unlink(missing_ok=True)
+                    path.unlink()
 
 
 def feed_name(token: str) -> str:

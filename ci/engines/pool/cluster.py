@@ -27,6 +27,7 @@ QUEUE = "queue"
 PLATFORM_RESOURCE = "platform:{}"
 DEVICE_RESOURCE = "device:{}"
 ADDRESS_VARIABLE = "RAY_ADDRESS"  # Ray's own
+LOGS = "/tmp/ray/session_latest/logs"  # noqa: S108 - of Ray, on each host
 HEAD_REMEDY = "Check the address, the network, and whether the head runs, then run again."
 AUTHENTICATION_REMEDY = (
     "If the head demands a token, copy its ~/.ray/auth_token to this machine, and"
@@ -264,7 +265,10 @@ class RayCluster(PoolCluster):
         except errors.ActorUnavailableError as error:
             raise NoAnswerError(_first_lines(error), is_connection_lost=True) from error
         except errors.RayTaskError as error:
-            raise InfrastructureError(f"the actor failed: {error.cause!r}") from error
+            raise InfrastructureError(
+                f"the platform's program on its host failed: {error.cause!r}",
+                remedy="See Ray's logs on that host, then continue with run --resume RUN.",
+            ) from error
         except errors.RayError as error:
             raise ActorGoneError(_first_lines(error)) from error
 

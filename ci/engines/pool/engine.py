@@ -14,7 +14,14 @@ from functools import cached_property
 from typing import cast
 
 from ci.engines import EngineMachine, Observer
-from ci.engines.pool.cluster import ActorGoneError, Host, HostLostError, PoolCluster, RayCluster
+from ci.engines.pool.cluster import (
+    LOGS,
+    ActorGoneError,
+    Host,
+    HostLostError,
+    PoolCluster,
+    RayCluster,
+)
 from ci.engines.pool.hosted import HostedPlatform
 from ci.engines.pool.messages import HostStep, StepOutcome
 from ci.engines.pool.placement import (
@@ -105,7 +112,16 @@ class RayEngine:
         """Run the stages on the host of ``prepare``, and copy the results here."""
         hosted = self._platforms.pop(plan.platform)
         with _ended_after_failure(hosted, remove=False):
+            # Again: pulling or building an image has no limit.
+            record = Record(address=hosted.host.address, name=hosted.host.name, began=time.time())
+            record.write(plan)
             answer = hosted.carry_out(HostStep.EXECUTE, image=image)
+            if answer.value is None and not answer.interrupted:  # nothing to adopt
+                raise InfrastructureError(
+                    f"{hosted.name}: the program was lost before the stages began",
+                    remedy=f"See Ray's logs on that host, in {LOGS}, then continue with"
+                    " run --resume RUN.",
+                )
         return self._finish(plan, hosted, answer)
 
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
@@ -157,7 +173,7 @@ class RayEngine:
     def _place(self, plan: RunPlan, observer: Observer) -> HostedPlatform:
         """Wait for a host, and send what the platform needs there."""
         actor, host = Placement(self._cluster, plan, observer).wait()
-        Record(address=host.address, name=host.name, began=time.time()).write(plan)
+        Record(address=host.address, name=host.name).write(plan)
         hosted = HostedPlatform(self._cluster, plan, observer, actor, host)
         with _ended_after_failure(hosted, remove=True):
             hosted.begin(self._trees.of(plan))
@@ -181,8 +197,8 @@ def _interrupted() -> ExecutionFacts:
 
 
 def _has_expired(record: Record, plan: RunPlan) -> bool:
-    """Whether what a host was given has surely ended, by its time limits."""
-    return time.time() - record.began > plan.longest_s
+    """Whether what a host was given has surely ended, by the time limits of its stages."""
+    return record.began is not None and time.time() - record.began > plan.longest_s
 
 
 @contextmanager

@@ -6,7 +6,6 @@ the platform is lost until ``--resume`` finds the host again.
 
 from __future__ import annotations
 
-import json
 import pickle
 import secrets
 from collections.abc import Callable, Mapping
@@ -43,7 +42,8 @@ from ci.errors import CiError, InfrastructureError, PrerequisiteError
 from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.events import RunFinished
 from ci.model.plan import RunPlan
-from ci.util.lines import LineSplitter
+from ci.util.lines import LineSplitter, parse_object
+from ci.util.text import counted
 
 # Between two looks at a running step, of 1 ms each: soon after news, which may be its end.
 LEAST_POLL_S = 0.05
@@ -51,6 +51,7 @@ MOST_POLL_S = 0.25
 POLL_SHARE = 0.1  # of the time since the last news
 LONGEST_FEED_LINE = 1 << 20
 MOST_ADOPTIONS = 3  # of one platform: a host that kills its actors is broken
+NOT_AGENTS = ("output", "engine")  # events of the engine on the host
 LAST_LINE = f'{{"event": "{RunFinished.event}"'.encode()
 MOST_INTERRUPTS = 3  # of a local engine, which reacts to each of them
 
@@ -73,6 +74,8 @@ class Mirror:
         self._feed = ""
         self._lines = LineSplitter(LONGEST_FEED_LINE)
         self._seen = self._known = 0
+        self.unreadable_lines = 0
+        """Lines of the feeds that are not shown."""
 
     def follow(self, token: str, *, adopted: bool = False) -> None:
         """Read the events of a step; those of an adopted run come again from the first one."""
@@ -81,6 +84,7 @@ class Mirror:
         self.offsets = {self._feed: 0, **self.offsets}
         self._lines = LineSplitter(LONGEST_FEED_LINE)
         self._known, self._seen = max(self._known, self._seen) if adopted else 0, 0
+        self.unreadable_lines = 0 if adopted else self.unreadable_lines
 
     def add(self, news: Mapping[str, tuple[int, bytes]]) -> bool:
         """Add what an actor has read; return whether it was new."""
@@ -107,8 +111,17 @@ class Mirror:
                 file.truncate()
 
     def _show(self, line: str) -> None:
-        event = json.loads(line)
-        is_agents = event["event"] not in ("output", "engine")
+        try:
+            event = parse_object(line)
+            if "event" not in event:
+                raise ValueError("an event without a kind")
+        except ValueError as error:  # the copied files have it
+            self.unreadable_lines += 1
+            if self.unreadable_lines == 1:
+                text = f"an event of the host is not shown: {error}"
+                self._observer.event({"event": "pool", "text": text})
+            return
+        is_agents = event["event"] not in NOT_AGENTS
         self._seen += is_agents
         if self._seen > self._known or (self._seen == self._known and not is_agents):
             self._observer.event(event)
@@ -121,14 +134,13 @@ class HostedPlatform:
         self, cluster: PoolCluster, plan: RunPlan, observer: Observer, actor: Any, host: Host
     ) -> None:
         self.host = host
-        self.notes: tuple[str, ...] = ()
-        """What was left out of the sources."""
         self._cluster = cluster
         self._plan = plan
         self._observer = observer
         self._actor = actor
         self._mirror = Mirror(plan, observer)
         self._trees: dict[str, str] = {}
+        self._left_out: tuple[str, ...] = ()  # of the sources
         self._adoptions = 0
 
     @property
@@ -136,10 +148,17 @@ class HostedPlatform:
         """The name of the host, for messages."""
         return f"host {self.host.name} ({self.host.address})"
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was left out of the sources, and of the display."""
+        notes = tuple(f"left out of the sources: {it}" for it in self._left_out)
+        lines = self._mirror.unreadable_lines
+        return (*notes, f"not shown: {counted(lines, 'event')} of the host") if lines else notes
+
     def begin(self, trees: Mapping[str, Tree]) -> None:
         """Send what a new run needs."""
         self.call(self._actor.remove.remote)  # of an earlier attempt
-        self.notes = tuple(f"left out of the sources: {it}" for it in trees[SOURCE].left_out)
+        self._left_out = trees[SOURCE].left_out
         for name, tree in trees.items():
             self._send(name, tree)
 
@@ -153,7 +172,7 @@ class HostedPlatform:
         An interrupt is passed on, and the step returns what it has until then. The third one raises
         ``KeyboardInterrupt``.
         """
-        return self._follow(step, partial(self._start, step, secrets.token_hex(8), **details))
+        return self._follow(step, partial(self._starting, step, **details))
 
     def adopt(self, program: Tree) -> StepOutcome:
         """Follow what an earlier caller started, as ``carry_out`` does.
@@ -167,20 +186,35 @@ class HostedPlatform:
             return self._follow(HostStep(step))
         return self.carry_out(HostStep.RESUME)  # by another actor, or not at all
 
-    def _follow(self, step: HostStep, begin: Callable[[], None] | None = None) -> StepOutcome:
+    def _starting(self, step: HostStep, **details: Any) -> Callable[[], None]:
+        """Return what starts a step, once for each token, even if it is repeated."""
+        return partial(self._start, step, secrets.token_hex(8), **details)
+
+    def _follow(
+        self, step: HostStep, starting: Callable[[], Callable[[], None]] | None = None
+    ) -> StepOutcome:
+        """Follow a step that runs, or that the result of ``starting`` starts."""
+        begin = starting and starting()
         interrupts, gone = 0, None
         while True:
             try:
                 if gone is not None:
                     self._replace_actor(gone)
-                    step, gone = HostStep.RESUME, None
-                    begin = partial(self._start, step, secrets.token_hex(8))
+                    gone = None
+                    if step == HostStep.SETTLE and starting:  # may be repeated
+                        begin = starting()
+                    else:
+                        step = HostStep.RESUME
+                        begin = self._starting(step)
                 if begin is not None:
                     begin()
                     begin = None
                     if interrupts:
                         self._interrupt()
-                return self._outcome(step)
+                answer = self._outcome(step)
+                # A step with nothing to adopt does not notice the interrupt of the run.
+                is_interrupted = answer.interrupted or (interrupts > 0 and answer.value is None)
+                return replace(answer, interrupted=is_interrupted)
             except KeyboardInterrupt:
                 interrupts += 1
                 text = "interrupted: ending what runs on the host"

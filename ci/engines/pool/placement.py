@@ -14,6 +14,7 @@ from typing import Any
 
 from ci.engines import Observer
 from ci.engines.pool.cluster import (
+    LOGS,
     RETRY_S,
     ActorGoneError,
     Host,
@@ -41,7 +42,8 @@ class Record:
 
     address: str
     name: str
-    began: float  # seconds since 1970
+    began: float | None = None
+    """When the stages began, in seconds since 1970; ``None``: an environment is prepared."""
 
     @classmethod
     def read(cls, plan: RunPlan) -> Record | None:
@@ -134,16 +136,20 @@ class Placement:
         except ActorGoneError as error:
             self._actor, self._starts = None, self._starts + 1
             if self._starts == MOST_STARTS:
-                message = f"a host of {self._cluster.place} starts no program: {error}"
-                raise InfrastructureError(message, remedy="See Ray's logs there.") from error
+                raise InfrastructureError(
+                    f"{self._cluster.place}: a host cannot start the program of platform"
+                    f" {self._plan.platform}: {error}",
+                    remedy=f"See Ray's logs on the hosts of this platform, in {LOGS}.",
+                ) from error
         return None
 
     def _host(self, node: str) -> Host:
         for host in self._cluster.hosts():
             if host.node == node:
                 return host
-        message = f"the host that was to run {self._plan.platform} has left the pool"
-        raise InfrastructureError(message, remedy="Run again.")
+        message = f"platform {self._plan.platform}: its host left the pool before the run began"
+        remedy = "Run again: another host takes the platform."
+        raise InfrastructureError(message, remedy=remedy)
 
     def _withdraw(self) -> None:
         if self._actor is not None:

@@ -40,11 +40,16 @@ class Feed:
     """Writes the events of a step to the file that the caller reads."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("a", encoding="utf-8")
+        # An event may have half of a surrogate pair, which JSON can escape and UTF-8 cannot.
+        self._file = path.open("a", encoding="utf-8", errors="replace")
 
     def event(self, event: Mapping[str, object]) -> None:
-        """Append an event, in one write."""
-        self._file.write(json.dumps(event, default=vars) + "\n")
+        """Append an event, in one write.
+
+        It stays as short as it was for the agent: escapes would make it up to 6 times as long.
+        """
+        line = json.dumps(event, default=vars, ensure_ascii=False, separators=(",", ":"))
+        self._file.write(line + "\n")
         self._file.flush()
 
 
