@@ -68,7 +68,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Search, and report the first bad commit; exits with 3 if the noise is too large for it."""
     if options.warm and options.test:
-        raise UsageError("--warm: got --test, expected --stage", remedy="Leave out --warm.")
+        message = "--warm: cannot be combined with --test: the cache changes only times"
+        raise UsageError(message, remedy="Leave out --warm.")
     config = config_file(options)
     project = load_project(config, os.environ)
     chosen_platforms(project.config, [options.platform])
@@ -139,7 +140,7 @@ def _no_difference(search: Search, values: Values) -> UsageError:
     if asked.stage:
         good, bad = (f"{median(it.values()):.3g} s in {len(it)} runs" for it in ends)
         what = f"{asked.stage} took {good} and {bad} (medians)"
-    message = f"--good and --bad do not differ surely: {what}"
+    message = f"--good and --bad: got no significant difference, expected one: {what}"
     return UsageError(message, remedy="Name commits further apart, or another stage or test.")
 
 

@@ -172,8 +172,8 @@ def _read(options: argparse.Namespace) -> tuple[str, float, list[Workload]]:
         in_use = sorted({name for head in heads[:IN_USE] for name in head.begun})
         rate = options.commits_per_hour or recorded_rate(heads)
         if rate is None:
-            message = "--commits-per-hour: got none, and the store has runs of only one time"
-            raise UsageError(message, remedy="Name it: --commits-per-hour 2")
+            message = "--commits-per-hour: got none, and the store has too few runs to derive it"
+            raise UsageError(message, remedy="Set it: --commits-per-hour 2")
         names = dict.fromkeys(options.platforms or in_use)
         return project, rate, read_workloads(store, heads, names)
 

@@ -95,8 +95,8 @@ def _choose_base(asked: Path | None, path: Path, before: Contract | None) -> Con
     base = load_contract(path.parent / name)
     if path.resolve() in _base_files(path.parent / name):
         raise UsageError(
-            f"--base: {asked} is itself based on {path}",
-            remedy="Pass a contract with --base that is not based on the one to write.",
+            f"--base: got {asked}, which is based on the contract to write, {path}",
+            remedy="Name a contract that is not based on it: --base FILE",
         )
     return ContractBase(name, base)
 

@@ -254,8 +254,8 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
         raise UsageError(message, remedy='Give it: --reason "torch 2.14 is slower to link".')
     for name in ("reason", "until"):
         if getattr(options, name) and not options.accept:
-            message = f"--{name}: got no --accept, which it belongs to"
-            raise UsageError(message, remedy="Name the run: --accept RUN")
+            message = f"--{name}: can only be used with --accept"
+            raise UsageError(message, remedy="Name the run to accept: --accept RUN")
     if options.until and options.until < (today := datetime.now(UTC).date()):
         message = f"--until: got {options.until}, expected {today} or later"
         raise UsageError(message, remedy="Name the last day on which the rise is acceptable.")
@@ -265,7 +265,7 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
         raise UsageError(message, remedy="Run `history --withdraw` first.")
     for name in ("fail_on", "notify"):
         if getattr(options, name) and not options.check:
-            message = f"--{name.replace('_', '-')}: got no --check, which it belongs to"
+            message = f"--{name.replace('_', '-')}: can only be used with --check"
             raise UsageError(message, remedy="Add it: --check")
     if options.flaky and (
         options.accept or options.withdraw or options.check or options.stage or options.last

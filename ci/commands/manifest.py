@@ -158,8 +158,8 @@ def _print_script(
     folder = (options.source or project.source).resolve()
     state = source.state(folder)
     if state.commit is None:
-        message = f"manifest: {folder}: got no git repository with a commit, expected one: the jobs"
-        message += " check out the commit when they are submitted"
+        message = f"manifest: {folder}: got no commit, expected a git repository with one"
+        message += ", which the jobs check out"
         raise UsageError(message, remedy="Commit the sources.")
     if state.dirty:
         complain(f"{folder} has uncommitted changes, which the jobs do not get")

@@ -105,6 +105,6 @@ def _slowest(store: Store, found: CombinedResults, most: int) -> SlowestReport:
             name = title(result.platform, result.platform, simulated=result.simulated)
             costs[name] = add_up_costs(outcomes)
     if not costs:
-        message = f"run {found.run.run_id}: got no tests, expected some for --slowest"
-        raise UsageError(message, remedy="Name another run.")
+        message = f"--slowest: run {found.run.run_id}: got no recorded tests, expected at least one"
+        raise UsageError(message, remedy="Name a run whose tests ran: report RUN --slowest")
     return SlowestReport(costs, most)

@@ -162,8 +162,8 @@ def execute(options: argparse.Namespace) -> int:
         message = f"--ray-address: got --engine {options.engine or 'auto'}, expected --engine ray"
         raise UsageError(message, remedy="Add it: --engine ray")
     if options.keep and options.dry_run:
-        message = "--keep: got --dry-run too, whose script removes its container at the end"
-        raise UsageError(message, remedy="Leave out one of the two.")
+        message = "--keep: cannot be combined with --dry-run: the script removes its container"
+        raise UsageError(message, remedy="Leave out --keep or --dry-run.")
     if options.bundle:
         return _run_bundle(options)
     if options.resume:

@@ -122,8 +122,8 @@ def check_architecture(client: DockerClient, image: Image | None = None) -> None
     there = client.version()["Arch"]
     if made_for and made_for != there:  # a handmade image may not state it
         raise InfrastructureError(
-            f"{what} for {made_for}, the engine's machine is {there}",
-            remedy=f"name a base image for {there}, or run the platform on another engine",
+            f"{what} for {made_for}, expected {there}, the architecture of the engine",
+            remedy=f"Name a base image for {there}, or run the platform on another engine.",
         )
 
 
@@ -253,9 +253,9 @@ class ImageBuilder:
             folder = str(info["DockerRootDir"])
             needed, free = SPACE_FACTOR * archive.size, shutil.disk_usage(folder).free
             if free < needed:
-                message = f"{free:,} bytes are free in {folder}, loading the image takes {needed:,}"
                 raise InfrastructureError(
-                    message, remedy="Make room: docker system df shows what uses the disk."
+                    f"{folder}: got {free:,} bytes free, expected {needed:,} to load the image",
+                    remedy="Make room: docker system df shows what uses the disk.",
                 )
         log.write(f"loading {plan.tag} from {archive.bundle}")
         with tarfile.open(archive.bundle, mode="r:") as members:
@@ -265,8 +265,11 @@ class ImageBuilder:
         for image in images:
             if _matches(image, archive):
                 return image, LOADED
-        message = f"the engine loaded {', '.join(str(image.id) for image in images)} from"
-        raise InfrastructureError(f"{message} {archive.bundle}, expected {archive.id}")
+        got = ", ".join(str(image.id) for image in images) or "no image"
+        raise InfrastructureError(
+            f"{archive.bundle}: the engine loaded {got}, expected image {archive.id}",
+            remedy="Make the bundle again with `python -m ci bundle`, and copy it here.",
+        )
 
     def _pull_base(self, plan: RunPlan, log: ImageLog) -> None:
         """Pull a missing base image; refuse an unusable one before waiting for other builds."""

@@ -72,14 +72,14 @@ def served(client: DockerClient, plan: RunPlan, image: str) -> Iterator[str | No
         if not ready:
             raise InfrastructureError(
                 f"image {image} cannot serve the wheelhouse {plan.network.wheelhouse}: {printed}",
-                remedy="use a base image with Python 3, or give an address in pip_find_links",
+                remedy="Use a base image with Python 3, or set pip_find_links to an address.",
             )
         try:
             yield f"container:{container.id}"
         except InfrastructureError as error:
             if state := _end_of(container):
-                message = f"{error}\nThe build lost its network: {container.name} {state}."
-                remedy = "run again, and remove no container of a run meanwhile"
+                message = f"{error}\nThe build lost its wheelhouse: {container.name} {state}."
+                remedy = "Run again. Do not remove the containers of a run before it ends."
                 raise InfrastructureError(message, remedy=remedy) from error
             raise
 

@@ -24,6 +24,7 @@ from ci.plan.lineage import read_lineage
 from ci.plan.planning import AS_CONFIGURED, RunOptions
 from ci.plan.project import SELECTION_FILES, Project, plan_run
 from ci.plan.source import SourceState
+from ci.util.invocation import command
 from ci.util.lines import parse_object
 from ci.util.text import join_names, make_storable, near_match
 
@@ -169,12 +170,13 @@ def load_request(results: Path, run_id: str) -> RunRequest:
     """Return the request of an earlier run; raises ``UsageError`` if its configuration changed."""
     request = read_request(results, run_id)
     if request.bundle is not None:
-        message = f"--resume: run {run_id} used a bundle, expected --bundle"
+        message = f"--resume: got no --bundle, expected that of run {run_id}"
         bundle = shlex.quote(str(request.bundle))
         raise UsageError(message, remedy=f"Add the option: --bundle {bundle}")
     if request.system is not None:
-        message = f"--resume: run {run_id} is carried out by {request.system}, not from here"
-        raise UsageError(message, remedy="Fetch its results and import them, or start a new run.")
+        message = f"--resume: run {run_id} was submitted to {request.system}"
+        remedy = f"Fetch its results, then: {command('import', run_id)}\nOr start a new run."
+        raise UsageError(f"{message}, expected a run that began here", remedy=remedy)
     return check_configuration(request)
 
 
@@ -207,7 +209,8 @@ def read_request(results: Path, run_id: str, asked: str = "--resume") -> RunRequ
         newest = f"The newest: {join_names(known[::-1])}." if known else "It holds none yet."
         raise UsageError(message, remedy=newest) from None
     except ValueError as error:
-        raise UsageError(f"{asked}: {path} is not a request: {error}") from None
+        message = f"{asked}: {path}: got an invalid request: {error}"
+        raise UsageError(message, remedy="Start a new run.") from None
 
 
 def _check_origin(path: Path, document: Mapping[str, object], asked: str) -> None:

@@ -134,7 +134,7 @@ class CapacityReport(Report):
         limit, share = f"{self.goal.limit_s / MINUTE_S:g}", percent(1 - LATE)
         if self.goal.met:
             yield f"With these hosts, {share} of the commits have their verdict within {limit} min."
-            yield "With one host less on any platform, fewer have."
+            yield "With one host fewer on any platform, fewer commits do."
             return
         alone = _minutes(self.goal.alone.p95.value)
         yield (

@@ -441,7 +441,7 @@ def test_a_reason_that_cannot_be_kept_is_refused(
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--until", "2999-12-31"], "--until: got no --accept, which it belongs to"),
+        (["--until", "2999-12-31"], "--until: can only be used with --accept"),
         ([*ACCEPT, "--until", "2020-01-31"], "--until: got 2020-01-31, expected 20"),
         ([*ACCEPT, "--withdraw", "run-012"], "--accept: cannot be combined with --withdraw"),
         (["--withdraw", "run-012", "--check"], "--withdraw: cannot be combined with --check"),

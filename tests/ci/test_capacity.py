@@ -352,7 +352,10 @@ def test_wrong_numbers_are_usage_errors(
         (("--shards", "2", "--hosts", "ascend=1,cpu=2"), "--hosts: got 1 for ascend, expected at"),
         (("--within", "1h", "--hosts", "1"), "--within: cannot be combined with --hosts"),
         (("nvidia",), "the store holds no run of 'nvidia'"),
-        (("--last", "1"), "--commits-per-hour: got none, and the store has runs of only one time"),
+        (
+            ("--last", "1"),
+            "--commits-per-hour: got none, and the store has too few runs to derive it",
+        ),
         (
             ("--last", "4"),
             "ascend: got 2 judged runs without shards, expected at least 3\nRun them: ",

@@ -104,7 +104,7 @@ def test_a_run_without_tests(
         store.save(published, {})
     assert main(["report", "--slowest", "--results", str(tmp_path)]) == ExitCode.USAGE
     assert (
-        f"run {published.run_id}: got no tests, expected some for --slowest"
+        f"--slowest: run {published.run_id}: got no recorded tests, expected at least one"
         in capsys.readouterr().err
     )
 

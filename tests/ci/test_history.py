@@ -139,8 +139,8 @@ def test_the_last_runs_alone(regressed: Project) -> None:
         (["cpu", "--stage", "instal"], "no measure of 'instal'; did you mean 'install'?"),
         (["cpu", "--project", "tin"], "'tin'; did you mean 'tiny'?"),
         (["cpu", "--accept", "run-012"], "--accept: got no reason, expected one"),
-        (["cpu", "--fail-on", "environment"], "--fail-on: got no --check, which it belongs to"),
-        (["cpu", "--reason", "x"], "--reason: got no --accept, which it belongs to"),
+        (["cpu", "--fail-on", "environment"], "--fail-on: can only be used with --check"),
+        (["cpu", "--reason", "x"], "--reason: can only be used with --accept"),
         (
             ["cpu", "--accept", "run-012", "--reason", "x", "--check"],
             "--accept: cannot be combined with --check",

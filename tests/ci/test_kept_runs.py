@@ -89,7 +89,9 @@ def test_a_script_keeps_nothing(work: Workplace, capsys: pytest.CaptureFixture[s
     config = str(work.folder / "source" / "ci.yaml")
     words = ["run", "cpu", "--config", config, "--keep", "--dry-run"]
     assert cli.main(words) == ExitCode.USAGE
-    assert "--keep: got --dry-run too, whose script removes its" in capsys.readouterr().err
+    assert (
+        "--keep: cannot be combined with --dry-run: the script removes" in capsys.readouterr().err
+    )
 
 
 def test_a_kept_work_folder_is_no_run_to_adopt(work: Workplace) -> None:

@@ -592,7 +592,9 @@ def test_a_run_that_was_opened_elsewhere_is_refused(lab: Lab, pod: Pod) -> None:
 
 def test_such_a_run_cannot_be_resumed_here(lab: Lab, pod: Pod) -> None:
     said = lab.ci("run", "--resume", run_of(pod.job), code=ExitCode.USAGE)
-    assert f"run {run_of(pod.job)} is carried out by kubernetes, not from here" in said
+    assert (
+        f"run {run_of(pod.job)} was submitted to kubernetes, expected a run that began here" in said
+    )
 
 
 # Slurm
@@ -645,4 +647,4 @@ def test_uncommitted_changes_are_named(lab: Lab) -> None:
 
 def test_without_a_commit_there_is_no_script(lab: Lab) -> None:
     said = lab.manifest("cpu", "--system=slurm", code=ExitCode.USAGE)
-    assert "got no git repository with a commit, expected one" in said
+    assert "got no commit, expected a git repository with one, which the jobs check out" in said

@@ -409,4 +409,4 @@ def test_the_variable_names_the_webhook_of_checks(
 def test_it_needs_a_check(check: Check) -> None:
     code, said = check.project.ci("history", "cpu", "--notify", "https://h/x")
     assert code == ExitCode.USAGE
-    assert "--notify: got no --check, which it belongs to" in said
+    assert "--notify: can only be used with --check" in said

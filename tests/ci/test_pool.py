@@ -585,9 +585,9 @@ def test_a_dry_run_needs_no_pool(plan: RunPlan) -> None:
 
 def test_a_shell_is_refused(plan: RunPlan) -> None:
     engine = RayEngine(EnginePlan(name="lab", kind="ray"))
-    with pytest.raises(InfrastructureError, match="an engine of kind ray opens no shell"):
+    with pytest.raises(InfrastructureError, match="an engine of kind ray cannot open a shell"):
         engine.enter(plan, interactive=False)
-    with pytest.raises(InfrastructureError, match="an engine of kind ray opens no shell"):
+    with pytest.raises(InfrastructureError, match="an engine of kind ray cannot open a shell"):
         engine.enter_kept(plan, Observer(), interactive=False)
 
 

@@ -144,4 +144,7 @@ def test_a_contract_can_be_based_on_another(
     path.write_text(path.read_text().replace("base: ../../base.yaml\n", ""))
     with pytest.raises(AssertionError):
         write_contract(work, "--base", str(base))
-    assert f"{base} is itself based on {path}\n" in capsys.readouterr().err
+    assert (
+        f"--base: got {base}, which is based on the contract to write, {path}\n"
+        in capsys.readouterr().err
+    )

@@ -567,9 +567,12 @@ def test_an_unknown_run_cannot_be_resumed(tmp_path: Path) -> None:
         ("{}", r"request\.json: got a request of version None, expected version 1"),
         ('{"version": 2}', r"request\.json: got a request of version 2, expected version 1"),
         ('{"imported": true}', "run x was imported, expected a run that began here"),
-        ('{"version": 1}', r"request\.json is not a request: .*validation errors"),
-        ("[" * 5000, r"request\.json is not a request: nested too deeply"),
-        ('{"version": 1e999}', r"request\.json is not a request: got 1e999, which is not finite"),
+        ('{"version": 1}', r"request\.json: got an invalid request: .*validation errors"),
+        ("[" * 5000, r"request\.json: got an invalid request: nested too deeply"),
+        (
+            '{"version": 1e999}',
+            r"request\.json: got an invalid request: got 1e999, which is not finite",
+        ),
     ],
 )
 def test_an_invalid_request_is_refused(tmp_path: Path, text: str, message: str) -> None:

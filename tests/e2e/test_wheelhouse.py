@@ -173,7 +173,7 @@ def test_a_build_whose_server_is_removed(
         server.remove(force=True)
 
     docker_bench.observer.reactions["now"] = remove_server
-    with pytest.raises(InfrastructureError, match=r"lost its network: .*-wheels was removed"):
+    with pytest.raises(InfrastructureError, match=r"lost its wheelhouse: .*-wheels was removed"):
         docker_bench.engine.prepare(plan, docker_bench.observer)
 
 

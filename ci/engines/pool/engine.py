@@ -38,8 +38,11 @@ from ci.model.plan import EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
 
 MOST_WAITING = 1000  # platforms of a run: the pool has a queue of its own
-NO_SHELL = "an engine of kind ray opens no shell"
-SHELL_REMEDY = "Log in to the host and run this program there, or use --engine docker or host."
+NO_SHELL = "an engine of kind ray cannot open a shell"
+SHELL_REMEDY = (
+    "Log in to the host and open the shell there, or start a new run with --engine docker or"
+    " --engine host."
+)
 
 
 class RayEngine:
