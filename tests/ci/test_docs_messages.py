@@ -21,7 +21,13 @@ GAP = "\0"  # in place of what a message inserts, which fragments do not cross
 def messages() -> frozenset[str]:
     """All texts in the sources of the program, with a gap for what is inserted into them."""
     files = [REPOSITORY / "noxfile.py", *sorted((REPOSITORY / "ci").rglob("*.py"))]
-    return frozenset(text for file in files for text in texts(ast.parse(file.read_text())))
+    scripts = (REPOSITORY / "ci").rglob("*.sh.j2")
+    return frozenset(
+        [
+            *(text for file in files for text in texts(ast.parse(file.read_text()))),
+            *(text for script in scripts for text in printed_texts(script.read_text())),
+        ]
+    )
 
 
 def texts(tree: ast.AST) -> Iterator[str]:
@@ -35,6 +41,12 @@ def texts(tree: ast.AST) -> Iterator[str]:
             yield "".join(map(str, values))
         elif isinstance(node, ast.Constant) and id(node) not in parts | docs:
             yield str(node.value)
+
+
+def printed_texts(script: str) -> Iterator[str]:
+    """Each text that a shell script prints with ``echo``."""
+    for text in re.findall(r'echo "([^"]*)"', script):
+        yield re.sub(r"\$\w+", GAP, text)
 
 
 def matches(entry: str, message: str) -> bool:
