@@ -101,15 +101,40 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(built_once(tmp_path_factory, "python", make_copying_python) / "python")
 
 
+@pytest.fixture(scope="session")
+def ready_engine(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Engine]:
+    """Gives an engine or skips; first makes the image of a `Bench`, and the base image of all.
+
+    Tests with a cache folder of their own would make the base again: the lock of builds is there.
+    """
+
+    def make_images(folder: Path) -> None:
+        bench = Bench(engine_or_skip("docker"), folder)
+        bench.engine.prepare(bench.plan(), bench.observer)
+        bench.engine.close()
+
+    def ready(name: str) -> Engine:
+        if name == "docker":
+            built_once(tmp_path_factory, "images", make_images)
+        return engine_or_skip(name)
+
+    return ready
+
+
 @pytest.fixture(params=["host", pytest.param("docker", marks=pytest.mark.docker)])
-def bench(request: pytest.FixtureRequest, tmp_path: Path, python: str) -> Bench:
+def bench(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    python: str,
+    ready_engine: Callable[[str], Engine],
+) -> Bench:
     """Both engines: what they have in common is tested on each."""
-    return Bench(engine_or_skip(request.param), tmp_path, python)
+    return Bench(ready_engine(request.param), tmp_path, python)
 
 
 @pytest.fixture
-def docker_bench(tmp_path: Path) -> Bench:
-    return Bench(engine_or_skip("docker"), tmp_path)
+def docker_bench(tmp_path: Path, ready_engine: Callable[[str], Engine]) -> Bench:
+    return Bench(ready_engine("docker"), tmp_path)
 
 
 @pytest.fixture
@@ -118,12 +143,11 @@ def host_bench(tmp_path: Path, python: str) -> Bench:
 
 
 @pytest.fixture(scope="session")
-def fresh_image(tmp_path_factory: pytest.TempPathFactory) -> str:
+def fresh_image(ready_engine: Callable[[str], Engine]) -> str:
     """A minimal Debian with python3 alone, on an engine whose containers see this machine."""
-    bench = Bench(engine_or_skip("docker"), tmp_path_factory.mktemp("fresh"))
+    ready_engine("docker").close()
     if not is_local_engine():
         pytest.skip("the Docker Engine is not this machine's own")
-    bench.engine.prepare(bench.plan(), bench.observer)  # makes the offline base
     return make_image()
 
 

@@ -7,12 +7,11 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
 
 import pytest
-from conftest import engine_or_skip
 from places import (
     ROOT,
     Place,
@@ -27,6 +26,7 @@ from places import (
     terminal_shell,
 )
 
+from ci.engines import Engine
 from ci.model.plan import KEPT
 from ci.model.results import HOST_LOCK
 
@@ -54,10 +54,13 @@ def wait_for_end(place: Place, run_id: str) -> None:
 
 @pytest.fixture(scope="module", params=["host", pytest.param("docker", marks=pytest.mark.docker)])
 def repository(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, python: str
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    python: str,
+    ready_engine: Callable[[str], Engine],
 ) -> Iterator[Place]:
     """A project whose test fails; whatever its runs kept is removed after all tests."""
-    engine_or_skip(request.param).close()
+    ready_engine(request.param).close()
     place = Place.make(tmp_path_factory.mktemp("kept"), request.param, python, FILES)
     yield place
     for folder in (place.folder / "results").glob("2*"):

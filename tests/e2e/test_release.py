@@ -15,9 +15,9 @@ import subprocess
 import sys
 import tarfile
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -104,20 +104,31 @@ def ci(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+def make(release: Release, folder: Path) -> Made:
+    engine_or_skip(release.engine)
+    options = ["--engine", release.engine, "--results", folder]
+    return folder, ci("run", *release.arguments, *options)
+
+
 @pytest.fixture(scope="module")
-def released(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Release], Made]:
-    """Makes each release once, also one that ends badly: its folder, and how it ended."""
+def released(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[Release], Made]]:
+    """Makes all selected releases at once; returns the folder of one, and how it ended."""
+    items = (item for item in request.session.items if item.path == request.path)
+    selected = {item.callspec.params["release"] for item in items if hasattr(item, "callspec")}
+    with ThreadPoolExecutor() as pool:
+        made = {
+            release: pool.submit(make, release, tmp_path_factory.mktemp("release"))
+            for release in selected
+        }
 
-    @cache
-    def run(release: Release) -> Made:
-        engine_or_skip(release.engine)
-        folder = tmp_path_factory.mktemp("release")
-        options = ["--engine", release.engine, "--results", folder]
-        finished = ci("run", *release.arguments, *options)
-        print(finished.stdout, finished.stderr)
-        return folder, finished
+        def wait(release: Release) -> Made:
+            folder, finished = made[release].result()
+            print(finished.stdout, finished.stderr)
+            return folder, finished
 
-    return run
+        yield wait
 
 
 @pytest.fixture

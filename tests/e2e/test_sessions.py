@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import engine_or_skip
 from places import (
     Place,
     gc,
@@ -21,6 +20,7 @@ from places import (
     terminal_shell,
 )
 
+from ci.engines import Engine
 from ci.model.plan import RUN_LABEL
 
 TESTS = """\
@@ -38,10 +38,13 @@ FAILING = "tests/test_a.py::test_fails[it's [a]]"
 
 @pytest.fixture(scope="module", params=["host", pytest.param("docker", marks=pytest.mark.docker)])
 def ran(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, python: str
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    python: str,
+    ready_engine: Callable[[str], Engine],
 ) -> Place:
     """A project that ran once."""
-    engine_or_skip(request.param).close()
+    ready_engine(request.param).close()
     place = Place.make(tmp_path_factory.mktemp("sessions"), request.param, python, FILES)
     place.run()
     return place

@@ -6,14 +6,14 @@ import csv
 import fcntl
 import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import engine_or_skip
 from places import Place, gc, json_of, paste, project_files, remains, remove
 
+from ci.engines import Engine
 from ci.model.results import HOST_LOCK
 
 PROJECT = "sharded"
@@ -36,10 +36,13 @@ FAILING = [f"tests/test_{name}.py::test_fails[it's [a]]" for name in "ab"]
 
 @pytest.fixture(scope="module", params=["host", pytest.param("docker", marks=pytest.mark.docker)])
 def place(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, python: str
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    python: str,
+    ready_engine: Callable[[str], Engine],
 ) -> Iterator[Place]:
     """A project that ran once in two shards, and failed; what the run kept is still there."""
-    engine_or_skip(request.param).close()
+    ready_engine(request.param).close()
     place = Place.make(tmp_path_factory.mktemp("sharded"), request.param, python, FILES)
     place.run("--shards", "2", "--keep")
     yield place
