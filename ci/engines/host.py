@@ -155,7 +155,8 @@ class HostEngine:
             return None
         facts = ExecutionFacts(engine=self.name, interrupted=True)
         try:
-            if folder.agent is None:
+            # A cleaner of temporary files may have removed the folder.
+            if folder.agent is None or not folder.output.is_file():
                 return None
             with _typed_errors():
                 facts = _follow_to_end(folder, plan, observer)

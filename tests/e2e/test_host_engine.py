@@ -14,6 +14,7 @@ from packaging.version import Version
 from plans import python_stage, stage
 
 from ci.engines.host import HostEngine
+from ci.engines.workfolder import WorkFolder
 from ci.errors import InfrastructureError
 
 
@@ -189,3 +190,14 @@ def test_run_that_never_began_is_not_adopted(host_bench: Bench) -> None:
         InfrastructureError, match=r"the virtual environment of run .* no longer exists"
     ):
         host_bench.engine.execute(plan, image, host_bench.observer)
+
+
+def test_run_whose_work_folder_is_gone_is_not_adopted(host_bench: Bench) -> None:
+    plan = host_bench.plan(stage("build", "true"))
+    folder = WorkFolder.create(plan)
+    # As if a cleaner of temporary files had removed the folder of an agent that ended.
+    lock = {"path": str(folder.path), "agent": 1 << 30}
+    folder.state.write_text(json.dumps(lock))
+    folder.path.rmdir()
+    assert host_bench.engine.resume(plan, host_bench.observer) is None
+    assert not folder.state.exists()
