@@ -114,7 +114,8 @@ class SitePlatform(Model):
     other_engines: tuple[Name, ...] = ()
     """Engines that are tried in this order if ``engine`` does not answer. If it stops answering
     during a run, the next one is used only when the container has ended or must have: after the
-    sum of the time limits. Not used with ``--engine`` or INFINI_CI_ENGINE_<PLATFORM>."""
+    sum of the time limits. Not used with ``--engine``, ``--bundle`` or
+    INFINI_CI_ENGINE_<PLATFORM>."""
     # More attempts hide a fault instead of surviving it.
     retries: Annotated[int, Field(ge=0, le=5)] | None = None
     """How often the platform is tried again after an infrastructure fault, such as a lost

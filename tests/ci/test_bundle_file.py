@@ -216,6 +216,18 @@ def test_the_plan_has_image_and_wheels_of_the_bundle(bundle: Path, tmp_path: Pat
     assert not opened.folder.exists()
 
 
+def test_a_bundle_runs_on_no_other_engine(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "ci.site.yaml"
+    site.write_text("platforms: {cpu: {other_engines: [host]}}\n")
+    monkeypatch.setenv("INFINI_CI_SITE", str(site))
+    with open_bundle(bundle, []) as opened:
+        [plan] = opened.plans(opened.request(tmp_path, RunOptions(), None), tmp_path)
+    assert plan.retries == 1
+    assert plan.other_engines == ()
+
+
 def test_the_image_is_where_the_plan_says(bundle: Path) -> None:
     with open_archive(bundle) as reader, tarfile.open(bundle) as members:
         assert reader.open(IMAGE.member).read() == b"an image"

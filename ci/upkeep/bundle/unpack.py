@@ -104,6 +104,7 @@ class OpenBundle:
         return replace(
             plan,
             engine=replace(plan.engine, kind="docker", name=name),
+            other_engines=(),
             image=replace(plan.needed_image, tag=image.tag, archive=archive),
             network=network,
             packed=True,
