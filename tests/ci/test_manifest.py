@@ -637,6 +637,32 @@ def test_the_script_is_valid_for_any_shell(lab: Lab) -> None:
     assert " --engine host --trust release --reruns 3 --source " in " ".join(command.split())
 
 
+SBATCH = """\
+#!/bin/sh
+cat "$(dirname "$0")"/results/slurm/*/.sources/vendor/lib/test_a.py > "$(dirname "$0")/seen"
+"""
+
+
+def test_jobs_get_the_submodules(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = new_workplace(lab.place.folder / "library")
+    library.write("test_a.py", "the library")
+    library.commit()
+    for name, value in {"COUNT": "1", "KEY_0": "protocol.file.allow", "VALUE_0": "always"}.items():
+        monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
+    lab.place.commit()  # makes the repository
+    add = ["git", "submodule", "--quiet", "add", str(library.folder / "source"), "vendor/lib"]
+    subprocess.run(add, cwd=lab.place.folder / "source", check=True)
+    script = slurm(lab, "cpu")
+    program = lab.place.folder / "sbatch"
+    program.write_text(SBATCH)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{lab.place.folder}:{os.environ['PATH']}")
+    ended = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+    assert ended.returncode == ExitCode.INFRASTRUCTURE, ended.stderr  # no job has run
+    assert (lab.place.folder / "seen").read_text() == "the library"
+    assert not [*lab.place.results.glob("slurm/*/.sources")]
+
+
 def test_uncommitted_changes_are_named(lab: Lab) -> None:
     lab.place.commit()
     lab.place.write("new", "")
