@@ -66,7 +66,7 @@ class PlatformRun:
                 if changes := self._changes():
                     message = f"--resume: run {self.request.run_id} had other sources: {changes}"
                     raise UsageError(message, remedy="Undo the change, or start a new run.")
-            image = self._prepare()
+            image, changes = self._prepare()
         except UsageError:  # a mistake of the user, not an outcome of the platform
             raise
         except PrerequisiteError as error:  # one command for all platforms, shown once, at the end
@@ -78,7 +78,7 @@ class PlatformRun:
         except KeyboardInterrupt:
             reason = "the run was interrupted while the image was prepared"
             return replace(self._not_run(reason), interrupted=True)
-        return self._carry_out(image)
+        return self._carry_out(image, changes)
 
     def _not_run(self, reason: str) -> PlatformOutcome:
         self.observer.event({"event": "failure", "text": reason})
@@ -100,7 +100,8 @@ class PlatformRun:
     def _changes(self) -> str | None:
         return source_changes(self.request, self.plan.results.parent.parent)  # of all runs
 
-    def _prepare(self) -> ImageFacts:
+    def _prepare(self) -> tuple[ImageFacts, str | None]:
+        """Return the image, and how the sources changed until then."""
         folder = self.plan.results
         if folder.exists():  # of an earlier attempt: two attempts never share a log
             if self.plan.keep:
@@ -108,11 +109,15 @@ class PlatformRun:
             taken = len(list(folder.parent.glob(f"{folder.name}.attempt-*")))
             folder.rename(folder.with_name(f"{folder.name}.attempt-{taken + 1}"))
         folder.mkdir(parents=True)
-        return prepare_image(self.engine, self.plan, self.observer)
-
-    def _carry_out(self, image: ImageFacts) -> PlatformOutcome:
+        image = prepare_image(self.engine, self.plan, self.observer)
         try:
-            changes = self._changes()  # the build of the image may have taken long
+            return image, self._changes()  # the build of the image may have taken long
+        except BaseException:
+            self._settle_environment(keep=False)
+            raise
+
+    def _carry_out(self, image: ImageFacts, changes: str | None) -> PlatformOutcome:
+        try:
             facts = self.engine.execute(self.plan, image, self.observer)
             if changes:
                 note = f"the sources changed while the image was prepared: {changes}"
@@ -134,13 +139,16 @@ class PlatformRun:
         if not self.plan.keep or outcome.interrupted or outcome.may_run:
             return outcome
         keep = outcome.result.verdict.product is not Product.PASSED
+        kept = self._settle_environment(keep=keep)
+        return replace(outcome, result=with_kept(outcome.result, kept)) if kept else outcome
+
+    def _settle_environment(self, *, keep: bool) -> str | None:
         try:
-            kept = self.engine.settle(self.plan, keep=keep)
+            return self.engine.settle(self.plan, keep=keep)
         except (CiError, OSError) as error:
             text = f"its environment may remain: {error_text(error)}"
             self.observer.event({"event": "engine", "text": text})
-            return outcome
-        return replace(outcome, result=with_kept(outcome.result, kept)) if kept else outcome
+            return None
 
 
 def prepare_image(engine: Engine, plan: RunPlan, observer: Observer) -> ImageFacts:

@@ -17,7 +17,7 @@ from ci.model import plan as plans
 from ci.model.plan import EnginePlan
 from ci.model.results import PlatformResult, Product
 from ci.plan.load import load_site
-from ci.run import attempts
+from ci.run import attempts, platform
 
 SITE = """\
 engines:
@@ -98,6 +98,22 @@ def test_container_of_a_dead_engine_is_waited_for(
     assert " may still run on it. Engine lab-b is used when it has reached" in work.output()
     assert lab.calls("lab-a") == ["prepare cpu"]
     assert lab.calls("lab-b") == ["resume cpu", "prepare cpu", "execute cpu"]
+
+
+def test_engine_that_dies_before_the_stages_is_replaced_at_once(
+    work: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans.RunPlan, "longest_s", 0.3)
+    lab = Lab(work)
+
+    def changes(*_: object) -> None:
+        if not lab.dead.exists():
+            lab.dead.touch()
+            raise InfrastructureError("a file of the sources cannot be read")
+
+    monkeypatch.setattr(platform, "source_changes", changes)
+    assert lab.run().verdict.product is Product.PASSED
+    assert "may still run" not in work.output()
 
 
 def test_container_is_adopted_if_its_engine_answers_again(work: Workplace) -> None:

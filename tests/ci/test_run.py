@@ -23,6 +23,7 @@ from ci.model.plan import RunPlan
 from ci.model.results import BuildResult, Harness, ImageFacts, PlatformResult, Product, exit_code
 from ci.plan.request import RunRequest, load_request
 from ci.report.table import stage_rows, table_rows
+from ci.run import platform
 from ci.store.folder import read_results
 from ci.store.store import Store
 
@@ -513,6 +514,20 @@ def test_sources_that_change_while_the_image_is_made_are_noted(work: Workplace) 
     work.engine = EditingEngine(record=work.engine.record)
     [note] = [note for note in work.only().notes if note.startswith("the sources changed")]
     assert note.endswith("have changed since the run began")
+
+
+@pytest.mark.parametrize("error", [InfrastructureError("unreadable"), KeyboardInterrupt()])
+def test_what_was_prepared_is_removed_if_no_stage_can_begin(
+    work: Workplace, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(platform, "source_changes", fail)
+    result, run = work.run()
+    assert judged(result.platforms[0])[0] is Product.NOT_RUN
+    assert run.interrupted is isinstance(error, KeyboardInterrupt)
+    assert work.engine.calls == ["prepare cpu", "remove cpu"]
 
 
 def test_results_inside_of_the_sources_are_none_of_them(work: Workplace) -> None:
