@@ -31,7 +31,14 @@ from ci.engines.job import (
 )
 from ci.engines.logs import STREAMED_BYTES_PER_S
 from ci.errors import ConfigError
-from ci.model.plan import CONTAINER_FOLDER, CONTAINER_WHEELS, PLATFORM_LABEL, RUN_LABEL, RunPlan
+from ci.model.plan import (
+    CONTAINER_FOLDER,
+    CONTAINER_WHEELS,
+    PLATFORM_LABEL,
+    PREPARATION_S,
+    RUN_LABEL,
+    RunPlan,
+)
 from ci.plan import source
 from ci.plan.project import SITE_FILE, Project
 from ci.plan.site import KubernetesPlatform, SiteKubernetes
@@ -139,8 +146,9 @@ def _pod(plan: RunPlan, cluster: Cluster) -> dict[str, Any]:
     selector = cluster.own.node_selector
     return {
         "restartPolicy": "Never",
-        # Of the pod, whose time begins on a node: that of the Job would include its wait for one.
-        "activeDeadlineSeconds": math.ceil(plan.longest_s),
+        # Of the pod, whose time begins on a node, before it pulls the image. That of the Job would
+        # include its wait for a node.
+        "activeDeadlineSeconds": math.ceil(plan.longest_s + PREPARATION_S),
         "terminationGracePeriodSeconds": GRACE_S,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,  # variables that name other services

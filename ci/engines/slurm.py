@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ci.engines.script import script_templates
-from ci.model.plan import RunPlan
+from ci.model.plan import PREPARATION_S, RunPlan
 from ci.plan import source
 from ci.plan.planning import RunOptions
 from ci.plan.project import Project, site_file
@@ -26,7 +26,6 @@ from ci.plan.site import SlurmPlatform
 from ci.util.files import REPOSITORY
 
 SYSTEM = "slurm"
-PREPARATION_S = 3600  # to make an image or an environment before the stages, which have limits
 MEBIBYTE = 1 << 20
 
 

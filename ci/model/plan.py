@@ -271,6 +271,9 @@ class SelectionPlan:
 # killed ones for 30 s.
 END_OF_STAGE_S = 40.0
 REST_S = 600.0  # for artifacts and facts of the machine, which take seconds to minutes
+# Before the stages, to pull or make an image or an environment: added to the limit of a job of
+# another system, which includes it.
+PREPARATION_S = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)

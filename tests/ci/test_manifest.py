@@ -144,8 +144,9 @@ def test_limits_become_those_of_the_pod(lab: Lab) -> None:
     assert memory in spec["volumes"]
     assert {"name": "memory", "mountPath": "/dev/shm"} in agent["volumeMounts"]  # noqa: S108
     assert {"name": "GREETING", "value": "good"} in agent["env"]
-    # Both stages with 40 s for their ends, 100 s in which no one takes the network away, the rest.
-    assert spec["activeDeadlineSeconds"] == 61 + 40 + 100 + 40 + 100 + 600
+    # Both stages with 40 s for their ends, 100 s in which no one takes the network away, the rest,
+    # and the pull of the image.
+    assert spec["activeDeadlineSeconds"] == 61 + 40 + 100 + 40 + 100 + 600 + 3600
     assert spec["terminationGracePeriodSeconds"] == GRACE_S
     assert (job["spec"]["backoffLimit"], spec["restartPolicy"]) == (0, "Never")
 
