@@ -50,6 +50,7 @@ RECIPE_FILES = (
 DEVICES_REQUIREMENTS = "requirements-devices.txt"  # packages that detect the devices
 SITE_FILE = "ci.site.yaml"
 SELECTION_FILES = (".yaml", ".yml")  # a selection with this suffix is a file of the source
+KEPT_CONTRACTS = "contracts"  # in the folder of a run: those of its start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,7 +202,10 @@ def plan_run(
     results: Path,
     options: RunOptions = AS_CONFIGURED,
 ) -> tuple[RunPlan, ...]:
-    """Plan every named platform of a run; ``results`` is the folder of all runs."""
+    """Plan every named platform of a run; ``results`` is the folder of all runs.
+
+    A run that began earlier has the contracts of its start.
+    """
     if not source.is_dir():
         raise UsageError(f"--source: {source} is not a folder")
     network = project.network()
@@ -210,7 +214,7 @@ def plan_run(
         requirements = DEFAULT_REQUIREMENTS
         if named := project.config.platforms[name].requirements:
             requirements = _file(project, "requirements", name, named)
-        contract = _contract(project, name, source)
+        contract = _contract(project, name, source, results / run_id / KEPT_CONTRACTS)
         selection = project.config.selection
         if options.selected and selection and contract and contract.suite:
             refuse_typos(options.selected, contract.suite, source, selection.files)
@@ -248,14 +252,16 @@ def _refuse_same_titles(project: Project, plans: Sequence[RunPlan]) -> None:
             )
 
 
-def _contract(project: Project, platform: str, source: Path) -> ContractPlan | None:
+def _contract(project: Project, platform: str, source: Path, kept: Path) -> ContractPlan | None:
+    """Return the contract in the folder ``kept``, if that exists, else the source's."""
     folder = project.config.contracts
     if folder is None:
         return None
     suite = None
-    if (path := source / folder / f"{platform}.yaml").exists():
+    path = source / folder / f"{platform}.yaml"
+    if (read := kept / path.name if kept.is_dir() else path).exists():
         simulated = project.config.platforms[platform].simulated
-        suite = load_contract(path, platform=platform, simulated=simulated).suite
+        suite = load_contract(read, platform=platform, simulated=simulated).suite
     file = path.relative_to(REPOSITORY) if path.is_relative_to(REPOSITORY) else path
     return ContractPlan(suite=suite, config=config_option(project.path), file=str(file))
 

@@ -95,6 +95,8 @@ class RunCoordinator:
 
     def _read_earlier(self) -> None:
         """Keep the rows of an earlier attempt, until their platforms have new ones."""
+        if missing := self.records.missing_contracts(self.plans):
+            self.progress.show_notice(missing)
         path = self.records.folder / RESULTS_FILE
         try:
             earlier = read_results(path).platforms if path.exists() else ()
@@ -171,6 +173,8 @@ class RunCoordinator:
         if self.records.is_open:
             return
         self.records.open()
+        if not self.resumed:
+            self.records.write_contracts(self.plans)
         self.records.write_request(self.request)
         if self.resumed:
             self._restore()

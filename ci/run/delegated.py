@@ -1,8 +1,9 @@
 """A run that another system carries out: its record is opened here, and judged here at the end.
 
 The system returns a folder of the run with a folder of files for each platform, as its agent wrote
-them. What they mean follows from the plan, which is made again from the run's own request: nothing
-in that folder names a configuration or a command. Without files a platform has no result.
+them. What they mean follows from the plan, which is made again from the run's own request and
+contracts: nothing in that folder names a configuration or a command. Without files a platform has
+no result.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class DelegatedRun:
         """Write the run with a row for each platform, which did not run so far."""
         with self.records:
             self.records.open()
+            self.records.write_contracts(self.plans)
             self.records.write_request(self.request)
             return self._save([self._pending(plan) for plan in self.plans])
 
@@ -123,11 +125,13 @@ def judge_jobs(folder: Path, results: Path) -> tuple[RunResult, RunResult]:
     request = check_configuration(read_request(results, folder.name, "import"), "import")
     project = load_project(request.config, os.environ, read_pip_settings(os.environ))
     plans = plan_request(project, request, results)
+    records = Records(results / folder.name, partial(open_store, results))
+    missing = [*filter(None, [records.missing_contracts(plans)])]
     run = DelegatedRun(
         request=request,
         plans=plans,
-        records=Records(results / folder.name, partial(open_store, results)),
+        records=records,
         system=kubernetes.SYSTEM,
-        notes={plan.platform: [*kubernetes.job_notes(plan)] for plan in plans},
+        notes={plan.platform: [*kubernetes.job_notes(plan), *missing] for plan in plans},
     )
     return run.collect(folder, read_pods(folder, folder.name))

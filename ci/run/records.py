@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ci.facts.contract import Contract, contract_text
 from ci.facts.result_files import ResultFiles
 from ci.model.details import Details
 from ci.model.plan import RunPlan
 from ci.model.results import PlatformResult, RunResult
+from ci.plan.project import KEPT_CONTRACTS
 from ci.plan.request import REQUEST_FILE, RunRequest
 from ci.report.table import ResultsReport
 from ci.run.estimates import stage_estimates
@@ -53,6 +55,24 @@ class Records:
     def estimates(self, project: str, plan: RunPlan, engine: str) -> Mapping[str, float]:
         """Return the seconds that the stages of a platform usually take on an engine."""
         return stage_estimates(self._store, project, plan, engine) if self._store else {}
+
+    def write_contracts(self, plans: Sequence[RunPlan]) -> None:
+        """Keep the contracts of the start: a later caller judges the run by them."""
+        folder = self.folder / KEPT_CONTRACTS
+        for plan in plans:
+            if plan.contract is None:
+                continue
+            folder.mkdir(exist_ok=True)  # also for a platform that has none yet
+            if suite := plan.contract.suite:
+                contract = Contract(platform=plan.platform, suite=suite, simulated=plan.simulated)
+                write_atomically(folder / f"{plan.platform}.yaml", contract_text(contract))
+
+    def missing_contracts(self, plans: Sequence[RunPlan]) -> str | None:
+        """Return the message for a run of a version that did not keep its contracts."""
+        is_kept = (self.folder / KEPT_CONTRACTS).is_dir()
+        if is_kept or all(plan.contract is None for plan in plans):
+            return None
+        return f"run {self.folder.name} has no contracts of its start: the present ones are used"
 
     def write_request(self, request: RunRequest) -> None:
         write_atomically(self.folder / REQUEST_FILE, request.model_dump_json(indent=2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 from kubernetes_validate.utils import validate
-from workplace import Workplace, new_workplace
+from workplace import CONTRACT, Workplace, new_workplace
 
 from ci import cli
 from ci.engines.kubernetes import GRACE_S
@@ -582,6 +583,22 @@ def test_a_changed_configuration_is_refused(lab: Lab, pod: Pod) -> None:
     lab.place.write("ci.yaml", CONFIG.replace("GREETING: good", "GREETING: bad"))
     said = lab.ci("import", str(fetched), code=ExitCode.USAGE)
     assert f"ci.yaml has changed since run {run_of(pod.job)} began" in said
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_jobs_are_judged_by_the_contract_of_their_start(lab: Lab, *, is_kept: bool) -> None:
+    lab.place.write("ci.yaml", f"{CONFIG}contracts: contracts\n")
+    lab.place.write("contracts/cpu.yaml", CONTRACT)
+    [job] = lab.jobs("cpu")
+    pod = Pod(lab, job)
+    assert pod.run() == 0
+    lab.place.write("contracts/cpu.yaml", CONTRACT.replace("test_a: 1", "test_a: 2"))
+    if not is_kept:  # as an older version left it
+        shutil.rmtree(lab.place.results / run_of(job) / "contracts")
+    lab.ci("import", str(pod.fetch()))
+    row = lab.row(run_of(job))
+    assert row.verdict.product is (Product.PASSED if is_kept else Product.FAILED)
+    assert ("no contracts of its start" in "".join(row.notes)) is not is_kept
 
 
 def test_a_run_that_was_opened_elsewhere_is_refused(lab: Lab, pod: Pod) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ from hostile import FORGED_TIMES
 from local_engine import LocalEngine, facts, run_agent
 from published import table_markdown
 from stored_history import git
-from workplace import CONFIG, PASSING, Workplace, new_workplace
+from workplace import CONFIG, CONTRACT, PASSING, Workplace, new_workplace
 
 from ci.engines import Observer
 from ci.errors import ExitCode, InfrastructureError, UsageError
@@ -493,6 +494,32 @@ def test_resuming_with_another_configuration_is_refused(work: Workplace) -> None
     work.write("ci.yaml", CONFIG + "network: {}\n")
     with pytest.raises(UsageError, match=r"ci\.yaml has changed since run .* began"):
         load_request(work.results, run.request.run_id)
+
+
+def unjudged_run(work: Workplace) -> RunRequest:
+    """A run with a contract that its caller did not judge. The contract has changed since."""
+    work.write("ci.yaml", f"{CONFIG}contracts: contracts\n")
+    work.write("contracts/cpu.yaml", CONTRACT)
+    _, run = work.run()
+    (run.records.folder / "results.json").unlink()
+    work.write("contracts/cpu.yaml", CONTRACT.replace("test_a: 1", "test_a: 2"))
+    return run.request
+
+
+def test_a_resumed_run_is_judged_by_the_contract_of_its_start(work: Workplace) -> None:
+    result, _ = work.run(unjudged_run(work))
+    assert result.platforms[0].verdict.product is Product.PASSED
+    assert "no contracts" not in work.output()
+
+
+def test_a_run_without_the_contract_of_its_start_is_judged_by_the_present_one(
+    work: Workplace,
+) -> None:
+    request = unjudged_run(work)
+    shutil.rmtree(work.results / request.run_id / "contracts")  # as an older version left it
+    result, _ = work.run(request)
+    assert result.platforms[0].verdict.product is Product.FAILED
+    assert f"run {request.run_id} has no contracts of its start" in work.output()
 
 
 class Blind:

@@ -42,6 +42,15 @@ pathlib.Path('out').mkdir(exist_ok=True)
 pathlib.Path('out/a.txt').touch()
 """
 PASSING = "def test_a(): pass\n"
+CONTRACT = """\
+schema_version: 2
+platform: cpu
+device: null
+dtypes: {}
+operators: {}
+tests:
+  tests/test_a.py::test_a: 1
+"""
 
 
 @dataclass

@@ -44,6 +44,8 @@ RUN_FILES: Mapping[str, str] = {
     "results.json": "Results of all platforms, as described below.",
     "results.md": "The results table in Markdown.",
     "request.json": "What `run` was asked for. `run --resume` reads it.",
+    "contracts": "The contracts of the run's start, in full. `run --resume` and `import` judge by"
+    " them.",
     "kubernetes": "What the Jobs of `manifest` read, until their results are imported.",
     ".lock": "Locked while a process works on the run.",
 }
