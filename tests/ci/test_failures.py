@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from workplace import Workplace, new_workplace
+from workplace import CONTRACT, Workplace, new_workplace
 
 from ci.cli import main
 from ci.errors import ExitCode
@@ -111,16 +111,7 @@ def test_a_suite_that_does_not_start(work: Workplace) -> None:
     assert (found.stage, found.test) == ("pytest", None)
 
 
-CONTRACT = """\
-schema_version: 2
-platform: cpu
-device: null
-dtypes: {}
-operators: {}
-tests:
-  tests/test_a.py::test_a: 1
-  tests/test_a.py::test_gone: 1
-"""
+CONTRACT_WITH_ANOTHER_TEST = f"{CONTRACT}  tests/test_a.py::test_gone: 1\n"
 
 
 def test_the_command_of_a_broken_contract_shows_how(
@@ -128,7 +119,7 @@ def test_the_command_of_a_broken_contract_shows_how(
 ) -> None:
     config = (work.folder / "source" / "ci.yaml").read_text()
     work.write("ci.yaml", f"{config}contracts: contracts\n")
-    work.write("contracts/cpu.yaml", CONTRACT)
+    work.write("contracts/cpu.yaml", CONTRACT_WITH_ANOTHER_TEST)
     file = str(work.folder / "source" / "contracts" / "cpu.yaml")
     result = work.only()
     assert result.verdict.product is Product.FAILED
