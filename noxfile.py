@@ -228,7 +228,7 @@ def tests(session: nox.Session) -> None:
     # small machine.
     fast = [path for path in PYPROJECT["tool"]["pytest"]["ini_options"]["testpaths"] if path != E2E]
     pytest = ("python", "-m", "pytest", "-m", "not complete", "--dist", "loadfile")
-    for workers, group in (("4", fast), ("5", (E2E,))):
+    for workers, group in (("4", fast), ("6", (E2E,))):
         session.run(*pytest, "-n", workers, *group, env=outside)
 
 

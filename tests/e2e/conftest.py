@@ -6,13 +6,14 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from docker.client import DockerClient
 from fresh import is_local_engine, make_image
+from places import Place
 from plans import make_copying_python, make_run_plan, write_project
 
 from ci.engines import Engine, job
@@ -95,6 +96,15 @@ def engine_or_skip(name: str) -> Engine:
         pytest.skip(str(error))
 
 
+with closing(select_engine(EnginePlan(name="auto", kind="auto"))) as _engine:
+    USUAL_ENGINE = _engine.name
+# For what both engines have in common. With a Docker Engine, only complete tests use both.
+ENGINES = [
+    pytest.param("host", marks=[pytest.mark.complete] if USUAL_ENGINE == "docker" else []),
+    pytest.param("docker", marks=pytest.mark.docker),
+]
+
+
 @pytest.fixture(scope="session")
 def python(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Makes the virtual environments of the host engine."""
@@ -121,20 +131,34 @@ def ready_engine(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], En
     return ready
 
 
-@pytest.fixture(params=["host", pytest.param("docker", marks=pytest.mark.docker)])
+@pytest.fixture(params=ENGINES)
 def bench(
     request: pytest.FixtureRequest,
     tmp_path: Path,
     python: str,
     ready_engine: Callable[[str], Engine],
-) -> Bench:
-    """Both engines: what they have in common is tested on each."""
-    return Bench(ready_engine(request.param), tmp_path, python)
+) -> Iterator[Bench]:
+    with closing(ready_engine(request.param)) as engine:
+        yield Bench(engine, tmp_path, python)
+
+
+@pytest.fixture(scope="module")
+def make_place(
+    tmp_path_factory: pytest.TempPathFactory, python: str, ready_engine: Callable[[str], Engine]
+) -> Callable[[str, Mapping[str, str]], Place]:
+    """Makes a repository with these files, whose runs use this engine."""
+
+    def make(engine: str, files: Mapping[str, str]) -> Place:
+        ready_engine(engine).close()
+        return Place.make(tmp_path_factory.mktemp("place"), engine, python, files)
+
+    return make
 
 
 @pytest.fixture
-def docker_bench(tmp_path: Path, ready_engine: Callable[[str], Engine]) -> Bench:
-    return Bench(ready_engine("docker"), tmp_path)
+def docker_bench(tmp_path: Path, ready_engine: Callable[[str], Engine]) -> Iterator[Bench]:
+    with closing(ready_engine("docker")) as engine:
+        yield Bench(engine, tmp_path)
 
 
 @pytest.fixture

@@ -100,7 +100,7 @@ def proxied(path: Path) -> Iterator[Proxy]:
         try:
             yield proxy
         finally:
-            proxy.ended = True
+            proxy.cut()
             proxy.running.set()
             proxy.shutdown()
 

@@ -9,7 +9,7 @@ import os
 import uuid
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,6 @@ from docker.errors import ImageNotFound
 from docker.models.images import Image
 from plans import OFFLINE_BASE
 
-from ci.engines import Engine
 from ci.engines.archives import pack
 from ci.errors import InfrastructureError
 from ci.model.plan import RunPlan
@@ -116,7 +115,8 @@ class Site:
         return plan
 
     def prepare(self, plan: RunPlan) -> ImageFacts:
-        return engine().prepare(plan, Recorder())
+        with closing(engine_or_skip("docker")) as engine:
+            return engine.prepare(plan, Recorder())
 
     def run(self, plan: RunPlan, program: str) -> str:
         """Run a shell program as the engine runs its agent."""
@@ -130,16 +130,11 @@ class Site:
         return bytes(output).decode()
 
 
-def engine() -> Engine:
-    return engine_or_skip("docker")
-
-
 @pytest.fixture(scope="module")
 def client() -> Iterator[DockerClient]:
-    engine()
-    client = DockerClient.from_env()
-    yield client
-    client.close()
+    engine_or_skip("docker").close()
+    with closing(DockerClient.from_env()) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")

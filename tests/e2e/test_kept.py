@@ -12,6 +12,7 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from conftest import ENGINES
 from places import (
     ROOT,
     Place,
@@ -26,7 +27,6 @@ from places import (
     terminal_shell,
 )
 
-from ci.engines import Engine
 from ci.model.plan import KEPT
 from ci.model.results import HOST_LOCK
 
@@ -52,16 +52,10 @@ def wait_for_end(place: Place, run_id: str) -> None:
         fcntl.flock(lock, fcntl.LOCK_SH)
 
 
-@pytest.fixture(scope="module", params=["host", pytest.param("docker", marks=pytest.mark.docker)])
-def repository(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    python: str,
-    ready_engine: Callable[[str], Engine],
-) -> Iterator[Place]:
+@pytest.fixture(scope="module", params=ENGINES)
+def repository(request: pytest.FixtureRequest, make_place: Callable[..., Place]) -> Iterator[Place]:
     """A project whose test fails; whatever its runs kept is removed after all tests."""
-    ready_engine(request.param).close()
-    place = Place.make(tmp_path_factory.mktemp("kept"), request.param, python, FILES)
+    place = make_place(request.param, FILES)
     yield place
     for folder in (place.folder / "results").glob("2*"):
         remove(place, folder.name)

@@ -1,8 +1,8 @@
 """The main job on this project itself: its release, without a vendor's hardware.
 
-The default is some operators on one platform of each kind, or on the CPU alone without a Docker
-Engine. If complete tests are requested: all operators, on seven platforms in seven containers, and
-on the host engine.
+The default is some operators on the CPU and on a platform without a device, or on the CPU alone
+without a Docker Engine. If complete tests are requested: all operators, on seven platforms in seven
+containers, of which three have a simulated device, and on the host engine.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import engine_or_skip
+from conftest import USUAL_ENGINE, engine_or_skip
 
-from ci.engines.select import select_engine
-from ci.model.plan import EnginePlan
 from ci.model.platforms import PLATFORMS, Platform
 from ci.model.results import title
 
@@ -53,16 +51,15 @@ class Release:
     passed_without_device: int  # tests
 
 
-ENGINE = select_engine(EnginePlan(name="auto", kind="auto")).name
 # Each is a kind of its own, add one with a hand-written kernel.
 SELECTION, SELECTED = "abs,add,mul_", 5  # overloads
-SOME = ("cpu", NO_DEVICE[0], SIMULATED[0]) if ENGINE == "docker" else ("cpu",)
+SOME = ("cpu", NO_DEVICE[0]) if USUAL_ENGINE == "docker" else ("cpu",)
 NARROW = Release(
     name="narrow",
     platforms=SOME,
     # One after the other, as the first one's compilations serve the others.
     arguments=(*SOME, "--select", SELECTION, "--jobs", "1", *SIMULATION),
-    engine=ENGINE,
+    engine=USUAL_ENGINE,
     suite="suite of the selected operators passed",
     overloads=SELECTED,
     passed=SELECTED,
@@ -82,7 +79,7 @@ ALL = Release(
 )
 HOST = replace(ALL, name="host", platforms=("cpu",), arguments=("cpu",), engine="host")
 MARKS = {
-    NARROW: [pytest.mark.docker] if ENGINE == "docker" else [],
+    NARROW: [pytest.mark.docker] if USUAL_ENGINE == "docker" else [],
     ALL: [pytest.mark.docker, pytest.mark.complete],
     HOST: [pytest.mark.complete],
 }
@@ -105,7 +102,7 @@ def ci(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def make(release: Release, folder: Path) -> Made:
-    engine_or_skip(release.engine)
+    engine_or_skip(release.engine).close()
     options = ["--engine", release.engine, "--results", folder]
     return folder, ci("run", *release.arguments, *options)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from conftest import ENGINES
 from places import (
     Place,
     gc,
@@ -20,7 +21,6 @@ from places import (
     terminal_shell,
 )
 
-from ci.engines import Engine
 from ci.model.plan import RUN_LABEL
 
 TESTS = """\
@@ -36,16 +36,10 @@ FILES = project_files("entered", TESTS)
 FAILING = "tests/test_a.py::test_fails[it's [a]]"
 
 
-@pytest.fixture(scope="module", params=["host", pytest.param("docker", marks=pytest.mark.docker)])
-def ran(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    python: str,
-    ready_engine: Callable[[str], Engine],
-) -> Place:
+@pytest.fixture(scope="module", params=ENGINES)
+def ran(request: pytest.FixtureRequest, make_place: Callable[..., Place]) -> Place:
     """A project that ran once."""
-    ready_engine(request.param).close()
-    place = Place.make(tmp_path_factory.mktemp("sessions"), request.param, python, FILES)
+    place = make_place(request.param, FILES)
     place.run()
     return place
 

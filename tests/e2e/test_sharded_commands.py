@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from conftest import ENGINES
 from places import Place, gc, json_of, paste, project_files, remains, remove
 
-from ci.engines import Engine
 from ci.model.results import HOST_LOCK
 
 PROJECT = "sharded"
@@ -34,16 +34,10 @@ FILES = {**project_files(PROJECT, TESTS), "tests/test_b.py": TESTS}
 FAILING = [f"tests/test_{name}.py::test_fails[it's [a]]" for name in "ab"]
 
 
-@pytest.fixture(scope="module", params=["host", pytest.param("docker", marks=pytest.mark.docker)])
-def place(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    python: str,
-    ready_engine: Callable[[str], Engine],
-) -> Iterator[Place]:
+@pytest.fixture(scope="module", params=ENGINES)
+def place(request: pytest.FixtureRequest, make_place: Callable[..., Place]) -> Iterator[Place]:
     """A project that ran once in two shards, and failed; what the run kept is still there."""
-    ready_engine(request.param).close()
-    place = Place.make(tmp_path_factory.mktemp("sharded"), request.param, python, FILES)
+    place = make_place(request.param, FILES)
     place.run("--shards", "2", "--keep")
     yield place
     remove(place, run_of(place))
