@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import uuid
@@ -27,12 +28,19 @@ from tests.built import built_once
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "cut_line: the connection to an engine is lost or refused")
     config.addinivalue_line("markers", "docker: needs a Docker Engine")
     config.addinivalue_line("markers", "machines: takes minutes; part of `nox -s machines`")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the matrix of fresh machines, unless `-m` names it."""
+    """Leave out the matrix of fresh machines, unless `-m` names it.
+
+    Where a line is cut, the SDK leaves a socket open that it could not connect.
+    """
+    for item in items:
+        if item.get_closest_marker("cut_line"):
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
     if "machines" in config.option.markexpr:
         return
     left_out = [item for item in items if item.get_closest_marker("machines")]
@@ -178,6 +186,14 @@ def fresh_image(ready_engine: Callable[[str], Engine]) -> str:
 @pytest.fixture
 def one_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "has_own_user", lambda _plan: False)
+
+
+@pytest.fixture(autouse=True)
+def _no_leftover_sockets(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Close the sockets of a cut line, which would fail a later test, whose filters are others."""
+    yield
+    if request.node.get_closest_marker("cut_line"):
+        gc.collect()
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import socket
@@ -185,10 +184,9 @@ def relay(
         monkeypatch.setattr(link, "RECONNECT_S", 0.0)
         yield relay
         relay.kill()
-    gc.collect()  # the SDK leaves a socket open when it cannot connect it
 
 
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+@pytest.mark.cut_line
 def test_lost_connection_leaves_the_container_to_be_adopted(
     docker_bench: Bench, relay: subprocess.Popen[bytes]
 ) -> None:
@@ -204,7 +202,7 @@ def test_lost_connection_leaves_the_container_to_be_adopted(
     assert (plan.results / "build.log").read_text() == "ready\nended\n"
 
 
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+@pytest.mark.cut_line
 def test_lost_connection_ends_a_build_with_a_typed_error(
     docker_bench: Bench, client: DockerClient, relay: subprocess.Popen[bytes]
 ) -> None:
@@ -228,7 +226,6 @@ def closed_socket(tmp_path: Path) -> Iterator[Path]:
         listening.listen()
         path.chmod(0)
         yield path
-    gc.collect()  # the SDK leaves a socket open when it cannot connect it
 
 
 @contextmanager
@@ -243,7 +240,7 @@ def held_back_by_permissions() -> Iterator[None]:
         os.seteuid(user)
 
 
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+@pytest.mark.cut_line
 def test_engine_that_may_not_be_used(closed_socket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{closed_socket}")
     with (

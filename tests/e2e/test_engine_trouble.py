@@ -133,7 +133,7 @@ def test_engine_that_answers_again(docker_bench: Bench, proxy: Proxy) -> None:
 
 
 @pytest.mark.docker
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # of the SDK, on a cut line
+@pytest.mark.cut_line
 def test_engine_that_hangs_for_too_long_is_lost(
     docker_bench: Bench, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

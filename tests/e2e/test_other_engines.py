@@ -25,10 +25,7 @@ from ci.run.attempts import carry_out
 from ci.run.platform import PlatformOutcome
 from ci.run.workers import Caller
 
-pytestmark = [
-    pytest.mark.docker,
-    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),  # of the SDK, on a cut line
-]
+pytestmark = [pytest.mark.docker, pytest.mark.cut_line]
 
 SLOW = "import time\ndef test_a():\n    print('begun', flush=True)\n    time.sleep(3)\n"
 

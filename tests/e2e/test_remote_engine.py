@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import getpass
 import io
 import json
@@ -36,10 +35,7 @@ from ci.engines.wheelhouse import volume_name
 from ci.errors import InfrastructureError
 from ci.model.plan import EnginePlan
 
-pytestmark = [
-    pytest.mark.docker,
-    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
-]
+pytestmark = [pytest.mark.docker, pytest.mark.cut_line]
 
 REPOSITORY = Path(__file__).parents[2]
 LAB = EnginePlan(name="lab", kind="docker", docker_host="ssh://lab")
@@ -131,7 +127,6 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine
     monkeypatch.setenv(CONFIG_VARIABLE, str(machine.config))
     with closing_with(machine.stop):
         yield machine
-    gc.collect()  # the SDK leaves connections that were cut to it
 
 
 def closing_with(action: Callable[[], None]) -> closing[Any]:
@@ -302,6 +297,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.usefixtures("docker_bench")
 def test_ssh_ends_with_a_killed_owner(machine: Machine) -> None:
     with TemporaryDirectory(dir="/tmp") as folder:  # a short path, as it is to hold a socket
         environment = {**os.environ, "TMPDIR": folder}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import json
 import os
 import pickle
@@ -38,10 +37,7 @@ from ci.model.job import StagePlan
 from ci.model.plan import RunPlan
 from ci.upkeep.gc import EngineContents, ItemKind, Scope, decide
 
-pytestmark = [
-    pytest.mark.docker,
-    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),  # of the SDK, on a cut line
-]
+pytestmark = [pytest.mark.docker, pytest.mark.cut_line]
 
 REPOSITORY = Path(__file__).parents[2]
 URL = "http://127.0.0.1:8421/tiny-1-py3-none-any.whl"
@@ -69,7 +65,6 @@ PLANT = "mkdir -p /opt/infini-ci/wheels && touch /opt/infini-ci/wheels/planted.w
 def client() -> Iterator[DockerClient]:
     with closing(DockerClient.from_env()) as client:
         yield client
-    gc.collect()  # the SDK leaves connections that were cut to it
 
 
 @pytest.fixture
