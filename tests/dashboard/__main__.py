@@ -13,7 +13,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from ci.report.dashboard.html import file_stem
 from ci.util.invocation import naming_commands_for_others
-from tests.dashboard.browsing import CHROMIUM, Window, launch, write_example
+from tests.dashboard.browsing import CHROMIUM, NO_CHROMIUM, Window, launch, write_example
 from tests.dashboard.example import FAILING
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
@@ -61,7 +61,7 @@ def take(window: Window, shot: Shot, run: str) -> Page:
 def main() -> int:
     """Write all screenshots; return 1 if one is too large."""
     if CHROMIUM is None:
-        print("no chromium: install it, such as with `apt install chromium`", file=sys.stderr)
+        print(NO_CHROMIUM, file=sys.stderr)
         return 3
     IMAGES.mkdir(exist_ok=True)
     code = 0

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from ci.util.process import STORE_VARIABLE
-from tests.dashboard.browsing import CHROMIUM, Example, Window, launch, write_example
+from tests.dashboard.browsing import CHROMIUM, NO_CHROMIUM, Example, Window, launch, write_example
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +21,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Example]:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
-        pytest.skip("no chromium: install it, such as with `apt install chromium`")
+        pytest.skip(NO_CHROMIUM)
     with sync_playwright() as playwright:
         chromium = launch(playwright.chromium)
         yield chromium

@@ -205,6 +205,7 @@ def test_a_failed_platform_fails_the_release(release: Release) -> None:
     assert "1 failed, 1 passed" in ascend
 
 
+@pytest.mark.complete
 def test_a_job_gets_the_devices_of_its_platform(release: Release) -> None:
     release.write("ci.site.yaml", SITE)
     release.commit()
@@ -217,6 +218,7 @@ def test_a_job_gets_the_devices_of_its_platform(release: Release) -> None:
     assert "devices.count is 1; found: " in reasons or "device detection failed: " in reasons
 
 
+@pytest.mark.complete
 def test_a_job_that_cannot_be_submitted_is_missing(release: Release) -> None:
     release.write("ci.site.yaml", SITE.replace("--gres=gpu:1", "--gres=gpu:2"))
     release.commit()
@@ -256,6 +258,7 @@ def test_the_time_limit_of_slurm_is_no_product_failure(waiting: Release) -> None
     assert waiting.row("cpu").verdict.product in (Product.INCOMPLETE, Product.NOT_RUN)
 
 
+@pytest.mark.complete
 def test_an_interrupted_script_cancels_its_jobs(waiting: Release) -> None:
     script = waiting.start(waiting.manifest("cpu"))
     waiting.wait_for_test()
