@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import marshal
 import os
 import sys
 import zipfile
@@ -10,9 +11,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
+from importlib.machinery import SourceFileLoader
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, TypeVar
+from types import CodeType, MappingProxyType
+from typing import Any, TypeVar, cast
 
 from docker.types import Mount, Ulimit
 
@@ -50,14 +54,32 @@ def agent_modules() -> list[Path]:
     return [module for part in PARTS for module in sorted((REPOSITORY / "ci").glob(part))]
 
 
+@cache
 def agent_archive() -> bytes:
-    """Return the agent as one file that any Python >= 3.8 can run."""
+    """Return the agent as one file that any Python >= 3.8 can run.
+
+    A Python of this one's version starts it in half the time, as it finds the modules compiled.
+    """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("__main__.py", MAIN)
         for module in agent_modules():
-            archive.writestr(str(module.relative_to(REPOSITORY)), module.read_bytes())
+            name = str(module.relative_to(REPOSITORY))
+            archive.writestr(name, module.read_bytes())
+            archive.writestr(f"{name}c", _compiled(module, name))
     return buffer.getvalue()
+
+
+def _compiled(module: Path, name: str) -> bytes:
+    """Return a module as Python caches it: never compared with its source, and named ``name``."""
+
+    def renamed(code: CodeType) -> CodeType:
+        constants = (renamed(it) if isinstance(it, CodeType) else it for it in code.co_consts)
+        return code.replace(co_filename=name, co_consts=tuple(constants))
+
+    code = cast("CodeType", SourceFileLoader(name, str(module)).get_code(name))
+    unchecked, no_hash = b"\1\0\0\0", bytes(8)
+    return MAGIC_NUMBER + unchecked + no_hash + marshal.dumps(renamed(code))
 
 
 def job_document(

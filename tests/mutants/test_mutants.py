@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import narrowed
 from tests.mutants.__main__ import main
 from tests.mutants.faults import FAULTS, Fault, PlantingError, Site, Sources, replace_once
 from tests.mutants.plan import (
@@ -262,7 +263,7 @@ class TestReproduction:
         assert [test for test, it in found.items() if it.problem] == [once]
         assert found[once].command == f"python -m ci rerun RUN cpu {once}"
 
-    @pytest.mark.parametrize("name", ["conftest", "test_b"])
+    @pytest.mark.parametrize("name", narrowed(["conftest", "test_b"], kept=1))
     def test_a_suite_that_cannot_be_collected(self, tmp_path: Path, name: str) -> None:
         suite = self.suite(tmp_path, test_a=SUITE, **{name: "raise OSError('no such symbol')"})
         outcome = suite.run("-q", "-n", "1", "tests/ops", report="first")
