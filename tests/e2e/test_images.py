@@ -233,6 +233,7 @@ def images_with_the_secret(client: DockerClient) -> list[str]:
     return found
 
 
+@pytest.mark.complete  # tests/e2e/test_docker_engine.py builds one once
 def test_an_image_is_built_for_a_reason(
     site: Site, both: list[tuple[RunPlan, ImageFacts]], changed: tuple[RunPlan, ImageFacts]
 ) -> None:

@@ -159,6 +159,7 @@ def test_root_cannot_write_to_a_higher_level(docker_bench: Bench, docker_levels:
 
 
 @pytest.mark.docker
+@pytest.mark.complete
 def test_image_cannot_fill_a_higher_level(docker_bench: Bench, docker_levels: Levels) -> None:
     """An engine copies what an image has at a mount point into an empty volume."""
     assert isinstance(docker_bench.engine, DockerEngine)
@@ -190,6 +191,7 @@ def test_run_creates_no_cache_of_a_higher_level(docker_bench: Bench, docker_leve
 
 
 @pytest.mark.docker
+@pytest.mark.complete
 def test_script_of_a_dry_run_has_the_same_caches(
     docker_bench: Bench, docker_levels: Levels
 ) -> None:
