@@ -19,7 +19,7 @@ def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return built_once(tmp_path_factory, "emulator", lambda folder: build(folder, environment))
 
 
-@pytest.fixture(scope="module")  # not longer: tests/e2e waits until no child is left
+@pytest.fixture(scope="module")
 def emulated(programs: Path) -> Iterator[Emulated]:
     """The CUDA implementations on host memory."""
     process = Emulated(programs)

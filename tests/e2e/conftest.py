@@ -203,8 +203,21 @@ def _no_leftover_folders(
     """Fail if a file of an engine is left in the temporary folder after the test."""
     folder = tmp_path_factory.mktemp("temporary")
     monkeypatch.setattr("tempfile.tempdir", str(folder))
+    others = children()  # such as the browser of other tests
     yield
-    with suppress(ChildProcessError):
-        while True:  # a child process finishes the removal
-            os.waitpid(-1, 0)
+    while left := children() - others:  # one of them finishes the removal
+        for child in left:
+            with suppress(ChildProcessError):
+                os.waitpid(child, 0)
     assert list(folder.iterdir()) == []
+
+
+def children() -> set[int]:
+    """The processes that this one started, also those that have ended and were not waited for."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it is gone
+            _, parent, *_ = stat.read_text().rpartition(")")[2].split()
+            if int(parent) == os.getpid():
+                found.add(int(stat.parent.name))
+    return found

@@ -77,13 +77,7 @@ def test_last(): pass
 )
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param((), id="no option"),
-        pytest.param(("-n", "2"), id="two workers", marks=pytest.mark.complete),
-    ],
-)
+@pytest.fixture(scope="module", params=[("-n", "2"), ()], ids=["two workers", "no option"])
 def everything(request: pytest.FixtureRequest) -> Run:
     return run_suite(EVERYTHING, "--hang-after=2", *request.param)
 
