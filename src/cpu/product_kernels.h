@@ -159,7 +159,9 @@ void Pack(const ProductKernels& kernels, const void* source, std::int64_t row_st
     if (k_stride == 1) {
       PackAlong<Word, width>(kernels, strip, row_stride, rows, k, target);
     } else {
-      if (rows < width) std::memset(target, 0, static_cast<std::size_t>(k) * width * sizeof(Word));
+      if (rows < width && k > 0) {
+        std::memset(target, 0, static_cast<std::size_t>(k) * width * sizeof(Word));
+      }
       kernels.convert(strip, k_stride, row_stride, k, rows, target, width);
     }
     strip += width * row_stride * kernels.element_size;

@@ -199,6 +199,18 @@ def test_large_products_on_several_threads() -> None:
     np.testing.assert_allclose(out, wide(a) @ wide(b), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS[:2], ids=lambda layout: str(layout.__name__))
+@pytest.mark.parametrize("rows", [1, 5, 67])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
+def test_products_of_empty_rows_are_zero(
+    dtype: str, rows: int, layout: Callable[[Array], Array]
+) -> None:
+    a, b = layout(np.zeros((rows, 0), dtype)), layout(np.zeros((0, 70), dtype))
+    out = np.full((rows, 70), GARBAGE, dtype)
+    infini.ops.matmul(a, b, out)
+    np.testing.assert_array_equal(out, np.zeros((rows, 70), dtype))
+
+
 def test_a_concatenation_of_many_rows() -> None:
     parts = [np.arange(100 * size, dtype="int16").reshape(100, size) for size in (3, 1, 2)]
     out = np.full((100, 6), GARBAGE, "int16")
