@@ -11,11 +11,11 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 from kubernetes_validate.utils import validate
@@ -469,15 +469,9 @@ def test_a():
 def kill_all(agent: subprocess.Popen[bytes]) -> None:
     """Kill an agent with all processes below it, as the end of a container does."""
     agent.send_signal(signal.SIGSTOP)
-    parents = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended
-            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-    below = [agent.pid]
-    for process in below:  # it grows
-        below += [child for child, parent in parents.items() if parent == process]
-    for process in reversed(below):
-        os.kill(process, signal.SIGKILL)
+    below = psutil.Process(agent.pid).children(recursive=True)
+    for process in (*reversed(below), agent):
+        process.kill()
     agent.wait()
 
 

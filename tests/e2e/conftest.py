@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import gc
-import os
-import sys
-import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
+import psutil
 import pytest
-from docker.client import DockerClient
+from benches import ENGINES, Bench, engine_or_skip
 from fresh import is_local_engine, make_image
 from places import Place
-from plans import make_copying_python, make_run_plan, write_project
+from plans import make_copying_python
 
 from ci.engines import Engine, job
-from ci.engines.archives import pack
-from ci.engines.select import select_engine
-from ci.errors import InfrastructureError
-from ci.model.job import StagePlan
-from ci.model.plan import EnginePlan, RunPlan
-from ci.model.results import ExecutionFacts
 from tests.built import built_once
 
 
@@ -46,71 +37,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if item.get_closest_marker("machines")]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
-
-
-class Recorder:
-    """Keeps the events of a run; may react to a line of output."""
-
-    def __init__(self) -> None:
-        self.events: list[Mapping[str, object]] = []
-        self.reactions: dict[str, Callable[[], None]] = {}
-
-    def event(self, event: Mapping[str, object]) -> None:
-        self.events.append(event)
-        if event["event"] in ("output", "engine"):
-            self.reactions.get(str(event["text"]), lambda: None)()
-
-    def named(self, kind: str) -> list[Mapping[str, object]]:
-        return [event for event in self.events if event["event"] == kind]
-
-
-class Bench:
-    """An engine, and a folder with the tiny project to run on it."""
-
-    def __init__(self, engine: Engine, folder: Path, python: str = sys.executable) -> None:
-        self.engine = engine
-        self.python = python
-        self.folder = folder
-        self.run_id = f"test-{uuid.uuid4().hex[:8]}"
-        self.observer = Recorder()
-        write_project(folder / "project")
-
-    def plan(self, *stages: StagePlan, **changes: Any) -> RunPlan:
-        changes = {"run_id": self.run_id, "python": self.python, **changes}
-        return make_run_plan(self.folder, *stages, **changes)
-
-    def run(self, plan: RunPlan) -> ExecutionFacts:
-        image = self.engine.prepare(plan, self.observer)
-        return self.engine.execute(plan, image, self.observer)
-
-
-def import_image(
-    client: DockerClient, reference: str, files: Mapping[str, bytes], labels: Mapping[str, str]
-) -> None:
-    """Make an image of these files alone."""
-    repository, _, tag = reference.rpartition(":")
-    client.api.import_image_from_data(
-        pack(files).read(),
-        repository=repository,
-        tag=tag,
-        changes=[f"LABEL {key}={value}" for key, value in labels.items()],
-    )
-
-
-def engine_or_skip(name: str) -> Engine:
-    try:
-        return select_engine(EnginePlan(name=name, kind=name))
-    except InfrastructureError as error:
-        pytest.skip(str(error))
-
-
-with closing(select_engine(EnginePlan(name="auto", kind="auto"))) as _engine:
-    USUAL_ENGINE = _engine.name
-# For what both engines have in common. With a Docker Engine, only complete tests use both.
-ENGINES = [
-    pytest.param("host", marks=[pytest.mark.complete] if USUAL_ENGINE == "docker" else []),
-    pytest.param("docker", marks=pytest.mark.docker),
-]
 
 
 @pytest.fixture(scope="session")
@@ -203,21 +129,8 @@ def _no_leftover_folders(
     """Fail if a file of an engine is left in the temporary folder after the test."""
     folder = tmp_path_factory.mktemp("temporary")
     monkeypatch.setattr("tempfile.tempdir", str(folder))
-    others = children()  # such as the browser of other tests
+    this = psutil.Process()
+    others = this.children()  # such as the browser of other tests
     yield
-    while left := children() - others:  # one of them finishes the removal
-        for child in left:
-            with suppress(ChildProcessError):
-                os.waitpid(child, 0)
+    psutil.wait_procs(set(this.children()) - set(others))  # one of them finishes the removal
     assert list(folder.iterdir()) == []
-
-
-def children() -> set[int]:
-    """The processes that this one started, also those that have ended and were not waited for."""
-    found = set()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it is gone
-            _, parent, *_ = stat.read_text().rpartition(")")[2].split()
-            if int(parent) == os.getpid():
-                found.add(int(stat.parent.name))
-    return found

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Bench, engine_or_skip
+from benches import Bench, engine_or_skip
 from plans import PROJECT
 
 from ci.engines.docker import DockerEngine

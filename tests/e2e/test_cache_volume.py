@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from conftest import Bench
+from benches import Bench
 from docker.client import DockerClient
 from docker.errors import NotFound
 from plans import python_stage, stage

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import Bench
+from benches import Bench
 from plans import DOCKERFILE, stage
 
 from ci.errors import InfrastructureError

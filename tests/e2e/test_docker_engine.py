@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Bench, import_image
+from benches import Bench, import_image
 from docker.client import DockerClient
 from docker.errors import ImageNotFound
 from plans import DOCKERFILE, python_stage, stage

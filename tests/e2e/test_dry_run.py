@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Bench
+from benches import Bench
 from plans import OFFLINE_BASE, python_stage, stage
 
 from ci.model.job import StageKind

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from conftest import Bench
+from benches import Bench
 from plans import stage
 
 from ci.model.job import Column, StageKind

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from conftest import Bench
+from benches import Bench
 from docker.client import DockerClient
 from engine_proxy import Proxy, lying, proxied
 from plans import stage

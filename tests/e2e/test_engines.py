@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Bench
+from benches import Bench
 from plans import REQUIREMENTS, python_stage, stage
 
 from ci.model.job import StageKind
@@ -105,7 +105,7 @@ import os, signal, sys
 from pathlib import Path
 
 sys.path[:0] = sys.argv[4:]
-from conftest import Bench
+from benches import Bench
 from test_engines import survivor
 from ci.engines.select import select_engine
 from ci.model.plan import EnginePlan

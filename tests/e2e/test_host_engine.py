@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import Bench, engine_or_skip
+from benches import Bench, engine_or_skip
 from packaging.version import Version
 from plans import python_stage, stage
 

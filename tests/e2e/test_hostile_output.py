@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import Bench
+from benches import Bench
 from plans import REQUIREMENTS, python_stage, stage
 
 from ci.errors import ExitCode

@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from conftest import Recorder, engine_or_skip
+from benches import Recorder, engine_or_skip
 from docker.client import DockerClient
 from docker.errors import ImageNotFound
 from docker.models.images import Image

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from conftest import ENGINES
+from benches import ENGINES
 from places import (
     ROOT,
     Place,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import engine_or_skip
+from benches import engine_or_skip
 from docker.client import DockerClient
 from fresh import is_local_engine
 from plans import DOCKERFILE, REQUIREMENTS

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from conftest import Bench
+from benches import Bench
 from docker.client import DockerClient
 from engine_proxy import ENGINE, Proxy, proxied
 from plans import stage

@@ -19,7 +19,7 @@ from time import monotonic, sleep
 from typing import IO, Any
 
 import pytest
-from conftest import Bench, Recorder, engine_or_skip
+from benches import Bench, Recorder, engine_or_skip
 from places import Place
 from plans import REQUIREMENTS, python_stage
 from ray_pool import PATIENCE_S, POLL_S, RayPool, ray_program

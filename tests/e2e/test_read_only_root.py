@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import Bench
+from benches import Bench
 from docker.client import DockerClient
 from plans import DOCKERFILE, python_stage, stage
 from test_container_devices import plan_with_device

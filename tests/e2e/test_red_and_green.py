@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from conftest import Bench
+from benches import Bench
 from docker.client import DockerClient
 from plans import REQUIREMENTS, stage, write_project
 

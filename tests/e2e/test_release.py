@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import USUAL_ENGINE, engine_or_skip
+from benches import USUAL_ENGINE, engine_or_skip
 
 from ci.model.platforms import PLATFORMS, Platform
 from ci.model.results import title

@@ -23,7 +23,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from conftest import Bench
+from benches import Bench
 from docker.client import DockerClient
 from plans import stage
 from test_engines import INSTALL, PYTEST, events

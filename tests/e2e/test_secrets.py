@@ -22,8 +22,8 @@ from threading import Event, Thread
 from urllib.parse import quote
 
 import pytest
+from benches import ENGINES, engine_or_skip
 from bridge import machine_address
-from conftest import ENGINES, engine_or_skip
 from docker.client import DockerClient
 from docker.errors import DockerException
 from fresh import is_local_engine

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ENGINES
+from benches import ENGINES
 from places import (
     Place,
     gc,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import ENGINES
+from benches import ENGINES
 from places import Place, gc, json_of, paste, project_files, remains, remove
 
 from ci.model.results import HOST_LOCK

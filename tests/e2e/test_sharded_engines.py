@@ -6,7 +6,7 @@ import signal
 from dataclasses import replace
 
 import pytest
-from conftest import Bench
+from benches import Bench
 from docker.client import DockerClient
 from plans import REQUIREMENTS, stage
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from conftest import Bench, Recorder
+from benches import Bench, Recorder
 from docker.client import DockerClient
 from plans import python_stage, stage
 

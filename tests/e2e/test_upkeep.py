@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from conftest import Bench, import_image
+from benches import Bench, import_image
 from docker.client import DockerClient
 from docker.models.containers import Container
 from plans import stage

@@ -20,8 +20,8 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from benches import Bench
 from bridge import machine_address
-from conftest import Bench
 from docker.client import DockerClient
 from docker.errors import NotFound
 from docker.models.containers import Container, ContainerCollection
@@ -203,7 +203,7 @@ import os, signal, sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 import pickle
-from conftest import Recorder
+from benches import Recorder
 from ci.engines.select import select_engine
 plan = pickle.loads(Path(sys.argv[2]).read_bytes())
 observer = Recorder()

@@ -1,0 +1,87 @@
+"""Engines with a tiny project to run on them, and what records their events."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker.client import DockerClient
+from plans import make_run_plan, write_project
+
+from ci.engines import Engine
+from ci.engines.archives import pack
+from ci.engines.select import select_engine
+from ci.errors import InfrastructureError
+from ci.model.job import StagePlan
+from ci.model.plan import EnginePlan, RunPlan
+from ci.model.results import ExecutionFacts
+
+
+class Recorder:
+    """Keeps the events of a run; may react to a line of output."""
+
+    def __init__(self) -> None:
+        self.events: list[Mapping[str, object]] = []
+        self.reactions: dict[str, Callable[[], None]] = {}
+
+    def event(self, event: Mapping[str, object]) -> None:
+        self.events.append(event)
+        if event["event"] in ("output", "engine"):
+            self.reactions.get(str(event["text"]), lambda: None)()
+
+    def named(self, kind: str) -> list[Mapping[str, object]]:
+        return [event for event in self.events if event["event"] == kind]
+
+
+class Bench:
+    """An engine, and a folder with the tiny project to run on it."""
+
+    def __init__(self, engine: Engine, folder: Path, python: str = sys.executable) -> None:
+        self.engine = engine
+        self.python = python
+        self.folder = folder
+        self.run_id = f"test-{uuid.uuid4().hex[:8]}"
+        self.observer = Recorder()
+        write_project(folder / "project")
+
+    def plan(self, *stages: StagePlan, **changes: Any) -> RunPlan:
+        changes = {"run_id": self.run_id, "python": self.python, **changes}
+        return make_run_plan(self.folder, *stages, **changes)
+
+    def run(self, plan: RunPlan) -> ExecutionFacts:
+        image = self.engine.prepare(plan, self.observer)
+        return self.engine.execute(plan, image, self.observer)
+
+
+def import_image(
+    client: DockerClient, reference: str, files: Mapping[str, bytes], labels: Mapping[str, str]
+) -> None:
+    """Make an image of these files alone."""
+    repository, _, tag = reference.rpartition(":")
+    client.api.import_image_from_data(
+        pack(files).read(),
+        repository=repository,
+        tag=tag,
+        changes=[f"LABEL {key}={value}" for key, value in labels.items()],
+    )
+
+
+def engine_or_skip(name: str) -> Engine:
+    try:
+        return select_engine(EnginePlan(name=name, kind=name))
+    except InfrastructureError as error:
+        pytest.skip(str(error))
+
+
+with closing(select_engine(EnginePlan(name="auto", kind="auto"))) as _engine:
+    USUAL_ENGINE = _engine.name
+# For what both engines have in common. With a Docker Engine, only complete tests use both.
+ENGINES = [
+    pytest.param("host", marks=[pytest.mark.complete] if USUAL_ENGINE == "docker" else []),
+    pytest.param("docker", marks=pytest.mark.docker),
+]
