@@ -224,12 +224,9 @@ def tests(session: nox.Session) -> None:
         session.run("python", "-m", "pytest", *session.posargs, env=outside)
         return
     # Whole files run side by side, because their tests share compiled programs. Tests wait for a
-    # quarter of their time, those of engines for half of it. So many at once fit in the memory of a
-    # small machine.
-    fast = [path for path in PYPROJECT["tool"]["pytest"]["ini_options"]["testpaths"] if path != E2E]
-    pytest = ("python", "-m", "pytest", "-m", "not complete", "--dist", "loadfile")
-    for workers, group in (("4", fast), ("6", (E2E,))):
-        session.run(*pytest, "-n", workers, *group, env=outside)
+    # third of their time. So many at once fit in the memory of a small machine.
+    workers = ("-n", "6", "--dist", "loadfile", "--no-loadscope-reorder")
+    session.run("python", "-m", "pytest", "-m", "not complete", *workers, env=outside)
 
 
 @nox.session
