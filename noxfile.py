@@ -225,7 +225,7 @@ def tests(session: nox.Session) -> None:
         return
     # Whole files run side by side, because their tests share compiled programs. Tests wait for a
     # third of their time. So many at once fit in the memory of a small machine.
-    workers = ("-n", "6", "--dist", "loadfile", "--no-loadscope-reorder")
+    workers = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
     session.run("python", "-m", "pytest", "-m", "not complete", *workers, env=outside)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from itertools import zip_longest
 from pathlib import Path
 
 import psutil
@@ -17,6 +18,8 @@ from plans import make_copying_python
 from ci.engines import Engine, job
 from tests.built import built_once
 
+HERE = Path(__file__).parent
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cut_line: the connection to an engine is lost or refused")
@@ -25,18 +28,26 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the matrix of fresh machines, unless `-m` names it.
+    """Alternate these files, which wait for engines, with the others, which compute.
 
-    Where a line is cut, the SDK leaves a socket open that it could not connect.
+    The matrix of fresh machines is left out unless `-m` names it. Where a line is cut, the SDK
+    leaves a socket open that it could not connect.
     """
+    files: dict[Path, list[pytest.Item]] = {}
+    left_out = []
     for item in items:
         if item.get_closest_marker("cut_line"):
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
-    if "machines" in config.option.markexpr:
-        return
-    left_out = [item for item in items if item.get_closest_marker("machines")]
+        if item.get_closest_marker("machines") and "machines" not in config.option.markexpr:
+            left_out.append(item)
+        else:
+            files.setdefault(item.path, []).append(item)
     config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in left_out]
+    ours = [path for path in files if path.parent == HERE]
+    ours.sort(key=lambda path: path.name != "test_release.py")  # the longest
+    others = [path for path in files if path.parent != HERE]
+    pairs = zip_longest(ours, others)
+    items[:] = [item for pair in pairs for path in pair if path for item in files[path]]
 
 
 @pytest.fixture(scope="session")
