@@ -26,7 +26,7 @@ PARTS = {
     "lint": "lint",
     "docs": "docs",
     "tests": "tests",
-    "tests, complete": "tests -- -m complete -n 3 --dist loadfile",
+    "tests, complete": "tests -- -m complete -n 3 --dist loadfile --no-loadscope-reorder",
     "faults --selection": "tests -- tests/faults/test_fault_suite.py --selection -n 4",
     "compat": "compat -- pythons --without-torch 3.11",
     "machines --fast --budgets": "-m tests.machines --fast --budgets",
