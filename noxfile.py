@@ -223,10 +223,13 @@ def tests(session: nox.Session) -> None:
     if session.posargs:
         session.run("python", "-m", "pytest", *session.posargs, env=outside)
         return
-    # Whole files run side by side, because their tests share compiled programs. Tests wait for a
-    # third of their time. So many at once fit in the memory of a small machine.
+    pytest = ("python", "-m", "pytest", "-m", "not complete")
+    # This compiles all modules, which each of the workers would do otherwise.
+    session.run(*pytest, "--collect-only", "-q", env=outside, silent=True)
+    # Whole files run side by side, because their tests share compiled programs. Those of engines
+    # wait half of their time. So many at once fit in the memory of a small machine.
     workers = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
-    session.run("python", "-m", "pytest", "-m", "not complete", *workers, env=outside)
+    session.run(*pytest, *workers, env=outside)
 
 
 @nox.session

@@ -26,6 +26,7 @@ def test_every_image_is_on_a_page() -> None:
     assert shown == {*SHOTS}
 
 
+@pytest.mark.complete
 @pytest.mark.parametrize("name", SHOTS)
 def test_what_a_screenshot_shows_still_exists(window: Window, example: Example, name: str) -> None:
     shot = SHOTS[name]

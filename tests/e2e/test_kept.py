@@ -242,6 +242,7 @@ def kill_agent(place: Place) -> None:
         os.kill(json.loads(lock.read_text())["agent"], signal.SIGKILL)
 
 
+@pytest.mark.complete
 def test_an_agent_that_vanished_and_a_resumed_run(place: Place) -> None:
     place.write({"build.sh": WAITING})
     with start_run(place, "cpu", "--keep", *place.options) as process:

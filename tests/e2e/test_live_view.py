@@ -100,6 +100,7 @@ def project(tmp_path: Path, gates: Gates) -> Path:
     return folder
 
 
+@pytest.mark.complete
 def test_a_run_of_seven_platforms(project: Path, python: str, gates: Gates) -> None:
     command = [sys.executable, "-c", LAUNCHER, python, "run", "--all", "--engine", "host"]
     command += ["--jobs", "2", "--source", str(project)]

@@ -191,6 +191,7 @@ def end(process: subprocess.Popen[str], number: signal.Signals) -> int:
     return process.returncode
 
 
+@pytest.mark.complete  # the next one ends the caller, too
 def test_volumes_go_after_kill_and_resume(caller: Caller) -> None:
     end(caller.start(), signal.SIGKILL)
     assert caller.volumes == len(WRITABLE) + 1

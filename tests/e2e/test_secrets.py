@@ -268,6 +268,7 @@ def files_below(folder: Path) -> dict[str, bytes]:
     return content
 
 
+@pytest.mark.complete  # tests/e2e/test_docker_engine.py has the passwords of a build
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_planted_secret_is_nowhere(engine: str, index: Index, tmp_path: Path) -> None:
     """Eight kinds of secret, in every form that redaction knows."""

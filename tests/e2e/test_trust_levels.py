@@ -95,6 +95,7 @@ def test_planted_object_stays_in_its_level(bench: Bench, levels: Levels) -> None
     assert (facts["state"], facts["hits"], facts["misses"]) == ("warm", 1, 0)
 
 
+@pytest.mark.complete  # the one before has the hits of one level
 def test_lower_levels_get_hits_from_higher_ones(bench: Bench, levels: Levels) -> None:
     _, first = build(bench, levels(Trust.RELEASE))
     assert (first["state"], first["copied"]) == ("cold", 0)

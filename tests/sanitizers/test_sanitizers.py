@@ -31,6 +31,7 @@ def test_a_fault_must_be_reported(tmp_path: Path, sanitizer: Sanitizer, name: st
     assert (silent.exit_code, silent.summary) == (1, "")
 
 
+@pytest.mark.complete  # the one before has the reports
 def test_a_report_fails_tests_that_pass(tmp_path: Path) -> None:
     library = compiled(tmp_path, THREAD.flags)
     test = tmp_path / "test_race.py"
