@@ -27,15 +27,25 @@ def built_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path
     return folder
 
 
+def cache_folder(request: pytest.FixtureRequest, name: str) -> Path:
+    """Return a folder for this and later runs in this checkout, if pytest keeps a cache."""
+    cache: pytest.Cache | None = getattr(request.config, "cache", None)
+    if cache is not None:
+        return cache.mkdir(name)
+    factory: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
+    folder = _base(factory) / name
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 def cached_compiler(request: pytest.FixtureRequest) -> dict[str, str]:
     """Return an environment with which CMake caches objects for later runs in this checkout."""
     ccache = shutil.which("ccache")
-    cache = request.config.cache
-    if ccache is None or cache is None:
+    if ccache is None:
         return {}
     return {
         "CMAKE_CXX_COMPILER_LAUNCHER": ccache,
-        "CCACHE_DIR": str(cache.mkdir("ccache")),
+        "CCACHE_DIR": str(cache_folder(request, "ccache")),
         # Each run has another folder, which must not be part of the cache key.
         "CCACHE_BASEDIR": str(_base(request.getfixturevalue("tmp_path_factory"))),
         "CCACHE_NOHASHDIR": "1",

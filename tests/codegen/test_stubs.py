@@ -15,6 +15,7 @@ from codegen.model import Library, Operator, Schemas
 from codegen.native import read_bases
 from codegen.stubs import signatures
 from codegen.translate import make_library
+from tests.built import cache_folder
 
 GOOD = """
 import infini.ops
@@ -142,8 +143,7 @@ def checked(
     stub.write_text(render_torch(library, frozenset())[STUB_NAME])
     (folder / "good.py").write_text(GOOD)
     (folder / "bad.py").write_text(BAD)
-    assert request.config.cache
-    cache = f"--cache-dir={request.config.cache.mkdir('mypy')}"  # of torch's and NumPy's modules
+    cache = f"--cache-dir={cache_folder(request, 'mypy')}"  # of torch's and NumPy's modules
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-pretty", cache]
     result = subprocess.run(
         [*command, "--explicit-package-bases", stub.relative_to(folder), "good.py", "bad.py"],

@@ -13,7 +13,7 @@ from triton_workplace import TARGETS, Generated, Library, run_cmake
 
 from codegen.triton.compiler import CACHE_VARIABLE
 from codegen.triton.generation import Request, generate
-from tests.built import built_once, cached_compiler
+from tests.built import built_once, cache_folder, cached_compiler
 
 
 @pytest.fixture(scope="session")
@@ -29,8 +29,7 @@ def generated(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, _triton: None
 ) -> Generated:
     """Everything in src/triton/ops; what did not change is kept from run to run."""
-    assert request.config.cache
-    cache = request.config.cache.mkdir("triton")
+    cache = cache_folder(request, "triton")
 
     def compile_in(folder: Path) -> None:
         generate(Request(targets=TARGETS, workers=2, cache=cache), folder)
