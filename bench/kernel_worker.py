@@ -1,10 +1,10 @@
 """Times hand-written and Triton operators beside torch's own kernels; prints JSON.
 
-``python -m bench.kernel_worker DEVICE ROUNDS``. Results are checked first: an implementation is not
-timed if its error against float64 exceeds torch's own error by more than a tolerance. On an
-accelerator, device events measure the time; on one thread, the CPU time does, so that other
-programs do not count. Each case makes new operands on request, so that a timing can rotate through
-sets that together do not fit into the caches.
+``python -m bench.kernel_worker DEVICE ROUNDS [CASE...]``, all cases if none is named. Results are
+checked first: an implementation is not timed if its error against float64 exceeds torch's own error
+by more than a tolerance. On an accelerator, device events measure the time; on one thread, the CPU
+time does, so that other programs do not count. Each case makes new operands on request, so that a
+timing can rotate through sets that together do not fit into the caches.
 """
 
 from __future__ import annotations
@@ -190,13 +190,15 @@ class WrongResultError(Exception):
     """An implementation computes a wrong result."""
 
 
-def main(device: str, rounds: int) -> None:
+def main(device: str, rounds: int, names: Sequence[str]) -> None:
     if device == "cuda" and not torch.cuda.is_available():
         json.dump({"device": None, "cases": []}, sys.stdout)
         return
     timed, failed = [], []
     # One at a time, because the operands of all cases do not fit.
     for case in cases(device):
+        if names and case.name not in names:
+            continue
         try:
             timed.append(figures(case, device, rounds))
         except Exception as error:  # a failing case must not hide the others
@@ -277,4 +279,4 @@ def warm_seconds(device: str, calls: Sequence[Callable[[], object]], loops: int)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])

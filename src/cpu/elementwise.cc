@@ -10,10 +10,6 @@
 namespace infini::ops::cpu {
 namespace {
 
-// From so many bytes of an out on, it is stored past the caches: no part of it is still there when
-// the caller reads it.
-constexpr std::int64_t kStreamedBytes = 1 << 25;
-
 // One row. T has the size of the elements.
 template <typename T>
 void RunRow(const RowElements<T>& out, const RowElements<T>& input, const RowElements<T>& other,
@@ -42,9 +38,8 @@ void RunRow(const RowElements<T>& out, const RowElements<T>& input, const RowEle
 void Elementwise(const Tensor& input, const Tensor& other, const Tensor& out,
                  ElementwiseKernel kernel, const void* parameter, bool is_memory_bound) {
   // An input that is the out has its lines in the caches anyway.
-  const bool is_streamed = kCanStream && is_memory_bound && input.data() != out.data() &&
-                           other.data() != out.data() &&
-                           out.element_count() * DataTypeSize(out.data_type()) >= kStreamedBytes;
+  const bool is_streamed = is_memory_bound && input.data() != out.data() &&
+                           other.data() != out.data() && IsStreamed(out);
   WithSizeOf(out.data_type(), [&](auto* element) {
     using T = ElementOf<decltype(element)>;
     ForEachTile(MakeGeometry(out, input, other), [&](const Tile& tile) {

@@ -209,10 +209,9 @@ void MatrixProduct::RunFewRows() const {
   const std::int64_t row_bytes = row_size * kernels->sum_size;
   const Buffer rows(FilledUp(m) * row_bytes);
   kernels->convert(At(a, 0, 0), a.row_stride, a.column_stride, m, k, rows.get(), row_size);
-  for (std::int64_t i = 0; i < FilledUp(m) && k > 0; ++i) {
+  for (std::int64_t i = 0; i < FilledUp(m); ++i) {
     const std::int64_t filled = i < m ? k * kernels->sum_size : 0;
-    std::memset(rows.get() + i * row_bytes + filled, 0,
-                static_cast<std::size_t>(row_bytes - filled));
+    std::fill_n(rows.get() + i * row_bytes + filled, row_bytes - filled, 0);
   }
   const std::int64_t grain =
       kMultiplicationsPerThread / (m * std::max<std::int64_t>(k, 1) * kColumns);

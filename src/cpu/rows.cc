@@ -7,6 +7,7 @@
 #include "cpu/elements.h"
 #include "cpu/parallel.h"
 #include "cpu/row_elements.h"
+#include "cpu/stream.h"
 
 namespace infini::ops::cpu {
 namespace {
@@ -63,19 +64,27 @@ void ForEachRow(const Tensor& input, const Tensor& out, std::int64_t scratch_byt
   const Rows from(input);
   const Rows to(out);
   if (out.element_count() == 0) return;
+  // An input that is the out has its lines in the caches anyway.
+  const bool is_streamed = IsStreamed(out) && to.is_contiguous() && input.data() != out.data();
+  const bool is_in_place = to.is_contiguous() && !is_streamed;
   WithSizeOf(out.data_type(), [&](auto* element) {
     using T = ElementOf<decltype(element)>;
     ParallelFor(to.count, kElementsPerThread / to.size, [&](std::int64_t begin, std::int64_t end) {
       const std::unique_ptr<T[]> gathered(from.is_contiguous() ? nullptr : new T[from.size]);
-      const std::unique_ptr<T[]> computed(to.is_contiguous() ? nullptr : new T[to.size]);
+      const std::unique_ptr<T[]> computed(is_in_place ? nullptr : new T[to.size]);
       const std::unique_ptr<char[]> scratch(scratch_bytes == 0 ? nullptr : new char[scratch_bytes]);
       for (std::int64_t i = begin; i < end; ++i) {
         const RowElements<T> results(to.At(i), to.stride);
-        T* const room = results.Room(0, computed.get());
+        T* const room = is_in_place ? results.At(0) : computed.get();
         loop(i, RowElements<T>(from.At(i), from.stride).Read(0, from.size, gathered.get()), room,
              scratch.get());
-        results.Write(0, to.size, room);
+        if (is_streamed) {
+          Stream(results.At(0), room, static_cast<std::size_t>(to.size) * sizeof(T));
+        } else {
+          results.Write(0, to.size, room);
+        }
       }
+      if (is_streamed) FinishStreams();
     });
   });
 }

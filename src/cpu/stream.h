@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "infini/ops/tensor.h"
+
 // Stores that go to memory without reading the lines that they fill into the caches first. This
 // saves a third of the traffic of a sum of two arrays that do not fit into the caches.
 namespace infini::ops::cpu {
@@ -50,6 +52,14 @@ inline void Stream(void* target, const void* source, std::size_t bytes) {
 inline void FinishStreams() {}
 
 #endif
+
+// From so many bytes on, an out is stored past the caches: no part of it is still there when the
+// caller reads it.
+inline constexpr std::int64_t kStreamedBytes = 1 << 25;
+
+inline bool IsStreamed(const Tensor& out) {
+  return kCanStream && out.element_count() * DataTypeSize(out.data_type()) >= kStreamedBytes;
+}
 
 }  // namespace infini::ops::cpu
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +17,16 @@ from bench.context import CommandCost, Context, without_compiler_cache
 from bench.interleaved import Interleaved
 from bench.parts.build import profile_table
 from bench.parts.calls import import_table
-from bench.parts.kernels import LIMITS, Figures, Timings, limits_to, summary_rows, usable_isas
+from bench.parts.kernels import (
+    LIMITS,
+    Figures,
+    Timings,
+    confirmed,
+    limits_to,
+    slowness,
+    summary_rows,
+    usable_isas,
+)
 from bench.report import BenchReport, Conditions, as_json, as_markdown, describe_machine
 from bench.rows import Measurement, MeasurementError, Summary, medians_by_round, summarize
 from ci.util.process import ProcessError
@@ -233,6 +242,21 @@ class TestKernels:
             ("add", "avx2", "0.90", "1.20", "1.01 to 1.39", "add float32, 64 k, 2 threads"),
             ("add", "baseline", "2.00", "2.00", "2.00 to 2.00", "add float32, 1 k, 1 thread"),
         ]
+
+    def test_what_seems_slow_is_measured_in_another_process(self) -> None:
+        failed = {"case": "cat", "error": "off by 1"}
+        first = [("add", 1.0), ("mul", 1.2), ("swiglu", 1.3)]
+        second = [("mul", 0.8), ("swiglu", 1.4)]
+
+        def measure(cases: Sequence[str] = ()) -> Timings:
+            assert list(cases) in ([], ["mul", "swiglu"])
+            timed = [
+                _timed(name, name, "avx2", [ratio]) for name, ratio in (second if cases else first)
+            ]
+            return Timings(device="the CPU", cases=[*timed, failed])
+
+        better = {"add": 1.0, "mul": 0.8, "swiglu": 1.3, "cat": 0}
+        assert {case["case"]: slowness(case) for case in confirmed(measure)} == better
 
     def test_the_slowest_case_is_the_value_and_a_failed_one_an_error(self) -> None:
         wrong = {"case": "mul float16, 1 k", "isa": "avx2", "threads": 2, "error": "off by 1"}

@@ -12,7 +12,7 @@ import infini.ops
 
 BLOCK = 512  # elements that src/cpu/row_elements.h gathers at a time
 CHUNK = 2048  # those that src/cpu/convert.cc converts at a time
-STREAMED = 1 << 25  # bytes from which on src/cpu/elementwise.cc stores an out past the caches
+STREAMED = 1 << 25  # bytes from which on src/cpu/stream.h stores an out past the caches
 
 # Those of `add` on the CPU.
 SLOTS_OF_ADD = (pytest.param(0, marks=pytest.mark.cpu_kernels), TORCH_SLOT)

@@ -7,6 +7,7 @@ them, or draw them from a seeded generator.
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
 import random
 import sys
@@ -119,23 +120,31 @@ def test_every_length_with_every_step(name: str, dtype: str) -> None:
             np.testing.assert_array_equal(out, expected, err_msg=f"{length} with {steps}")
 
 
-@pytest.mark.parametrize("name", ["add", "mul"])
-def test_a_result_that_is_stored_past_the_caches(name: str) -> None:
-    """It is stored in whole lines of 64 bytes, and what is before and after them in another way."""
-    columns = 1021
-    shape = (STREAMED // columns + 2, columns)
-    values = (np.arange(columns) % 11).astype(np.uint8)
-    expected = values * 3 if name == "mul" else values + 3
-    threes = np.full(1, 3, np.uint8)
-    memory = np.empty(shape[0] * (columns + 2) + 2, np.uint8)
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("add", (1021,)), ("mul", (1021,)), ("rms_norm", (1021,)), ("causal_softmax", (31, 37))],
+)
+def test_a_result_that_is_stored_past_the_caches(name: str, shape: tuple[int, ...]) -> None:
+    """It is stored in whole lines of 64 bytes, and what is before and after them in another way.
+
+    A large result repeats that of one block, which is stored in the usual way.
+    """
+    generator = np.random.default_rng(0)
+    block, weight = (generator.random(size, np.float32) for size in (shape, shape[-1:]))
+    others = {"causal_softmax": [], "rms_norm": [weight, 1e-6]}.get(name, [weight[:1]])
+    expected = np.empty_like(block)
+    run(name, block, *others, expected)
+    *counts, columns = STREAMED // block.nbytes + 2, *shape
+    memory = np.empty(math.prod(counts) * (columns + 2) + 2, np.float32)
     for before, gap in ((0, 0), (1, 0), (0, 1), (1, 2)):
         memory.fill(77)
-        rows = memory[before:][: shape[0] * (columns + gap)].reshape(shape[0], columns + gap)
-        run(name, np.broadcast_to(values, shape), threes, rows[:, :columns])
-        assert (rows[:, :columns] == expected).all(), (before, gap)
-        assert (rows[:, columns:] == 77).all()
+        size = math.prod(counts) * (columns + gap)
+        rows = memory[before:][:size].reshape(*counts, columns + gap)
+        run(name, np.broadcast_to(block, (*counts, columns)), *others, rows[..., :columns])
+        assert (rows[..., :columns] == expected).all(), (before, gap)
+        assert (rows[..., columns:] == 77).all()
         assert (memory[:before] == 77).all()
-        assert (memory[before + rows.size :] == 77).all()
+        assert (memory[before + size :] == 77).all()
 
 
 class TestOverlap:
