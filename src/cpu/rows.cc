@@ -60,12 +60,14 @@ class Rows {
 
 }  // namespace
 
-void ForEachRow(const Tensor& input, const Tensor& out, std::int64_t scratch_bytes, RowLoop loop) {
+void ForEachRow(const Tensor& input, const Tensor& out, std::int64_t scratch_bytes, RowLoop loop,
+                bool is_memory_bound) {
   const Rows from(input);
   const Rows to(out);
   if (out.element_count() == 0) return;
   // An input that is the out has its lines in the caches anyway.
-  const bool is_streamed = IsStreamed(out) && to.is_contiguous() && input.data() != out.data();
+  const bool is_streamed =
+      is_memory_bound && input.data() != out.data() && to.is_contiguous() && IsStreamed(out);
   const bool is_in_place = to.is_contiguous() && !is_streamed;
   WithSizeOf(out.data_type(), [&](auto* element) {
     using T = ElementOf<decltype(element)>;

@@ -13,8 +13,10 @@ namespace infini::ops::cpu {
 using RowLoop = FunctionRef<void(std::int64_t row, const void* input, void* out, void* scratch)>;
 
 // Calls `loop` for each row (the elements along the last dimension) of two tensors of the same
-// shape and element type, whatever their layouts. Uses several threads if there is enough work.
-void ForEachRow(const Tensor& input, const Tensor& out, std::int64_t scratch_bytes, RowLoop loop);
+// shape and element type, whatever their layouts. Uses several threads if there is enough work. If
+// the loop is memory-bound, a large `out` is stored past the caches.
+void ForEachRow(const Tensor& input, const Tensor& out, std::int64_t scratch_bytes, RowLoop loop,
+                bool is_memory_bound = false);
 
 // The elements of a vector: in place if they are contiguous, otherwise copied into `buffer`.
 const void* Gather(const Tensor& vector, std::vector<char>* buffer);

@@ -7,7 +7,6 @@ them, or draw them from a seeded generator.
 from __future__ import annotations
 
 import ctypes
-import math
 import mmap
 import random
 import sys
@@ -120,31 +119,27 @@ def test_every_length_with_every_step(name: str, dtype: str) -> None:
             np.testing.assert_array_equal(out, expected, err_msg=f"{length} with {steps}")
 
 
-@pytest.mark.parametrize(
-    ("name", "shape"),
-    [("add", (1021,)), ("mul", (1021,)), ("rms_norm", (1021,)), ("causal_softmax", (31, 37))],
-)
-def test_a_result_that_is_stored_past_the_caches(name: str, shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("name", ["add", "mul", "rms_norm"])
+def test_a_result_that_is_stored_past_the_caches(name: str) -> None:
     """It is stored in whole lines of 64 bytes, and what is before and after them in another way.
 
-    A large result repeats that of one block, which is stored in the usual way.
+    Its rows are all equal to a single one, which is stored in the usual way.
     """
-    generator = np.random.default_rng(0)
-    block, weight = (generator.random(size, np.float32) for size in (shape, shape[-1:]))
-    others = {"causal_softmax": [], "rms_norm": [weight, 1e-6]}.get(name, [weight[:1]])
-    expected = np.empty_like(block)
-    run(name, block, *others, expected)
-    *counts, columns = STREAMED // block.nbytes + 2, *shape
-    memory = np.empty(math.prod(counts) * (columns + 2) + 2, np.float32)
+    columns = 1021
+    row, weight = np.random.default_rng(0).random((2, columns), np.float32)
+    others = [weight, 1e-6] if name == "rms_norm" else [weight[:1]]
+    expected = np.empty_like(row)
+    run(name, row, *others, expected)
+    shape = (STREAMED // row.nbytes + 2, columns)
+    memory = np.empty(shape[0] * (columns + 2) + 2, np.float32)
     for before, gap in ((0, 0), (1, 0), (0, 1), (1, 2)):
         memory.fill(77)
-        size = math.prod(counts) * (columns + gap)
-        rows = memory[before:][:size].reshape(*counts, columns + gap)
-        run(name, np.broadcast_to(block, (*counts, columns)), *others, rows[..., :columns])
-        assert (rows[..., :columns] == expected).all(), (before, gap)
-        assert (rows[..., columns:] == 77).all()
+        rows = memory[before:][: shape[0] * (columns + gap)].reshape(shape[0], columns + gap)
+        run(name, np.broadcast_to(row, shape), *others, rows[:, :columns])
+        assert (rows[:, :columns] == expected).all(), (before, gap)
+        assert (rows[:, columns:] == 77).all()
         assert (memory[:before] == 77).all()
-        assert (memory[before + size :] == 77).all()
+        assert (memory[before + rows.size :] == 77).all()
 
 
 class TestOverlap:
