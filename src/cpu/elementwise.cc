@@ -37,9 +37,7 @@ void RunRow(const RowElements<T>& out, const RowElements<T>& input, const RowEle
 
 void Elementwise(const Tensor& input, const Tensor& other, const Tensor& out,
                  ElementwiseKernel kernel, const void* parameter, bool is_memory_bound) {
-  // An input that is the out has its lines in the caches anyway.
-  const bool is_streamed = is_memory_bound && input.data() != out.data() &&
-                           other.data() != out.data() && IsStreamed(out);
+  const bool is_streamed = is_memory_bound && IsStreamed(out, input, other);
   WithSizeOf(out.data_type(), [&](auto* element) {
     using T = ElementOf<decltype(element)>;
     ForEachTile(MakeGeometry(out, input, other), [&](const Tile& tile) {

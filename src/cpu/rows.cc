@@ -65,9 +65,7 @@ void ForEachRow(const Tensor& input, const Tensor& out, std::int64_t scratch_byt
   const Rows from(input);
   const Rows to(out);
   if (out.element_count() == 0) return;
-  // An input that is the out has its lines in the caches anyway.
-  const bool is_streamed =
-      is_memory_bound && input.data() != out.data() && to.is_contiguous() && IsStreamed(out);
+  const bool is_streamed = is_memory_bound && to.is_contiguous() && IsStreamed(out, input);
   const bool is_in_place = to.is_contiguous() && !is_streamed;
   WithSizeOf(out.data_type(), [&](auto* element) {
     using T = ElementOf<decltype(element)>;

@@ -57,8 +57,11 @@ inline void FinishStreams() {}
 // caller reads it.
 inline constexpr std::int64_t kStreamedBytes = 1 << 25;
 
-inline bool IsStreamed(const Tensor& out) {
-  return kCanStream && out.element_count() * DataTypeSize(out.data_type()) >= kStreamedBytes;
+// An input that is the out has its lines in the caches anyway.
+template <typename... Inputs>
+bool IsStreamed(const Tensor& out, const Inputs&... inputs) {
+  return kCanStream && ((inputs.data() != out.data()) && ...) &&
+         out.element_count() * DataTypeSize(out.data_type()) >= kStreamedBytes;
 }
 
 }  // namespace infini::ops::cpu
