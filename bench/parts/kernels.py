@@ -38,7 +38,7 @@ LIMITS = {
     "ONEDNN_MAX_CPU_ISA": {"baseline": "SSE41", "avx2": "AVX2"},
     "MKL_ENABLE_INSTRUCTIONS": {"baseline": "SSE4_2", "avx2": "AVX2"},
 }
-# Torch converts between these with FBGEMM, which takes the best instructions in spite of limits.
+# Under a limit, torch converts between these as fast as without: none of the variables reaches it.
 UNLIMITED = ("cast float32 to float16,", "cast float16 to float32,")
 EVEN = 1.05  # two timings of one kernel differ by so much
 CPU_ROUNDS = 7  # at most: there are over 100 cases for each instruction set and number of threads
