@@ -107,6 +107,8 @@ SKIP_REASONS = (
     "no kernel on this device",
     "dtype unsupported",
     "instruction set missing",
+    "torch refuses",
+    "torch crashes",
     "slot not active",
     "no device",
     "operator not selected",

@@ -3,7 +3,8 @@
 The library's outputs are pre-filled with garbage that differs from the expected value in every
 element, so a call that writes nothing cannot pass. They lie between guard elements, so a call
 that writes too much cannot pass either. Values are compared bit by bit, except that any
-NaN equals any other and -0.0 equals +0.0.
+NaN equals any other and -0.0 equals +0.0. Where they differ, torch is called again: what it gives
+differently itself (``spread``) is not asked of the library.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from evidence import watch_fallbacks
 from samples import Sample, UnboundArgumentError, is_on_the_cpu
 from samples.layouts import dense_parts
 from samples.values import BlankValue, Value, leaves
+from spread import Spread
 
 import torch
 
@@ -24,6 +26,9 @@ Arguments = dict[str, Any]  # every argument of the schema by ATen name, in sche
 Call = Callable[[Arguments], object]
 
 SEED = 20_260_101
+# How often torch is called again to see its spread. A kernel with atomic additions may give the same
+# bits many times before it gives others.
+REPEATS = 32
 # Elements on either side of an output; a multiple of 64 bytes in every dtype, as torch aligns
 # memory, since MKL's last bits depend on it.
 GUARD = 64
@@ -54,12 +59,18 @@ class FallbackError(Exception):
     """The library's result is right, but it ran on the CPU: the device has no kernel for it."""
 
 
+class UnsteadyError(Exception):
+    """The sample proves nothing: torch leaves every element of its outputs uninitialized."""
+
+
 @dataclass(frozen=True)
 class CallOutcome:
     """The outcome of a call that passed: all arguments, and the device of the outputs."""
 
     arguments: Arguments
     ran_device: str
+    spreads: tuple[str, ...] = ()
+    """The outputs that torch gives differently each time, and how many of their elements."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +109,7 @@ def check(
         VacuousError: the sample would pass without the call.
         UnboundArgumentError: the sample does not fit this torch.
         MismatchError: the outcomes differ.
+        UnsteadyError: the outcomes differ, but so do those of torch, in every element.
         FallbackError: the outcomes agree, but ``call`` ran on the CPU instead of ``device``.
     """
     try:
@@ -114,18 +126,19 @@ def check(
     ]
 
     poisoned = _Poisoned()
-    fresh = sample.bind(overload._schema, device)
-    actual = {
-        name: poisoned.in_place_of(sample.arguments.get(name), expected[name], value)
-        for name, value in fresh.items()
-    }
+    actual = poisoned.arguments(sample, overload, device, expected)
     if _same_values(expected, actual):
         raise VacuousError(f"{sample.overload} changes nothing in this sample")
     layouts, old_versions = _memory_layouts(actual), _versions(actual)
     with watch_fallbacks(overload, device) as fallbacks:
         seeded(call, actual)
+    outcomes = [expected]
+    difference = _first_difference(outcomes, actual)
+    if difference is not None:
+        outcomes += _outcomes_of_torch(sample, overload, device, expected, actual)
+        difference = _first_difference(outcomes, actual)
     difference = (
-        _first_difference(expected, actual)
+        difference
         or _first_move(actual, layouts, may_move)
         or poisoned.first_overrun()
         or (_first_wrong_version(overload, actual, old_versions) if versions else None)
@@ -134,7 +147,42 @@ def check(
         raise MismatchError(difference)
     if fallbacks:
         raise FallbackError(fallbacks[0])
-    return CallOutcome(actual, _device_of(overload, actual))
+    spreads = list(_unsteady(outcomes))
+    written = [name for name, _ in _dense_tensors(actual) if name in written_names(overload)]
+    if len(spreads) == len(written) and all(spread.is_free for _, spread in spreads):
+        raise UnsteadyError(f"torch leaves {', '.join(dict.fromkeys(written))} uninitialized")
+    found = tuple(f"{name}: {spread}" for name, spread in spreads)
+    return CallOutcome(actual, _device_of(overload, actual), found)
+
+
+def _outcomes_of_torch(
+    sample: Sample, overload: Any, device: str, expected: Arguments, actual: Arguments
+) -> list[Arguments]:
+    """Calls torch again until one of its outcomes, or their spread, explains the library's."""
+    found: list[Arguments] = []
+    for number in range(REPEATS):
+        # By turns over other memory than in the first call, and over the same.
+        again = (
+            sample.bind(overload._schema, device)
+            if number % 2
+            else _Poisoned().arguments(sample, overload, device, expected)
+        )
+        if error_of(partial(invoke, overload), again) is not None:
+            break
+        found.append(again)
+        if number % 2 and _first_difference([expected, *found], actual) is None:
+            break
+    return found
+
+
+def _unsteady(outcomes: list[Arguments]) -> Iterator[tuple[str, Spread]]:
+    """Yields the spread of each tensor that torch's outcomes do not agree on."""
+    for parts in zip(*map(_dense_tensors, outcomes), strict=True):
+        values = [tensor for _, tensor in parts]
+        if len(values) > 1 and _is_one_kind(values):
+            spread = Spread(values)
+            if not spread.is_steady:
+                yield parts[0][0], spread
 
 
 def _first_wrong_version(overload: Any, actual: Arguments, before: list[int]) -> str | None:
@@ -189,6 +237,11 @@ def seeded(call: Call, arguments: Arguments) -> None:
     call(arguments)
 
 
+def refusal(sample: Sample, overload: Any, device: str) -> Exception | None:
+    """Calls torch alone; returns what it raises for the sample, or None."""
+    return error_of(lambda _: invoke(overload, sample.bind(overload._schema, device)), {})
+
+
 def error_of(call: Call, arguments: Arguments) -> Exception | None:
     """Returns what a seeded call raises, or None."""
     try:
@@ -240,6 +293,15 @@ class _Poisoned:
     def __init__(self) -> None:
         self._guarded: list[tuple[str, torch.Tensor, int]] = []
 
+    def arguments(
+        self, sample: Sample, overload: Any, device: str, expected: Arguments
+    ) -> Arguments:
+        """Returns the arguments of a call whose blank outputs differ from those expected."""
+        return {
+            name: self.in_place_of(sample.arguments.get(name), expected[name], value)
+            for name, value in sample.bind(overload._schema, device).items()
+        }
+
     def in_place_of(self, recorded: Value, expected: Any, fresh: Any) -> Any:
         """Returns ``fresh`` with garbage in every output that was recorded as blank."""
         if isinstance(recorded, list):
@@ -289,18 +351,26 @@ def _same_values(expected: Arguments, actual: Arguments) -> bool:
     )
 
 
-def _first_difference(expected: Arguments, actual: Arguments) -> str | None:
-    pairs = zip(_dense_tensors(expected), _dense_tensors(actual), strict=True)
-    for (name, wanted), (_, got) in pairs:
+def _first_difference(outcomes: list[Arguments], actual: Arguments) -> str | None:
+    """Compares an outcome with those of torch, of which one as a rule is all."""
+    expected = zip(*map(_dense_tensors, outcomes), strict=True)
+    for parts, (name, got) in zip(expected, _dense_tensors(actual), strict=True):
+        values = [tensor for _, tensor in parts]
+        wanted = values[0]
         if wanted.dtype != got.dtype:
             return f"{name}: expected {wanted.dtype}, got {got.dtype}"
         if wanted.shape != got.shape:
             return f"{name}: expected shape {tuple(wanted.shape)}, got {tuple(got.shape)}"
         if not equal(wanted, got):
-            return f"{name}: expected {wanted}, got {got}"
-        if _has_gaps(wanted, got) and not equal(_memory(wanted), _memory(got)):
+            if len(values) == 1 or not _is_one_kind(values) or not Spread(values).has(got):
+                return f"{name}: expected {wanted}, got {got}"
+        elif _has_gaps(wanted, got) and not equal(_memory(wanted), _memory(got)):
             return f"{name}: memory between its elements was written"
     return None
+
+
+def _is_one_kind(values: list[torch.Tensor]) -> bool:
+    return len({(value.dtype, value.shape) for value in values}) == 1
 
 
 def _has_gaps(*tensors: torch.Tensor) -> bool:

@@ -21,6 +21,8 @@ class SkipReason(str, Enum):
     NO_KERNEL = "no kernel on this device"
     DTYPE_UNSUPPORTED = "dtype unsupported"
     INSTRUCTION_SET = "instruction set missing"  # as torch's message reports
+    TORCH_REFUSES = "torch refuses"  # on this device or in this version, with its message
+    TORCH_CRASHES = "torch crashes"  # without the library, too; with the signal
     SLOT_NOT_ACTIVE = "slot not active"
     NO_DEVICE = "no device"
     NOT_SELECTED = "operator not selected"  # for this build

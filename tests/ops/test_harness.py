@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -12,6 +12,7 @@ from harness import (
     CallOutcome,
     MismatchError,
     RefusedError,
+    UnsteadyError,
     VacuousError,
     check,
     equal,
@@ -151,6 +152,87 @@ class TestCheck:
         uniform = torch.ops.aten.uniform_.default
         sample = Sample("uniform_", "float32", {"self": VECTOR})
         check(sample, uniform, partial(invoke, uniform), "cpu")
+
+
+@pytest.fixture(scope="module")
+def toys() -> Iterator[None]:
+    """Operators of torch whose outputs differ from one call to the next."""
+    library = torch.library.Library("toys", "DEF")
+    rounding = iter(range(10_000))
+
+    def rounds(self: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        noise = torch.tensor([0.0, next(rounding) % 3 * 1e-6, 0.0])
+        return out.copy_(self + noise)
+
+    def leaves_the_last(self: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        out[:-1] = self[:-1]
+        return out
+
+    def leaves_all(self: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        return out
+
+    for kernel in (rounds, leaves_the_last, leaves_all):
+        library.define(f"{kernel.__name__}(Tensor self, *, Tensor(a!) out) -> Tensor(a!)")
+        library.impl(kernel.__name__, kernel, "CPU")
+    yield
+    library._destroy()
+
+
+@pytest.mark.usefixtures("toys")
+class TestTorchDiffersFromItself:
+    """As kernels with atomic additions do, and kernels that leave elements uninitialized."""
+
+    def check(self, name: str, written: list[float], dtype: str = "float32") -> CallOutcome:
+        """Checks a call that writes these values."""
+
+        def write(arguments: Arguments) -> None:
+            arguments["out"].copy_(torch.tensor(written))
+
+        overload = getattr(torch.ops.toys, name).default
+        arguments = {"self": VECTOR.with_dtype(dtype), "out": BlankValue(dtype, (3,))}
+        return check(Sample(name, dtype, arguments), overload, write, "cpu")
+
+    @pytest.mark.parametrize("last_bits", [0.0, 1.5e-6, 3e-6])
+    def test_a_value_between_torchs_passes(self, last_bits: float) -> None:
+        outcome = self.check("rounds", [-1.0, 2.0 + last_bits, 0.5])
+        assert set(outcome.spreads) <= {"out: 1 of 3 elements within torch's spread"}
+
+    @pytest.mark.parametrize("wrong", [[-1.0, 2.00001, 0.5], [-1.0, 2.0, 0.50001]])
+    def test_a_value_further_away_is_found(self, wrong: list[float]) -> None:
+        with pytest.raises(MismatchError, match="out: expected"):
+            self.check("rounds", wrong)
+
+    @pytest.mark.parametrize("dtype", ["float32", "int64"])
+    def test_an_element_that_torch_leaves_is_not_compared(self, dtype: str) -> None:
+        first, second, _ = VECTOR.with_dtype(dtype).materialize("cpu").tolist()
+        outcome = self.check("leaves_the_last", [first, second, 77], dtype)
+        assert outcome.spreads == ("out: 1 of 3 elements not compared",)
+        for wrong in ([first + 1, second, 77], [first, second + 1, 77]):
+            with pytest.raises(MismatchError, match="out: expected"):
+                self.check("leaves_the_last", wrong, dtype)
+
+    def test_a_sample_whose_elements_torch_leaves_is_not_compared(self) -> None:
+        with pytest.raises(UnsteadyError, match="torch leaves out uninitialized"):
+            self.check("leaves_all", [1.0, 2.0, 3.0])
+
+    def test_nothing_is_excused_where_torch_agrees_with_itself(self) -> None:
+        with pytest.raises(MismatchError, match="out: expected"):
+            check(ABS_SAMPLE, ABS, write_all_but_one, "cpu")
+
+
+def test_a_call_that_torch_refuses_elsewhere_is_skipped_with_its_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on a device whose kernel needs other dtypes; where it was recorded, torch took it."""
+    refused = Sample("abs.out", "float32", {"self": VECTOR, "out": BlankValue("bool", (3,))})
+    with pytest.raises(RefusedError, match="Found dtype Bool"):
+        Run(case_of("abs.out"), "cpu").execute(refused, by_keyword=False)
+    monkeypatch.setattr(torch, "__version__", "1.0.0")
+    run = Run(case_of("abs.out"), "cpu")
+    run.execute(refused, by_keyword=False)
+    ((reason, message),) = run.refusals
+    assert reason is SkipReason.TORCH_REFUSES
+    assert message.startswith("Found dtype Bool")
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.bfloat16])

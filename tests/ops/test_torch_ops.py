@@ -12,6 +12,7 @@ from harness import (
     FallbackError,
     MismatchError,
     RefusedError,
+    UnsteadyError,
     VacuousError,
     check,
 )
@@ -87,6 +88,8 @@ def test_overload(case: Case, record: Record) -> None:
             run.execute(sample, by_keyword=number % 2 == 1)
     finally:
         record.write_run(executed=run.executed, device=run.ran_device)
+    if run.spreads:
+        record.property("spread", "; ".join(run.spreads))
     if record.device != "cpu" and run.executed:
         record.property("against_cpu", oracles.summary(run.verdicts))
     if not run.executed:
@@ -114,6 +117,8 @@ class Run:
         self.needs: str | None = None
         """The missing features of the processor if the first refused sample needs them."""
         self.verdicts: list[str] = []
+        self.spreads: list[str] = []
+        """The outputs that torch gives differently each time."""
 
     def execute(self, sample: Sample, *, by_keyword: bool) -> None:
         try:
@@ -121,15 +126,17 @@ class Run:
         except RefusedError as error:
             needs = this_processor().missing_features(str(error))
             reason = SkipReason.INSTRUCTION_SET if needs else classify(error.cause)
-            if reason is None:
+            if reason is None and self._is_as_recorded:
                 raise
             if not self.refusals:
                 self.needs = needs
-            self.refusals.append((reason, str(error)))
+            self.refusals.append((reason or SkipReason.TORCH_REFUSES, str(error)))
         except FallbackError as error:
             # If another sample ran on the device, the test counts as run there.
             self.ran_device = self.ran_device or "cpu"
             self.refusals.append((SkipReason.NO_KERNEL, f"fell back to the CPU: {error}"))
+        except UnsteadyError as error:
+            self.refusals.append((SkipReason.NOTHING_TO_COMPARE, str(error)))
         except (UnboundArgumentError, VacuousError) as error:
             if is_recording_torch():
                 raise
@@ -140,9 +147,15 @@ class Run:
         else:
             self.executed += 1
             self.ran_device = outcome.ran_device
+            self.spreads += outcome.spreads
             if self._device != "cpu":
                 aten = self.case.overload.aten()
                 self.verdicts.append(oracles.against_cpu(sample, aten, outcome.arguments))
+
+    @property
+    def _is_as_recorded(self) -> bool:
+        """Whether torch took the samples as they are, when they were recorded."""
+        return self._device == "cpu" and is_recording_torch()
 
     def _check(self, sample: Sample, *, by_keyword: bool) -> CallOutcome:
         """Runs a sample; if the library picks another overload, passes it the other way too."""
