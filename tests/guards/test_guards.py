@@ -21,6 +21,7 @@ def passes(): pass
 def fails(): assert "torch" == "library"
 def segfaults(): ctypes.string_at(0)
 def aborts(): os.abort()
+def dies_as_torch_does(): os.abort()
 def is_killed(): os.kill(os.getpid(), signal.SIGKILL)
 def exits(): os._exit(0)
 def hangs(): ctypes.PyDLL(None).pause()  # holds the interpreter lock
@@ -44,9 +45,9 @@ def toys(*behaviours):
 EVERYTHING = (
     TOYS
     + """
-@toys(passes, fails, segfaults, aborts, is_killed, exits, hangs, breaks_the_device, skips,
-      skips_for_another_reason, skips_without_a_message, misses_a_module, skips_as_unittest_does,
-      expects_to_fail)
+@toys(passes, fails, segfaults, aborts, dies_as_torch_does, is_killed, exits, hangs,
+      breaks_the_device, skips, skips_for_another_reason, skips_without_a_message, misses_a_module,
+      skips_as_unittest_does, expects_to_fail)
 def test_toy(behave):
     behave()
 
@@ -82,7 +83,7 @@ def everything(request: pytest.FixtureRequest) -> Run:
     return run_suite(EVERYTHING, "--hang-after=2", *request.param)
 
 
-TESTS = 19
+TESTS = 20
 DEATHS = {
     "segfaults": "Segmentation fault\n",
     "aborts": "Aborted\n",
@@ -105,8 +106,8 @@ class TestEverything:
         log = everything.log
         assert len(log.tests) == TESTS
         assert log.count(Outcome.PASSED) == 2
-        assert log.count(Outcome.SKIPPED) == 2
-        assert log.count(Outcome.FAILED) + log.count(Outcome.ERROR) == TESTS - 4
+        assert log.count(Outcome.SKIPPED) == 3
+        assert log.count(Outcome.FAILED) + log.count(Outcome.ERROR) == TESTS - 5
         assert len(log.crashed) == len(DEATHS) + 1
         assert not log.running
         assert (log.exit_status, everything.exit_status) == (1, 1)
@@ -137,6 +138,12 @@ class TestEverything:
             "device": "toy",
             "slot": 8,
         }
+
+    def test_a_death_that_torch_dies_alone_is_skipped_with_its_signal(self, everything: Run) -> None:
+        outcome = everything.outcome("dies_as_torch_does")
+        assert outcome.outcome is Outcome.SKIPPED
+        assert outcome.reason == "torch crashes: SIGABRT, without the library, too"
+        assert everything.properties("dies_as_torch_does")["reason"] == "torch crashes"
 
     def test_the_time_limit_covers_the_teardown_of_a_failed_test(self, everything: Run) -> None:
         hung = "test_toy.py::test_fails_and_hangs_at_its_end (timed out after 2 s)"

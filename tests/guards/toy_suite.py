@@ -28,6 +28,7 @@ sys.path.insert(0, {str(OPERATOR_SUITE)!r})
 import guards
 
 HERE = Path(__file__).parent
+DEATHS = {{"dies_as_torch_does": "SIGABRT"}}
 
 
 def pytest_addoption(parser):
@@ -46,6 +47,7 @@ def pytest_configure(config):
         folder=HERE,
         properties={{"platform": "toy"}},
         device_answers=lambda: "DEVICE_IS_BROKEN" not in os.environ,
+        death_without_library=lambda test: DEATHS.get(test.properties["overload"]),
     )
 """
 

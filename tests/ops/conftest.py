@@ -19,6 +19,7 @@ from platforms import DEVICES, PLATFORMS, SIMULATED_DEVICES
 from processor import this_processor
 from properties import Record, origin
 from target import DEVICE, PLATFORM, SIMULATED, answers, choose_target, prepare
+from torch_alone import death_of_torch
 
 import torch
 
@@ -75,13 +76,15 @@ def pytest_configure(config: pytest.Config) -> None:
         folder=SUITE,
         properties={"platform": option.platform, **origin(option.device)},
         device_answers=partial(answers, option.device),
+        death_without_library=partial(
+            death_of_torch,
+            platform=option.platform,
+            simulated=option.simulated,
+            limit_s=option.hang_after,
+        ),
     )
     config.pluginmanager.register(narrowing)
     config.pluginmanager.register(tally)
-    # The operands are small and the suite runs one process per core.
-    torch.set_num_threads(1)
-    # NNPACK's operators fail in a process that has not initialized NNPACK; this query does it.
-    torch.backends.nnpack.is_available()
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -83,6 +83,7 @@ def register(
     folder: Path,
     properties: dict[str, Any],
     device_answers: Callable[[], bool],
+    death_without_library: Callable[[TestName], str | None],
 ) -> None:
     """Adds the hooks for this process: the controlling one, a worker, or the only one.
 
@@ -91,12 +92,15 @@ def register(
         folder: the folder of the suite, to check whether all of it was collected.
         properties: recorded for a test whose process died before it recorded them.
         device_answers: returns whether the device still works; called after a failure.
+        death_without_library: repeats the calls of a test whose process crashed, in a process
+            without the library; returns how that one dies, or None.
     """
     quarantine = Quarantine(entries)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(QuarantineReport(config, quarantine, folder))
     if config.getoption("dist", "no") != "no" and not config.option.collectonly:
-        config.pluginmanager.register(DeathReports(config, quarantine, properties))
+        reports = DeathReports(config, quarantine, properties, death_without_library)
+        config.pluginmanager.register(reports)
     else:
         config.pluginmanager.register(TestGuards(config, quarantine, device_answers))
 
@@ -220,7 +224,8 @@ class TestGuards:
         entry = self._quarantine.entry_of(item.nodeid)
         if entry is not None and report.when != "teardown":
             crash = getattr(report.longrepr, "reprcrash", None)
-            _turn_into_skip(report, entry, crash.message if crash else report.longreprtext)
+            what = crash.message if crash else report.longreprtext
+            _turn_into_skip(report, _defect(entry, what))
 
 
 def is_debugged() -> bool:
@@ -252,11 +257,15 @@ def _judge_skip(report: Any) -> SkipReason | None:
     return reason
 
 
-def _turn_into_skip(report: pytest.TestReport, entry: Entry, what: str) -> None:
-    path, line, _ = report.location
+def _defect(entry: Entry, what: str) -> str:
+    """Returns the message of a skip for which an entry is the reason."""
     first_line = what.strip().partition("\n")[0]
     detail = f"{entry.reference}: {entry.reason}; {first_line}"
-    message = skip_message(SkipReason.VENDOR_DEFECT, detail)
+    return skip_message(SkipReason.VENDOR_DEFECT, detail)
+
+
+def _turn_into_skip(report: pytest.TestReport, message: str) -> None:
+    path, line, _ = report.location
     report.outcome = "skipped"
     report.longrepr = (path, (line or 0) + 1, f"Skipped: {message}")
 
@@ -265,11 +274,16 @@ class DeathReports:
     """The hooks of the controlling process: they report how a worker died during a test."""
 
     def __init__(
-        self, config: pytest.Config, quarantine: Quarantine, properties: dict[str, Any]
+        self,
+        config: pytest.Config,
+        quarantine: Quarantine,
+        properties: dict[str, Any],
+        death_without_library: Callable[[TestName], str | None],
     ) -> None:
         self._config = config
         self._quarantine = quarantine
         self._properties = properties
+        self._death_without_library = death_without_library
         self._folder = tempfile.TemporaryDirectory(prefix="infini-ops-tests-")
         config.add_cleanup(self._folder.cleanup)
         self._collected: set[str] = set()
@@ -287,23 +301,35 @@ class DeathReports:
         outcome, cause = parse_crash_log(text, limit)
         file, _, name = crashitem.partition("::")
         report.location = (file, None, name)
-        properties = TestName(crashitem).properties
-        if properties:
-            report.user_properties += {**self._properties, **properties}.items()
+        test = TestName(crashitem)
+        if test.properties:
+            report.user_properties += {**self._properties, **test.properties}.items()
         report.longrepr += (
             f": {cause}\n{_stack(text)}To see what it prints: pytest -n 0 -s '{crashitem}'"
         )
         entry = self._quarantine.entry_of(crashitem)
         if entry is None:
+            self._excuse(report, test, outcome)
             return
         report.user_properties.append(("quarantine", entry.reference))
         if entry.outcome is outcome and crashitem not in self._called:
             report.user_properties.append(("reason", SkipReason.VENDOR_DEFECT.value))
-            _turn_into_skip(report, entry, cause)
+            _turn_into_skip(report, _defect(entry, cause))
         else:
             report.longrepr += (
                 f"\nThe quarantine expects that this test {entry.outcome.value}: {entry}."
             )
+
+    def _excuse(self, report: Any, test: TestName, outcome: Outcome) -> None:
+        """Turns the crash of an operator test into a skip if torch alone dies of its calls."""
+        if outcome is not Outcome.CRASHES or not test.properties or test.node_id in self._called:
+            return
+        death = self._death_without_library(test)
+        if death is None:
+            return
+        report.user_properties.append(("reason", SkipReason.TORCH_CRASHES.value))
+        message = skip_message(SkipReason.TORCH_CRASHES, f"{death}, without the library, too")
+        _turn_into_skip(report, message)
 
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         self._collected.update(ids)

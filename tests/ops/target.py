@@ -88,6 +88,10 @@ def prepare(device: str, platform: str, *, simulated: bool) -> None:
             return
         load_device(device, simulated=simulated)
         torch.empty(0, device=device)
+        # The operands are small and the suite runs one process per core.
+        torch.set_num_threads(1)
+        # NNPACK's operators fail in a process that has not initialized NNPACK; this query does it.
+        torch.backends.nnpack.is_available()
         if not infini.ops.Operator.active_implementation_indices(device):
             raise DeviceError(f"the library was built for {', '.join(infini.ops.devices())}")
     except Exception as error:

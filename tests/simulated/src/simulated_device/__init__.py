@@ -6,12 +6,16 @@ dereferences an address on the device crashes, as with a real one.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import torch
 from simulated_device import runtime
 
 NAMES = ("npu", "mlu", "musa")
+# Names an overload whose kernel ends the process, as a vendor's defect may: exp.out.
+DIES_IN = "SIMULATED_DEVICE_DIES_IN"
+_DEFECTS = torch.library.Library("aten", "IMPL")
 
 
 def library() -> Path:
@@ -44,3 +48,5 @@ def load(name: str) -> None:
     torch.utils.rename_privateuse1_backend(name)
     torch._register_device_module(name, runtime)
     torch.utils.generate_methods_for_privateuse1_backend()
+    if overload := os.environ.get(DIES_IN):
+        _DEFECTS.impl(overload, lambda *_, **__: os.abort(), "PrivateUse1")
