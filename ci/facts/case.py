@@ -47,6 +47,8 @@ class Case:
     memory_limit_bytes: int | None = None
     """The configured memory limit that the engine applied."""
     contract: ContractPlan | None = None
+    torch: str | None = None
+    """The version of torch in the environment of the stages; ``None``: unknown, or no torch."""
     selected: str | None = None
     """Operators that were requested; ``None``: all."""
     reruns: Sequence[Rerun] = ()
@@ -142,6 +144,11 @@ class Case:
         if self.selection is not None and self.selection.asked == self.selected:
             expected, suite = restrict_to_selection(expected, suite, self.selection)
         return compare_suites(expected, suite)
+
+    @property
+    def has_another_torch(self) -> bool:
+        """Whether the contract was made with another version of torch, or with an unknown one."""
+        return self.contract is not None and self.contract.torch != self.torch
 
     @cached_property
     def overloads(self) -> tuple[OverloadCount, ...]:

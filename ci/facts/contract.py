@@ -4,6 +4,8 @@ A contract is written from a run, reviewed by people, and read as strictly as th
 The file defines its abbreviations of dtypes, so it can be read without this program.
 
 ``passed with avx512_fp16: float16`` depends on the processor: see ``ci.model.tests.State``.
+``torch`` is the version that the outcomes are of. With another one they are compared all the same,
+but a call that torch no longer refuses does not break the contract.
 A contract with a ``base``, another contract, lists only the differences from it. ``null`` marks an
 entry that only the base has.
 """
@@ -41,9 +43,13 @@ from ci.util.invocation import command
 from ci.util.text import join_names, near_match
 from ci.util.yaml import Document, FileFinding, Location, format_findings, read_document
 
-SCHEMA_VERSION = 2  # 1 had neither `base` nor outcomes that depend on the processor
-KEYS = ("schema_version", "base", "platform", "simulated", "device", "dtypes", "operators", "tests")
-OPTIONAL_KEYS = frozenset({"base", "simulated"})
+# 1 had neither `base` nor outcomes that depend on the processor, 2 had no `torch`.
+SCHEMA_VERSION = 3
+KEYS = (
+    *("schema_version", "base", "platform", "simulated", "device", "torch", "dtypes"),
+    *("operators", "tests"),
+)
+OPTIONAL_KEYS = frozenset({"base", "simulated", "torch"})
 MOST_BASES = 4  # longest chain of bases, so that a cycle is detected
 PASSED_WITH = "passed with "
 # Outcomes that can be expected; a failure cannot.
@@ -62,6 +68,8 @@ class Contract:
     platform: str
     suite: Suite
     simulated: bool = False
+    torch: str | None = None
+    """The version of torch that the outcomes are of; ``None``: unknown."""
     base: ContractBase | None = None
     """The contract from which this one lists the differences."""
 
@@ -84,7 +92,7 @@ _HEAD = """\
 # Expected test outcomes on {platform}. A run fails if a test vanishes or
 # begins to skip.
 {simulated}#
-# Written{day} from a run{torch}:
+# Written{day} from a run:
 #   python -m ci contract {platform}{option}
 # rewrites it from the latest run. Review the changes before you commit them.
 # One line per overload: the dtypes that pass, or the dtypes by outcome. All other tests
@@ -96,7 +104,6 @@ def contract_text(
     contract: Contract,
     *,
     config: str | None = None,
-    torch_version: str | None = None,
     date: datetime | None = None,
 ) -> str:
     """Return the file's content; raises ``UsageError`` if the suite cannot be a contract.
@@ -111,7 +118,6 @@ def contract_text(
         platform=contract.platform,
         simulated=f"#\n# {note}.\n" if contract.simulated else "",
         day=f" on {date:%Y-%m-%d}" if date else "",
-        torch=f", torch {torch_version}" if torch_version else "",
         option=f" --config {config}" if config else "",
     )
     lines = [
@@ -120,6 +126,7 @@ def contract_text(
         f"platform: {_scalar(contract.platform)}",
         *(["simulated: true"] if contract.simulated else []),
         f"device: {_scalar(suite.device) if suite.device else 'null'}",
+        *([f"torch: {_scalar(contract.torch)}"] if contract.torch else []),
         "dtypes:",
         *(f"  {name}: {' '.join(members)}" for name, members in DTYPE_CLASSES.items()),
         *_section("operators", entries, inherited),
@@ -300,7 +307,10 @@ class _ContractReader:
         if not isinstance(simulated, bool):
             self.expected(("simulated",), simulated, "true or false")
         platform = self._text(("platform",), root.get("platform", ""))
-        return Contract(platform=platform, suite=suite, simulated=simulated is True, base=base)
+        torch = self._text(("torch",), root["torch"]) if "torch" in root else None
+        return Contract(
+            platform=platform, suite=suite, simulated=simulated is True, torch=torch, base=base
+        )
 
     def _operators(self, value: object) -> dict[OperatorTest, State]:
         found: dict[OperatorTest, State] = {}
@@ -463,15 +473,15 @@ def make_contract(
         config=config,
     )
     suite = _keep_conditions(log, [it.suite for it in (before, base and base.contract) if it])
-    contract = Contract(platform=platform, suite=suite, simulated=simulated, base=base)
     torch = result.facts("packages").get("torch")
-    text = contract_text(
-        contract,
-        config=config,
-        torch_version=torch if isinstance(torch, str) else None,
-        date=run.started_at,
+    contract = Contract(
+        platform=platform,
+        suite=suite,
+        simulated=simulated,
+        torch=torch if isinstance(torch, str) else None,
+        base=base,
     )
-    return contract, text
+    return contract, contract_text(contract, config=config, date=run.started_at)
 
 
 def check_recordable(

@@ -17,7 +17,7 @@ from ci.facts.suite import (
     suite_from,
     suite_name,
 )
-from ci.model.tests import OperatorTest, State, Suite
+from ci.model.tests import TORCH_DECIDES, OperatorTest, State, Suite
 from ci.util.text import counted, first_line, join_names, shorten
 
 LINES = 10  # groups that are shown, the largest; readers do not read more
@@ -39,6 +39,7 @@ class ChangeKind(StrEnum):
     NEWLY_SKIPPED = "newly skipped"  # new, or failing before
     CHANGED_REASON = "skipped for another reason"
     SKIP_TO_PASS = "skip -> pass"  # noqa: S105
+    REFUSED_TO_PASS = "refused -> pass"  # torch alone refused the call before, or died of it
     ADDED = "added"
     FIXED = "fixed"
     SLOWER = "slower"  # by more than the usual, large noise of single durations
@@ -236,6 +237,8 @@ def _change_kind(before: State | None, after: State | None) -> ChangeKind | None
         return ChangeKind.NEWLY_SKIPPED if after.idle else ChangeKind.FIXED
     if before.idle and after.idle:
         return ChangeKind.CHANGED_REASON
+    if before.reason in TORCH_DECIDES:
+        return ChangeKind.REFUSED_TO_PASS
     if before.idle:
         return ChangeKind.SKIP_TO_PASS
     return ChangeKind.PASS_TO_SKIP if after.idle else None

@@ -184,6 +184,8 @@ def _contract_notes(case: Case, verdict: Verdict) -> list[str]:
             found.append(case.changes.headline(kind) + group)
     if not found:
         return []
+    if case.contract.torch and case.torch and case.has_another_torch:
+        found.append(f"it was made with torch {case.contract.torch}, this run has {case.torch}")
     update = _contract_command(case, verdict)
     return [f"contract: {'; '.join([*found, *([f'update with: {update}'] if update else ())])}"]
 

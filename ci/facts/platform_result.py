@@ -174,10 +174,17 @@ def _case(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> Case:
         torch_device=plan.torch_device,
         simulation_requested=plan.simulated,
         contract=plan.contract,
+        torch=_torch_version(files),
         selected=plan.selection.operators if plan.selection else None,
         reruns=files.reruns,
         agent_file=files.agent_file,
     )
+
+
+def _torch_version(files: ResultFiles) -> str | None:
+    packages = files.environment.get("packages")
+    version = packages.get("torch") if isinstance(packages, dict) else None
+    return version if isinstance(version, str) else None
 
 
 def _environment(case: Case, files: ResultFiles) -> dict[str, JsonValue]:

@@ -255,6 +255,7 @@ class ContractPlan:
     """The expected outcomes of the platform's tests; ``suite`` is ``None`` without a file."""
 
     suite: Suite | None
+    torch: str | None = None  # the version that the contract was made with
     config: str | None = None  # for the command that writes the file
     file: str | None = None  # for the command that compares a run with it
 

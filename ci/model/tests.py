@@ -117,6 +117,8 @@ SKIP_REASONS = (
 NOT_ACTIVE = "slot not active"
 NO_DEVICE = "no device"
 INSTRUCTION_SET = "instruction set missing"
+# What torch alone does with a call. Another torch, or another device, may take it.
+TORCH_DECIDES = ("torch refuses", "torch crashes")
 NOT_SELECTED = "operator not selected"
 # Followed by the reference of the defect.
 VENDOR_DEFECT = "vendor defect"

@@ -257,13 +257,15 @@ def _contract(project: Project, platform: str, source: Path, kept: Path) -> Cont
     folder = project.config.contracts
     if folder is None:
         return None
-    suite = None
+    suite, torch = None, None
     path = source / folder / f"{platform}.yaml"
     if (read := kept / path.name if kept.is_dir() else path).exists():
         simulated = project.config.platforms[platform].simulated
-        suite = load_contract(read, platform=platform, simulated=simulated).suite
+        contract = load_contract(read, platform=platform, simulated=simulated)
+        suite, torch = contract.suite, contract.torch
     file = path.relative_to(REPOSITORY) if path.is_relative_to(REPOSITORY) else path
-    return ContractPlan(suite=suite, config=config_option(project.path), file=str(file))
+    config = config_option(project.path)
+    return ContractPlan(suite=suite, torch=torch, config=config, file=str(file))
 
 
 def config_option(config: Path) -> str | None:

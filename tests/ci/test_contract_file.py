@@ -20,7 +20,7 @@ from ci.model.tests import SKIP_REASONS, OperatorTest, Outcome, Processor, State
 
 PASSED = State(Outcome.PASSED)
 HEAD = """\
-schema_version: 2
+schema_version: 3
 platform: cpu
 device: cpu
 dtypes:
@@ -74,13 +74,9 @@ def test_what_is_written(path: Path) -> None:
     tests += [outcome(node_id("mm.out", "bool"), Outcome.SKIPPED, "dtype unsupported")]
     tests += [outcome(node_id("on", "nosample"), Outcome.SKIPPED, "vendor defect https://x/1#2")]
     tests += [outcome("t.py::test_a[1]"), outcome("t.py::test_a[2]"), outcome("t.py")]
-    text = contract_text(
-        contract(*tests), torch_version="2.13.0", date=datetime(2026, 1, 2, tzinfo=UTC)
-    )
+    text = contract_text(contract(*tests), date=datetime(2026, 1, 2, tzinfo=UTC))
     head, _, body = text.partition("schema_version")
-    assert (
-        "# Written on 2026-01-02 from a run, torch 2.13.0:\n#   python -m ci contract cpu" in head
-    )
+    assert "# Written on 2026-01-02 from a run:\n#   python -m ci contract cpu" in head
     assert (
         "schema_version" + body
         == f"""{HEAD}\
@@ -96,6 +92,15 @@ tests:
 """
     )
     assert compare_suites(load(path, text).suite, suite_of(tests)).changes == ()
+
+
+def test_the_torch_is_written_and_read(path: Path) -> None:
+    made = replace(contract(outcome("t.py::test_a")), torch="2.13.0+cpu")
+    text = contract_text(made)
+    assert '\ndevice: null\ntorch: "2.13.0+cpu"\n' in text
+    assert load(path, text).torch == "2.13.0+cpu"
+    (finding,) = findings(path, text.replace('"2.13.0+cpu"', "[2.13]"))
+    assert finding.endswith("torch: got [2.13], expected text")
 
 
 def test_what_is_read(path: Path) -> None:
@@ -309,12 +314,12 @@ def test_other_tests_may_skip_without_a_reason(path: Path) -> None:
     ("old", "new", "finding"),
     [
         ("tests:", "tets:", "cpu.yaml:15: tets: got an unknown key, expected one of"
-         " schema_version, base, platform, simulated, device, dtypes, operators, tests; did you"
-         " mean 'tests'?"),
+         " schema_version, base, platform, simulated, device, torch, dtypes, operators, tests;"
+         " did you mean 'tests'?"),
         ("device: cpu\n", "", "cpu.yaml:1: device: got nothing, expected a value; this key is"
          " required"),
-        ("schema_version: 2", "schema_version: 3", "cpu.yaml:1: schema_version: got 3, expected"
-         " 1 to 2"),
+        ("schema_version: 3", "schema_version: 4", "cpu.yaml:1: schema_version: got 4, expected"
+         " 1 to 3"),
         ("platform: cpu", "platform: cuda", "cpu.yaml:2: platform: got 'cuda', expected 'cpu', as"
          " this file is named"),
         ("platform: cpu", "platform: cpu\nsimulated: 1", "cpu.yaml:3: simulated: got 1, expected"
@@ -346,7 +351,8 @@ def test_other_tests_may_skip_without_a_reason(path: Path) -> None:
          " 8.mm.out.no simple: got 'no simple', expected an outcome or a skip reason: passed,"
          " xpassed, xfailed, skipped, not in this torch, no sample, nothing to compare, operand not"
          " recordable, no kernel on this device, dtype unsupported, instruction set"
-         " missing, slot not active, no device, operator not selected, vendor defect;"
+         " missing, torch refuses, torch crashes, slot not active, no device, operator not"
+         " selected, vendor defect;"
          " did you mean 'no sample'?"),
         ("no sample: int64", "failed: int64", "cpu.yaml:14: operators.t.py::test_op.slot"
          " 8.mm.out.failed: got 'failed', expected an outcome or a skip reason: passed,"),

@@ -73,6 +73,8 @@ def kinds(found: Difference) -> dict[ChangeKind, int]:
         (FAILED, NO_SAMPLE, ChangeKind.NEWLY_SKIPPED),
         (NO_SAMPLE, NO_KERNEL, ChangeKind.CHANGED_REASON),
         (NO_SAMPLE, PASSED, ChangeKind.SKIP_TO_PASS),
+        (State(Outcome.SKIPPED, "torch refuses"), PASSED, ChangeKind.REFUSED_TO_PASS),
+        (State(Outcome.SKIPPED, "torch crashes"), PASSED, ChangeKind.REFUSED_TO_PASS),
         (None, PASSED, ChangeKind.ADDED),
         (FAILED, PASSED, ChangeKind.FIXED),
         (PASSED, PASSED, None),

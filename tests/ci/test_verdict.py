@@ -1155,6 +1155,25 @@ def test_what_is_better_than_expected_is_a_note(
     assert f"full suite passed; {note}" in notes(given)
 
 
+@pytest.mark.parametrize("reason", ["torch refuses", "torch crashes"])
+def test_a_call_that_torch_no_longer_refuses_breaks_the_contract_of_the_same_torch(
+    reason: str,
+) -> None:
+    refused = [line.replace("no sample", reason) for line in MUL_SKIPPED]
+    bound = replace(contract(ADD, refused), torch="2.13.0")
+    given = ended(operators(ADD, MUL), contract=bound, torch="2.13.0")
+    breach = f"contract: 1 test refused -> pass: float32 of mul.out (slot 8; {reason} -> passed)"
+    assert judge(given).product is Product.FAILED
+    assert f"fact: {breach}" in texts(judge(given))
+
+    other = replace(given, torch="2.14.1")
+    assert judge(other).product is Product.PASSED
+    assert (
+        f"full suite passed; {breach}; it was made with torch 2.13.0, this run has 2.14.1; "
+        "update with: "
+    ) in notes(other)
+
+
 @pytest.mark.parametrize(
     "changes",
     [

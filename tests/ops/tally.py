@@ -93,7 +93,16 @@ def closing_lines(entries: list[Properties]) -> Iterator[str]:
         yield "no operator test ran: 0 overloads executed"
     for (slot, device), tally in sorted(tallies.items()):
         yield f"slot {slot} on {device}: {tally}"
+    yield from _spreads(entries)
     yield from _against_cpu(entries)
+
+
+def _spreads(entries: list[Properties]) -> Iterator[str]:
+    """Names the overloads of which torch gives other values each time, with what was compared."""
+    overloads = sorted({entry["overload"] for entry in entries if "spread" in entry})
+    if overloads:
+        names = ", ".join(overloads)
+        yield f"within torch's own spread, or uninitialized: {len(overloads):,} overloads: {names}"
 
 
 def _device(entry: Properties) -> str:

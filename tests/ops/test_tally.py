@@ -74,6 +74,16 @@ def test_the_comparison_with_the_cpu_names_what_differs() -> None:
     )[1:] == ["against the CPU: 1 overloads agree, 1 differ: neg.out"]
 
 
+def test_overloads_that_torch_gives_differently_each_time_are_named() -> None:
+    ran = {"active": True, "executed": 1}
+    assert lines(
+        entry("abs.out", "passed", **ran),
+        entry("pool.out", "passed", spread="out: 1 of 3 elements not compared", **ran),
+        entry("pool.out", "passed", spread="out: 2 of 3 elements within torch's spread", **ran),
+        entry("bag.out", "passed", spread="out2: 1 of 3 elements not compared", **ran),
+    )[1:] == ["within torch's own spread, or uninitialized: 2 overloads: bag.out, pool.out"]
+
+
 def test_the_lines_name_a_simulated_device_and_its_kinds_of_kernels() -> None:
     of_npu = {"device": "npu", "simulated": True, "active": True, "executed": 1}
     assert lines(
