@@ -113,7 +113,8 @@ def _runs(names: list[str]) -> Iterator[list[str]]:
 
 def _statistics(sample: Sample) -> Changes:
     """Returns the floating-point arguments that are smaller than the main operands, converted."""
-    names = _smaller_arguments(sample)
+    # A call may have one element everywhere, so the other calls of the overload count as well.
+    names = {*_smaller_in(sample), *_smaller_when_recorded(sample.overload)}
     return {
         name: _in_float32(value)
         for name, value in sample.arguments.items()
@@ -121,28 +122,24 @@ def _statistics(sample: Sample) -> Changes:
     }
 
 
-def _smaller_arguments(sample: Sample) -> set[str]:
-    """Returns the arguments that have fewer elements than the largest tensor.
-
-    Looks at all recorded calls of the overload, since a call may have one element everywhere.
-    """
-    recorded = load().samples.get(sample.overload, {})
-    calls = [sample, *(each for group in recorded.values() for each in group)]
-    return {name for call in calls for name in _smaller_in(call)}
+@cache
+def _smaller_when_recorded(overload: str) -> frozenset[str]:
+    groups = load().samples.get(overload, {}).values()
+    return frozenset(name for group in groups for call in group for name in _smaller_in(call))
 
 
 def _smaller_in(call: Sample) -> Iterator[str]:
-    sizes = {
-        name: max((_elements(leaf) for leaf in leaves(value)), default=0)
-        for name, value in call.arguments.items()
-        if any(isinstance(leaf, (TensorValue, BlankValue)) for leaf in leaves(value))
-    }
-    largest = max(sizes.values(), default=0)
-    return (name for name, size in sizes.items() if size < largest)
+    """Yields the arguments of tensors with fewer elements than the largest input has."""
+    largest = max((_elements(value, TensorValue) for value in call.arguments.values()), default=0)
+    for name, value in call.arguments.items():
+        if -1 < _elements(value, TensorValue, BlankValue) < largest:
+            yield name
 
 
-def _elements(leaf: Value) -> int:
-    return math.prod(leaf.shape) if isinstance(leaf, (TensorValue, BlankValue)) else 0
+def _elements(value: Value, *kinds: type) -> int:
+    """Returns the size of the largest tensor in an argument, or -1 if it has none."""
+    sizes = (math.prod(leaf.shape) for leaf in leaves(value) if isinstance(leaf, kinds))
+    return max(sizes, default=-1)
 
 
 def _is_convertible(leaf: Value) -> bool:

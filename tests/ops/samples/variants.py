@@ -104,8 +104,7 @@ def _outputs(sample: Sample, overload: Any, device: str, mode: FakeTensorMode) -
     if functional is None:
         raise UnknownOutputsError("no functional overload")
     try:
-        with mode:
-            result = invoke(functional, _bind(sample, overload, functional, device))
+        result = call(functional, sample, overload, device, mode)
     except UnknownOutputsError:
         raise
     except Exception as error:  # torch's fake kernels raise errors of every kind
@@ -115,22 +114,26 @@ def _outputs(sample: Sample, overload: Any, device: str, mode: FakeTensorMode) -
     return [_blank(each) for each in results[:count]]  # in-place results may follow
 
 
-def _bind(sample: Sample, overload: Any, functional: Any, device: str) -> dict[str, Any]:
-    """Returns the arguments of the functional sibling; tensors have no elements."""
+def call(callee: Any, sample: Sample, overload: Any, device: str, mode: FakeTensorMode) -> Any:
+    """Calls the overload of a sample, or its functional sibling, with tensors without elements."""
     defaults = {
         argument.name: argument.default_value
-        for schema in (functional._schema, overload._schema)
+        for schema in (callee._schema, overload._schema)
         for argument in schema.arguments
         if argument.has_default_value()
     }
-    return {
-        name: _fake(
-            sample.arguments[name], "cpu" if is_on_the_cpu(overload._schema.name, name) else device
+    arguments = defaults | sample.arguments
+    with mode:
+        return invoke(
+            callee,
+            {
+                name: _fake(
+                    arguments[name],
+                    "cpu" if is_on_the_cpu(overload._schema.name, name) else device,
+                )
+                for name in (argument.name for argument in callee._schema.arguments)
+            },
         )
-        if name in sample.arguments
-        else defaults.get(name)
-        for name in (argument.name for argument in functional._schema.arguments)
-    }
 
 
 def _fake(value: Value, device: str) -> Any:
