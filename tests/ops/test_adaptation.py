@@ -117,6 +117,7 @@ class TestAdapted:
         for dtype, samples in load().samples["abs.out"].items():
             assert [each for sample in samples for each in candidates(sample)] == [], dtype
 
+    @only_where_recorded
     def test_candidates_are_few_different_calls_of_the_same_overload(self) -> None:
         for groups in load().samples.values():
             for sample in groups.get("bfloat16", []):

@@ -108,7 +108,8 @@ def _outputs(sample: Sample, overload: Any, device: str, mode: FakeTensorMode) -
     except UnknownOutputsError:
         raise
     except Exception as error:  # torch's fake kernels raise errors of every kind
-        raise UnknownOutputsError(type(error).__name__) from error
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise UnknownOutputsError(reason) from error
     results = [result] if len(functional._schema.returns) == 1 else list(result)
     count = sum(argument.is_out for argument in overload._schema.arguments)
     return [_blank(each) for each in results[:count]]  # in-place results may follow
