@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import torch
@@ -83,12 +84,25 @@ def _overload_and_callee(overload: Any) -> Iterator[Any]:
     yield overload
     if torch.Tag.generated not in overload.tags:
         return
+    yield from islice(_siblings(overload), 1)
+
+
+def functional_sibling(overload: Any) -> Any | None:
+    """Returns the overload with equal inputs that allocates its outputs, or None."""
+    return next((each for each in _siblings(overload) if not _writes(each)), None)
+
+
+def _siblings(overload: Any) -> Iterator[Any]:
+    """Yields the other overloads of the same name with equal inputs."""
     packet = overload.overloadpacket
     wanted = _inputs(overload)
     for each in (getattr(packet, name) for name in packet.overloads()):
         if each != overload and _inputs(each) == wanted:
             yield each
-            return
+
+
+def _writes(overload: Any) -> bool:
+    return any(argument.is_out for argument in overload._schema.arguments)
 
 
 def _inputs(overload: Any) -> list[tuple[str, str]]:

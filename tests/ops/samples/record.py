@@ -1,4 +1,4 @@
-"""Re-records samples.zip: ``nox -s samples``.
+"""Re-records samples.zip, and then variants.jsonl beside it: ``nox -s samples``.
 
 Needs torch with ``torch.testing._internal`` (and its dependency ``expecttest``), takes a few
 minutes on one core, and prints which overloads remain without a sample. Run it by hand when
@@ -19,7 +19,8 @@ import torch
 # The packages lie one level above a script's own folder, which Python puts on the path.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from samples import FORMAT_VERSION, SAMPLES_FILE, Sample, SampleSet, save
+from samples import FORMAT_VERSION, SAMPLES_FILE, Sample, SampleSet, save, variants
+from samples.adaptation import VARIANTS_FILE
 from samples.handwritten import handwritten
 from samples.recorder import Recorded, record
 from samples.selection import for_other_devices, select
@@ -44,8 +45,10 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     samples = record_samples(tuple(options.dtypes))
-    save(SampleSet(_header(tuple(options.dtypes)), samples), options.output)
+    sample_set = SampleSet(_header(tuple(options.dtypes)), samples)
+    save(sample_set, options.output)
     _print_summary(samples, options.output)
+    variants.save(sample_set, options.output.with_name(VARIANTS_FILE.name))
 
 
 def record_samples(dtypes: tuple[str, ...]) -> dict[str, dict[str, list[Sample]]]:
