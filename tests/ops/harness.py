@@ -16,6 +16,7 @@ from typing import Any
 
 from evidence import watch_fallbacks
 from samples import Sample, UnboundArgumentError, is_on_the_cpu
+from samples.adaptation import Adapted, adapted
 from samples.layouts import dense_parts
 from samples.values import BlankValue, Value, leaves
 from spread import Spread
@@ -240,6 +241,12 @@ def seeded(call: Call, arguments: Arguments) -> None:
 def refusal(sample: Sample, overload: Any, device: str) -> Exception | None:
     """Calls torch alone; returns what it raises for the sample, or None."""
     return error_of(lambda _: invoke(overload, sample.bind(overload._schema, device)), {})
+
+
+def taken_instead(sample: Sample, overload: Any, device: str) -> Adapted | None:
+    """Returns the first other call of the overload that torch alone takes, if it takes any."""
+    candidates = adapted(sample, overload, device)
+    return next((each for each in candidates if not refusal(each.sample, overload, device)), None)
 
 
 def error_of(call: Call, arguments: Arguments) -> Exception | None:

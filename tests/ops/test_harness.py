@@ -235,6 +235,19 @@ def test_a_call_that_torch_refuses_elsewhere_is_skipped_with_its_message(
     assert message.startswith("Found dtype Bool")
 
 
+@pytest.mark.operators("gelu")
+def test_a_call_that_torch_refuses_is_adapted_before_it_is_skipped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = case_of("gelu.out")
+    arguments = {**case.samples[0].arguments, "approximate": "another kernel's"}
+    monkeypatch.setattr(torch, "__version__", "1.0.0")
+    run = Run(case, "cpu")
+    run.execute(Sample("gelu.out", "float32", arguments), by_keyword=False)
+    assert (run.executed, run.refusals) == (1, [])
+    assert run.adapted == ['approximate: the default instead of "another kernel\'s"']
+
+
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.bfloat16])
 def test_poison_differs_in_every_element(dtype: torch.dtype) -> None:
     expected = torch.tensor([0, 1, 1, 0]).to(dtype)

@@ -15,6 +15,7 @@ from harness import (
     UnsteadyError,
     VacuousError,
     check,
+    taken_instead,
 )
 from installed import (
     TORCH_SLOT,
@@ -90,6 +91,8 @@ def test_overload(case: Case, record: Record) -> None:
         record.write_run(executed=run.executed, device=run.ran_device)
     if run.spreads:
         record.property("spread", "; ".join(run.spreads))
+    if run.adapted:
+        record.property("adapted", "; ".join(dict.fromkeys(run.adapted)))
     if record.device != "cpu" and run.executed:
         record.property("against_cpu", oracles.summary(run.verdicts))
     if not run.executed:
@@ -119,18 +122,27 @@ class Run:
         self.verdicts: list[str] = []
         self.spreads: list[str] = []
         """The outputs that torch gives differently each time."""
+        self.adapted: list[str] = []
+        """What was changed in samples that torch refuses as they were recorded."""
 
-    def execute(self, sample: Sample, *, by_keyword: bool) -> None:
+    def execute(self, sample: Sample, *, by_keyword: bool, may_adapt: bool = True) -> None:
         try:
             outcome = self._check(sample, by_keyword=by_keyword)
         except RefusedError as error:
             needs = this_processor().missing_features(str(error))
             reason = SkipReason.INSTRUCTION_SET if needs else classify(error.cause)
-            if reason is None and self._is_as_recorded:
-                raise
+            if reason is None:
+                if self._is_as_recorded or not may_adapt:
+                    raise
+                other = taken_instead(sample, self.case.overload.aten(), self._device)
+                if other is not None:
+                    self.adapted.append(other.change)
+                    self.execute(other.sample, by_keyword=by_keyword, may_adapt=False)
+                    return
+                reason = SkipReason.TORCH_REFUSES
             if not self.refusals:
                 self.needs = needs
-            self.refusals.append((reason or SkipReason.TORCH_REFUSES, str(error)))
+            self.refusals.append((reason, str(error)))
         except FallbackError as error:
             # If another sample ran on the device, the test counts as run there.
             self.ran_device = self.ran_device or "cpu"
