@@ -95,15 +95,13 @@ def invoke(overload: Any, arguments: Arguments) -> Any:
     return overload(*positional, **keywords)
 
 
-def check(
-    sample: Sample, overload: Any, call: Call, device: str, *, versions: bool = True
-) -> CallOutcome:
+def check(sample: Sample, overload: Any, call: Call, device: str) -> CallOutcome:
     """Checks that ``call`` changes its arguments exactly as the ATen overload does.
 
     Every tensor among the arguments is compared, inputs too: value, dtype and shape. The address,
-    size and strides of a tensor's memory may change only if torch changes them too. With
-    ``versions``, the version that autograd checks must change for exactly the arguments that torch
-    declares as written; not all of torch's own kernels keep to this.
+    size and strides of a tensor's memory may change only if torch changes them too. The version that
+    autograd checks must change for the arguments that torch declares as written. Not all of torch's
+    own kernels keep to this: what they count, the library may count.
 
     Raises:
         RefusedError: torch raises for this sample, and so does ``call``.
@@ -115,7 +113,7 @@ def check(
     """
     try:
         expected = sample.bind(overload._schema, device)  # not every device has every layout
-        layouts = _memory_layouts(expected)
+        layouts, old_versions = _memory_layouts(expected), _versions(expected)
         seeded(partial(invoke, overload), expected)
     except UnboundArgumentError:
         raise
@@ -125,6 +123,8 @@ def check(
     may_move = [
         before != after for before, after in zip(layouts, _memory_layouts(expected), strict=True)
     ]
+
+    counted = _counted(expected, old_versions)
 
     poisoned = _Poisoned()
     actual = poisoned.arguments(sample, overload, device, expected)
@@ -142,7 +142,7 @@ def check(
         difference
         or _first_move(actual, layouts, may_move)
         or poisoned.first_overrun()
-        or (_first_wrong_version(overload, actual, old_versions) if versions else None)
+        or _first_wrong_version(overload, actual, old_versions, counted)
     )
     if difference is not None:
         raise MismatchError(difference)
@@ -186,13 +186,22 @@ def _unsteady(outcomes: list[Arguments]) -> Iterator[tuple[str, Spread]]:
                 yield parts[0][0], spread
 
 
-def _first_wrong_version(overload: Any, actual: Arguments, before: list[int]) -> str | None:
+def _counted(arguments: Arguments, before: list[int]) -> list[bool]:
+    """Returns whose version a call has changed."""
+    return [old != new for old, new in zip(before, _versions(arguments), strict=True)]
+
+
+def _first_wrong_version(
+    overload: Any, actual: Arguments, before: list[int], by_torch: list[bool]
+) -> str | None:
     written = written_names(overload)
-    versions = zip(tensors(actual), before, _versions(actual), strict=True)
-    for (name, _), earlier, version in versions:
-        if (version > earlier) != (name in written):
+    counted = _counted(actual, before)
+    for (name, tensor), is_counted, by_its_kernel in zip(
+        tensors(actual), counted, by_torch, strict=True
+    ):
+        if is_counted not in (name in written, by_its_kernel):
             what = "written" if name in written else "not written"
-            return f"{name}: {what}, but its autograd version went from {earlier} to {version}"
+            return f"{name}: {what}, but its autograd version is {tensor._version} after the call"
     return None
 
 

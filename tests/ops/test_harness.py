@@ -171,7 +171,11 @@ def toys() -> Iterator[None]:
     def leaves_all(self: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         return out
 
-    for kernel in (rounds, leaves_the_last, leaves_all):
+    def counts_no_write(self: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        out.data.copy_(self)
+        return out
+
+    for kernel in (rounds, leaves_the_last, leaves_all, counts_no_write):
         library.define(f"{kernel.__name__}(Tensor self, *, Tensor(a!) out) -> Tensor(a!)")
         library.impl(kernel.__name__, kernel, "CPU")
     yield
@@ -218,6 +222,17 @@ class TestTorchDiffersFromItself:
     def test_nothing_is_excused_where_torch_agrees_with_itself(self) -> None:
         with pytest.raises(MismatchError, match="out: expected"):
             check(ABS_SAMPLE, ABS, write_all_but_one, "cpu")
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_write_that_torch_itself_does_not_count_need_not_be_counted() -> None:
+    """torch's batch norm of CUDA replaces an out by another tensor, whose version changes."""
+    overload = torch.ops.toys.counts_no_write.default
+    sample = replace(ABS_SAMPLE, overload="counts_no_write")
+    check(sample, overload, partial(invoke, overload), "cpu")
+    check(sample, overload, lambda arguments: arguments["out"].copy_(arguments["self"]), "cpu")
+    with pytest.raises(MismatchError, match="out: written, but its autograd version is 0"):
+        check(ABS_SAMPLE, ABS, lambda given: given["out"].data.copy_(given["self"].abs()), "cpu")
 
 
 def test_a_call_that_torch_refuses_elsewhere_is_skipped_with_its_message(
