@@ -14,10 +14,17 @@ RECORDED = (OPS / "samples" / "variants.jsonl").read_text().splitlines()
 
 
 def record(folder: Path, *overloads: str) -> list[str]:
+    """Returns the lines of the file that torch gives here for some overloads, or for all."""
     output = folder / "variants.jsonl"
     command = (sys.executable, "-W", "ignore", "-m", "samples.variants", f"--output={output}")
     subprocess.run([*command, *overloads], cwd=OPS, check=True, capture_output=True)
     return output.read_text().splitlines()
+
+
+def public_version(header: str) -> str:
+    """Returns the version of torch without that of its build: 2.13.0, not 2.13.0+cpu."""
+    version: str = json.loads(header)["torch_version"]
+    return version.partition("+")[0]
 
 
 def lines_of(overload: str) -> list[str]:
@@ -27,7 +34,7 @@ def lines_of(overload: str) -> list[str]:
 def test_recording_some_again_gives_their_lines(tmp_path: Path) -> None:
     some = ("_unique.out", "abs.out", "native_batch_norm.out", "native_layer_norm.out")
     header, *lines = record(tmp_path, *some)
-    assert header == RECORDED[0], "nox -s samples"
+    assert public_version(header) == public_version(RECORDED[0]), "nox -s samples"
     assert lines == [line for overload in some for line in lines_of(overload)], "nox -s samples"
     assert [len(lines_of(overload)) for overload in some] == [1, 0, 4, 2]
 
@@ -79,4 +86,10 @@ def test_the_first_candidate_that_cuda_takes_is_near_the_recorded_call() -> None
 
 @pytest.mark.complete
 def test_recording_all_again_gives_the_same_file(tmp_path: Path) -> None:
-    assert record(tmp_path) == RECORDED, "nox -s samples"
+    _, *lines = record(tmp_path)
+    assert of_any_build(lines) == of_any_build(RECORDED[1:]), "nox -s samples"
+
+
+def of_any_build(lines: list[str]) -> list[str]:
+    """Leaves out what only a torch with CUDA knows. There, the outputs are those of the CPU."""
+    return [line for line in lines if "not linked with support for cuda" not in line]
