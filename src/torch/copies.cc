@@ -37,7 +37,10 @@ at::IntArrayRef LargestShape(Span<Argument> inputs) {
 
 // The copy that the kernel gets instead of `tensor`; undefined if it can use `tensor` itself.
 at::Tensor CopyFor(Quirk quirk, const at::Tensor& tensor, bool is_out, at::IntArrayRef shape) {
-  if (quirk == Quirk::kIgnoresOverlap || (quirk != Quirk::kIgnoresStrides && !is_out)) return {};
+  if (quirk == Quirk::kIgnoresOverlap) return {};
+  // Quirks are those of the CPU's kernels, which other devices may fall back to. CUDA has its own,
+  // of which some refuse what is contiguous: `_scaled_mm` its second operand.
+  if (!is_out && (quirk != Quirk::kIgnoresStrides || tensor.is_cuda())) return {};
   // If there is only one element, torch does not resize.
   const bool is_one = tensor.numel() == 1 && c10::multiply_integers(shape) == 1;
   if (quirk == Quirk::kTrustsOuts && tensor.sizes() != shape && !is_one) {
