@@ -188,7 +188,7 @@ def mismatches(
     device, compiled_only = torch_device, is_compiled_only(platform, simulated=simulated)
     operators = _recorded_tests(log)
     executed = [(test, record) for test, record in operators if record.ran]
-    # One that failed may have failed before it recorded its device, and counts as a failure already.
+    # A failed test counts already, and may have failed before it recorded its device.
     passed = [(test, record) for test, record in executed if not test.outcome.bad]
     if compiled_only:  # every test must skip because the device is missing
         wanted = f"{device} to be compiled only"
