@@ -32,6 +32,9 @@ PACKAGE = "infini_ci_status"
 METADATA = f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: 1\n"
 ENTRY_POINTS = f"[pytest11]\n{PACKAGE} = {PACKAGE}\n"
 RERUN_PLUGIN = "infini_ci_rerun"
+REPORT_LOG = "pytest_reportlog"  # the entry point of pytest-reportlog; a part of its module's name
+NO_AUTOLOAD = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
+PLUGIN_VARIABLES = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
 
 INTERRUPTED = 2  # pytest's exit status
 # The code under test can write to the folder of statuses.
@@ -43,11 +46,29 @@ MOST_TESTS = 200  # more failed tests mean a broken suite, not flaky tests
 PHASES = ("TestReport", "SubtestReport")
 
 
-def extra_arguments(stage: StagePlan, log: Path, junit: Path) -> list[str]:
-    """Return pytest's arguments in addition to the stage's own; none for other kinds."""
+def extra_arguments(
+    stage: StagePlan, log: Path, junit: Path, environment: Mapping[str, str]
+) -> list[str]:
+    """Return pytest's arguments in addition to the stage's own; none for other kinds.
+
+    ``environment`` are the variables that the stage inherits.
+    """
     if stage.kind is not StageKind.PYTEST:
         return []
-    return [f"--report-log={log}", f"--junitxml={junit}"]
+    return [*log_arguments(stage, log, environment), f"--junitxml={junit}"]
+
+
+def log_arguments(stage: StagePlan, log: Path, environment: Mapping[str, str]) -> list[str]:
+    """Return the arguments for a per-test log, which may need its plugin loaded.
+
+    A stage whose pytest loads no plugins by itself may load that one under the name of its module.
+    pytest stops if it gets the plugin under two names, so it is added only if the stage does not.
+    """
+    variables = {**environment, **stage.environment}
+    given = " ".join((*stage.command, *(variables.get(name, "") for name in PLUGIN_VARIABLES)))
+    is_off = variables.get(NO_AUTOLOAD, "") != "" or "--disable-plugin-autoload" in given
+    loaded = ("-p", REPORT_LOG) if is_off and REPORT_LOG not in given else ()
+    return [*loaded, f"--report-log={log}"]
 
 
 def python_path(*folders: str | None) -> str:
@@ -249,7 +270,7 @@ class Reruns:
         with self.handover.log(log.name) as (written, pipe):
             rerun = replace(
                 chosen,
-                command=(*chosen.command, f"--report-log={written}"),
+                command=(*chosen.command, *log_arguments(chosen, written, self.environment)),
                 timeout_s=max(deadline - time.monotonic(), 0.0),
             )
             end = self.carry_out(f"{name}.rerun-{attempt}", rerun, pipe)

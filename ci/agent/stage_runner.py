@@ -110,7 +110,8 @@ class StageRunner:
         has_log = stage.kind is StageKind.PYTEST
         log, pipe = stack.enter_context(self.handover.log(log_name if has_log else None))
         junit = self.handover.path(junit_name)
-        command = (*stage.command, *pytest_stage.extra_arguments(stage, log, junit))
+        added = pytest_stage.extra_arguments(stage, log, junit, self.environment)
+        command = (*stage.command, *added)
         if stage.hold:
             command = (sys.executable, "-I", sys.argv[0], session.HOLD)
         other = self.handover.user is not None

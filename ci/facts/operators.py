@@ -188,6 +188,8 @@ def mismatches(
     device, compiled_only = torch_device, is_compiled_only(platform, simulated=simulated)
     operators = _recorded_tests(log)
     executed = [(test, record) for test, record in operators if record.ran]
+    # A failed test counts already, and may have failed before it recorded its device.
+    passed = [(test, record) for test, record in executed if not test.outcome.bad]
     if compiled_only:  # every test must skip because the device is missing
         wanted = f"{device} to be compiled only"
         checks = [
@@ -207,7 +209,7 @@ def mismatches(
             (platform, executed, "executed tests ran on", _other_value("ran_platform", platform)),
             ("the slot of each test", executed, "executed tests ran on", _other_slot),
             (device, operators, "tests skipped:", _skipped(NOT_ACTIVE, NO_DEVICE)),
-            (device, executed, "executed tests ran", _unrecorded_device),
+            (device, passed, "passed tests ran", _unrecorded_device),
         ]
     reported: set[str] = set()
     found = [line for check in checks for line in _mismatch_lines(*check, reported)]

@@ -131,6 +131,20 @@ std::uint32_t AlignmentOf(const void* data) {
   return static_cast<std::uint32_t>(address & (~address + 1));
 }
 
+// Whether each row or column begins where a vector of 16 bytes may.
+bool HasVectors(const BlasMatrix& matrix, DataType type) {
+  const auto bytes = matrix.leading * static_cast<std::int64_t>(DataTypeSize(type));
+  return AlignmentOf(matrix.data) >= 16 && bytes % 16 == 0;
+}
+
+// Whether cuBLASLt rounds only after it has added the bias. For bfloat16 with leading dimensions of
+// 33 and 65, it rounded the product too on an H200.
+bool RoundsOnce(const BlasProduct& product) {
+  if (DataTypeSize(product.data_type) > 2) return true;  // sums are no wider
+  return HasVectors(product.a, product.data_type) && HasVectors(product.b, product.data_type) &&
+         HasVectors(product.out, product.data_type);
+}
+
 struct Preference
     : Owned<INFINI_OPS_BLAS(LtMatmulPreference_t), &INFINI_OPS_BLAS(LtMatmulPreferenceDestroy)> {
   explicit Preference(const BlasProduct& product) {
@@ -295,6 +309,7 @@ void Blas::Multiply(const BlasProduct& product) const {
 
 bool Blas::MultiplyAndAdd(const BlasProduct& product, const void* bias) const {
   if (product.data_type == DataType::kFloat64) return false;  // no kernel for such a bias
+  if (!RoundsOnce(product)) return false;
   // A handle of cuBLAS is also one of cuBLASLt.
   const auto handle = reinterpret_cast<INFINI_OPS_BLAS(LtHandle_t)>(handle_);
   const Description description(product, bias);

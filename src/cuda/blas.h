@@ -53,7 +53,7 @@ class Blas {
   void Multiply(const BlasProduct& product) const;
 
   // For one matrix; bias[i] is added to row i. Returns false if the vendor's library does not
-  // support it.
+  // support it, or would round the product before.
   bool MultiplyAndAdd(const BlasProduct& product, const void* bias) const;
 
   // Frees all handles and workspaces that are not in use. Waits for the devices, so do not call it

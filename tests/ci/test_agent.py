@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import signal
+import sys
 import tarfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -208,6 +209,31 @@ def test_pytest_stage_gets_its_logs(job: Job) -> None:
         f"--junitxml={job.results / 'junit.xml'}",
     ]
     assert job.log("pytest").splitlines() == expected
+
+
+OFF = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment"),
+    [
+        pytest.param((), OFF, id="variable"),
+        pytest.param(("--disable-plugin-autoload",), {}, id="argument"),
+        pytest.param((), {"PYTEST_ADDOPTS": "--disable-plugin-autoload"}, id="addopts"),
+        # It would be an error to load it under two names.
+        pytest.param(("-p", "pytest_reportlog.plugin"), OFF, id="module"),
+        pytest.param(("-p", "pytest_reportlog"), OFF, id="entry point"),
+        pytest.param((), OFF | {"PYTEST_PLUGINS": "pytest_reportlog.plugin"}, id="plugins"),
+    ],
+)
+def test_pytest_that_loads_no_plugins_writes_its_log(
+    job: Job, arguments: tuple[str, ...], environment: dict[str, str]
+) -> None:
+    (job.workspace / "test_a.py").write_text("def test_a(): pass\n")
+    command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments, "test_a.py")
+    job.stage("pytest", *command, kind=StageKind.PYTEST, environment=environment)
+    assert job.run() == 0, job.log("pytest")
+    assert "test_a.py::test_a" in (job.results / "pytest.jsonl").read_text()
 
 
 DEEPER_THAN_A_PATH = """

@@ -42,7 +42,7 @@ def test_unknown_hardware_is_not_a_mismatch() -> None:
         ),
         (
             {"ran_device": None},
-            "requested cuda; 1 of 2 executed tests ran without recording their device:"
+            "requested cuda; 1 of 2 passed tests ran without recording their device:"
             " mul.out-float32-cuda-slot8",
         ),
         (
@@ -62,6 +62,15 @@ def test_unknown_hardware_is_not_a_mismatch() -> None:
 )
 def test_one_test_that_ran_elsewhere(changes: dict[str, Any], line: str) -> None:
     assert found(lines("add.out", **CUDA), lines("mul.out", **{**CUDA, **changes})) == (line,)
+
+
+def test_a_failed_test_is_not_reported_a_second_time() -> None:
+    failed = {**CUDA, "ran_device": None, "ran_platform": None}
+    assert found(lines("add.out", **CUDA), lines("mul.out", "failed", **failed)) == ()
+    elsewhere = lines("mul.out", "failed", **{**CUDA, "ran_device": "cpu", "ran_platform": None})
+    assert found(lines("add.out", **CUDA), elsewhere) == (
+        "requested cuda; 1 of 2 executed tests ran on cpu: mul.out-float32-cuda-slot8",
+    )
 
 
 def test_a_device_given_by_hand() -> None:

@@ -70,7 +70,7 @@ def suite(job: Job) -> Job:
 
 
 def pytest_stage(job: Job, *arguments: str, reruns: int = 2) -> None:
-    options = ("-p", "no:cacheprovider", "-p", "pytest_reportlog.plugin")
+    options = ("-p", "no:cacheprovider")
     # Only the plug-ins that count: the others of a development environment take a second.
     environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": "/mine"}
     command = (sys.executable, "-m", "pytest", *options, "tests", *arguments)

@@ -365,6 +365,20 @@ def test_products_of_one_shape_in_several_layouts(
         check(emulated, "linear", case, f"operand {other} in another layout", order=0)
 
 
+@pytest.mark.parametrize("columns", [64, 65])
+@pytest.mark.parametrize("dtype", FLOATS, ids=type_name)
+def test_a_bias_is_added_before_the_sum_is_rounded(
+    emulated: Emulated, dtype: np.dtype, columns: int
+) -> None:
+    """It cancels all of the sum but a part that no 16 bits can hold beside the rest."""
+    rest = 2.0**-12
+    terms = np.tile([1.0, rest, *[0.0] * 6], (columns, 1))
+    a, weight, bias = np.ones((3, 8)), terms, -np.ones(columns)
+    out = contiguous((3, columns), dtype)
+    emulated.call("linear", *(encode(each, dtype) for each in (a, weight, bias)), out)
+    assert set(decode(out).ravel()) == {rest}
+
+
 def check(emulated: Emulated, name: str, case: Case, note: str, order: int) -> None:
     """Runs it; only the elements of `out` may have changed, to the expected values."""
     memory = Buffers([*case.arguments, case.out]).owners

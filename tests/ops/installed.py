@@ -20,6 +20,7 @@ NATIVE_METADATA_FILE = METADATA_FILE.with_name("native_ops_metadata.json")
 TORCH_SLOT = 8
 NATIVE_SLOTS = range(8)
 TRITON_SLOT = 9
+HAND_WRITTEN_SLOTS = (*NATIVE_SLOTS, TRITON_SLOT)
 
 
 class WrongImplementationError(AssertionError):
@@ -183,6 +184,13 @@ def native_operators() -> tuple[NativeOperator, ...]:
         )
         for entry in native_metadata()["ops"]
     )
+
+
+def hand_written_slots(name: str, device: str) -> list[int]:
+    """The active hand-written slots of a public operator; none if this build lacks it."""
+    operator_class = getattr(infini.ops, class_name(name), None)
+    active = operator_class.active_implementation_indices(device) if operator_class else []
+    return [slot for slot in active if slot in HAND_WRITTEN_SLOTS]
 
 
 @cache

@@ -11,7 +11,8 @@ function. So are tests of the full suite, which take seconds with any selection.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -73,8 +74,8 @@ def _is_left_out(item: pytest.Item) -> bool:
     return is_full or not is_selected or not left_out_names().isdisjoint(names)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
     """Makes the first test of every process record the selection; skips by the markers."""
     narrowed = selection()
     if narrowed is not None and not item.config.stash.get(_RECORDED, False):
@@ -87,12 +88,21 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             skip(SkipReason.NOT_SELECTED, "this library was built without any operator of torch")
     if item.get_closest_marker(CPU_KERNELS) and not has_cpu_kernels():
         skip(SkipReason.NOT_SELECTED, "this library was built without kernels of the CPU")
+    with _skipping():
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None, Any, Any]:
-    try:
+    with _skipping():
         return (yield)
+
+
+@contextmanager
+def _skipping() -> Iterator[None]:
+    """Skips the test if it, or a fixture, uses an operator that was not selected."""
+    try:
+        yield
     except AttributeError as error:
         if error.obj is infini.ops and error.name is not None:
             _require([error.name])

@@ -359,6 +359,7 @@ def linear_examples(dtype: torch.dtype) -> Examples:
     yield example("nothing to sum", make(4, 0), make(5, 0), make(5), make(4, 5))
     yield example("no rows", make(0, 6), make(5, 6), make(5), make(0, 5))
     yield example("large", make(130, 257), make(129, 257), make(129), make(130, 129))
+    yield example("whole vectors", make(24, 64), make(72, 64), make(72), make(24, 72))
 
 
 # Cat.

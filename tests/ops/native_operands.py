@@ -108,6 +108,8 @@ class Mover:
 
     def __init__(self, device: str) -> None:
         self._device = device
+        # Keeps the storages: a later one may get the address of a storage that is gone.
+        self._storages: dict[int, torch.UntypedStorage] = {}
         self._memories: dict[tuple[int, torch.dtype], torch.Tensor] = {}
 
     def __call__(self, value: Any) -> Any:
@@ -116,7 +118,8 @@ class Mover:
         if not isinstance(value, torch.Tensor) or self._device == "cpu":
             return value
         storage = value.untyped_storage()
-        key = (storage.data_ptr(), value.dtype)
+        self._storages[storage._cdata] = storage
+        key = (storage._cdata, value.dtype)
         if key not in self._memories:
             self._memories[key] = memory_of(value).to(self._device)
         place = value.shape, value.stride(), value.storage_offset()

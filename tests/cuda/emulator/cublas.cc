@@ -56,6 +56,7 @@ struct Product {
   cublasComputeType_t compute_type;
   int batch_count = 1;
   const void* bias = nullptr;  // of the rows of c
+  bool rounds_before_bias = false;
 
   bool IsValid() const {
     return m >= 0 && n >= 0 && k >= 0 && batch_count >= 0 && a.IsValid(m, k) && b.IsValid(k, n) &&
@@ -77,6 +78,7 @@ void Multiply(const Product& product, const void* alpha_at, const T* a, const T*
       T& out = c[product.c.At(row, column)];
       sum *= alpha;
       if (beta != 0) sum += beta * static_cast<Sum>(out);  // else it may be NaN
+      if (product.rounds_before_bias) sum = static_cast<Sum>(static_cast<T>(sum));
       if (product.bias) sum += static_cast<Sum>(static_cast<const T*>(product.bias)[row]);
       out = static_cast<T>(sum);
     }
@@ -308,6 +310,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   const std::int64_t k = description->transa == CUBLAS_OP_N ? a_layout->columns : a_layout->rows;
   const std::uint64_t* alignments = algorithm->data + problem.size();
   const void* pointers[] = {a, b, c, d};
+  // As on an H200: a product in bfloat16 with leading dimensions of 33 and 65 elements was rounded
+  // before the bias was added.
+  bool has_vectors = true;
+  for (std::int64_t leading : {a_layout->leading, b_layout->leading, c_layout->leading}) {
+    has_vectors &= leading % 8 == 0;
+  }
   bool is_valid = IsOfCurrentDevice(owner) && c == d &&
                   std::equal(problem.begin(), problem.end(), algorithm->data) &&
                   workspace_bytes >= alignments[4] &&
@@ -316,6 +324,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                   HasShape(*b_layout, description->transb, k, n);
   for (int i = 0; i < 4; ++i) {
     is_valid &= reinterpret_cast<std::uintptr_t>(pointers[i]) % alignments[i] == 0;
+    has_vectors &= alignments[i] % 16 == 0;
   }
   if (!is_valid) return CUBLAS_STATUS_INVALID_VALUE;
   const bool has_bias = description->epilogue == CUBLASLT_EPILOGUE_BIAS;
@@ -327,6 +336,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                         {CUBLAS_OP_N, c_layout->type, c_layout->leading},
                         description->compute_type,
                         1,
-                        has_bias ? description->bias : nullptr};
+                        has_bias ? description->bias : nullptr,
+                        has_bias && !has_vectors};
   return Run(product, alpha, a, b, beta, d, stream);
 }

@@ -1,0 +1,55 @@
+"""The benchmark of kernels times only those whose results are exact enough."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import torch
+
+ROWS, LENGTH = 128, 8192  # as long as the sums that are timed on an accelerator
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module without the library, which it calls."""
+    for name in ("infini", "infini.ops"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.delitem(sys.modules, "bench.kernel_worker", raising=False)
+    yield importlib.import_module("bench.kernel_worker")
+    del sys.modules["bench.kernel_worker"]
+
+
+def one_after_another(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+    """Sum in float32 without blocks, which is as inexact as a kernel may be."""
+    out.zero_()
+    for column, row in zip(a.t(), b, strict=True):
+        out.add_(torch.outer(column, row))
+
+
+def with_tf32(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+    """Multiply numbers that are rounded to the 10 bits of TF32."""
+    halves = (tensor.half().float() for tensor in (a, b))
+    torch.mm(*halves, out=out)
+
+
+def check(worker: Any, multiply: Callable[..., None]) -> None:
+    torch.manual_seed(0)
+    a, b = (torch.randn(*shape) / LENGTH**0.25 for shape in ((ROWS, LENGTH), (LENGTH, ROWS)))
+    case = next(each for each in worker.cases("cuda") if each.name == f"gemm float32 {LENGTH}³")
+    worker.check(case, "slot 0", partial(multiply, a, b, torch.empty(ROWS, ROWS)))
+
+
+def test_a_long_sum_may_be_less_exact_than_a_short_one(worker: Any) -> None:
+    check(worker, one_after_another)
+
+
+def test_fewer_bits_are_an_error(worker: Any) -> None:
+    with pytest.raises(worker.WrongResultError, match=r"slot 0: off by 0.00\d+ from float64"):
+        check(worker, with_tf32)
