@@ -43,9 +43,9 @@ def sample_of(name: str) -> Sample:
 def test_a_death_is_a_skip_if_torch_alone_dies_and_else_a_failure(
     tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
-    device = pytestconfig.option.device
-    if device != "cpu" and not is_simulated(device):
-        device = "cpu"  # a real device might need a reset
+    device, platform = pytestconfig.option.device, pytestconfig.option.platform
+    if not is_simulated(device):  # a real device might need a reset
+        device, platform = "cpu", "cpu"
     dying = OF_THE_CPU if device == "cpu" else sample_of("exp.out")
     samples = {each.overload: {each.dtype: [each]} for each in (dying, sample_of("abs.out"))}
     suite = tmp_path / "ops"
@@ -60,11 +60,14 @@ def test_a_death_is_a_skip_if_torch_alone_dies_and_else_a_failure(
         for name, groups in samples.items()
         for dtype in groups
     ]
-    environment = {name: value for name, value in os.environ.items() if "PYTEST_XDIST" not in name}
+    outer = ("INFINI_CI_", "PYTEST_")  # of the run that this test belongs to
+    environment = {k: value for k, value in os.environ.items() if not k.startswith(outer)}
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "1", "-rsf"),
-            *(f"--device={device}", *(["--simulated"] if device != "cpu" else [])),
+            *("--disable-plugin-autoload", "-p", "xdist"),
+            *(f"--device={device}", f"--platform={platform}"),
+            *(["--simulated"] if device != "cpu" else []),
             *(f"{suite / 'test_torch_ops.py'}::test_overload[{name}]" for name in names),
         ],
         cwd=tmp_path,
