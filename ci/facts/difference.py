@@ -39,7 +39,8 @@ class ChangeKind(StrEnum):
     NEWLY_SKIPPED = "newly skipped"  # new, or failing before
     CHANGED_REASON = "skipped for another reason"
     SKIP_TO_PASS = "skip -> pass"  # noqa: S105
-    REFUSED_TO_PASS = "refused -> pass"  # torch alone refused the call before, or died of it
+    # torch alone refused the call before, or died of it
+    REFUSED_TO_PASS = "refused -> pass"  # noqa: S105
     ADDED = "added"
     FIXED = "fixed"
     SLOWER = "slower"  # by more than the usual, large noise of single durations

@@ -139,7 +139,9 @@ class TestEverything:
             "slot": 8,
         }
 
-    def test_a_death_that_torch_dies_alone_is_skipped_with_its_signal(self, everything: Run) -> None:
+    def test_a_death_that_torch_dies_alone_is_skipped_with_its_signal(
+        self, everything: Run
+    ) -> None:
         outcome = everything.outcome("dies_as_torch_does")
         assert outcome.outcome is Outcome.SKIPPED
         assert outcome.reason == "torch crashes: SIGABRT, without the library, too"

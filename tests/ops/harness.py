@@ -27,8 +27,8 @@ Arguments = dict[str, Any]  # every argument of the schema by ATen name, in sche
 Call = Callable[[Arguments], object]
 
 SEED = 20_260_101
-# How often torch is called again to see its spread. A kernel with atomic additions may give the same
-# bits many times before it gives others.
+# How often torch is called again to see its spread. A kernel with atomic additions may give the
+# same bits many times before it gives others.
 REPEATS = 32
 # Elements on either side of an output; a multiple of 64 bytes in every dtype, as torch aligns
 # memory, since MKL's last bits depend on it.
@@ -99,9 +99,9 @@ def check(sample: Sample, overload: Any, call: Call, device: str) -> CallOutcome
     """Checks that ``call`` changes its arguments exactly as the ATen overload does.
 
     Every tensor among the arguments is compared, inputs too: value, dtype and shape. The address,
-    size and strides of a tensor's memory may change only if torch changes them too. The version that
-    autograd checks must change for the arguments that torch declares as written. Not all of torch's
-    own kernels keep to this: what they count, the library may count.
+    size and strides of a tensor's memory may change only if torch changes them too. The version
+    that autograd checks must change for the arguments that torch declares as written. Not all of
+    torch's own kernels keep to this: what they count, the library may count.
 
     Raises:
         RefusedError: torch raises for this sample, and so does ``call``.

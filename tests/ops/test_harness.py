@@ -168,7 +168,7 @@ def toys() -> Iterator[None]:
         out[:-1] = self[:-1]
         return out
 
-    def leaves_all(self: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    def leaves_all(self: torch.Tensor, out: torch.Tensor) -> torch.Tensor:  # noqa: ARG001
         return out
 
     def counts_no_write(self: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
