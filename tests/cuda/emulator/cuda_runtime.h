@@ -53,9 +53,6 @@ cudaError_t cudaSetDevice(int device);
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
 
-enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
-
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
 template <typename... Parameters>
