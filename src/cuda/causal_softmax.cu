@@ -172,8 +172,7 @@ struct Operator<CausalSoftmax, cuda::kDevice, 0> {
     const cuda::DeviceGuard guard(invocation.device);
     cuda::WithFloatType(out.data_type(), [&](auto* element) {
       using T = ElementOf<decltype(element)>;
-      const cuda::Operands<T> operands{input.data<T>(), out.data<T>(),
-                                       cuda::Divider(queries)};
+      const cuda::Operands<T> operands{input.data<T>(), out.data<T>(), cuda::Divider(queries)};
       cuda::Softmax(*cuda::RowsOf(input, out), operands, vectorized,
                     cuda::CurrentStream(invocation));
     });

@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 from emulated import Buffers, Emulated, EmulatedError, Launch
 
+from codegen.slots import measured_orders, read_slot_times
+
 SOURCES = Path(__file__).resolve().parents[2] / "src" / "cuda"
 BFLOAT16 = np.dtype(np.uint16)
 FLOATS = tuple(map(np.dtype, (np.float32, np.float16, BFLOAT16, np.float64)))
@@ -347,6 +349,46 @@ def test_kernels_run_on_the_device_and_stream_of_the_call(
     name = operator.make.__name__
     launches = emulated.call(name, *case.arguments, case.out, device=1, stream=0x5EED)
     assert set(launches) == {Launch(device=1, stream=0x5EED)}
+
+
+@pytest.mark.parametrize(("operator", "dtype"), PARAMETERS)
+def test_a_call_is_one_launch_and_asks_the_runtime_nothing(
+    emulated: Emulated, operator: Operator, dtype: np.dtype
+) -> None:
+    """Of operands without gaps, and after the first call, which can allocate a workspace."""
+    makers = (Maker(seed, dtype) for seed in range(0, 300, 3))
+    case = next(case for case in map(operator.make, makers) if is_usual(case))
+    name = operator.make.__name__
+    for _ in range(2):
+        launches = emulated.call(name, *case.arguments, case.out)
+    assert len(launches) == 1
+    assert emulated.runtime_calls == []
+
+
+MEASURED = {order.operator: order.slots for order in measured_orders(read_slot_times())}
+
+
+@pytest.mark.parametrize("operator", [each for each in OPERATORS if each.make.__name__ in MEASURED])
+def test_a_call_uses_the_fastest_slot_that_takes_it(emulated: Emulated, operator: Operator) -> None:
+    name = operator.make.__name__
+
+    def slot_of(dtype: type) -> int:
+        case = operator.make(Maker(0, np.dtype(dtype)))
+        try:
+            emulated.call(name, *case.arguments, case.out, slot=None)
+        except EmulatedError as error:
+            return {"ran slot 9": 9}[str(error)]
+        return 0
+
+    assert slot_of(np.float32) == MEASURED[name][0]
+    assert slot_of(np.float64) == 0  # the only one that takes it
+
+
+def is_usual(case: Case) -> bool:
+    """No empty tensor, batch of products, bias (added apart for some types) or long list."""
+    first, last = case.arguments[0], case.arguments[-1]
+    is_short = len(first) < 6 if isinstance(first, list) else first.ndim == 2
+    return is_short and case.out.size > 1 and getattr(last, "ndim", 2) == 2
 
 
 @pytest.mark.parametrize("layout", [shifted, padded])
