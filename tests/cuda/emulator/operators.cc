@@ -26,7 +26,7 @@ void WriteResults(const std::vector<calls::Buffer>& buffers) {
   calls::WriteBuffers(buffers);
 }
 
-// Stands in for Triton's implementations, which the emulator cannot run. Like them, they do not
+// In place of Triton's implementations, which the emulator cannot run. Like them, they do not
 // take float64.
 void RegisterSlot9() {
   for (const char* name : {"add", "causal_softmax", "gemm", "rms_norm", "swiglu"}) {
