@@ -164,14 +164,15 @@ bool TakeVectors(const Geometry<operands>& geometry, int width) {
   return true;
 }
 
-// True if no operand has gaps or repeats elements.
+// True if the tensors have one layout without gaps that can be read `width` elements at a time.
 template <typename Out, typename In, int operands>
-bool IsDense(const Geometry<operands>& geometry) {
-  if (geometry.rank != 1 || geometry.strides[0][0] != sizeof(Out)) return false;
+bool IsDense(const Geometry<operands>& geometry, int width) {
+  constexpr std::int64_t kMaxVectors = std::int64_t{1} << 31;
+  if (geometry.rank != 1 || !TakeVectors<Out, In>(geometry, width)) return false;
   for (int i = 1; i < operands; ++i) {
-    if (geometry.strides[i][0] != sizeof(In)) return false;
+    if (geometry.strides[i][0] == 0) return false;
   }
-  return true;
+  return geometry.sizes[0] / width < kMaxVectors;
 }
 
 // Applies `function`, from elements of `In` to one of `Out`, to the whole geometry.
@@ -187,22 +188,25 @@ void RunElementwise(const Invocation& invocation, const Geometry<operands>& geom
   constexpr int kNarrowUnroll = 4;
   const DeviceGuard guard(invocation.device);
   const Stream stream = CurrentStream(invocation);
-  ForEachWalk(geometry, [&](const Geometry<operands>& piece) {
-    if (!TakeVectors<Out, In>(piece, kWidth)) {
-      const Walk<operands> walk(piece, 1);
-      return Launch(StridedKernel<kNarrowUnroll, Out, In, kInputs, Function>,
-                    BlockCount(walk.count, kNarrowUnroll), kBlock, 0, stream, walk, function);
-    }
-    if (!IsDense<Out, In>(piece)) {
-      const Walk<operands> walk(piece, kWidth);
-      return Launch(RowsKernel<kWidth, Out, In, kInputs, Function>, BlockCount(walk.count, 1),
-                    kBlock, 0, stream, walk, function);
-    }
-    Dense<operands> dense{{}, piece.sizes[0], static_cast<std::uint32_t>(piece.sizes[0] / kWidth)};
-    std::copy_n(piece.data, operands, dense.data);
-    const auto steps = static_cast<std::uint32_t>((dense.count + kWidth - 1) / kWidth);
+  if (IsDense<Out, In>(geometry, kWidth)) {
+    Dense<operands> dense{{}, geometry.sizes[0], 0};
+    std::copy_n(geometry.data, operands, dense.data);
+    dense.vectors = static_cast<std::uint32_t>(dense.count / kWidth);
+    const std::uint32_t steps = dense.vectors + (dense.count % kWidth != 0);
     Launch(DenseKernel<kWidth, kUnroll, Out, In, kInputs, Function>, BlockCount(steps, kUnroll),
            kBlock, 0, stream, dense, function);
+    return;
+  }
+  ForEachWalk(geometry, [&](const Geometry<operands>& piece) {
+    if (TakeVectors<Out, In>(piece, kWidth)) {
+      const Walk<operands> walk(piece, kWidth);
+      Launch(RowsKernel<kWidth, Out, In, kInputs, Function>, BlockCount(walk.count, 1), kBlock, 0,
+             stream, walk, function);
+    } else {
+      const Walk<operands> walk(piece, 1);
+      Launch(StridedKernel<kNarrowUnroll, Out, In, kInputs, Function>,
+             BlockCount(walk.count, kNarrowUnroll), kBlock, 0, stream, walk, function);
+    }
   });
 }
 
