@@ -224,8 +224,8 @@ def rows(maker: Maker) -> Shape:
     return (*maker.shape(maker.size(0, 1, 2, 3), max(1, min(70, 9000 // max(size, 1)))), size)
 
 
-def rms_norm(maker: Maker) -> Case:
-    shape = rows(maker)
+def rms_norm(maker: Maker, shape: Shape = ()) -> Case:
+    shape = shape or rows(maker)
     a, weight = maker.operand(shape), maker.operand(shape[-1:])
     epsilon = 0.5 if maker.chance(0.5) else 1e-6
     square = np.sum(decode(a) ** 2, -1, keepdims=True) / max(shape[-1], 1)
@@ -233,10 +233,11 @@ def rms_norm(maker: Maker) -> Case:
     return Case(arguments=(a, weight, epsilon), out=maker.memory(shape), expected=expected, scale=4)
 
 
-def causal_softmax(maker: Maker) -> Case:
+def causal_softmax(maker: Maker, shape: Shape = ()) -> Case:
     keys = rows(maker)[-1]
     queries = min(keys, maker.size(0, 1, 2, 3, 7, 33, 64), 20000 // max(keys, 1) + 3)
-    shape = (*maker.shape(maker.size(0, 1, 2), 6), queries, keys)
+    shape = shape or (*maker.shape(maker.size(0, 1, 2), 6), queries, keys)
+    queries, keys = shape[-2:]
     a = maker.operand(shape)
     weights = np.tril(np.exp(decode(a)), keys - queries)
     expected = weights / np.sum(weights, -1, keepdims=True)
@@ -389,6 +390,16 @@ def is_usual(case: Case) -> bool:
     first, last = case.arguments[0], case.arguments[-1]
     is_short = len(first) < 6 if isinstance(first, list) else first.ndim == 2
     return is_short and case.out.size > 1 and getattr(last, "ndim", 2) == 2
+
+
+@pytest.mark.parametrize("make", [causal_softmax, rms_norm])
+@pytest.mark.parametrize("dtype", FLOATS, ids=type_name)
+@pytest.mark.parametrize("columns", [520, 2056])  # for one warp per row, and for several
+def test_so_many_rows_that_a_thread_keeps_several_vectors(
+    emulated: Emulated, make: Callable[[Maker, Shape], Case], dtype: np.dtype, columns: int
+) -> None:
+    case = make(Maker(0, dtype), (2, 131, columns))
+    check(emulated, make.__name__, case, f"262 rows of {columns}", order=1)
 
 
 @pytest.mark.parametrize("layout", [shifted, padded])
