@@ -114,12 +114,12 @@ bool TakesVectors(const Geometry<operands>& geometry, int operand, std::int64_t 
   return true;
 }
 
-// Threads per block. A multiprocessor runs enough of these blocks to fill it, and the few rows of
-// text generation are spread over several multiprocessors.
+// Threads per block: so few that the rows of text generation are spread over several
+// multiprocessors, and enough to fill a multiprocessor with the blocks that it can run.
 inline constexpr int kBlock = 128;
 
-// Blocks for the given number of steps. Each thread takes its share once: no faster way is known
-// to distribute the work of kernels that only wait for memory than many short blocks.
+// Blocks for the given number of steps. No thread loops: the device distributes many short blocks
+// well, and a loop keeps the loads of its next turn waiting for the stores of this one.
 inline unsigned BlockCount(std::uint32_t steps, int steps_per_thread) {
   const std::uint32_t per_block = kBlock * static_cast<std::uint32_t>(steps_per_thread);
   return steps / per_block + (steps % per_block != 0);

@@ -402,6 +402,21 @@ def test_so_many_rows_that_a_thread_keeps_several_vectors(
     check(emulated, make.__name__, case, f"262 rows of {columns}", order=1)
 
 
+@pytest.mark.parametrize("dtype", FLOATS, ids=type_name)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_row_of_softmax_without_a_finite_sum_is_nan(
+    emulated: Emulated, dtype: np.dtype, value: float
+) -> None:
+    values = np.zeros((3, 16))
+    values[1, :15] = value  # all that the row sees
+    out = contiguous(values.shape, dtype)
+    emulated.call("causal_softmax", encode(values, dtype), out)
+    result = decode(out)
+    assert np.isnan(result[1, :15]).all()
+    assert result[1, 15] == 0
+    assert np.isfinite(result[[0, 2]]).all()
+
+
 @pytest.mark.parametrize("layout", [shifted, padded])
 def test_products_of_one_shape_in_several_layouts(
     emulated: Emulated, layout: Callable[[Shape, np.dtype], np.ndarray]
