@@ -122,6 +122,13 @@ def _parser() -> argparse.ArgumentParser:
         " (default: a new SQLite database)",
     )
     parser.add_argument(
+        "--slot-times",
+        type=Path,
+        metavar="FILE",
+        help="write the times of kernels-cuda to FILE, codegen/slot_times.json for instance; then "
+        "`python -m codegen headers` makes the fastest slots the default",
+    )
+    parser.add_argument(
         "--output-dir",
         type=Path,
         default=ROOT / "results" / "bench",

@@ -69,6 +69,8 @@ class Context:
     """Number of runs in the generated history."""
     database: str | None
     """An empty database for the history; None: SQLite."""
+    slot_times: Path | None = None
+    """Where to write the times of the slots on an accelerator."""
 
     @property
     def site(self) -> Path:

@@ -35,6 +35,9 @@ ELEMENTS = {
 SIZES = {"cpu": (16, 64, 256, 1024), "cuda": (8192,)}  # of products
 # Without a library torch takes up to 3 s for one product of 1024³ in 16 bits.
 MOST_HALF_SIZE = {"cpu": 256, "cuda": 8192}
+INFERENCE_ROWS = (1, 16, 128, 2048)  # on an accelerator
+HIDDEN = 4096  # columns of these
+GRAPH_CALLS = 60  # in one CUDA graph
 ROTATING_SETS = 3  # while one is used, the other two evict it from the caches
 LARGE_BYTES = 1 << 26  # operands that evict themselves, and are compared with a copy
 # Long against an event's resolution, and against the wake-up of a thread.
@@ -89,6 +92,9 @@ def cases(device: str) -> Iterator[KernelCase]:
         for size in SIZES[device]:
             if dtype is torch.float32 or size <= MOST_HALF_SIZE[device]:
                 yield from _products(size, dtype)
+    if device != "cpu":
+        for rows in INFERENCE_ROWS:
+            yield from _inference(rows)
 
 
 def bytes_moved(inputs: tuple[Any, ...], out: torch.Tensor) -> int:
@@ -98,11 +104,20 @@ def bytes_moved(inputs: tuple[Any, ...], out: torch.Tensor) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def _memory_bound(elements: int, dtype: torch.dtype) -> list[KernelCase]:
-    name, many = _dtype_name(dtype), f"{_readable(elements)} elements"
+def _inference(rows: int) -> Iterator[KernelCase]:
+    many = f"{rows} row{'s' * (rows > 1)} of {HIDDEN}"
+    for case in _memory_bound(rows * HIDDEN, torch.bfloat16, HIDDEN, many):
+        if case.operator in ("add", "mul", "rms_norm", "swiglu"):
+            yield case
+
+
+def _memory_bound(
+    elements: int, dtype: torch.dtype, columns: int | None = None, many: str | None = None
+) -> list[KernelCase]:
+    name, many = _dtype_name(dtype), many or f"{_readable(elements)} elements"
     case = partial(KernelCase, title=f"{name}, {many}", size=elements, dtype=dtype, out_dtype=dtype)
     half = torch.float32 if dtype is torch.float16 else torch.float16
-    columns = min(COLUMNS, math.isqrt(elements))
+    columns = columns or min(COLUMNS, math.isqrt(elements))
     rows = elements // columns
 
     def make(*shape: int) -> torch.Tensor:
@@ -225,7 +240,11 @@ def figures(case: KernelCase, device: str, rounds: int) -> dict[str, Any]:
         # The memory's limit: torch's own copy of as many bytes, read and written.
         source = torch.empty(moved_bytes // 2, dtype=torch.uint8, device=device)
         calls["copy"] = [partial(torch.empty_like(source).copy_, source)]
-    timers = {name: partial(warm_seconds, device, each) for name, each in calls.items()}
+    is_short = device == "cuda" and not is_large and not case.flops
+    timers = {
+        name: graph_timer(each) if is_short else partial(warm_seconds, device, each)
+        for name, each in calls.items()
+    }
     timing = Interleaved(timers, ROUND_SECONDS[device], least_loops=len(operands))
     for index in range(rounds):
         timing.time_round(index)
@@ -277,6 +296,23 @@ def warm_seconds(device: str, calls: Sequence[Callable[[], object]], loops: int)
     end.record()
     end.synchronize()
     return 1e-3 * float(begin.elapsed_time(end))
+
+
+def graph_timer(calls: Sequence[Callable[[], object]]) -> Callable[[int], float]:
+    """``warm_seconds`` of a CUDA graph of the calls: short kernels take less than their launch."""
+    for call in calls:
+        call()  # once outside of the graph, to load the kernel
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for call in itertools.islice(itertools.cycle(calls), GRAPH_CALLS):
+            call()
+
+    def seconds(loops: int) -> float:
+        replays = math.ceil(loops / GRAPH_CALLS)
+        took = warm_seconds("cuda", [graph.replay], replays)
+        return took * loops / (replays * GRAPH_CALLS)
+
+    return seconds
 
 
 if __name__ == "__main__":

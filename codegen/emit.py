@@ -11,7 +11,7 @@ import jinja2
 from codegen import cpp, stubs
 from codegen.devices import PLATFORMS
 from codegen.model import Library
-from codegen.slots import SLOT_COUNT, Slot
+from codegen.slots import SLOT_COUNT, Slot, measured_orders, read_slot_times
 
 METADATA_NAME = "torch_ops_metadata.json"
 METADATA_SCHEMA_VERSION = 1
@@ -38,8 +38,13 @@ def render_headers() -> dict[str, str]:
     """Render the C++ headers of ``codegen.slots`` and ``codegen.devices``, by file name."""
     environment = make_environment()
     slot = environment.get_template("slot.h.j2").render(slots=list(Slot), count=SLOT_COUNT)
+    times = read_slot_times()
+    orders = measured_orders(times)
+    slot_order = environment.get_template("slot_order.h.j2").render(
+        times=times, orders=orders, most=max(len(order.slots) for order in orders)
+    )
     device_type = environment.get_template("device_type.h.j2").render(platforms=PLATFORMS)
-    return {"slot.h": slot, "device_type.h": device_type}
+    return {"slot.h": slot, "slot_order.h": slot_order, "device_type.h": device_type}
 
 
 def render_torch(library: Library, hand_written: frozenset[str]) -> dict[str, str]:

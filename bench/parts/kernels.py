@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 from bench.context import Context
+from bench.report import Conditions, describe_conditions
 from bench.rows import (
     FigureTable,
     Measurement,
@@ -167,6 +168,32 @@ def measure_cuda(context: Context) -> Iterator[Measurement]:
     yield timings.slowest("kernels-cuda-native", timings.timed, slots=NATIVE, **details)
     yield timings.slowest("kernels-cuda-triton", timings.timed, slots=TRITON)
     yield timings.slowest("kernels-cuda-bandwidth", timings.memory_bound, "copy")
+    if context.slot_times:
+        context.slot_times.write_text(slot_times_text(timings, describe_conditions()))
+
+
+def slot_times_text(timings: Timings, conditions: Conditions) -> str:
+    """The contents of ``codegen/slot_times.json``: the median of every slot in microseconds.
+
+    Cases that only one slot takes are left out.
+    """
+    head = {
+        "platform": "nvidia",
+        "device": timings.device,
+        "date": conditions.started_at[:10],
+        "commit": conditions.commit[:8],
+    }
+    lines = []
+    for case in timings.timed:
+        medians = {
+            name.removeprefix(OURS): round(1e6 * median(seconds), 1)
+            for name, seconds in case["seconds"].items()
+            if name.startswith(OURS)
+        }
+        if len(medians) > 1:
+            about = {"operator": case["operator"], "case": case["case"], "microseconds": medians}
+            lines.append("  " + json.dumps(about, ensure_ascii=False))
+    return json.dumps(head, indent=1)[:-2] + ',\n "cases": [\n' + ",\n".join(lines) + "\n ]\n}\n"
 
 
 @dataclass(frozen=True, kw_only=True)

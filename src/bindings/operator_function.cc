@@ -246,7 +246,7 @@ PyObject* Document(PyObject* self, void*) {
       "\nWrites into: " + WrittenNames(*function.entry) + ".\n" +
       "Inputs come first, then the outs. A call can omit inputs with defaults before the outs.\n"
       "All parameters can be passed by keyword. Two further keywords:\n"
-      "  implementation_index: a slot; None (default) is the lowest that supports the call\n"
+      "  implementation_index: a slot; None (default) is the fastest that supports the call\n"
       "  stream: the vendor's stream handle; 0 (default) is the current stream\n\n";
   for (const DeviceTypeInfo& info : kDeviceTypes) {
     if (!IsEnabled(info.type)) continue;

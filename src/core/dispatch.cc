@@ -96,12 +96,12 @@ class Views {
   explicit Views(Span<Argument> arguments) : arguments_(arguments.begin(), arguments.end()) {
     // Reserve first, so that the addresses stored in `arguments_` stay valid.
     tensors_.reserve(arguments.size());
-    lists_.reserve(arguments.size());
     for (Argument& argument : arguments_) {
       if (argument.tag == Argument::Tag::kForeignTensor) {
         argument = tensors_.emplace_back(ViewOf(argument));
       } else if (argument.tag == Argument::Tag::kArguments ||
                  argument.tag == Argument::Tag::kForeignTensors) {
+        if (lists_.empty()) lists_.reserve(arguments.size());  // most calls have none
         std::vector<Tensor>& list = lists_.emplace_back();
         for (std::uint32_t i = 0; i < argument.size; ++i) list.push_back(ViewAt(argument, i));
         argument = Span<Tensor>(list);

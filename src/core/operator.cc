@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "core/generated.h"
+#include "infini/ops/slot_order.h"
 
 #ifdef INFINI_OPS_WITH_TORCH
 #include "torch/foreign.h"
@@ -75,7 +76,19 @@ std::vector<int> SlotsOn(const Overload& overload, Device::Type device) {
   for (const Implementation& implementation : overload.implementations) {
     if (implementation.device == device) slots.push_back(implementation.slot);
   }
+  std::sort(slots.begin(), slots.end());
   return slots;
+}
+
+// The place of a slot in the order in which calls try the slots of a device.
+int RankOf(std::string_view operator_name, const Implementation& implementation) {
+  for (const SlotOrder& order : kSlotOrders) {
+    if (order.operator_name != operator_name || order.device != implementation.device) continue;
+    const int* end = order.slots + order.count;
+    const int* place = std::find(order.slots, end, implementation.slot);
+    if (place != end) return static_cast<int>(place - order.slots) - order.count;
+  }
+  return implementation.slot;
 }
 
 [[noreturn]] void ThrowNotActive(const Overload& overload, Device::Type device,
@@ -99,7 +112,7 @@ const Implementation& Overload::Select(const Invocation& invocation,
              : !implementation.supports || implementation.supports(invocation)) {
       return implementation;
     }
-    if (!lowest) lowest = &implementation;
+    if (!lowest || implementation.slot < lowest->slot) lowest = &implementation;
   }
   // If none supports the call, use the lowest slot, whose error explains why.
   if (slot || !lowest) ThrowNotActive(*this, device, slot);
@@ -152,7 +165,9 @@ void Register(const char* operator_name, const char* overload_name, Span<Paramet
   if (!IsEnabled(implementation.device)) return;
   Overload& overload = FindOrAddOverload(operator_name, overload_name, parameters);
   auto& implementations = overload.implementations;
-  const auto key = [](const Implementation& i) { return std::pair(i.device, i.slot); };
+  const auto key = [&](const Implementation& i) {
+    return std::pair(i.device, RankOf(operator_name, i));
+  };
   const auto place = std::lower_bound(
       implementations.begin(), implementations.end(), implementation,
       [&](const Implementation& a, const Implementation& b) { return key(a) < key(b); });

@@ -118,25 +118,23 @@ constexpr int kUnroll = 4;
 __global__ void __launch_bounds__(cuda::kBlock)
     CastKernel(const cuda::Walk<2> walk, const DataType out_type, const DataType input_type) {
   using cuda::kBlock;
-  for (std::uint32_t first = blockIdx.x * kBlock * kUnroll + threadIdx.x; first < walk.count;
-       first += gridDim.x * kBlock * kUnroll) {
-    char* targets[kUnroll];
-    Number numbers[kUnroll];
+  const std::uint32_t first = blockIdx.x * (kBlock * kUnroll) + threadIdx.x;
+  char* targets[kUnroll];
+  Number numbers[kUnroll];
 #pragma unroll
-    for (int step = 0; step < kUnroll; ++step) {
-      if (first + step * kBlock >= walk.count) continue;
-      const cuda::Place<2> place = walk.Find(first + step * kBlock);
-      targets[step] = walk.data[0] + place.offsets[0];
-      Reader reader{walk.data[1] + place.offsets[1], {}};
-      Visit(input_type, reader);
-      numbers[step] = reader.number;
-    }
+  for (int step = 0; step < kUnroll; ++step) {
+    if (first + step * kBlock >= walk.count) continue;
+    const cuda::Place<2> place = walk.Find(first + step * kBlock);
+    targets[step] = walk.data[0] + place.offsets[0];
+    Reader reader{walk.data[1] + place.offsets[1], {}};
+    Visit(input_type, reader);
+    numbers[step] = reader.number;
+  }
 #pragma unroll
-    for (int step = 0; step < kUnroll; ++step) {
-      if (first + step * kBlock >= walk.count) continue;
-      Writer writer{targets[step], numbers[step]};
-      Visit(out_type, writer);
-    }
+  for (int step = 0; step < kUnroll; ++step) {
+    if (first + step * kBlock >= walk.count) continue;
+    Writer writer{targets[step], numbers[step]};
+    Visit(out_type, writer);
   }
 }
 
@@ -144,8 +142,8 @@ void CastAny(const Invocation& invocation, const Tensor& input, const Tensor& ou
   const cuda::DeviceGuard guard(invocation.device);
   cuda::ForEachWalk(MakeGeometry(out, input), [&](const Geometry<2>& piece) {
     const cuda::Walk<2> walk(piece, 1);
-    cuda::Launch(CastKernel, cuda::BlockCount(walk.count, kUnroll, invocation.device), cuda::kBlock,
-                 0, cuda::CurrentStream(invocation), walk, out.data_type(), input.data_type());
+    cuda::Launch(CastKernel, cuda::BlockCount(walk.count, kUnroll), cuda::kBlock, 0,
+                 cuda::CurrentStream(invocation), walk, out.data_type(), input.data_type());
   });
 }
 

@@ -14,68 +14,81 @@ template <typename T>
 struct Operands {
   const T* input;
   T* out;
-  std::int64_t queries;  // rows per matrix
+  Divider queries;  // rows per matrix
 };
 
-// Vectors kept by each thread: each of their values takes one of 64 registers.
-template <typename T>
-inline constexpr int kKept = std::min(kVectors, 16 / kWidth<T>);
-
 // The number of columns that the row uses.
-__device__ inline std::int64_t VisibleOf(std::int64_t row, const Rows& rows, std::int64_t queries) {
-  return rows.size - queries + row % queries + 1;
+__device__ inline std::int64_t VisibleOf(std::uint32_t row, const Rows& rows, Divider queries) {
+  const std::uint32_t before = queries.Divide(row) * queries.divisor;
+  return rows.size - queries.divisor + (row - before) + 1;
+}
+
+// exp, precise enough for T.
+template <typename T>
+__device__ Computed<T> Exp(Computed<T> value) {
+  if constexpr (sizeof(T) == 2) {
+    return __expf(value);
+  } else {
+    return exp(value);
+  }
 }
 
 // Rows of whole vectors, short enough that the threads can keep them. As in torch's softmax, a row
 // is NaN if it contains NaN, plus infinity, or only minus infinity: then `sum` is NaN.
 template <typename T>
-__global__ void __launch_bounds__(kMaxThreads) SoftmaxInRegisters(Rows rows, Operands<T> operands) {
+__global__ void __launch_bounds__(kMaxThreads)
+    SoftmaxInRegisters(const Rows rows, const Operands<T> operands) {
   using A = Computed<T>;
   constexpr int width = kWidth<T>;
   __shared__ A partial[kMaxThreads / kWarpSize];
   const int vectors = static_cast<int>(rows.size) / width;
-  ForEachRow(rows, [&](std::int64_t row, bool is_row) {
-    const RowOffsets offsets = OffsetsOf(rows, row);
-    const int visible = static_cast<int>(VisibleOf(row, rows, operands.queries));
-    Vector<T, width> loaded[kKept<T>];
+  const Row row(rows);
+  const int visible = static_cast<int>(VisibleOf(row.index, rows, operands.queries));
+  Vector<T, width> loaded[kVectors];
 #pragma unroll
-    for (int i = 0; i < kKept<T>; ++i) {
-      const int index = threadIdx.x + i * blockDim.x;
-      if (index * width < visible) {
-        loaded[i] = Load<width>(operands.input + offsets.input, index, 1);
-      }
+  for (int i = 0; i < kVectors; ++i) {
+    const int index = threadIdx.x + i * blockDim.x;
+    if (index * width < visible) loaded[i] = Load<width>(operands.input + row.input, index, 1);
+  }
+  // The vectors of no thread are visible from here on.
+  const auto is_hidden = [&](int i) { return i * static_cast<int>(blockDim.x) * width >= visible; };
+  A values[kVectors][width];
+  A maximum = A(-INFINITY);
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    if (is_hidden(i)) break;
+    const int first = (threadIdx.x + i * blockDim.x) * width;
+#pragma unroll
+    for (int j = 0; j < width; ++j) {
+      values[i][j] = first + j < visible ? static_cast<A>(loaded[i].elements[j]) : A(-INFINITY);
+      maximum = fmax(maximum, values[i][j]);
     }
-    A values[kKept<T> * width];
-    A maximum = A(-INFINITY);
+  }
+  maximum = Maximum(maximum, partial);
+  A sum = 0;
 #pragma unroll
-    for (int i = 0; i < kKept<T> * width; ++i) {
-      const int column = (threadIdx.x + i / width * blockDim.x) * width + i % width;
-      values[i] = A(-INFINITY);
-      if (column < visible) values[i] = static_cast<A>(loaded[i / width].elements[i % width]);
-      maximum = values[i] > maximum ? values[i] : maximum;
+  for (int i = 0; i < kVectors; ++i) {
+    if (is_hidden(i)) break;
+#pragma unroll
+    for (int j = 0; j < width; ++j) {
+      values[i][j] = Exp<T>(values[i][j] - maximum);
+      sum += values[i][j];
     }
-    maximum = Maximum(maximum, partial);
-    A sum = 0;
+  }
+  const A scale = A(1) / Sum(sum, partial);
+  if (!row.is_row) return;
 #pragma unroll
-    for (int i = 0; i < kKept<T> * width; ++i) {
-      values[i] = exp(values[i] - maximum);
-      sum += values[i];
+  for (int i = 0; i < kVectors; ++i) {
+    const int index = threadIdx.x + i * blockDim.x;
+    if (index >= vectors) continue;
+    Vector<T, width> result;
+#pragma unroll
+    for (int j = 0; j < width; ++j) {
+      const bool is_visible = index * width + j < visible;
+      result.elements[j] = static_cast<T>(is_visible ? values[i][j] * scale : A(0));
     }
-    const A scale = A(1) / Sum(sum, partial);
-    if (!is_row) return;
-#pragma unroll
-    for (int i = 0; i < kKept<T>; ++i) {
-      const int index = threadIdx.x + i * blockDim.x;
-      if (index >= vectors) continue;
-      Vector<T, width> result;
-#pragma unroll
-      for (int j = 0; j < width; ++j) {
-        const bool is_visible = index * width + j < visible;
-        result.elements[j] = static_cast<T>(is_visible ? values[i * width + j] * scale : A(0));
-      }
-      Store(operands.out + offsets.out, index, 1, result);
-    }
-  });
+    Store(operands.out + row.out, index, 1, result);
+  }
 }
 
 // The sum of exp(x - maximum) over all x so far.
@@ -96,42 +109,41 @@ struct OnlineSum {
 
 // All other rows. They are read twice, the second time possibly from a cache.
 template <typename T, int width>
-__global__ void __launch_bounds__(kMaxThreads) SoftmaxTwice(Rows rows, Operands<T> operands) {
+__global__ void __launch_bounds__(kMaxThreads)
+    SoftmaxTwice(const Rows rows, const Operands<T> operands) {
   using A = Computed<T>;
   __shared__ A partial[kMaxThreads / kWarpSize];
-  ForEachRow(rows, [&](std::int64_t row, bool is_row) {
-    const RowOffsets offsets = OffsetsOf(rows, row);
-    const T* input = operands.input + offsets.input;
-    const std::int64_t visible = VisibleOf(row, rows, operands.queries);
-    OnlineSum<A> online;
-    for (std::int64_t i = threadIdx.x; i * width < visible; i += blockDim.x) {
-      const auto values = Load<width>(input, i, rows.input_stride);
-      for (int j = 0; j < width && i * width + j < visible; ++j) {
-        online.Add(static_cast<A>(values.elements[j]));
-      }
+  const Row row(rows);
+  const T* input = operands.input + row.input;
+  const std::int64_t visible = VisibleOf(row.index, rows, operands.queries);
+  OnlineSum<A> online;
+  for (std::int64_t i = threadIdx.x; i * width < visible; i += blockDim.x) {
+    const auto values = Load<width>(input, i, rows.input_stride);
+    for (int j = 0; j < width && i * width + j < visible; ++j) {
+      online.Add(static_cast<A>(values.elements[j]));
     }
-    const A maximum = Maximum(online.maximum, partial);
-    const A scale = A(1) / Sum(online.sum * exp(online.maximum - maximum), partial);
-    if (!is_row) return;
-    for (std::int64_t i = threadIdx.x; i * width < rows.size; i += blockDim.x) {
-      Vector<T, width> values = Load<width>(input, i, rows.input_stride);
+  }
+  const A maximum = Maximum(online.maximum, partial);
+  const A scale = A(1) / Sum(online.sum * exp(online.maximum - maximum), partial);
+  if (!row.is_row) return;
+  for (std::int64_t i = threadIdx.x; i * width < rows.size; i += blockDim.x) {
+    Vector<T, width> values = Load<width>(input, i, rows.input_stride);
 #pragma unroll
-      for (int j = 0; j < width; ++j) {
-        const A value = exp(static_cast<A>(values.elements[j]) - maximum) * scale;
-        values.elements[j] = static_cast<T>(i * width + j < visible ? value : A(0));
-      }
-      Store(operands.out + offsets.out, i, rows.out_stride, values);
+    for (int j = 0; j < width; ++j) {
+      const A value = exp(static_cast<A>(values.elements[j]) - maximum) * scale;
+      values.elements[j] = static_cast<T>(i * width + j < visible ? value : A(0));
     }
-  });
+    Store(operands.out + row.out, i, rows.out_stride, values);
+  }
 }
 
 template <typename T>
 void Softmax(const Rows& rows, const Operands<T>& operands, bool vectorized, Stream stream) {
   const std::int64_t vectors = vectorized ? rows.size / kWidth<T> : rows.size;
   const auto kernel = !vectorized                         ? SoftmaxTwice<T, 1>
-                      : vectors <= kKept<T> * kMaxThreads ? SoftmaxInRegisters<T>
+                      : vectors <= kVectors * kMaxThreads ? SoftmaxInRegisters<T>
                                                           : SoftmaxTwice<T, kWidth<T>>;
-  const LaunchShape shape = ShapeOf(rows, vectors, kKept<T>);
+  const LaunchShape shape = ShapeOf(rows, vectors);
   Launch(kernel, shape.grid, shape.block, 0, stream, rows, operands);
 }
 
@@ -155,11 +167,12 @@ struct Operator<CausalSoftmax, cuda::kDevice, 0> {
     }
     if (out.element_count() == 0) return;
     const bool vectorized = cuda::IsVectorizable(input) && cuda::IsVectorizable(out);
+    // At most the number of rows.
+    const auto queries = static_cast<std::uint32_t>(input.shape()[input.dimensions() - 2]);
     const cuda::DeviceGuard guard(invocation.device);
     cuda::WithFloatType(out.data_type(), [&](auto* element) {
       using T = ElementOf<decltype(element)>;
-      const cuda::Operands<T> operands{input.data<T>(), out.data<T>(),
-                                       input.shape()[input.dimensions() - 2]};
+      const cuda::Operands<T> operands{input.data<T>(), out.data<T>(), cuda::Divider(queries)};
       cuda::Softmax(*cuda::RowsOf(input, out), operands, vectorized,
                     cuda::CurrentStream(invocation));
     });

@@ -19,21 +19,20 @@ struct Batch {
 template <typename Unit, int size>
 __global__ void __launch_bounds__(kBlock) CopyKernel(const Batch<size> batch) {
   const Walk<2>& walk = batch.walks[size == 1 ? 0 : blockIdx.y];
-  for (std::uint32_t first = blockIdx.x * kBlock * kUnroll + threadIdx.x; first < walk.count;
-       first += gridDim.x * kBlock * kUnroll) {
-    Unit* targets[kUnroll];
-    Unit values[kUnroll];
+  const std::uint32_t first = blockIdx.x * (kBlock * kUnroll) + threadIdx.x;
+  if (first >= walk.count) return;
+  Place<2> places[kUnroll];
+  Unit values[kUnroll];
 #pragma unroll
-    for (int step = 0; step < kUnroll; ++step) {
-      if (first + step * kBlock >= walk.count) continue;
-      const Place<2> place = walk.Find(first + step * kBlock);
-      targets[step] = reinterpret_cast<Unit*>(walk.data[0] + place.offsets[0]);
-      values[step] = *reinterpret_cast<const Unit*>(walk.data[1] + place.offsets[1]);
-    }
+  for (int i = 0; i < kUnroll; ++i) places[i] = walk.FindNear(first + i * kBlock);
 #pragma unroll
-    for (int step = 0; step < kUnroll; ++step) {
-      if (first + step * kBlock < walk.count) *targets[step] = values[step];
-    }
+  for (int i = 0; i < kUnroll; ++i) {
+    values[i] = *reinterpret_cast<const Unit*>(walk.data[1] + places[i].offsets[1]);
+  }
+#pragma unroll
+  for (int i = 0; i < kUnroll; ++i) {
+    if (first + i * kBlock >= walk.count) return;
+    *reinterpret_cast<Unit*>(walk.data[0] + places[i].offsets[0]) = values[i];
   }
 }
 
@@ -66,7 +65,7 @@ void LaunchCopy(const Invocation& invocation, const Geometry<2>* geometries, int
     most = std::max(most, batch.walks[i].count);
   }
   const DeviceGuard guard(invocation.device);
-  const dim3 grid(BlockCount(most, kUnroll, invocation.device), static_cast<unsigned>(count));
+  const dim3 grid(BlockCount(most, kUnroll), static_cast<unsigned>(count));
   Launch(CopyKernel<Unit, size>, grid, kBlock, 0, CurrentStream(invocation), batch);
 }
 

@@ -9,6 +9,7 @@
 #include "cuda/runtime.h"
 #include "cuda/types.h"
 #include "cuda/vector.h"
+#include "cuda/walk.h"
 #include "infini/ops/tensor.h"
 
 // The shared part of kernels that work row by row; a row is the last dimension.
@@ -27,39 +28,50 @@ inline constexpr int kVectors = 4;
 inline constexpr int kMaxThreads = 1024;
 inline constexpr int kThreadsOfShortRows = 128;
 
+// So few rows do not fill a GPU (an H100 has 132 multiprocessors): a thread gets fewer vectors.
+inline constexpr std::uint32_t kFewRows = 256;
+
 // Where the rows of an input and of an output start. Dimensions before the last one are merged if
 // both tensors allow it.
 struct Rows {
   static constexpr int kMaxDimensions = 8;
 
-  std::int64_t count;
+  std::uint32_t count;
+  int dimensions;
   std::int64_t size;                      // of a row
   std::int64_t input_stride, out_stride;  // along a row
-  int dimensions;
-  std::int64_t sizes[kMaxDimensions];  // the innermost first
+  Divider sizes[kMaxDimensions];          // the innermost first
   std::int64_t input_strides[kMaxDimensions], out_strides[kMaxDimensions];
 };
 
-// Nothing if the tensors have more dimensions than `Rows` supports, after merging.
+// Nothing if the tensors have more dimensions than `Rows` supports, after merging, or 2^31 rows.
 inline std::optional<Rows> RowsOf(const Tensor& input, const Tensor& out) {
   const std::size_t last = input.dimensions() - 1;
-  Rows rows{1, input.shape()[last], input.strides()[last], out.strides()[last], 0, {}, {}, {}};
+  Rows rows{1, 0, input.shape()[last], input.strides()[last], out.strides()[last], {}, {}, {}};
+  std::int64_t count = 1;
+  std::int64_t sizes[Rows::kMaxDimensions];
   for (std::size_t i = last; i-- > 0;) {
     const std::int64_t size = input.shape()[i];
     const std::int64_t input_stride = input.strides()[i];
     const std::int64_t out_stride = out.strides()[i];
-    rows.count *= size;
+    count *= size;
     if (size == 1) continue;
     const int inner = rows.dimensions - 1;
-    if (inner >= 0 && input_stride == rows.input_strides[inner] * rows.sizes[inner] &&
-        out_stride == rows.out_strides[inner] * rows.sizes[inner]) {
-      rows.sizes[inner] *= size;
+    if (inner >= 0 && input_stride == rows.input_strides[inner] * sizes[inner] &&
+        out_stride == rows.out_strides[inner] * sizes[inner]) {
+      sizes[inner] *= size;
       continue;
     }
     if (rows.dimensions == Rows::kMaxDimensions) return std::nullopt;
-    rows.sizes[rows.dimensions] = size;
+    sizes[rows.dimensions] = size;
     rows.input_strides[rows.dimensions] = input_stride;
     rows.out_strides[rows.dimensions++] = out_stride;
+  }
+  if (count > std::numeric_limits<std::int32_t>::max()) return std::nullopt;
+  rows.count = static_cast<std::uint32_t>(count);
+  // Without elements, a size can be 0 or too large.
+  for (int i = 0; count > 0 && i < rows.dimensions; ++i) {
+    rows.sizes[i] = Divider(static_cast<std::uint32_t>(sizes[i]));
   }
   return rows;
 }
@@ -81,8 +93,9 @@ struct LaunchShape {
   dim3 grid, block;
 };
 
-// For rows of `vectors` vectors. A thread takes `share` of them if there are enough threads.
-inline LaunchShape ShapeOf(const Rows& rows, std::int64_t vectors, int share) {
+// For rows of `vectors` vectors, of which a thread keeps `kVectors` if there are enough threads.
+inline LaunchShape ShapeOf(const Rows& rows, std::int64_t vectors) {
+  const int share = rows.count < kFewRows ? 1 : kVectors;
   const std::int64_t needed = (vectors + share - 1) / share;
   int threads = 1;
   while (threads < kWarpSize && threads < needed) threads *= 2;
@@ -91,42 +104,34 @@ inline LaunchShape ShapeOf(const Rows& rows, std::int64_t vectors, int share) {
     threads = static_cast<int>(std::min<std::int64_t>(warps * kWarpSize, kMaxThreads));
   }
   const int rows_of_block = threads <= kWarpSize ? kThreadsOfShortRows / threads : 1;
-  const std::int64_t blocks = (rows.count + rows_of_block - 1) / rows_of_block;
-  constexpr std::int64_t most_blocks = std::numeric_limits<std::int32_t>::max();
-  return {dim3(static_cast<unsigned>(std::min(blocks, most_blocks))), dim3(threads, rows_of_block)};
+  return {dim3((rows.count + rows_of_block - 1) / rows_of_block), dim3(threads, rows_of_block)};
 }
 
-// Calls `function` with the index of each row of this thread. All threads of a block make the same
-// calls, so that they can wait for each other. After the last row, `function` gets the last row
-// again with `is_row` false: it must compute but not store.
-template <typename Function>
-__device__ void ForEachRow(const Rows& rows, Function function) {
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.y;
-  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * blockDim.y;
-  for (std::int64_t first = begin; first < rows.count; first += step) {
-    const std::int64_t row = first + threadIdx.y;
-    const bool is_row = row < rows.count;
-    function(is_row ? row : rows.count - 1, is_row);
+// The row of a thread. All threads of a block must stay until the last reduction, so that a thread
+// without a row gets the last row, with `is_row` false: it must compute but not store.
+struct Row {
+  std::uint32_t index;
+  bool is_row;
+  std::int64_t input = 0, out = 0;  // offsets
+
+  __device__ explicit Row(const Rows& rows) {
+    index = blockIdx.x * blockDim.y + threadIdx.y;
+    is_row = index < rows.count;
+    if (!is_row) index = rows.count - 1;
+    std::uint32_t rest = index;
+#pragma unroll 1
+    for (int i = 0; i < rows.dimensions; ++i) {
+      // The outermost index is already below its size. Most tensors have only this one, and need no
+      // division.
+      const bool is_outermost = i == rows.dimensions - 1;
+      const std::uint32_t next = is_outermost ? 0 : rows.sizes[i].Divide(rest);
+      const std::int64_t here = rest - next * rows.sizes[i].divisor;
+      input += here * rows.input_strides[i];
+      out += here * rows.out_strides[i];
+      rest = next;
+    }
   }
-}
-
-struct RowOffsets {
-  std::int64_t input = 0, out = 0;
 };
-
-__device__ inline RowOffsets OffsetsOf(const Rows& rows, std::int64_t row) {
-  RowOffsets offsets;
-  for (int i = 0; i < rows.dimensions; ++i) {
-    // The outermost index is already below its size. Most tensors have only this one, and need no
-    // division.
-    const bool is_outermost = i == rows.dimensions - 1;
-    const std::int64_t index = is_outermost ? row : row % rows.sizes[i];
-    offsets.input += index * rows.input_strides[i];
-    offsets.out += index * rows.out_strides[i];
-    if (!is_outermost) row /= rows.sizes[i];
-  }
-  return offsets;
-}
 
 // The vector at `index` of a row. `stride` is the distance of elements, and 1 unless width is 1.
 template <int width, typename T>
@@ -173,7 +178,7 @@ __device__ T Sum(T value, T* partial) {
 // NaN compares as smaller than any other value.
 template <typename T>
 __device__ T Maximum(T value, T* partial) {
-  return Reduce(value, partial, [](T a, T b) { return a > b ? a : b; });
+  return Reduce(value, partial, [](T a, T b) { return fmax(a, b); });
 }
 
 }  // namespace infini::ops::cuda

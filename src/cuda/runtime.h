@@ -1,7 +1,6 @@
 #ifndef INFINI_OPS_CUDA_RUNTIME_H_
 #define INFINI_OPS_CUDA_RUNTIME_H_
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -69,18 +68,6 @@ class DeviceGuard {
 // The stream on which the call must run.
 inline Stream CurrentStream(const Invocation& invocation) {
   return static_cast<Stream>(invocation.stream);
-}
-
-// The number of multiprocessors of the device. Cached, because the query takes microseconds.
-inline int MultiprocessorCount(Device device) {
-  static std::atomic<int> known[64];
-  const auto index = static_cast<std::size_t>(device.index());
-  int count = index < 64 ? known[index].load(std::memory_order_relaxed) : 0;
-  if (count != 0) return count;
-  INFINI_OPS_CALL(DeviceGetAttribute, &count, INFINI_OPS_RUNTIME(DevAttrMultiProcessorCount),
-                  device.index());
-  if (index < 64) known[index].store(count, std::memory_order_relaxed);
-  return count;
 }
 
 // Disables template argument deduction for a parameter, so that arguments are converted.

@@ -1,7 +1,6 @@
 #ifndef INFINI_OPS_CUDA_WALK_H_
 #define INFINI_OPS_CUDA_WALK_H_
 
-#include <algorithm>
 #include <cstdint>
 
 #include "core/geometry.h"
@@ -86,6 +85,12 @@ struct Walk {
     }
     return place;
   }
+
+  // The same, or the last step if there is no step `index`: a place to read from without a branch,
+  // so that loads do not wait for each other.
+  __device__ Place<operands> FindNear(std::uint32_t index) const {
+    return Find(index < count ? index : count - 1);
+  }
 };
 
 // Splits the geometry and calls `function` with each part.
@@ -109,14 +114,15 @@ bool TakesVectors(const Geometry<operands>& geometry, int operand, std::int64_t 
   return true;
 }
 
-inline constexpr int kBlock = 256;
+// Threads per block: so few that the rows of text generation are spread over several
+// multiprocessors, and enough to fill a multiprocessor with the blocks that it can run.
+inline constexpr int kBlock = 128;
 
-// Enough blocks for the given number of steps, but at most 4 times as many as the device runs at
-// once: threads that loop distribute the work better than more blocks.
-inline unsigned BlockCount(std::uint32_t steps, int steps_per_thread, Device device) {
+// Blocks for the given number of steps. No thread loops: the device distributes many short blocks
+// well, and a loop keeps the loads of its next turn waiting for the stores of this one.
+inline unsigned BlockCount(std::uint32_t steps, int steps_per_thread) {
   const std::uint32_t per_block = kBlock * static_cast<std::uint32_t>(steps_per_thread);
-  const std::uint32_t needed = steps / per_block + (steps % per_block != 0);
-  return std::min(needed, static_cast<std::uint32_t>(MultiprocessorCount(device)) * 32);
+  return steps / per_block + (steps % per_block != 0);
 }
 
 }  // namespace infini::ops::cuda

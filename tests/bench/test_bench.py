@@ -23,6 +23,7 @@ from bench.parts.kernels import (
     Timings,
     confirmed,
     limits_to,
+    slot_times_text,
     slowness,
     summary_rows,
     usable_isas,
@@ -30,6 +31,7 @@ from bench.parts.kernels import (
 from bench.report import BenchReport, Conditions, as_json, as_markdown, describe_machine
 from bench.rows import Measurement, MeasurementError, Summary, medians_by_round, summarize
 from ci.util.process import ProcessError
+from codegen.slots import measured_orders
 
 
 @pytest.fixture
@@ -267,6 +269,31 @@ class TestKernels:
         assert (row.value, row.met) == (1.5, False)
         assert row.note == ("the slowest of 2: add float32, 64 k, avx2, 1 thread, slot 0; the CPU")
         assert row.error == "1 cases failed:\nmul float16, 1 k, avx2, 2 threads: off by 1"
+
+    def test_the_slots_times_are_what_the_order_of_slots_is_made_from(self) -> None:
+        both = {"torch": [1e-6], "slot 0": [1e-6, 4e-6, 3e-6], "slot 9": [2e-6, 2e-6, 1e-6]}
+        cases = [
+            {"case": "add", "operator": "add", "seconds": both},
+            {"case": "mul", "operator": "mul", "seconds": {"torch": [1e-6], "slot 0": [1e-6]}},
+        ]
+        conditions = Conditions(
+            started_at="2026-11-27T01:02:03+00:00",
+            commit="0123456789abcdef",
+            dirty=False,
+            machine=describe_machine(),
+        )
+        text = slot_times_text(Timings(device="a GPU", cases=cases), conditions)
+        times = json.loads(text)
+        assert times.pop("cases") == [
+            {"operator": "add", "case": "add", "microseconds": {"0": 3.0, "9": 2.0}}
+        ]
+        assert times == {
+            "platform": "nvidia",
+            "device": "a GPU",
+            "date": "2026-11-27",
+            "commit": "01234567",
+        }
+        assert [order.slots for order in measured_orders(json.loads(text))] == [(9, 0)]
 
     def test_without_any_timed_case_the_failures_are_the_error(self) -> None:
         timings = Timings(device="the CPU", cases=[{"case": "mul", "error": "off by 1"}])

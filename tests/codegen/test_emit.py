@@ -11,6 +11,7 @@ import pytest
 
 from codegen.emit import METADATA_NAME, render_headers, render_torch
 from codegen.model import Schemas
+from codegen.slots import measured_orders
 from codegen.translate import make_library
 
 GOLDEN = Path(__file__).parent / "golden" / "library"
@@ -110,3 +111,20 @@ def test_the_committed_headers_are_up_to_date(root: Path) -> None:
     for name, text in render_headers().items():
         committed = (root / "src" / "include" / "infini" / "ops" / name).read_text()
         assert committed == text, "run `python -m codegen headers`"
+
+
+def test_slots_are_ordered_by_their_times_over_all_cases() -> None:
+    def case(operator: str, **microseconds: float) -> dict[str, object]:
+        return {"operator": operator, "microseconds": microseconds}
+
+    times = {
+        "platform": "nvidia",
+        "cases": [
+            # Slot 9 takes half of the time once, and 1.5 times as long once.
+            case("mul", **{"0": 10, "9": 5}),
+            case("mul", **{"0": 2000, "9": 3000}),
+            case("add", **{"0": 5, "9": 6, "8": 4}),
+        ],
+    }
+    orders = [(order.operator, order.enumerator, order.slots) for order in measured_orders(times)]
+    assert orders == [("add", "kNvidia", (8, 0, 9)), ("mul", "kNvidia", (9, 0))]

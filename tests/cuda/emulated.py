@@ -101,6 +101,8 @@ class Emulated:
 
     def __init__(self, folder: Path) -> None:
         self.program = folder / "operators"
+        self.runtime_calls: list[str] = []
+        """The functions of the runtime that the last call used, without launches."""
         self._start()
 
     def _start(self) -> None:
@@ -109,25 +111,34 @@ class Emulated:
         self.process = subprocess.Popen([self.program], stdin=pipe, stdout=pipe, stderr=self.errors)
 
     def call(
-        self, name: str, *arguments: Value, device: int = 0, stream: int = 0, order: int = 0
+        self,
+        name: str,
+        *arguments: Value,
+        device: int = 0,
+        stream: int = 0,
+        order: int = 0,
+        slot: int | None = 0,
     ) -> list[Launch]:
-        """Runs slot 0 of an operator, which writes into the arrays, and says what it launched.
+        """Runs a slot of an operator, which writes into the arrays, and says what it launched.
 
-        With an `order` other than 0 blocks and threads run in a random one.
+        With an `order` other than 0 blocks and threads run in a random one. Slot 9 only throws.
         """
         buffers = Buffers(arguments)
-        self._send([name, device, stream, order, len(buffers.owners), *buffers.sizes()])
+        chosen = -1 if slot is None else slot
+        self._send([name, device, stream, order, chosen, len(buffers.owners), *buffers.sizes()])
         buffers.write(self.process.stdin)
         self._send([len(arguments), *(word for a in arguments for word in buffers.argument(a))])
         self.process.stdin.flush()
         kind, *words = self.process.stdout.readline().decode().split() or ["crash"]
         if kind == "crash":
             raise EmulatedError(self._crash())
-        numbers = [int(word) for word in words]
+        count = int(words[0])
         if kind == "error":
-            raise EmulatedError(self.process.stdout.read(numbers[0]).decode())
+            raise EmulatedError(self.process.stdout.read(count).decode())
         buffers.read(self.process.stdout)
-        pairs = zip(numbers[1::2], numbers[2::2], strict=True)
+        self.runtime_calls = words[1 + 2 * count :]
+        numbers = [int(word) for word in words[1 : 1 + 2 * count]]
+        pairs = zip(numbers[::2], numbers[1::2], strict=True)
         return [Launch(device=device, stream=stream) for device, stream in pairs]
 
     def _send(self, words: Sequence[object]) -> None:

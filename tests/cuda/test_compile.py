@@ -66,7 +66,7 @@ def test_every_kernel_is_there_for_every_chip(kernels: dict[str, dict[str, str]]
     pattern = r"__global__\s+void\s+(?:__launch_bounds__\(.*\)\s*)?(\w+)\("
     files = sorted([*SOURCES.glob("*.cu"), *SOURCES.glob("*.h")])
     names = {name for path in files for name in re.findall(pattern, path.read_text())}
-    assert {"ElementwiseKernel", "CopyKernel", "CastKernel"} <= names
+    assert {"DenseKernel", "CopyKernel", "CastKernel"} <= names
     assert sorted(kernels) == sorted(CHIPS)
     for chip in CHIPS:
         lacking = [name for name in names if not any(name in kernel for kernel in kernels[chip])]
@@ -78,17 +78,53 @@ def test_the_chips_have_the_same_kernels(kernels: dict[str, dict[str, str]]) -> 
 
 
 @pytest.mark.parametrize(("operator", "types"), [("Add", 8), ("Mul", 8), ("Swiglu", 4)])
-def test_every_type_has_a_wide_and_a_narrow_kernel(
+def test_every_type_has_a_kernel_for_every_layout(
     kernels: dict[str, dict[str, str]], operator: str, types: int
 ) -> None:
     for chip in CHIPS:
-        found = re.findall(rf"ElementwiseKernel\w*\d{operator}Function", " ".join(kernels[chip]))
-        assert len(found) == 2 * types
+        for kernel in ("DenseKernel", "RowsKernel", "StridedKernel"):
+            found = re.findall(rf"{kernel}\w*\d{operator}Function", " ".join(kernels[chip]))
+            assert len(found) == types
 
 
 def test_no_kernel_spills_registers(kernels: dict[str, dict[str, str]]) -> None:
     for chip in CHIPS:
         assert [name for name, usage in kernels[chip].items() if "STACK:0 " not in usage] == []
+
+
+@pytest.fixture(scope="module")
+def dense_kernels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """The instructions of the kernels of `add` for dense tensors, by mangled name."""
+    cubin = tmp_path_factory.mktemp("add") / "add.cubin"
+    folders = [ROOT / "src", ROOT / "src" / "include", SOURCES / "vendor" / "nvidia"]
+    command = [
+        *(find_nvcc(), "-std=c++17", "-O3", "-arch=sm_90", "-DINFINI_OPS_ACCELERATOR=kNvidia"),
+        *(f"-I{folder}" for folder in folders),
+        *("-cubin", SOURCES / "add.cu", "-o", cubin),
+    ]
+    subprocess.run(command, check=True)
+    command = [find_cuobjdump(), "-sass", cubin]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    functions = re.findall(r"Function : (\w+)\n(.*?)\n\t*\.{6}", listed, re.DOTALL)
+    return {
+        name: re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@\S+\s+)?([A-Z][\w.]*)", text)
+        for name, text in functions
+        if "DenseKernel" in name
+    }
+
+
+def test_every_type_is_read_and_written_16_bytes_at_a_time(
+    dense_kernels: dict[str, list[str]],
+) -> None:
+    """A branch between the loads would make each of them wait for the one before it."""
+    assert len(dense_kernels) == 8
+    for name, instructions in dense_kernels.items():
+        steps = int(re.search(r"DenseKernelILi\d+ELi(\d+)E", name)[1])
+        loads = [i for i, each in enumerate(instructions) if each == "LDG.E.128"]
+        assert len(loads) == 2 * steps, name
+        assert instructions.count("STG.E.128") == steps, name
+        between = instructions[loads[0] : loads[-1]]
+        assert not {"BRA", "BSSY", "BSYNC", "EXIT"} & set(between), name
 
 
 def test_later_chips_can_take_it(library: Path) -> None:

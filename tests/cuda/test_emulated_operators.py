@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 from emulated import Buffers, Emulated, EmulatedError, Launch
 
+from codegen.slots import measured_orders, read_slot_times
+
 SOURCES = Path(__file__).resolve().parents[2] / "src" / "cuda"
 BFLOAT16 = np.dtype(np.uint16)
 FLOATS = tuple(map(np.dtype, (np.float32, np.float16, BFLOAT16, np.float64)))
@@ -222,8 +224,8 @@ def rows(maker: Maker) -> Shape:
     return (*maker.shape(maker.size(0, 1, 2, 3), max(1, min(70, 9000 // max(size, 1)))), size)
 
 
-def rms_norm(maker: Maker) -> Case:
-    shape = rows(maker)
+def rms_norm(maker: Maker, shape: Shape = ()) -> Case:
+    shape = shape or rows(maker)
     a, weight = maker.operand(shape), maker.operand(shape[-1:])
     epsilon = 0.5 if maker.chance(0.5) else 1e-6
     square = np.sum(decode(a) ** 2, -1, keepdims=True) / max(shape[-1], 1)
@@ -231,10 +233,11 @@ def rms_norm(maker: Maker) -> Case:
     return Case(arguments=(a, weight, epsilon), out=maker.memory(shape), expected=expected, scale=4)
 
 
-def causal_softmax(maker: Maker) -> Case:
+def causal_softmax(maker: Maker, shape: Shape = ()) -> Case:
     keys = rows(maker)[-1]
     queries = min(keys, maker.size(0, 1, 2, 3, 7, 33, 64), 20000 // max(keys, 1) + 3)
-    shape = (*maker.shape(maker.size(0, 1, 2), 6), queries, keys)
+    shape = shape or (*maker.shape(maker.size(0, 1, 2), 6), queries, keys)
+    queries, keys = shape[-2:]
     a = maker.operand(shape)
     weights = np.tril(np.exp(decode(a)), keys - queries)
     expected = weights / np.sum(weights, -1, keepdims=True)
@@ -347,6 +350,71 @@ def test_kernels_run_on_the_device_and_stream_of_the_call(
     name = operator.make.__name__
     launches = emulated.call(name, *case.arguments, case.out, device=1, stream=0x5EED)
     assert set(launches) == {Launch(device=1, stream=0x5EED)}
+
+
+@pytest.mark.parametrize(("operator", "dtype"), PARAMETERS)
+def test_a_call_is_one_launch_and_asks_the_runtime_nothing(
+    emulated: Emulated, operator: Operator, dtype: np.dtype
+) -> None:
+    """Of operands without gaps, and after the first call, which can allocate a workspace."""
+    makers = (Maker(seed, dtype) for seed in range(0, 300, 3))
+    case = next(case for case in map(operator.make, makers) if is_usual(case))
+    name = operator.make.__name__
+    for _ in range(2):
+        launches = emulated.call(name, *case.arguments, case.out)
+    assert len(launches) == 1
+    assert emulated.runtime_calls == []
+
+
+MEASURED = {order.operator: order.slots for order in measured_orders(read_slot_times())}
+
+
+@pytest.mark.parametrize("operator", [each for each in OPERATORS if each.make.__name__ in MEASURED])
+def test_a_call_uses_the_fastest_slot_that_takes_it(emulated: Emulated, operator: Operator) -> None:
+    name = operator.make.__name__
+
+    def slot_of(dtype: type) -> int:
+        case = operator.make(Maker(0, np.dtype(dtype)))
+        try:
+            emulated.call(name, *case.arguments, case.out, slot=None)
+        except EmulatedError as error:
+            return {"ran slot 9": 9}[str(error)]
+        return 0
+
+    assert slot_of(np.float32) == MEASURED[name][0]
+    assert slot_of(np.float64) == 0  # the only one that takes it
+
+
+def is_usual(case: Case) -> bool:
+    """No empty tensor, batch of products, bias (added apart for some types) or long list."""
+    first, last = case.arguments[0], case.arguments[-1]
+    is_short = len(first) < 6 if isinstance(first, list) else first.ndim == 2
+    return is_short and case.out.size > 1 and getattr(last, "ndim", 2) == 2
+
+
+@pytest.mark.parametrize("make", [causal_softmax, rms_norm])
+@pytest.mark.parametrize("dtype", FLOATS, ids=type_name)
+@pytest.mark.parametrize("columns", [520, 2056])  # for one warp per row, and for several
+def test_so_many_rows_that_a_thread_keeps_several_vectors(
+    emulated: Emulated, make: Callable[[Maker, Shape], Case], dtype: np.dtype, columns: int
+) -> None:
+    case = make(Maker(0, dtype), (2, 131, columns))
+    check(emulated, make.__name__, case, f"262 rows of {columns}", order=1)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=type_name)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_row_of_softmax_without_a_finite_sum_is_nan(
+    emulated: Emulated, dtype: np.dtype, value: float
+) -> None:
+    values = np.zeros((3, 16))
+    values[1, :15] = value  # all that the row sees
+    out = contiguous(values.shape, dtype)
+    emulated.call("causal_softmax", encode(values, dtype), out)
+    result = decode(out)
+    assert np.isnan(result[1, :15]).all()
+    assert result[1, 15] == 0
+    assert np.isfinite(result[[0, 2]]).all()
 
 
 @pytest.mark.parametrize("layout", [shifted, padded])

@@ -45,6 +45,7 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes);
 cudaError_t cudaFree(void* memory);
 enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed = 2 };
 inline cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) {
+  emulator::RecordRuntimeCall("cudaThreadExchangeStreamCaptureMode");
   return cudaSuccess;
 }
 
@@ -53,13 +54,11 @@ cudaError_t cudaSetDevice(int device);
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
 
-enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
-
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
 template <typename... Parameters>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute, int value) {
+  emulator::RecordRuntimeCall("cudaFuncSetAttribute");
   return emulator::SetSharedLimit(reinterpret_cast<const void*>(kernel), value)
              ? cudaSuccess
              : cudaErrorInvalidValue;

@@ -53,6 +53,7 @@ struct Thread {
 std::mt19937 random_order;
 bool is_shuffled = false;
 std::vector<Launch> launches;
+std::vector<std::string> runtime_calls;
 std::map<const void*, std::size_t> shared_limits;
 
 Fiber scheduler;
@@ -258,6 +259,10 @@ void SetOrder(unsigned seed) {
 void Record(const Launch& launch) { launches.push_back(launch); }
 
 std::vector<Launch> TakeLaunches() { return std::exchange(launches, {}); }
+
+void RecordRuntimeCall(const char* name) { runtime_calls.emplace_back(name); }
+
+std::vector<std::string> TakeRuntimeCalls() { return std::exchange(runtime_calls, {}); }
 
 bool SetSharedLimit(const void* kernel, std::size_t bytes) {
   if (bytes > kLargestSharedLimit) return false;

@@ -43,6 +43,11 @@ void Record(const Launch& launch);
 // Every launch since the last call of `TakeLaunches`.
 std::vector<Launch> TakeLaunches();
 
+// The same for calls of the runtime, by name, except for launches and cudaGetDevice, which is
+// cheap.
+void RecordRuntimeCall(const char* name);
+std::vector<std::string> TakeRuntimeCalls();
+
 // False if a GPU would refuse the configuration. Throws `Misuse`.
 bool Run(const Launch& launch, const std::function<void()>& kernel);
 

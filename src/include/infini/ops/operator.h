@@ -46,16 +46,16 @@ struct Implementation {
   void Run(const Invocation& invocation) const { kernel(invocation, data); }
 };
 
-// One schema of an operator and its implementations, lowest slot first.
+// One schema of an operator and its implementations, in the order in which calls try them: the
+// measured slots of slot_order.h, the fastest first, and then the others by number.
 struct INFINI_OPS_API Overload {
   const char* operator_name;
   const char* name;  // ATen's overload name, "" or "out" for instance
   Span<Parameter> parameters;
   std::vector<Implementation> implementations;
 
-  // The implementation at `slot`. Without a slot: the one with the lowest slot that supports the
-  // call, or the lowest one if none does. Throws `std::invalid_argument` that lists the active
-  // slots.
+  // The implementation at `slot`. Without a slot: the first that supports the call, or the one with
+  // the lowest slot if none does. Throws `std::invalid_argument` that lists the active slots.
   const Implementation& Select(const Invocation& invocation, std::optional<int> slot) const;
 };
 
