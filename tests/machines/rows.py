@@ -33,10 +33,10 @@ CORES = (1, 2, 4)
 EMULATED = ("Haswell", "Nehalem")
 # Name, compiler and added options of each toolchain that compiles everything again.
 TOOLCHAINS = (
-    ("Clang with libstdc++", "clang++", "-stdlib=libstdc++"),
-    ("-O0", "c++", "-O0"),
-    ("-O2 -flto", "c++", "-O2 -flto"),
-    ("-D_GLIBCXX_ASSERTIONS", "c++", "-D_GLIBCXX_ASSERTIONS"),
+    ("built by Clang with libstdc++", "clang++", "-stdlib=libstdc++"),
+    ("built with -O0", "c++", "-O0"),
+    ("built with -O2 -flto", "c++", "-O2 -flto"),
+    ("built with -D_GLIBCXX_ASSERTIONS", "c++", "-D_GLIBCXX_ASSERTIONS"),
 )
 STATIC = "-static-libstdc++ -static-libgcc"
 
@@ -128,7 +128,7 @@ def rows() -> Iterator[Row]:
     yield Row(name="random order", make=_random_order)
     for model in EMULATED:
         yield Row(name=f"emulated {model}", make=_emulate(model), tests=FAST)
-    name = "static libstdc++ and libgcc"
+    name = "built with static libstdc++ and libgcc"
     yield Row(name=name, make=_link_statically, fast=True, tests=BUILT, fast_tests=MESSAGES)
     for name, compiler, options in TOOLCHAINS:
         make = _compile_with(compiler, options)

@@ -142,7 +142,7 @@ def row_of(name: str) -> Row:
 
 
 def test_the_options_of_a_toolchain_are_the_last(tmp_path: Path) -> None:
-    machine = row_of("-O0").make(context(tmp_path))
+    machine = row_of("built with -O0").make(context(tmp_path))
     (package,) = tmp_path.glob("*/infini/ops")
     assert machine.environment == {"PYTHONPATH": str(package.parents[1])}
     build, option = (package / "libinfini_ops.so").read_text().split()
@@ -153,7 +153,7 @@ def test_the_options_of_a_toolchain_are_the_last(tmp_path: Path) -> None:
 
 
 def test_a_static_library_has_the_objects_of_the_build(tmp_path: Path) -> None:
-    row_of("static libstdc++ and libgcc").make(context(tmp_path))
+    row_of("built with static libstdc++ and libgcc").make(context(tmp_path))
     text = (tmp_path / "static" / "infini" / "ops" / "libinfini_ops.so").read_text()
     assert text.startswith("build -DCMAKE_SHARED_LINKER_FLAGS=-static-libstdc++ -static-libgcc ")
 
@@ -161,7 +161,7 @@ def test_a_static_library_has_the_objects_of_the_build(tmp_path: Path) -> None:
 def test_a_compiler_that_links_the_shared_libstdcxx_all_the_same(tmp_path: Path) -> None:
     place = context(tmp_path, library="libstdc++.so.6")
     with pytest.raises(NotAvailableError, match="links the shared libstdc"):
-        row_of("static libstdc++ and libgcc").make(place)
+        row_of("built with static libstdc++ and libgcc").make(place)
 
 
 def test_a_missing_compiler_is_not_available(
@@ -169,7 +169,7 @@ def test_a_missing_compiler_is_not_available(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NotAvailableError, match=r"no clang\+\+ \(Debian: clang\)"):
-        row_of("Clang with libstdc++").make(context(tmp_path))
+        row_of("built by Clang with libstdc++").make(context(tmp_path))
 
 
 def test_a_processor_cannot_imitate_a_larger_one(tmp_path: Path) -> None:
