@@ -313,6 +313,7 @@ def _run_registry(options: argparse.Namespace) -> None:
 
     registry = replace(read(options.sources), unselected=read(options.unselected).implementations)
     _write(options, native.METADATA_NAME, registry.render())
+    _write(options, native.SIGNATURES_NAME, registry.render_signatures())
     print(
         f"registry: {counted(len(registry.operators), 'operator')}, "
         f"{counted(len(registry.implementations), 'implementation')}"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from codegen.model import Operator, Overload, Parameter, ParameterKind
+from codegen.model import Default, Operator, Overload, Parameter, ParameterKind
 
 _VALUE_TYPES = {
     ParameterKind.TENSOR: "Tensor",
@@ -19,6 +19,13 @@ _VALUE_TYPES = {
     ParameterKind.DEVICE: "Device",
     # A generator is an object of the framework. C++ callers can only pass "no generator".
     ParameterKind.GENERATOR: "std::nullopt_t",
+}
+# The types in signatures; other kinds have their own name.
+_TYPE_NAMES = {
+    ParameterKind.INT: "int",
+    ParameterKind.FLOAT: "float",
+    ParameterKind.BOOL: "bool",
+    ParameterKind.STRING: "str",
 }
 _BY_REFERENCE = (ParameterKind.TENSOR, ParameterKind.SCALAR)
 
@@ -41,19 +48,30 @@ def parameter_row(parameter: Parameter) -> str:
 
 def default_value(parameter: Parameter) -> str:
     """The schema's default as a C++ expression of the parameter's type."""
-    value = parameter.default
-    if parameter.is_list and isinstance(value, int):
-        # A single value for a list of fixed size applies to all elements.
-        value = (value,) * (parameter.list_size or 1)
+    value = _default(parameter)
     if isinstance(value, tuple):
         return f"Integers<{', '.join(map(str, value))}>()"
-    if parameter.kind is ParameterKind.FLOAT and isinstance(value, int):
-        value = float(value)
     if value is None:
         return "std::nullopt"
     if isinstance(value, bool):
         return str(value).lower()
     return f'std::string_view("{value}")' if isinstance(value, str) else repr(value)
+
+
+def signature(overload: Overload) -> str:
+    """The parameters of an overload in messages and documentation: ``Tensor input, Tensor out``."""
+    return ", ".join(map(_declaration, overload.parameters))
+
+
+def _declaration(parameter: Parameter) -> str:
+    type_ = replace(
+        parameter.argument.type, base=_TYPE_NAMES.get(parameter.kind, parameter.kind.value)
+    )
+    text = f"{type_} {parameter.name}"
+    if parameter.aten_default is None:
+        return text
+    value = _default(parameter)
+    return f"{text}={list(value) if isinstance(value, tuple) else value!r}"
 
 
 def argument_type(parameter: Parameter) -> str:
@@ -68,6 +86,16 @@ def argument_type(parameter: Parameter) -> str:
     if parameter.kind in _BY_REFERENCE and not parameter.is_list:
         return f"const {value}&"
     return value
+
+
+def _default(parameter: Parameter) -> Default:
+    """The schema's default as a value of the parameter's type."""
+    value = parameter.default
+    if parameter.is_list and isinstance(value, int):
+        # A single value for a list of fixed size applies to all elements.
+        return (value,) * (parameter.list_size or 1)
+    is_float = parameter.kind is ParameterKind.FLOAT
+    return float(value) if is_float and isinstance(value, int) else value
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,9 @@ Writes native_ops_metadata.json, schema_version 1, which is installed beside the
       device        platform: cpu, nvidia
       slot          implementation index
       source        file, relative to the repository
+
+Also writes native_signatures.cc, which is compiled into the library: the signatures of these
+operators, for messages and documentation.
 """
 
 # Without this check, two implementations at one slot end the process when the library is loaded. It
@@ -36,6 +39,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from codegen import cpp
 from codegen.devices import PLATFORMS
 from codegen.errors import GenerationError, suggestion
 from codegen.model import (
@@ -82,7 +86,21 @@ _ATEN_TYPES = {kind: text for text, kind in reversed(KINDS.items())}
 _CONSTANTS = {"std::nullopt": "None", "true": "True", "false": "False"}
 
 METADATA_NAME = "native_ops_metadata.json"
+SIGNATURES_NAME = "native_signatures.cc"
 METADATA_SCHEMA_VERSION = 1
+
+_SIGNATURES = """\
+// Generated from src/base. Do not edit.
+#include <iterator>
+
+#include "core/generated.h"
+
+namespace infini::ops::generated {{
+
+{table}const Span<NativeSignature> kNativeSignatures{span};
+
+}}  // namespace infini::ops::generated
+"""
 
 # The slots of hand-written code, by the folder of the source. Sources elsewhere use NATIVE.
 TRITON_FOLDER = Path("src", "triton")
@@ -288,6 +306,18 @@ class Registry:
         }
         lines = ",\n".join(json.dumps(self._operator(name)) for name in self.operators)
         return f'{json.dumps(head)[:-1]},\n"ops": [\n{lines}\n]}}\n'
+
+    def render_signatures(self) -> str:
+        """Render ``native_signatures.cc``, for operators that torch does not have."""
+        rows = ""
+        for name in self.operators:
+            overload = self.bases[name].overload
+            names = f'"{name}", "{overload.schema.overload_name}"'
+            rows += f'    {{{names}, "{cpp.signature(overload)}"}},\n'
+        table = f"constexpr NativeSignature kSignatures[] = {{\n{rows}}};\n\n" if rows else ""
+        return _SIGNATURES.format(
+            table=table, span="{kSignatures, std::size(kSignatures)}" if rows else "{}"
+        )
 
     def _operator(self, name: str) -> dict[str, object]:
         overload = self.bases[name].overload

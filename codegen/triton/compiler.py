@@ -25,7 +25,7 @@ _WORKER = Path(__file__).parent / "worker.py"
 CACHE_VARIABLE = "INFINI_OPS_TRITON_CACHE"
 
 PINNED = "3.9.0"  # of the dependency group `triton`
-OLDEST = (3, 4)
+OLDEST = (3, 3)  # 3.2 has another `ASTSource`
 _CHOOSE = "Set TRITON_PYTHON_EXECUTABLE to a Python that has Triton, or WITH_TRITON to OFF."
 
 # Do not import triton, which takes a second. Do not look for a distribution named "triton" either:

@@ -27,13 +27,16 @@ std::string_view TextOf(PyObject* object) {
 PyObject* ToPython(std::string_view text) {
   return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
 }
-PyObject* ToPython(int number) { return PyLong_FromLong(number); }
+PyObject* ToPython(std::int64_t number) { return PyLong_FromLongLong(number); }
 // Name, torch's device type, and the torch plug-in that registers the type, or `None`. All of them
 // are literals, and so end with a zero.
 PyObject* ToPython(const DeviceTypeInfo& info) {
   const char* plugin = info.torch_plugin.empty() ? nullptr : info.torch_plugin.data();
   return Py_BuildValue("(ssz)", info.name.data(), info.torch_device.data(), plugin);
 }
+
+PyObject* ToPython(const Parameter& parameter);
+PyObject* ToPython(const Overload& overload);
 
 template <typename Values>
 PyObject* ToList(const Values& values) {
@@ -99,6 +102,46 @@ PyObject* LastCallAsTuple(PyObject*, PyObject*) {
                        Info(call.device).name.data(), call.slot);
 }
 
+// A default as a value of Python. Defaults are numbers, strings, `None` and lists of integers.
+PyObject* ToPython(const Argument& value) {
+  switch (value.tag) {
+    case Argument::Tag::kScalar:
+    case Argument::Tag::kEnumeration:
+      switch (value.scalar.kind()) {
+        case Scalar::Kind::kBool:
+          return PyBool_FromLong(value.scalar.To<bool>());
+        case Scalar::Kind::kDouble:
+          return PyFloat_FromDouble(value.scalar.To<double>());
+        default:
+          return PyLong_FromLongLong(value.scalar.To<std::int64_t>());
+      }
+    case Argument::Tag::kString:
+      return ToPython(value.string());
+    case Argument::Tag::kIntegers:
+      return ToList(Span<std::int64_t>(value.As<std::int64_t>(), value.size));
+    default:
+      Py_RETURN_NONE;
+  }
+}
+
+// Name, type by its number, size of a list or -1, three flags, and a tuple of the default, if any.
+PyObject* ToPython(const Parameter& parameter) {
+  const Object value = parameter.has_default
+                           ? Own(Py_BuildValue("(N)", ToPython(parameter.default_value)))
+                           : Own(PyTuple_New(0));
+  return Py_BuildValue("(siiiiiO)", parameter.name, static_cast<int>(parameter.type),
+                       parameter.list_size, parameter.is_optional, parameter.has_optional_elements,
+                       parameter.is_out, value.get());
+}
+
+PyObject* ToPython(const Overload& overload) { return ToList(overload.parameters); }
+
+// The parameters of each overload of an operator. The tests compare them with the signatures, which
+// are texts of the generator.
+PyObject* Parameters(PyObject*, PyObject* name) {
+  return Guarded([&] { return ToList(FindOperator(TextOf(name)).overloads); });
+}
+
 PyObject* Devices(PyObject*, PyObject*) {
   return Guarded([] {
     std::vector<std::string_view> names;
@@ -118,6 +161,7 @@ PyMethodDef functions[] = {
     {"operator_function", FunctionOf, METH_O, nullptr},
     {"active_implementation_indices", ActiveImplementationIndices, METH_VARARGS, nullptr},
     {"clear_cache", ClearCache, METH_O, nullptr},
+    {"parameters", Parameters, METH_O, nullptr},
     {"devices", Devices, METH_NOARGS, nullptr},
     {"platforms", Platforms, METH_NOARGS, nullptr},
     {"last_call", LastCallAsTuple, METH_NOARGS, nullptr},

@@ -173,7 +173,7 @@ std::string KeywordText(PyObject* name) {
   }
   text += "); candidates:";
   for (const Overload& overload : function.entry->overloads) {
-    text += "\n  " + Signature(function.name(), overload.parameters);
+    text += "\n  " + Signature(overload);
   }
   if (!storage.refusals().empty()) text += "\nnot taken:" + storage.refusals();
   Throw(PyExc_TypeError, text);
@@ -240,7 +240,7 @@ PyObject* Document(PyObject* self, void*) {
   const auto& function = *reinterpret_cast<OperatorFunction*>(self);
   std::string text;
   for (const Overload& overload : function.entry->overloads) {
-    text += Signature(function.name(), overload.parameters) + "\n";
+    text += Signature(overload) + "\n";
   }
   text +=
       "\nWrites into: " + WrittenNames(*function.entry) + ".\n" +

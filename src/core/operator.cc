@@ -20,8 +20,11 @@ void AddGeneratedOperators([[maybe_unused]] OperatorMap* operators) {
 #ifdef INFINI_OPS_WITH_TORCH
   for (std::size_t i = 0; i < generated::kTable.size(); ++i) {
     const generated::Row& row = generated::kTable[i];
-    Overload overload{
-        row.operator_name, row.overload_name, {row.parameters, row.parameter_count}, {}};
+    Overload overload{row.operator_name,
+                      row.overload_name,
+                      {row.parameters, row.parameter_count},
+                      row.signature,
+                      {}};
     for (const DeviceTypeInfo& info : kDeviceTypes) {
       if (!IsEnabled(info.type)) continue;
       overload.implementations.push_back({info.type, static_cast<int>(Slot::kTorch),
@@ -56,19 +59,33 @@ bool SameParameters(Span<Parameter> a, Span<Parameter> b) {
                     });
 }
 
+const char* FindNativeSignature(std::string_view operator_name, std::string_view overload_name) {
+  for (const generated::NativeSignature& native : generated::kNativeSignatures) {
+    if (operator_name == native.operator_name && overload_name == native.overload_name) {
+      return native.text;
+    }
+  }
+  return nullptr;
+}
+
 Overload& FindOrAddOverload(const char* operator_name, const char* overload_name,
                             Span<Parameter> parameters) {
   std::list<Overload>& overloads = MutableOperators()[operator_name].overloads;
   for (Overload& overload : overloads) {
     if (std::string_view(overload.name) != overload_name) continue;
     if (!SameParameters(overload.parameters, parameters)) {
-      throw std::logic_error("the hand-written base of '" + FullName(overload) + "' is " +
-                             Signature(operator_name, parameters) + ", but ATen has " +
-                             Signature(operator_name, overload.parameters));
+      throw std::logic_error("an implementation of '" + FullName(overload) +
+                             "' has other parameters than the operator: got " +
+                             Signature({operator_name, overload_name, parameters, nullptr, {}}) +
+                             ", expected " + Signature(overload));
     }
     return overload;
   }
-  return overloads.emplace_back(Overload{operator_name, overload_name, parameters, {}});
+  return overloads.emplace_back(Overload{operator_name,
+                                         overload_name,
+                                         parameters,
+                                         FindNativeSignature(operator_name, overload_name),
+                                         {}});
 }
 
 std::vector<int> SlotsOn(const Overload& overload, Device::Type device) {
@@ -125,6 +142,18 @@ std::vector<int> OperatorEntry::ActiveSlots(Device::Type device) const {
     for (int slot : SlotsOn(overload, device)) slots.insert(slot);
   }
   return {slots.begin(), slots.end()};
+}
+
+std::string Signature(const Overload& overload) {
+  std::string parameters;
+  if (overload.signature) {
+    parameters = overload.signature;
+  } else {
+    for (const Parameter& parameter : overload.parameters) {
+      parameters += (parameters.empty() ? "" : ", ") + std::string(parameter.name);
+    }
+  }
+  return std::string(overload.operator_name) + '(' + parameters + ')';
 }
 
 std::string JoinSlots(const std::vector<int>& slots) {

@@ -180,14 +180,17 @@ bool IsWritable(const Tensor& out, const Tensor& input) {
   return SameView(out, input) || out_end <= input_begin || input_end <= out_begin;
 }
 
-std::string Describe(const Tensor& tensor) {
-  if (!tensor.defined()) return "undefined";
-  std::string text = DataTypeName(tensor.data_type());
-  text += '[';
-  for (std::size_t i = 0; i < tensor.dimensions(); ++i) {
-    text += (i ? ", " : "") + std::to_string(tensor.shape()[i]);
+std::string DescribeShape(Span<std::int64_t> shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    text += (i ? ", " : "") + std::to_string(shape[i]);
   }
   return text + ']';
+}
+
+std::string Describe(const Tensor& tensor) {
+  if (!tensor.defined()) return "undefined";
+  return DataTypeName(tensor.data_type()) + DescribeShape(tensor.shape());
 }
 
 }  // namespace infini::ops

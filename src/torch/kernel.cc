@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <stdexcept>
+#include <string>
 
 #include "torch/copies.h"
 #include "torch/foreign.h"
@@ -90,8 +91,9 @@ void CheckStorage(const at::Tensor& tensor) {
       tensor.sizes(), tensor.strides(), tensor.itemsize(), tensor.storage_offset());
   const std::size_t size = tensor.storage().nbytes();
   if (needed <= size) return;
-  throw std::invalid_argument("the storage of a tensor of shape " + c10::str(tensor.sizes()) +
-                              " has " + std::to_string(size) + " bytes, expected at least " +
+  const std::string shape = DescribeShape({tensor.sizes().data(), tensor.sizes().size()});
+  throw std::invalid_argument("the storage of a tensor of shape " + shape + " has " +
+                              std::to_string(size) + " bytes, expected at least " +
                               std::to_string(needed) +
                               ": it was freed or resized; pass a tensor with memory");
 }

@@ -35,8 +35,9 @@ bool SameSizes(at::IntArrayRef sizes, Span<std::int64_t> view) {
 void Return(const Tensor& view, const at::Tensor& wrapped) {
   if (!view.defined()) return;
   if (!SameSizes(wrapped.sizes(), view.shape())) {
-    throw std::invalid_argument("an output of shape " + c10::str(wrapped.sizes()) +
-                                " was given as " + Describe(view) + ", which can't be resized");
+    const Span<std::int64_t> shape{wrapped.sizes().data(), wrapped.sizes().size()};
+    throw std::invalid_argument("an output of shape " + DescribeShape(shape) + " was given as " +
+                                Describe(view) + ", which can't be resized");
   }
   if (wrapped.storage().use_count() > 1) {
     throw std::invalid_argument("the operator keeps a reference to " + Describe(view) +

@@ -53,6 +53,16 @@ def compiled(build: Path) -> set[Path]:
     return (files - unities) | {Path(part) for each in parts for part in each}
 
 
+def test_an_older_cmake(root: Path, tmp_path: Path) -> None:
+    script = tmp_path / "older.cmake"
+    script.write_text(f'set(CMAKE_VERSION 3.19.8)\ninclude("{root / "CMakeLists.txt"}")\n')
+    finished = subprocess.run(["cmake", "-P", script], capture_output=True, text=True, check=False)
+    assert finished.returncode != 0
+    message = re.sub(r"\s+", " ", finished.stderr)
+    assert "This is CMake 3.19.8; expected 3.20 or later" in message
+    assert "Run `python -m pip install -U cmake`." in message
+
+
 def test_more_than_one_accelerator(root: Path, tmp_path: Path) -> None:
     """Each platform but the CPU has an option, by its name."""
     names = [f"WITH_{platform.name.upper()}" for platform in PLATFORMS if platform.name != "cpu"]

@@ -12,7 +12,7 @@ import pytest
 
 from codegen.cli import main
 from codegen.errors import GenerationError
-from codegen.native import METADATA_NAME, Registry, read_bases, read_registry
+from codegen.native import METADATA_NAME, SIGNATURES_NAME, Registry, read_bases, read_registry
 
 
 def registry(
@@ -75,6 +75,20 @@ def test_the_metadata(root: Path, tmp_path: Path) -> None:
         {"device": "cpu", "slot": 0, "source": "src/cpu/cat.cc"},
         {"device": "nvidia", "slot": 9, "source": "src/triton/ops/cat/cat.cc"},
     ]
+
+
+def test_the_signatures(root: Path, tmp_path: Path) -> None:
+    sources = {"src/cpu/norm.cc": "INFINI_OPS_REGISTER(RmsNorm, Device::Type::kCpu, 0)"}
+    text = registry(root, tmp_path, sources).render_signatures()
+    signature = "Tensor input, Tensor weight, float eps=1e-06, Tensor out"
+    assert f'    {{"rms_norm", "out", "{signature}"}},\n' in text
+
+
+def test_a_build_without_hand_written_operators_has_no_signatures(
+    root: Path, tmp_path: Path
+) -> None:
+    text = registry(root, tmp_path, {}).render_signatures()
+    assert "const Span<NativeSignature> kNativeSignatures{};" in text
 
 
 def test_two_implementations_of_one_place(root: Path, tmp_path: Path) -> None:
@@ -149,9 +163,9 @@ def test_the_command_writes_what_changed(
 ) -> None:
     command = ["registry", "--output-dir", str(tmp_path), str(root / "src" / "cpu" / "add.cc")]
     assert main([*command, "--dry-run"]) == 0
-    path = tmp_path / METADATA_NAME
+    path, signatures = tmp_path / METADATA_NAME, tmp_path / SIGNATURES_NAME
     line = "registry: 1 operator, 1 implementation\n"
-    assert capsys.readouterr().out == f"would write {path}\n{line}"
+    assert capsys.readouterr().out == f"would write {path}\nwould write {signatures}\n{line}"
     assert not path.exists()
     assert main(command) == 0
     assert (

@@ -1,7 +1,7 @@
 """The machines that this machine can imitate, each a row of the table.
 
 A row gives the prefix, the environment and the options of the command that runs the suite, or the
-reason why this machine cannot imitate the other one.
+reason why this machine cannot imitate the other one. A row of a toolchain builds the library first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ci.util.process import ProcessError, run
 
@@ -31,9 +31,30 @@ KERNEL_ISAS = ("baseline", "avx2", "avx512")  # of src/cpu/isa.h
 CORES = (1, 2, 4)
 # AVX2 and SSE4.2, by qemu. qemu 7.2 lacks AVX-512, and gives later models AVX2 only.
 EMULATED = ("Haswell", "Nehalem")
+# Name, compiler and added options of each toolchain that compiles everything again.
+TOOLCHAINS = (
+    ("built by Clang with libstdc++", "clang++", "-stdlib=libstdc++"),
+    ("built with -O0", "c++", "-O0"),
+    ("built with -O2 -flto", "c++", "-O2 -flto"),
+    ("built with -D_GLIBCXX_ASSERTIONS", "c++", "-D_GLIBCXX_ASSERTIONS"),
+)
+STATIC = "-static-libstdc++ -static-libgcc"
+
+# Tests, as expressions of `-k`. Those that depend on the processor: oneDNN computes products and
+# convolutions, the kernels of src/cpu choose their own instruction set, and test_processor tests
+# the detection itself.
+FAST = "test_native_ops or test_processor or test_torch_ops and (mm or conv or linear)"
+# Those that depend on the compiler: messages with numbers, exceptions of torch and of the library,
+# symbols, programs, and the kernels. The first are a part of it for the fast selection.
+MESSAGES = "test_symbols or test_signatures or test_boundary_errors and (mm or add)"
+BUILT = "test_api or test_boundary or test_cpp or test_native or test_signatures or test_symbols"
 
 # For a Python that starts outside of this virtual environment.
 PACKAGES = {"PYTHONPATH": sysconfig.get_path("purelib")}
+
+
+class Build(Protocol):
+    def __call__(self, name: str, options: Sequence[str], *, build: str) -> Path: ...
 
 
 class NotAvailableError(Exception):
@@ -50,6 +71,8 @@ class RunContext:
     """The installed library."""
     processor: Mapping[str, Any]
     """The facts that the suite records without limits: ``torch``, ``onednn``, ``features``."""
+    build: Build
+    """Builds the library once more: ``Sandbox.build_as``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +96,10 @@ class Row:
     make: Callable[[RunContext], Machine]
     fast: bool = False
     """Whether it is in the fast selection, which checks every change."""
-    selected: bool = False
-    """Whether only the tests that depend on the processor run: the whole suite takes too long."""
+    tests: str = ""
+    """The tests that run, as an expression of ``-k``; all if empty."""
+    fast_tests: str = ""
+    """The same in the fast selection; by default, what the other rows run there."""
     alone: bool = False
     """Whether a few tests run, each in a process of its own."""
 
@@ -102,7 +127,12 @@ def rows() -> Iterator[Row]:
     yield Row(name="Turkish locale", make=_turkish, fast=True)
     yield Row(name="random order", make=_random_order)
     for model in EMULATED:
-        yield Row(name=f"emulated {model}", make=_emulate(model), selected=True)
+        yield Row(name=f"emulated {model}", make=_emulate(model), tests=FAST)
+    name = "built with static libstdc++ and libgcc"
+    yield Row(name=name, make=_link_statically, fast=True, tests=BUILT, fast_tests=MESSAGES)
+    for name, compiler, options in TOOLCHAINS:
+        make = _compile_with(compiler, options)
+        yield Row(name=name, make=make, tests=BUILT, fast_tests=MESSAGES)
     yield Row(name="one test alone", make=lambda _: Machine(), alone=True)
 
 
@@ -196,6 +226,40 @@ def _emulate(model: str) -> Callable[[RunContext], Machine]:
         return Machine(prefix=prefix, environment=PACKAGES, options=("-n", "0"), python=python)
 
     return make
+
+
+def _link_statically(place: RunContext) -> Machine:
+    """The objects of the build without limits, linked as the toolchains of some vendors do."""
+    found = run(["c++", "-print-file-name=libstdc++.a"], check=False).stdout.strip()
+    if not Path(found).is_absolute():
+        raise NotAvailableError("no libstdc++.a (Fedora: libstdc++-static)")
+    kinds = ("SHARED", "MODULE")
+    options = [f"-DCMAKE_{kind}_LINKER_FLAGS={STATIC}" for kind in kinds]
+    package = place.build("static", options, build="build")
+    if b"libstdc++.so" in (package / "libinfini_ops.so").read_bytes():
+        raise NotAvailableError("this compiler links the shared libstdc++ all the same")
+    return _with_package(package)
+
+
+def _compile_with(compiler: str, options: str) -> Callable[[RunContext], Machine]:
+    def make(place: RunContext) -> Machine:
+        if not _runs([compiler, "--version"]):
+            raise NotAvailableError(f"no {compiler} (Debian: clang)")
+        name = "".join(it if it.isalnum() else "-" for it in compiler + options)
+        # The last option wins: those of CMakeLists.txt come before.
+        wrapper = place.folder / name
+        wrapper.write_text(f'#!/bin/sh\nexec {compiler} "$@" {options}\n', encoding="utf-8")
+        wrapper.chmod(0o755)
+        built = place.build(
+            f"{name}-site", [f"-DCMAKE_CXX_COMPILER={wrapper}"], build=f"{name}-build"
+        )
+        return _with_package(built)
+
+    return make
+
+
+def _with_package(package: Path) -> Machine:
+    return Machine(environment={"PYTHONPATH": str(package.parents[1])})
 
 
 def _change_mounts(*options: str) -> Machine:

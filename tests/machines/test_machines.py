@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,15 @@ from ci.model.tests import (
     PytestLog,
     TestOutcome,
 )
-from tests.machines.__main__ import RowResult, compare_outcomes, exit_code, table
-from tests.machines.rows import NotAvailableError, RunContext, rows
+from ci.util.process import run
+from tests.machines.__main__ import (
+    RowResult,
+    compare_outcomes,
+    exit_code,
+    table,
+    without_unknown,
+)
+from tests.machines.rows import NotAvailableError, Row, RunContext, rows
 
 AVX2 = Processor(torch="AVX2", onednn="AVX2", features=frozenset({"avx2", "onednn_above_sse41"}))
 
@@ -76,6 +84,14 @@ def test_a_run_that_does_not_record_its_processor_explains_no_difference() -> No
     assert compare_outcomes(log(BASELINE["t::a"], skipped, processor=None), BASELINE)[0] == 0
 
 
+def test_a_toolchain_may_run_tests_that_have_no_baseline() -> None:
+    """The fast selection runs other tests on it than on this machine."""
+    tests = [BASELINE["t::a"], BASELINE["t::b"], outcome("t::c"), outcome("t::d", Outcome.FAILED)]
+    known = without_unknown(log(*tests), BASELINE)
+    differences = ("t::d: got failed, expected not run",)
+    assert compare_outcomes(known, BASELINE) == (0, differences)
+
+
 def result(**changes: Any) -> RowResult:
     fields = {"name": "1 core", "summary": "2 passed in 1s", "seconds": 1.0, **changes}
     return RowResult(**fields)
@@ -109,8 +125,55 @@ def test_the_table_lists_the_differences() -> None:
     assert lines[-1] == "* t::a: got failed, expected passed"
 
 
+def context(folder: Path, processor: dict[str, Any] | None = None, library: str = "") -> RunContext:
+    """The folders of a run; a build writes its options, or ``library``, instead of a library."""
+
+    def build(name: str, options: Sequence[str], *, build: str) -> Path:
+        package = folder / name / "infini" / "ops"
+        package.mkdir(parents=True)
+        (package / "libinfini_ops.so").write_text(library or " ".join([build, *options]))
+        return package
+
+    return RunContext(folder=folder, site=folder, processor=processor or {}, build=build)
+
+
+def row_of(name: str) -> Row:
+    return next(row for row in rows() if row.name == name)
+
+
+def test_the_options_of_a_toolchain_are_the_last(tmp_path: Path) -> None:
+    machine = row_of("built with -O0").make(context(tmp_path))
+    (package,) = tmp_path.glob("*/infini/ops")
+    assert machine.environment == {"PYTHONPATH": str(package.parents[1])}
+    build, option = (package / "libinfini_ops.so").read_text().split()
+    assert build != "build"  # its objects are others
+    compiler = option.removeprefix("-DCMAKE_CXX_COMPILER=")
+    macros = run([compiler, "-O3", "-dM", "-E", "-x", "c++", "/dev/null"]).stdout
+    assert "__OPTIMIZE__" not in macros
+
+
+def test_a_static_library_has_the_objects_of_the_build(tmp_path: Path) -> None:
+    row_of("built with static libstdc++ and libgcc").make(context(tmp_path))
+    text = (tmp_path / "static" / "infini" / "ops" / "libinfini_ops.so").read_text()
+    assert text.startswith("build -DCMAKE_SHARED_LINKER_FLAGS=-static-libstdc++ -static-libgcc ")
+
+
+def test_a_compiler_that_links_the_shared_libstdcxx_all_the_same(tmp_path: Path) -> None:
+    place = context(tmp_path, library="libstdc++.so.6")
+    with pytest.raises(NotAvailableError, match="links the shared libstdc"):
+        row_of("built with static libstdc++ and libgcc").make(place)
+
+
+def test_a_missing_compiler_is_not_available(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NotAvailableError, match=r"no clang\+\+ \(Debian: clang\)"):
+        row_of("built by Clang with libstdc++").make(context(tmp_path))
+
+
 def test_a_processor_cannot_imitate_a_larger_one(tmp_path: Path) -> None:
-    place = RunContext(folder=tmp_path, site=tmp_path, processor=AVX2.facts)
+    place = context(tmp_path, AVX2.facts)
     limits = {row.name: row for row in rows() if "=" in row.name and "OMP" not in row.name}
     made = {}
     for name, row in limits.items():
@@ -128,7 +191,7 @@ def test_a_processor_cannot_imitate_a_larger_one(tmp_path: Path) -> None:
 
 def test_a_processor_of_another_kind_has_no_limits(tmp_path: Path) -> None:
     facts: dict[str, Any] = {"torch": "SVE256", "onednn": None, "features": []}
-    place = RunContext(folder=tmp_path, site=tmp_path, processor=facts)
+    place = context(tmp_path, facts)
     for row in rows():
         if row.name.startswith(("ONEDNN", "ATEN")):
             with pytest.raises(NotAvailableError, match="less than"):

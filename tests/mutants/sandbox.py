@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -51,11 +51,21 @@ class Sandbox:
             copy = self.tree / path
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / path, copy)
-        options = ("-DWITH_TORCH=ON", "-DAUTO_DETECT_DEVICES=OFF", "-DCMAKE_BUILD_TYPE=Release")
-        python = f"-DPython_EXECUTABLE={sys.executable}"
-        self._run("cmake", "-S", ".", "-B", "build", "-G", "Ninja", *options, python)
+        self._configure("build")
         self._build()
         self._clean = self._digest()
+
+    def build_as(self, name: str, options: Sequence[str], *, build: str) -> Path:
+        """Builds the tree with other options of CMake; returns the folder of the package.
+
+        Args:
+            name: of the site folder, beside that of ``prepare``.
+            build: the build's folder in the tree. That of ``prepare``, "build", keeps its objects.
+        """
+        package = self.folder / name / "infini" / "ops"
+        self._configure(build, *options)
+        self._build(build, package)
+        return package
 
     @contextmanager
     def planted(self, mutant: Mutant) -> Iterator[None]:
@@ -119,10 +129,16 @@ class Sandbox:
                 shutil.rmtree((self.tree / path).parent / "__pycache__", ignore_errors=True)
         shutil.rmtree(self.package / "__pycache__", ignore_errors=True)
 
-    def _build(self) -> None:
-        self._run("cmake", "--build", "build", "-j", JOBS)
-        shutil.copytree(self.tree / "src/infini/ops", self.package, dirs_exist_ok=True)
-        self._run("cmake", "--install", "build", "--prefix", str(self.package))
+    def _configure(self, build: str, *added: str) -> None:
+        options = ("-DWITH_TORCH=ON", "-DAUTO_DETECT_DEVICES=OFF", "-DCMAKE_BUILD_TYPE=Release")
+        python = f"-DPython_EXECUTABLE={sys.executable}"
+        self._run("cmake", "-S", ".", "-B", build, "-G", "Ninja", *options, python, *added)
+
+    def _build(self, build: str = "build", package: Path | None = None) -> None:
+        package = package or self.package
+        self._run("cmake", "--build", build, "-j", JOBS)
+        shutil.copytree(self.tree / "src/infini/ops", package, dirs_exist_ok=True)
+        self._run("cmake", "--install", build, "--prefix", str(package))
 
     def _check(self, mutant: Mutant) -> None:
         for path, text in mutant.files.items():

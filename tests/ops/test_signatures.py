@@ -14,6 +14,7 @@ from typing import Any
 from installed import NativeOperator, Overload, native_operators, operator_names, overloads
 
 import infini.ops
+from infini.ops import _core
 
 Signature = list[tuple[str, str, object]]  # type, name and default of each parameter
 
@@ -21,6 +22,10 @@ REQUIRED = "no default"
 # Defaults that are enumerators in native_functions.yaml.
 ENUMERATORS = {"Mean": 1, "contiguous_format": 0}
 # The library's names of the types that ATen has several names for.
+KINDS = (  # in the order of C++ `Parameter::Type`
+    *("Tensor", "Scalar", "int", "float", "bool", "str"),
+    *("DataType", "Layout", "MemoryFormat", "Device", "Generator"),
+)
 TABLE_TYPES = {"SymInt": "int", "DeviceIndex": "int", "ScalarType": "DataType"}
 
 
@@ -77,8 +82,17 @@ def in_metadata(overload: Overload | NativeOperator) -> Signature:
     return [(each.type, each.name, parsed(each.default, each.type)) for each in overload.parameters]
 
 
-def in_table(line: str) -> Signature:
-    """Reads a line of an operator's documentation, which is made from its table."""
+def in_table(parameter: tuple[Any, ...]) -> tuple[str, str, object]:
+    """Reads a parameter of the compiled table."""
+    name, kind, size, is_optional, has_optional_elements, _, default = parameter
+    type_ = KINDS[kind] + "?" * has_optional_elements
+    if size >= 0:
+        type_ += f"[{size or ''}]"
+    return type_ + "?" * is_optional, name, default[0] if default else REQUIRED
+
+
+def in_text(line: str) -> Signature:
+    """Reads a line of an operator's documentation."""
     parameters = split(line.partition("(")[2].removesuffix(")"))
     matches = [re.fullmatch(r"(\S+) (\w+)(?:=(.*))?", text) for text in parameters]
     return [(match[1], match[2], parsed(match[3], match[1])) for match in matches if match]
@@ -103,14 +117,26 @@ def test_the_metadata_has_the_schemas_of_torch() -> None:
 
 
 def table_of(name: str) -> list[Signature]:
+    return [[in_table(row) for row in overload] for overload in _core.parameters(name)]
+
+
+def texts_of(name: str) -> list[Signature]:
     lines = getattr(infini.ops, name).__doc__.partition("\n\n")[0].splitlines()
-    return [in_table(line) for line in lines]
+    return [in_text(line) for line in lines]
 
 
 def test_the_table_has_the_schemas_of_torch() -> None:
     for name in operator_names():
         expected = [as_in_table(declared(overload)) for overload in of_operator(name)]
         assert table_of(name) == expected, name
+        outs = [[row[0] for row in overload if row[5]] for overload in _core.parameters(name)]
+        assert outs == [written(overload) for overload in of_operator(name)], name
+
+
+def test_the_documentation_has_the_parameters_of_the_table() -> None:
+    """Signatures are texts beside the table: the generator writes both."""
+    for name in {*operator_names(), *(operator.name for operator in native_operators())}:
+        assert texts_of(name) == table_of(name), name
 
 
 def test_the_table_has_what_hand_written_bases_say() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,20 @@ def test_no_triton(tmp_path: Path) -> None:
     assert "WITH_TRITON is ON, but its kernels can't be compiled." in message
     assert f"Run `{python} -m pip install triton==" in message
     assert "set TRITON_PYTHON_EXECUTABLE to a Python that has it, or set WITH_TRITON to" in message
+
+
+def test_a_triton_that_is_too_old(tmp_path: Path) -> None:
+    package = tmp_path / "site" / "triton"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text('__version__ = "3.2.0"\n')
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path / "site"} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    message = failure(
+        tmp_path / "build", "-DWITH_NVIDIA=ON", f"-DTRITON_PYTHON_EXECUTABLE={python}"
+    )
+    assert f"{package} is Triton 3.2.0; expected 3.3 or later." in message
+    assert f"Run `{python} -m pip install triton==" in message
 
 
 def test_the_library_needs_neither_triton_nor_python(library: Library) -> None:

@@ -52,6 +52,7 @@ struct INFINI_OPS_API Overload {
   const char* operator_name;
   const char* name;  // ATen's overload name, "" or "out" for instance
   Span<Parameter> parameters;
+  const char* signature;  // "Tensor input, Tensor out"; nullptr if another library has added it
   std::vector<Implementation> implementations;
 
   // The implementation at `slot`. Without a slot: the first that supports the call, or the one with
@@ -69,6 +70,10 @@ struct INFINI_OPS_API OperatorEntry {
   // Frees the data that implementations keep between calls: handles, plans, workspaces.
   void ClearCache() const;
 };
+
+// "abs(Tensor input, Tensor out)", for messages and documentation. The generator writes the text;
+// for an overload that another library has added, there are only the names: "abs(input, out)".
+INFINI_OPS_API std::string Signature(const Overload& overload);
 
 // "0, 8", or "none": slots in a message.
 INFINI_OPS_API std::string JoinSlots(const std::vector<int>& slots);

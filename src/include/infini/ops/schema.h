@@ -3,10 +3,8 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
 
 #include "infini/ops/argument.h"
-#include "infini/ops/export.h"
 #include "infini/ops/span.h"
 
 namespace infini::ops {
@@ -79,8 +77,10 @@ struct Parameter {
 
 namespace internal {
 
+// Hidden, because a variable has the visibility of its type, which the standard library exports.
 template <std::int64_t... values>
-inline constexpr std::array<std::int64_t, sizeof...(values)> kIntegers = {values...};
+__attribute__((visibility("hidden"))) inline constexpr std::array<std::int64_t, sizeof...(values)>
+    kIntegers = {values...};
 
 }  // namespace internal
 
@@ -89,9 +89,6 @@ template <std::int64_t... values>
 constexpr Span<std::int64_t> Integers() {
   return internal::kIntegers<values...>;
 }
-
-// "abs(Tensor input, Tensor out)", for messages and documentation.
-INFINI_OPS_API std::string Signature(const char* operator_name, Span<Parameter> parameters);
 
 }  // namespace infini::ops
 

@@ -54,6 +54,9 @@ class INFINI_OPS_API Tensor {
 // not overlap each other, and the two tensors are the same view or do not overlap.
 INFINI_OPS_API bool IsWritable(const Tensor& out, const Tensor& input);
 
+// "[2, 3]". Used in messages.
+INFINI_OPS_API std::string DescribeShape(Span<std::int64_t> shape);
+
 // "float32[2, 3]"; "undefined" for `Tensor()`. Used in messages.
 INFINI_OPS_API std::string Describe(const Tensor& tensor);
 

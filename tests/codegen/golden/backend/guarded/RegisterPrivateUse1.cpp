@@ -18,11 +18,20 @@ TORCH_API bool resize_output(const Tensor & output, IntArrayRef shape);
 }
 namespace {
 
+// Messages are one text each: of several parts, TORCH_CHECK writes numbers into a stream, which fails
+// if the compiler links libstdc++ statically.
+[[maybe_unused]] ::std::string text_of(IntArrayRef sizes) {
+  ::std::string text = "[";
+  for (size_t i = 0; i < sizes.size(); ++i) text += (i ? ", " : "") + ::std::to_string(sizes[i]);
+  return text + "]";
+}
+
 [[maybe_unused]] void check_written(const Tensor & result, const Tensor & written) {
-  TORCH_CHECK(result.device() == written.device(), "the result is on ", result.device(),
-              " and can't be written into a tensor on ", written.device());
-  TORCH_CHECK(c10::canCast(result.scalar_type(), written.scalar_type()), "result type ",
-              result.scalar_type(), " can't be cast to the desired output type ", written.scalar_type());
+  TORCH_CHECK(result.device() == written.device(), "the result is on " + result.device().str() +
+              " and can't be written into a tensor on " + written.device().str());
+  TORCH_CHECK(c10::canCast(result.scalar_type(), written.scalar_type()),
+              ::std::string("result type ") + toString(result.scalar_type()) +
+              " can't be cast to the desired output type " + toString(written.scalar_type()));
 }
 
 // Copies a result into an out= argument, which is resized to its shape.
@@ -37,13 +46,14 @@ namespace {
 [[maybe_unused]] void update(const Tensor & result, const Tensor & self) {
   if (!result.defined()) return;
   check_written(result, self);
-  TORCH_CHECK(result.sizes() == self.sizes(), "output with shape ", self.sizes(),
-              " doesn't match the broadcast shape ", result.sizes());
+  TORCH_CHECK(result.sizes() == self.sizes(), "output with shape " + text_of(self.sizes()) +
+              " doesn't match the broadcast shape " + text_of(result.sizes()));
   self.copy_(result);
 }
 
 [[maybe_unused]] void write_out(TensorList results, TensorList outs) {
-  TORCH_CHECK(results.size() == outs.size(), "expected ", results.size(), " outputs, got ", outs.size());
+  TORCH_CHECK(results.size() == outs.size(), "expected " + ::std::to_string(results.size()) +
+              " outputs, got " + ::std::to_string(outs.size()));
   for (size_t i = 0; i < results.size(); ++i) write_out(results[i], outs[i]);
 }
 
