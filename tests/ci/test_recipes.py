@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import platform
 import subprocess
 import sys
 import tomllib
@@ -220,7 +222,9 @@ def test_constraints_keep_what_is_the_vendors(tmp_path: Path) -> None:
         "Jinja2": "3.1.0",
     }.items():
         package(tmp_path, name, version)
-    assert vendor_packages("constraints", path=tmp_path).stdout.splitlines() == [
+    head, *constraints = vendor_packages("constraints", path=tmp_path).stdout.splitlines()
+    assert head == f"# the packages of {sys.executable}, Python {platform.python_version()}"
+    assert constraints == [
         "apex==0.1+metax3.2",
         "numpy<2",
         "torch==2.4.0",
@@ -230,12 +234,18 @@ def test_constraints_keep_what_is_the_vendors(tmp_path: Path) -> None:
     ]
 
 
+def test_an_old_python_of_an_image_can_look_for_the_vendors() -> None:
+    tree = ast.parse((RECIPE / "vendor_packages.py").read_text(), feature_version=(3, 6))
+    at_once = [node.module for node in tree.body if isinstance(node, ast.ImportFrom)]
+    assert not {"__future__", "importlib.metadata"} & {*at_once}
+
+
 def test_a_package_that_was_replaced_is_noticed(tmp_path: Path) -> None:
     package(tmp_path / "now", "torch", "2.5.0")
-    (tmp_path / "constraints.txt").write_text("numpy<2\ntorch==2.4.0+vendor\n")
+    (tmp_path / "constraints.txt").write_text("# a==b\nnumpy<2\ntorch==2.4.0+vendor\n")
     checked = vendor_packages("check", tmp_path / "constraints.txt", path=tmp_path / "now")
     assert checked.returncode == 1
-    assert "the base image's torch==2.4.0+vendor was replaced or shadowed" in checked.stderr
+    assert "the vendor's torch==2.4.0+vendor was replaced or shadowed" in checked.stderr
     package(tmp_path / "before", "torch", "2.4.0+vendor")
     checked = vendor_packages("check", tmp_path / "constraints.txt", path=tmp_path / "before")
     assert (checked.returncode, checked.stderr) == (0, "")
