@@ -159,9 +159,9 @@ def execute(options: argparse.Namespace) -> int:
         remedy = "Leave out --source and --config."
         message = "--bundle: cannot be combined with --source or --config: a bundle contains both"
         raise UsageError(message, remedy=remedy)
-    asked = (options.platforms, options.all, options.engine, options.python)
-    asked += (options.source, options.config)
+    asked = (options.platforms, options.all, options.engine, options.source, options.config)
     is_asked = any((*asked, options.cold, options.trust, options.ray_address, options.priority))
+    is_asked |= options.python is not None
     is_asked |= (options.reruns, options.shards, options.select) != (None, None, None)
     if options.resume and is_asked:
         message = "--resume: continues the run with its original platforms and options"

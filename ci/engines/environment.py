@@ -10,14 +10,18 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from ci.engines.workfolder import MAKE_VENV
+from ci.engines.workfolder import CONSTRAINTS, MAKE_VENV, VENV_SETTINGS
 from ci.model.plan import HostPlan, RunPlan
+from ci.plan.network import folder_word
 from ci.util import process
 from ci.util.interpreters import VENDOR_PACKAGES, find_vendors, has_torch, locate
+from ci.util.text import first_line
 
 ORIGIN = "# the packages of "  # begins the head of the constraints, which names the Python
 TORCH = "torch=="
+PIP_ERROR = "ERROR: "
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +84,30 @@ def shadowed_packages(constraints: str, venv: Path) -> list[str]:
     own = {_normal(folder.name.partition("-")[0]) for folder in found}
     pins = [line for line in constraints.splitlines() if "==" in line and line[0] != "#"]
     return [pin for pin in pins if _normal(pin.partition("==")[0]) in own]
+
+
+def missing_requirement(plan: RunPlan, folder: Path, variables: Mapping[str, str]) -> str | None:
+    """Return what pip says if ``folder`` alone lacks a requirement of the environment.
+
+    pip itself answers, in an environment like that of a run.
+    """
+    base, requirements = base_python(plan.host), plan.host.requirements
+    settings = {"PIP_FIND_LINKS": folder_word(folder), "PIP_NO_INDEX": "1", **VENV_SETTINGS}
+    with TemporaryDirectory(prefix="infini-ci-wheels-") as temporary:
+        constraints, venv = Path(temporary, CONSTRAINTS), Path(temporary, "venv")
+        constraints.write_text(read_constraints(base, variables) if base.is_seen else "")
+        if base.is_seen:
+            settings["PIP_CONSTRAINT"] = constraints.as_uri()
+        variables = {**variables, **settings}
+        for command in creating_commands(plan.host, base, venv):
+            process.run(command, environment=variables)
+        install = ["-m", "pip", "install", "--dry-run", "--quiet", "--requirement"]
+        command = [str(venv / "bin" / "python"), *install, str(requirements)]
+        answer = process.run(command, environment=variables, check=False)
+    if answer.exit_code == 0:
+        return None
+    errors = [line for line in answer.stderr.splitlines() if line.startswith(PIP_ERROR)]
+    return first_line(errors[-1].removeprefix(PIP_ERROR) if errors else answer.stderr)
 
 
 def _normal(name: str) -> str:

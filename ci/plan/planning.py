@@ -62,7 +62,10 @@ WRITABLE = (WORKSPACE, CONTAINER_FOLDER, "/opt/venv", "/home", "/tmp", "/var/tmp
 
 # Settings that are passed to image builds as arguments. Certificates are in the build context, as
 # they are too long for an argument.
-_BUILD_ARGUMENTS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_FIND_LINKS")
+_BUILD_ARGUMENTS = (
+    *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST"),
+    *("PIP_FIND_LINKS", "PIP_NO_INDEX"),
+)
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 _PROXY_ARGUMENTS = (*_PROXIES, *(name.lower() for name in _PROXIES))
 

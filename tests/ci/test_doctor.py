@@ -58,6 +58,7 @@ from ci.upkeep.doctor.network import (
 from ci.util import prerequisites
 from ci.util.files import REPOSITORY
 from ci.util.prerequisites import Finding, Severity, check_disk, ok, problem, unknown, warning
+from tests.built import make_wheel
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 INFO = {
@@ -575,6 +576,40 @@ def test_an_index_that_cannot_be_reached(
     [found] = [found for found in document["findings"] if found["subject"] == "package index"]
     assert found["found"].startswith("http://***@127.0.0.1:1/simple/pip/ cannot be reached from")
     assert "Connection refused" in found["found"]
+
+
+@pytest.mark.parametrize("without_index", [False, True])
+def test_a_folder_of_wheels_in_place_of_an_index(
+    config: Path,
+    without_index: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wheels = config.parent / "the wheels"
+    make_wheel(wheels, "tiny-tool", "1.0", requires="tiny-part>=2")
+    make_wheel(wheels, "tiny-part", "2.1")
+    (config.parent / "needs.txt").write_text("tiny-tool\n")
+    config.write_text("project: tiny\nplatforms:\n  cpu: {requirements: needs.txt}\n")
+    network = f"network: {{pip_find_links: '{wheels.as_uri()}'}}\n"
+    if without_index:
+        network = network.replace("}", ", pip_no_index: true}")
+    (config.parent / "ci.site.yaml").write_text(network)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple")
+
+    def index() -> dict[str, Any]:
+        document = json.loads(capsys.readouterr().out)
+        [found] = [each for each in document["findings"] if each["subject"] == "package index"]
+        return {**found, "exit_code": document["exit_code"]}
+
+    assert doctor(config, "--engine=host", "--format=json") == ExitCode.PASSED
+    assert f"{wheels} has every requirement" in index()["found"]
+    [part] = wheels.glob("tiny_part-*")
+    part.unlink()
+    assert doctor(config, "--engine=host", "--format=json") == ExitCode.INFRASTRUCTURE
+    found = index()
+    assert found["level"] == "problem"
+    assert ("tiny-part>=2" in found["found"]) is without_index
+    assert ("Connection refused" in found["found"]) is not without_index
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 
 from ci.errors import ExitCode
 from ci.util.files import REPOSITORY
-from tests.built import built_once
+from tests.built import built_once, make_wheel
 
 OWN, IN_THE_FOLDER = "2.9.0+acme", "2.13.0.1"  # the second is in no index
 SITE = "platforms:\n  nvidia: {devices: {count: 0}}\n"
@@ -42,22 +41,6 @@ def test_the_environment_is_fresh():
     assert os.environ["VIRTUAL_ENV"] == sys.prefix
     assert wants_torch.__file__.startswith(sys.prefix)
 """
-
-
-def make_wheel(folder: Path, name: str, version: str, requires: str = "") -> None:
-    """Make a wheel of one module, which has its version."""
-    folder.mkdir(exist_ok=True)
-    module, facts = name.replace("-", "_"), f"{name.replace('-', '_')}-{version}.dist-info"
-    about = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-    files = {
-        f"{module}.py": f"__version__ = {version!r}\n",
-        f"{facts}/METADATA": about + (f"Requires-Dist: {requires}\n" if requires else ""),
-        f"{facts}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    record = "".join(f"{file},,\n" for file in [*files, f"{facts}/RECORD"])
-    with zipfile.ZipFile(folder / f"{module}-{version}-py3-none-any.whl", "w") as wheel:
-        for file, text in {**files, f"{facts}/RECORD": record}.items():
-            wheel.writestr(file, text)
 
 
 def make_machine(folder: Path) -> None:
