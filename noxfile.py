@@ -73,7 +73,9 @@ def enter_own_environment() -> None:
             stop(
                 f"pip cannot install {NOX}: see above",
                 "If no package index can be reached, name this site's mirror, proxy and\n"
-                "certificates: PIP_INDEX_URL, HTTPS_PROXY, PIP_CERT.",
+                "certificates: PIP_INDEX_URL, HTTPS_PROXY, PIP_CERT. Or fill a folder on a connected\n"
+                "machine (python3 noxfile.py -s wheels), copy it here, and set PIP_NO_INDEX=1 and\n"
+                "PIP_FIND_LINKS=FOLDER.",
             )
         installed.touch()
     os.execv(python, [python, __file__, *sys.argv[1:]])  # noqa: S606
@@ -172,6 +174,19 @@ def release(session: nox.Session) -> None:
     if not (resumed or strangers or any(word.startswith("--trust") for word in session.posargs)):
         arguments += ["--trust", Trust.RELEASE]
     run_ci(session, "run", *arguments, groups=("ci", "devices"))
+
+
+@nox.session
+def wheels(session: nox.Session) -> None:
+    """Fill the folder wheels for a machine without an index: `-- -r docker/requirements-vendor.txt`.
+
+    It gets nox, the packages of the orchestrator and what you name after `--`.
+    """
+    groups = nox.project.dependency_groups(PYPROJECT, "ci", "devices")
+    # What comes after `--` is for another environment, with versions of its own.
+    for wanted in ([NOX, *groups], session.posargs):
+        if wanted:
+            session.run("python", "-m", "pip", "wheel", "--wheel-dir", "wheels", *wanted)
 
 
 @nox.session
