@@ -578,6 +578,30 @@ def test_an_index_that_cannot_be_reached(
     assert "Connection refused" in found["found"]
 
 
+@pytest.mark.parametrize("has_torch", [False, True])
+def test_the_torch_of_a_vendors_python(
+    config: Path,
+    has_torch: bool,
+    index: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    python = config.with_name("python")
+    facts = '{"version": [3, 12, 1], "include": "/usr/include"}'
+    asked = f"test $2 = has-torch && {'echo $0' if has_torch else 'exit 1'}"
+    python.write_text(f"#!/bin/sh\n{asked} || echo '{facts}'\n")
+    python.chmod(0o755)
+    config.write_text("project: tiny\nplatforms:\n  nvidia: {devices: {count: 0}}\n")
+    monkeypatch.setenv("PIP_INDEX_URL", index)
+    monkeypatch.setenv("INFINI_CI_PYTHON_NVIDIA", str(python))
+    doctor(config, "--engine=host")
+    lines = capsys.readouterr().out.splitlines()
+    assert f"ok       Python: Python 3.12.1 ({python})" in lines
+    found = f"ok       torch of nvidia: that of {python}"
+    lacking = f"warning  torch of nvidia: {python} has no torch"
+    assert (found if has_torch else lacking) in lines
+
+
 @pytest.mark.parametrize("without_index", [False, True])
 def test_a_folder_of_wheels_in_place_of_an_index(
     config: Path,

@@ -78,6 +78,7 @@ class Machine:
         variables = {
             "PATH": os.pathsep.join(map(str, folders)),
             "PIP_FIND_LINKS": str(self.folder / "wheels"),
+            "TMPDIR": str(self.project.parent),  # for a work folder that is kept
             "INFINI_CI_SITE": str(self.project / "site.yaml"),
         }
         return subprocess.run(

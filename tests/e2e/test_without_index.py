@@ -50,7 +50,9 @@ def test_a_release_from_a_folder_of_wheels(tmp_path: Path) -> None:
     (project / "needs.txt").write_text("pytest\npytest-reportlog\nsetuptools>=77\n")
 
     def nox(folder: Path, *words: str, prefix: list[str], **variables: str) -> str:
-        kept = {n: v for n, v in os.environ.items() if not prefix or not n.startswith(NETWORK_VARIABLES)}
+        kept = {
+            n: v for n, v in os.environ.items() if not prefix or not n.startswith(NETWORK_VARIABLES)
+        }
         done = subprocess.run(
             [*prefix, sys.executable, "-S", "noxfile.py", "-s", *words],
             cwd=folder,
