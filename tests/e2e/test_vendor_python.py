@@ -17,6 +17,7 @@ from ci.util.files import REPOSITORY
 from tests.built import built_once, make_wheel
 
 OWN, IN_THE_FOLDER = "2.9.0+acme", "2.13.0.1"  # the second is in no index
+NEEDS = "pytest\npytest-reportlog\n"
 SITE = "platforms:\n  nvidia: {devices: {count: 0}}\n"
 CONFIG = """\
 project: tiny
@@ -46,7 +47,7 @@ def test_the_environment_is_fresh():
 def make_machine(folder: Path) -> None:
     """Make a vendor's Python, an environment without torch, and a folder of wheels.
 
-    The folder has a newer torch, and what the vendor's Python has is in no index.
+    The folder has a newer torch. The vendor's is in no index, and its Python has pytest, too.
     """
     for name, version in {"torch": OWN, "acme-kernels": "1.0"}.items():
         make_wheel(folder / "vendor's wheels", name, version)
@@ -56,9 +57,9 @@ def make_machine(folder: Path) -> None:
     virtualenv = [sys.executable, "-m", "virtualenv", "--quiet"]
     subprocess.run([*virtualenv, folder / "vendor"], check=True)
     subprocess.run([*virtualenv, "--without-pip", folder / "plain"], check=True)
-    install = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    install = [folder / "vendor" / "bin" / "python", "-m", "pip", "install", "--quiet"]
     wheels = sorted((folder / "vendor's wheels").iterdir())
-    subprocess.run([folder / "vendor" / "bin" / "python", *install, *wheels], check=True)
+    subprocess.run([*install, *wheels, *NEEDS.split()], check=True)
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def machine(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Machine
     (project / "tests").mkdir(parents=True)
     (project / "ci.yaml").write_text(CONFIG)
     (project / "site.yaml").write_text(SITE)
-    (project / "needs.txt").write_text("pytest\npytest-reportlog\n")
+    (project / "needs.txt").write_text(NEEDS)
     (project / "tests" / "test_it.py").write_text(TESTS.format(expected=(OWN, False)))
     return Machine(folder=built_once(tmp_path_factory, "vendor", make_machine), project=project)
 
@@ -132,6 +133,7 @@ def test_a_named_python_is_used_on_any_platform(machine: Machine) -> None:
     assert row["environment"]["torch"] == OWN
 
 
+@pytest.mark.complete  # tests/ci/test_prerequisites.py has such requirements
 def test_requirements_that_bring_torch_get_a_bare_environment(machine: Machine) -> None:
     needs = machine.project / "needs.txt"
     needs.write_text(needs.read_text() + f"torch=={IN_THE_FOLDER}\nacme-kernels\n")
@@ -165,6 +167,7 @@ def test_a_stage_that_shadows_torch_is_noticed_and_its_shell_keeps_it(machine: M
     assert f"\ntorch=={OWN}\n" in shell.stdout, shell.stderr
 
 
+@pytest.mark.complete  # test_dry_run.py runs that of a bare environment
 def test_the_script_makes_the_same_environment(machine: Machine) -> None:
     words = ("run", "nvidia", "--engine", "host", "--dry-run", "--source", str(machine.project))
     shown = machine.run(*words)
