@@ -25,6 +25,7 @@ from pathlib import Path
 OFF_PATH = ("opt/conda/bin/python3", "torch/venv3/*/bin/python3")
 # torch, torchvision, torch_npu, torch-mlu; triton, triton-ascend
 FAMILY = re.compile(r"(torch|triton)(\W|_|[a-z])*$")
+SEES_BASE = re.compile(r"^(include-system-site-packages *= *)true *$", re.MULTILINE)
 
 
 def find() -> None:
@@ -73,9 +74,16 @@ def is_vendor_package(name: str, version: str) -> bool:
 
 
 def link(environment: str) -> None:
-    """Link the packages if the vendor's Python is a virtual environment: these do not nest."""
+    """Link the packages if the vendor's Python is a virtual environment: these do not nest.
+
+    If it does not see the packages of its base, which may have other test tools, the linked
+    environment does not see them either.
+    """
     if sys.prefix == sys.base_prefix:
         return
+    if sys.base_prefix not in site.PREFIXES:
+        settings = Path(environment, "pyvenv.cfg")
+        settings.write_text(SEES_BASE.sub(r"\1false", settings.read_text()))
     (folder,) = Path(environment).glob("lib/python*/site-packages")
     lines = [f"import site; site.addsitedir({path!r})\n" for path in site.getsitepackages()]
     (folder / "vendor.pth").write_text("".join(lines))

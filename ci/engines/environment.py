@@ -118,4 +118,5 @@ def origin_note(constraints: str) -> str:
     """Return the note on the Python whose packages an environment sees, and on its torch."""
     head, *pins = constraints.splitlines() or [""]
     torch = next((pin.removeprefix(TORCH) for pin in pins if pin.startswith(TORCH)), "")
-    return f"torch {torch}".strip() + f" is this machine's own, of {head.removeprefix(ORIGIN)}"
+    python = head.removeprefix(ORIGIN).rpartition(", Python ")[0]
+    return f"torch {torch}".strip() + f" is this machine's own, of {python}"

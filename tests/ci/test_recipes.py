@@ -234,6 +234,32 @@ def test_constraints_keep_what_is_the_vendors(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("sees_system", [False, True])
+def test_an_environment_sees_what_the_vendors_sees(tmp_path: Path, sees_system: bool) -> None:
+    """The vendor's Python is an environment, with or without the packages of its base."""
+
+    def make(name: str, *options: str) -> Path:
+        command = [sys.executable, "-m", "venv", "--without-pip", *options, tmp_path / name]
+        subprocess.run(command, check=True)
+        return tmp_path / name / "bin" / "python"
+
+    def path_of(python: Path) -> list[str]:
+        program = "import sys; print(*sys.path, sep='\\n')"
+        command = [python, "-P", "-c", program]
+        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return list(dict.fromkeys(printed.splitlines()))  # of two, the first counts
+
+    before = make("vendor", *(["--system-site-packages"] if sees_system else []))
+    for name in ("first", "second"):  # the recipe of images has two, each linked to the one before
+        python = make(name, "--system-site-packages")
+        link = [before, RECIPE / "vendor_packages.py", "link", tmp_path / name]
+        subprocess.run(link, check=True)
+        [own] = (tmp_path / name / "lib").glob("python*/site-packages")
+        seen = [folder for folder in path_of(python) if folder != str(own)]
+        assert seen == path_of(before)
+        before = python
+
+
 def test_an_old_python_of_an_image_can_look_for_the_vendors() -> None:
     tree = ast.parse((RECIPE / "vendor_packages.py").read_text(), feature_version=(3, 6))
     at_once = [node.module for node in tree.body if isinstance(node, ast.ImportFrom)]
