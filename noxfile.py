@@ -73,9 +73,9 @@ def enter_own_environment() -> None:
             stop(
                 f"pip cannot install {NOX}: see above",
                 "If no package index can be reached, name this site's mirror, proxy and\n"
-                "certificates: PIP_INDEX_URL, HTTPS_PROXY, PIP_CERT. Or fill a folder on a connected\n"
-                "machine (python3 noxfile.py -s wheels), copy it here, and set PIP_NO_INDEX=1 and\n"
-                "PIP_FIND_LINKS=FOLDER.",
+                "certificates: PIP_INDEX_URL, HTTPS_PROXY, PIP_CERT. Or fill a folder of wheels\n"
+                "where there is an index (python3 noxfile.py -s wheels), copy it here, and set\n"
+                "PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER.",
             )
         installed.touch()
     os.execv(python, [python, __file__, *sys.argv[1:]])  # noqa: S606
@@ -178,9 +178,10 @@ def release(session: nox.Session) -> None:
 
 @nox.session
 def wheels(session: nox.Session) -> None:
-    """Fill the folder wheels for a machine without an index: `-- -r docker/requirements-vendor.txt`.
+    """Fill the folder wheels for machines without an index; `-- -r FILE` adds requirements.
 
-    It gets nox, the packages of the orchestrator and what you name after `--`.
+    It gets nox and the packages of the orchestrator. The host engine also needs the platform's
+    requirements, such as those in docker/requirements-vendor.txt.
     """
     groups = nox.project.dependency_groups(PYPROJECT, "ci", "devices")
     # What comes after `--` is for another environment, with versions of its own.
