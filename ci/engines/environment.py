@@ -92,6 +92,8 @@ def missing_requirement(plan: RunPlan, folder: Path, variables: Mapping[str, str
     pip itself answers, in an environment like that of a run.
     """
     base, requirements = base_python(plan.host), plan.host.requirements
+    if not requirements.read_bytes().strip():
+        return None
     settings = {"PIP_FIND_LINKS": folder_word(folder), "PIP_NO_INDEX": "1", **VENV_SETTINGS}
     with TemporaryDirectory(prefix="infini-ci-wheels-") as temporary:
         constraints, venv = Path(temporary, CONSTRAINTS), Path(temporary, "venv")

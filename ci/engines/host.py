@@ -328,7 +328,7 @@ def _environment(plan: RunPlan, folder: WorkFolder) -> Mapping[str, str]:
 def _python_notes(plan: RunPlan, folder: WorkFolder) -> Iterator[str]:
     """Yield notes on the Python of the environment, unless it is the caller's own."""
     if folder.constraints.exists():
-        constraints = folder.constraints.read_text()
+        constraints = folder.constraints.read_text(errors="replace")
         yield origin_note(constraints)
         if pins := shadowed_packages(constraints, folder.venv):
             yield f"the stages replaced or shadowed {join_names(pins)}"

@@ -18,7 +18,7 @@ from ci.model.platforms import PLATFORMS
 from ci.model.tests import Suite
 from ci.plan.config import IMAGE_REFERENCE, Config, DevicePolicy, NetworkConfig
 from ci.plan.load import load_config, load_site
-from ci.plan.network import network_settings, resolve_network
+from ci.plan.network import folder_word, network_settings, resolve_network
 from ci.plan.planning import (
     AS_CONFIGURED,
     CA_BUNDLE_IN_CONTEXT,
@@ -178,11 +178,12 @@ def load_project(
 
 def _with_absolute_paths(network: NetworkConfig, folder: Path) -> NetworkConfig:
     """Return a network section with absolute paths; they were relative to ``folder``."""
-    full: dict[str, str | None] = {}
-    for field in ("pip_find_links", "ca_bundle"):
-        words = (getattr(network, field) or "").split()
-        names = [str(folder / word) if (folder / word).exists() else word for word in words]
-        full[field] = " ".join(names) or None
+    words = (network.pip_find_links or "").split()
+    links = [folder_word(folder / word) if (folder / word).exists() else word for word in words]
+    bundle = network.ca_bundle
+    if bundle and (folder / bundle).exists():
+        bundle = str(folder / bundle)
+    full = {"pip_find_links": " ".join(links) or None, "ca_bundle": bundle}
     return network.model_copy(update=full)
 
 

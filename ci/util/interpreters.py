@@ -69,6 +69,8 @@ def read_interpreter(path: str) -> Interpreter | str:
     """Return what a Python is, or why the host engine cannot use it."""
     if path == sys.executable:
         return own_interpreter()
+    if os.sep not in path:
+        return f"{path} is not on PATH"
     if not os.path.lexists(path):
         return f"{path} does not exist"
     if not (Path(path).is_file() and os.access(path, os.X_OK)):

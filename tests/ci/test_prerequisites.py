@@ -128,6 +128,11 @@ def test_a_python_that_cannot_be_used(tmp_path: Path, text: str | None, reason: 
     assert found.configuration
 
 
+def test_a_python_that_is_not_on_path(programs: Path) -> None:
+    assert programs.is_dir()
+    assert prerequisites.check_python("python3.12").found == "python3.12 is not on PATH"
+
+
 def test_the_headers_are_those_of_the_chosen_python(tmp_path: Path, programs: Path) -> None:
     facts = FACTS % (12, tmp_path / "include")
     add(programs, "python3.12", f"#!/bin/sh\necho '{facts}'\n")
