@@ -73,7 +73,9 @@ def enter_own_environment() -> None:
             stop(
                 f"pip cannot install {NOX}: see above",
                 "If no package index can be reached, name this site's mirror, proxy and\n"
-                "certificates: PIP_INDEX_URL, HTTPS_PROXY, PIP_CERT.",
+                "certificates: PIP_INDEX_URL, HTTPS_PROXY, PIP_CERT. Or fill a folder of wheels\n"
+                "where there is an index (python3 noxfile.py -s wheels), copy it here, and set\n"
+                "PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER.",
             )
         installed.touch()
     os.execv(python, [python, __file__, *sys.argv[1:]])  # noqa: S606
@@ -172,6 +174,20 @@ def release(session: nox.Session) -> None:
     if not (resumed or strangers or any(word.startswith("--trust") for word in session.posargs)):
         arguments += ["--trust", Trust.RELEASE]
     run_ci(session, "run", *arguments, groups=("ci", "devices"))
+
+
+@nox.session
+def wheels(session: nox.Session) -> None:
+    """Fill the folder wheels for machines without an index; `-- -r FILE` adds requirements.
+
+    It gets nox and the packages of the orchestrator. The host engine also needs the platform's
+    requirements, such as those in docker/requirements-vendor.txt.
+    """
+    groups = nox.project.dependency_groups(PYPROJECT, "ci", "devices")
+    # What comes after `--` is for another environment, with versions of its own.
+    for wanted in ([NOX, *groups], session.posargs):
+        if wanted:
+            session.run("python", "-m", "pip", "wheel", "--wheel-dir", "wheels", *wanted)
 
 
 @nox.session

@@ -1,29 +1,63 @@
-"""Protect the packages that the vendor of a base image has installed from pip.
+"""Protect the packages that a vendor has installed, in an image or on a machine, from pip.
 
-python3 vendor_packages.py has-torch           exits 0 if this Python finds a torch
+python3 vendor_packages.py find                prints the first known Python that has torch
+python3 vendor_packages.py has-torch           prints this Python if it has torch, else exits 1
 python3 vendor_packages.py constraints         prints pip constraints that keep the packages
 python3 vendor_packages.py link ENVIRONMENT    lets a virtual environment see them
 python3 vendor_packages.py check CONSTRAINTS   exits 1 if one was replaced or shadowed
+
+The recipe of images and the host engine both run it, with the Python that has the packages.
 """
 
-from __future__ import annotations
-
+# Python 3.6 must be able to run `find` and `has-torch`: some base images have it beside the
+# vendor's own. So there is no `from __future__` here, and importlib.metadata, of 3.8, comes late.
+import os
+import platform
 import re
 import site
+import subprocess
 import sys
-from importlib import metadata, util
+from importlib import util
 from pathlib import Path
 
+# The vendors' interpreters that may not be on PATH: conda's (MetaX), and one in an environment of
+# its own (Cambricon).
+OFF_PATH = ("opt/conda/bin/python3", "torch/venv3/*/bin/python3")
 # torch, torchvision, torch_npu, torch-mlu; triton, triton-ascend
 FAMILY = re.compile(r"(torch|triton)(\W|_|[a-z])*$")
+SEES_BASE = re.compile(r"^(include-system-site-packages *= *)true *$", re.MULTILINE)
+
+
+def find() -> None:
+    """Print nothing if no Python has torch.
+
+    Every folder of PATH counts: an activated environment without torch may come first. This
+    Python comes last.
+    """
+    on_path = [Path(folder, "python3") for folder in os.get_exec_path()]
+    known = [path for path in on_path if path.is_absolute()]
+    known += [path for pattern in OFF_PATH for path in sorted(Path("/").glob(pattern))]
+    for python in dict.fromkeys([*known, Path(sys.executable)]):
+        if os.access(python, os.X_OK):
+            command = [str(python), __file__, "has-torch"]
+            if subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0:
+                return
 
 
 def has_torch() -> None:
-    sys.exit(util.find_spec("torch") is None)
+    if util.find_spec("torch") is None:
+        sys.exit(1)
+    print(sys.executable)
 
 
 def constraints() -> None:
-    """Print the constraints; if a package is installed twice, the imported one comes first."""
+    """Print the constraints; if a package is installed twice, the imported one comes first.
+
+    The comment at their head names this Python.
+    """
+    from importlib import metadata
+
+    print(f"# the packages of {sys.executable}, Python {platform.python_version()}")
     versions: dict[str, str] = {}
     for package in metadata.distributions():
         versions.setdefault(package.metadata["Name"].lower(), package.version)
@@ -40,32 +74,44 @@ def is_vendor_package(name: str, version: str) -> bool:
 
 
 def link(environment: str) -> None:
-    """Link the packages if the vendor's Python is a virtual environment: these do not nest."""
+    """Link the packages if the vendor's Python is a virtual environment: these do not nest.
+
+    If it does not see the packages of its base, which may have other test tools, the linked
+    environment does not see them either.
+    """
     if sys.prefix == sys.base_prefix:
         return
+    if sys.base_prefix not in site.PREFIXES:
+        settings = Path(environment, "pyvenv.cfg")
+        settings.write_text(SEES_BASE.sub(r"\1false", settings.read_text()))
     (folder,) = Path(environment).glob("lib/python*/site-packages")
     lines = [f"import site; site.addsitedir({path!r})\n" for path in site.getsitepackages()]
     (folder / "vendor.pth").write_text("".join(lines))
 
 
 def check(path: str) -> None:
-    wrong = [pin for pin in Path(path).read_text().split() if "==" in pin and not is_kept(pin)]
+    pins = [line for line in Path(path).read_text().splitlines() if not line.startswith("#")]
+    wrong = [pin for pin in pins if "==" in pin and not is_kept(pin)]
     for pin in wrong:
-        print(
-            f"vendor_packages.py: the base image's {pin} was replaced or shadowed", file=sys.stderr
-        )
+        print(f"vendor_packages.py: the vendor's {pin} was replaced or shadowed", file=sys.stderr)
     sys.exit(bool(wrong))
 
 
 def is_kept(pin: str) -> bool:
+    from importlib import metadata
+
     name, version = pin.split("==")
-    package = metadata.distribution(name)
+    try:
+        package = metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return False
     own = Path(sys.prefix) in Path(str(package.locate_file(""))).parents
     return package.version == version and not own
 
 
 if __name__ == "__main__":
     COMMANDS = {
+        "find": find,
         "has-torch": has_torch,
         "constraints": constraints,
         "link": link,

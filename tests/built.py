@@ -1,9 +1,10 @@
-"""Builds programs for tests: once per run for all processes, with a cache for later runs."""
+"""Builds programs for tests, once per run with a cache for later runs, and wheels."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +26,22 @@ def built_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path
             build(folder)
             finished.touch()
     return folder
+
+
+def make_wheel(folder: Path, name: str, version: str, requires: str = "") -> None:
+    """Make a wheel of one module, which has its version."""
+    folder.mkdir(exist_ok=True)
+    module, facts = name.replace("-", "_"), f"{name.replace('-', '_')}-{version}.dist-info"
+    about = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    files = {
+        f"{module}.py": f"__version__ = {version!r}\n",
+        f"{facts}/METADATA": about + (f"Requires-Dist: {requires}\n" if requires else ""),
+        f"{facts}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{file},,\n" for file in [*files, f"{facts}/RECORD"])
+    with zipfile.ZipFile(folder / f"{module}-{version}-py3-none-any.whl", "w") as wheel:
+        for file, text in {**files, f"{facts}/RECORD": record}.items():
+            wheel.writestr(file, text)
 
 
 def cache_folder(request: pytest.FixtureRequest, name: str) -> Path:

@@ -87,7 +87,7 @@ def _findings(options: argparse.Namespace) -> Iterator[Finding]:
             checks.Check("git", lambda: [prerequisites.check_git(project.source)]),
             checks.Check("results", lambda: [prerequisites.check_results(options.results)]),
             checks.Check("cache", lambda: [cache_finding()]),
-            *network_checks(network),
+            *network_checks(network, [plan for members in by_engine.values() for plan in members]),
             *(engine_check(engine, members) for engine, members in by_engine.items()),
         ]
     )

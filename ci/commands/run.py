@@ -49,6 +49,7 @@ from ci.run.records import Records
 from ci.store.folder import open_existing_store, open_store
 from ci.upkeep.bundle.unpack import open_bundle
 from ci.util import prerequisites
+from ci.util.interpreters import locate
 from ci.util.prerequisites import Severity
 from ci.util.process import handle_interrupts
 from ci.util.terminal import complain, show
@@ -72,6 +73,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " (host), or on the engine of this name in ci.site.yaml. auto uses Docker if an engine"
         " answers, else host; ray uses the hosts of a Ray cluster (default: the engine of"
         " ci.site.yaml, else auto)",
+    )
+    parser.add_argument(
+        "--python",
+        metavar="PATH",
+        help="with `--engine host`: the Python of the environment. Unless the platform's"
+        " requirements bring torch, the environment sees the torch of this Python (default:"
+        " `python` of ci.site.yaml, else the first known Python that has its vendor's torch, else"
+        " that of this program)",
     )
     parser.add_argument(
         "--ray-address",
@@ -152,11 +161,12 @@ def execute(options: argparse.Namespace) -> int:
         raise UsageError(message, remedy=remedy)
     asked = (options.platforms, options.all, options.engine, options.source, options.config)
     is_asked = any((*asked, options.cold, options.trust, options.ray_address, options.priority))
+    is_asked |= options.python is not None
     is_asked |= (options.reruns, options.shards, options.select) != (None, None, None)
     if options.resume and is_asked:
         message = "--resume: continues the run with its original platforms and options"
-        named = "--all, --engine, --ray-address, --priority, --source, --config, --cold, --trust,"
-        named += " --reruns, --shards and --select"
+        named = "--all, --engine, --python, --ray-address, --priority, --source, --config, --cold,"
+        named += " --trust, --reruns, --shards and --select"
         raise UsageError(message, remedy=f"Leave out PLATFORM, {named}.")
     if options.ray_address and options.engine != "ray":
         message = f"--ray-address: got --engine {options.engine or 'auto'}, expected --engine ray"
@@ -191,6 +201,10 @@ def _run_bundle(options: argparse.Namespace) -> int:
 
 
 def _new_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
+    if options.python:
+        named = prerequisites.check_python(options.python)
+        if named.level is Severity.PROBLEM:
+            raise UsageError(f"--python: {named.found}", remedy=named.remedy)
     project = load_project(config_file(options), os.environ, read_pip_settings(os.environ))
     platforms, source = _choose_platforms(project, options), options.source or project.source
     if not options.dry_run:
@@ -213,6 +227,7 @@ def _run_options(options: argparse.Namespace, selected: str | None = None) -> Ru
         engine=options.engine or "auto",
         ray_address=options.ray_address,
         priority=options.priority or usual,
+        python=options.python and locate(options.python),
         cold=options.cold,
         trust=trust,
         reruns=options.reruns,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import platform
 import re
 import shlex
 import signal
@@ -28,16 +27,27 @@ from ci.agent import session
 from ci.engines import EngineMachine, Observer, typed_errors
 from ci.engines.archives import chunks_of, extract
 from ci.engines.attach import OPEN_AGAIN
+from ci.engines.environment import (
+    BasePython,
+    base_python,
+    checking_command,
+    creating_commands,
+    host_settings,
+    origin_note,
+    read_constraints,
+    shadowed_packages,
+)
 from ci.engines.job import host_job, remove_empty_cache
 from ci.engines.kept import MOST_STARTS, Doorway, Opened
 from ci.engines.logs import EventReader, ImageLog, LiveLogs
 from ci.engines.script import describe_host
-from ci.engines.workfolder import MAKE_VENV, PIP_INSTALL, VENV_SETTINGS, WorkFolder
+from ci.engines.workfolder import PIP_INSTALL, VENV_SETTINGS, WorkFolder
 from ci.errors import InfrastructureError
 from ci.model.plan import RESERVED_VARIABLES, RunPlan, SystemPackages
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan import source
 from ci.util import prerequisites, process
+from ci.util.interpreters import PATH_VARIABLES, Interpreter, locate, read_interpreter
 from ci.util.invocation import NOX_VARIABLE
 from ci.util.lines import CHUNK
 from ci.util.prerequisites import Finding, install_command, package_manager
@@ -48,7 +58,7 @@ from ci.util.text import join_names
 # Variables of the caller that stages never get: they would bypass the virtual environment, skip
 # assertions, compile each module again in each process, or refer to another run.
 EXCLUDED_VARIABLES = RESERVED_VARIABLES | {
-    *("PYTHONPATH", "PYTHONHOME", "PYTHONOPTIMIZE", "PYTHONDONTWRITEBYTECODE", NOX_VARIABLE),
+    *(*PATH_VARIABLES, "PYTHONOPTIMIZE", "PYTHONDONTWRITEBYTECODE", NOX_VARIABLE),
     # With the variables of a worker, syrupy reports nothing and passes.
     *("PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"),
 }
@@ -91,15 +101,19 @@ class HostEngine:
         """
         start = monotonic()
         prerequisites.require("the host engine", prerequisites_of(plan))
+        base = base_python(plan.host)
+        python = read_interpreter(base.path)
+        if isinstance(python, str):  # it was one a moment ago
+            raise InfrastructureError(python)
         with _typed_errors():
             folder = WorkFolder.create(plan)
             try:
-                _make_environment(plan, folder, ImageLog(plan.results, observer))
+                _make_environment(plan, base, folder, ImageLog(plan.results, observer))
             except BaseException:
                 folder.remove()
                 raise
         return ImageFacts(
-            reference=f"virtual environment, Python {platform.python_version()}",
+            reference=f"virtual environment, Python {python.release}",
             digest=None,
             built=True,
             seconds=monotonic() - start,
@@ -125,12 +139,13 @@ class HostEngine:
                     what = "some system_packages are not installed on this machine"
                     notes.append(f"{what}; to install them: {install}")
                 sync_seconds = monotonic() - start
-                variables = _environment(plan, folder.venv)
+                variables = _environment(plan, folder)
                 agent = folder.start_agent(host_job(plan, folder.path), variables)
                 facts = _follow_to_end(folder, plan, observer)
                 if facts.lost and not facts.interrupted:  # it has ended, without a result
                     code = agent.wait()
                     facts = replace(facts, exit_code=code if code >= 0 else 128 - code)
+                notes += _python_notes(plan, folder)
         except KeyboardInterrupt:
             pass
         finally:
@@ -160,11 +175,12 @@ class HostEngine:
                 return None
             with _typed_errors():
                 facts = _follow_to_end(folder, plan, observer)
+                notes = tuple(_python_notes(plan, folder))
         finally:
             if not _stays(plan, facts):
                 folder.remove()
             remove_empty_cache(plan.cache)
-        return replace(facts, wrapper_seconds=monotonic() - start)
+        return replace(facts, wrapper_seconds=monotonic() - start, notes=notes)
 
     def find_image(self, _plan: RunPlan, _digest: str) -> None:
         """Return none: each virtual environment is fresh."""
@@ -215,8 +231,7 @@ class HostEngine:
 
     def describe(self, plan: RunPlan) -> str:
         """Return a script that does the same as ``execute``."""
-        passed = dict(sorted(passed_variables(plan).items()))
-        return describe_host(plan, {**passed, **plan.network.host_environment, **plan.environment})
+        return describe_host(plan, dict(sorted(passed_variables(plan).items())))
 
     def close(self) -> None:
         """Do nothing: there is no connection to close."""
@@ -232,7 +247,12 @@ def prerequisites_of(*plans: RunPlan) -> Iterator[Finding]:
             remedy=f"{shlex.quote(sys.executable)} -m pip install --group ci",
         )
     environments = [{**passed_variables(plan), **plan.environment} for plan in plans]
-    yield from prerequisites.check_host_engine(plans[0].source, *environments)
+    pythons = []
+    for path in dict.fromkeys(base_python(plan.host).path for plan in plans):
+        yield prerequisites.check_python(path)
+        if isinstance(found := read_interpreter(path), Interpreter):
+            pythons.append(found)
+    yield from prerequisites.check_host_engine(plans[0].source, *environments, pythons=pythons)
 
 
 def missing_packages(wanted: SystemPackages) -> str | None:
@@ -258,18 +278,27 @@ def missing_packages(wanted: SystemPackages) -> str | None:
     return install_command(manager, missing) if missing else None
 
 
-def _make_environment(plan: RunPlan, folder: WorkFolder, log: ImageLog) -> None:
-    commands = [[plan.host.python, *MAKE_VENV, str(folder.venv)]]
+def _make_environment(plan: RunPlan, base: BasePython, folder: WorkFolder, log: ImageLog) -> None:
+    if base.is_seen:
+        folder.constraints.write_text(read_constraints(base, _environment(plan, folder)))
+        log.write(origin_note(folder.constraints.read_text()))
+    commands = [*creating_commands(plan.host, base, folder.venv)]
     if plan.host.requirements.read_bytes().strip():
         python = str(folder.venv / "bin" / "python")
         commands.append([python, *PIP_INSTALL, str(plan.host.requirements)])
+    if base.is_seen:
+        commands.append(checking_command(folder.venv, folder.constraints))
+    environment = {**_environment(plan, folder), **VENV_SETTINGS}
     for command in commands:
-        environment = {**_environment(plan, folder.venv), **VENV_SETTINGS}
         result = process.run(command, environment=environment, on_line=log.write, check=False)
         if result.exit_code != 0:
+            remedy = f"the whole log is {log.path}"
+            if base.is_seen:
+                remedy = f"require versions that are compatible with the packages of {base.path}"
+                remedy += f", or name another Python with --python; {log.path} is the whole log"
             raise InfrastructureError(
                 f"the virtual environment of platform {plan.platform} cannot be made{log.tail()}",
-                remedy=f"the whole log is {log.path}",
+                remedy=remedy,
             )
 
 
@@ -287,12 +316,24 @@ def passed_variables(plan: RunPlan) -> dict[str, str]:
     return {name: value for name, value in inherited.items() if is_passed(name)}
 
 
-def _environment(plan: RunPlan, venv: Path) -> Mapping[str, str]:
+def _environment(plan: RunPlan, folder: WorkFolder) -> Mapping[str, str]:
     """Return the passed variables, those that activate the environment, and the plan's."""
     ambient = passed_variables(plan)
-    path = os.pathsep.join([str(venv / "bin"), ambient.get("PATH", os.defpath)])
-    active = {"PATH": path, "VIRTUAL_ENV": str(venv)}
-    return {**ambient, **active, **plan.network.host_environment, **plan.environment}
+    path = os.pathsep.join([str(folder.venv / "bin"), ambient.get("PATH", os.defpath)])
+    active = {"PATH": path, "VIRTUAL_ENV": str(folder.venv)}
+    constraints = folder.constraints if folder.constraints.exists() else None
+    return {**ambient, **active, **host_settings(plan, constraints)}
+
+
+def _python_notes(plan: RunPlan, folder: WorkFolder) -> Iterator[str]:
+    """Yield notes on the Python of the environment, unless it is the caller's own."""
+    if folder.constraints.exists():
+        constraints = folder.constraints.read_text(errors="replace")
+        yield origin_note(constraints)
+        if pins := shadowed_packages(constraints, folder.venv):
+            yield f"the stages replaced or shadowed {join_names(pins)}"
+    elif plan.host.interpreter:
+        yield f"the environment is one of {locate(plan.host.interpreter)}"
 
 
 def _network_notes(plan: RunPlan) -> Iterator[str]:
@@ -352,7 +393,7 @@ def _is_held_open(
             reader.feed(chunk)
         if is_started_here:
             job = host_job(plan, folder.path, folder.path / plan.run_id)
-            folder.start_agent(job, _environment(plan, folder.venv))
+            folder.start_agent(job, _environment(plan, folder))
         elif doorway.is_open:
             return True
         doorway.is_live = True

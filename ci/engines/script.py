@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING, Any
 from docker.types import Mount, Ulimit
 
 from ci.engines import devices, images, job, wheelhouse
-from ci.engines.workfolder import MAKE_VENV, PIP_INSTALL, VENV_SETTINGS
+from ci.engines.environment import base_python, host_settings, venv_options
+from ci.engines.workfolder import CONSTRAINTS, MAKE_VENV, PIP_INSTALL, VENV_SETTINGS
 from ci.model.job import StagePlan
 from ci.model.plan import CONTAINER_CREDENTIALS, CONTAINER_WHEELS, Exposure, ImagePlan, RunPlan
 from ci.plan import bundle
 from ci.util.files import REPOSITORY
+from ci.util.interpreters import VENDOR_PACKAGES
 from ci.util.text import MASK, mask_credentials
 
 if TYPE_CHECKING:
@@ -91,15 +93,21 @@ def describe_docker(plan: RunPlan, engine: Mapping[str, str]) -> str:
     )
 
 
-def describe_host(plan: RunPlan, environment: Mapping[str, str]) -> str:
-    """Return the script of a run on this machine, whose stages get only ``environment``."""
+def describe_host(plan: RunPlan, passed: Mapping[str, str]) -> str:
+    """Return the script of a run on this machine, with the ``passed`` variables of the caller."""
+    base = base_python(plan.host)
+    constraints = work_folder(plan) / CONSTRAINTS if base.is_seen else None
+    environment = {**passed, **host_settings(plan, constraints)}
     return _script(
         plan,
         job.host_job(plan, work_folder(plan)),
         {},
         on_host=True,
         exports={name: value for name, value in environment.items() if name != "PATH"},
+        base=base,
         make_venv=shlex.join(MAKE_VENV),
+        venv_options=shlex.join(venv_options(plan.host, base)),
+        vendor_packages=f'"$repository"/{VENDOR_PACKAGES.relative_to(REPOSITORY)}',
         pip_install=shlex.join(PIP_INSTALL),
         venv_settings=" ".join(f"{name}={value}" for name, value in VENV_SETTINGS.items()),
         workspace=job.WORKSPACE,

@@ -32,6 +32,8 @@ VENV_SETTINGS = {"VIRTUALENV_CONFIG_FILE": os.devnull}
 # Python compiles the modules that it imports in 6 CPU-seconds; all of torch's would take 30.
 PIP_INSTALL = ("-m", "pip", "install", "--no-compile", "--retries", "1", "--requirement")
 
+CONSTRAINTS = "constraints.txt"
+
 
 @dataclass(frozen=True, kw_only=True)
 class WorkFolder:
@@ -70,6 +72,11 @@ class WorkFolder:
     @property
     def venv(self) -> Path:
         return self.path / "venv"
+
+    @property
+    def constraints(self) -> Path:
+        """The constraints that keep a vendor's packages; no file if the environment sees none."""
+        return self.path / CONSTRAINTS
 
     @property
     def workspace(self) -> Path:

@@ -79,6 +79,21 @@ def _simulated_notes(case: Case) -> list[str]:
     return [f"{what}, {counted(len(skipped), 'test')} skipped;{rest}"]
 
 
+def tool_notes(environment: Mapping[str, object]) -> list[str]:
+    """Return the note on the tools of the host engine, which are those of a machine, not an image.
+
+    For example ``Python 3.12.3, torch 2.11.0+cu130, g++ (Ubuntu 13.3.0-6ubuntu2) 13.3.0``.
+    """
+    match environment.get("engine"):
+        case {"name": "host"}:
+            named = {"python": "Python ", "torch": "torch ", "compiler": ""}
+            found = {name: environment.get(name) for name in named}
+            tools = [named[name] + it for name, it in found.items() if isinstance(it, str)]
+            return [", ".join(tools)] if tools else []
+        case _:
+            return []
+
+
 def cache_notes(environment: Mapping[str, object]) -> list[str]:
     """Return the note on the compiler cache; empty without a cache or compilations."""
     match environment.get("compiler_cache"):

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from ci.facts.case import TESTS_FAILED, UNFINISHED, Case
 from ci.facts.failures import failures_of
-from ci.facts.notes import cache_notes, notes_of, source_notes
+from ci.facts.notes import cache_notes, notes_of, source_notes, tool_notes
 from ci.facts.result_files import ResultFiles
 from ci.facts.shards import shard_results
 from ci.facts.verdict import judge, not_run
@@ -52,6 +52,7 @@ def judged_result(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> P
     notes = (
         *notes_of(case, verdict),
         *source_notes(environment, case.pytest_stage),
+        *tool_notes(environment),
         *cache_notes(environment),
     )
     build, pytest = (_column_seconds(case, c) for c in (Column.BUILD_INSTALL, Column.PYTEST))

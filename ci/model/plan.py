@@ -243,10 +243,17 @@ class CachePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class HostPlan:
-    """The virtual environment that the host engine creates before the stages."""
+    """The virtual environment that the host engine creates before the stages.
+
+    ``python`` is this program's own, which runs virtualenv. ``interpreter`` names the Python of the
+    environment; ``None``: the engine chooses it. ``sees_torch``: the requirements bring no torch,
+    so the environment sees that of its Python, if it has one.
+    """
 
     python: str
     requirements: Path  # a requirements file of the repository
+    interpreter: str | None = None
+    sees_torch: bool = False
     pass_environment: tuple[str, ...] = ()  # variables of the caller for the stages, as patterns
 
 

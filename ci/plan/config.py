@@ -193,6 +193,8 @@ class NetworkConfig(Model):
     pip_find_links: str | None = None
     """A page of links to archives, or a folder of this machine. Containers then get its files as a
     volume, and image builds through a server at ``http://127.0.0.1:8421/`` (PIP_FIND_LINKS)."""
+    pip_no_index: bool | None = None
+    """Use no package index, only ``pip_find_links`` (PIP_NO_INDEX)."""
     ca_bundle: str | None = None
     """A PEM file with the certificates that this site trusts (PIP_CERT, SSL_CERT_FILE,
     REQUESTS_CA_BUNDLE)."""

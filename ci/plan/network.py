@@ -37,8 +37,10 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "https_proxy": ("HTTPS_PROXY", "https_proxy"),
     "no_proxy": ("NO_PROXY", "no_proxy"),
     "pip_find_links": ("PIP_FIND_LINKS",),
+    "pip_no_index": ("PIP_NO_INDEX",),
     "ca_bundle": ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"),
 }
+TRUE = ("y", "yes", "t", "true", "on", "1")  # to pip
 
 
 def resolve_network(
@@ -57,7 +59,7 @@ def resolve_network(
     links, wheelhouse = _find_links(settings["pip_find_links"], folder)
     here = {
         **settings,
-        "pip_find_links": " ".join([*links, str(wheelhouse)] if wheelhouse else links),
+        "pip_find_links": " ".join([*links, *([folder_word(wheelhouse)] if wheelhouse else [])]),
         "ca_bundle": str(bundle) if bundle else None,
     }
     inside = {**here, "ca_bundle": CONTAINER_CA_BUNDLE if bundle else None}
@@ -88,9 +90,19 @@ def network_settings(environ: Mapping[str, str], *sections: NetworkConfig) -> di
     found: dict[str, str | None] = {}
     for name, variables in VARIABLES.items():
         values = [environ.get(variable) for variable in variables]
-        values += [getattr(section, name) for section in sections]
+        values += [_text(getattr(section, name)) for section in sections]
         found[name] = next(filter(None, values), None)
     return found
+
+
+def _text(value: str | bool | None) -> str | None:
+    """Return a setting as pip reads it from a variable."""
+    return str(int(value)) if isinstance(value, bool) else value
+
+
+def is_without_index(environment: Mapping[str, str]) -> bool:
+    """Return whether pip uses no index."""
+    return environment.get("PIP_NO_INDEX", "").lower() in TRUE
 
 
 def _environment(settings: Mapping[str, str | None]) -> dict[str, str]:
@@ -164,12 +176,18 @@ def _find_links(value: str | None, folder: Path) -> tuple[list[str], Path | None
     return links, folders[0] if folders else None
 
 
+def folder_word(folder: Path) -> str:
+    """Return a folder as a word of pip's lists, which are separated by spaces."""
+    return folder.as_uri() if re.search(r"\s", str(folder)) else str(folder)
+
+
 # pip's options, and the names of the settings here.
 FIELDS: Mapping[str, str] = {
     "index-url": "pip_index_url",
     "extra-index-url": "pip_extra_index_url",
     "trusted-host": "pip_trusted_host",
     "find-links": "pip_find_links",
+    "no-index": "pip_no_index",
     "cert": "ca_bundle",
 }
 
@@ -185,7 +203,7 @@ def read_pip_settings(environ: Mapping[str, str]) -> NetworkConfig:
         parser.read(_pip_files(environ))
     except (ConfigParserError, OSError, UnicodeDecodeError):
         return NetworkConfig()
-    found: dict[str, str] = {}
+    found: dict[str, str | bool] = {}
     for section in ("global", "install"):
         for option, value in parser.items(section) if parser.has_section(section) else ():
             field = FIELDS.get(option.replace("_", "-").removeprefix("--"))
@@ -194,7 +212,9 @@ def read_pip_settings(environ: Mapping[str, str]) -> NetworkConfig:
             words = value.split()
             if field.endswith("index_url"):
                 words = [word for word in words if not word.startswith("file:")]
-            if words:
+            if field == "pip_no_index":
+                found[field] = value.lower() in TRUE
+            elif words:
                 found[field] = " ".join(words)
     return NetworkConfig.model_validate(found)
 

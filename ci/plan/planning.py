@@ -62,7 +62,10 @@ WRITABLE = (WORKSPACE, CONTAINER_FOLDER, "/opt/venv", "/home", "/tmp", "/var/tmp
 
 # Settings that are passed to image builds as arguments. Certificates are in the build context, as
 # they are too long for an argument.
-_BUILD_ARGUMENTS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_FIND_LINKS")
+_BUILD_ARGUMENTS = (
+    *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST"),
+    *("PIP_FIND_LINKS", "PIP_NO_INDEX"),
+)
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 _PROXY_ARGUMENTS = (*_PROXIES, *(name.lower() for name in _PROXIES))
 
@@ -92,6 +95,8 @@ class RunOptions(BaseModel):
     """The head of the Ray cluster of the engine ``ray``; ``None``: from the environment."""
     priority: Priority = Priority.COMMIT
     """Which run gets a free host of a pool first."""
+    python: str | None = None
+    """The Python of the host engine's environment; ``None``: the site's, or the engine chooses."""
 
     def engine_of(self, platform: str) -> str | None:
         """Return the requested engine; ``None``: the site's."""
@@ -118,6 +123,8 @@ class PlanInputs:
     network: NetworkPlan
     engine: EnginePlan
     devices: DevicePolicy
+    brings_torch: bool = False  # the requirements
+    interpreter: str | None = None  # of the host engine
     pass_environment: tuple[str, ...] = ()  # the site's
     contract: ContractPlan | None = None
     other_engines: tuple[EnginePlan, ...] = ()
@@ -131,6 +138,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
     wanted = config.platforms[platform.name]
     packages = _system_packages(config, wanted)
     devices, selection = None, None
+    has_vendor = platform.devices is not None and not wanted.simulated
     if platform.devices and inputs.devices.count and not wanted.simulated:
         devices = DevicePlan(facts=platform.devices, **inputs.devices.model_dump())
     if config.selection:
@@ -166,6 +174,9 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         host=HostPlan(
             python=sys.executable,
             requirements=inputs.requirements,
+            interpreter=inputs.interpreter,
+            # Only a platform with devices has a vendor. For any other the user names a Python.
+            sees_torch=not inputs.brings_torch and (has_vendor or inputs.interpreter is not None),
             pass_environment=(*config.pass_environment, *inputs.pass_environment),
         ),
         engine=inputs.engine,

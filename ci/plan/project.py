@@ -18,7 +18,7 @@ from ci.model.platforms import PLATFORMS
 from ci.model.tests import Suite
 from ci.plan.config import IMAGE_REFERENCE, Config, DevicePolicy, NetworkConfig
 from ci.plan.load import load_config, load_site
-from ci.plan.network import network_settings, resolve_network
+from ci.plan.network import folder_word, network_settings, resolve_network
 from ci.plan.planning import (
     AS_CONFIGURED,
     CA_BUNDLE_IN_CONTEXT,
@@ -30,6 +30,7 @@ from ci.plan.planning import (
 )
 from ci.plan.site import ENGINES, SiteConfig
 from ci.util.files import REPOSITORY
+from ci.util.interpreters import brings_torch
 from ci.util.invocation import CONFIG_FILE
 from ci.util.redaction import secret_values
 from ci.util.text import hide_values, near_match
@@ -112,6 +113,11 @@ class Project:
             remedy=f"Define other engines under `engines:` in {SITE_FILE}.",
         )
 
+    def interpreter(self, platform: str) -> str | None:
+        """Return this site's Python for the host engine, if it names one."""
+        named = self.environ.get(f"INFINI_CI_PYTHON_{platform.upper()}")
+        return named or self.site.platform_settings(platform).python
+
     def other_engines(self, platform: str, asked: str | None) -> tuple[EnginePlan, ...]:
         """Return the site's further engines of a platform; none if another one is requested."""
         if asked or self.environ.get(f"INFINI_CI_ENGINE_{platform.upper()}"):
@@ -172,11 +178,12 @@ def load_project(
 
 def _with_absolute_paths(network: NetworkConfig, folder: Path) -> NetworkConfig:
     """Return a network section with absolute paths; they were relative to ``folder``."""
-    full: dict[str, str | None] = {}
-    for field in ("pip_find_links", "ca_bundle"):
-        words = (getattr(network, field) or "").split()
-        names = [str(folder / word) if (folder / word).exists() else word for word in words]
-        full[field] = " ".join(names) or None
+    words = (network.pip_find_links or "").split()
+    links = [folder_word(folder / word) if (folder / word).exists() else word for word in words]
+    bundle = network.ca_bundle
+    if bundle and (folder / bundle).exists():
+        bundle = str(folder / bundle)
+    full = {"pip_find_links": " ".join(links) or None, "ca_bundle": bundle}
     return network.model_copy(update=full)
 
 
@@ -218,6 +225,10 @@ def plan_run(
         selection = project.config.selection
         if options.selected and selection and contract and contract.suite:
             refuse_typos(options.selected, contract.suite, source, selection.files)
+        engine = project.engine(name, options.engine_of(name), ray_address=options.ray_address)
+        if options.python and engine.kind != "host":
+            message = f"--python: platform {name}: got engine {engine.name}, expected host"
+            raise UsageError(message, remedy="Add it: --engine host")
         inputs = PlanInputs(
             run_id=run_id,
             source=source.resolve(),
@@ -226,10 +237,12 @@ def plan_run(
             requirements=requirements,
             base_image=project.base_image(name),
             network=network,
-            engine=project.engine(name, options.engine_of(name), ray_address=options.ray_address),
+            engine=engine,
             other_engines=project.other_engines(name, options.engine_of(name)),
             retries=project.retries(name),
             devices=project.devices(name),
+            brings_torch=brings_torch(requirements.read_text(errors="replace")),
+            interpreter=options.python or project.interpreter(name),
             pass_environment=project.site.pass_environment,
             contract=contract,
             options=options,

@@ -111,6 +111,10 @@ class SitePlatform(Model):
     engine: Name | None = None
     """Engine that runs it: one of ``engines``, or ``auto``, ``docker``, ``host`` or ``ray``
     (INFINI_CI_ENGINE_<PLATFORM>). ``--engine`` overrides it."""
+    python: Annotated[str, StringConstraints(min_length=1)] | None = None
+    """Python of the host engine's environment: a path, or a program on PATH
+    (INFINI_CI_PYTHON_<PLATFORM>). ``--python`` overrides it. By default the first known one that
+    has its vendor's torch, if the platform's requirements bring none, else that of this program."""
     other_engines: tuple[Name, ...] = ()
     """Engines that are tried in this order if ``engine`` does not answer. If it stops answering
     during a run, the next one is used only when the container has ended or must have: after the

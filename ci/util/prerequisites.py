@@ -14,7 +14,6 @@ import shlex
 import shutil
 import socket
 import sys
-import sysconfig
 import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,6 +24,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ci.errors import PrerequisiteError
+from ci.util.interpreters import (
+    Interpreter,
+    find_vendors,
+    locate,
+    own_interpreter,
+    read_interpreter,
+)
 from ci.util.invocation import command
 from ci.util.process import ProcessError, run
 from ci.util.text import first_line
@@ -231,12 +237,18 @@ def check_venv() -> Finding:
     return _missing_package(subject, found, "venv")
 
 
-def check_headers() -> Finding:
-    """Check for the headers of this Python, which the library's module includes."""
-    path = Path(sysconfig.get_path("include"), "Python.h")
+def check_headers(python: Interpreter) -> Finding:
+    """Check for the headers of a Python, which the library's module includes."""
+    subject, path = "Python headers", Path(python.include, "Python.h")
     if path.is_file():
-        return ok("Python headers", str(path.parent))
-    return _missing_package("Python headers", f"{path} does not exist", "headers")
+        return ok(subject, str(path.parent))
+    missing = f"{path} does not exist"
+    if python.path == sys.executable:
+        return _missing_package(subject, missing, "headers")
+    expected, packaged = f"the headers of {python}", _packaged_python(python.path)
+    if packaged is None:
+        return problem(subject, missing, expected=expected, remedy=COMPLETE_PYTHON)
+    return problem(subject, missing, expected=expected, remedy=_install(["headers"], packaged))
 
 
 def check_compiler(environ: Mapping[str, str], *, tried: bool = True) -> Finding:
@@ -317,18 +329,30 @@ def check_memory(*, builds: bool) -> Finding:
     )
 
 
-def check_host_engine(source: Path, *environs: Mapping[str, str]) -> Iterator[Finding]:
+def check_python(name: str) -> Finding:
+    """Check a Python that a user named for the environment of the host engine."""
+    found = read_interpreter(locate(name))
+    if isinstance(found, Interpreter):
+        return ok("Python", str(found))
+    remedy = "Name a Python that starts, by its path or as a program on PATH: --python PATH."
+    return replace(problem("Python", found, remedy=remedy), configuration=True)
+
+
+def check_host_engine(
+    source: Path, *environs: Mapping[str, str], pythons: Sequence[Interpreter] = ()
+) -> Iterator[Finding]:
     """Check what the host engine needs to fill its environments and to build ``source`` in each.
 
-    CMake and ninja come from pip. They need a compiler, and a temporary folder in which programs
-    can be started.
+    CMake and ninja come from pip. They need a compiler, the headers of ``pythons`` (by default this
+    one), of which the environments are made, and a temporary folder that programs can start in.
     """
     builds = compiles_cpp(source)
     room = check_temporary_folder(least=BUILD_BYTES if builds else LEAST_DISK_BYTES)
     yield room
     yield check_memory(builds=builds)
     tried = builds and room.level is not Severity.PROBLEM
-    for found in (*_check_compilers(environs, tried=tried), check_headers()):
+    headers = map(check_headers, pythons or [own_interpreter()])
+    for found in (*_check_compilers(environs, tried=tried), *headers):
         if found.level is Severity.PROBLEM and not builds:
             expected = "present, if pip compiles something here"
             found = replace(found, level=Severity.WARNING, expected=expected)
@@ -352,7 +376,7 @@ def check_first_use(
         yield check_venv()
         return
     options = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for name in ("--engine", "--source", "--results", "--config", "--bundle"):
+    for name in ("--engine", "--source", "--results", "--config", "--bundle", "--python"):
         options.add_argument(name)
     chosen, _ = options.parse_known_args(of_run)
     yield check_results(root / (chosen.results or environ.get("INFINI_CI_RESULTS") or "results"))
@@ -368,7 +392,13 @@ def check_first_use(
     by_itself = chosen.engine in (None, "auto") and not (site or named)
     yield check_venv()  # for the environments of nox
     if chosen.engine == "host" or (by_itself and not docker_answers(environ)):
-        yield from check_host_engine(source, environ)
+        path = locate(chosen.python) if chosen.python else sys.executable
+        if not chosen.python and check_headers(own_interpreter()).level is Severity.PROBLEM:
+            # `run` reads the requirements, and decides whether it uses this one.
+            path = find_vendors() or path
+        yield check_python(path)
+        if isinstance(python := read_interpreter(path), Interpreter):
+            yield from check_host_engine(source, environ, pythons=[python])
 
 
 def compiles_cpp(source: Path) -> bool:
@@ -445,18 +475,18 @@ def _missing_package(
 
     No package adds to a Python other than the distribution's.
     """
-    if "{python}" in PACKAGES[package][0] and _packaged_python() is None:
+    if "{python}" in PACKAGES[package][0] and _packaged_python(sys.executable) is None:
         return problem(subject, found, remedy=COMPLETE_PYTHON)
     lacking = problem(subject, found, expected=expected, remedy=_install([package]))
     return replace(lacking, package=package)
 
 
-def _packaged_python() -> str | None:
-    """Return this interpreter's package name: ``python3`` for the default, else ``python3.12``."""
-    real = os.path.realpath(sys.executable)
+def _packaged_python(python: str) -> str | None:
+    """Return an interpreter's package name: ``python3`` for the default, else ``python3.12``."""
+    real = os.path.realpath(python)
     if real == os.path.realpath("/usr/bin/python3"):
         return "python3"
-    return f"python3.{sys.version_info.minor}" if Path(real).parent == Path("/usr/bin") else None
+    return Path(real).name if Path(real).parent == Path("/usr/bin") else None
 
 
 def package_manager() -> str | None:
@@ -479,9 +509,10 @@ def install_command(manager: str, names: Sequence[str]) -> str:
     return f"su -c {shlex.quote(command)}"
 
 
-def _install(packages: Sequence[str]) -> str:
+def _install(packages: Sequence[str], python: str | None = None) -> str:
+    """Return the command that installs packages, those for Pythons for the package ``python``."""
     manager = package_manager()
-    python = (_packaged_python() if manager else None) or "python3"
+    python = python or (_packaged_python(sys.executable) if manager else None) or "python3"
     names = [
         (fedora if manager in ("dnf", "yum") else debian).format(python=python)
         for debian, fedora in map(PACKAGES.__getitem__, packages)

@@ -58,6 +58,7 @@ from ci.upkeep.doctor.network import (
 from ci.util import prerequisites
 from ci.util.files import REPOSITORY
 from ci.util.prerequisites import Finding, Severity, check_disk, ok, problem, unknown, warning
+from tests.built import make_wheel
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 INFO = {
@@ -575,6 +576,64 @@ def test_an_index_that_cannot_be_reached(
     [found] = [found for found in document["findings"] if found["subject"] == "package index"]
     assert found["found"].startswith("http://***@127.0.0.1:1/simple/pip/ cannot be reached from")
     assert "Connection refused" in found["found"]
+
+
+@pytest.mark.parametrize("has_torch", [False, True])
+def test_the_torch_of_a_vendors_python(
+    config: Path,
+    has_torch: bool,
+    index: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    python = config.with_name("python")
+    facts = '{"version": [3, 12, 1], "include": "/usr/include"}'
+    asked = f"test $2 = has-torch && {'echo $0' if has_torch else 'exit 1'}"
+    python.write_text(f"#!/bin/sh\n{asked} || echo '{facts}'\n")
+    python.chmod(0o755)
+    config.write_text("project: tiny\nplatforms:\n  nvidia: {devices: {count: 0}}\n")
+    monkeypatch.setenv("PIP_INDEX_URL", index)
+    monkeypatch.setenv("INFINI_CI_PYTHON_NVIDIA", str(python))
+    doctor(config, "--engine=host")
+    lines = capsys.readouterr().out.splitlines()
+    assert f"ok       Python: Python 3.12.1 ({python})" in lines
+    found = f"ok       torch of nvidia: that of {python}"
+    lacking = f"warning  torch of nvidia: {python} has no torch"
+    assert (found if has_torch else lacking) in lines
+
+
+@pytest.mark.parametrize("without_index", [False, True])
+def test_a_folder_of_wheels_in_place_of_an_index(
+    config: Path,
+    without_index: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wheels = config.parent / "the wheels"
+    make_wheel(wheels, "tiny-tool", "1.0", requires="tiny-part>=2")
+    make_wheel(wheels, "tiny-part", "2.1")
+    (config.parent / "needs.txt").write_text("tiny-tool\n")
+    config.write_text("project: tiny\nplatforms:\n  cpu: {requirements: needs.txt}\n")
+    network = f"network: {{pip_find_links: '{wheels.as_uri()}'}}\n"
+    if without_index:
+        network = network.replace("}", ", pip_no_index: true}")
+    (config.parent / "ci.site.yaml").write_text(network)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple")
+
+    def index() -> dict[str, Any]:
+        document = json.loads(capsys.readouterr().out)
+        [found] = [each for each in document["findings"] if each["subject"] == "package index"]
+        return {**found, "exit_code": document["exit_code"]}
+
+    assert doctor(config, "--engine=host", "--format=json") == ExitCode.PASSED
+    assert f"{wheels} has every requirement" in index()["found"]
+    [part] = wheels.glob("tiny_part-*")
+    part.unlink()
+    assert doctor(config, "--engine=host", "--format=json") == ExitCode.INFRASTRUCTURE
+    found = index()
+    assert found["level"] == "problem"
+    assert ("tiny-part>=2" in found["found"]) is without_index
+    assert ("Connection refused" in found["found"]) is not without_index
 
 
 @pytest.mark.parametrize(

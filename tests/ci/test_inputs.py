@@ -9,6 +9,7 @@ import pytest
 from ci.errors import ConfigError, UsageError
 from ci.model.plan import ResultLimits, RunPlan
 from ci.model.platforms import PLATFORMS
+from ci.plan.planning import RunOptions
 from ci.plan.project import (
     DEFAULT_REQUIREMENTS,
     RECIPE,
@@ -49,6 +50,45 @@ def test_a_project_has_its_own_recipe_and_requirements(folder: Path) -> None:
     (folder / "needs.txt").write_text("pytest\n")
     context = plan(folder).needed_image.context
     assert context == {"Dockerfile": b"FROM x\n", "requirements-cpu.txt": b"pytest\n"}
+
+
+@pytest.mark.parametrize(
+    ("platform", "requirements", "environ", "sees_torch"),
+    [
+        ("nvidia", "pytest\n", {}, True),
+        ("nvidia", "pytest\ntorch==2.13.0\n", {}, False),
+        ("cpu", "pytest\n", {}, False),
+        ("cpu", "pytest\n", {"INFINI_CI_PYTHON_CPU": "python3.12"}, True),
+        ("cpu", "torch\n", {"INFINI_CI_PYTHON_CPU": "python3.12"}, False),
+        ("moore", "pytest\n", {}, False),  # simulated
+    ],
+)
+def test_the_environment_that_sees_torch(
+    folder: Path, platform: str, requirements: str, environ: dict[str, str], sees_torch: bool
+) -> None:
+    (folder / "needs.txt").write_text(requirements)
+    (folder / "ci.yaml").write_text(
+        "project: tiny\nplatforms:\n  cpu: {requirements: needs.txt}\n"
+        "  nvidia: {requirements: needs.txt}\n  moore: {simulated: true, requirements: needs.txt}\n"
+    )
+    project = load_project(folder / "ci.yaml", environ)
+    [planned] = plan_run(
+        project, [platform], run_id="run", source=folder, results=folder / "results"
+    )
+    assert planned.host.sees_torch is sees_torch
+    assert planned.host.interpreter == environ.get(f"INFINI_CI_PYTHON_{platform.upper()}")
+
+
+def test_the_sites_python_comes_after_the_option_and_the_environment(folder: Path) -> None:
+    (folder / "ci.site.yaml").write_text("platforms: {cpu: {python: /site/python, engine: host}}\n")
+    assert plan(folder).host.interpreter == "/site/python"
+    assert plan(folder, {"INFINI_CI_PYTHON_CPU": "/my/python"}).host.interpreter == "/my/python"
+    project = load_project(folder / "ci.yaml", {"INFINI_CI_PYTHON_CPU": "/my/python"})
+    options = RunOptions(python="/named/python")
+    [planned] = plan_run(
+        project, ["cpu"], run_id="run", source=folder, results=folder / "results", options=options
+    )
+    assert planned.host.interpreter == "/named/python"
 
 
 def test_the_certificates_are_in_the_build_context(folder: Path) -> None:
@@ -109,7 +149,7 @@ def test_a_site_file_elsewhere(folder: Path, tmp_path: Path) -> None:
 
 
 def test_files_of_a_site_are_relative_to_its_own_file(folder: Path, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "site"
+    elsewhere = tmp_path / "the site"
     (elsewhere / "wheels").mkdir(parents=True)
     (elsewhere / "ca.pem").write_text("certificates")
     links = "https://mirror.example/links wheels"

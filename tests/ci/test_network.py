@@ -11,7 +11,7 @@ import pytest
 from ci.errors import ConfigError
 from ci.model.plan import CONTAINER_CA_BUNDLE
 from ci.plan.config import NetworkConfig
-from ci.plan.network import resolve_network
+from ci.plan.network import is_without_index, read_pip_settings, resolve_network
 from ci.util.text import mask_credentials
 
 
@@ -57,6 +57,32 @@ def test_a_folder_of_wheels_is_served_to_builds(tmp_path: Path) -> None:
 def test_a_folder_of_wheels_by_its_address(tmp_path: Path) -> None:
     network = resolve_network({"PIP_FIND_LINKS": tmp_path.as_uri()}, folder=tmp_path)
     assert network.wheelhouse == tmp_path
+
+
+def test_a_folder_of_wheels_with_a_space(tmp_path: Path) -> None:
+    wheels = tmp_path / "the wheels"
+    wheels.mkdir()
+    network = resolve_network({"PIP_FIND_LINKS": wheels.as_uri()}, folder=tmp_path)
+    assert network.wheelhouse == wheels
+    assert network.host_environment["PIP_FIND_LINKS"] == wheels.as_uri()  # one word to pip
+
+
+def test_a_site_without_an_index(tmp_path: Path) -> None:
+    site, config = NetworkConfig(pip_no_index=False), NetworkConfig(pip_no_index=True)
+    for network, without_index in (
+        (resolve_network({}, config, folder=tmp_path), True),
+        (resolve_network({}, site, config, folder=tmp_path), False),
+        (resolve_network({"PIP_NO_INDEX": "yes"}, site, folder=tmp_path), True),
+        (resolve_network({}, folder=tmp_path), False),
+    ):
+        assert is_without_index(network.host_environment) is without_index
+        assert network.build_environment == network.environment == network.host_environment
+
+
+def test_pips_own_setting_for_no_index(tmp_path: Path) -> None:
+    (tmp_path / "pip.conf").write_text("[global]\nno-index = true\n[install]\n")
+    environ = {"PIP_CONFIG_FILE": str(tmp_path / "pip.conf"), "HOME": str(tmp_path)}
+    assert read_pip_settings(environ).pip_no_index
 
 
 def test_a_page_of_links_needs_no_server(tmp_path: Path) -> None:

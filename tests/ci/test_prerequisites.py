@@ -21,7 +21,7 @@ from workplace import Workplace, new_workplace
 from ci.engines.host import HostEngine
 from ci.errors import ExitCode, PrerequisiteError
 from ci.model.results import Harness, Product, exit_code
-from ci.util import prerequisites
+from ci.util import interpreters, prerequisites
 from ci.util.files import REPOSITORY
 from ci.util.prerequisites import Severity
 
@@ -99,6 +99,67 @@ def test_a_temporary_folder_without_room(tmp_path: Path, monkeypatch: pytest.Mon
     assert (found.level, found.expected) == (Severity.PROBLEM, "at least 1000000000.0 GB")
     assert found.found.startswith(f"{tmp_path}: ")
     assert prerequisites.check_temporary_folder(least=0).level is not Severity.PROBLEM
+
+
+# Pythons
+
+BROKEN = "#!/bin/sh\necho cannot load libpython >&2\nexit 127\n"
+FACTS = '{"version": [3, %d, 10], "include": "%s"}'
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "does not exist"),
+        ("", "is not a program"),
+        ("#!/bin/sh\n", "is not a working Python: it prints no version"),
+        (BROKEN, "is not a working Python: cannot load libpython"),
+        ("no program\n", "cannot be run: Exec format error"),
+        (f"#!/bin/sh\necho '{FACTS % (9, '')}'\n", "is Python 3.9.10, expected 3.10 or newer"),
+    ],
+)
+def test_a_python_that_cannot_be_used(tmp_path: Path, text: str | None, reason: str) -> None:
+    python = tmp_path / "python"
+    if text is not None:
+        python.write_text(text)
+        python.chmod(0o755 if text else 0o644)
+    found = prerequisites.check_python(str(python))
+    assert (found.level, found.found) == (Severity.PROBLEM, f"{python} {reason}")
+    assert found.configuration
+
+
+def test_a_python_that_is_not_on_path(programs: Path) -> None:
+    assert programs.is_dir()
+    assert prerequisites.check_python("python3.12").found == "python3.12 is not on PATH"
+
+
+def test_the_headers_are_those_of_the_chosen_python(tmp_path: Path, programs: Path) -> None:
+    facts = FACTS % (12, tmp_path / "include")
+    add(programs, "python3.12", f"#!/bin/sh\necho '{facts}'\n")
+    chosen = interpreters.read_interpreter(interpreters.locate("python3.12"))
+    assert str(chosen) == f"Python 3.12.10 ({programs}/python3.12)"
+    (tmp_path / "CMakeLists.txt").touch()
+    found = prerequisites.check_host_engine(tmp_path, os.environ, pythons=[chosen])
+    headers = next(each for each in found if each.subject == "Python headers")
+    assert headers.found == f"{tmp_path}/include/Python.h does not exist"
+    assert headers.expected == f"the headers of {chosen}"
+
+
+@pytest.mark.parametrize(
+    ("line", "brings"),
+    [
+        ("torch", True),
+        ("numpy\nTorch >= 2 ; python_version > '3.10'\n", True),
+        ("torch[opt]==2.13.0", True),
+        ("torch @ https://mirror.example/torch.whl", True),
+        ("https://mirror.example/whl/torch-2.13.0-cp312.whl", True),
+        ("# torch", False),
+        ("torchvision\ntorch-npu\ntorch_mlu\ntorch.extra", False),
+        ("--extra-index-url https://download.pytorch.org/whl/cpu", False),
+    ],
+)
+def test_requirements_that_bring_torch(line: str, brings: bool) -> None:
+    assert interpreters.brings_torch(line) is brings
 
 
 # Compilers

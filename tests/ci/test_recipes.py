@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import platform
 import subprocess
 import sys
 import tomllib
@@ -220,7 +222,9 @@ def test_constraints_keep_what_is_the_vendors(tmp_path: Path) -> None:
         "Jinja2": "3.1.0",
     }.items():
         package(tmp_path, name, version)
-    assert vendor_packages("constraints", path=tmp_path).stdout.splitlines() == [
+    head, *constraints = vendor_packages("constraints", path=tmp_path).stdout.splitlines()
+    assert head == f"# the packages of {sys.executable}, Python {platform.python_version()}"
+    assert constraints == [
         "apex==0.1+metax3.2",
         "numpy<2",
         "torch==2.4.0",
@@ -230,12 +234,44 @@ def test_constraints_keep_what_is_the_vendors(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("sees_system", [False, True])
+def test_an_environment_sees_what_the_vendors_sees(tmp_path: Path, sees_system: bool) -> None:
+    """The vendor's Python is an environment, with or without the packages of its base."""
+
+    def make(name: str, *options: str) -> Path:
+        command = [sys.executable, "-m", "venv", "--without-pip", *options, tmp_path / name]
+        subprocess.run(command, check=True)
+        return tmp_path / name / "bin" / "python"
+
+    def path_of(python: Path) -> list[str]:
+        program = "import sys; print(*sys.path, sep='\\n')"
+        command = [python, "-P", "-c", program]
+        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return list(dict.fromkeys(printed.splitlines()))  # of two, the first counts
+
+    before = make("vendor", *(["--system-site-packages"] if sees_system else []))
+    for name in ("first", "second"):  # the recipe of images has two, each linked to the one before
+        python = make(name, "--system-site-packages")
+        link = [before, RECIPE / "vendor_packages.py", "link", tmp_path / name]
+        subprocess.run(link, check=True)
+        [own] = (tmp_path / name / "lib").glob("python*/site-packages")
+        seen = [folder for folder in path_of(python) if folder != str(own)]
+        assert seen == path_of(before)
+        before = python
+
+
+def test_an_old_python_of_an_image_can_look_for_the_vendors() -> None:
+    tree = ast.parse((RECIPE / "vendor_packages.py").read_text(), feature_version=(3, 6))
+    at_once = [node.module for node in tree.body if isinstance(node, ast.ImportFrom)]
+    assert not {"__future__", "importlib.metadata"} & {*at_once}
+
+
 def test_a_package_that_was_replaced_is_noticed(tmp_path: Path) -> None:
     package(tmp_path / "now", "torch", "2.5.0")
-    (tmp_path / "constraints.txt").write_text("numpy<2\ntorch==2.4.0+vendor\n")
+    (tmp_path / "constraints.txt").write_text("# a==b\nnumpy<2\ntorch==2.4.0+vendor\n")
     checked = vendor_packages("check", tmp_path / "constraints.txt", path=tmp_path / "now")
     assert checked.returncode == 1
-    assert "the base image's torch==2.4.0+vendor was replaced or shadowed" in checked.stderr
+    assert "the vendor's torch==2.4.0+vendor was replaced or shadowed" in checked.stderr
     package(tmp_path / "before", "torch", "2.4.0+vendor")
     checked = vendor_packages("check", tmp_path / "constraints.txt", path=tmp_path / "before")
     assert (checked.returncode, checked.stderr) == (0, "")

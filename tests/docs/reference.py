@@ -79,6 +79,8 @@ VARIABLES_READ: Mapping[str, str] = {
     NOTIFY_VARIABLE: "Webhook for the alarms of `history --check`. `--notify` wins. Builds and"
     " tests do not see it.",
     "INFINI_CI_SITE": "Path of the site file. Default: `ci.site.yaml` beside the configuration.",
+    "INFINI_CI_PYTHON_<PLATFORM>": "Python of one platform's environment on the host engine: a"
+    " path, or a program on PATH. Wins over the site file; `--python` wins over it.",
     "INFINI_CI_ENGINE_<PLATFORM>": "Engine of one platform, such as `INFINI_CI_ENGINE_ASCEND`."
     " Wins over the site file; `--engine` wins over it.",
     "INFINI_CI_BASE_IMAGE_<PLATFORM>": "Base image of one platform. Wins over the site file.",

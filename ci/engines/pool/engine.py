@@ -170,8 +170,9 @@ class RayEngine:
 
     def describe(self, plan: RunPlan) -> str:
         """Return a script that does the same on a host."""
-        describe = describe_host if self._plan.node_engine == "host" else describe_docker
-        return describe(plan, {**plan.network.host_environment, **plan.environment})
+        if self._plan.node_engine == "host":
+            return describe_host(plan, {})
+        return describe_docker(plan, {**plan.network.host_environment, **plan.environment})
 
     def _place(self, plan: RunPlan, observer: Observer) -> HostedPlatform:
         """Wait for a host, and send what the platform needs there."""

@@ -11,6 +11,7 @@ from ci.engines.pool.actor import RESULTS
 from ci.errors import CiError
 from ci.model.plan import EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
+from ci.plan.network import folder_word
 
 
 class HostStep(StrEnum):
@@ -79,7 +80,9 @@ def plan_on_host(request: Request, folder: Path, trees: Path, python: str) -> Ru
     plan, network = request.plan, request.plan.network
     there = {name: trees / digest for name, digest in request.trees.items()}
     wheelhouse = network.wheelhouse and there.get(WHEELHOUSE)
-    moved = {str(network.ca_bundle): folder / CA_BUNDLE, str(network.wheelhouse): wheelhouse}
+    moved = {str(network.ca_bundle): folder / CA_BUNDLE}
+    if network.wheelhouse and wheelhouse:
+        moved[folder_word(network.wheelhouse)] = wheelhouse
     host_environment = {
         name: " ".join(str(moved.get(word, word)) for word in value.split())
         for name, value in network.host_environment.items()

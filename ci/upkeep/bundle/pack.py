@@ -249,7 +249,8 @@ def site_settings(
     settings = {name: value for name, value in found.items() if value}
     secret = [name for name, value in settings.items() if "@" in value]
     # The bundle's own wheels replace any others.
-    network = {n: value for n, value in settings.items() if n not in (*secret, "pip_find_links")}
+    without = {*secret, "pip_find_links", "pip_no_index"}
+    network = {n: value for n, value in settings.items() if n not in without}
     if "ca_bundle" in network:
         network["ca_bundle"] = os.path.relpath(names.CA_BUNDLE, Path(configuration.path).parent)
     bases = {name: project.base_image(name) for name in request.platforms}

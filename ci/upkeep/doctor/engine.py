@@ -17,6 +17,7 @@ from docker.errors import APIError, ImageNotFound
 from rich.filesize import decimal
 
 from ci.engines.docker import DockerEngine
+from ci.engines.environment import base_python
 from ci.engines.host import HostEngine, prerequisites_of
 from ci.engines.images import ARCHITECTURES, ImageBuilder
 from ci.engines.link import explain, is_local
@@ -33,6 +34,7 @@ from ci.util.text import counted
 
 CONNECT_S = 25.0  # by ssh, perhaps over a slow connection, with all checks of the engine
 OLDEST = (20, 10)  # the oldest version that this program is tested with
+NO_TORCH = "no known Python of this machine has torch"
 DISK_REMEDY = "docker system df shows the rest."
 
 
@@ -97,7 +99,21 @@ def _host_findings(notes: str, plans: Sequence[RunPlan]) -> Iterator[Finding]:
     processors = len(os.sched_getaffinity(0))
     python = f"a virtual environment on this machine, Python {platform.python_version()}"
     yield ok(subject, f"{python}, {platform.machine()}, {processors} processors")
+    for run in plans:
+        if run.host.sees_torch:
+            yield _torch_finding(run)
     yield from prerequisites_of(*plans)
+
+
+def _torch_finding(run: RunPlan) -> Finding:
+    """Find the torch of a platform whose requirements bring none."""
+    subject, base = f"torch of {run.platform}", base_python(run.host)
+    if base.is_seen:
+        return ok(subject, f"that of {base.path}")
+    where = f"{base.path} has no torch" if run.host.interpreter else NO_TORCH
+    remedy = "Name the vendor's Python: --python PATH, or python: of the platform in ci.site.yaml."
+    expected = "the vendor's torch, as the requirements bring none"
+    return warning(subject, where, expected=expected, remedy=remedy)
 
 
 def judge_engine(plan: EnginePlan, info: Mapping[str, Any]) -> Finding:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -14,8 +14,11 @@ from urllib.parse import unquote, urlsplit
 import requests
 from requests.utils import should_bypass_proxies
 
-from ci.model.plan import NetworkPlan
-from ci.upkeep.doctor.checks import REQUEST_S, Check, judge_clock
+from ci.engines.environment import missing_requirement
+from ci.engines.host import passed_variables
+from ci.model.plan import NetworkPlan, RunPlan
+from ci.plan.network import is_without_index
+from ci.upkeep.doctor.checks import CHECK_S, REQUEST_S, Check, judge_clock
 from ci.util.prerequisites import Finding, ok, problem, warning
 from ci.util.text import counted, join_names, mask_credentials, root_cause
 
@@ -30,25 +33,35 @@ INDEX_REMEDY = (
 )
 
 
-def network_checks(network: NetworkPlan) -> Iterator[Check]:
-    """Yield the checks of a site's network settings."""
+FILL_REMEDY = "Fill it: pip download --dest {} --requirement FILE"
+PIP_S = 60.0  # pip reads the metadata of each wheel; with torch's 3 s
+
+
+def network_checks(network: NetworkPlan, plans: Sequence[RunPlan] = ()) -> Iterator[Check]:
+    """Yield the checks of a site's network settings, as ``plans`` need them."""
+    lacking = cache(partial(lacking_requirements, network, plans))
     if (bundle := network.ca_bundle) is not None:
         yield Check("CA bundle", lambda: [judge_ca_bundle(bundle)])
     urls = index_urls(network.host_environment)
     folders = [url for url in urls if url.startswith(("file:", "/"))]
     for url in urls:
         if url not in folders:
-            yield Check(INDEX, partial(index_findings, url, network))
+            look = partial(index_findings, url, network, lacking)
+            yield Check(INDEX, look, limit_s=CHECK_S + PIP_S)
     if folders:
         yield Check(INDEX, lambda: map(judge_index_folder, folders))
     if (folder := network.wheelhouse) is not None:
         yield Check("wheelhouse", lambda: [judge_wheelhouse(folder)])
+    if is_without_index(network.host_environment):
+        yield Check(INDEX, lambda: [judge_no_index(network, lacking())], limit_s=PIP_S)
 
 
 def index_urls(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the package indexes that pip uses, then its pages of links."""
     indexes = [environment.get("PIP_INDEX_URL", PYPI)]
     indexes += environment.get("PIP_EXTRA_INDEX_URL", "").split()
+    if is_without_index(environment):
+        indexes = []
     found = [f"{url.rstrip('/')}/{PROBED}/" for url in indexes]
     links = environment.get("PIP_FIND_LINKS", "").split()
     pages = [url for url in links if url.startswith(("http://", "https://"))]
@@ -64,8 +77,40 @@ def judge_index_folder(url: str) -> Finding:
     return warning(INDEX, f"{path} is not there", expected=expected, remedy=INDEX_REMEDY)
 
 
-def index_findings(url: str, network: NetworkPlan) -> Iterator[Finding]:
-    """Send a HEAD request, through the site's proxy and with its certificates."""
+def lacking_requirements(network: NetworkPlan, plans: Sequence[RunPlan]) -> Mapping[str, str]:
+    """Return what the wheelhouse alone lacks, by platform; a run needs an index for it."""
+    if network.wheelhouse is None:
+        return {plan.platform: "there is no folder of wheels (pip_find_links)" for plan in plans}
+    answers = {
+        plan.host: missing_requirement(
+            plan, network.wheelhouse, {**passed_variables(plan), **network.host_environment}
+        )
+        for plan in plans
+    }
+    return {plan.platform: text for plan in plans if (text := answers[plan.host])}
+
+
+def judge_no_index(network: NetworkPlan, lacking: Mapping[str, str]) -> Finding:
+    """Judge a site without an index, where every requirement comes from the folder of wheels."""
+    found = f"pip uses none; {network.wheelhouse} has every requirement"
+    if not lacking:
+        return ok(INDEX, found)
+    found = "; ".join(f"{platform}: {text}" for platform, text in lacking.items())
+    return problem(
+        INDEX,
+        f"pip uses none, and cannot install the requirements: {found}",
+        expected="each requirement in the folder of wheels",
+        remedy=FILL_REMEDY.format(network.wheelhouse or "FOLDER"),
+    )
+
+
+def index_findings(
+    url: str, network: NetworkPlan, lacking: Callable[[], Mapping[str, str]]
+) -> Iterator[Finding]:
+    """Send a HEAD request, through the site's proxy and with its certificates.
+
+    An index that cannot be reached is no problem if the run needs none.
+    """
     settings = network.host_environment
     bypass = should_bypass_proxies(url, no_proxy=settings.get("no_proxy"))
     proxies = {name: settings.get(f"{name}_proxy", "") for name in ("http", "https")}
@@ -82,7 +127,11 @@ def index_findings(url: str, network: NetworkPlan) -> Iterator[Finding]:
             )
     except requests.RequestException as error:
         found = f"{mask_credentials(url)} cannot be reached from this machine: {root_cause(error)}"
-        yield problem(INDEX, found, remedy=INDEX_REMEDY)
+        if network.wheelhouse and not lacking():
+            what = f"but {network.wheelhouse} has every requirement"
+            yield ok(INDEX, f"{found}; {what}. To ask no index at all: pip_no_index: true")
+        else:
+            yield problem(INDEX, found, remedy=INDEX_REMEDY)
         return
     arrived = datetime.now(UTC)
     yield judge_index(url, response.status_code)
@@ -143,7 +192,7 @@ def judge_wheelhouse(folder: Path) -> Finding:
         "wheelhouse",
         f"{folder} holds no archive",
         expected=" or ".join(ARCHIVES),
-        remedy=f"Fill it: pip download --dest {folder} --requirement FILE",
+        remedy=FILL_REMEDY.format(folder),
     )
 
 

@@ -1,0 +1,124 @@
+"""The virtual environment of the host engine: of which Python it is made, and what it sees.
+
+On a vendor's machine, as in a vendor's image, torch is the vendor's own. The environment sees it,
+and pip's constraints keep it: ``docker/vendor_packages.py`` does both for the recipe, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ci.engines.workfolder import CONSTRAINTS, MAKE_VENV, VENV_SETTINGS
+from ci.model.plan import HostPlan, RunPlan
+from ci.plan.network import folder_word
+from ci.util import process
+from ci.util.interpreters import VENDOR_PACKAGES, find_vendors, has_torch, locate
+from ci.util.text import first_line
+
+ORIGIN = "# the packages of "  # begins the head of the constraints, which names the Python
+TORCH = "torch=="
+PIP_ERROR = "ERROR: "
+
+
+@dataclass(frozen=True, kw_only=True)
+class BasePython:
+    """The Python that an environment is made of; ``is_seen``: with its packages."""
+
+    path: str
+    is_seen: bool
+
+
+def base_python(host: HostPlan) -> BasePython:
+    """Return the named Python, else the first known one with its vendor's torch, else our own."""
+    path = host.interpreter and locate(host.interpreter)
+    if host.sees_torch:
+        path = path or find_vendors()
+        return BasePython(path=path or host.python, is_seen=path is not None and has_torch(path))
+    return BasePython(path=path or host.python, is_seen=False)
+
+
+def venv_options(host: HostPlan, base: BasePython) -> list[str]:
+    """Return the options for virtualenv beside those of every environment."""
+    chosen = [] if base.path == host.python else ["--python", base.path]
+    return [*chosen, *(["--system-site-packages"] if base.is_seen else [])]
+
+
+def creating_commands(host: HostPlan, base: BasePython, venv: Path) -> Iterator[list[str]]:
+    """Yield the commands that make an environment, which has only pip of its own."""
+    yield [host.python, *MAKE_VENV, str(venv), *venv_options(host, base)]
+    if base.is_seen:
+        yield [base.path, str(VENDOR_PACKAGES), "link", str(venv)]
+
+
+def checking_command(venv: Path, constraints: Path) -> list[str]:
+    """Return the command that fails if a package of the vendor was replaced or shadowed."""
+    return [str(venv / "bin" / "python"), str(VENDOR_PACKAGES), "check", str(constraints)]
+
+
+def host_settings(plan: RunPlan, constraints: Path | None) -> dict[str, str]:
+    """Return the network's and the plan's variables, and in between that of ``constraints``.
+
+    As in the recipe of images, constraints of the caller, which the vendor may have set, do not
+    count beside these: they can exclude the test tools.
+    """
+    kept = {"PIP_CONSTRAINT": constraints.as_uri()} if constraints else {}  # pip splits at spaces
+    return {**plan.network.host_environment, **kept, **plan.environment}
+
+
+def read_constraints(base: BasePython, variables: Mapping[str, str]) -> str:
+    """Return pip's constraints that keep the packages of a vendor's Python."""
+    command = [base.path, str(VENDOR_PACKAGES), "constraints"]
+    return process.run(command, environment=variables).stdout
+
+
+def shadowed_packages(constraints: str, venv: Path) -> list[str]:
+    """Return the pinned packages that an environment has itself, in place of the vendor's.
+
+    Only names are read: the code under test may have put anything else there.
+    """
+    found = venv.glob("lib/python*/site-packages/*.dist-info")
+    own = {_normal(folder.name.partition("-")[0]) for folder in found}
+    pins = [line for line in constraints.splitlines() if "==" in line and line[0] != "#"]
+    return [pin for pin in pins if _normal(pin.partition("==")[0]) in own]
+
+
+def missing_requirement(plan: RunPlan, folder: Path, variables: Mapping[str, str]) -> str | None:
+    """Return what pip says if ``folder`` alone lacks a requirement of the environment.
+
+    pip itself answers, in an environment like that of a run.
+    """
+    base, requirements = base_python(plan.host), plan.host.requirements
+    if not requirements.read_bytes().strip():
+        return None
+    settings = {"PIP_FIND_LINKS": folder_word(folder), "PIP_NO_INDEX": "1", **VENV_SETTINGS}
+    with TemporaryDirectory(prefix="infini-ci-wheels-") as temporary:
+        constraints, venv = Path(temporary, CONSTRAINTS), Path(temporary, "venv")
+        constraints.write_text(read_constraints(base, variables) if base.is_seen else "")
+        if base.is_seen:
+            settings["PIP_CONSTRAINT"] = constraints.as_uri()
+        variables = {**variables, **settings}
+        for command in creating_commands(plan.host, base, venv):
+            process.run(command, environment=variables)
+        install = ["-m", "pip", "install", "--dry-run", "--quiet", "--requirement"]
+        command = [str(venv / "bin" / "python"), *install, str(requirements)]
+        answer = process.run(command, environment=variables, check=False)
+    if answer.exit_code == 0:
+        return None
+    errors = [line for line in answer.stderr.splitlines() if line.startswith(PIP_ERROR)]
+    return first_line(errors[-1].removeprefix(PIP_ERROR) if errors else answer.stderr)
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def origin_note(constraints: str) -> str:
+    """Return the note on the Python whose packages an environment sees, and on its torch."""
+    head, *pins = constraints.splitlines() or [""]
+    torch = next((pin.removeprefix(TORCH) for pin in pins if pin.startswith(TORCH)), "")
+    python = head.removeprefix(ORIGIN).rpartition(", Python ")[0]
+    return f"torch {torch}".strip() + f" is this machine's own, of {python}"
