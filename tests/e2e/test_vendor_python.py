@@ -48,7 +48,8 @@ def test_the_environment_is_fresh():
 def make_machine(folder: Path) -> None:
     """Make a vendor's Python, an environment without torch, and a folder of wheels.
 
-    The folder has a newer torch. The vendor's is in no index, and its Python has pytest, too.
+    The folder has a newer torch. The vendor's is in no index, and its Python has pytest, but no
+    pip, and a module by way of a file ``.pth``.
     """
     for name, version in {"torch": OWN, "acme-kernels": "1.0"}.items():
         make_wheel(folder / "vendor's wheels", name, version)
@@ -58,9 +59,10 @@ def make_machine(folder: Path) -> None:
     virtualenv = [sys.executable, "-m", "virtualenv", "--quiet"]
     subprocess.run([*virtualenv, folder / "vendor"], check=True)
     subprocess.run([*virtualenv, "--without-pip", folder / "plain"], check=True)
-    install = [folder / "vendor" / "bin" / "python", "-m", "pip", "install", "--quiet"]
+    pip = [folder / "vendor" / "bin" / "python", "-m", "pip", "--quiet"]
     wheels = sorted((folder / "vendor's wheels").iterdir())
-    subprocess.run([*install, *wheels, *NEEDS.split()], check=True)
+    subprocess.run([*pip, "install", *wheels, *NEEDS.split()], check=True)
+    subprocess.run([*pip, "uninstall", "--yes", "pip"], check=True)  # some have none
     [packages] = (folder / "vendor" / "lib").glob("python*/site-packages")
     (folder / "sdk").mkdir()
     (folder / "sdk" / "acme_sdk.py").touch()
