@@ -26,10 +26,9 @@ from ci.model.tests import INSTRUCTION_SET, Outcome, PytestLog, TestOutcome
 from ci.util.lines import LONGEST_REPORT, lines_of_file
 from ci.util.process import ProcessError, run
 from codegen.errors import GenerationError
-from tests.machines.rows import FAST, SEED, Machine, NotAvailableError, Row, RunContext, rows
+from tests.machines.rows import SEED, Machine, NotAvailableError, Row, RunContext, rows
 from tests.mutants.plan import ROOT
 from tests.mutants.sandbox import JOBS, Sandbox, environment_with, work_folder
-from tests.mutants.stages import SUITE
 
 EXIT_ALIKE, EXIT_DIFFERENT, EXIT_ERROR, EXIT_INTERRUPTED = 0, 1, 2, 130
 TIMEOUT_S = 3600  # of one row; all together take 25 minutes
@@ -124,7 +123,7 @@ def _build(sandbox: Sandbox, *, measured: bool) -> tuple[list[str], list[str]]:
 
 def _run(sandbox: Sandbox, options: argparse.Namespace) -> list[RowResult]:
     here, *others = rows()
-    suite = Suite(sandbox, ("-k", FAST) if options.fast else ())
+    suite = Suite(sandbox, is_fast=options.fast)
     results = [suite.measure(here)]
     for row in others:
         if row.name in options.only if options.only else row.fast or not options.fast:
@@ -138,9 +137,10 @@ def _run(sandbox: Sandbox, options: argparse.Namespace) -> list[RowResult]:
 class Suite:
     """The suite of an installed library, with the outcomes of this machine as the baseline."""
 
-    def __init__(self, sandbox: Sandbox, selection: tuple[str, ...]) -> None:
+    def __init__(self, sandbox: Sandbox, *, is_fast: bool) -> None:
         self._sandbox = sandbox
-        self._selection = selection
+        self._is_fast = is_fast
+        self._tests: tuple[str, ...] = ()  # of the baseline
         self._logs = sandbox.folder / "logs"
         self._logs.mkdir()
         self._logs.chmod(0o1777)  # an ordinary user writes there, too
@@ -155,7 +155,8 @@ class Suite:
     def measure(self, row: Row) -> RowResult:
         """Run on this machine without limits; raise ``NoResultError`` if the suite fails."""
         start = monotonic()
-        log, summary = self._run_tests(row, row.make(self._place), [*self._selection, SUITE])
+        self._tests = self._tests_of(row)
+        log, summary = self._run_tests(row, row.make(self._place), self._tests)
         if bad := log.node_ids(Outcome.FAILED, Outcome.ERROR):
             failed = "\n".join(bad[:MOST_SHOWN])
             raise NoResultError(f"the suite fails on this machine without limits:\n{failed}")
@@ -179,17 +180,16 @@ class Suite:
         return replace(tested, seconds=monotonic() - start)
 
     def _compare_suite(self, row: Row, machine: Machine) -> RowResult:
-        tests = row.fast_tests if self._selection else row.tests
-        selection = ("-k", tests) if tests else self._selection
-        log, summary = self._run_tests(row, machine, [*selection, SUITE])
+        tests = self._tests_of(row)
+        log, summary = self._run_tests(row, machine, tests)
         for name, expected in machine.processor.items():
             if log.processor is None or log.processor.facts[name] != expected:
                 raise NotAvailableError(f"the setting does not limit {name} to {expected}")
         baseline = self._baseline
-        if tests:
+        if tests != self._tests:
             # To collect takes as long as the fast tests.
             ran = {test.node_id for test in log.tests}
-            names = ran if self._selection else self._collect(selection)
+            names = ran if self._is_fast else self._collect(tests)
             baseline = {name: test for name, test in baseline.items() if name in names}
             log = without_unknown(log, baseline)
         reasoned, differences = compare_outcomes(log, baseline)
@@ -208,9 +208,12 @@ class Suite:
             differences=tuple(differences),
         )
 
-    def _collect(self, selection: Sequence[str]) -> set[str]:
+    def _tests_of(self, row: Row) -> tuple[str, ...]:
+        return row.fast_tests if self._is_fast else row.tests
+
+    def _collect(self, tests: Sequence[str]) -> set[str]:
         """Return the node ids of a selection on this machine."""
-        pytest = [sys.executable, "-m", "pytest", "-q", "--collect-only", *selection, SUITE]
+        pytest = [sys.executable, "-m", "pytest", "-q", "--collect-only", *tests]
         done = run(pytest, cwd=self._sandbox.tree, environment=environment_with(self._place.site))
         return {line for line in done.stdout.splitlines() if "::" in line}
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ci.util.process import ProcessError, run
+from tests.mutants.stages import SUITE
 
 HERE = Path(__file__).resolve().parent
 USER = "nobody"  # codespell:ignore nobody
@@ -40,14 +41,20 @@ TOOLCHAINS = (
 )
 STATIC = "-static-libstdc++ -static-libgcc"
 
-# Tests, as expressions of `-k`. Those that depend on the processor: oneDNN computes products and
+# Tests, as arguments of pytest. Those that depend on the processor: oneDNN computes products and
 # convolutions, the kernels of src/cpu choose their own instruction set, and test_processor tests
 # the detection itself.
-FAST = "test_native_ops or test_processor or test_torch_ops and (mm or conv or linear)"
+PROCESSOR = "test_native_ops or test_processor or test_torch_ops and (mm or conv or linear)"
+FAST = ("-k", PROCESSOR, SUITE)
 # Those that depend on the compiler: messages with numbers, exceptions of torch and of the library,
-# symbols, programs, and the kernels. The first are a part of it for the fast selection.
-MESSAGES = "test_symbols or test_signatures or test_boundary_errors and (mm or add)"
-BUILT = "test_api or test_boundary or test_cpp or test_native or test_signatures or test_symbols"
+# symbols, programs, and the kernels.
+COMPILER = "test_api or test_boundary or test_cpp or test_native or test_signatures or test_symbols"
+BUILT = ("-k", COMPILER, SUITE)
+# A few of them. To name the files, and to start one worker, takes half as long.
+MESSAGES = (
+    *(f"{SUITE}/{name}.py" for name in ("test_boundary_errors", "test_signatures", "test_symbols")),
+    *("-k", "mm or add or test_signatures or test_symbols", "-n", "1"),
+)
 
 # For a Python that starts outside of this virtual environment.
 PACKAGES = {"PYTHONPATH": sysconfig.get_path("purelib")}
@@ -96,10 +103,10 @@ class Row:
     make: Callable[[RunContext], Machine]
     fast: bool = False
     """Whether it is in the fast selection, which checks every change."""
-    tests: str = ""
-    """The tests that run, as an expression of ``-k``; all if empty."""
-    fast_tests: str = ""
-    """The same in the fast selection; by default, what the other rows run there."""
+    tests: tuple[str, ...] = (SUITE,)
+    """Arguments of pytest: the tests that run."""
+    fast_tests: tuple[str, ...] = FAST
+    """The same in the fast selection."""
     alone: bool = False
     """Whether a few tests run, each in a process of its own."""
 
