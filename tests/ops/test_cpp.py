@@ -21,6 +21,31 @@ PACKAGE = INCLUDE.parent
 COMPILER = ("c++", "-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}")
 LINK = (str(PACKAGE / "libinfini_ops.so"), f"-Wl,-rpath,{PACKAGE}")
 
+PROBE = """
+#include <infini/ops/operator.h>
+
+#include <cstdio>
+#include <stdexcept>
+
+using namespace infini::ops;
+
+constexpr Parameter kParameters[] = {
+    {Parameter::Type::kTensor, "input"},
+    Parameter(Parameter::Type::kFloat, "eps").Default(0.5),
+    Parameter(Parameter::Type::kTensor, "out").Out(),
+};
+
+int main() {
+  Register("probe", "out", {kParameters, 3}, {Device::Type::kCpu, 0, nullptr});
+  std::puts(Signature(FindOverload("probe", "out")).c_str());
+  try {
+    Register("probe", "out", {kParameters, 2}, {Device::Type::kCpu, 1, nullptr});
+  } catch (const std::logic_error& error) {
+    std::puts(error.what());
+  }
+}
+"""
+
 # The literal that a new user writes for an argument of each ATen type.
 LITERALS = {
     "Tensor": "tensor",
@@ -363,3 +388,15 @@ def test_every_form_of_call_dispatches_what_the_schema_says(tmp_path: Path) -> N
     for (name, _, arguments), line in zip(expected, lines, strict=True):
         got = ast.literal_eval(line) if line.startswith("[") else line  # an error's message
         assert got == arguments, name
+
+
+def test_an_operator_of_another_library_shows_the_names_of_its_parameters(tmp_path: Path) -> None:
+    """The generator, which writes the other signatures, has not seen it."""
+    source = tmp_path / "probe.cc"
+    source.write_text(PROBE)
+    known = "probe(input, eps, out)"
+    assert run_program(source, tmp_path) == [
+        known,
+        "an implementation of 'probe.out' has other parameters than the operator: got "
+        f"probe(input, eps), expected {known}",
+    ]
