@@ -71,10 +71,6 @@ endfunction()
 function(infini_ops_add_torch_target)
   set(root "${TORCH_ROOT}/torch")
   add_library(infini_ops_torch INTERFACE)
-  # Torch's headers use iostreams only in messages of their own checks, and include <iostream>.
-  target_compile_definitions(infini_ops_torch INTERFACE STRIP_ERROR_MESSAGES)
-  target_include_directories(infini_ops_torch INTERFACE
-    "${PROJECT_SOURCE_DIR}/src/torch/without_streams")
   target_include_directories(infini_ops_torch SYSTEM INTERFACE "${root}/include"
     "${root}/include/torch/csrc/api/include")
   target_link_libraries(infini_ops_torch INTERFACE
