@@ -148,12 +148,8 @@ def check(sample: Sample, overload: Any, call: Call, device: str) -> CallOutcome
         raise MismatchError(difference)
     if fallbacks:
         raise FallbackError(fallbacks[0])
-    spreads = list(_unsteady(outcomes))
-    written = [name for name, _ in _dense_tensors(actual) if name in written_names(overload)]
-    if len(spreads) == len(written) and all(spread.is_free for _, spread in spreads):
-        raise UnsteadyError(f"torch leaves {', '.join(dict.fromkeys(written))} uninitialized")
-    found = tuple(f"{name}: {spread}" for name, spread in spreads)
-    return CallOutcome(actual, _device_of(overload, actual), found)
+    spreads = _spreads(outcomes, overload) if len(outcomes) > 1 else ()
+    return CallOutcome(actual, _device_of(overload, actual), spreads)
 
 
 def _outcomes_of_torch(
@@ -161,6 +157,7 @@ def _outcomes_of_torch(
 ) -> list[Arguments]:
     """Calls torch again until one of its outcomes, or their spread, explains the library's."""
     found: list[Arguments] = []
+    kinds = _kinds(expected)
     for number in range(REPEATS):
         # By turns over other memory than in the first call, and over the same.
         again = (
@@ -168,7 +165,7 @@ def _outcomes_of_torch(
             if number % 2
             else _Poisoned().arguments(sample, overload, device, expected)
         )
-        if error_of(partial(invoke, overload), again) is not None:
+        if error_of(partial(invoke, overload), again) is not None or _kinds(again) != kinds:
             break
         found.append(again)
         if number % 2 and _first_difference([expected, *found], actual) is None:
@@ -176,14 +173,21 @@ def _outcomes_of_torch(
     return found
 
 
-def _unsteady(outcomes: list[Arguments]) -> Iterator[tuple[str, Spread]]:
-    """Yields the spread of each tensor that torch's outcomes do not agree on."""
+def _spreads(outcomes: list[Arguments], overload: Any) -> tuple[str, ...]:
+    """Describes each tensor that torch's outcomes do not agree on.
+
+    Raises:
+        UnsteadyError: torch leaves every element of every output uninitialized.
+    """
+    written, found, is_free = written_names(overload), [], True
     for parts in zip(*map(_dense_tensors, outcomes), strict=True):
-        values = [tensor for _, tensor in parts]
-        if len(values) > 1 and _is_one_kind(values):
-            spread = Spread(values)
-            if not spread.is_steady:
-                yield parts[0][0], spread
+        name, spread = parts[0][0], Spread([tensor for _, tensor in parts])
+        is_free &= spread.is_free or name not in written
+        if not spread.is_steady:
+            found.append(f"{name}: {spread}")
+    if is_free:
+        raise UnsteadyError(f"torch leaves {', '.join(sorted(written))} uninitialized")
+    return tuple(found)
 
 
 def _counted(arguments: Arguments, before: list[int]) -> list[bool]:
@@ -288,6 +292,11 @@ def _dense_tensors(arguments: Arguments) -> Iterator[tuple[str, torch.Tensor]]:
             yield name, part
 
 
+def _kinds(arguments: Arguments) -> list[tuple[torch.dtype, torch.Size]]:
+    """Returns the dtypes and shapes, which torch may decide by uninitialized values."""
+    return [(tensor.dtype, tensor.shape) for _, tensor in _dense_tensors(arguments)]
+
+
 def _versions(arguments: Arguments) -> list[int]:
     return [tensor._version for _, tensor in tensors(arguments)]
 
@@ -378,15 +387,11 @@ def _first_difference(outcomes: list[Arguments], actual: Arguments) -> str | Non
         if wanted.shape != got.shape:
             return f"{name}: expected shape {tuple(wanted.shape)}, got {tuple(got.shape)}"
         if not equal(wanted, got):
-            if len(values) == 1 or not _is_one_kind(values) or not Spread(values).has(got):
+            if not Spread(values).has(got):
                 return f"{name}: expected {wanted}, got {got}"
         elif _has_gaps(wanted, got) and not equal(_memory(wanted), _memory(got)):
             return f"{name}: memory between its elements was written"
     return None
-
-
-def _is_one_kind(values: list[torch.Tensor]) -> bool:
-    return len({(value.dtype, value.shape) for value in values}) == 1
 
 
 def _has_gaps(*tensors: torch.Tensor) -> bool:
