@@ -26,8 +26,8 @@ RESERVED_CLASS_NAMES = frozenset(  # in C++ `infini::ops`, and in `infini.ops`
         *("Argument", "Call", "CallOptions", "ClearCacheOf", "DataType", "Device"),
         *("DeviceType", "DeviceTypeInfo", "Implementation", "Invocation", "Kernel", "Layout"),
         *("MemoryFormat", "Operator", "OperatorBase", "OperatorEntry", "Overload", "Parameter"),
-        *("Platform", "Predicate", "Registration", "Scalar", "Slot", "Span", "SupportsOf"),
-        *("Tensor", "Unpacked"),
+        *("Platform", "Predicate", "Registration", "Scalar", "Slot", "SlotOrder", "Span"),
+        *("SupportsOf", "Tensor", "Unpacked"),
     }
 )
 # Keyword parameters of every operator, and local names of the generated `Call`.

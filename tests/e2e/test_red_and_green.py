@@ -280,7 +280,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     install = [venv / "bin/python", "-m", "pip", "install", "--quiet", "--requirement"]
     subprocess.run([*install, folder / "requirements.txt"], check=True)
     program = folder / "python"  # called as python MAKE_VENV FOLDER
-    program.write_text(f'#!/bin/sh\nexec ln -s {shlex.quote(str(venv))} "$4"\n')
+    python, link = shlex.quote(sys.executable), f'exec ln -s {shlex.quote(str(venv))} "$4"'
+    program.write_text(f'#!/bin/sh\n[ "$1" != -c ] || exec {python} "$@"\n{link}\n')
     program.chmod(0o755)
     return program
 

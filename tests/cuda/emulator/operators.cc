@@ -5,12 +5,17 @@
 #include <vector>
 
 #include "../../cpu/calls.h"
+#include "core/generated.h"
 #include "cuda_runtime.h"
 #include "infini/ops/operator.h"
 
 // Calls the CUDA implementations by the requests of tests/cuda/emulated.py on standard input, and
 // answers on standard output.
 namespace infini::ops {
+
+// No message of this program shows a signature.
+const Span<generated::NativeSignature> generated::kNativeSignatures{};
+
 namespace {
 
 using calls::Read;
