@@ -4,6 +4,7 @@
 #include <ATen/core/IListRef.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/List.h>
+#include <ATen/ops/range_ops.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
@@ -120,6 +121,12 @@ template <Quirk quirk>
 void Call(const generated::TorchKernel& kernel, const Invocation& invocation) {
   if constexpr (quirk == Quirk::kNone) {
     kernel.call(kernel.function, invocation.arguments);
+  } else if constexpr (quirk == Quirk::kNeedsStep) {
+    const Argument* given = invocation.arguments;
+    const bool on_cpu = invocation.device.type() == Device::Type::kCpu;
+    if (on_cpu || invocation.size > 3) return kernel.call(kernel.function, given);
+    at::_ops::range_out::call(ToScalar(given[0].scalar), ToScalar(given[1].scalar), 1,
+                              To<at::Tensor>::From(given[2]));
   } else {
     // If gradients are enabled, torch's `matmul` and operators based on it refuse a parameter as
     // input. They all have a quirk. Other kernels do not need this, which costs 20 ns.
@@ -166,6 +173,8 @@ Kernel KernelOf(std::string_view operator_name) {
       return RunWith<Quirk::kIgnoresOverlap>;
     case Quirk::kTrustsOuts:
       return RunWith<Quirk::kTrustsOuts>;
+    case Quirk::kNeedsStep:
+      return RunWith<Quirk::kNeedsStep>;
   }
   return RunWith<Quirk::kNone>;
 }

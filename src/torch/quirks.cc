@@ -113,6 +113,8 @@ constexpr std::string_view kTrustsOuts[] = {
     "rrelu_with_noise",     "soft_margin_loss",
 };
 
+constexpr std::string_view kNeedsStep[] = {"range"};
+
 template <typename Names>
 bool Contains(const Names& names, std::string_view name) {
   return std::binary_search(std::begin(names), std::end(names), name);
@@ -124,7 +126,8 @@ Quirk QuirkOf(std::string_view operator_name) {
   if (Contains(kIgnoresStrides, operator_name)) return Quirk::kIgnoresStrides;
   if (Contains(kIgnoresOutStrides, operator_name)) return Quirk::kIgnoresOutStrides;
   if (Contains(kIgnoresOverlap, operator_name)) return Quirk::kIgnoresOverlap;
-  return Contains(kTrustsOuts, operator_name) ? Quirk::kTrustsOuts : Quirk::kNone;
+  if (Contains(kTrustsOuts, operator_name)) return Quirk::kTrustsOuts;
+  return Contains(kNeedsStep, operator_name) ? Quirk::kNeedsStep : Quirk::kNone;
 }
 
 }  // namespace infini::ops::torch_backend

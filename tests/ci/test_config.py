@@ -75,7 +75,7 @@ def test_a_simulated_device_is_no_part_of_what_is_measured() -> None:
     *own_build, own_suite = load_config(REPOSITORY / "ci.yaml").stages
     assert build == own_build
     assert suite.command == f"{own_suite.command} --hang-after 900"
-    of_one_process = suite.command.replace(" -n 2 --maxschedchunk=200", "")
+    of_one_process = suite.command.replace(" -n logical --maxprocesses=8 --maxschedchunk=200", "")
     assert suite_on_device.command == f"{of_one_process} --ignore=tests/ops/test_cpp.py"
     assert {suite.column, suite_on_device.column} == {own_suite.column}
 

@@ -84,7 +84,7 @@ def _elements(tensor: torch.Tensor) -> torch.Tensor:
     flat = values.reshape(-1)
     if flat.dtype.is_floating_point:
         return flat.double()
-    return flat.contiguous().view(torch.uint8).reshape(len(flat), -1)
+    return flat.contiguous().view(torch.uint8).reshape(len(flat), flat.element_size())
 
 
 def _same(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

@@ -293,6 +293,12 @@ class TestMemory:
             torch.testing.assert_close(out.cpu(), expected, msg=name)
             assert out.stride() == strides
 
+    def test_a_range_without_a_step(self, device: str) -> None:
+        """Torch's overload for it runs on the CPU, whatever the device of the out."""
+        out = torch.zeros(3, device=device)
+        infini.ops.range(1, 3, out)
+        assert out.tolist() == [1.0, 2.0, 3.0]
+
     def test_an_expanded_out(self, device: str) -> None:
         matrix, vector = torch.ones(3, 3, device=device), torch.ones(3, device=device)
         with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):

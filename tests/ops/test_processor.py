@@ -11,6 +11,7 @@ from harness import RefusedError
 from installed import overloads
 from processor import ONEDNN_ISAS, Processor, this_processor
 from reasons import SkipReason
+from samples import load
 from test_torch_ops import Run, cases_of
 
 import torch
@@ -113,6 +114,7 @@ def test_only_missing_features_of_the_processor_excuse_a_refusal(
     monkeypatch: pytest.MonkeyPatch, isa: str, message: str, reason: SkipReason | None
 ) -> None:
     monkeypatch.setattr(test_torch_ops, "this_processor", lambda: with_isa(isa))
+    monkeypatch.setattr(torch, "__version__", load().header["torch_version"])
     [case] = (
         case
         for overload in overloads()
