@@ -186,7 +186,7 @@ def slot_times_text(timings: Timings, conditions: Conditions) -> str:
     lines = []
     for case in timings.timed:
         medians = {
-            name.removeprefix(OURS): round(1e6 * median(seconds), 1)
+            name.removeprefix(OURS): round(1e6 * median(seconds), 2)
             for name, seconds in case["seconds"].items()
             if name.startswith(OURS)
         }

@@ -235,6 +235,37 @@ def test_other(number): pass
     assert run.exit_status == 1
 
 
+def test_a_test_that_dies_of_what_torch_did_before_runs_again() -> None:
+    """As after a kernel that damages memory, which a later garbage collection reads."""
+    tests = """
+damaged = []
+def damages_memory(): damaged.append(True)
+def reads_memory(): damaged and ctypes.string_at(0)
+@toys(passes, damages_memory, reads_memory)
+def test_toy(behave): behave()
+"""
+    run = run_suite(TOYS + tests, "-rA")
+    assert run.log.count(Outcome.PASSED) == 3
+    assert "3 passed, 1 rerun in " in run.output
+    dies = "runs again: torch, without the library, dies, too, after the tests before it"
+    reason = next(report["longrepr"] for report in run.reports if report["outcome"] == "rerun")
+    assert reason.startswith(f"{dies} in the process (2): SIGSEGV\nworker 'gw0' crashed")
+    assert "Segmentation fault" in reason
+    assert not run.log.crashed
+    assert run.exit_status == 0
+
+
+def test_a_test_that_dies_again_fails() -> None:
+    tests = """
+def damages_memory(): pass
+@toys(damages_memory, segfaults)
+def test_toy(behave): behave()
+"""
+    run = run_suite(TOYS + tests)
+    assert "1 failed, 1 passed, 1 rerun in " in run.output
+    assert run.outcome("segfaults").outcome is Outcome.FAILED
+
+
 def test_an_internal_error_of_a_run_is_shown() -> None:
     tests = "import pytest\ndef test_toy(): pytest.exit('out of order', returncode=3)\n"
     with pytest.raises(pytest.fail.Exception, match=r"(?s)with status 3:\n.*Exit: out of order"):

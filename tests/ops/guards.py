@@ -14,7 +14,7 @@ import re
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -83,7 +83,7 @@ def register(
     folder: Path,
     properties: dict[str, Any],
     device_answers: Callable[[], bool],
-    death_without_library: Callable[[TestName], str | None],
+    death_without_library: Callable[[Sequence[TestName]], str | None],
 ) -> None:
     """Adds the hooks for this process: the controlling one, a worker, or the only one.
 
@@ -92,7 +92,7 @@ def register(
         folder: the folder of the suite, to check whether all of it was collected.
         properties: recorded for a test whose process died before it recorded them.
         device_answers: returns whether the device still works; called after a failure.
-        death_without_library: repeats the calls of a test whose process crashed, in a process
+        death_without_library: repeats the calls of the tests whose process crashed, in a process
             without the library; returns how that one dies, or None.
     """
     quarantine = Quarantine(entries)
@@ -278,7 +278,7 @@ class DeathReports:
         config: pytest.Config,
         quarantine: Quarantine,
         properties: dict[str, Any],
-        death_without_library: Callable[[TestName], str | None],
+        death_without_library: Callable[[Sequence[TestName]], str | None],
     ) -> None:
         self._config = config
         self._quarantine = quarantine
@@ -289,12 +289,15 @@ class DeathReports:
         self._collected: set[str] = set()
         self._called: set[str] = set()
         self._ended: set[str] = set()
+        self._before: defaultdict[str, list[TestName]] = defaultdict(list)
+        """The operator tests that ended in each worker."""
+        self._repeated: set[str] = set()
 
     def pytest_configure_node(self, node: Any) -> None:
         node.workerinput["crash_log"] = self._folder.name
         node.sendcommand = _ignore_dead_worker(node.sendcommand)
 
-    def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
+    def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
         log = Path(self._folder.name, report.node.gateway.id)
         text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
         limit = self._quarantine.hang_limit(self._config, crashitem)
@@ -309,7 +312,7 @@ class DeathReports:
         )
         entry = self._quarantine.entry_of(crashitem)
         if entry is None:
-            self._excuse(report, test, outcome)
+            self._excuse(report, test, outcome, sched)
             return
         report.user_properties.append(("quarantine", entry.reference))
         if entry.outcome is outcome and crashitem not in self._called:
@@ -320,16 +323,35 @@ class DeathReports:
                 f"\nThe quarantine expects that this test {entry.outcome.value}: {entry}."
             )
 
-    def _excuse(self, report: Any, test: TestName, outcome: Outcome) -> None:
-        """Turns the crash of an operator test into a skip if torch alone dies of its calls."""
+    def _excuse(self, report: Any, test: TestName, outcome: Outcome, sched: Any) -> None:
+        """Excuses the crash of an operator test if torch alone dies, too.
+
+        If torch dies of the calls of this test, the test is skipped. If it dies only after those
+        of the tests before it in the process, this test runs again in another one: one of them
+        damaged the memory of the process.
+        """
         if outcome is not Outcome.CRASHES or not test.properties or test.node_id in self._called:
             return
-        death = self._death_without_library(test)
+        death = self._death_without_library([test])
+        if death is not None:
+            report.user_properties.append(("reason", SkipReason.TORCH_CRASHES.value))
+            message = skip_message(SkipReason.TORCH_CRASHES, f"{death}, without the library, too")
+            _turn_into_skip(report, message)
+            return
+        before = self._before[report.node.gateway.id]
+        if not before or test.node_id in self._repeated:
+            return
+        death = self._death_without_library([*before, test])
         if death is None:
             return
-        report.user_properties.append(("reason", SkipReason.TORCH_CRASHES.value))
-        message = skip_message(SkipReason.TORCH_CRASHES, f"{death}, without the library, too")
-        _turn_into_skip(report, message)
+        with suppress(NotImplementedError):  # of the schedulers of --dist=loadscope and each
+            sched.mark_test_pending(test.node_id)
+            self._repeated.add(test.node_id)
+            report.outcome = "rerun"
+            report.longrepr = (
+                f"runs again: torch, without the library, dies, too, after the tests before it in "
+                f"the process ({len(before)}): {death}\n{report.longrepr}"
+            )
 
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         self._collected.update(ids)
@@ -337,8 +359,10 @@ class DeathReports:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call":
             self._called.add(report.nodeid)
-        elif report.when != "setup":
+        elif report.when != "setup" and report.outcome != "rerun":
             self._ended.add(report.nodeid)
+            if (test := TestName(report.nodeid)).properties:
+                self._before[report.node.gateway.id].append(test)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:

@@ -15,13 +15,13 @@ struct SlotOrder {
   int slots[2];
 };
 
-// Measured on: NVIDIA H200, 2026-11-27, commit cc3fa9dc.
+// Measured on: NVIDIA H200, 2026-11-27, commit 5cbf1123.
 inline constexpr SlotOrder kSlotOrders[] = {
     {"add", Device::Type::kNvidia, 2, {9, 0}},
-    {"causal_softmax", Device::Type::kNvidia, 2, {9, 0}},
+    {"causal_softmax", Device::Type::kNvidia, 2, {0, 9}},
     {"gemm", Device::Type::kNvidia, 2, {0, 9}},
     {"rms_norm", Device::Type::kNvidia, 2, {9, 0}},
-    {"swiglu", Device::Type::kNvidia, 2, {9, 0}},
+    {"swiglu", Device::Type::kNvidia, 2, {0, 9}},
 };
 
 }  // namespace infini::ops
