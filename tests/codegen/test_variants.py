@@ -41,9 +41,9 @@ def test_recording_some_again_gives_their_lines(tmp_path: Path) -> None:
 
 # The fake kernels of few overloads check their outputs and options as the kernels of CUDA do.
 REPLAY = """
-from samples import load
+from samples import aten_overload, load
 from samples.adaptation import adapted
-from samples.variants import aten_overload, call, fake_tensors
+from samples.variants import call, fake_tensors
 
 
 def error(sample):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from harness import Arguments, RefusedError, check, invoke
 from reasons import SkipReason
-from samples import Sample, load
+from samples import Sample, aten_overload, load
 from samples.adaptation import MAX_CANDIDATES, Adapted, adapted, variant_outputs
 from samples.values import BlankValue, TensorValue, Value, leaves
 
@@ -141,11 +141,6 @@ def first_taken(sample: Sample, overload: Any) -> Adapted:
             continue
         return candidate
     raise AssertionError("no candidate is taken")
-
-
-def aten_overload(name: str) -> Any:
-    base, _, overload = name.partition(".")
-    return getattr(getattr(torch.ops.aten, base), overload or "default")
 
 
 def candidates(sample: Sample, device: str = "cuda") -> list[Adapted]:

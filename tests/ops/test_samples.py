@@ -22,6 +22,7 @@ from samples import (
     Sample,
     SampleSet,
     UnboundArgumentError,
+    aten_overload,
     load,
     save,
 )
@@ -197,9 +198,8 @@ class TestBinding:
 
     @pytest.mark.parametrize("name", ["_foreach_addcmul.Tensor_out", "_foreach_addcmul_.Tensor"])
     def test_tensors_that_torch_expects_on_the_cpu_stay_there(self, name: str) -> None:
-        packet, _, overload = name.partition(".")
-        aten = getattr(getattr(torch.ops.aten, packet), overload)
-        bound = load().samples[name]["float32"][0].bind(aten._schema, "meta")
+        schema = aten_overload(name)._schema
+        bound = load().samples[name]["float32"][0].bind(schema, "meta")
         assert bound["scalars"].device.type == "cpu"
         assert {tensor.device.type for tensor in bound["self"]} == {"meta"}
 

@@ -16,10 +16,8 @@ from collections.abc import Sequence
 from harness import refusal, taken_instead
 from names import TestName
 from reasons import classify
-from samples import load
+from samples import aten_overload, load
 from target import answers, prepare
-
-import torch
 
 NO_ANSWER = 3  # exit code: the device no longer works after the calls
 
@@ -57,8 +55,7 @@ def main(platform: str, *options: str) -> int:
     prepare(device, platform, simulated="--simulated" in options)
     samples = load().samples
     for overload, dtype, _ in calls:
-        name, _, variant = overload.partition(".")
-        aten = getattr(getattr(torch.ops.aten, name), variant or "default")
+        aten = aten_overload(overload)
         for sample in samples[overload][dtype]:
             error = refusal(sample, aten, device)
             if error is not None and classify(error) is None:

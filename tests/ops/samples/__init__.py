@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from .values import CompositeValue, TensorValue, Value, decode, encode, leaves, materialize
 
 FORMAT_VERSION = 1
@@ -33,6 +35,12 @@ _ON_THE_CPU = {
     ("_pack_padded_sequence", "out1"),
     ("randint_like", "high"),
 }
+
+
+def aten_overload(name: str) -> Any:
+    """Resolves "add.out" or "abs_" in the running torch."""
+    base, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops.aten, base), overload or "default")
 
 
 class UnboundArgumentError(Exception):

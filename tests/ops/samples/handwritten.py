@@ -12,10 +12,9 @@ from typing import Any
 
 import torch
 
-from . import dense_calls, layout_calls
+from . import aten_overload, dense_calls, layout_calls
 from .dense_calls import Call
 from .recorder import SEED, capture
-from .siblings import aten_overload
 from .values import Value
 
 

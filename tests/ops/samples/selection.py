@@ -12,10 +12,10 @@ from reasons import SkipReason, classify
 
 import torch
 
-from . import Sample, UnboundArgumentError, without_defaults
+from . import Sample, UnboundArgumentError, aten_overload, without_defaults
 from .dtypes import primary_dtype, with_dtype
 from .recorder import SEED
-from .siblings import Target, aten_overload
+from .siblings import Target
 from .values import BlankValue, CompositeValue, TensorValue, Value, dtype_name, leaves
 
 MAX_SAMPLES = 3

@@ -14,6 +14,7 @@ from torchgen.model import NativeFunction, SchemaKind
 
 import torch
 
+from . import aten_overload
 from .recorder import Recorded
 from .values import TensorValue, Value
 
@@ -35,12 +36,6 @@ class Target:
     @property
     def aten(self) -> Any:
         return aten_overload(self.name)
-
-
-def aten_overload(name: str) -> Any:
-    """Resolves "add.out" or "abs_" in the running torch."""
-    base, _, overload = name.partition(".")
-    return getattr(getattr(torch.ops.aten, base), overload or "default")
 
 
 def targets() -> list[Target]:

@@ -27,7 +27,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 import torch
 
-from . import Sample, SampleSet, is_on_the_cpu, load
+from . import Sample, SampleSet, aten_overload, is_on_the_cpu, load
 from .adaptation import VARIANTS_FILE
 from .values import BlankValue, CompositeValue, TensorValue, Value, dtype_name, encode, materialize
 
@@ -173,12 +173,6 @@ def fake_tensors() -> Iterator[FakeTensorMode]:
             yield FakeTensorMode(allow_fallback_kernels=False)
     finally:
         logger.setLevel(level)
-
-
-def aten_overload(name: str) -> Any:
-    """Resolves "add.out" in the running torch."""
-    base, _, overload = name.partition(".")
-    return getattr(getattr(torch.ops.aten, base), overload or "default")
 
 
 def main() -> None:
