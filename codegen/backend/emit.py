@@ -44,7 +44,7 @@ def generate_backend(
             f"torch {functions.torch_version}: {file.backend} with "
             f"{counted(len(file.supported), 'kernel')}, {len(file.autograd)} for autograd"
         )
-    return synchronize(files, folder, summary=summary, notes=notes, dry_run=dry_run)
+    return synchronize(files, folder, summary=summary, notes=tuple(notes), dry_run=dry_run)
 
 
 def render_backend(file: BackendFile, parsed: NativeFunctions) -> dict[str, str]:

@@ -65,9 +65,7 @@ def generate(request: Request, folder: Path, *, dry_run: bool = False) -> SyncRe
     return replace(outcome, summary=summary, notes=compiled.notes)
 
 
-def _inputs(
-    request: Request, sources: Sequence[Source], toolchain: Toolchain
-) -> Iterator[bytes]:
+def _inputs(request: Request, sources: Sequence[Source], toolchain: Toolchain) -> Iterator[bytes]:
     texts = (toolchain.version, toolchain.assemblers, _format_targets(request.targets))
     yield from map(str.encode, texts)
     generators = [*_CODEGEN.glob("*.py"), *(_CODEGEN / "triton").glob("*.py")]

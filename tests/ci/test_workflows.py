@@ -106,7 +106,7 @@ def test_the_status_is_red_unless_every_job_succeeded(
     assert last["env"] == {"NEEDS": "${{ toJSON(needs) }}"}
     default = re.search(r"\|\| '(.*?)' }}", result["env"]["MATRIX"])
     assert default
-    results = {name: "success" for name in result["needs"]} | changed
+    results = dict.fromkeys(result["needs"], "success") | changed
     needs = {name: {"result": it, "outputs": {}} for name, it in results.items()}
     done = subprocess.run(
         ["bash", "-e", "-c", last["run"]],
