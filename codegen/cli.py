@@ -176,7 +176,7 @@ def _declare_triton(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--without",
-        type=lambda text: frozenset(filter(None, text.split(","))),
+        type=lambda text: frozenset(filter(None, map(str.strip, text.split(",")))),
         default=frozenset(),
         metavar="LIST",
         help="operators to leave out, separated by commas (default: none)",
@@ -338,6 +338,7 @@ def _run_triton(options: argparse.Namespace) -> None:
         cache=default_folder(),
         python=options.python,
         without=options.without,
+        others=frozenset(path.stem for path in BASES.glob("*.h")),
     )
     _report(options, generate(request, options.output_dir, dry_run=options.dry_run))
 

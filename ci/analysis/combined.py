@@ -2,62 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci.analysis.references import ReferenceFinder
 from ci.analysis.repository import Repository
-from ci.errors import UsageError
+from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
-from ci.model.results import Evidence, Grade, Harness, PlatformResult, Product, RunResult, Verdict
+from ci.model.results import (
+    Evidence,
+    Grade,
+    Harness,
+    PlatformResult,
+    Product,
+    RunResult,
+    Verdict,
+    exit_code,
+)
 from ci.store.rows import LATEST
 from ci.util.invocation import command
-from ci.util.text import SHORT
+from ci.util.text import SHORT, join_names, shorten
 
 if TYPE_CHECKING:  # it imports SQLAlchemy
     from ci.store.store import Store
 
+MOST_SELECTED = 10  # selections of a platform at a commit, the newest; each is a row
+MOST_NAMED = 3  # runs of selected operators in a message
+LONGEST_NAMED = 60  # characters of their operators
+
 
 @dataclass(frozen=True, kw_only=True)
 class CombinedResults:
-    """One row for each platform, from one run or from several runs of one commit."""
+    """The rows of the platforms, from one run or from several runs of one commit.
+
+    A run of selected operators has a row of its own, beside that of the whole suite.
+    """
 
     run: RunResult
     """All rows. Of several runs, everything else is that of the newest one."""
-    run_ids: Mapping[str, str]
-    """The run of each platform that has one."""
+    origins: Sequence[RunResult | None]
+    """The run of each row; ``None``: the row is expected, and no run has it."""
     reference: str
     """What ``compare`` calls these results: the run, or the commit of the runs."""
 
+    @property
+    def rows(self) -> Iterator[tuple[PlatformResult, RunResult | None]]:
+        """Each row, and its run."""
+        return zip(self.run.platforms, self.origins, strict=True)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code of ``report --check``, of rows that were read for it.
+
+        No row of selected operators makes up for the whole suite. It counts if it did not pass,
+        unless a later run of the whole suite decided about the same tests.
+        """
+        whole = {
+            row.platform: run.started_at for row, run in self.rows if run and row.selected is None
+        }
+        return exit_code(
+            [
+                row
+                for row, run in self.rows
+                if row.selected is None
+                or (
+                    row.verdict.product is not Product.PASSED
+                    and run is not None
+                    and run.started_at >= whole.get(row.platform, run.started_at)
+                )
+            ]
+        )
+
 
 def single_run(run: RunResult) -> CombinedResults:
-    run_ids = {result.platform: run.run_id for result in run.platforms}
-    return CombinedResults(run=run, run_ids=run_ids, reference=run.run_id)
+    return CombinedResults(run=run, origins=[run] * len(run.platforms), reference=run.run_id)
 
 
 def find_results(
-    store: Store, source: Path, name: str | None, expected: Sequence[str] = ()
+    store: Store,
+    source: Path,
+    name: str | None,
+    expected: Sequence[str] = (),
+    *,
+    check: bool = False,
 ) -> CombinedResults:
-    """Find the results of a run, or of the newest run of each platform at exactly one commit.
+    """Find the results of a run, or of the newest runs of each platform at exactly one commit.
 
     ``name`` is a run, a run and its platform, or a commit or a revision of the repository in
-    ``source``; by default the latest run. An expected platform without a run becomes a row that
-    did not pass.
+    ``source``; by default the latest run. An expected platform without a result of all operators
+    gets a row that did not pass. To ``check`` results, and at a commit, every platform is expected.
     """
+    commit = None
     if name in (None, LATEST):
         found = single_run(store.load())
     else:
         finder = ReferenceFinder(store.heads(), Repository(source), store.ancestors)
         commit = finder.commit(name)
         found = _of_commit(store, finder, commit) if commit else _of_run(store, finder, name)
-    missing = [it for it in expected if it not in found.run_ids]
-    if not missing:
+    known = [it.platform for it in found.run.platforms] if check or commit else ()
+    whole = {it.platform for it in found.run.platforms if it.selected is None}
+    lacking = [it for it in dict.fromkeys([*expected, *known]) if it not in whole]
+    return _with_lacking(found, lacking, "commit" if commit else "run")
+
+
+def _with_lacking(found: CombinedResults, lacking: Sequence[str], of: str) -> CombinedResults:
+    """Add a row for each platform that lacks one of all operators."""
+    if not lacking:
         return found
-    rows = {it.platform: it for it in (*found.run.platforms, *map(_missing_result, missing))}
-    update = {"platforms": tuple(rows[name] for name in PLATFORMS if name in rows)}
-    return replace(found, run=found.run.model_copy(update=update))
+    added = [(_missing_result(it, found, of), None) for it in lacking]
+    rows = sorted([*added, *found.rows], key=lambda it: _position(it[0].platform))
+    run = found.run.model_copy(update={"platforms": tuple(row for row, _ in rows)})
+    return replace(found, run=run, origins=[run for _, run in rows])
 
 
 def _of_run(store: Store, finder: ReferenceFinder, name: str) -> CombinedResults:
@@ -74,27 +131,43 @@ def _of_run(store: Store, finder: ReferenceFinder, name: str) -> CombinedResults
 
 
 def _of_commit(store: Store, finder: ReferenceFinder, commit: str) -> CombinedResults:
-    """The newest run of each platform at a commit, if possible one that has begun."""
+    """The newest run of each platform at a commit, if possible one that has begun.
+
+    Runs of other operators do not replace each other.
+    """
     heads = [it for it in finder.heads if commit in (it.commit, it.tip) and not it.dirty]
     if not heads:
         raise _no_run(commit, "cpu")
     heads = [it for it in heads if it.project == heads[0].project]
-    run_ids: dict[str, str] = {}
-    for head in heads:
-        run_ids = dict.fromkeys(head.begun, head.run_id) | run_ids
-    for head in heads:
-        run_ids = dict.fromkeys(head.platforms, head.run_id) | run_ids
-    loaded = {run_id: store.load(run_id) for run_id in dict.fromkeys(run_ids.values())}
-    newest, *others = sorted(loaded.values(), key=lambda run: run.started_at, reverse=True)
-    if not others:
-        return single_run(newest)
+    places = [(head, it) for head in heads for it in head.begun]
+    places += [(head, it) for head in heads for it in head.platforms]
+    newest: dict[tuple[str, str | None], str] = {}
+    for head, platform in places:
+        selected = head.selected.get(platform)
+        others = sum(name == platform and it is not None for name, it in newest)
+        if selected is None or others < MOST_SELECTED:
+            newest.setdefault((platform, selected), head.run_id)
+    loaded = {run_id: store.load(run_id) for run_id in dict.fromkeys(newest.values())}
+    latest = max(loaded.values(), key=lambda run: (run.started_at, run.finished_at))
+    if len(loaded) == 1:
+        return single_run(latest)
+    # Sorting keeps the order of the runs: of a platform, all operators first, then the newest.
+    known = sorted(newest, key=lambda it: (_position(it[0]), it[1] is not None))
+    origins = [loaded[newest[it]] for it in known]
     update = {
-        "platforms": tuple(loaded[run_ids[it]].platform(it) for it in PLATFORMS if it in run_ids),
+        "platforms": tuple(
+            run.platform(name) for (name, _), run in zip(known, origins, strict=True)
+        ),
         "started_at": min(run.started_at for run in loaded.values()),
         "finished_at": max(run.finished_at for run in loaded.values()),
-        "engine": newest.engine if len({run.engine for run in loaded.values()}) == 1 else "several",
+        "engine": latest.engine if len({run.engine for run in loaded.values()}) == 1 else "several",
     }
-    return CombinedResults(run=newest.model_copy(update=update), run_ids=run_ids, reference=commit)
+    return CombinedResults(run=latest.model_copy(update=update), origins=origins, reference=commit)
+
+
+def _position(platform: str) -> int:
+    """The place in the table; results of another version may have other platforms."""
+    return [*PLATFORMS, platform].index(platform)
 
 
 def _no_run(commit: str, platform: str) -> UsageError:
@@ -102,14 +175,24 @@ def _no_run(commit: str, platform: str) -> UsageError:
     return UsageError(message, remedy=f"Run it: {command('run', platform)}")
 
 
-def _missing_result(platform: str) -> PlatformResult:
-    """The row of a platform that was expected, and whose run is not in the store."""
-    text = "no run of this commit has a result: its job did not start, its results were lost,"
-    text += " or its sources had uncommitted changes"
+def _missing_result(platform: str, found: CombinedResults, of: str) -> PlatformResult:
+    """The row of a platform that was expected, and without a result of all operators."""
+    selected = [
+        f"{run.run_id} ({shorten(row.selected, LONGEST_NAMED)})"
+        for row, run in found.rows
+        if run and row.platform == platform and row.selected
+    ]
+    if selected:
+        text = f"no result of all operators: this {of} has only selected ones:"
+        text += f" {join_names(selected, MOST_NAMED)}. Run all of them:"
+        text += f" {command('run', platform, '--select', 'all')}"
+    else:
+        text = f"no run of this {of} has a result: its job did not start, its results were lost,"
+        text += f" or its sources had uncommitted changes. Run it: {command('run', platform)}"
     evidence = (Evidence(grade=Grade.FACT, text=text),)
     return PlatformResult(
         platform=platform,
-        label=PLATFORMS[platform].label,
+        label=PLATFORMS[platform].label if platform in PLATFORMS else platform,
         built=None,
         pytest=None,
         stages=(),

@@ -184,7 +184,7 @@ def run_side(store: Store, runs: ReferenceRuns, result: PlatformResult) -> Side:
         origin=runs.origin(result.platform),
         missing=None if pytest and not lost else result.verdict.reason or NO_EVIDENCE,
         is_broken=result.built is False,
-        selected=result.facts("selection").get("operators"),
+        selected=result.selected,
     )
 
 
@@ -334,6 +334,15 @@ class _RunComparison:
         first, second = ([*it.runs.values()] for it in (self._base, self._head))
         if len(run_ids := {run.run_id for run in first + second}) == 1:
             yield f"BASE and HEAD are the same run, {run_ids.pop()}"
+        for side in (self._base, self._head):
+            for platform, run in side.passed_over.items():
+                if side.platform in (None, platform):
+                    used = side.runs.get(platform)  # not if BASE has the same run
+                    what = "the platform is not compared"
+                    if used:
+                        what = f"run {used.run_id} is compared, which has all"
+                    has = f"has only selected operators on {platform}, in run {run.run_id}"
+                    yield f"{side.name} {has}: {what}"
         if left := self._base.merge_base:
             yield from self._merge_base_notes(left)
             return

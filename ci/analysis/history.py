@@ -109,8 +109,12 @@ def platform_histories(
     last: int | None = None,
     accepted: Sequence[Acceptance] = (),
     today: date,
+    selected: Collection[str | None] | None = None,
 ) -> list[PlatformHistory]:
     """Judge the histories of platforms along a branch.
+
+    ``selected`` has the operators of the runs to read, where ``None`` is all operators; by default
+    every run is read.
 
     ``accepted`` has the acceptances of the project, of which those count that hold ``today``.
     ``repository`` is that of the project, if there is one.
@@ -119,7 +123,11 @@ def platform_histories(
     """
     line = along.line
     runs = {
-        name: [run for run in line.runs if name in run.platforms][-(last or 0) :]
+        name: [
+            run
+            for run in line.runs
+            if name in run.platforms and (selected is None or run.selected.get(name) in selected)
+        ][-(last or 0) :]
         for name in platforms
     }
     measured = store.measured_on(runs)

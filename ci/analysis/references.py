@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 from ci.analysis.ancestry import Ancestry, ReadAncestors
@@ -68,6 +69,8 @@ class ReferenceRuns:
     """The branch that the reference names, if it names one."""
     merge_base: MergeBase | None = None
     """Where HEAD left the branch; then ``commits`` begin there."""
+    passed_over: Mapping[str, RunHead] = field(default_factory=dict)
+    """Nearer runs by platform that have only selected operators."""
 
     @property
     def project(self) -> str:
@@ -169,13 +172,15 @@ class ReferenceFinder:
         shared = self._merge_base(base, run)
         if shared in (None, run.commit, run.tip, base.commits[0]):
             return base
-        clean = (it for it in self.heads if it.begun and not it.dirty)
+        clean = [it for it in self.heads if it.begun and not it.dirty]
+        clean = [it for it in clean if it.whole] or clean
         measured = {commit for it in clean for commit in (it.commit, it.tip)}
         line = self.repository.line(shared) or self._line_to(shared, base.branch, run)
         if measured.isdisjoint(line):  # then a commit of a merged branch is the nearest
             line = self.repository.commits(shared) or line
         found = self._find_on_commits(base.name, base.platform, line)
         nearest = [commit for commit in line if commit in measured][:NEAREST]
+        nearest = nearest or [str(it.commit) for it in found.runs.values()][:1]
         left = MergeBase(commit=shared, nearest=tuple(nearest), newest=base)
         return replace(found, branch=base.branch, merge_base=left)
 
@@ -284,7 +289,15 @@ class ReferenceFinder:
         if not runs or platform not in (None, *runs):
             newest = [run for run in self.heads if run in known]
             raise self._no_run_error(name, platform, commits, newest)
-        return ReferenceRuns(name=name, platform=platform, runs=runs, commits=commits)
+        passed_over = {
+            each: run
+            for each, chosen in runs.items()
+            for run in known[: known.index(chosen)]
+            if each in run.begun and not run.dirty and run.tested != chosen.tested
+        }
+        return ReferenceRuns(
+            name=name, platform=platform, runs=runs, commits=commits, passed_over=passed_over
+        )
 
     def _runs_along(self, commits: Sequence[str]) -> list[RunHead]:
         """The runs of these commits, in their order; of one commit, the newest first."""
@@ -295,10 +308,16 @@ class ReferenceFinder:
 
     @staticmethod
     def _nearest_runs(known: Sequence[RunHead]) -> dict[str, RunHead]:
-        """The first run of each platform, without uncommitted changes."""
+        """The first run of each platform, without uncommitted changes.
+
+        If possible, one with all operators.
+        """
         runs: dict[str, RunHead] = {}
-        for run in known:
-            for each in run.begun if not run.dirty else ():
+        clean = [run for run in known if not run.dirty]
+        for run, platforms in chain(
+            ((run, run.whole) for run in clean), ((run, run.begun) for run in clean)
+        ):
+            for each in platforms:
                 runs.setdefault(each, run)
         return runs
 
@@ -352,14 +371,16 @@ def _drop_shared_runs(head: ReferenceRuns, base: ReferenceRuns) -> ReferenceRuns
     platform = head.platform or next(iter(head.runs))
     run = head.runs[platform]
     idle = base if run.commit == head.commits[0] else head
-    raise UsageError(
-        f"'{base.name}' and '{head.name}' are the same run, {run.run_id}: nothing to compare",
-        remedy=_how_to_run(idle.commits[0], platform),
-    )
+    message = f"'{base.name}' and '{head.name}' are the same run, {run.run_id}: nothing to compare"
+    selected = idle.passed_over.get(platform)
+    if selected:
+        message += f"; run {selected.run_id} has only selected operators"
+    raise UsageError(message, remedy=_how_to_run(idle.commits[0], platform, whole=bool(selected)))
 
 
-def _how_to_run(commit: str, platform: str) -> str:
-    return f"Run it: git checkout {commit[:SHORT]} && {command('run', platform)}"
+def _how_to_run(commit: str, platform: str, *, whole: bool = False) -> str:
+    run = command("run", platform, *(("--select", "all") if whole else ()))
+    return f"Run it: git checkout {commit[:SHORT]} && {run}"
 
 
 # Platforms

@@ -14,7 +14,7 @@ from statistics import median
 from ci.analysis.changes import POLICY, ChangePoint, SeriesFinding, analyze, judge_step
 from ci.analysis.parts import group_by
 from ci.facts.acceptance import Acceptance
-from ci.facts.environment_key import EnvironmentKey
+from ci.facts.environment_key import ALL_OPERATORS, EnvironmentKey
 from ci.facts.measures import IMAGE, TOTAL, Quantity, measure_key, stage_and_quantity
 from ci.store.rows import RunMeasures
 
@@ -164,7 +164,10 @@ class KeyChange:
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """A platform's runs by environment; the environment of the newest run comes first."""
+    """A platform's runs by environment; that of the newest run comes first.
+
+    Environments with all operators come before those of selected ones.
+    """
 
     environments: tuple[Environment, ...]
     past: tuple[Environment, ...]
@@ -197,7 +200,10 @@ def history(
     rows = [row for row in rows if row.values]
     by_key = group_by(rows[::-1], lambda row: row.key)  # the key of the newest run comes first
     grouped = {key: tuple(runs[::-1]) for key, runs in by_key.items()}
-    recent = {row.key for row in rows[-IN_USE:]}
+    # Many runs of selected operators do not hide those of the whole suite.
+    whole = [row for row in rows if keys[row.key].selection == ALL_OPERATORS]
+    recent = {row.key for row in (*rows[-IN_USE:], *whole[-IN_USE:])}
+    grouped = dict(sorted(grouped.items(), key=lambda it: keys[it[0]].selection != ALL_OPERATORS))
     environments = []
     for key, found in _findings({key: grouped[key] for key in grouped if key in recent}).items():
         judge = _Judge(grouped[key], found, accepted)
@@ -442,8 +448,13 @@ def _key_changes(
     for row in rows:
         now = keys[row.key]
         if known.pop(row.key, None) is None:
-            alike = {it: key for it, key in known.items() if key.platform == now.platform}
-            if alike:  # a simulated device is not a change of a real one
+            # A simulated device is not a change of a real one, nor a selection one of the suite.
+            alike = {
+                it: key
+                for it, key in known.items()
+                if (key.platform, key.selection) == (now.platform, now.selection)
+            }
+            if alike:
                 before = min(reversed(alike), key=lambda it: len(now.changes(alike[it])))
                 yield KeyChange(run=row, changes=tuple(now.changes(alike[before]))), before
         known[row.key] = now

@@ -134,17 +134,19 @@ def read_workloads(
 ) -> list[Workload]:
     """Read the judged runs of platforms among some runs, the newest first.
 
-    Runs with another selection of operators, or with another kind of device, than the newest one
-    are left out: they take another time as a matter of course.
+    Runs of selected operators, or with another kind of device than the newest one, are left out:
+    they take another time as a matter of course. If there are no others, those with the selection
+    of the newest one are read.
     """
     samples: dict[str, list[Sample]] = {name: [] for name in platforms}
     kinds: dict[str, tuple[object, ...]] = {}
+    with_all = {name for head in heads for name in head.whole}
     for head in heads:
         run = store.load_or_skip(head.run_id) if samples.keys() & set(head.begun) else None
         for result in run.platforms if run else ():
-            name, operators = result.platform, result.facts("selection").get("operators")
-            kind = (result.simulated, operators)
-            sample = _sample(head.run_id, result) if name in samples else None
+            name, kind = result.platform, (result.simulated, result.selected)
+            is_read = name in samples and (result.selected is None or name not in with_all)
+            sample = _sample(head.run_id, result) if is_read else None
             if sample is None or kinds.setdefault(name, kind) != kind:
                 continue
             samples[name].append(sample)

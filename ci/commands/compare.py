@@ -19,12 +19,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
     parser.description = (
         "Show what changed between two runs: the tests and the cost of the stages. A commit means"
-        " its newest run. A branch or tag means, on each platform, the newest run of the nearest"
-        " commit that has one. If BASE is a branch, HEAD is compared with the commit where it left"
-        " BASE; what BASE gained since is only noted. Runs with uncommitted changes belong to no"
-        " commit. Times are"
-        " compared only within one environment, and judged by the runs before BASE and HEAD: one"
-        " slow run is a suspected regression, a higher level that stays is a regression."
+        " its newest run of all operators. A branch or tag means, on each platform, the newest run"
+        " of the nearest commit that has one. If BASE is a branch, HEAD is compared with the commit"
+        " where it left BASE; what BASE gained since is only noted. Runs with uncommitted changes"
+        " belong to no commit. Times are compared only within one environment, and judged by the"
+        " runs before BASE and HEAD: one slow run is a suspected regression, a higher level that"
+        " stays is a regression."
     )
     parser.add_argument(
         "base",

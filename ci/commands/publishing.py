@@ -71,11 +71,11 @@ class Publication:
 
         if form in PAGES:
             return forge.page(self._summary, marked=form in MARKED)
-        tests = {}
-        for result in self.found.run.platforms:
-            place = self.found.run_ids.get(result.platform, ""), result.platform
+        tests = []
+        for result, run in self.found.rows:
+            place = run.run_id if run else "", result.platform
             outcomes, reruns = store.outcomes(*place), store.reruns(*place)
-            tests[result.platform] = exchange.PlatformTests(outcomes=outcomes, reruns=reruns)
+            tests.append(exchange.PlatformTests(outcomes=outcomes, reruns=reruns))
         write = exchange.junit if form is Form.JUNIT else exchange.ctrf
         return write(self.found.run, tests)
 
@@ -101,7 +101,11 @@ class Publication:
                 )
             if agent:
                 style = STYLES.get(exit_code(self.found.run.platforms), "warning")
-                names = [result.platform for result in self.found.run.platforms]
+                # A run of selected operators does not replace that of the whole suite.
+                names = dict.fromkeys(
+                    f"{it.platform}-selected" if it.selected else it.platform
+                    for it in self.found.run.platforms
+                )
                 context = "-".join(["infini-ci", self.found.run.project, *names])
                 process.run(
                     [agent, "annotate", "--style", style, "--context", context],

@@ -14,7 +14,7 @@ from ci.commands.publishing import Form, Publication
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
-from ci.model.results import exit_code, title
+from ci.model.results import selected_title, title
 from ci.report.table import ResultsReport
 from ci.report.tests import SlowestReport
 from ci.util.terminal import show
@@ -47,13 +47,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_platforms,
         metavar="PLATFORM,...",
         default=(),
-        help="platforms that must have a result: one without a run gets a row that did not pass",
+        help="platforms that must have a result of all operators: one without it gets a row that"
+        " did not pass",
     )
     parser.add_argument(
         "--check",
         action="store_true",
-        help="exit with the code of `run`: 0 only if all platforms passed. In a job of GitHub,"
-        " Gitea, Forgejo or Buildkite, also write its summary, as `run` does",
+        help="exit with the code of `run`: 0 only if all platforms passed with all operators; a run"
+        " with --select has a row of its own and does not count as one. In a job of GitHub, Gitea,"
+        " Forgejo or Buildkite, also write its summary, as `run` does",
     )
     parser.add_argument(
         "--slowest",
@@ -81,7 +83,9 @@ def _platforms(text: str) -> Sequence[str]:
 def execute(options: argparse.Namespace) -> int:
     """Show the results of a run or a commit, or its most expensive tests."""
     with reading_store(options.results, run=options.run) as store:
-        found = find_results(store, options.source, options.run, options.expect)
+        found = find_results(
+            store, options.source, options.run, options.expect, check=options.check
+        )
         if options.slowest:
             _slowest(store, found, options.slowest).show(options.format)
             return ExitCode.PASSED
@@ -89,20 +93,21 @@ def execute(options: argparse.Namespace) -> int:
         if options.format in tuple(Form):
             show(publication.text(store, Form(options.format)), end="")
         else:
-            ResultsReport(found.run).show(options.format)
+            ResultsReport(found.run, found.origins).show(options.format)
         if not options.check:
             return ExitCode.PASSED
         publication.show(os.environ)
-        return exit_code(found.run.platforms)
+        return found.exit_code
 
 
 def _slowest(store: Store, found: CombinedResults, most: int) -> SlowestReport:
     """The most expensive tests; raises ``UsageError`` if there are none."""
     costs = {}
-    for result in found.run.platforms:
-        outcomes = store.outcomes(found.run_ids.get(result.platform, ""), result.platform)
+    for result, run in found.rows:
+        outcomes = store.outcomes(run.run_id if run else "", result.platform)
         if outcomes.names:
             name = title(result.platform, result.platform, simulated=result.simulated)
+            name = selected_title(name, result.selected)
             costs[name] = add_up_costs(outcomes)
     if not costs:
         message = f"--slowest: run {found.run.run_id}: got no recorded tests, expected at least one"

@@ -468,7 +468,7 @@ def make_contract(
         platform=platform,
         product=result.verdict.product,
         simulated=simulated,
-        selected=result.facts("selection").get("operators"),
+        selected=result.selected,
         run=f"run {run.run_id}",
         config=config,
     )

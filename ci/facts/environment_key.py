@@ -107,12 +107,17 @@ class EnvironmentKey:
         if self.platform.endswith(OLD_KIND):  # kept as it is in the digests of the store
             name = self.platform.removesuffix(OLD_KIND)
             shown["platform"] = title(name, name, simulated=True)
+        if self.selection != ALL_OPERATORS:
+            shown["selection"] = f"selected {self.selection}"
         return "; ".join(value for value in shown.values() if value != NONE)
 
     def _unusual_components(self) -> dict[str, str]:
         """The components that differ from their defaults."""
         usual = {field.name: field.default for field in fields(self)}
         return {name: value for name, value in vars(self).items() if value != usual[name]}
+
+
+ALL_OPERATORS = "all operators"  # the component of an environment without a selection
 
 
 def shards_component(shards: int) -> str:
@@ -144,7 +149,7 @@ def environment_key(result: PlatformResult) -> EnvironmentKey:
         engine=f"{_text(result.facts('engine').get('name'))} engine",
         devices=_devices(facts.get("devices")),
         cache=_cache(result.facts("compiler_cache")),
-        selection=_text(result.facts("selection").get("operators"), "all operators"),
+        selection=result.selected or ALL_OPERATORS,
         instruction_sets=_text(result.facts("machine").get("instruction_sets"), NONE),
         shards=shards_component(len(result.shards)),
         options=", ".join(f"{n}={v}" for n, v in sorted(result.facts("options").items())) or NONE,

@@ -28,6 +28,7 @@ from ci.model.results import (
     Product,
     PytestResult,
     StageResult,
+    selected_title,
     title,
 )
 from ci.model.tests import Outcome
@@ -59,7 +60,9 @@ def judged_result(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> P
     stages = (_stage_result(stage, case.end_of(stage)) for stage in plan.stages)
     result = PlatformResult(
         platform=plan.platform,
-        label=title(plan.label, plan.platform, simulated=case.simulated),
+        label=selected_title(
+            title(plan.label, plan.platform, simulated=case.simulated), _selected(case)
+        ),
         simulated=case.simulated,
         built=_built(case),
         pytest=_pytest_result(case),
@@ -115,6 +118,7 @@ def _fitting(items: Sequence[Item], content: Callable[[Item], object]) -> Sequen
 def not_run_result(plan: RunPlan, reason: str) -> PlatformResult:
     """Return the result of a platform whose stages did not start."""
     reason = mask_credentials(reason)
+    selected = plan.selection.operators if plan.selection else None
     result = PlatformResult(
         platform=plan.platform,
         label=plan.title,
@@ -127,7 +131,7 @@ def not_run_result(plan: RunPlan, reason: str) -> PlatformResult:
         total_s=None,
         verdict=not_run(reason),
         notes=(f"not run: {first_line(reason)}",),
-        environment={},
+        environment={"selection": {"operators": selected}} if selected else {},
         artifacts=ResultFiles(folder=plan.results).artifacts,
     )
     return _within_bounds(result)
@@ -202,10 +206,15 @@ def _environment(case: Case, files: ResultFiles) -> dict[str, JsonValue]:
     environment = {**files.environment, "engine": engine}
     if case.tests and case.tests.processor:
         environment["processor"] = case.tests.processor.facts
-    if selected := case.selected or (case.selection and case.selection.asked):
+    if selected := _selected(case):
         counts = case.selection.counts if case.selection else {}
         environment["selection"] = {"operators": selected, **counts}
     return environment
+
+
+def _selected(case: Case) -> str | None:
+    """Return the operators that were requested or that the library has; ``None``: all."""
+    return case.selected or (case.selection.asked if case.selection else None)
 
 
 def _column_seconds(case: Case, column: Column) -> float | None:

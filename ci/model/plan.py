@@ -18,7 +18,7 @@ from ci.model.platforms import (
     PLATFORMS,
     DeviceFacts,
 )
-from ci.model.results import title
+from ci.model.results import selected_title, title
 from ci.model.tests import Suite
 from ci.model.trust import Trust
 
@@ -339,7 +339,8 @@ class RunPlan:
     @property
     def title(self) -> str:
         """The display name of the platform, or of a result of it."""
-        return title(self.label, self.platform, simulated=self.simulated)
+        name = title(self.label, self.platform, simulated=self.simulated)
+        return selected_title(name, self.selection.operators if self.selection else None)
 
     @property
     def needed_image(self) -> ImagePlan:

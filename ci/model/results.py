@@ -34,7 +34,7 @@ from ci.model.platforms import PLATFORMS
 from ci.model.schema import described_schema
 from ci.model.tests import Outcome
 from ci.util.lines import DEEPEST, LARGEST_INTEGER, LONGEST_SECONDS, is_deep
-from ci.util.text import join_names, make_storable, near_match
+from ci.util.text import join_names, make_storable, near_match, shorten
 
 # 1 had no counts of overloads, 2 no simulated devices, 3 no builds, 4 no branches and ancestors,
 # 5 no failures, 6 no contracts of failures, 7 no shards
@@ -61,6 +61,7 @@ MOST_SHARDS = 64  # of a platform; the largest machines have 16 devices
 MOST_FAILURES = 20  # of a platform; its counts say how many there are
 LONGEST_MESSAGE = 300  # characters of a failure's message
 LONGEST_TEST = 4000  # characters of a node id, which repeats the parameters
+LONGEST_SELECTION = 30  # characters of the selected operators in a label
 MOST_PARENTS = 64  # of a commit; git's own octopus merges have fewer
 # Of the calendar, without the days that another time zone moves into a year that does not exist.
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
@@ -297,7 +298,7 @@ class PlatformResult(_Model):
     platform: Name
     """Name of the platform, as in ``ci.yaml``."""
     label: Text
-    """Name in the table."""
+    """Name in the table, with the kind of device and the selected operators."""
     simulated: bool = False
     """Whether the run did without the vendor's hardware."""
     built: bool | None
@@ -321,7 +322,8 @@ class PlatformResult(_Model):
     notes: tuple[Text, ...]
     """Notes in the table."""
     environment: Environment
-    """Machine, image, tools and packages, as in ``environment.json``, and the trust level."""
+    """Machine, image, tools and packages, as in ``environment.json``, the trust level, and the
+    operators that the run was narrowed to (``selection``)."""
     artifacts: dict[Text, Text]
     """File name to path, relative to ``results.json``; a note counts files that are not listed."""
     failures: Annotated[tuple[Failure, ...], Field(max_length=MOST_FAILURES)] = ()
@@ -332,13 +334,27 @@ class PlatformResult(_Model):
     @model_validator(mode="before")
     @classmethod
     def _convert_label(cls, document: Any) -> Any:
-        """Before version 6, a label did not tell a simulated device from one without any."""
+        """Name the kind of device, and the selected operators, as this version does.
+
+        Before version 6, a label did not tell a simulated device from one without any. Older
+        labels also lack the selection.
+        """
         match document:
             case {"simulated": True, "label": str(old), "platform": str(platform)}:
                 if old.endswith(OLD_KIND):
                     label = title(old.removesuffix(OLD_KIND), platform, simulated=True)
-                    return {**document, "label": label}
+                    document = {**document, "label": label}
+        match document:
+            case {"label": str(old), "environment": {"selection": {"operators": str(selected)}}}:
+                if not old.endswith(f"{_selection(selected)})"):
+                    document = {**document, "label": selected_title(old, selected)}
         return document
+
+    @property
+    def selected(self) -> str | None:
+        """The operators that the run was narrowed to; ``None``: all, and only then it is whole."""
+        operators = self.facts("selection").get("operators")
+        return operators if operators and isinstance(operators, str) else None
 
     @property
     def kept(self) -> str | None:
@@ -465,6 +481,18 @@ def title(label: str, platform: str, *, simulated: bool) -> str:
         return label
     kind = "compiled only" if is_compiled_only(platform, simulated=True) else "simulated device"
     return f"{label} ({kind})"
+
+
+def selected_title(label: str, selected: str | None) -> str:
+    """``CPU (selected add,mul)``; the label alone if all operators are built."""
+    if not selected:
+        return label
+    begin = f"{label[:-1]}; " if label.endswith(")") else f"{label} ("
+    return f"{begin}{_selection(selected)})"
+
+
+def _selection(selected: str) -> str:
+    return f"selected {shorten(selected, LONGEST_SELECTION)}"
 
 
 def is_compiled_only(platform: str, *, simulated: bool) -> bool:

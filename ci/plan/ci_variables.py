@@ -76,13 +76,14 @@ def _github_job(variables: Mapping[str, str]) -> CiJob:
     ref = variables.get("GITHUB_REF", "")
     number = ref.removeprefix("refs/pull/").partition("/")[0] if "refs/pull/" in ref else None
     target = variables.get("GITHUB_BASE_REF")
+    queued = _text(_section(event, "merge_group"), "base_ref")  # of a merge queue
     pushed = ref.removeprefix(HEADS) if ref.startswith(HEADS) else None
     return CiJob(
         system="Gitea or Forgejo Actions" if gitea else "GitHub Actions",
         trust=_github_trust(variables, request, gitea=gitea),
         branch=variables.get("GITHUB_HEAD_REF") if target else pushed,
         pull_request=(number or str(request.get("number", "0"))) if target else None,
-        target=target,
+        target=target or (queued.removeprefix(HEADS) if queued else None),
         main_branch=_text(_section(event, "repository"), "default_branch"),
         # `pull_request` checks out a merge on GitHub, and the branch itself on Gitea.
         commits=_known(variables.get("GITHUB_SHA"), _text(_section(request, "head"), "sha")),
@@ -97,6 +98,8 @@ def _github_trust(
         return Trust.UNTRUSTED
     if event.startswith("pull_request"):
         return _trust_of_change(*(_github_repository(request, side) for side in ("head", "base")))
+    if event == "merge_group":  # someone with write access queued it, but it is not merged yet
+        return Trust.BRANCH
     protected = variables.get("GITHUB_REF_PROTECTED")
     # The variable is "false" for every tag on GitHub, and for every ref on Gitea and Forgejo:
     # https://github.com/orgs/community/discussions/142985

@@ -68,6 +68,8 @@ class ComparisonReport(Report):
         found = self.found
         outcome = "suspected regression" if found.suspected else "no regression"
         outcome = "regression" if found.regression else outcome
+        if any(it.operator_difference for it in found.platforms):
+            outcome += " in the operators that both have"
         yield [Heading(3, f"{found.base} → {found.head}: {outcome}")]
         if notes := [*_notes(found)]:
             yield [Items(notes)]

@@ -16,7 +16,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from ci.facts.suite import Outcomes
 from ci.model.details import Rerun
-from ci.model.results import PlatformResult, Product, RunResult
+from ci.model.results import PlatformResult, Product, RunResult, selected_title
 from ci.model.tests import Ending, Outcome
 from ci.util.text import first_line, strip_controls
 
@@ -59,12 +59,12 @@ IDLE = (Outcome.SKIPPED, Outcome.XFAILED)
 _TOTALS = ("tests", "failures", "errors")
 
 
-def junit(run: RunResult, tests: Mapping[str, PlatformTests]) -> str:
-    """The JUnit report: a suite for each platform; ``tests`` by platform."""
+def junit(run: RunResult, tests: Sequence[PlatformTests]) -> str:
+    """The JUnit report: a suite for each row of the table; ``tests`` in their order."""
     root = Element("testsuites")
     counts: Counter[str] = Counter()
-    for result in run.platforms:
-        counts += _add_suite(root, run, result, tests[result.platform])
+    for result, of_result in zip(run.platforms, tests, strict=True):
+        counts += _add_suite(root, run, result, of_result)
     root.attrib |= _texts(name=run.project, **{it: counts[it] for it in _TOTALS})
     indent(root, " ")
     return tostring(root, encoding="unicode", xml_declaration=True) + "\n"
@@ -89,11 +89,11 @@ def _add_suite(
         counts["skipped"] += outcome in IDLE
     if lacking := failure_without_test(result, tests):
         name, reason = lacking
-        case = SubElement(suite, "testcase", _texts(classname=result.platform, name=name))
+        case = SubElement(suite, "testcase", _texts(classname=_row_name(result), name=name))
         _add_message(case, "error", result.verdict.harness, reason)
         counts.update(tests=1, errors=1)
     suite.attrib |= _texts(
-        name=f"{run.project}.{result.platform}",
+        name=f"{run.project}.{_row_name(result)}",
         time=f"{total:.3f}",
         timestamp=f"{run.started_at:%Y-%m-%dT%H:%M:%S}",
         **counts,
@@ -113,7 +113,7 @@ def _add_case(
     path, _, name = node_id.partition("::")
     parts, bracket, parameters = name.partition("[")
     *classes, function = parts.split("::")
-    place = [result.platform, *path.removesuffix(".py").split("/"), *classes]
+    place = [_row_name(result), *path.removesuffix(".py").split("/"), *classes]
     named = {"classname": ".".join(place), "name": function + bracket + parameters or path}
     case = SubElement(suite, "testcase", _texts(**named, time=f"{seconds:.3f}"))
     outcome, message = ending.state.outcome, ending.message or ""
@@ -128,6 +128,11 @@ def _add_case(
     if reruns:
         attempts = "\n".join(f"rerun {it.attempt}: {it.outcome}" for it in reruns)
         SubElement(case, "system-out").text = attempts
+
+
+def _row_name(result: PlatformResult) -> str:
+    """The platform; ``cpu (selected add)`` has other tests than ``cpu``."""
+    return selected_title(result.platform, result.selected)
 
 
 def _add_message(case: Element, kind: str, how: str, message: str) -> None:
@@ -154,9 +159,10 @@ STATUSES: Mapping[Outcome, str] = {
 COUNTED = ("passed", "failed", "skipped", "pending", "other")
 
 
-def ctrf(run: RunResult, tests: Mapping[str, PlatformTests]) -> str:
-    """The CTRF report of all platforms; ``tests`` by platform."""
-    listed = [test for it in run.platforms for test in _platform_tests(run, it, tests[it.platform])]
+def ctrf(run: RunResult, tests: Sequence[PlatformTests]) -> str:
+    """The CTRF report of all platforms; ``tests`` in the order of the rows."""
+    rows = zip(run.platforms, tests, strict=True)
+    listed = [test for it, of_row in rows for test in _platform_tests(run, it, of_row)]
     counts = Counter(test["status"] for test in listed)
     environment = {
         "appName": run.project,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ci.model.results import LONGEST_TEST, Failure, Harness, PlatformResult, Product, RunResult
 from ci.report.document import Block, Code, Heading, Items, Line, Span
@@ -45,9 +45,11 @@ def _is_nameable(test: str) -> bool:
     return len(test) < LONGEST_TEST and "\n" not in test and strip_controls(test) == test
 
 
-def failure_sections(run: RunResult) -> Iterator[Sequence[Block]]:
-    """A section for each platform that did not pass."""
-    for result in run.platforms:
+def failure_sections(
+    rows: Iterable[tuple[PlatformResult, RunResult]],
+) -> Iterator[Sequence[Block]]:
+    """A section for each row that did not pass; the commands name its own run."""
+    for result, run in rows:
         if result.verdict.product is not Product.PASSED:
             yield [*_section(run, result)]
 

@@ -81,9 +81,9 @@ class Summary:
         ]
         results = Table(HEADINGS, table_rows(run.platforms), numbers=SECONDS)
         yield [Heading(3, "Results"), _short_table(results, detail)]
-        for result in run.platforms:
+        for result, own in self.results.rows:
             if result.verdict.product is not Product.PASSED:
-                yield [self._failed_platform(result, detail)]
+                yield [self._failed_platform(own or run, result, detail)]
         if detail.changes:
             yield [it for it in blocks if isinstance(it, Fold)]
 
@@ -94,14 +94,12 @@ class Summary:
         for section in ComparisonReport(self.comparison).document(page=True):
             yield from section
 
-    def _failed_platform(self, result: PlatformResult, detail: Detail) -> Fold:
+    def _failed_platform(self, run: RunResult, result: PlatformResult, detail: Detail) -> Fold:
+        """A row that did not pass; the commands that reproduce it name its own run."""
         count = failure_count(result)
         named = f", {counted(count, 'failed test')}" if count else ""
         verdict = result.verdict
         reasons = [f"{it.grade}: {shorten(it.text, detail.characters)}" for it in verdict.evidence]
-        # The command to reproduce a failure names the platform's own run.
-        own = self.results.run_ids.get(result.platform, self.results.run.run_id)
-        run = self.results.run.model_copy(update={"run_id": own})
         blocks = [*failure_blocks(run, result, detail.failures)]
         blocks.append(("Harness: ", Span(verdict.harness.shown, strong=True), "."))
         if len(reasons) > 1:  # the first one is above

@@ -195,13 +195,17 @@ class ResultsReport(Report):
     """
 
     run: RunResult
+    origins: Sequence[RunResult | None] = ()
+    """The run of each row; empty: all are of ``run``."""
     wrap = True
 
     def document(self, *, page: bool) -> Document:
         run = self.run
         words = [f"{word}: {meaning}" for word, meaning in explained_words(run.platforms)]
         details = [[Items(words)], *(_platform(result, page=page) for result in run.platforms)]
-        outcome = [[results_table(run.platforms)], *failure_sections(run)]
+        origins = (own or run for own in self.origins or [run] * len(run.platforms))
+        rows = zip(run.platforms, origins, strict=True)
+        outcome = [[results_table(run.platforms)], *failure_sections(rows)]
         if page:
             yield Heading(1, f"{run.project}: {run.run_id}"), origin(run)
             yield from (*outcome, *details)

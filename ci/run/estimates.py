@@ -8,7 +8,12 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from ci.errors import CiError
-from ci.facts.environment_key import EnvironmentKey, platform_component, shards_component
+from ci.facts.environment_key import (
+    ALL_OPERATORS,
+    EnvironmentKey,
+    platform_component,
+    shards_component,
+)
 from ci.facts.measures import Quantity, measure_key
 from ci.model.job import StageKind
 from ci.model.plan import RunPlan
@@ -53,7 +58,7 @@ def with_recorded_times(store: Store, project: str, plan: RunPlan) -> RunPlan:
             if plan.platform not in run.begun:
                 continue
             result = store.load_platform(run.run_id, plan.platform)
-            same = result.facts("selection").get("operators") == selection
+            same = result.selected == selection
             if same and result.simulated == plan.simulated and result.verdict.product.is_final:
                 outcomes = store.outcomes(run.run_id, plan.platform)
                 seconds = dict(zip(outcomes.names, outcomes.seconds, strict=True))
@@ -74,7 +79,7 @@ def similarity(environment: EnvironmentKey, plan: RunPlan, engine: str) -> int:
             environment.platform == platform_component(plan.platform, simulated=plan.simulated),
             environment.engine == f"{engine} engine",
             plan.image is not None and environment.image == plan.image.tag,
-            environment.selection == (selection or "all operators"),
+            environment.selection == (selection or ALL_OPERATORS),
             is_cold == (plan.cache is not None and plan.cache.cold),
         )
     )

@@ -12,7 +12,7 @@ from sqlalchemy import Column, Connection, Engine, Row, func, select
 
 from ci.errors import InfrastructureError, UnreadableRunError
 from ci.facts.acceptance import Acceptance
-from ci.facts.environment_key import EnvironmentKey, successors
+from ci.facts.environment_key import ALL_OPERATORS, EnvironmentKey, successors
 from ci.facts.suite import Outcomes
 from ci.model.results import PlatformResult, Product
 from ci.store import blobs
@@ -78,11 +78,15 @@ class StoreQueries:
             query = query.where(RUNS.c.project == project)
         with read_transaction(self._engine) as connection:
             found = connection.execute(query).all()
+            selected = selections(connection)
         names = [column.name for column in head]
         # Most runs have the same platforms with the same products.
         platforms = {text: _platforms(text) for text in {run[-1] for run in found}}
         return [
-            RunHead(**dict(zip(names, columns, strict=True)) | platforms[text])
+            RunHead(
+                **dict(zip(names, columns, strict=True)) | platforms[text],
+                selected=selected.get(columns[0], {}),
+            )
             for *columns, text in found
         ]
 
@@ -286,6 +290,7 @@ def _result_head(run_id: str, result: PlatformResult) -> ResultHead:
         active=sum(it.active for it in result.overloads),
         executed=sum(it.executed for it in result.overloads),
         build_install_s=result.build_install_s,
+        selected=result.selected,
     )
 
 
@@ -309,6 +314,23 @@ def _environments(connection: Connection, platforms: Collection[str]) -> dict[st
     digests = connection.scalars(query.order_by(func.min(PLATFORMS.c.id))).all()
     found = _components(connection, digests)
     return {digest: found[digest] for digest in digests if digest in found}
+
+
+def selections(connection: Connection) -> dict[str, dict[str, str]]:
+    """The selected operators by run and platform, of the results that have not all operators."""
+    columns = (ENVIRONMENT_KEYS.c.digest, ENVIRONMENT_KEYS.c.components)
+    operators = {
+        digest: selected
+        for digest, components in connection.execute(select(*columns))
+        if isinstance(components, dict)
+        and isinstance(selected := components.get("selection"), str)
+        and selected != ALL_OPERATORS
+    }
+    query = select(PLATFORMS.c.run_id, PLATFORMS.c.platform, PLATFORMS.c.environment_key)
+    found: dict[str, dict[str, str]] = {}
+    for row in _rows_of(connection, query, PLATFORMS.c.environment_key, sorted(operators)):
+        found.setdefault(row.run_id, {})[row.platform] = operators[row.environment_key]
+    return found
 
 
 def _successors(environments: Mapping[str, Any]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
@@ -25,6 +25,8 @@ class RunHead:
     """Sorted by name."""
     begun: tuple[str, ...]
     """The platforms that have begun. ``platforms`` has all of them from the start of the run."""
+    selected: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """The operators of each platform that was narrowed to some: no result of the whole suite."""
     branch: str | None = None
     main_branch: str | None = None
     target: str | None = None
@@ -38,6 +40,11 @@ class RunHead:
     def tested(self) -> str | None:
         """The commit of the branch that was tested."""
         return self.tip or self.commit
+
+    @property
+    def whole(self) -> tuple[str, ...]:
+        """The platforms that have begun with all operators."""
+        return tuple(it for it in self.begun if it not in self.selected)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +105,8 @@ class ResultHead:
     executed: int
     """Overloads, summed over slots and devices."""
     build_install_s: float | None
+    selected: str | None = None
+    """The operators that the run was narrowed to; ``None``: all."""
 
     @property
     def tests(self) -> int:

@@ -34,7 +34,7 @@ from ci.store.connect import (
     upgrade_tables,
     write_transaction,
 )
-from ci.store.queries import NEWEST_FIRST, StoreQueries, environment_fault
+from ci.store.queries import NEWEST_FIRST, StoreQueries, environment_fault, selections
 from ci.store.rows import LATEST, Notice, RunHead
 from ci.store.tables import (
     ACCEPTED,
@@ -117,6 +117,8 @@ class Store(StoreQueries):
     def load(self, run_id: str | None = None, *, platform: str | None = None) -> RunResult:
         """Load a run: by default the latest, or the latest one that tested ``platform``.
 
+        Of a platform, the latest one with all operators, if there is one.
+
         Raises ``UnreadableRunError`` for a named run that cannot be read. Without a name, such runs
         are skipped.
         """
@@ -127,7 +129,11 @@ class Store(StoreQueries):
             tested = PLATFORMS.c.tested & (PLATFORMS.c.platform == platform)
             query = query.where(RUNS.c.run_id.in_(select(PLATFORMS.c.run_id).where(tested)))
         with read_transaction(self._engine) as connection:
-            for name in connection.scalars(query).all():
+            names = [*connection.scalars(query)]
+            if platform is not None:
+                selected = selections(connection)
+                names.sort(key=lambda name: platform in selected.get(name, {}))
+            for name in names:
                 try:
                     return self._load(connection, name)
                 except UnreadableRunError as error:

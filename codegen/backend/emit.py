@@ -10,7 +10,13 @@ from codegen.backend.coverage import REQUIRED, make_coverage, render_json
 from codegen.backend.definitions import check_definitions
 from codegen.backend.document import read_backend_file
 from codegen.backend.model import BackendFile
-from codegen.backend.registrations import Kernels, Registration, make_kernels, make_registrations
+from codegen.backend.registrations import (
+    Kernels,
+    Registration,
+    make_kernels,
+    make_registrations,
+    notes_on_composites,
+)
 from codegen.errors import counted
 from codegen.output import SyncResult, synchronize
 
@@ -30,13 +36,15 @@ def generate_backend(
     """
     with native_functions(torch) as functions:
         file = read_backend_file(source, functions)
-        notes = check_definitions(file, functions, implementation) if implementation else ()
+        notes = [*notes_on_composites(file, functions)]
+        if implementation:
+            notes += check_definitions(file, functions, implementation)
         files = render_backend(file, functions)
         summary = (
             f"torch {functions.torch_version}: {file.backend} with "
             f"{counted(len(file.supported), 'kernel')}, {len(file.autograd)} for autograd"
         )
-    return synchronize(files, folder, summary=summary, notes=notes, dry_run=dry_run)
+    return synchronize(files, folder, summary=summary, notes=tuple(notes), dry_run=dry_run)
 
 
 def render_backend(file: BackendFile, parsed: NativeFunctions) -> dict[str, str]:

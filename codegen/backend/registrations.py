@@ -205,6 +205,23 @@ def has_composite(function: NativeFunction, backend: str) -> bool:
     )
 
 
+def notes_on_composites(file: BackendFile, parsed: NativeFunctions) -> Iterator[str]:
+    """Yield a note if kernels replace operators of torch together with their gradients."""
+    replaced = [
+        f"'{entry.name}' (line {entry.line})"
+        for entry in file.supported
+        if parsed.by_name[entry.name].has_composite_implicit_autograd_kernel
+    ]
+    if replaced:
+        yield (
+            f"{file.path}: supported: CompositeImplicitAutograd in native_functions.yaml: "
+            f"{', '.join(replaced)}. Torch computes such an operator, and its gradient, from other "
+            f"operators. A kernel under supported replaces both: backward() fails on "
+            f"{file.backend}. Remove it here and list the operators that it calls; or list it "
+            "under autograd, where the kernel provides the gradient, too"
+        )
+
+
 def _guarding_wrapper(kernels: Kernels, function: NativeFunction) -> str:
     """The device-guarding wrapper: it checks that all arguments are on one device. By torchgen."""
     from torchgen.dest import RegisterDispatchKey

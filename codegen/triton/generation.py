@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from codegen.errors import counted
+from codegen.errors import GenerationError, counted, quote, suggestion
 from codegen.output import SyncResult, check_up_to_date, digest_of, synchronize
 from codegen.triton.compiler import Toolchain, compile_all, find_toolchain, jobs_of
 from codegen.triton.spec import OPERATORS, Source, find_sources, read_data_types, read_plan
@@ -25,22 +25,33 @@ class Request:
     python: str = sys.executable
     operators: Path = OPERATORS
     without: frozenset[str] = frozenset()
+    others: frozenset[str] = frozenset()
+    """Operators without a Triton kernel, which ``without`` may also name: CMake does so."""
 
     def sources(self) -> list[Source]:
-        """The operators to generate."""
+        """The operators to generate; raises ``GenerationError`` for an unknown name."""
         found = find_sources(self.operators)
+        known = [source.name for source in found]
+        if unknown := sorted(self.without.difference(known, self.others)):
+            findings = (
+                f"--without: got {quote(name)}, which is not an operator; expected some of "
+                f"{', '.join(known)}{suggestion(name, known)}"
+                for name in unknown
+            )
+            raise GenerationError("\n".join(findings))
         return [source for source in found if source.name not in self.without]
 
 
 def generate(request: Request, folder: Path, *, dry_run: bool = False) -> SyncResult:
     """Compile the variants that changed. If the folder is up to date, no kernel is read."""
+    sources = request.sources()
     toolchain = find_toolchain(request.python)
-    digest = digest_of(_inputs(request, toolchain))
+    digest = digest_of(_inputs(request, sources, toolchain))
     if outcome := check_up_to_date(folder, digest):
         return outcome
     from codegen.triton.emit import render
 
-    plans = [read_plan(source, request.targets) for source in request.sources()]
+    plans = [read_plan(source, request.targets) for source in sources]
     jobs = jobs_of(plans)
     compiled = compile_all(jobs, toolchain, folder=request.cache, workers=request.workers)
     summary = (
@@ -54,14 +65,14 @@ def generate(request: Request, folder: Path, *, dry_run: bool = False) -> SyncRe
     return replace(outcome, summary=summary, notes=compiled.notes)
 
 
-def _inputs(request: Request, toolchain: Toolchain) -> Iterator[bytes]:
+def _inputs(request: Request, sources: Sequence[Source], toolchain: Toolchain) -> Iterator[bytes]:
     texts = (toolchain.version, toolchain.assemblers, _format_targets(request.targets))
     yield from map(str.encode, texts)
     generators = [*_CODEGEN.glob("*.py"), *(_CODEGEN / "triton").glob("*.py")]
     templates = (_CODEGEN / "templates" / "triton").glob("*.j2")
     for path in sorted((*generators, *templates)):
         yield path.read_bytes()
-    for source in request.sources():
+    for source in sources:
         yield from (source.name.encode(), source.kernel.read_bytes(), source.build.read_bytes())
 
 

@@ -36,6 +36,7 @@ CHANGE = {
         ({**PROTECTED, "GITHUB_EVENT_NAME": "push"}, Trust.RELEASE),
         ({**TAG, "GITHUB_EVENT_NAME": "push"}, Trust.RELEASE),
         ({**GITHUB, "GITHUB_EVENT_NAME": "merge_group"}, Trust.BRANCH),
+        ({**PROTECTED, "GITHUB_EVENT_NAME": "merge_group"}, Trust.BRANCH),  # not merged yet
         ({**PROTECTED, "GITHUB_EVENT_NAME": "pull_request_target"}, Trust.UNTRUSTED),
         ({**PROTECTED, "GITHUB_EVENT_NAME": "issue_comment"}, Trust.UNTRUSTED),
         ({**PROTECTED, "GITHUB_EVENT_NAME": "workflow_run"}, Trust.UNTRUSTED),
@@ -133,6 +134,16 @@ def test_origin_of_a_pull_request(
     job = read_ci_job({**variables, **found})
     assert job.system
     assert job.trust is trust
+
+
+def test_target_of_a_merge_queue(tmp_path: Path) -> None:
+    path = tmp_path / "event.json"
+    path.write_text(json.dumps({"merge_group": {"base_ref": "refs/heads/main"}}))
+    queue = "refs/heads/gh-readonly-queue/main/pr-7-0123"
+    found = {"GITHUB_EVENT_NAME": "merge_group", "GITHUB_REF": queue}
+    job = read_ci_job({**GITHUB, **found, "GITHUB_EVENT_PATH": str(path)})
+    assert (job.branch, job.target) == ("gh-readonly-queue/main/pr-7-0123", "main")
+    assert job.pull_request is None
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"[" * 1_000_000, b'{"pull_request"'])

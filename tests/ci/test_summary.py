@@ -13,7 +13,7 @@ import cmarkgfm
 import pytest
 from cmarkgfm.cmark import Options
 from published import platform_result
-from stored_history import Project, result
+from stored_history import ENVIRONMENT, Project, result
 
 from ci import cli
 from ci.analysis.combined import single_run
@@ -330,6 +330,19 @@ def test_buildkite_gets_an_annotation(
     assert words == "annotate --style error --context infini-ci-tiny-cpu"
     assert text.startswith("## tiny: failed on cpu\n")
     assert capsys.readouterr() == ("", "")
+
+
+def test_selected_operators_have_an_annotation_of_their_own(tmp_path: Path) -> None:
+    project = Project(folder=tmp_path)
+    environment = {**ENVIRONMENT, "selection": {"operators": "add"}}
+    project.run(project.commit(), result(environment=environment))
+    with project.open() as store:
+        run = store.load()
+    environ = {"BUILDKITE": "true", "PATH": agent(tmp_path / "bin")}
+    publish_run(project.results, project.source, run, environ)
+    words, _, text = (tmp_path / "bin" / "record").read_text(encoding="utf-8").partition("\n")
+    assert words == "annotate --style success --context infini-ci-tiny-cpu-selected"
+    assert text.startswith("## tiny: passed on cpu (selected add)\n")
 
 
 def test_an_agent_that_fails_is_one_complaint(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,7 +39,7 @@ def steps(*names: str) -> Iterator[dict[str, Any]]:
 
 def test_a_fork_gets_no_secret_and_no_machine_of_a_vendor() -> None:
     events = GITHUB[True]  # YAML 1.1 reads the key `on` as a truth value
-    assert set(events) == {"push", "pull_request", "workflow_dispatch"}
+    assert set(events) == {"push", "pull_request", "merge_group", "workflow_dispatch"}
     assert "secrets" not in (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
     [plan] = [step for step in JOBS["plan"]["steps"] if "env" in step]
     assert plan["env"]["SITE"].startswith("${{ !github.event.pull_request.head.repo.fork && vars.")
@@ -50,10 +53,15 @@ def test_only_the_job_that_comments_may_write() -> None:
     assert tokens == ["Comment on the pull request"]
 
 
-def test_every_action_has_a_version() -> None:
-    used = [step["uses"] for step in steps("uses")]
-    assert used
-    assert [it for it in used if not re.fullmatch(r"actions/[a-z-]+(/[a-z]+)?@v\d+", it)] == []
+def test_every_action_is_a_commit_with_its_release() -> None:
+    """A tag can be moved to another commit."""
+    text = (ROOT / FILES[0]).read_text(encoding="utf-8")
+    used = re.findall(r"uses: (.*)", text)
+    assert len(used) == len([*steps("uses")]) > 0
+    pinned = re.compile(r"actions/[a-z-]+(/[a-z]+)?@[0-9a-f]{40}  # v\d+\.\d+\.\d+")
+    assert [it for it in used if not pinned.fullmatch(it)] == []
+    releases = {tuple(re.sub("(actions/[a-z-]+)[^@]*", r"\1", it).split("@")) for it in used}
+    assert len(releases) == len({action for action, _ in releases})  # one release of each
 
 
 def test_no_text_of_a_stranger_is_part_of_a_command() -> None:
@@ -62,12 +70,54 @@ def test_no_text_of_a_stranger_is_part_of_a_command() -> None:
     assert [step for step in steps("run") if "--trust" in step["run"]] == []  # from variables
 
 
-def test_one_status_waits_for_every_platform() -> None:
+def test_one_status_waits_for_every_job() -> None:
     result = JOBS["result"]
-    assert set(result["needs"]) == {"plan", "build-cpu", "build"}
-    assert result["steps"][-1]["run"].endswith("--check")
-    assert "needs.plan.outputs.matrix).include.*.platform" in result["env"]["EXPECTED"]
+    assert set(result["needs"]) == set(JOBS) - {"result"}
+    assert result["if"] == "always()"  # GitHub counts a skipped job as a success
+    [decide] = [step for step in result["steps"] if step.get("run", "").endswith("--check")]
+    assert decide["if"] == "${{ !cancelled() }}"
+    assert ".include.*.platform" in result["env"]["EXPECTED"]
     assert JOBS["build"]["strategy"]["fail-fast"] is False
+
+
+EMPTY = '{"include": []}'
+SOME = '{"include": [{"platform": "ascend", "runner": ["npu"]}]}'
+
+
+@pytest.mark.parametrize(
+    ("changed", "matrix", "refused"),
+    [
+        ({}, SOME, None),
+        ({"build": "skipped"}, EMPTY, None),
+        ({"build": "skipped"}, SOME, "build: skipped"),
+        ({"build": "failure"}, SOME, "build: failure"),
+        ({"lint": "failure", "tests": "cancelled"}, SOME, "lint: failure, tests: cancelled"),
+        ({"build-cpu": "skipped"}, EMPTY, "build-cpu: skipped"),
+        ({"plan": "failure", "build": "skipped"}, None, "plan: failure, build: skipped"),
+        ({"plan": "cancelled", "build": "skipped"}, None, "plan: cancelled, build: skipped"),
+    ],
+)
+def test_the_status_is_red_unless_every_job_succeeded(
+    changed: dict[str, str], matrix: str | None, refused: str | None
+) -> None:
+    result = JOBS["result"]
+    last = result["steps"][-1]
+    assert last["if"] == "always()"
+    assert last["env"] == {"NEEDS": "${{ toJSON(needs) }}"}
+    default = re.search(r"\|\| '(.*?)' }}", result["env"]["MATRIX"])
+    assert default
+    results = dict.fromkeys(result["needs"], "success") | changed
+    needs = {name: {"result": it, "outputs": {}} for name, it in results.items()}
+    done = subprocess.run(
+        ["bash", "-e", "-c", last["run"]],
+        env={**os.environ, "NEEDS": json.dumps(needs), "MATRIX": matrix or default[1]},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode == 0) is (refused is None)
+    wanted = f"expected success of every job, got {refused}\n" if refused else ""
+    assert done.stderr == wanted
 
 
 def test_every_job_has_a_time_limit() -> None:
@@ -81,6 +131,13 @@ def test_vendors_run_where_their_labels_say_and_others_on_hosted_runners() -> No
     texts = [(ROOT / name).read_text(encoding="utf-8") for name in FILES]
     vendors = set(PLATFORMS) - {"cpu"}
     assert [name for name in vendors if any(name in text for text in texts)] == []
+
+
+def test_the_page_pins_the_same_releases() -> None:
+    used = re.compile(r"uses: (actions/checkout@.*)")
+    page = (ROOT / "docs/forges.md").read_text(encoding="utf-8")
+    workflow = (ROOT / FILES[0]).read_text(encoding="utf-8")
+    assert {*used.findall(page)} == {*used.findall(workflow)}
 
 
 def test_gitlab_runs_the_jobs_of_the_matrix() -> None:

@@ -110,6 +110,37 @@ def test_nothing_is_written_for_a_file_with_errors(
     assert printed.out == ""
 
 
+def test_an_operator_that_torch_makes_from_others(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    listed = "supported:\n  - reshape\n  - conv2d.padding\n"
+    (folder / "npu.yaml").write_text(GOOD.replace("supported:\n", listed))
+    assert main(COMMAND) == 0
+    [note] = capsys.readouterr().err.splitlines()
+    assert note.startswith(
+        "codegen: note: npu.yaml: supported: CompositeImplicitAutograd in native_functions.yaml:"
+        " 'reshape' (line 5), 'conv2d.padding' (line 6). Torch computes such an operator, and its"
+    )
+    assert "backward() fails on PrivateUse1. Remove it here" in note
+    # What the note claims, in a process of its own: the kernel has no gradient.
+    program = (
+        "import torch\n"
+        "library = torch.library.Library('aten', 'IMPL')\n"
+        "dump = lambda: torch._C._dispatch_dump_table('aten::conv2d.padding').splitlines()\n"
+        "key = 'AutogradPrivateUse1: '\n"
+        "print(*[line for line in dump() if line.startswith(key)])\n"
+        "library.impl('conv2d.padding', lambda *_: None, 'PrivateUse1')\n"
+        "print(*[line for line in dump() if line.startswith(key)])\n"
+    )
+    python = [sys.executable, "-c", program]
+    before, after = subprocess.run(
+        python, check=True, text=True, stdout=subprocess.PIPE
+    ).stdout.splitlines()
+    assert "CompositeImplicitAutograd" in before
+    assert "CompositeImplicitAutograd" not in after
+
+
 def test_nothing_changes_for_a_file_with_errors(folder: Path) -> None:
     assert main(COMMAND) == 0
     before = {path: path.read_bytes() for path in (folder / "out").iterdir()}

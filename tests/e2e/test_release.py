@@ -25,7 +25,7 @@ import pytest
 from benches import USUAL_ENGINE, engine_or_skip
 
 from ci.model.platforms import PLATFORMS, Platform
-from ci.model.results import title
+from ci.model.results import selected_title, title
 
 ROOT = Path(__file__).resolve().parents[2]
 SIMULATION = ("--config", "tests/simulated/ci.yaml")
@@ -128,7 +128,7 @@ def results(released: Callable[[Release], Made], release: Release) -> Path:
     """The results folder of the release, which ended well. Its store is in the folder above."""
     folder, finished = released(release)
     assert finished.returncode == 0
-    assert re.search(r"CPU +Yes +\d+ passed", finished.stdout)
+    assert re.search(r"CPU( \(selected .*\))? +Yes +\d+ passed", finished.stdout)
     return folder / "latest"
 
 
@@ -155,7 +155,8 @@ def recorded(folder: Path) -> list[dict[str, Any]]:
 def test_all_platforms_are_rows_of_one_table(
     results: Path, document: dict[str, Any], release: Release
 ) -> None:
-    labels = [PLATFORMS["cpu"].label]
+    whole = "--select" not in release.arguments
+    labels = [selected_title(PLATFORMS["cpu"].label, None if whole else SELECTION)]
     others = release.platforms[1:]
     labels += [title(PLATFORMS[name].label, name, simulated=True) for name in others]
     assert document["engine"] == release.engine

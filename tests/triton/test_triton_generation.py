@@ -296,3 +296,13 @@ def test_invalid_targets(targets: str, capsys: pytest.CaptureFixture[str]) -> No
     with pytest.raises(SystemExit, match="2"):
         cli.main(["triton", "--output-dir", "out", "--targets", targets])
     assert re.search(f"argument --targets: got '?{targets}'?; expected ", capsys.readouterr().err)
+
+
+def test_an_unknown_operator_to_leave_out(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["triton", "--output-dir", "out", "--without"]
+    assert cli.main([*command, "rms_nrm,nosuch,mul,gemm"]) == 2  # only src/base has mul
+    known = "expected some of add, causal_softmax, gemm, rms_norm, swiglu"
+    assert capsys.readouterr().err.splitlines() == [
+        f"codegen: error: --without: got 'nosuch', which is not an operator; {known}",
+        f"--without: got 'rms_nrm', which is not an operator; {known}; did you mean 'rms_norm'?",
+    ]

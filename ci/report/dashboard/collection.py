@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ci.analysis.acceptances import project_acceptances
 from ci.analysis.alarms import Alarm, find_alarms
 from ci.analysis.history import PlatformHistory, ProjectLine, platform_histories, project_line
+from ci.analysis.regressions import IN_USE
 from ci.analysis.repository import Repository
 from ci.facts.environment_key import EnvironmentKey
 from ci.model.platforms import PLATFORMS
@@ -25,15 +26,19 @@ NO_REASON = "no recorded reason"  # of a skip
 
 @dataclass(frozen=True, kw_only=True)
 class Collection:
-    """The runs of one project, along one branch."""
+    """The runs of one project, along one branch.
+
+    A platform's runs of selected operators are apart from those of the whole suite, as if they were
+    of another platform: a row is a platform, or a platform with a selection.
+    """
 
     along: ProjectLine
     platforms: tuple[str, ...]
-    """The platforms in use, in the order of the results table."""
+    """The rows in use, in the order of the results table."""
     results: Mapping[str, Mapping[str, ResultHead]]
-    """By platform and run id."""
+    """By row and run id."""
     measured: Mapping[str, Sequence[RunMeasures]]
-    """By platform, in order of time, those of other branches included."""
+    """By row, in order of time, those of other branches included."""
     keys: Mapping[str, EnvironmentKey]
     """The environments of all measures, by digest."""
     histories: Mapping[str, PlatformHistory]
@@ -61,11 +66,22 @@ class Collection:
         return tuple(run for run in self.along.line.runs if run.run_id in known)
 
     def label(self, platform: str) -> str:
-        """The name of a platform in the table of its newest run."""
-        return [*self.results[platform].values()][-1].label
+        """The name of a row in the table of its newest run."""
+        return self._newest(platform).label
+
+    def platform(self, row: str) -> str:
+        """The platform of a row, as the store and commands name it."""
+        return self._newest(row).platform
+
+    def is_whole(self, row: str) -> bool:
+        """Whether the runs of a row have all operators."""
+        return self._newest(row).selected is None
+
+    def _newest(self, row: str) -> ResultHead:
+        return [*self.results[row].values()][-1]
 
     def on_line(self, platform: str) -> list[ResultHead]:
-        """The results of a platform along the branch, oldest commit first."""
+        """The results of a row along the branch, oldest commit first."""
         results = self.results[platform]
         return [results[run.run_id] for run in self.line if run.run_id in results]
 
@@ -78,28 +94,53 @@ def collect(store: Store, source: Path, project: str, branch: str | None) -> Col
     """
     along = project_line(store, project, branch)
     results: dict[str, dict[str, ResultHead]] = {}
-    for row in store.result_heads(project=project):
-        results.setdefault(row.platform, {})[row.run_id] = row
-    in_use = [name for name in along.platforms if name in results]
-    order = [*PLATFORMS]
-    in_use.sort(key=lambda name: (order.index(name) if name in order else len(order), name))
+    for head in store.result_heads(project=project):
+        results.setdefault(_row(head.platform, head.selected), {})[head.run_id] = head
+    selections: dict[str, dict[str | None, None]] = {name: {} for name in along.platforms}
+    for run in along.line.runs[-IN_USE:]:
+        for name in run.platforms:
+            selections[name][run.selected.get(name)] = None
+    rows = {
+        _row(name, selected): (name, selected)
+        for name in sorted(selections, key=_position)
+        for selected in (None, *sorted(filter(None, selections[name])))
+        if _row(name, selected) in results
+    }
     accepted = project_acceptances(store, source, project)
-    histories = platform_histories(
-        store,
-        in_use,
-        along,
-        repository=Repository(source),
-        accepted=accepted,
-        today=datetime.now(UTC).date(),
-    )
-    measured = store.measured_on(dict.fromkeys(in_use, along.heads[::-1]))
-    digests = {row.key for rows in measured.values() for row in rows}
+    histories = {}
+    for row, (name, selected) in rows.items():
+        [histories[row]] = platform_histories(
+            store,
+            [name],
+            along,
+            repository=Repository(source),
+            accepted=accepted if selected is None else (),
+            today=datetime.now(UTC).date(),
+            selected=[selected],
+        )
+    measured = store.measured_on(dict.fromkeys(selections, along.heads[::-1]))
+    of_rows = {
+        row: [it for it in measured[name] if it.run_id in results[row]]
+        for row, (name, _) in rows.items()
+    }
+    digests = {it.key for found in of_rows.values() for it in found}
+    whole = [histories[row] for row, (_, selected) in rows.items() if selected is None]
     return Collection(
         along=along,
-        platforms=tuple(in_use),
+        platforms=tuple(rows),
         results=results,
-        measured=measured,
+        measured=of_rows,
         keys=store.environment_keys(digests),
-        histories={it.platform: it for it in histories},
-        alarms=find_alarms(histories, along.order),
+        histories=histories,
+        alarms=find_alarms(whole, along.order),
     )
+
+
+def _row(platform: str, selected: str | None) -> str:
+    """The name of a row, without spaces: pages list the names of several rows."""
+    return platform if selected is None else f"{platform}:{'_'.join(selected.split())}"
+
+
+def _position(platform: str) -> tuple[int, str]:
+    """The place in the results table; results of another version may have other platforms."""
+    return [*PLATFORMS, platform].index(platform), platform

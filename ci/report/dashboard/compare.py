@@ -51,7 +51,8 @@ class JudgedComparison:
 
 def judged_comparisons(store: Store, found: Collection, source: Path) -> list[JudgedComparison]:
     """The comparisons that matter most: branches, the newest runs, the platforms of the newest."""
-    pairs = [*_branches(found), *_neighbors(found.line[-RUNS - 1 :]), *_platforms(found)]
+    line = [run for run in found.line if run.whole] or [*found.line]
+    pairs = [*_branches(found), *_neighbors(line[-RUNS - 1 :]), *_platforms(found, line)]
     return [_compare(store, source, pair) for pair in pairs]
 
 
@@ -73,13 +74,16 @@ def _outcome(found: Comparison) -> str:
         if names := [it.name for it in found.platforms if getattr(it, what)]:
             kind = what if what == "regression" else "suspected regression"
             return f"{kind} on {join_names(names, len(names))}"
+    if any(it.operator_difference for it in found.platforms):
+        return "no regression in the operators that both have"
     return "no regression"
 
 
 def _branches(found: Collection) -> Iterator[Pair]:
     """The newest branches, each with the branch that it will be merged into."""
     newest: dict[str, RunHead] = {}
-    for run in reversed(found.runs):
+    runs = found.runs[::-1]
+    for run in (*(it for it in runs if it.whole), *runs):
         if run.branch and run.target and run.branch != run.target and not run.dirty:
             newest.setdefault(run.branch, run)
     for name, run in [*newest.items()][:BRANCHES]:
@@ -95,15 +99,15 @@ def _neighbors(line: Sequence[RunHead]) -> Iterator[Pair]:
         yield Pair(group="The newest runs", base=names[0], head=names[1], names=names)
 
 
-def _platforms(found: Collection) -> Iterator[Pair]:
-    if not found.line:
+def _platforms(found: Collection, line: Sequence[RunHead]) -> Iterator[Pair]:
+    if not line:
         return
-    newest = found.line[-1].run_id
+    newest = line[-1].run_id
     known = [it for it in found.platforms if newest in found.results[it]]
     for first, second in [*combinations(known, 2)][:PLATFORMS]:
         yield Pair(
             group="Platforms of the newest run",
-            base=f"{newest}/{first}",
-            head=f"{newest}/{second}",
+            base=f"{newest}/{found.platform(first)}",
+            head=f"{newest}/{found.platform(second)}",
             names=(found.label(first), found.label(second)),
         )

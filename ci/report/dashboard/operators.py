@@ -83,10 +83,14 @@ class OperatorsPage:
 def operators_page(store: Store, found: Collection) -> OperatorsPage:
     suites: dict[str, dict[str, _Tests]] = {}
     runs: dict[str, str] = {}
+    whole = {found.platform(name) for name in found.platforms if found.is_whole(name)}
     for name in found.platforms:
+        # Beside the whole suite, one of selected operators would only lack tests.
+        if not found.is_whole(name) and found.platform(name) in whole:
+            continue
         if run_id := _newest_suite(store, found, name):
             runs[name] = run_id
-            suites[name] = _read_suite(store, run_id, name)
+            suites[name] = _read_suite(store, run_id, found.platform(name))
     overloads = sorted({overload for suite in suites.values() for overload in suite})
     labels = {name: found.label(name) for name in suites}
     nothing = _Tests()
@@ -105,7 +109,7 @@ def operators_page(store: Store, found: Collection) -> OperatorsPage:
 def _newest_suite(store: Store, found: Collection, name: str) -> str | None:
     """The newest run on the branch whose tests are stored."""
     for result in reversed(found.on_line(name)):
-        if result.counts and store.outcomes(result.run_id, name).names:
+        if result.counts and store.outcomes(result.run_id, result.platform).names:
             return result.run_id
     return None
 

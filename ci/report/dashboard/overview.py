@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -123,14 +123,25 @@ def _grid_row(found: Collection, name: str, commits: Sequence[dict[str, RunHead]
 def attention(store: Store, found: Collection) -> list[Attention]:
     """Everything that someone should look at, the most urgent first."""
     listed = [*_alarms(found)]
+    whole = {found.platform(name) for name in found.platforms if found.is_whole(name)}
     for name in found.platforms:
+        if (platform := found.platform(name)) not in whole:
+            listed.append(
+                Attention(
+                    urgency=Urgency.SHRUNK,
+                    platforms=(name,),
+                    text="no run of all operators, only of selected ones",
+                    command=command("run", platform, "--select", "all"),
+                )
+            )
         results = found.on_line(name)
         if results:
-            listed += [*_failing(store, found, results), *_changed_suite(store, results)]
-            listed += _stale(store, results[-1])
+            own = [*_failing(store, found, results), *_changed_suite(store, results)]
+            own += _stale(store, results[-1])
+            listed += [replace(it, platforms=(name,)) for it in own]
         if count := suspected(found.histories[name]):
             text = f"{counted(count, 'suspected regression')}: more runs will confirm or refute"
-            then = command("history", name, "--check")
+            then = command("history", found.platform(name), "--check")
             listed.append(
                 Attention(urgency=Urgency.SUSPECTED, platforms=(name,), text=text, command=then)
             )

@@ -53,7 +53,7 @@ def platform_page(store: Store, found: Collection, name: str) -> PlatformPage:
         platform=name,
         label=found.label(name),
         report=HistoryReport(record),
-        flaky=find_flaky_tests(store, name, found.project),
+        flaky=find_flaky_tests(store, found.platform(name), found.project),
         accepted=tuple(
             f"{accepted_text(it)}: {it.reason} ({it.who}, {it.date})" for it in accepted
         ),
@@ -77,7 +77,7 @@ def _data(store: Store, found: Collection, name: str) -> dict[str, Any]:
         "line": [places[run_id] for run_id in line],
         "product": [results[run_id].product for run_id in run_ids],
         "counts": _counts(found, name, run_ids),
-        "skips": _skips(store, name, line),
+        "skips": _skips(store, found.platform(name), line),
         "environments": [*_environments(found, digests)],
         "environment": [
             digests.index(rows[run_id].key) if run_id in rows else -1 for run_id in run_ids
