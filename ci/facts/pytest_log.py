@@ -56,6 +56,7 @@ _ENDING = re.compile(
     r"!+ (?:_pytest\.outcomes\.(Exit: .*?)|xdist\.\w+\.Interrupted: (.*?))(?: !+)?"
 )
 _GAVE_UP = re.compile(r"=+ xdist: (.*?) =+")
+_TRACEBACK = re.compile(r"^_pytest\.outcomes\.(Exit: .+)")
 _EARLY_EXIT = re.compile(r"(?:^|[\].sFExX])(Exit: .+)")  # before pytest writes such lines
 NEAR_SUMMARY = 5  # lines from the reason, which may have several, to the summary
 
@@ -306,7 +307,8 @@ def read_output(lines: Iterable[str]) -> PytestOutput:
             config = found[1]
         else:
             listed |= _LISTED.fullmatch(text) is not None
-    if summary is None and ending is None and (found := _EARLY_EXIT.search(last)):
+    early = _TRACEBACK if summary is not None else _EARLY_EXIT
+    if ending is None and (found := early.search(last)):
         ending = found[1]
     return PytestOutput(
         collected=collected,

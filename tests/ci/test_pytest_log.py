@@ -308,6 +308,8 @@ def test_sessions_that_follow_each_other_are_counted(text: str, sessions: int) -
         ("test_a.py ...  [100%]Exit: service is down\n\n", "Exit: service is down"),
         ("Exit: service is down", "Exit: service is down"),
         ("E   _pytest.outcomes.Exit: service is down", "Exit: service is down"),
+        (GREEN + "Traceback\n_pytest.outcomes.Exit: service is down", "Exit: service is down"),
+        (GREEN + "Exit: of the wrapper", None),
         ("Exit: printed by a test\n" + GREEN, None),
         ("!!! _pytest.outcomes.Exit: of a nested one !!!\n" + 9 * "line\n" + GREEN, None),
         ("=== xdist: maximum crashed workers reached: 8 ===\n" + GREEN, "maximum crashed workers"),
