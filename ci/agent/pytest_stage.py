@@ -43,6 +43,7 @@ CONFIGURATIONS = (
     *("pyproject.toml", "tox.ini", "setup.cfg"),
 )
 CONFIGURATION_SUFFIXES = (".toml", ".ini", ".cfg")
+LONGEST_WORD = 255  # bytes; a longer name of a file is an error
 LARGEST_CONFIGURATION = 1 << 20  # bytes
 _WORDS = re.compile(r"[^\s=\"';&|()]+")  # of a command, also inside of a script
 PLUGIN_VARIABLES = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
@@ -88,18 +89,19 @@ def log_arguments(
 
 
 def _configurations(command: Sequence[str], workspace: Path) -> Iterator[str]:
-    """Read the files with options that pytest may find: beside its arguments, and above them."""
-    paths = [(workspace / word.partition("::")[0]) for word in _WORDS.findall(" ".join(command))]
+    """Read the files with options that pytest may find: its arguments, and beside or above them."""
+    words = (word.partition("::")[0] for word in _WORDS.findall(" ".join(command)))
+    paths = [workspace / word for word in words if len(word) <= LONGEST_WORD]
+    named = [path for path in paths if workspace in path.parents and path.exists()]
     folders = {workspace: None}
-    for path in paths:
-        if workspace in path.parents and path.exists():
-            above = list(path.parents)
-            folders.update(dict.fromkeys([path, *above[: above.index(workspace)]]))
-    named = [path for path in paths if workspace in path.parents]
+    for path in named:
+        above = [path, *path.parents]
+        folders.update(dict.fromkeys(above[: above.index(workspace)]))
     for file in (*named, *(folder / name for folder in folders for name in CONFIGURATIONS)):
-        with suppress(OSError, ValueError), open_regular(file) as content:
+        with suppress(OSError):
             if file.suffix in CONFIGURATION_SUFFIXES:
-                yield content.read(LARGEST_CONFIGURATION).decode(errors="replace")
+                with open_regular(file) as content:
+                    yield content.read(LARGEST_CONFIGURATION).decode(errors="replace")
 
 
 def python_path(*folders: str | None) -> str:
