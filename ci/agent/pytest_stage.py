@@ -43,7 +43,6 @@ CONFIGURATIONS = (
     *("pyproject.toml", "tox.ini", "setup.cfg"),
 )
 CONFIGURATION_SUFFIXES = (".toml", ".ini", ".cfg")
-LONGEST_WORD = 255  # bytes; a longer name of a file is an error
 LARGEST_CONFIGURATION = 1 << 20  # bytes
 _WORDS = re.compile(r"[^\s=\"';&|()]+")  # of a command, also inside of a script
 PLUGIN_VARIABLES = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
@@ -91,8 +90,11 @@ def log_arguments(
 def _configurations(command: Sequence[str], workspace: Path) -> Iterator[str]:
     """Read the files with options that pytest may find: its arguments, and beside or above them."""
     words = (word.partition("::")[0] for word in _WORDS.findall(" ".join(command)))
-    paths = [workspace / word for word in words if len(word) <= LONGEST_WORD]
-    named = [path for path in paths if workspace in path.parents and path.exists()]
+    named = []
+    for path in (workspace / word for word in words):
+        with suppress(OSError):  # such as a word that is too long for a name
+            if workspace in path.parents and path.exists():
+                named.append(path)
     folders = {workspace: None}
     for path in named:
         above = [path, *path.parents]

@@ -254,7 +254,7 @@ ADDOPTS = "addopts = --disable-plugin-autoload"
             ),
             ({"unit/pytest.ini": f"[pytest]\n{ADDOPTS}\n"}, "unit/test_b.py::test_b"),
             ({"own.cfg": f"[tool:pytest]\n{ADDOPTS}\n"}, "-c own.cfg"),
-            ({"pytest.ini": f"[pytest]\n{ADDOPTS}\n"}, f"--deselect={'long' * 100}"),
+            ({"pytest.ini": f"[pytest]\n{ADDOPTS}\n"}, f"--deselect={'ä' * 200}"),
             # The project loads it itself, under another name.
             ({"pytest.ini": f"[pytest]\n{ADDOPTS} -p pytest_reportlog.plugin\n"}, ""),
             # A dependency of that name is not an option.
