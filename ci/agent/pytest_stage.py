@@ -15,8 +15,9 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
+from ci.agent.artifacts import open_regular
 from ci.agent.pytest_report import parse_report
 from ci.agent.rerun_plugin import FILE_VARIABLE
 from ci.agent.stage import SupervisorError
@@ -34,11 +35,22 @@ ENTRY_POINTS = f"[pytest11]\n{PACKAGE} = {PACKAGE}\n"
 RERUN_PLUGIN = "infini_ci_rerun"
 REPORT_LOG = "pytest_reportlog"  # the entry point of pytest-reportlog; a part of its module's name
 NO_AUTOLOAD = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
+AUTOLOAD_OFF = (NO_AUTOLOAD, "--disable-plugin-autoload")
+_LOADS_LOG = re.compile(rf"-p[\s\"',=]*{REPORT_LOG}")
+# The files that pytest searches for its options, and others with the option `-c`.
+CONFIGURATIONS = (
+    *("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini"),
+    *("pyproject.toml", "tox.ini", "setup.cfg"),
+)
+CONFIGURATION_SUFFIXES = (".toml", ".ini", ".cfg")
+LARGEST_CONFIGURATION = 1 << 20  # bytes
+_WORDS = re.compile(r"[^\s=\"';&|()]+")  # of a command, also inside of a script
 PLUGIN_VARIABLES = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
 
 INTERRUPTED = 2  # pytest's exit status
 # The code under test can write to the folder of statuses.
-MOST_STATUSES = 1000  # pytest processes in one stage
+_RUN = re.compile(r"\d{1,10}-\d{1,20}-\d{1,10}\.(?P<kind>own|log|other)", re.ASCII)
+MOST_RUNS = 1000  # runs of pytest in one stage
 LONGEST_STATUS = 16  # bytes; a status has three digits
 LARGEST_STATUS = 255  # exit statuses have 8 bits
 
@@ -47,18 +59,20 @@ PHASES = ("TestReport", "SubtestReport")
 
 
 def extra_arguments(
-    stage: StagePlan, log: Path, junit: Path, environment: Mapping[str, str]
+    stage: StagePlan, log: Path, junit: Path, environment: Mapping[str, str], workspace: Path
 ) -> list[str]:
     """Return pytest's arguments in addition to the stage's own; none for other kinds.
 
-    ``environment`` are the variables that the stage inherits.
+    ``environment`` are the variables that the stage inherits, ``workspace`` is its folder.
     """
     if stage.kind is not StageKind.PYTEST:
         return []
-    return [*log_arguments(stage, log, environment), f"--junitxml={junit}"]
+    return [*log_arguments(stage, log, environment, workspace), f"--junitxml={junit}"]
 
 
-def log_arguments(stage: StagePlan, log: Path, environment: Mapping[str, str]) -> list[str]:
+def log_arguments(
+    stage: StagePlan, log: Path, environment: Mapping[str, str], workspace: Path
+) -> list[str]:
     """Return the arguments for a per-test log, which may need its plugin loaded.
 
     A stage whose pytest loads no plugins by itself may load that one under the name of its module.
@@ -66,9 +80,30 @@ def log_arguments(stage: StagePlan, log: Path, environment: Mapping[str, str]) -
     """
     variables = {**environment, **stage.environment}
     given = " ".join((*stage.command, *(variables.get(name, "") for name in PLUGIN_VARIABLES)))
-    is_off = variables.get(NO_AUTOLOAD, "") != "" or "--disable-plugin-autoload" in given
-    loaded = ("-p", REPORT_LOG) if is_off and REPORT_LOG not in given else ()
+    configured = given + "".join(_configurations(stage.command, workspace))
+    is_off = variables.get(NO_AUTOLOAD, "") != "" or any(it in configured for it in AUTOLOAD_OFF)
+    is_loaded = REPORT_LOG in given or _LOADS_LOG.search(configured)
+    loaded = ("-p", REPORT_LOG) if is_off and not is_loaded else ()
     return [*loaded, f"--report-log={log}"]
+
+
+def _configurations(command: Sequence[str], workspace: Path) -> Iterator[str]:
+    """Read the files with options that pytest may find: its arguments, and beside or above them."""
+    words = (word.partition("::")[0] for word in _WORDS.findall(" ".join(command)))
+    named = []
+    for path in (workspace / word for word in words):
+        with suppress(OSError):  # such as a word that is too long for a name
+            if workspace in path.parents and path.exists():
+                named.append(path)
+    folders = {workspace: None}
+    for path in named:
+        above = [path, *path.parents]
+        folders.update(dict.fromkeys(above[: above.index(workspace)]))
+    for file in (*named, *(folder / name for folder in folders for name in CONFIGURATIONS)):
+        with suppress(OSError):
+            if file.suffix in CONFIGURATION_SUFFIXES:
+                with open_regular(file) as content:
+                    yield content.read(LARGEST_CONFIGURATION).decode(errors="replace")
 
 
 def python_path(*folders: str | None) -> str:
@@ -120,21 +155,37 @@ def remove(folder: Path | None) -> None:
             remove_folder(folder)
 
 
-def pytest_status(folder: Path) -> int | None:
-    """Return pytest's exit status; ``None``: unknown.
+class PytestRuns(NamedTuple):
+    """The runs of pytest in a wrapper, as far as they are known."""
 
-    If several pytest processes wrote the log, a failed one counts first. Next comes one that did
-    not end: its later results are in no log.
+    status: int | None = None
+    """pytest's exit status."""
+    number: int | None = None
+
+
+def pytest_runs(folder: Path) -> PytestRuns:
+    """Return what the plugin recorded of the runs of a stage, once it has ended.
+
+    Of several, the exit status is that of a failed one. Next comes one that did not end: its
+    results are in no log. A single one counts if it wrote the log, and not if its process is the
+    stage's own: the exit code is then pytest's.
     """
     try:
         with os.scandir(folder / "statuses") as entries:
-            statuses = [_status(it.path) for _, it in zip(range(MOST_STATUSES), entries)]
+            found = [(it.path, _RUN.fullmatch(it.name)) for _, it in zip(range(MOST_RUNS), entries)]
     except OSError:
-        return None
-    if statuses in ([], [None]):
-        return None
+        return PytestRuns()
+    files = {path: match["kind"] for path, match in found if match}
+    if not files:
+        return PytestRuns()
+    if len(files) == 1 and "log" not in files.values():
+        return PytestRuns(number=1)
+    statuses = [_status(path) for path in files]
+    if statuses == [None]:
+        return PytestRuns(number=1)
     failed = [status for status in statuses if status]
-    return min(failed, default=INTERRUPTED if None in statuses else 0)
+    status = min(failed, default=INTERRUPTED if None in statuses else 0)
+    return PytestRuns(status, number=len(files))
 
 
 def _status(path: str) -> int | None:
@@ -223,6 +274,7 @@ class Reruns:
     carry_out: Callable[[str, StagePlan, LogPipe | None], CommandEnd]
     """Runs the command of a stage, under another name."""
     handover: Handover
+    workspace: Path
     logs: Sequence[str] = (LOG,)
     """The per-test logs of the stage."""
 
@@ -268,9 +320,11 @@ class Reruns:
         text = f"{name}: rerun {attempt} of the failed tests ({len(self._tests or ())})"
         self.emit(RerunStarted(stage=name, attempt=attempt, text=text))
         with self.handover.log(log.name) as (written, pipe):
+            with self.handover.access():
+                added = log_arguments(chosen, written, self.environment, self.workspace)
             rerun = replace(
                 chosen,
-                command=(*chosen.command, *log_arguments(chosen, written, self.environment)),
+                command=(*chosen.command, *added),
                 timeout_s=max(deadline - time.monotonic(), 0.0),
             )
             end = self.carry_out(f"{name}.rerun-{attempt}", rerun, pipe)

@@ -148,6 +148,7 @@ class JobRun:
                     emit=self._log.emit,
                     carry_out=self._runner.carry_out,
                     handover=self._handover,
+                    workspace=self._workspace,
                     logs=shards.files_of(stage, pytest_stage.LOG),
                 )
                 self._reruns = reruns if reruns.can_run(end) else None

@@ -17,7 +17,7 @@ from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, 
 
 from ci.agent.artifacts import open_regular
 from ci.agent.pytest_report import NO_TESTS, severity, worst_status
-from ci.agent.pytest_stage import plugin, python_path, remove
+from ci.agent.pytest_stage import PytestRuns, plugin, python_path, remove
 from ci.agent.user import make_public
 from ci.model.events import CommandEnd
 from ci.model.job import StagePlan
@@ -126,11 +126,14 @@ def _known(
     return how(known) if known else None
 
 
-def combined_status(statuses: Sequence[int | None]) -> int | None:
-    """Return pytest's exit status in the wrappers of the shards; ``None``: unknown.
+def combined_runs(shards: Sequence[PytestRuns]) -> PytestRuns:
+    """Return the runs of pytest in the wrappers of the shards, of which each may have one.
 
-    A failed one counts, even if that of another shard is unknown.
+    A failed one counts, even if the exit status of another shard is unknown.
     """
-    known = [status for status in statuses if status is not None]
+    known = [status for status, _ in shards if status is not None]
     worst = worst_status(known) if known else 0
-    return None if worst in (0, NO_TESTS) and len(known) < len(statuses) else worst
+    is_unknown = worst in (0, NO_TESTS) and len(known) < len(shards)
+    return PytestRuns(
+        status=None if is_unknown else worst, number=_known(max, (number for _, number in shards))
+    )

@@ -37,9 +37,11 @@ class StageProcess:
     selection: Path | None = None
     """The folder of the plugin that selects the tests of a shard."""
 
-    def pytest_status(self) -> int | None:
-        """Return the exit status of pytest in a wrapper, once it has ended; ``None``: unknown."""
-        return pytest_stage.pytest_status(self.statuses) if self.statuses else None
+    def pytest_runs(self) -> pytest_stage.PytestRuns:
+        """Return the runs of pytest in a wrapper, once it has ended; empty if unknown."""
+        if self.statuses is None:
+            return pytest_stage.PytestRuns()
+        return pytest_stage.pytest_runs(self.statuses)
 
     def collection(self) -> shards.ShardCollection:
         """Return what the pytest of a shard collected; empty if it is no shard."""
@@ -81,19 +83,20 @@ class StageRunner:
             self.log.emit(events.StageStarted(stage=stage.name, command=command))
             ends = self._follow(stage.name, processes)
             with self.handover.access():
-                statuses = [it.pytest_status() for it in processes]
+                runs = [it.pytest_runs() for it in processes]
                 collections = [it.collection() for it in processes]
         if stage.kind is StageKind.PYTEST:
             for name in shards.files_of(stage, pytest_stage.JUNIT):
                 if self.handover.take(name):
                     self.log.emit(events.ArtifactCut(name=name, path=name, left_out=1))
         if stage.shards > 1:
-            for shard, (end, status, found) in enumerate(zip(ends, statuses, collections), 1):
-                facts = {**asdict(end), **found._asdict(), "pytest_status": status}
+            for shard, (end, (status, number), found) in enumerate(zip(ends, runs, collections), 1):
+                facts = {**asdict(end), **found._asdict()}
+                facts.update(pytest_status=status, pytest_runs=number)
                 self.log.emit(events.ShardFinished(stage=stage.name, shard=shard, **facts))
-        end, status = shards.combined_end(ends), shards.combined_status(statuses)
-        finished = events.StageFinished(stage=stage.name, **asdict(end), pytest_status=status)
-        self.log.emit(finished)
+        end, (status, number) = shards.combined_end(ends), shards.combined_runs(runs)
+        facts = {**asdict(end), "pytest_status": status, "pytest_runs": number}
+        self.log.emit(events.StageFinished(stage=stage.name, **facts))
         return end
 
     def carry_out(self, name: str, stage: StagePlan, pipe: LogPipe | None) -> events.CommandEnd:
@@ -110,7 +113,9 @@ class StageRunner:
         has_log = stage.kind is StageKind.PYTEST
         log, pipe = stack.enter_context(self.handover.log(log_name if has_log else None))
         junit = self.handover.path(junit_name)
-        added = pytest_stage.extra_arguments(stage, log, junit, self.environment)
+        workspace = Path(self.job.workspace)
+        with self.handover.access():  # the files of the tests have options of pytest
+            added = pytest_stage.extra_arguments(stage, log, junit, self.environment, workspace)
         command = (*stage.command, *added)
         if stage.hold:
             command = (sys.executable, "-I", sys.argv[0], session.HOLD)

@@ -75,7 +75,7 @@ class Handover:
         self._results = results
         self._folder = results
         if user is not None:
-            self._folder = make_public(Path(tempfile.mkdtemp(prefix="infini-ci-")))
+            self._folder = self._private_folder()
             (self._folder / "files").mkdir()
             (self._folder / "files").chmod(0o777)
 
@@ -114,15 +114,32 @@ class Handover:
 
     @contextmanager
     def log(self, name: str | None) -> Iterator[tuple[Path, LogPipe | None]]:
-        """Yield the path to which a stage writes a log, and the pipe that is there, if any."""
-        if self.user is None or name is None:
-            yield self._results / (name or ""), None
+        """Yield the path to which a stage writes a log, and the pipe that is there, if any.
+
+        Of several processes that open the log, none can replace the lines of another.
+        """
+        if name is None:
+            yield self._results, None
             return
-        pipe = LogPipe(self._folder / name, self._results / name)
+        log = self._results / name
+        try:
+            pipe = LogPipe(self._private_folder() / name, log)
+        except OSError:
+            if self.user is not None:
+                raise
+            yield log, None  # such as a full disk: pytest reports it
+            return
         try:
             yield pipe.path, pipe
         finally:
             pipe.close()
+            with suppress(OSError):
+                remove_folder(pipe.path.parent)
+
+    def _private_folder(self) -> Path:
+        """Create a folder that only the agent can change, and the stages can read."""
+        folder = Path(tempfile.mkdtemp(prefix="infini-ci-"))
+        return folder if self.user is None else make_public(folder)
 
     @contextmanager
     def private_file(self, content: str) -> Iterator[str]:
@@ -155,17 +172,26 @@ class LogPipe:
         with suppress(OSError):  # the user's pipes take too much memory already
             fcntl.fcntl(self.descriptor, F_SETPIPE_SZ, LARGEST_PIPE)
         self._log = log.open("wb", buffering=0)
+        self._is_cut = False
 
     def copy(self) -> None:
         """Append to the log what is in the pipe now."""
-        with suppress(BlockingIOError):
-            self._log.write(os.read(self.descriptor, LARGEST_PIPE))
+        try:
+            content = os.read(self.descriptor, LARGEST_PIPE)
+        except BlockingIOError:
+            return
+        try:
+            if not self._is_cut:
+                self._log.write(content)
+        except OSError:  # a full disk: a log without its end never passes
+            self._is_cut = True
 
     def close(self) -> None:
         self.copy()
         os.close(self.descriptor)
         self._log.close()
-        self.path.unlink()
+        with suppress(OSError):  # a stage of the agent's own user may have removed it
+            self.path.unlink()
 
 
 def make_public(folder: Path) -> Path:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from ci.agent.pytest_stage import is_pytest
 from ci.facts.difference import Difference, compare_suites
 from ci.facts.operators import fallbacks, mismatches, overload_counts
 from ci.facts.shards import Shards, division_errors
 from ci.facts.suite import adapt_to_processor, restrict_to_selection, suite_of
 from ci.model.details import Rerun
-from ci.model.events import RunRecord, StageFinished
+from ci.model.events import CommandEnd, RunRecord, StageFinished
 from ci.model.job import StageKind, StagePlan
 from ci.model.plan import ContractPlan
 from ci.model.results import ExecutionFacts, OverloadCount, is_compiled_only
 from ci.model.tests import ClosingSummary, PytestLog, Selection
+from ci.util.text import counted, signal_name
 
 TESTS_FAILED = 1  # pytest's exit status
 # What pytest means by its other exit statuses (pytest.ExitCode).
@@ -25,6 +28,9 @@ UNFINISHED = {
     4: "usage error",
     5: "no tests collected",
 }
+
+# pytest-xdist's own assertion that no test was left.
+_LEFT_BY_WORKER = re.compile(r"AssertionError: \('(.+)', <WorkerController \w+>\)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +50,14 @@ class Case:
     """pytest's closing summary in the stage's output; ``None``: there is none."""
     last_lines: Sequence[str] = ()
     """The last lines of the pytest stage's output."""
+    ending: str | None = None
+    """Why the session ended early, as its output has it: see ``PytestOutput``."""
+    only_listed: bool = False
+    """Whether pytest only collected the tests."""
+    config_file: str | None = None
+    """pytest's configuration file, if it printed one."""
+    printed_sessions: int = 0
+    """Number of pytest sessions in the output that followed each other."""
     memory_limit_bytes: int | None = None
     """The configured memory limit that the engine applied."""
     contract: ContractPlan | None = None
@@ -87,11 +101,37 @@ class Case:
         """Why the shards may not have run each test exactly once."""
         return tuple(division_errors(self.pytest_stage, self.shards, self.tests))
 
+    @cached_property
+    def pytest_runs(self) -> int:
+        """Number of runs of pytest in its stage, as far as the plugin, log and output show them."""
+        known = self.pytest_end.pytest_runs if self.pytest_end else None
+        printed = 0 if is_pytest(self.pytest_stage.command) else self.printed_sessions
+        return max(known or 0, self.tests.sessions if self.tests else 0, printed)
+
+    @property
+    def exit_reason(self) -> str | None:
+        """The reason that was passed to ``pytest.exit``; ``None``: nothing shows a call of it."""
+        call, _, reason = (self.ending or "").partition(": ")
+        is_pytests = self.shows_pytest or is_pytest(self.pytest_stage.command)
+        return reason if call == "Exit" and is_pytests else None
+
+    @property
+    def worker_interrupted(self) -> bool:
+        """Whether pytest-xdist took the end of a worker's session for Ctrl-C."""
+        return (self.ending or "").endswith(" received keyboard-interrupt")
+
+    @property
+    def left_by_worker(self) -> str | None:
+        """The test in which a worker of pytest-xdist ended its session, in the error of that."""
+        found = filter(None, map(_LEFT_BY_WORKER.search, self.last_lines))
+        return next((it[1] for it in found), None)
+
     @property
     def shows_pytest(self) -> bool:
         """Whether anything shows that the test command ran pytest."""
         end = self.pytest_end
-        return self.tests is not None or (end is not None and end.pytest_status is not None)
+        known = end is not None and (end.pytest_status is not None or end.pytest_runs)
+        return self.tests is not None or bool(known)
 
     @property
     def selection(self) -> Selection | None:
@@ -137,7 +177,7 @@ class Case:
         """Differences from the contract; ``None``: no contract, or an unfinished suite."""
         if self.contract is None or self.contract.suite is None or self.tests is None:
             return None
-        if not is_complete(self.tests, self.collected):
+        if self.pytest_runs > 1 or not is_complete(self.tests, self.collected):
             return None
         suite = suite_of(self.tests.tests)
         expected = adapt_to_processor(self.contract.suite, suite, self.tests.processor)
@@ -151,11 +191,59 @@ class Case:
         return self.contract is not None and self.contract.torch != self.torch
 
     @cached_property
+    def killed_for_memory(self) -> str | None:
+        """How the kernel killed processes for memory, with the cause; ``None``: it did not."""
+        limit, victims = self.memory_limit_bytes, self._memory_kills
+        if limit is None:
+            why = "no limit is configured, so the machine ran out"
+        elif self.memory_limit_reached:
+            why = f"the configured limit is {limit:,} bytes"
+        else:
+            why = f"the configured limit of {limit:,} bytes was not reached, so the machine ran out"
+        if victims:
+            return f"{format_kills(victims[0])}: {why}"
+        # Kills in reruns are not part of the judged run.
+        if self.facts.oom_killed and not any(it.oom_kills for it in self.record.reruns.values()):
+            return f"the engine reports an out-of-memory kill: {why}"
+        return None
+
+    @property
+    def memory_limit_reached(self) -> bool:
+        """Whether the configured limit, if any, caused a kill for memory.
+
+        The kernel's count of kills includes both causes. If the kernel does not record whether the
+        limit was reached, assume that it was.
+        """
+        hits = [end.memory_limit_hits for end in self._memory_kills]
+        return self.memory_limit_bytes is not None and (not hits or any(n != 0 for n in hits))
+
+    @property
+    def machine_out_of_memory(self) -> bool:
+        """Whether a process was killed because the machine, not a limit, ran out of memory."""
+        return self.killed_for_memory is not None and not self.memory_limit_reached
+
+    @property
+    def _memory_kills(self) -> list[StageFinished]:
+        return [end for end in self.ends if end.oom_kills and end.exit_code != 0]
+
+    @cached_property
     def overloads(self) -> tuple[OverloadCount, ...]:
         return overload_counts(self.tests.tests) if self.tests else ()
 
 
 def is_complete(tests: PytestLog, collected: int | None = None) -> bool:
     """Whether a suite finished, so that a test missing in its log does not exist."""
-    ended = tests.exit_status in (0, TESTS_FAILED) and not tests.running
+    ended = tests.exit_status in (0, TESTS_FAILED) and not tests.running and tests.sessions == 1
     return ended and not tests.unreadable_lines and tests.begun >= (collected or 0)
+
+
+def format_kills(end: StageFinished) -> str:
+    processes = counted(end.oom_kills or 0, "process")
+    return f"the kernel killed {processes} of stage {end.stage} for memory"
+
+
+def format_exit(end: CommandEnd) -> str:
+    if end.signal is None:
+        was_ended = end.exit_code == 0 and end.failed
+        return f"exit code {end.exit_code}" + (", after the agent ended it" if was_ended else "")
+    return f"signal {signal_name(end.signal)} (exit code {end.exit_code})"

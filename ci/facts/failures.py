@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from ci.facts.case import Case
+from ci.facts.case import Case, format_exit
 from ci.facts.files import read_log_lines
 from ci.facts.result_files import ResultFiles
-from ci.facts.verdict import broken_contract, format_exit
+from ci.facts.verdict import broken_contract
 from ci.model.job import StagePlan
 from ci.model.results import (
     LONGEST_MESSAGE,

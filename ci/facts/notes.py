@@ -12,7 +12,8 @@ from ci.errors import UsageError
 from ci.facts.case import Case
 from ci.facts.contract import check_recordable
 from ci.facts.difference import ChangeKind, group_lines
-from ci.facts.verdict import BREACHES, code_after_summary, exit_status
+from ci.facts.pytest_verdict import besides_failures, exit_status
+from ci.facts.verdict import BREACHES, code_after_summary
 from ci.model.details import Rerun
 from ci.model.events import LeaseFailed, LeaseTaken, NetworkRemained, RerunsEnded, RunRecord
 from ci.model.job import StagePlan
@@ -176,7 +177,7 @@ def _product_notes(case: Case, verdict: Verdict) -> list[str]:
     parts = [f"{counted(failures, 'test')} failed"] if failures else []
     parts += [counted(errors, "error")] if errors else []
     if parts:
-        return [", ".join(parts)]
+        return [", ".join(parts), *(it.text for it in besides_failures(case))]
     if exit_status(case):
         return [verdict.evidence[0].text]
     return [] if case.session_ended else ["the suite did not finish"]

@@ -173,6 +173,10 @@ def _case(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> Case:
         collected=output.collected,
         summary=None if is_cut else output.summary,
         last_lines=output.last_lines,
+        ending=None if is_cut else output.ending,
+        only_listed=output.only_listed,
+        config_file=output.config_file,
+        printed_sessions=output.sessions,
         # The host engine cannot set one.
         memory_limit_bytes=None if facts.engine == "host" else plan.container.memory_bytes,
         platform=plan.platform,
@@ -235,7 +239,8 @@ def _built(case: Case) -> bool | None:
 
 def _pytest_result(case: Case) -> PytestResult | None:
     """Return the counts of the per-test log; of the summary if the log is lost or truncated."""
-    tests, summary = case.tests, case.summary
+    tests = case.tests
+    summary = case.summary if case.pytest_runs <= 1 else None  # that of one run
     # The summary has "1 error" or "2 errors".
     if summary is not None and not case.session_ended:
         counts = {name: summary.count(name, name.removesuffix("s")) for name in _COUNTS}

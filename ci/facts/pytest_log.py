@@ -8,6 +8,7 @@ here and "1 failed, 1 error" in pytest's summary.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,6 +48,18 @@ _SUMMARY = re.compile(
     r" in (\d{1,9}(?:\.\d{1,9})?)s(?: \([^)]*\))?)\s*=*$"
 )
 
+_HEADER = re.compile(r"=+ test session starts =+")
+_LISTED = re.compile(r"=*\s*(?:no|\d{1,9}(?:/\d{1,9})?) tests? collected\b.* in \d[\d.]*s\b.*")
+_CONFIG_FILE = re.compile(r"(?:rootdir: .*, )?(?:configfile|inifile): ([^,]+)")
+# Why a session ended, in a line of its own: pytest.exit, and pytest-xdist that gives up.
+_ENDING = re.compile(
+    r"!+ (?:_pytest\.outcomes\.(Exit: .*?)|xdist\.\w+\.Interrupted: (.*?))(?: !+)?"
+)
+_GAVE_UP = re.compile(r"=+ xdist: (.*?) =+")
+_TRACEBACK = re.compile(r"^_pytest\.outcomes\.(Exit: .+)")
+_EARLY_EXIT = re.compile(r"(?:^|[\].sFExX])(Exit: .+)")  # before pytest writes such lines
+NEAR_SUMMARY = 5  # lines from the reason, which may have several, to the summary
+
 _SEVERITY = {outcome: rank for rank, outcome in enumerate(Outcome)}
 
 
@@ -59,6 +72,14 @@ class PytestOutput:
     come from the log."""
     summary: ClosingSummary | None
     last_lines: Sequence[str] = ()
+    ending: str | None = None
+    """Why the session ended early: ``Exit: reason`` of ``pytest.exit``, or that of pytest-xdist."""
+    sessions: int = 0
+    """Number of sessions that followed each other; those inside of another are not counted."""
+    only_listed: bool = False
+    """Whether pytest only collected the tests."""
+    config_file: str | None = None
+    """pytest's configuration file, if it printed one."""
 
 
 @dataclass
@@ -141,10 +162,10 @@ class _LogReader:
     """Collects the records of a log, one after the other."""
 
     attempts: dict[str, _Attempt] = field(default_factory=dict)
-    crashed: list[str] = field(default_factory=list)
+    crashed: Counter[str] = field(default_factory=Counter)
     warnings: int = 0
-    statuses: dict[int, int | None] = field(default_factory=dict)
-    """pytest's exit status by shard; ``None``: its session did not finish."""
+    statuses: dict[int, list[int | None]] = field(default_factory=dict)
+    """The exit status of each pytest session, by shard; ``None``: the session did not finish."""
     shard: int = 0
     """The shard of the next records, from 1 on; 0: of no shard."""
     begun: dict[str, int] = field(default_factory=dict)
@@ -169,11 +190,16 @@ class _LogReader:
         elif kind == "WarningMessage":
             # All shards collect all tests, with the same warnings.
             self.warnings += self.shard <= 1 or record.get("when") == "runtest"
+        elif kind == "SessionStart":
+            self.statuses.setdefault(self.shard, []).append(None)
         elif kind == "SessionFinish":
-            self.statuses[self.shard] = record["exitstatus"]
+            sessions = self.statuses.setdefault(self.shard, [])
+            if None in sessions:
+                sessions.remove(None)
+            sessions.append(record["exitstatus"])
         elif kind == SHARD:
             self.shard = record["shard"]
-            self.statuses.setdefault(self.shard, None)
+            self.statuses.setdefault(self.shard, [])
 
     def _attempt(self, node_id: str, *, ended: bool = False) -> _Attempt:
         """Return a test's attempt, or a new one; ``ValueError`` if too much is kept already."""
@@ -212,19 +238,23 @@ class _LogReader:
         if isinstance(message, str) and _WORKER_CRASH.match(message):
             cause = message.partition("\n")[0].partition(f"{node_id!r}: ")[2][:REASON_LENGTH]
             self._take_room(len(node_id) + len(cause))
-            self.crashed.append(f"{node_id} ({cause})" if cause else node_id)
+            self.crashed[f"{node_id} ({cause})" if cause else node_id] += 1
 
     def result(self) -> PytestLog:
         attempts = self.attempts.items()
         tests = (attempt.result(node_id) for node_id, attempt in attempts)
         running = tuple(node_id for node_id, attempt in attempts if not attempt.ended)
-        statuses = [status for status in self.statuses.values() if status is not None]
+        statuses = [status for found in self.statuses.values() for status in found or [None]]
+        ended = [status for status in statuses if status is not None]
         return PytestLog(
             tests=tuple(test for test in tests if test is not None),
             warnings=self.warnings,
-            exit_status=worst_status(statuses) if len(statuses) == len(self.statuses) > 0 else None,
+            exit_status=worst_status(ended) if len(ended) == len(statuses) > 0 else None,
             running=running,
-            crashed=tuple(self.crashed),
+            crashed=tuple(
+                name if count == 1 else f"{name} ({count} times)"
+                for name, count in self.crashed.items()
+            ),
             begun=len(self.begun),
             shards={it: self.begun[it] for it in running if self.begun.get(it)},
             repeated=tuple(self.repeated),
@@ -232,6 +262,7 @@ class _LogReader:
             selection=self.selection,
             unreadable_lines=self.unreadable,
             longest_line=self.longest,
+            sessions=max([1, *map(len, self.statuses.values())]),
         )
 
 
@@ -251,12 +282,39 @@ def parse_log(lines: Iterable[str]) -> PytestLog:
 
 
 def read_output(lines: Iterable[str]) -> PytestOutput:
-    """Find the number of tests and the closing summary in pytest's terminal output."""
-    collected = summary = None
+    """Find the facts of pytest's terminal output."""
+    collected = summary = ending = gave_up = config = None
+    since_ending = depth = sessions = 0
+    listed, last = False, ""
     for line in lines:
         collected = collected_tests(line) if collected is None else collected
-        summary = _SUMMARY.match(ANSI.sub("", line).strip()) or summary
+        text = ANSI.sub("", line).strip()
+        last = text or last
+        since_ending += 1
+        if found := _SUMMARY.match(text):
+            summary = found
+            if since_ending > NEAR_SUMMARY:
+                ending = None
+            sessions += depth == 1 and text.startswith("=")
+            depth = max(depth - 1, 0)
+        elif text.startswith("!") and (found := _ENDING.fullmatch(text)):
+            ending, since_ending = found[1] or found[2], 0
+        elif _HEADER.fullmatch(text):
+            depth += 1
+        elif found := _GAVE_UP.fullmatch(text):
+            gave_up = found[1]
+        elif config is None and (found := _CONFIG_FILE.match(text)):
+            config = found[1]
+        else:
+            listed |= _LISTED.fullmatch(text) is not None
+    early = _TRACEBACK if summary is not None else _EARLY_EXIT
+    if ending is None and (found := early.search(last)):
+        ending = found[1]
     return PytestOutput(
         collected=collected,
         summary=summary and ClosingSummary(text=summary[1], seconds=float(summary[2])),
+        ending=ending or gave_up,
+        sessions=sessions,
+        only_listed=listed and summary is None,
+        config_file=config,
     )

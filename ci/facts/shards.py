@@ -98,6 +98,10 @@ def merge_outputs(
         collected=sum(selected) if len(selected) == len(outputs) else None,
         summary=_merge_summaries(outputs, log, ends.get(1)),
         last_lines=outputs[worst - 1].last_lines,
+        ending=next((it.ending for it in outputs if it.ending is not None), None),
+        sessions=max(it.sessions for it in outputs),
+        only_listed=any(it.only_listed for it in outputs),
+        config_file=outputs[0].config_file,
     )
 
 

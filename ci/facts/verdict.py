@@ -1,10 +1,8 @@
 """Judge a run: events, per-test log and execution facts become a verdict with evidence. Pure.
 
 The product passes if the per-test log, the exit status of pytest's process and pytest's closing
-summary agree. Exit codes 1 to 5 are pytest's own verdict and outrank the log, since plugins may
-decide after its last line. A process that is killed after a passing summary is ``passed`` and
-``exit_after_summary``. An exit code of 0 without a log is ``incomplete``, and so is a suite in
-which no test passed: skipped, empty and missing are never success.
+summary agree: see ``pytest_verdict``. A process that is killed after a passing summary is
+``passed`` and ``exit_after_summary``.
 
 The harness is judged separately: how the processes of the run ended.
 """
@@ -14,16 +12,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from signal import Signals
 
-from ci.agent.pytest_report import NO_TESTS, USUAL, worst_status
+from ci.agent.pytest_report import USUAL
 from ci.agent.pytest_stage import is_pytest
-from ci.facts.case import TESTS_FAILED, UNFINISHED, Case
+from ci.facts.case import UNFINISHED, Case, format_exit, format_kills
 from ci.facts.difference import ChangeKind, group_lines
 from ci.facts.events import compare_records
+from ci.facts.pytest_verdict import (
+    FAULTS,
+    LAST_PYTEST_STATUS,
+    SIGNALLED,
+    ProductOpinion,
+    judge_suite,
+)
 from ci.model.events import (
     AgentRestarted,
     ArtifactCut,
     ArtifactMissing,
-    CommandEnd,
     LeaseFailed,
     NetworkRemained,
     RunRecord,
@@ -31,26 +35,28 @@ from ci.model.events import (
     StageLost,
 )
 from ci.model.job import StagePlan
-from ci.model.results import Evidence, ExecutionFacts, Grade, Harness, Product, Verdict
-from ci.model.tests import Outcome, PytestLog
+from ci.model.results import (
+    Evidence,
+    ExecutionFacts,
+    Harness,
+    Product,
+    Verdict,
+    fact,
+    likely,
+    unknown,
+)
+from ci.model.tests import PytestLog
 from ci.util.text import counted, describe_unreadable, join_names, signal_name
 
 # Changes that break a contract. Newly failing tests are not listed: they fail the run anyway.
 BREACHES = [kind for kind in ChangeKind if kind.regression and kind is not ChangeKind.NEWLY_FAILING]
 BREACHES.append(ChangeKind.REFUSED_TO_PASS)  # only with the torch that the contract states
-# Signals that a process causes itself; SIGKILL and SIGTERM come from outside.
-FAULTS = frozenset(
-    {Signals.SIGSEGV, Signals.SIGABRT, Signals.SIGBUS, Signals.SIGFPE, Signals.SIGILL}
-)
-LAST_PYTEST_STATUS = max(UNFINISHED)
 NOTICEABLE_END_S = 1.0  # most processes end within it after SIGTERM
-SIGNALLED = 128  # a shell reports signal n as exit code 128 + n
 NO_SUMMARY = (
     "it crashed or called os._exit, or `-qq`, `-p no:terminal` or a plugin suppresses the"
     " summary: run pytest without these"
 )
 
-ProductOpinion = tuple[Product, list[Evidence]]
 HarnessOpinion = tuple[Harness, list[Evidence]]
 
 
@@ -58,7 +64,7 @@ def judge(case: Case) -> Verdict:
     """Judge the product and the harness, each with its evidence."""
     product, about_product = _product(case)
     harness, about_harness = _harness(case)
-    out_of_memory = harness is Harness.OOM_KILLED and memory_limit_reached(case)
+    out_of_memory = harness is Harness.OOM_KILLED and case.memory_limit_reached
     if out_of_memory and product is Product.INCOMPLETE:
         product = Product.FAILED  # it exceeded its configured memory limit
     evidence = dict.fromkeys([*about_product, *about_harness, *_further_evidence(case)])
@@ -84,7 +90,7 @@ def _product(case: Case) -> ProductOpinion:
     if early := _failed_command(case) or _missing_result(case, case.stages[:at]):
         return early
     # The outcomes count only if all tests ran on the platform.
-    suite, evidence = _suite(case)
+    suite, evidence = judge_suite(case)
     product, broken = suite, broken_contract(case)
     if case.placement_errors or broken:
         product = Product.FAILED
@@ -113,99 +119,6 @@ def _missing_result(case: Case, stages: Sequence[StagePlan]) -> ProductOpinion |
     return (Product.INCOMPLETE, [fact(f"stage {names[0]} has no result")]) if names else None
 
 
-def _suite(case: Case) -> ProductOpinion:
-    tests, end, collected = case.tests, case.pytest_end, case.collected
-    if tests is None:
-        return _by_exit_status(case) or (Product.INCOMPLETE, [fact(_no_log(case))])
-    if bad := tests.node_ids(Outcome.FAILED, Outcome.ERROR):
-        if len(bad) == len(tests.crashed) and machine_out_of_memory(case):
-            text = f"worker processes were killed for memory in {join_names(tests.crashed)}"
-            return Product.INCOMPLETE, [fact(text)]
-        failures, errors = map(tests.count, (Outcome.FAILED, Outcome.ERROR))
-        counts = f"{failures} failed, {counted(errors, 'error')}"
-        return Product.FAILED, [fact(f"{counts}: {join_names(bad)}")]
-    ended = tests.exit_status is not None
-    if end is None or (not ended and machine_out_of_memory(case)):
-        return _unfinished_session(case, tests)
-    if by_status := _by_exit_status(case):
-        return by_status
-    # pytest may exit with 0 before its session ends, once all tests have ended.
-    all_ended = collected is not None and tests.begun >= collected and not tests.running
-    # Without a closing summary, hooks may still have changed the verdict.
-    if (not ended and (end.failed or not all_ended)) or (case.summary is None and end.failed):
-        return _unfinished_session(case, tests)
-    if case.division_errors:
-        return Product.INCOMPLETE, [*map(fact, case.division_errors)]
-    if tests.unreadable_lines:
-        lines = describe_unreadable(tests.unreadable_lines, tests.longest_line)
-        return Product.INCOMPLETE, [fact(f"the per-test log has {lines}")]
-    if short := _early_end(case, tests):
-        return Product.INCOMPLETE, short
-    passed, skipped = tests.count(Outcome.PASSED), tests.count(Outcome.SKIPPED)
-    if not passed:
-        text = f"no test passed: {skipped} skipped" if tests.tests else "no test was collected"
-        return Product.INCOMPLETE, [fact(text)]
-    how = "pytest ended with status 0" if ended else "pytest exited early"
-    return Product.PASSED, [fact(f"{how}: {passed} passed, {skipped} skipped")]
-
-
-def exit_status(case: Case) -> int | None:
-    """Return the exit status that decides about the suite; ``None``: pytest reported none.
-
-    In this order:
-
-    1. codes 1 to 5 of the stage's process, which are pytest's, also from a wrapper;
-    2. codes 1 to 4 of a shard, if another one ended worse: the stage then has that one's code;
-    3. pytest's recorded exit status inside a wrapper;
-    4. other codes below 128, which pytest does not use;
-    5. the exit status in the log, as hooks may change it after the log's last line.
-    """
-    end = case.pytest_end
-    code = end.exit_code if end is not None else 0
-    if 0 < code <= LAST_PYTEST_STATUS:
-        return code
-    by_shards = [it.exit_code for it in case.shards.values() if not it.ended_early]
-    if failed := [status for status in by_shards if 0 < status < NO_TESTS]:
-        return worst_status(failed)
-    if end is not None and end.pytest_status is not None:
-        return end.pytest_status
-    if 0 < code < SIGNALLED:
-        return code
-    return case.tests.exit_status if case.tests else None
-
-
-def _by_exit_status(case: Case) -> ProductOpinion | None:
-    """Judge an exit status other than 0, if no test failed."""
-    status, end = exit_status(case), case.pytest_end
-    if not status:
-        return None
-    inner = end.pytest_status if end is not None else None
-    is_wrapped = end is not None and status == end.exit_code and inner not in (None, status)
-    meaning = f": {UNFINISHED[status]}" if status in UNFINISHED else ""
-    if is_wrapped:
-        text = f"pytest exited with {inner}, and the test command with {status}"
-    elif end is None or status not in (end.exit_code, inner):
-        text = f"pytest ended its session with {status}{meaning}"
-    elif inner is None and not is_pytest(case.pytest_stage.command):
-        text = f"the test command exited with {status}"  # which a wrapper may choose
-        text += f", in pytest's terms{meaning}" if meaning else ""
-    else:
-        who = "the test command" if status > LAST_PYTEST_STATUS else "pytest"
-        text = f"{who} exited with {status}{meaning}"
-    if case.tests is None:
-        text += f"; {_no_log(case)}"
-    elif status not in UNFINISHED and not case.session_ended:
-        whose = "its" if text.startswith("pytest") else "pytest's"
-        text += f" before the end of {whose} session"
-    elif status == TESTS_FAILED and not is_wrapped:
-        text += " although no test failed: a plugin or hook set this status"
-    evidence = [fact(text), *(_early_end(case, case.tests) if case.tests else ())]
-    if case.last_lines:
-        lines = " | ".join(case.last_lines)
-        evidence.append(fact(f"last lines of {case.pytest_stage.name}.log: {lines}"))
-    return Product.INCOMPLETE if status in UNFINISHED else Product.FAILED, evidence
-
-
 def broken_contract(case: Case) -> list[Evidence]:
     """Return evidence of each change that breaks the contract; empty: there is none."""
     found, evidence = case.changes, []
@@ -217,41 +130,6 @@ def broken_contract(case: Case) -> list[Evidence]:
             evidence.append(fact(f"contract: {found.headline(kind)}: {first}"))
             evidence += [fact(f"contract: {kind}: {line}") for line in others]
     return evidence
-
-
-def _no_log(case: Case) -> str:
-    end = case.pytest_end
-    how = (
-        f"ended with {format_exit(end)}; its output is {end.stage}.log" if end else "has no result"
-    )
-    unseen = case.facts.lost and case.facts.exit_code is None
-    log = "no per-test log was copied out" if unseen else "there is no per-test log"
-    return f"{log}; stage {case.pytest_stage.name} {how}"
-
-
-def _unfinished_session(case: Case, tests: PytestLog) -> ProductOpinion:
-    end = case.pytest_end
-    if tests.exit_status is None:
-        text = f"pytest did not finish; its log has {counted(len(tests.tests), 'result')}"
-    else:  # hooks still run then, and may change the verdict
-        how = f"ended with {format_exit(end)}" if end else "has no result"
-        printed = "" if case.summary else ", and pytest printed no closing summary"
-        text = f"stage {case.pytest_stage.name} {how} after the end of the log{printed}"
-    own = end is not None and end.signal in FAULTS
-    return Product.FAILED if own else Product.INCOMPLETE, [fact(text)]
-
-
-def _early_end(case: Case, tests: PytestLog) -> list[Evidence]:
-    """Detect a session that ended early: ``pytest.exit`` can set any exit status, also 0."""
-    if not case.session_ended:
-        return []
-    ended = f"pytest ended with status {tests.exit_status}"
-    if tests.running:
-        return [fact(f"{ended} in the middle of {join_names(tests.running)}")]
-    if case.collected is not None and tests.begun < case.collected:
-        text = f"{ended} before its end: {tests.begun} of {case.collected} collected tests began"
-        return [likely(text)]
-    return []
 
 
 # The harness
@@ -270,7 +148,7 @@ def _harness(case: Case) -> HarnessOpinion:
         end = case.end_of(stage)
         if end is not None and end.timed_out:
             return Harness.TIMED_OUT, [fact(_format_time_limit(stage, end))]
-    killed_for_memory = _killed_for_memory(case)
+    killed_for_memory = [*map(fact, filter(None, [case.killed_for_memory]))]
     if code is not None:
         inner = case.pytest_end.pytest_status if case.pytest_end else None
         known = ", though pytest exited with 0" if inner == 0 else ""
@@ -343,53 +221,11 @@ def code_after_summary(case: Case) -> int | None:
     return code if run is not None or all(map(case.end_of, case.stages)) else None
 
 
-def _killed_for_memory(case: Case) -> list[Evidence]:
-    """Return evidence of kills for memory, with the cause; empty: there was none."""
-    limit = case.memory_limit_bytes
-    if limit is None:
-        why = "no limit is configured, so the machine ran out"
-    elif memory_limit_reached(case):
-        why = f"the configured limit is {limit:,} bytes"
-    else:
-        why = f"the configured limit of {limit:,} bytes was not reached, so the machine ran out"
-    if victims := _memory_kills(case):
-        return [fact(f"{_format_kills(victims[0])}: {why}")]
-    # Kills in reruns are not part of the judged run.
-    if case.facts.oom_killed and not any(end.oom_kills for end in case.record.reruns.values()):
-        return [fact(f"the engine reports an out-of-memory kill: {why}")]
-    return []
-
-
-def memory_limit_reached(case: Case) -> bool:
-    """Whether the configured limit, if any, caused a kill for memory.
-
-    The kernel's count of kills includes both causes. If the kernel does not record whether the
-    limit was reached, assume that it was.
-    """
-    hits = [end.memory_limit_hits for end in _memory_kills(case)]
-    return case.memory_limit_bytes is not None and (not hits or any(n != 0 for n in hits))
-
-
-def _memory_kills(case: Case) -> list[StageFinished]:
-    return [end for end in case.ends if end.oom_kills and end.exit_code != 0]
-
-
-def _format_kills(end: StageFinished) -> str:
-    processes = counted(end.oom_kills or 0, "process")
-    return f"the kernel killed {processes} of stage {end.stage} for memory"
-
-
-def machine_out_of_memory(case: Case) -> bool:
-    """Whether a process was killed because the machine, not a limit, ran out of memory."""
-    return bool(_killed_for_memory(case)) and not memory_limit_reached(case)
-
-
 def _crashed(case: Case) -> HarnessOpinion | None:
     if lost := case.record.first(StageLost):
         return Harness.INFRASTRUCTURE, [fact(lost.reason)]
-    if case.tests is not None and case.tests.crashed:
-        text = f"a pytest worker process died in {join_names(case.tests.crashed)}"
-        return Harness.CRASHED, [fact(text)]
+    if died := _died_workers(case):
+        return Harness.CRASHED, died
     for end in case.ends:
         if end.signal is not None:
             how = f"was killed by {format_exit(end)} after {end.seconds:.0f} s"
@@ -403,7 +239,8 @@ def _crashed(case: Case) -> HarnessOpinion | None:
                 evidence.append(likely(text))
             return Harness.CRASHED, evidence
     pytest, run, code = case.pytest_end, case.record.run_finished, case.facts.exit_code
-    if pytest is not None and case.tests is not None and not case.session_ended:
+    left = case.exit_reason is not None  # without an end of the session, or without a summary
+    if pytest is not None and case.tests is not None and not case.session_ended and not left:
         text = f"pytest exited early with {format_exit(pytest)} and did not end its session"
         if not is_pytest(case.pytest_stage.command):  # the exit code is the wrapper's
             text = "pytest did not end its session, and the test command ended with"
@@ -413,7 +250,8 @@ def _crashed(case: Case) -> HarnessOpinion | None:
         return Harness.INFRASTRUCTURE, [fact(_agent_ended(case))]
     # pytest reports by itself why it does not start: a wrong option, a broken conftest.
     refused = case.tests is None and pytest is not None and pytest.exit_code in UNFINISHED
-    if pytest is not None and case.summary is None and not refused:
+    explained = refused or left or case.only_listed
+    if pytest is not None and case.summary is None and not explained:
         text = f"pytest printed no closing summary, {format_exit(pytest)}: {NO_SUMMARY}"
         if not case.shows_pytest:
             text = f"nothing shows that pytest ran: {format_exit(pytest)}, no log and no summary"
@@ -424,11 +262,17 @@ def _crashed(case: Case) -> HarnessOpinion | None:
     return None
 
 
+def _died_workers(case: Case) -> list[Evidence]:
+    if case.tests is None or not case.tests.crashed or case.worker_interrupted:
+        return []
+    return [fact(f"a pytest worker process died in {join_names(case.tests.crashed)}")]
+
+
 # Further evidence
 
 
 def _further_evidence(case: Case) -> list[Evidence]:
-    texts = []
+    texts = [it.text for it in _died_workers(case)]
     if case.tests is not None and case.tests.running and not case.session_ended:
         texts.append(f"pytest was running {join_names(case.tests.running)}")
     texts += [
@@ -439,7 +283,7 @@ def _further_evidence(case: Case) -> list[Evidence]:
     ]
     for end in case.ends:
         if end.oom_kills and end.exit_code == 0:
-            texts.append(f"{_format_kills(end)}, but the stage succeeded")
+            texts.append(f"{format_kills(end)}, but the stage succeeded")
     texts += [
         f"device {uuid} was {before} before the tests, {after} after"
         for uuid, before, after in case.record.changed_devices
@@ -466,25 +310,3 @@ def _further_evidence(case: Case) -> list[Evidence]:
         if source is not None and source.unreadable_lines
     ]
     return [*map(fact, texts)]
-
-
-# Constructors of evidence
-
-
-def fact(text: str) -> Evidence:
-    return Evidence(grade=Grade.FACT, text=text)
-
-
-def likely(text: str) -> Evidence:
-    return Evidence(grade=Grade.LIKELY, text=text)
-
-
-def unknown(text: str) -> Evidence:
-    return Evidence(grade=Grade.UNKNOWN, text=text)
-
-
-def format_exit(end: CommandEnd) -> str:
-    if end.signal is None:
-        was_ended = end.exit_code == 0 and end.failed
-        return f"exit code {end.exit_code}" + (", after the agent ended it" if was_ended else "")
-    return f"signal {signal_name(end.signal)} (exit code {end.exit_code})"

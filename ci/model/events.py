@@ -23,7 +23,7 @@ BYTES = {"strict": True, "ge": 0, "le": LARGEST_INTEGER}
 EXIT_STATUS = {"strict": True, "gt": -_INTEGER, "lt": _INTEGER}
 
 # Fields that are written only if they differ from their defaults.
-SPARSE = ("interrupted", "more", "pytest_status", "signal_received")
+SPARSE = ("interrupted", "more", "pytest_runs", "pytest_status", "signal_received")
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,8 @@ class StageFinished(CommandEnd, StageEvent):
     event = "stage_finished"
     pytest_status: int | None = field(default=None, metadata=EXIT_STATUS)
     """pytest's exit status, if it ran in a child process of the stage; ``None``: unknown."""
+    pytest_runs: int | None = field(default=None, metadata=COUNT)
+    """Runs of pytest in a wrapper, without those that tests start; ``None``: unknown."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,7 @@ class ShardFinished(CommandEnd, ShardEvent):
 
     event = "shard_finished"
     pytest_status: int | None = field(default=None, metadata=EXIT_STATUS)
+    pytest_runs: int | None = field(default=None, metadata=COUNT)
     collected: int | None = field(default=None, metadata=COUNT)
     """Tests that pytest would run without shards."""
     selected: int | None = field(default=None, metadata=COUNT)

@@ -157,6 +157,18 @@ class Evidence(_Model):
     """What was found, as a sentence."""
 
 
+def fact(text: str) -> Evidence:
+    return Evidence(grade=Grade.FACT, text=text)
+
+
+def likely(text: str) -> Evidence:
+    return Evidence(grade=Grade.LIKELY, text=text)
+
+
+def unknown(text: str) -> Evidence:
+    return Evidence(grade=Grade.UNKNOWN, text=text)
+
+
 class Verdict(_Model):
     """The verdicts on the product and on the harness, judged separately."""
 

@@ -62,7 +62,8 @@ class PytestLog:
     running: tuple[str, ...]
     """Tests that began and did not end."""
     crashed: tuple[str, ...]
-    """Tests in which a worker process of pytest-xdist died, with the cause if known."""
+    """Tests in which a worker process of pytest-xdist died: with the cause if known, and how often
+    if more than once."""
     begun: int = 0
     """Number of different tests that began; a file that could not be collected is not a test."""
     shards: Mapping[str, int] = field(default_factory=dict)
@@ -76,6 +77,8 @@ class PytestLog:
     unreadable_lines: int = 0
     longest_line: int = 0
     """Bytes of the longest of them, if it exceeds the limit for a line."""
+    sessions: int = 1
+    """Number of pytest sessions that wrote the log; of shards, the most that one had."""
 
     def count(self, outcome: Outcome) -> int:
         return sum(test.outcome is outcome for test in self.tests)

@@ -15,8 +15,8 @@ from time import monotonic, sleep
 
 from ci.engines.select import Connect
 from ci.errors import CiError, InfrastructureError, PrerequisiteError
-from ci.facts.verdict import fact
 from ci.model.plan import EnginePlan, RunPlan
+from ci.model.results import fact
 from ci.plan.request import RunRequest
 from ci.run.platform import PlatformOutcome, PlatformRun, error_text
 from ci.run.workers import Caller, Message, Readiness

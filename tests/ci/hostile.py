@@ -35,11 +35,12 @@ def write(path):
 
 def test_a(request):
     log = pathlib.Path(request.config.getoption("report_log"))
+    results = pathlib.Path(request.config.getoption("xmlpath")).parent
     for place in {{places!r}}:
         if place == "stdout":
             write(f"/proc/{{agent()}}/fd/1")
         else:
-            write(log.with_name(place))
+            write(log if place == log.name else results / place)
 """
 
 
@@ -55,7 +56,7 @@ import pathlib
 
 
 def test_a(request):
-    path = pathlib.Path(request.config.getoption("report_log")).with_name("events.jsonl")
+    path = pathlib.Path(request.config.getoption("xmlpath")).with_name("events.jsonl")
     events = [json.loads(line) for line in path.read_text().splitlines()]
     for event in events:
         if event["event"] == "stage_finished":

@@ -30,6 +30,7 @@ from ci.engines.job import agent_archive, agent_modules
 from ci.model.events import ArtifactCut
 from ci.model.job import PROTOCOL, ArtifactPlan, StageKind
 from ci.util.files import REPOSITORY, copy_file
+from tests.cases import narrowed
 
 # Modules of the standard library of every Python from 3.8 on; additions must be, too.
 OLD_MODULES = frozenset(
@@ -204,11 +205,9 @@ def test_peak_memory_is_the_stage_s_own(job: Job) -> None:
 def test_pytest_stage_gets_its_logs(job: Job) -> None:
     job.python("pytest", "import sys; print(*sys.argv[1:], sep='\\n')", kind=StageKind.PYTEST)
     job.run()
-    expected = [
-        f"--report-log={job.results / 'pytest.jsonl'}",
-        f"--junitxml={job.results / 'junit.xml'}",
-    ]
-    assert job.log("pytest").splitlines() == expected
+    log, junit = job.log("pytest").splitlines()
+    assert re.fullmatch(r"--report-log=\S+/pytest\.jsonl", log)
+    assert junit == f"--junitxml={job.results / 'junit.xml'}"
 
 
 OFF = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
@@ -234,6 +233,55 @@ def test_pytest_that_loads_no_plugins_writes_its_log(
     job.stage("pytest", *command, kind=StageKind.PYTEST, environment=environment)
     assert job.run() == 0, job.log("pytest")
     assert "test_a.py::test_a" in (job.results / "pytest.jsonl").read_text()
+
+
+ADDOPTS = "addopts = --disable-plugin-autoload"
+
+
+@pytest.mark.parametrize(
+    ("files", "command"),
+    narrowed(
+        [
+            ({"pytest.ini": f"[pytest]\n{ADDOPTS}\n"}, ""),
+            ({"tox.ini": f"[pytest]\n{ADDOPTS}\n"}, ""),
+            ({"setup.cfg": f"[tool:pytest]\n{ADDOPTS}\n"}, ""),
+            (
+                {
+                    "pyproject.toml": "[tool.pytest.ini_options]\n"
+                    'addopts = ["-p", "no:cacheprovider", "--disable-plugin-autoload"]\n'
+                },
+                "",
+            ),
+            ({"unit/pytest.ini": f"[pytest]\n{ADDOPTS}\n"}, "unit/test_b.py::test_b"),
+            ({"own.cfg": f"[tool:pytest]\n{ADDOPTS}\n"}, "-c own.cfg"),
+            ({"pytest.ini": f"[pytest]\n{ADDOPTS}\n"}, f"--deselect={'ä' * 200}"),
+            # The project loads it itself, under another name.
+            ({"pytest.ini": f"[pytest]\n{ADDOPTS} -p pytest_reportlog.plugin\n"}, ""),
+            # A dependency of that name is not an option.
+            (
+                {
+                    "tox.ini": f"[pytest]\n{ADDOPTS}\n",
+                    "pyproject.toml": '[project]\ndependencies = ["pytest_reportlog"]\n',
+                },
+                "",
+            ),
+        ],
+        kept=5,
+    ),
+)
+def test_a_configuration_that_turns_plugins_off(
+    job: Job, files: dict[str, str], command: str
+) -> None:
+    (job.workspace / "test_a.py").write_text("def test_a(): pass\n")
+    (job.workspace / "unit").mkdir()
+    (job.workspace / "unit/test_b.py").write_text("def test_b(): pass\n")
+    for name, content in files.items():
+        (job.workspace / name).write_text(content)
+    pytest_call = (sys.executable, "-m", "pytest", *command.split())
+    environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "", "PYTEST_ADDOPTS": ""}
+    job.stage("pytest", *pytest_call, kind=StageKind.PYTEST, environment=environment)
+    assert job.run() == 0, job.log("pytest")
+    assert '"nodeid": "' in (job.results / "pytest.jsonl").read_text()
 
 
 DEEPER_THAN_A_PATH = """

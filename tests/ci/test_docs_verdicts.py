@@ -125,6 +125,30 @@ CASES: dict[str, Case] = {
     "a worker": case(
         replace(FAILED, crashed=(TESTS[1],)), BUILT, end("pytest", 1), last(1), exit_code=1
     ),
+    "twice": case(
+        PASSED, BUILT, end("pytest", pytest_runs=2, pytest_status=0), last(), exit_code=0
+    ),
+    "an exit": replace(
+        case(replace(CUT, exit_status=0), BUILT, end("pytest"), last(), exit_code=0),
+        ending="Exit: service is down",
+    ),
+    "only collected": replace(
+        case(suite(), BUILT, end("pytest"), last(), exit_code=0),
+        summary=None,
+        only_listed=True,
+        config_file="pytest.ini",
+    ),
+    "a crash loop": replace(
+        case(
+            replace(FAILED, begun=2, crashed=(f"{TESTS[1]} (9 times)",)),
+            BUILT,
+            end("pytest", 1),
+            last(1),
+            exit_code=1,
+        ),
+        collected=3,
+        ending="maximum crashed workers reached: 8",
+    ),
     "a contract": ended(operators(ADD), contract=contract(ADD, MUL)),
     "a changed file": replace(
         case(PASSED, BUILT, end("pytest"), last(), exit_code=0),

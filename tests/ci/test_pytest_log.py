@@ -277,3 +277,105 @@ def test_an_invalid_slot_is_refused() -> None:
 def test_digits_after_a_count_are_no_work() -> None:
     """With every start and every length of them tried, this line alone took minutes."""
     assert read_output(["collected 7 items / " + "1" * 1_000_000]).collected == 7
+
+
+OUTER = "===== test session starts =====\n"
+GREEN = "===== 1 passed in 0.01s =====\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "sessions"),
+    [
+        (OUTER + GREEN, 1),
+        (OUTER + GREEN + OUTER + "===== 1 failed in 0.01s =====\n", 2),
+        (OUTER + OUTER + GREEN + OUTER + GREEN + GREEN, 1),  # a test prints the output of others
+        (OUTER + OUTER + GREEN, 0),  # one of them crashed
+        ("1 passed in 0.01s\n1 passed in 0.01s\n", 0),  # with -q nothing tells them apart
+        (OUTER + GREEN + "\n\n", 1),
+    ],
+)
+def test_sessions_that_follow_each_other_are_counted(text: str, sessions: int) -> None:
+    assert read_output(text.splitlines()).sessions == sessions
+
+
+@pytest.mark.parametrize(
+    ("text", "ending"),
+    [
+        (GREEN + "!!! _pytest.outcomes.Exit: service is down !!!", "Exit: service is down"),
+        ("! _pytest.outcomes.Exit: it is down! !\n" + GREEN, "Exit: it is down!"),
+        (GREEN + "\x1b[31m!!! _pytest.outcomes.Exit: down !!!\x1b[0m\n", "Exit: down"),
+        (GREEN + "!!! _pytest.outcomes.Exit: two\nlines !!!", "Exit: two"),
+        ("test_a.py ...  [100%]Exit: service is down\n\n", "Exit: service is down"),
+        ("Exit: service is down", "Exit: service is down"),
+        ("E   _pytest.outcomes.Exit: service is down", "Exit: service is down"),
+        (GREEN + "Traceback\n_pytest.outcomes.Exit: service is down", "Exit: service is down"),
+        (GREEN + "Exit: of the wrapper", None),
+        ("Exit: printed by a test\n" + GREEN, None),
+        ("!!! _pytest.outcomes.Exit: of a nested one !!!\n" + 9 * "line\n" + GREEN, None),
+        ("=== xdist: maximum crashed workers reached: 8 ===\n" + GREEN, "maximum crashed workers"),
+        (
+            "! xdist.dsession.Interrupted: <W gw1> received keyboard-interrupt !\n" + GREEN,
+            "<W gw1>",
+        ),
+        ("!!! stopping after 1 failures !!!\n" + GREEN, None),
+    ],
+)
+def test_why_a_session_ended(text: str, ending: str | None) -> None:
+    found = read_output(text.splitlines()).ending
+    assert found is None if ending is None else (found or "").startswith(ending)
+
+
+@pytest.mark.parametrize(
+    ("text", "listed"),
+    [
+        ("===== 1 test collected in 0.01s =====", True),
+        ("3/4 tests collected (1 deselected) in 0.01s", True),
+        ("no tests collected in 0.01s", True),
+        ("===== 2 tests collected, 1 error in 0.10s =====", True),
+        (GREEN, False),
+        ("===== 1 test collected in 0.01s =====\n" + OUTER + GREEN, False),
+        ("collected 3 items", False),
+    ],
+)
+def test_a_pytest_that_only_collects(text: str, listed: bool) -> None:
+    assert read_output(text.splitlines()).only_listed is listed
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "configfile: pytest.ini",
+        "rootdir: /w, configfile: pytest.ini",
+        "rootdir: /w, inifile: pytest.ini, testpaths: tests",
+    ],
+)
+def test_the_configuration_file(line: str) -> None:
+    assert read_output([line]).config_file == "pytest.ini"
+
+
+def test_a_log_of_two_sessions_has_the_worse_status() -> None:
+    start, finish = '{"$report_type": "SessionStart"}', '{"$report_type": "SessionFinish", '
+    red, green = finish + '"exitstatus": 1}', finish + '"exitstatus": 0}'
+    for lines, expected in [
+        ([start, red, start, green], (2, 1)),
+        ([start, start, green, red], (2, 1)),
+        ([start, start, green], (2, None)),
+        ([start, green], (1, 0)),
+        ([green], (1, 0)),
+    ]:
+        log = parse_log(lines)
+        assert (log.sessions, log.exit_status) == expected
+
+
+def test_a_test_that_kills_worker_after_worker_is_named_once() -> None:
+    line = json.dumps(
+        {
+            "$report_type": "TestReport",
+            "nodeid": "t.py::test_a",
+            "when": "???",
+            "outcome": "failed",
+            "longrepr": "worker 'gw0' crashed while running 't.py::test_a'",
+        }
+    )
+    assert parse_log([line] * 9).crashed == ("t.py::test_a (9 times)",)
+    assert parse_log([line]).crashed == ("t.py::test_a",)

@@ -9,7 +9,9 @@ import pytest
 from agent_job import Job
 
 from ci.agent.pytest_stage import is_pytest
+from ci.facts.pytest_log import parse_log
 from ci.model.job import StageKind
+from ci.model.tests import Outcome
 from tests.cases import narrowed
 
 OURS = f"{sys.executable} -m pytest -p no:cacheprovider tests"
@@ -81,7 +83,7 @@ def in_stage(
             (f'{OURS} "$@"; LEAVE=1 {OURS} "$@"; true', (0, 2)),
             (f'LEAVE=1 {OURS} "$@"; {OURS} "$@"; true', (0, 2)),
             (f'{OURS} "$@"; LEAVE=1 {OURS} "$@" -n 2; true', (0, 2)),
-            (f'LEAVE=1 {OURS} "$@"; {OURS}; true', (0, None)),
+            (f'LEAVE=1 {OURS} "$@"; {OURS}; true', (0, 2)),
             (f'{OURS} "$@" -k nothing & {OURS} "$@"; wait; true', (0, 5)),
             (f"{OURS}; exit 7", (7, None)),  # which does not write the run's log
         ],
@@ -93,6 +95,97 @@ def test_what_a_wrapper_hides(suite: Job, script: str, expected: tuple[int, obje
     (suite.workspace / "tests/conftest.py").write_text(leave)
     assert wrapped(suite, script) == expected
     assert "2 passed" in suite.log("pytest") or "2 deselected" in suite.log("pytest")
+
+
+RUNS_TWICE = """\
+import subprocess, sys
+import pytest
+
+for folder in ("tests", "other"):
+    arguments = [folder, *sys.argv[1:]]
+    if {in_process}:
+        pytest.main(arguments)
+    else:
+        subprocess.run([sys.executable, "-m", "pytest", *arguments], check=False)
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "runs"),
+    narrowed(
+        [
+            (f'{OURS} "$@"; {OURS} "$@"', 2),
+            (f'{OURS} && {OURS} "$@"', 2),
+            (f'{OURS} "$@" || {OURS} --lf "$@"', 1),
+            (f'{OURS} --nosuch || {OURS} "$@"', 2),
+            (f'{OURS} "$@"; {OURS} -p no:pytest_reportlog; true', 2),
+            (f'{OURS} "$@"; exec {OURS} "$@"', 2),
+            (f'for _ in 1 2 3; do {OURS} "$@"; done', 3),
+            (f'{OURS} "$@" & {OURS} "$@"; wait; true', 2),
+            (f'{sys.executable} in_process.py "$@"; true', 2),
+            (f'exec {sys.executable} in_process.py "$@"', 2),
+            (f'{sys.executable} processes.py "$@"; true', 2),
+            # What is one run.
+            (f'exec {OURS} "$@"', 1),
+            (f'{OURS} "$@" -n 2; true', 1),
+            (f'{OURS} --version && {OURS} "$@"', 1),
+            (f'{OURS} --collect-only -q && {OURS} "$@"', 1),
+            (f'{OURS} --markers --help && {OURS} --fixtures && {OURS} "$@"', 1),
+        ],
+        kept=10,
+    ),
+)
+def test_each_run_of_pytest_is_counted(suite: Job, script: str, runs: int) -> None:
+    (suite.workspace / "other").mkdir()
+    (suite.workspace / "other/test_other.py").write_text("def test_other(): pass\n")
+    for name, in_process in (("in_process.py", True), ("processes.py", False)):
+        (suite.workspace / name).write_text(RUNS_TWICE.format(in_process=in_process))
+    wrapped(suite, script)
+    assert suite.finished("pytest")["pytest_runs"] == runs
+
+
+def test_the_log_has_the_results_of_both_runs(suite: Job) -> None:
+    (suite.workspace / "tests/test_red.py").write_text("def test_red(): assert False\n")
+    assert wrapped(suite, f'{OURS} "$@"; {OURS} "$@" -k test_a') == (0, 1)
+    log = parse_log((suite.results / "pytest.jsonl").read_text().splitlines())
+    assert log.node_ids(Outcome.FAILED) == ("tests/test_red.py::test_red",)
+    assert (log.sessions, log.exit_status) == (2, 1)
+
+
+def test_a_process_that_replaces_itself_is_one_run(suite: Job) -> None:
+    (suite.workspace / "tests/conftest.py").write_text(
+        "import os, sys\n"
+        "if not os.environ.get('AGAIN'):\n"
+        "    os.environ['AGAIN'] = '1'\n"
+        "    os.execv(sys.executable, [sys.executable, '-m', 'pytest', *sys.argv[1:]])\n"
+    )
+    assert wrapped(suite, f'{OURS} "$@"; exit 7') == (7, 0)
+    assert suite.finished("pytest")["pytest_runs"] == 1
+
+
+IN_TEST = """\
+import os, subprocess, sys
+import pytest
+
+def test_in_process(tmp_path):
+    (tmp_path / "test_red.py").write_text("def test_red(): assert False")
+    for _ in range(2):
+        assert pytest.main([str(tmp_path), "-p", "no:cacheprovider"]) == 1
+
+@pytest.mark.parametrize("names", [list(os.environ), ["PYTHONPATH"]])
+def test_in_a_process(tmp_path, names):
+    (tmp_path / "test_red.py").write_text("def test_red(): assert False")
+    environment = {name: os.environ[name] for name in names}
+    command = [sys.executable, "-m", "pytest", tmp_path]
+    assert subprocess.run(command, env=environment, check=False).returncode == 1
+"""
+
+
+@pytest.mark.parametrize("options", ["", "-n 2"])
+def test_a_pytest_that_tests_start_is_no_run_of_the_stage(suite: Job, options: str) -> None:
+    (suite.workspace / "tests/test_nested.py").write_text(IN_TEST)
+    assert wrapped(suite, f'{OURS} "$@" {options}; exit 7') == (7, 0), suite.log("pytest")
+    assert suite.finished("pytest")["pytest_runs"] == 1
 
 
 def test_hooks_that_decide_after_the_log_are_known(suite: Job) -> None:
@@ -174,7 +267,7 @@ def test_a_command_that_only_looks_like_pytest(suite: Job, arguments: list[str])
 )
 def test_a_status_that_no_process_has_is_not_read(suite: Job, status: str) -> None:
     hook = "import infini_ci_status\ndef pytest_unconfigure():\n    {}\n".format(
-        "with infini_ci_status.STATUS.with_name('forged').open('w') as file: file.write(TEXT)"
+        "with (infini_ci_status.STATUSES / '1-1-0.log').open('w') as file: file.write(TEXT)"
     )
     (suite.workspace / "tests/conftest.py").write_text(f"TEXT = {status}\n{hook}")
     assert wrapped(suite, f'{OURS} "$@"; exit 7') == (7, 2)

@@ -230,6 +230,7 @@ def test_when_nothing_is_run_again(
         emit=events.append,
         carry_out=lambda *_: end,
         handover=Handover(tmp_path, None),
+        workspace=tmp_path,
     )
     assert reruns.can_run(end) is (reason is None)
     text = f"pytest: no more reruns: {reason}"

@@ -19,11 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci.agent import shards as agent_shards
+from ci.agent.pytest_stage import PytestRuns
 from ci.agent.shard_plugin import OVERHEAD_US, assign_shards
 from ci.agent.shards import (
     ShardCollection,
     combined_end,
-    combined_status,
+    combined_runs,
     processors_of,
     read_collection,
     shard_file,
@@ -137,7 +138,8 @@ def test_a_stage_ends_as_its_worst_shard_and_takes_as_long_as_the_longest() -> N
      ([5, 0], 0), ([2, 1], 2)],
 )  # fmt: skip
 def test_statuses_of_wrapped_shards(statuses: list[int | None], expected: int | None) -> None:
-    assert combined_status(statuses) == expected
+    runs = [PytestRuns(status, number) for number, status in enumerate(statuses)]
+    assert combined_runs(runs) == PytestRuns(expected, number=1)
 
 
 @pytest.mark.parametrize(

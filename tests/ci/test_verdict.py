@@ -631,6 +631,153 @@ def test_the_exit_code_of_a_wrapper_is_not_called_pytests(
     assert f"pytest exited with {code}" not in shown
 
 
+TWICE = "pytest ran twice in stage pytest, and the results have only a part of these runs: call"
+RED_TWICE = TWICE.replace("pytest,", "pytest (one run exited with 1),", 1)
+
+
+@pytest.mark.parametrize(
+    ("tests", "more", "product", "expected"),
+    [
+        (PASSING, {"pytest_runs": 2, "pytest_status": 0}, Product.INCOMPLETE, TWICE),
+        (PASSING, {"pytest_runs": 2, "pytest_status": 1}, Product.FAILED, RED_TWICE),
+        (PASSING, {"pytest_runs": 3}, Product.INCOMPLETE, "pytest ran 3 times"),
+        (replace(PASSING, sessions=2), {}, Product.INCOMPLETE, TWICE),
+        (replace(PASSING, sessions=2, exit_status=1), {}, Product.FAILED, RED_TWICE),
+        (replace(FAILING, sessions=2), {"pytest_status": 1}, Product.FAILED, RED_TWICE),
+        (None, {"pytest_runs": 2, "pytest_status": 0}, Product.INCOMPLETE, TWICE),
+        (replace(PASSING, sessions=2), {"exit_code": 4}, Product.INCOMPLETE, "with 4: usage error"),
+    ],
+)
+def test_several_runs_of_pytest_are_no_result(
+    tests: PytestLog | None, more: dict[str, Any], product: Product, expected: str
+) -> None:
+    given = case(tests, end("install"), end("pytest", **more), last(), exit_code=0)
+    wrapper = replace(given.pytest_stage, command=("sh", "-c", "…"))
+    given = replace(given, stages=(STAGES[0], wrapper))
+    verdict = judge(given)
+    assert verdict.product is product
+    assert expected in texts(verdict)
+    assert expected in notes(given)
+    assert given.changes is None
+
+
+def test_the_output_shows_runs_that_nothing_else_does() -> None:
+    given = replace(ended(PASSING), printed_sessions=2)
+    assert judge(given).product is Product.PASSED  # the command is pytest, and a test printed them
+    wrapper = replace(given.pytest_stage, command=("tox",))
+    given = replace(given, stages=(STAGES[0], wrapper))
+    assert TWICE in texts(judge(given))
+
+
+@pytest.mark.parametrize("status", [0, 1, 2, 5])
+def test_the_reason_of_an_exit_is_the_reason_of_the_verdict(status: int) -> None:
+    ended_log = log(Outcome.PASSED, status=status, running=("t.py::test_9",))
+    given = case(ended_log, end("install"), end("pytest", status), last(), exit_code=0)
+    given = replace(given, ending="Exit: service is down")
+    expected = f"pytest.exit ended the suite with status {status}: service is down"
+    verdict = judge(given)
+    assert (verdict.product, verdict.harness) == (Product.INCOMPLETE, Harness.CLEAN)
+    assert notes(given) == expected
+    assert "in the middle of t.py::test_9" in texts(verdict)
+
+
+def test_an_exit_before_and_after_the_tests() -> None:
+    for tests in (None, NO_SESSION_END, PASSING):
+        given = case(tests, end("install"), end("pytest"), last(), exit_code=0)
+        given = replace(given, ending="Exit: service is down", summary=None)
+        verdict = judge(given)
+        assert (verdict.product, verdict.harness) == (Product.INCOMPLETE, Harness.CLEAN)
+        assert "ended the suite" in notes(given)
+
+
+def test_an_exit_does_not_hide_a_failed_test() -> None:
+    given = replace(ended(FAILING), ending="Exit: service is down")
+    assert judge(given).product is Product.FAILED
+    assert notes(given).startswith(
+        "1 test failed, 1 error; pytest.exit ended the suite with status"
+    )
+
+
+def test_an_exit_at_import_is_no_error_of_the_product() -> None:
+    reason = "_pytest.outcomes.Exit: service is down"
+    error = TestOutcome(node_id="t.py", outcome=Outcome.ERROR, seconds=0.0, reason=reason)
+    given = ended(replace(log(status=2), tests=(error,)))
+    assert judge(given).product is Product.INCOMPLETE
+    assert notes(given) == "pytest.exit was called in t.py: service is down"
+
+
+def test_the_output_of_another_program_is_no_exit() -> None:
+    given = case(None, end("install"), end("pytest", 1), last(1), exit_code=1)
+    wrapper = replace(given.pytest_stage, command=("sh", "test.sh"))
+    given = replace(given, stages=(STAGES[0], wrapper), ending="Exit: 1")
+    assert "pytest.exit" not in texts(judge(given))
+
+
+def test_an_exit_in_a_worker_is_not_blamed_on_pytest_or_the_test() -> None:
+    left = "the session of a pytest worker ended in t.py::test_1, as with pytest.exit: pytest-xdist"
+    error = "INTERNALERROR> AssertionError: ('t.py::test_1', <WorkerController gw0>)"
+    given = replace(ended(log(Outcome.PASSED, status=3)), last_lines=(error,))
+    assert notes(given).startswith(left)
+    interrupted = log(Outcome.PASSED, Outcome.FAILED, status=2, crashed=("t.py::test_1",))
+    ending = "<WorkerController gw1> received keyboard-interrupt"
+    given = replace(ended(interrupted), ending=ending)
+    assert (judge(given).product, judge(given).harness) == (Product.INCOMPLETE, Harness.CLEAN)
+    assert notes(given).startswith(left)
+
+
+@pytest.mark.parametrize(
+    ("command", "environment", "file", "where"),
+    [
+        (("pytest", "--co"), {}, "pytest.ini", "the command of stage pytest"),
+        (("sh", "-c", "pytest --collect-only"), {}, None, "the command of stage pytest"),
+        (("pytest",), {"PYTEST_ADDOPTS": "--collect-only"}, None, "PYTEST_ADDOPTS of stage pytest"),
+        (("pytest", "--cov"), {}, "tox.ini", "`addopts` of tox.ini or PYTEST_ADDOPTS"),
+        (("pytest",), {}, None, "`addopts` or PYTEST_ADDOPTS"),
+    ],
+)
+def test_a_suite_that_is_only_collected(
+    command: tuple[str, ...], environment: dict[str, str], file: str | None, where: str
+) -> None:
+    given = replace(ended(log()), summary=None, collected=3, only_listed=True, config_file=file)
+    at = replace(given.pytest_stage, command=command, environment=environment)
+    given = replace(given, stages=(STAGES[0], at))
+    assert (judge(given).product, judge(given).harness) == (Product.INCOMPLETE, Harness.CLEAN)
+    expected = "pytest only collected the tests and ran none: remove --collect-only from "
+    assert notes(given) == expected + where
+
+
+def test_options_that_run_no_test() -> None:
+    assert notes(ended(log())).startswith("no test ran: none was collected, or an option such as")
+    assert (
+        notes(ended(replace(log(), begun=2))) == "2 tests began, but none ran: remove --setup-only"
+    )
+
+
+def test_workers_that_die_again_and_again() -> None:
+    died = log(
+        Outcome.PASSED, Outcome.FAILED, status=1, crashed=("t.py::test_1 (9 times)",), begun=2
+    )
+    stopped = "maximum crashed workers reached: 8"
+    given = replace(ended(died), collected=4, ending=stopped)
+    assert notes(given) == (
+        f"1 test failed; 2 of 4 collected tests did not run: pytest-xdist stopped: {stopped};"
+        " --dist loadscope and loadfile repeat a test that kills its worker; run the tests that"
+        " died alone; process crashed in t.py::test_1 (9 times)"
+    )
+    timed_out = end("pytest", 143, timed_out=True, seconds=10.0)
+    given = replace(given, record=RunRecord(events=(end("install"), timed_out, last(1))))
+    assert "a pytest worker process died in t.py::test_1 (9 times)" in texts(judge(given))
+
+
+def test_a_pytest_without_the_plugin_of_the_log() -> None:
+    unknown = "pytest: error: unrecognized arguments: --report-log=/r/pytest.jsonl"
+    given = case(None, end("install"), end("pytest", 4), last(1), exit_code=1)
+    assert notes(replace(given, last_lines=(unknown,))).startswith(
+        "pytest exited with 4: usage error: pytest does not know --report-log: install"
+        " pytest-reportlog, or add `-p pytest_reportlog` to the command"
+    )
+
+
 def test_the_last_lines_say_what_a_plugin_has_decided() -> None:
     given = ended(replace(PASSING, exit_status=1))
     verdict = judge(replace(given, last_lines=("1 snapshot unused.", "2 passed in 0.1s")))

@@ -15,8 +15,11 @@ import pytest
 from benches import Bench
 from plans import REQUIREMENTS, python_stage, stage
 
+from ci.facts.platform_result import judged_result
+from ci.facts.result_files import ResultFiles
 from ci.model.job import StageKind
 from ci.model.plan import RunPlan
+from ci.model.results import Product
 
 INSTALL = stage("install", "python", "-m", "pip", "install", ".", "--no-build-isolation")
 PYTEST = stage("pytest", "python", "-m", "pytest", "tests", kind=StageKind.PYTEST)
@@ -48,6 +51,22 @@ def test_install_and_tests(bench: Bench) -> None:
     assert [event["name"] for event in events(plan, "artifact_missing")] == ["gone"]
     assert "Successfully installed tiny-1" in str(bench.observer.named("output"))
     assert bench.observer.named("run_finished")
+
+
+def test_two_runs_of_pytest_are_one_verdict_on_every_engine(bench: Bench) -> None:
+    run = 'python -m pytest tests -k {} "$@"'
+    script = f"export PYTHONPATH=src:$PYTHONPATH; {run.format('fails')}; {run.format('answer')}"
+    twice = stage("pytest", "sh", "-c", script, "sh", kind=StageKind.PYTEST)
+    plan = bench.plan(twice, requirements=REQUIREMENTS)
+    facts = bench.run(plan)
+    files = ResultFiles(folder=plan.results, stages=plan.stages)
+    result = judged_result(plan, facts, files)
+    failed, several = (evidence.text for evidence in result.verdict.evidence)
+    assert result.verdict.product is Product.FAILED, result.verdict
+    assert failed == "1 failed, 0 errors: tests/test_tiny.py::test_that_fails"
+    assert several.startswith("pytest ran twice in stage pytest (one run exited with 1), and the")
+    assert result.pytest is not None
+    assert (result.pytest.failed, result.pytest.passed, result.pytest.summary) == (1, 1, None)
 
 
 def test_odd_names_and_absolute_links_arrive(bench: Bench) -> None:

@@ -255,8 +255,8 @@ def check_agent(data: bytes) -> None:
     with folder() as results:
         (results / "statuses").mkdir()
         for number, part in enumerate(data.split(b"\n")[:20]):
-            (results / "statuses" / str(number)).write_bytes(part)
-        status = pytest_stage.pytest_status(results)
+            (results / "statuses" / f"{number}-1-0.log").write_bytes(part)
+        status = pytest_stage.pytest_runs(results).status
         assert status is None or 0 <= status <= 255
         path = results / "owner"
         path.write_bytes(data)
