@@ -13,8 +13,8 @@ import yaml
 from ci.errors import ConfigError
 from ci.facts.acceptance import Acceptance, AcceptedFile
 from ci.plan.load import load_accepted, load_config
-from ci.plan.source import git
 from ci.util.files import write_atomically
+from ci.util.git import git
 from ci.util.invocation import ACCEPTED_FILE, CONFIG_FILE
 from ci.util.process import ProcessError
 

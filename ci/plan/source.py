@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import stat
 import sys
 import tarfile
@@ -14,14 +13,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ci.errors import InfrastructureError, UsageError
-from ci.util import process
+from ci.util import git
 
 JUNK = frozenset(
     [".git", ".hg", ".nox", ".tox", ".venv", "venv", "results", "node_modules"]
 ) | frozenset(["__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"])
-
-# git reads a tree of 100,000 files in a few seconds, and in a minute over a slow network.
-GIT_TIMEOUT_S = 120.0
 
 # Fixed, so that archives of equal trees are identical. Not zero: zip files (wheels) start in 1980.
 TIMESTAMP = 946_684_800  # 2000-01-01
@@ -37,11 +33,9 @@ class SourceState:
 
 def state(folder: Path) -> SourceState:
     """Return the commit that ``folder`` is at, and whether it has uncommitted changes."""
-    if not _in_git(folder):
+    if not git.in_work_tree(folder):
         return SourceState(commit=None, dirty=False)
-    head = git(folder, "rev-parse", "--verify", "--quiet", "HEAD", check=False)
-    changes = git(folder, "status", "--porcelain", "--", ".")
-    return SourceState(commit=head.strip() or None, dirty=bool(changes))
+    return SourceState(commit=git.head(folder), dirty=git.has_changes(folder))
 
 
 def files(folder: Path, *, packed: bool = False) -> list[Path]:
@@ -71,7 +65,7 @@ def _listing(folder: Path, *, packed: bool) -> list[tuple[Path, str | None]]:
     """Return every name of the tree, sorted, with the kind of a special file."""
     if not folder.is_dir():
         raise UsageError(f"the source {folder} is not a folder", remedy="Name an existing folder.")
-    found = sorted(_git_files(folder)) if not packed and _in_git(folder) else []
+    found = sorted(git.listed_files(folder)) if not packed and git.in_work_tree(folder) else []
     found = found or sorted(_walk(folder, without=frozenset() if packed else JUNK))
     return [(path, _special_kind(folder / path)) for path in found]
 
@@ -187,43 +181,6 @@ def _entry(name: Path, kind: bytes, mode: int, owner: int) -> tarfile.TarInfo:
     entry.uid = entry.gid = owner
     entry.mtime = TIMESTAMP
     return entry
-
-
-def _in_git(folder: Path) -> bool:
-    if not any((parent / ".git").exists() for parent in (folder, *folder.resolve().parents)):
-        return False
-    return git(folder, "rev-parse", "--is-inside-work-tree").strip() == "true"
-
-
-def git(folder: Path, *arguments: str, check: bool = True) -> str:
-    """Return the output of git; raises ``ProcessError`` if it fails, or without ``check`` never."""
-    command = ["git", *arguments]
-    try:
-        return process.run(
-            command,
-            cwd=folder,
-            check=check,
-            decoding_errors="surrogateescape",
-            timeout_s=GIT_TIMEOUT_S,
-        ).stdout
-    except process.TimeLimitError as error:
-        error.remedy = (
-            f"Run `git -C {shlex.quote(str(folder))} status` by hand: a file system that does not"
-            " answer, a hook or a monitor (git config core.fsmonitor) can block it."
-        )
-        raise
-
-
-def _git_files(folder: Path) -> Iterator[Path]:
-    listing = git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    for name in filter(None, listing.split("\0")):
-        path = folder / name
-        # A submodule, or a nested repository. A submodule that is not checked out is an empty
-        # folder, in which git would list the outer repository.
-        if (path / ".git").exists() and not path.is_symlink():
-            yield from (Path(name) / inner for inner in _git_files(path))
-        elif os.path.lexists(path):
-            yield Path(name)
 
 
 def _walk(folder: Path, *, without: Collection[str]) -> Iterator[Path]:

@@ -17,12 +17,12 @@ from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
 from ci.plan.project import Project, load_project, site_file
 from ci.plan.request import new_request, plan_request
-from ci.plan.source import git
 from ci.run.coordinator import RunCoordinator
 from ci.run.progress import Progress
 from ci.run.records import Records
 from ci.store.folder import lock_run, open_store
 from ci.util.files import remove_folder, user_cache
+from ci.util.git import git
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ from ci.model.results import RunResult
 from ci.plan import source
 from ci.store import connect
 from ci.store.store import Store
+from ci.util import git
 from ci.util.process import delay_interrupt
 
 
@@ -27,7 +28,7 @@ def test_hung_git_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "bin/git").chmod(0o755)
     (tmp_path / ".git").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(source, "GIT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(git, "GIT_TIMEOUT_S", 0.2)
     message = r"^git rev-parse --is-inside-work-tree exceeded its time limit of 0\.2 s"
     with pytest.raises(InfrastructureError, match=message) as error:
         source.state(tmp_path)
