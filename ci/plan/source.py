@@ -35,7 +35,7 @@ def state(folder: Path) -> SourceState:
     """Return the commit that ``folder`` is at, and whether it has uncommitted changes."""
     if not git.in_work_tree(folder):
         return SourceState(commit=None, dirty=False)
-    return SourceState(commit=git.head(folder), dirty=git.has_changes(folder))
+    return SourceState(commit=git.head(folder), dirty=git.changes(folder).dirty)
 
 
 def files(folder: Path, *, packed: bool = False) -> list[Path]:
