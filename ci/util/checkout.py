@@ -94,7 +94,7 @@ def _stored_submodule(tree: WorkTree, relative: Path, name: str | None) -> WorkT
 
 
 def _main() -> int:
-    """``python -m ci.util.checkout TOP COMMIT FOLDER``: check a commit out, as ``check_out`` does."""
+    """``python -m ci.util.checkout TOP COMMIT FOLDER``: as ``check_out``."""
     top, commit, folder = sys.argv[1:]
     try:
         check_out(Path(top), commit, Path(folder))
