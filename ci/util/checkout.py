@@ -65,7 +65,7 @@ def _check_out(tree: WorkTree, commit: str, folder: Path) -> None:
         if found is None or path.resolve() != path:
             continue
         asked = ("cat-file", "-e", f"{pinned}^{{commit}}")
-        if call_on(found, tree.top, asked).exit_code:
+        if call_on(found, found.top, asked).exit_code:
             where = shlex.quote(str(found.top))
             message = f"submodule {shown(relative)}: {shown(found.own)} has no commit {pinned}"
             remedy = f"Fetch it: git -C {where} fetch origin {pinned}"
@@ -90,7 +90,7 @@ def _stored_submodule(tree: WorkTree, relative: Path, name: str | None) -> WorkT
     if name is None or ".." in Path(name).parts or Path(name).is_absolute():
         return None
     own = tree.common / "modules" / name
-    return WorkTree(top=here, own=own, common=own) if (own / "HEAD").exists() else None
+    return WorkTree(top=own, own=own, common=own) if (own / "HEAD").exists() else None
 
 
 def _main() -> int:
