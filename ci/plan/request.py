@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import secrets
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +32,6 @@ IMPORTED = "imported"  # key of the request of a run from elsewhere
 REQUEST_VERSION: Literal[1] = 1  # of the document; other versions are refused
 LARGEST_REQUEST = 1 << 20  # bytes; one has 1,000
 SELECT = "--select"
-RUN_ID = re.compile(r"\d{8}T\d{6}Z-(?:[0-9a-f]{8}|nogit)-[0-9a-f]{4}", re.ASCII)
 
 
 class RunRequest(RunOptions):

@@ -113,7 +113,7 @@ def run_agent(plan: RunPlan, observer: Observer) -> tuple[int, EventReader]:
     with TemporaryFile() as archive:
         source.write_archive(plan.source, archive)
         archive.seek(0)
-        extract(chunks_of(archive), workspace, links=True)
+        extract(chunks_of(archive), workspace, links=True, modes=True)
     document = job_document(
         plan,
         workspace=str(workspace),

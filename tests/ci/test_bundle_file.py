@@ -177,8 +177,8 @@ def test_shards_of_a_bundle(
 
 
 def test_what_was_packed_is_taken_whole(project: Path, tmp_path: Path) -> None:
-    tracked = project / "tests" / "results" / "expected.txt"  # a name that files() passes over
-    tracked.parent.mkdir(parents=True)
+    tracked = project / "tests" / "environment" / "pyvenv.cfg"  # files() leaves its folder out
+    (tracked.parent / "bin").mkdir(parents=True)
     tracked.touch()
     relative = tracked.relative_to(project)
     assert relative not in source.files(project)

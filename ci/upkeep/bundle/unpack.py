@@ -154,6 +154,6 @@ def _unpack(reader: BundleReader, folder: Path, platforms: Sequence[str]) -> Non
             with reader.open(name) as content, path.open("wb") as file:
                 shutil.copyfileobj(content, file)
     with reader.open(names.SOURCE) as archive:
-        refused = extract(chunks_of(archive), folder / "source", links=True)
+        refused = extract(chunks_of(archive), folder / "source", links=True, modes=True)
     if refused:
         raise UsageError(f"{reader.path}: its sources hold {refused[0]}", remedy=COPY_REMEDY)
