@@ -15,7 +15,10 @@ from typing import BinaryIO
 
 from ci.errors import InfrastructureError, UsageError
 from ci.model.results import RUN_ID
+from ci.plan import history
 from ci.util import git
+from ci.util.process import ProcessError
+from ci.util.text import first_line
 
 HISTORIES = frozenset([".git", ".hg"])  # at the top of a tree
 # The beginning of a file CACHEDIR.TAG: https://bford.info/cachedir/
@@ -126,28 +129,32 @@ def write_archive(
 
     Links are stored as links that work anywhere. A link that leads out of the tree is left out,
     never followed. Files of git have the modes that git knows, and a fixed time. Others keep
-    theirs.
+    theirs. The history goes with them if their version may depend on it: see ``ci.plan.history``.
 
     Args:
         prefix: Folder that all names start with; it is part of the archive, its parents are not.
         owner: Numeric user and group of every entry.
         without: Files to skip.
-        only: The names at the top that are copied; by default all.
+        only: The names at the top that are copied, without a history; by default all.
         packed: As in ``files``.
         timeless: Whether all files have a fixed time.
     """
     listing = _listing(folder, packed=packed)
     left_out = _Reasons(listing.left_out)
+    has_history = listing.in_git and not only and history.travels(folder)
+    place = Path(prefix, history.subfolder(folder) if has_history else ".")
+    copied = []
     folders = {Path(), *Path(prefix).parents}  # folders that need no further entry
     root = folder.resolve()
     with tarfile.open(fileobj=destination, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for relative in listing.copied:
-            path, name = folder / relative, Path(prefix) / relative
+            path, name = folder / relative, place / relative
             if relative in without or (only and relative.parts[0] not in only):
                 continue
             if not _real(path).is_relative_to(root):
                 left_out.add(relative, "a link out of the tree")
                 continue
+            copied.append(relative)
             _add_folders(archive, name.parent, folders, owner)
             entry = _entry(name, tarfile.REGTYPE, 0o644, owner)
             with readable(path):
@@ -165,7 +172,33 @@ def write_archive(
             elif _add(archive, entry, path, root):
                 why = "Git LFS has it: run `git lfs pull` in a clone"
                 left_out.add(relative, why, "the content of {}")
+        if has_history:
+            _add_history(archive, folder, copied, left_out, prefix=Path(prefix), owner=owner)
     return left_out.lines()
+
+
+def _add_history(
+    archive: tarfile.TarFile,
+    folder: Path,
+    copied: Collection[Path],
+    left_out: _Reasons,
+    *,
+    prefix: Path,
+    owner: int,
+) -> None:
+    """Add the repository of ``ci.plan.history``; without one most builds still work."""
+    known = {Path(), *prefix.parents, prefix}
+    try:
+        with history.copied_history(folder, copied) as made:
+            for relative in made.names:
+                path, name = made.folder / relative, prefix / relative
+                _add_folders(archive, name if path.is_dir() else name.parent, known, owner)
+                if path.is_file():
+                    _add(archive, _entry(name, tarfile.REGTYPE, 0o644, owner), path, made.folder)
+            if made.lack:
+                left_out.add(Path("tags"), made.lack)
+    except ProcessError as error:
+        left_out.add(Path(".git"), f"git cannot copy the history: {first_line(str(error))}")
 
 
 def _add_folders(archive: tarfile.TarFile, folder: Path, known: set[Path], owner: int) -> None:

@@ -81,12 +81,12 @@ class WorkTree:
     common: Path
 
 
-def git(folder: Path, *arguments: str, check: bool = True) -> str:
+def git(folder: Path, *arguments: str, check: bool = True, stdin: str | None = None) -> str:
     """Return the output of git; raises ``ProcessError`` if it fails, or without ``check`` never.
 
     Raises ``RepositoryError`` for a damaged repository.
     """
-    result = call(folder, *arguments)
+    result = call(folder, *arguments, stdin=stdin)
     if check and result.exit_code:
         message = f"{shlex.join(['git', *arguments])} failed with exit code {result.exit_code}"
         raise ProcessError(f"{message}{process.last_lines(result.stderr)}")
