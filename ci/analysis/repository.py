@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ci.errors import UsageError
-from ci.util import process
+from ci.util import git
 from ci.util.process import ProcessError, ProcessResult
 
 _HASH = re.compile(r"[0-9a-f]{40,64}")
@@ -82,12 +82,8 @@ class Repository:
         return found is not None and found.stdout.strip() == "true"
 
     def _git(self, *arguments: str) -> ProcessResult | None:
-        # In English, because the messages of git are compared.
-        environment = {**process.inherited_environment(), "LC_ALL": "C"}
         try:
-            return process.run(
-                ["git", *arguments], cwd=self.folder, environment=environment, check=False
-            )
+            return git.call(self.folder, *arguments)
         except ProcessError as error:  # no git, no such folder
             self.git_error = str(error)
             return None

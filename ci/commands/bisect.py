@@ -17,11 +17,12 @@ from ci.plan.ci_variables import read_ci_job
 from ci.plan.planning import RunOptions
 from ci.plan.project import chosen_platforms, load_project
 from ci.plan.request import selected_operators
-from ci.plan.source import git, state
+from ci.plan.source import state
 from ci.report.bisection import BisectionReport
 from ci.run.commit_runs import temporary_checkout
 from ci.run.search import Question, Search, Values
 from ci.store.folder import make_folder, open_store
+from ci.util.git import git
 from ci.util.invocation import command
 from ci.util.terminal import complain
 from ci.util.text import commit_name

@@ -79,6 +79,7 @@ def extract(
     *,
     strip: int = 0,
     links: bool = False,
+    modes: bool = False,
     reserved: Collection[str] = (),
     limits: ResultLimits | None = None,
 ) -> tuple[str, ...]:
@@ -91,6 +92,8 @@ def extract(
         strip: Number of leading parts of each name that are dropped.
         links: Whether symbolic links are created: after everything else, and only those that then
             lead to a place inside of ``destination``.
+        modes: Whether files and folders get their modes, and folders their times. Otherwise files
+            have 0644 or 0755.
         reserved: Names at the top of ``destination`` that are left out.
         limits: What is beyond them is left out; ``None``: there are none.
 
@@ -99,7 +102,9 @@ def extract(
     """
     root = Path(os.path.realpath(destination))
     root.mkdir(parents=True, exist_ok=True)
-    extraction = _Extraction(root, links=links, room=limits.total_bytes if limits else None)
+    extraction = _Extraction(
+        root, links=links, modes=modes, room=limits.total_bytes if limits else None
+    )
     stream = TarStream(chunks)
     try:
         with open_tar(stream) as archive:
@@ -118,6 +123,7 @@ def extract(
     except TAR_ERRORS as error:
         extraction.leave_out("damaged part of the archive", str(error))
     extraction.make_links()
+    extraction.finish_folders()
     return extraction.left_out()
 
 
@@ -154,9 +160,11 @@ def _shown(name: str) -> str:
 class _Extraction:
     """The entries of one archive on their way into a folder."""
 
-    def __init__(self, root: Path, *, links: bool, room: int | None) -> None:
+    def __init__(self, root: Path, *, links: bool, modes: bool, room: int | None) -> None:
         self._root = root
         self._with_links = links
+        self._with_modes = modes
+        self._folders: dict[Path, tarfile.TarInfo] = {}
         self._room = self._limit = room
         self._links: dict[Path, str] = {}  # the target of each
         self._names: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
@@ -197,6 +205,8 @@ class _Extraction:
     def _write(self, archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path) -> None:
         if entry.isdir():
             self._make_folder(path)
+            if self._with_modes:
+                self._folders[path] = entry
             return
         self._clear(path)
         content = cast(IO[bytes], archive.extractfile(entry))
@@ -204,9 +214,9 @@ class _Extraction:
             written = _copy_with_holes(content, file, self._room)
         if self._room is not None:
             self._room -= written
-        path.chmod(0o755 if entry.mode & 0o100 else 0o644)
-        if 0 <= entry.mtime <= LATEST_TIME:
-            os.utime(path, (entry.mtime, entry.mtime))
+        usual = 0o755 if entry.mode & 0o100 else 0o644
+        path.chmod(entry.mode & 0o777 | 0o400 if self._with_modes else usual)
+        _set_time(path, entry)
 
     def _make_folder(self, folder: Path) -> None:
         """Make a folder below the root; a file or link in its way is removed, never followed."""
@@ -246,6 +256,18 @@ class _Extraction:
 
     def _is_inside(self, path: Path) -> bool:
         return Path(os.path.realpath(path)).is_relative_to(self._root)
+
+    def finish_folders(self) -> None:
+        """Set the modes and times of folders: nothing is written to them any more."""
+        for path, entry in self._folders.items():
+            if path.is_dir() and not path.is_symlink():
+                path.chmod(entry.mode & 0o777 | 0o700)
+                _set_time(path, entry)
+
+
+def _set_time(path: Path, entry: tarfile.TarInfo) -> None:
+    if 0 <= entry.mtime <= LATEST_TIME:
+        os.utime(path, (entry.mtime, entry.mtime))
 
 
 def _copy_with_holes(content: IO[bytes], file: BinaryIO, most: int | None) -> int:

@@ -347,7 +347,7 @@ def _copy_sources(plan: RunPlan, folder: WorkFolder) -> list[str]:
     with TemporaryFile() as archive:
         left_out = source.write_archive(plan.source, archive, packed=plan.packed)
         archive.seek(0)
-        refused = extract(chunks_of(archive), folder.workspace, links=True)
+        refused = extract(chunks_of(archive), folder.workspace, links=True, modes=True)
     return [f"left out of the sources: {what}" for what in (*left_out, *refused)]
 
 

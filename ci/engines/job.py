@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import CodeType, MappingProxyType
 from typing import Any, TypeVar, cast
 
@@ -97,17 +97,17 @@ def job_document(
 ) -> bytes:
     """Return the agent's input file.
 
-    ``workspace``, ``results``, ``compiler_cache``, ``probe`` and ``credentials`` are paths where
-    the agent runs. ``probe`` is a Python and the program with which it looks for devices.
-    ``credentials`` is the file with the variables that hold passwords. ``environment`` is added to
-    the agent's own. ``user`` runs the stages, if not the agent's own user does. ``on_host``:
-    nothing can take the network away from the stages.
+    ``workspace`` (the copied tree), ``results``, ``compiler_cache``, ``probe`` and ``credentials``
+    are paths where the agent runs. ``probe`` is a Python and the program with which it looks for
+    devices. ``credentials`` is the file with the variables that hold passwords. ``environment`` is
+    added to the agent's own. ``user`` runs the stages, if not the agent's own user does.
+    ``on_host``: nothing can take the network away from the stages.
     """
     facts = PLATFORMS[plan.platform].devices
     job = Job(
         run_id=plan.run_id,
         platform=plan.platform,
-        workspace=workspace,
+        workspace=str(PurePosixPath(workspace, plan.subfolder)),
         results=results,
         environment=dict(environment),
         printed_bytes_per_s=printed_bytes_per_s,

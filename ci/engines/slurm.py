@@ -19,11 +19,11 @@ from pathlib import Path
 
 from ci.engines.script import script_templates
 from ci.model.plan import PREPARATION_S, RunPlan
-from ci.plan import source
 from ci.plan.planning import RunOptions
 from ci.plan.project import Project, site_file
 from ci.plan.site import SlurmPlatform
 from ci.util.files import REPOSITORY
+from ci.util.git import git, top_folder
 
 SYSTEM = "slurm"
 MEBIBYTE = 1 << 20
@@ -54,7 +54,7 @@ def script(
     """Return a shell script that submits the plans, waits, and prints one table."""
     environment = script_templates()
     environment.filters.update(quote=lambda value: shlex.quote(str(value)), words=" ".join)
-    top = Path(source.git(submission.folder, "rev-parse", "--show-toplevel").strip())
+    top = top_folder(submission.folder)
     project, config = submission.project, submission.project.path
     # The configuration belongs to the commit, unless it describes another project's sources.
     is_inside = config.is_relative_to(top) and _is_tracked(config)
@@ -75,7 +75,7 @@ def script(
 
 
 def _is_tracked(path: Path) -> bool:
-    return bool(source.git(path.parent, "ls-files", "--", path.name))
+    return bool(git(path.parent, "--literal-pathspecs", "ls-files", "--", path.name))
 
 
 def job_arrays(

@@ -314,6 +314,7 @@ class RunPlan:
     trust: Trust = Trust.BRANCH
     keep: bool = False  # the container, or the work folder, stays if the platform fails
     packed: bool = False  # the sources are only the files to copy: there is nothing to leave out
+    subfolder: str = "."  # of the copied tree, in which the stages run
     priority: Priority = Priority.COMMIT
 
     @property

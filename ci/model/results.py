@@ -10,6 +10,7 @@ form.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -42,6 +43,7 @@ SCHEMA_VERSION = 8
 SIMULATED = "simulated device: no vendor hardware was used"
 COMPILED_ONLY = "no device: compiled only; no vendor hardware was used"
 OLD_KIND = " (simulated)"  # the end of such labels in results before version 6
+RUN_ID = re.compile(r"\d{8}T\d{6}Z-(?:[0-9a-f]{8}|nogit)-[0-9a-f]{4}", re.ASCII)
 # File in a platform's results: the process of the host engine's agent, which holds its lock.
 HOST_LOCK = "host.lock"
 POOL_RECORD = "pool.json"  # the host of a platform in a pool, until its results are here

@@ -13,8 +13,8 @@ import yaml
 from ci.errors import ConfigError
 from ci.facts.acceptance import Acceptance, AcceptedFile
 from ci.plan.load import load_accepted, load_config
-from ci.plan.source import git
 from ci.util.files import write_atomically
+from ci.util.git import user_setting
 from ci.util.invocation import ACCEPTED_FILE, CONFIG_FILE
 from ci.util.process import ProcessError
 
@@ -125,7 +125,7 @@ def _dump(data: object) -> str:
 def acceptor(folder: Path) -> str:
     """The name of the user who accepts: as in commits of the project, else that of the account."""
     try:
-        name = git(folder, "config", "user.name", check=False).strip()
+        name = (user_setting(folder, "user.name") or "").strip()
     except ProcessError:
         name = ""
     return name or _account()

@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from ci.model.results import NO_LINEAGE, Lineage
+from ci.plan.config import WorkspacePath
 
 FOLDER = "bundle/"
 DOCUMENT = "bundle.json"
@@ -66,3 +67,4 @@ class BundleDocument(BundleModel):
     members: dict[str, Member]
     left_out: tuple[str, ...]
     lineage: Lineage = NO_LINEAGE  # of the commit
+    subfolder: WorkspacePath = "."  # of its sources, in which the stages run

@@ -18,8 +18,8 @@ from ci.model.results import (
     CommitId,
     Lineage,
 )
-from ci.plan import source
 from ci.plan.ci_variables import HEADS, CiJob, read_ci_job
+from ci.util.git import git
 from ci.util.process import ProcessError
 
 REMOTE = "refs/remotes/origin/"
@@ -55,7 +55,7 @@ class _Clone:
         self._main = symbolic.removeprefix(REMOTE) or next(usual, None)
 
     def _git(self, *arguments: str) -> str:
-        return source.git(self._folder, *arguments, check=False).strip()
+        return git(self._folder, *arguments, check=False).strip()
 
     def _ref(self, branch: str | None) -> str | None:
         """The ref of a branch. A local branch may be older than that of the remote."""

@@ -130,6 +130,7 @@ class PlanInputs:
     other_engines: tuple[EnginePlan, ...] = ()
     retries: int = 0
     options: RunOptions = AS_CONFIGURED
+    subfolder: str = "."  # of the copied tree, which has the sources
     result_limits: ResultLimits = DEFAULT_LIMITS
 
 
@@ -190,6 +191,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         system_packages=packages,
         result_limits=inputs.result_limits,
         keep=inputs.options.keep,
+        subfolder=inputs.subfolder,
         priority=inputs.options.priority,
     )
 

@@ -16,6 +16,7 @@ from ci.facts.contract import load_contract
 from ci.model.plan import ContractPlan, EnginePlan, NetworkPlan, ResultLimits, RunPlan
 from ci.model.platforms import PLATFORMS
 from ci.model.tests import Suite
+from ci.plan import history
 from ci.plan.config import IMAGE_REFERENCE, Config, DevicePolicy, NetworkConfig
 from ci.plan.load import load_config, load_site
 from ci.plan.network import folder_word, network_settings, resolve_network
@@ -216,6 +217,7 @@ def plan_run(
     if not source.is_dir():
         raise UsageError(f"--source: {source} is not a folder")
     network = project.network()
+    subfolder = history.subfolder(source)
     plans = []
     for name in chosen_platforms(project.config, platforms):
         requirements = DEFAULT_REQUIREMENTS
@@ -246,6 +248,7 @@ def plan_run(
             pass_environment=project.site.pass_environment,
             contract=contract,
             options=options,
+            subfolder=subfolder,
             result_limits=ResultLimits(**project.site.results.model_dump()),
         )
         plans.append(make_plan(project.config, PLATFORMS[name], inputs))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
+import os
 import secrets
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from typing import Literal
 from ci.errors import UsageError
 from ci.model.plan import RunPlan
 from ci.model.results import NO_LINEAGE, Lineage, PlatformResult, RunResult
-from ci.plan import source
+from ci.plan import history, source
 from ci.plan.lineage import read_lineage
 from ci.plan.planning import AS_CONFIGURED, RunOptions
 from ci.plan.project import SELECTION_FILES, Project, plan_run
@@ -33,7 +33,6 @@ IMPORTED = "imported"  # key of the request of a run from elsewhere
 REQUEST_VERSION: Literal[1] = 1  # of the document; other versions are refused
 LARGEST_REQUEST = 1 << 20  # bytes; one has 1,000
 SELECT = "--select"
-RUN_ID = re.compile(r"\d{8}T\d{6}Z-(?:[0-9a-f]{8}|nogit)-[0-9a-f]{4}", re.ASCII)
 
 
 class RunRequest(RunOptions):
@@ -252,8 +251,13 @@ def source_changes(request: RunRequest, results: Path) -> str | None:
 
 
 def _source_digest(folder: Path, results: Path, *, packed: bool) -> str:
-    """Return a digest of names, contents and modes of all files, as an engine copies them."""
+    """Return a digest of names, contents and modes of all files, as an engine copies them.
+
+    Also of the tags, if the build may read its version from them.
+    """
     digest = hashlib.sha256()
+    if not packed and history.travels(folder):
+        digest.update(os.fsencode(history.tags_of(folder)))
     results = results.resolve()
     for relative in source.files(folder, packed=packed):
         path = folder / relative

@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import os
-import shlex
+import re
 import stat
 import sys
 import tarfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from ci.errors import InfrastructureError, UsageError
-from ci.util import process
+from ci.model.results import RUN_ID
+from ci.plan import history
+from ci.util import git
+from ci.util.process import ProcessError
+from ci.util.text import first_line
 
-JUNK = frozenset(
-    [".git", ".hg", ".nox", ".tox", ".venv", "venv", "results", "node_modules"]
-) | frozenset(["__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"])
+HISTORIES = frozenset([".git", ".hg"])  # at the top of a tree
+# The beginning of a file CACHEDIR.TAG: https://bford.info/cachedir/
+CACHE_TAG = b"Signature: 8a477f597d28d172789f06886806bc55"
+# https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md, with the program's first name
+LFS_POINTER = re.compile(
+    rb"version https://(?:git-lfs\.github|hawser\.github)\.com/spec/v1\n"
+    rb"(?:ext-.*\n)*oid sha256:[0-9a-f]{64}\nsize [0-9]+\n"
+)
+LARGEST_POINTER = 1024  # bytes
 
-# git reads a tree of 100,000 files in a few seconds, and in a minute over a slow network.
-GIT_TIMEOUT_S = 120.0
-
-# Fixed, so that archives of equal trees are identical. Not zero: zip files (wheels) start in 1980.
+# Files of git have no time. Fixed, so that archives of equal trees are identical.
 TIMESTAMP = 946_684_800  # 2000-01-01
+# Zip files, and so wheels, have no earlier time, in any time zone.
+OLDEST = 315_619_200  # 1980-01-02
+NAMED = 3  # files that are left out for the same reason; the others are counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,22 +47,20 @@ class SourceState:
 
 def state(folder: Path) -> SourceState:
     """Return the commit that ``folder`` is at, and whether it has uncommitted changes."""
-    if not _in_git(folder):
+    if not git.in_work_tree(folder):
         return SourceState(commit=None, dirty=False)
-    head = git(folder, "rev-parse", "--verify", "--quiet", "HEAD", check=False)
-    changes = git(folder, "status", "--porcelain", "--", ".")
-    return SourceState(commit=head.strip() or None, dirty=bool(changes))
+    return SourceState(commit=git.head(folder), dirty=git.changes(folder).dirty)
 
 
 def files(folder: Path, *, packed: bool = False) -> list[Path]:
     """Return the files of the tree, relative to ``folder``, sorted.
 
     In git: existing files that are tracked, or untracked but not ignored, including those of
-    submodules. A submodule that is not checked out is listed as a folder. Outside of git, and in a
-    folder that git ignores: everything but ``JUNK``. A ``packed`` tree was already filtered and is
-    returned completely, since a project may track a folder named ``results``.
+    submodules. Outside of git, and in a folder that git ignores: everything but what a build can
+    make again (``_reason``). A ``packed`` tree was already filtered and is returned completely.
     """
-    found = [path for path, kind in _listing(folder, packed=packed) if kind is None]
+    listing = _listing(folder, packed=packed)
+    found = [path for path in listing.copied if not _is_folder(folder / path)]
     if not found:
         raise UsageError(f"the source {folder} holds no files", remedy="Name a project's folder.")
     return found
@@ -67,13 +75,38 @@ SPECIAL_FILES = {
 }
 
 
-def _listing(folder: Path, *, packed: bool) -> list[tuple[Path, str | None]]:
-    """Return every name of the tree, sorted, with the kind of a special file."""
+@dataclass(frozen=True, kw_only=True)
+class _Listing:
+    """The names of a tree, sorted, and why others are left out.
+
+    ``in_git``: only files, whose modes and times are not theirs. Else files and folders.
+    """
+
+    in_git: bool
+    copied: list[Path]
+    left_out: list[tuple[Path, str]]
+
+
+def _listing(folder: Path, *, packed: bool) -> _Listing:
     if not folder.is_dir():
         raise UsageError(f"the source {folder} is not a folder", remedy="Name an existing folder.")
-    found = sorted(_git_files(folder)) if not packed and _in_git(folder) else []
-    found = found or sorted(_walk(folder, without=frozenset() if packed else JUNK))
-    return [(path, _special_kind(folder / path)) for path in found]
+    found = sorted(git.listed_files(folder)) if not packed and git.in_work_tree(folder) else []
+    in_git = bool(found)
+    reasons = {path: _special_kind(folder / path) for path in found}
+    if in_git:
+        absent = (path for path in found if _is_folder(folder / path))
+        reasons |= dict.fromkeys(absent, "a submodule that is not checked out")
+    else:
+        reasons = dict(sorted(_walk(folder, packed=packed)))
+    return _Listing(
+        in_git=in_git,
+        copied=[path for path, reason in reasons.items() if not reason],
+        left_out=[(path, reason) for path, reason in reasons.items() if reason],
+    )
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _special_kind(path: Path) -> str | None:
@@ -88,42 +121,139 @@ def write_archive(
     prefix: str = ".",
     owner: int = 0,
     without: Collection[Path] = (),
+    only: Collection[str] = (),
     packed: bool = False,
+    timeless: bool = False,
 ) -> tuple[str, ...]:
-    """Write the tree as an uncompressed tar file, and return the names that were left out.
+    """Write the tree as an uncompressed tar file, and return a line for each omission.
 
     Links are stored as links that work anywhere. A link that leads out of the tree is left out,
-    never followed.
+    never followed. Files of git have the modes that git knows, and a fixed time. Others keep
+    theirs. The history goes with them if their version may depend on it: see ``ci.plan.history``.
 
     Args:
         prefix: Folder that all names start with; it is part of the archive, its parents are not.
         owner: Numeric user and group of every entry.
         without: Files to skip.
+        only: The names at the top that are copied, without a history; by default all.
         packed: As in ``files``.
+        timeless: Whether all files have a fixed time.
     """
     listing = _listing(folder, packed=packed)
-    left_out = [f"{decode_file_name(name)} ({kind})" for name, kind in listing if kind]
+    left_out = _Reasons(listing.left_out)
+    has_history = listing.in_git and not only and history.travels(folder)
+    place = Path(prefix, history.subfolder(folder) if has_history else ".")
+    copied = []
     folders = {Path(), *Path(prefix).parents}  # folders that need no further entry
     root = folder.resolve()
     with tarfile.open(fileobj=destination, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for relative in (name for name, kind in listing if kind is None):
-            path, name = folder / relative, Path(prefix) / relative
-            if relative in without:
+        for relative in listing.copied:
+            path, name = folder / relative, place / relative
+            if relative in without or (only and relative.parts[0] not in only):
                 continue
             if not _real(path).is_relative_to(root):
-                left_out.append(f"{decode_file_name(relative)} (a link out of the tree)")
+                left_out.add(relative, "a link out of the tree")
                 continue
-            if path.is_dir() and not path.is_symlink():
-                left_out.append(
-                    f"{decode_file_name(relative)} (a submodule that is not checked out)"
-                )
-                continue
-            for parent in reversed(name.parents):
-                if parent not in folders:
-                    folders.add(parent)
-                    archive.addfile(_entry(parent, tarfile.DIRTYPE, 0o755, owner))
-            _add(archive, path, name, root, owner)
-    return tuple(left_out)
+            copied.append(relative)
+            _add_folders(archive, name.parent, folders, owner)
+            entry = _entry(name, tarfile.REGTYPE, 0o644, owner)
+            with readable(path):
+                status = path.lstat()
+            if not listing.in_git:
+                _keep_mode(entry, relative, status, left_out)
+                if not timeless:
+                    _keep_time(entry, relative, status, left_out)
+            elif status.st_mode & 0o100:
+                entry.mode = 0o755
+            if _is_folder(path):
+                folders.add(name)
+                entry.type = tarfile.DIRTYPE
+                archive.addfile(entry)
+            elif _add(archive, entry, path, root):
+                why = "Git LFS has it: run `git lfs pull` in a clone"
+                left_out.add(relative, why, "the content of {}")
+        if has_history:
+            _add_history(archive, folder, copied, left_out, prefix=Path(prefix), owner=owner)
+    return left_out.lines()
+
+
+def _add_history(
+    archive: tarfile.TarFile,
+    folder: Path,
+    copied: Collection[Path],
+    left_out: _Reasons,
+    *,
+    prefix: Path,
+    owner: int,
+) -> None:
+    """Add the repository of ``ci.plan.history``; without one most builds still work."""
+    known = {Path(), *prefix.parents, prefix}
+    try:
+        with history.copied_history(folder, copied) as made:
+            for relative in made.names:
+                path, name = made.folder / relative, prefix / relative
+                _add_folders(archive, name if path.is_dir() else name.parent, known, owner)
+                if path.is_file():
+                    _add(archive, _entry(name, tarfile.REGTYPE, 0o644, owner), path, made.folder)
+            if made.lack:
+                left_out.add(Path("tags"), made.lack)
+    except ProcessError as error:
+        left_out.add(Path(".git"), f"git cannot copy the history: {first_line(str(error))}")
+
+
+def _add_folders(archive: tarfile.TarFile, folder: Path, known: set[Path], owner: int) -> None:
+    """Add a folder and its parents, those that are not in the archive yet."""
+    for each in reversed((folder, *folder.parents)):
+        if each not in known:
+            known.add(each)
+            archive.addfile(_entry(each, tarfile.DIRTYPE, 0o755, owner))
+
+
+class _Reasons:
+    """Why names, or what else a copy lacks, are left out."""
+
+    def __init__(self, reasons: Iterable[tuple[Path, str]]) -> None:
+        self._names: dict[tuple[str, str], list[str]] = {}
+        for name, reason in reasons:
+            self.add(name, reason)
+
+    def add(self, name: Path, reason: str, what: str = "{}") -> None:
+        """Add a name; ``what`` is the part of it that is left out."""
+        self._names.setdefault((reason, what), []).append(decode_file_name(name))
+
+    def lines(self) -> tuple[str, ...]:
+        """Return the lines of notes: one for each of a few names, else one for each reason."""
+        lines = []
+        for (reason, what), names in self._names.items():
+            if (more := len(names) - NAMED) > 0:
+                names = [f"{', '.join(names[:NAMED])} and {more:,} more"]
+            lines += [f"{what.format(name)} ({reason})" for name in names]
+        return tuple(lines)
+
+
+def _keep_mode(
+    entry: tarfile.TarInfo, name: Path, status: os.stat_result, left_out: _Reasons
+) -> None:
+    """Give an entry the mode of its file, as far as a build can work with it."""
+    needed = 0o700 if stat.S_ISDIR(status.st_mode) else 0o400  # of the owner, who runs the stages
+    entry.mode = status.st_mode & 0o777 | needed
+    if stat.S_ISDIR(status.st_mode) and ~status.st_mode & needed:
+        left_out.add(name, "a folder in which the owner cannot write", "the mode of {}")
+    elif stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_ISUID | stat.S_ISGID):
+        left_out.add(name, "its user or group would run it", "the set-ID bits of {}")
+
+
+def _keep_time(
+    entry: tarfile.TarInfo, name: Path, status: os.stat_result, left_out: _Reasons
+) -> None:
+    """Give an entry the time of its file, if a wheel can hold it."""
+    if status.st_mtime >= OLDEST:
+        # An integer where possible: anything else takes 1 KiB more.
+        time = status.st_mtime
+        entry.mtime = int(time) if time.is_integer() else time
+    elif not stat.S_ISLNK(status.st_mode):
+        why = "before 1980: a zip file, such as a wheel, cannot have it"
+        left_out.add(name, why, "the time of {}")
 
 
 def decode_file_name(name: Path | str) -> str:
@@ -146,25 +276,27 @@ def _unreadable(path: Path, reason: str) -> InfrastructureError:
     return InfrastructureError(message, remedy=remedy)
 
 
-def _add(archive: tarfile.TarFile, path: Path, name: Path, root: Path, owner: int) -> None:
+def _add(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path, root: Path) -> bool:
+    """Add a link or a file; return whether the file is a pointer of Git LFS."""
     if path.is_symlink():
-        entry = _entry(name, tarfile.SYMTYPE, 0o777, owner)
+        entry.type, entry.mode = tarfile.SYMTYPE, 0o777
         with readable(path):
             entry.linkname = _link_target(path, root)
         archive.addfile(entry)
-        return
+        return False
     with readable(path):
         content = path.open("rb")
     with content:
-        status = os.fstat(content.fileno())
-        entry = _entry(name, tarfile.REGTYPE, 0o755 if status.st_mode & 0o100 else 0o644, owner)
-        entry.size = status.st_size
+        entry.size = os.fstat(content.fileno()).st_size
+        is_pointer = entry.size < LARGEST_POINTER and LFS_POINTER.match(content.read())
+        content.seek(0)
         try:
             archive.addfile(entry, content)
         except OSError as error:
             if error.errno is not None:  # of the destination
                 raise
             raise _unreadable(path, "it became shorter while it was copied") from error
+    return bool(is_pointer)
 
 
 def _link_target(path: Path, root: Path) -> str:
@@ -189,51 +321,50 @@ def _entry(name: Path, kind: bytes, mode: int, owner: int) -> tarfile.TarInfo:
     return entry
 
 
-def _in_git(folder: Path) -> bool:
-    if not any((parent / ".git").exists() for parent in (folder, *folder.resolve().parents)):
-        return False
-    return git(folder, "rev-parse", "--is-inside-work-tree").strip() == "true"
+def _walk(folder: Path, *, packed: bool) -> Iterator[tuple[Path, str | None]]:
+    """Yield every file, link and folder below ``folder``, and why it is left out."""
+
+    def fail(error: OSError) -> None:
+        raise _unreadable(Path(error.filename), error.strerror or str(error)) from error
+
+    for parent, directories, names in os.walk(folder, onerror=fail):
+        here, is_top = Path(parent), parent == str(folder)
+        relative = here.relative_to(folder)
+        if not is_top:
+            reason = None if packed else _reason(here, directories, names)
+            yield relative, reason
+            if reason:
+                directories.clear()
+                continue
+        histories = HISTORIES if is_top and not packed else frozenset()
+        links = [name for name in directories if (here / name).is_symlink()]
+        for name in (*names, *directories):
+            if name in histories:
+                yield relative / name, "the history"
+            elif name in links or name not in directories:
+                yield relative / name, _special_kind(here / name)
+        directories[:] = [name for name in directories if name not in histories]
 
 
-def git(folder: Path, *arguments: str, check: bool = True) -> str:
-    """Return the output of git; raises ``ProcessError`` if it fails, or without ``check`` never."""
-    command = ["git", *arguments]
-    try:
-        return process.run(
-            command,
-            cwd=folder,
-            check=check,
-            decoding_errors="surrogateescape",
-            timeout_s=GIT_TIMEOUT_S,
-        ).stdout
-    except process.TimeLimitError as error:
-        error.remedy = (
-            f"Run `git -C {shlex.quote(str(folder))} status` by hand: a file system that does not"
-            " answer, a hook or a monitor (git config core.fsmonitor) can block it."
-        )
-        raise
+def _reason(folder: Path, directories: Sequence[str], names: Sequence[str]) -> str | None:
+    """Why a folder outside of git is left out: what it is, whatever its name."""
+    has_python = "bin" in directories or "Scripts" in directories
+    if ("pyvenv.cfg" in names and has_python) or (folder / "conda-meta/history").is_file():
+        return "a Python environment"
+    if any(RUN_ID.fullmatch(name) for name in (folder.name, *directories)):
+        return "results of this program"
+    if "CACHEDIR.TAG" in names and _is_cache(folder / "CACHEDIR.TAG"):
+        return "a cache: it has a CACHEDIR.TAG"
+    modules = {name.split(".")[0] for name in names if name.endswith(".pyc")}
+    is_bytecode = folder.name == "__pycache__" and names and not directories
+    if is_bytecode and all((folder.parent / f"{name}.py").is_file() for name in modules):
+        return "bytecode of the sources"
+    return None
 
 
-def _git_files(folder: Path) -> Iterator[Path]:
-    listing = git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    for name in filter(None, listing.split("\0")):
-        path = folder / name
-        # A submodule, or a nested repository. A submodule that is not checked out is an empty
-        # folder, in which git would list the outer repository.
-        if (path / ".git").exists() and not path.is_symlink():
-            yield from (Path(name) / inner for inner in _git_files(path))
-        elif os.path.lexists(path):
-            yield Path(name)
-
-
-def _walk(folder: Path, *, without: Collection[str]) -> Iterator[Path]:
-    for parent, directories, names in os.walk(folder):
-        links = [name for name in directories if (Path(parent) / name).is_symlink()]
-        directories[:] = [name for name in directories if name not in without]
-        for name in (*names, *links):
-            path = Path(parent) / name
-            if name not in without:
-                yield path.relative_to(folder)
+def _is_cache(tag: Path) -> bool:
+    with readable(tag), tag.open("rb") as file:
+        return file.read(len(CACHE_TAG)) == CACHE_TAG
 
 
 def _main() -> None:

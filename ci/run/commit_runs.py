@@ -1,4 +1,4 @@
-"""Runs of other commits, in a git worktree outside of the user's tree."""
+"""Runs of other commits, in a folder outside of the user's tree."""
 
 from __future__ import annotations
 
@@ -17,33 +17,32 @@ from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
 from ci.plan.project import Project, load_project, site_file
 from ci.plan.request import new_request, plan_request
-from ci.plan.source import git
 from ci.run.coordinator import RunCoordinator
 from ci.run.progress import Progress
 from ci.run.records import Records
 from ci.store.folder import lock_run, open_store
+from ci.util.checkout import check_out
 from ci.util.files import remove_folder, user_cache
+from ci.util.git import git, top_folder
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkout:
-    """A worktree of the user's repository, with the project and its configuration in it."""
+    """A folder for commits of the user's repository: the project and its configuration."""
 
+    repository: Path
     tree: Path
     source: Path
     config: Path
     site: Path
-    """The user's own file: git often ignores it, so that no worktree has it."""
+    """The user's own file: git often ignores it, so that no commit has it."""
 
     def project_at(self, commit: str) -> Project:
         """Check a commit out, and load the project with this site's settings.
 
         Raises ``ConfigError`` if the commit has no valid configuration.
         """
-        git(self.tree, "checkout", "--quiet", "--force", "--detach", commit)
-        if (self.tree / ".gitmodules").exists():
-            git(self.tree, "submodule", "--quiet", "update", "--init", "--recursive", "--force")
-        git(self.tree, "clean", "--quiet", "-ffdx")  # folders of submodules that are gone
+        check_out(self.repository, commit, self.tree)
         environ = dict(os.environ)
         if self.site.exists():
             environ["INFINI_CI_SITE"] = str(self.site)
@@ -80,37 +79,29 @@ class Checkout:
 def temporary_checkout(
     source: Path, config: Path, name: str, kind: str = "search"
 ) -> Iterator[Checkout]:
-    """Add a worktree of the repository that has ``source``, and remove it at the end.
+    """Make a folder for commits of the repository that has ``source``, and remove it at the end.
 
     Each commit has its own configuration if git tracks the file, else all have the user's. The
-    worktree of an interrupted search (or session: its ``kind``) of the same name is removed first.
+    folder of an interrupted search (or session: its ``kind``) of the same name is removed first.
     Raises ``UsageError`` if that one still runs.
     """
-    root = Path(git(source, "rev-parse", "--show-toplevel").rstrip("\n"))
+    root = top_folder(source)
     config = config.resolve()
     is_inside = config.is_relative_to(root)
-    is_tracked = is_inside and bool(git(root, "ls-files", "--", str(config)))
+    is_tracked = is_inside and bool(git(root, "--literal-pathspecs", "ls-files", "--", str(config)))
     folder = user_cache().resolve() / name
     folder.mkdir(parents=True, exist_ok=True)
     tree = folder / root.name
     with lock_run(folder, kind=kind):
-        _remove(root, tree)
-        # Forced: git may still know a worktree whose files are gone.
-        options = ("--force", "--quiet", "--detach", "--no-checkout")
-        git(root, "worktree", "add", *options, str(tree))
+        remove_folder(tree)
+        tree.mkdir()
         try:
             yield Checkout(
+                repository=root,
                 tree=tree,
                 source=tree / source.resolve().relative_to(root),
                 config=tree / config.relative_to(root) if is_tracked else config,
                 site=site_file(config, os.environ).resolve(),
             )
         finally:
-            _remove(root, tree)
             remove_folder(folder)
-
-
-def _remove(root: Path, tree: Path) -> None:
-    """Remove a worktree, if there is one, and no other that git misses the files of."""
-    git(root, "worktree", "remove", "--force", "--force", str(tree), check=False)
-    remove_folder(tree)

@@ -27,7 +27,6 @@ from ci.engines.select import select_engine
 from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.model.plan import RunPlan
 from ci.model.results import ImageFacts, PlatformResult
-from ci.plan import source
 from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
 from ci.plan.project import Project, load_project, plan_run
@@ -37,6 +36,7 @@ from ci.run.commit_runs import temporary_checkout
 from ci.run.platform import PlatformOutcome, judge_platform, prepare_image
 from ci.run.progress import Progress
 from ci.store.folder import lock_run
+from ci.util.git import git
 from ci.util.process import handle_interrupts
 from ci.util.text import commit_name
 
@@ -140,7 +140,7 @@ def _check_commit(request: RunRequest, changes: str) -> None:
     if not folder.is_dir():
         remedy = "Clone the project there again, or start a new run elsewhere."
         raise UsageError(f"the sources of run {run} are gone: {changes}", remedy=remedy)
-    found = source.git(folder, "cat-file", "-t", request.commit, check=False).strip()
+    found = git(folder, "cat-file", "-t", request.commit, check=False).strip()
     if found != "commit":
         commit = commit_name(request.commit)
         message = f"the clone {folder} has no {commit}, the sources of run {run}"

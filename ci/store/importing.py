@@ -21,8 +21,8 @@ from ci.errors import CiError, UnreadableRunError, UsageError
 from ci.facts.result_files import ResultFiles
 from ci.model.details import NO_DETAILS
 from ci.model.platforms import PLATFORMS
-from ci.model.results import HOST_LOCK, POOL_RECORD, PlatformResult, RunResult
-from ci.plan.request import REQUEST_FILE, RUN_ID, imported_request, read_request
+from ci.model.results import HOST_LOCK, POOL_RECORD, RUN_ID, PlatformResult, RunResult
+from ci.plan.request import REQUEST_FILE, imported_request, read_request
 from ci.store.folder import (
     LOCK_FILE,
     PAGE_FILE,

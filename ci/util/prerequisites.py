@@ -24,6 +24,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ci.errors import PrerequisiteError
+from ci.util.git import find_work_tree, git
 from ci.util.interpreters import (
     Interpreter,
     find_vendors,
@@ -33,7 +34,6 @@ from ci.util.interpreters import (
 )
 from ci.util.invocation import command
 from ci.util.process import ProcessError, run
-from ci.util.text import first_line
 
 
 class Severity(StrEnum):
@@ -134,30 +134,26 @@ GIT_S = 5.0  # each of these git commands reads only a few files
 def check_git(source: Path) -> Finding:
     """Check git, from which a run takes the commit and the list of source files."""
     folders = (source, *source.resolve().parents)
-    repository = next((folder for folder in folders if (folder / ".git").exists()), None)
     try:
         version = run(["git", "--version"], timeout_s=GIT_S).stdout.strip()
     except ProcessError as error:
-        if repository is not None:
+        if any(os.path.lexists(folder / ".git") for folder in folders):
             expected = "git, since a result names the commit of its sources"
             return _missing_package("git", str(error), "git", expected)
         version = "no git"
-    if repository is None:
-        return warning(
-            "git",
-            f"{version}; {source} is not in a repository",
-            expected="sources in git, since results name the commit",
-            remedy=f"Clone the repository, or run: git init {shlex.quote(str(source))}",
-        )
-    inside = run(["git", "-C", str(source), "rev-parse", "--git-dir"], check=False, timeout_s=GIT_S)
-    if inside.exit_code == 0:
-        return ok("git", version)
-    reason = first_line(inside.stderr) or f"exit code {inside.exit_code}"
-    return problem(
+    try:
+        if find_work_tree(source) is not None:
+            git(source, "rev-parse", "--git-dir")
+            return ok("git", version)
+    except ProcessError as error:
+        expected = "a repository that git can read"
+        remedy = error.remedy or "Clone the sources again."
+        return problem("git", str(error), expected=expected, remedy=remedy)
+    return warning(
         "git",
-        f"git cannot read the repository {repository}: {reason}",
-        expected="a repository that you own",
-        remedy=f"git config --global --add safe.directory {shlex.quote(str(repository))}",
+        f"{version}; {source} is not in a repository",
+        expected="sources in git, since results name the commit",
+        remedy=f"Clone the repository, or run: git init {shlex.quote(str(source))}",
     )
 
 

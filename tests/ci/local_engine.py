@@ -111,9 +111,9 @@ def run_agent(plan: RunPlan, observer: Observer) -> tuple[int, EventReader]:
     job = plan.results.with_name(f"{plan.platform}.json")
     workspace = plan.results.with_name(f"workspace-{plan.platform}")
     with TemporaryFile() as archive:
-        source.write_archive(plan.source, archive)
+        source.write_archive(plan.source, archive, packed=plan.packed)
         archive.seek(0)
-        extract(chunks_of(archive), workspace, links=True)
+        extract(chunks_of(archive), workspace, links=True, modes=True)
     document = job_document(
         plan,
         workspace=str(workspace),

@@ -63,6 +63,21 @@ def results(tmp_path: Path) -> Path:
 CHAIN = [("r/a_leak.txt", LINK, "zz/" * 20 + "../secret"), ("r/zz", LINK, ".")]
 
 
+def test_modes_and_times_of_sources(results: Path) -> None:
+    times = (1_000_000_000, 1_000_000_001.5)
+    with io.BytesIO() as file:
+        with tarfile.open(fileobj=file, mode="w") as archive:
+            for name, mode in {"f": 0o500, "f/g": 0o640, "f/h": 0o4000}.items():
+                entry = tarfile.TarInfo(name)
+                entry.mode, entry.mtime = mode, times[name == "f"]
+                entry.type = tarfile.DIRTYPE if name == "f" else tarfile.REGTYPE
+                archive.addfile(entry)
+        assert extract([file.getvalue()], results, modes=True) == ()
+    paths = [results / name for name in ("f", "f/g", "f/h")]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in paths] == [0o700, 0o640, 0o400]
+    assert [path.stat().st_mtime for path in paths] == [times[1], times[0], times[0]]
+
+
 @pytest.mark.parametrize("links", [False, True])
 def test_a_chain_of_links_does_not_lead_out(results: Path, links: bool) -> None:
     left_out = extract(pieces(tar(*CHAIN)), results, strip=1, links=links)

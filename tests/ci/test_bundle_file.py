@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import shlex
+import subprocess
 import tarfile
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ from ci.model.job import Column, StageKind, StagePlan
 from ci.model.plan import CONTAINER_WHEELS
 from ci.model.results import Lineage
 from ci.plan import bundle as names
-from ci.plan import source
+from ci.plan import history, source
 from ci.plan.bundle import VERSION, BundledImage, BundleDocument
 from ci.plan.config import NetworkConfig
 from ci.plan.planning import RunOptions
@@ -71,7 +72,10 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bundle(project: Path, tmp_path: Path) -> Path:
-    path = tmp_path / "bundle.tar"
+    return write_bundle(project, tmp_path / "bundle.tar")
+
+
+def write_bundle(project: Path, path: Path, subfolder: str = ".") -> Path:
     with new_bundle(path) as writer:
         archive = io.BytesIO()
         source.write_archive(project, archive)
@@ -88,7 +92,8 @@ def bundle(project: Path, tmp_path: Path) -> Path:
             created_at=datetime.now(UTC),
             python="3.11",
             machine="x86_64",
-            config="source/ci.yaml",
+            config=str(Path("source", subfolder, "ci.yaml")),
+            subfolder=subfolder,
             images={"cpu": IMAGE},
             members=writer.members,
             left_out=(),
@@ -108,6 +113,26 @@ def test_a_run_is_that_of_the_packed_commit(bundle: Path, tmp_path: Path) -> Non
     assert result.lineage == Lineage(branch="packed", depth=7)
     assert "-0123abcd-" in result.run_id
     assert result.platforms[0].notes == ("full suite passed",)
+
+
+def test_sources_with_a_history_above_them(project: Path, tmp_path: Path) -> None:
+    for command in ("init", "add .", "-c user.name=A -c user.email=a@b.c commit -m one", "tag v1"):
+        subprocess.run(["git", *command.split()], cwd=tmp_path, check=True, capture_output=True)
+    (project / "test_a.py").write_text(
+        "import subprocess\n"
+        "def test_a():\n"
+        "    command = ['git', 'describe', '--tags', '--dirty']\n"
+        "    assert subprocess.check_output(command, text=True) == 'v1-dirty\\n'\n"
+    )
+    path = write_bundle(project, tmp_path / "bundle.tar", history.subfolder(project))
+    assert run("run", "--bundle", path) == ExitCode.PASSED
+    result = read_results(tmp_path / "results" / "latest" / "results.json")
+    assert result.platforms[0].notes == ("full suite passed",)
+    with open_bundle(path, []) as opened:
+        request = opened.request(tmp_path, RunOptions(), None)
+        [plan] = opened.plans(request, tmp_path)
+        assert (request.source, plan.subfolder) == (plan.source / "project", "project")
+        assert (plan.source / ".git").is_dir()
 
 
 def interrupted_run(bundle: Path, results: Path) -> str:
@@ -177,8 +202,8 @@ def test_shards_of_a_bundle(
 
 
 def test_what_was_packed_is_taken_whole(project: Path, tmp_path: Path) -> None:
-    tracked = project / "tests" / "results" / "expected.txt"  # a name that files() passes over
-    tracked.parent.mkdir(parents=True)
+    tracked = project / "tests" / "environment" / "pyvenv.cfg"  # files() leaves its folder out
+    (tracked.parent / "bin").mkdir(parents=True)
     tracked.touch()
     relative = tracked.relative_to(project)
     assert relative not in source.files(project)

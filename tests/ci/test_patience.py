@@ -18,6 +18,7 @@ from ci.model.results import RunResult
 from ci.plan import source
 from ci.store import connect
 from ci.store.store import Store
+from ci.util import git
 from ci.util.process import delay_interrupt
 
 
@@ -25,13 +26,13 @@ def test_hung_git_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/git").write_text("#!/bin/sh\nsleep 600\n")
     (tmp_path / "bin/git").chmod(0o755)
-    (tmp_path / ".git").mkdir()
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(source, "GIT_TIMEOUT_S", 0.2)
-    message = r"^git rev-parse --is-inside-work-tree exceeded its time limit of 0\.2 s"
+    monkeypatch.setattr(git, "GIT_TIMEOUT_S", 0.2)
+    message = r"^git config --file \S+ --no-includes --list -z exceeded its time limit of 0\.2 s"
     with pytest.raises(InfrastructureError, match=message) as error:
         source.state(tmp_path)
-    assert "core.fsmonitor" in str(error.value.remedy)
+    assert "a file system that does not answer" in str(error.value.remedy)
 
 
 def test_special_files_are_named(tmp_path: Path) -> None:

@@ -87,11 +87,11 @@ def tree_of(tmp_path: Path) -> Iterator[Callable[..., Tree]]:
     """Make the archive of a folder with some files."""
     with ExitStack() as stack:
 
-        def make(name: str = "source", **files: bytes) -> Tree:
-            (tmp_path / name).mkdir()
+        def make(name: str = "source", *, packed: bool = False, **files: bytes) -> Tree:
+            (tmp_path / name).mkdir(exist_ok=True)
             for file, content in files.items():
                 (tmp_path / name / file).write_bytes(content)
-            tree = Tree.of_folder(tmp_path / name)
+            tree = Tree.of_folder(tmp_path / name, packed=packed)
             stack.enter_context(tree.file)
             return tree
 
@@ -609,9 +609,15 @@ def test_a_record_that_is_damaged_is_none(plan: RunPlan) -> None:
     assert Record.read(plan) is None
 
 
-def test_an_archive_of_a_tree_has_no_times(tree_of: Callable[..., Tree]) -> None:
-    first, second = (tree_of(name, data=b"x") for name in ("a", "b"))
-    assert first.digest == second.digest
+def test_equal_trees_have_equal_archives(tree_of: Callable[..., Tree], tmp_path: Path) -> None:
+    for number, name in enumerate(("a", "b", "c")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "data").write_bytes(b"x")
+        os.utime(tmp_path / name / "data", (0, 1_000_000_000 + number // 2))
+    first, second, newer = (tree_of(name) for name in ("a", "b", "c"))
+    assert first.digest == second.digest != newer.digest
+    # The same wheels have the same name on a host, whenever they were downloaded.
+    assert tree_of("a", packed=True).digest == tree_of("c", packed=True).digest
     first.file.seek(0)
     with tarfile.open(fileobj=io.BytesIO(first.file.read())) as archive:
         assert [it.name for it in archive] == ["data"]

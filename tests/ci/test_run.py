@@ -463,6 +463,18 @@ def test_resuming_with_other_sources_is_refused(work: Workplace) -> None:
     assert work.run(run.request)[0].platforms[0].verdict.product is Product.PASSED
 
 
+def test_resuming_with_another_version_is_refused(work: Workplace) -> None:
+    work.commit()
+    work.engine.prepare_error = InfrastructureError("no space left")
+    _, run = work.run()
+    work.new_engine()
+    git(work.folder / "source", "tag", "v2")  # which the build may read
+    with pytest.raises(UsageError, match="had other sources: files in"):
+        work.run(run.request)
+    git(work.folder / "source", "tag", "--delete", "v2")
+    assert work.run(run.request)[0].platforms[0].verdict.product is Product.PASSED
+
+
 def test_resuming_at_another_commit_is_refused(work: Workplace) -> None:
     work.commit()
     work.engine.prepare_error = InfrastructureError("no space left")

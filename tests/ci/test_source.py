@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import tarfile
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -89,18 +89,127 @@ def test_submodule_that_is_not_checked_out(repository: Path, tmp_path: Path) -> 
     git(repository, "update-index", "--add", "--cacheinfo", f"160000,{commit},vendor/lib")
     (repository / "vendor/lib").mkdir(parents=True)
     with (tmp_path / "archive.tar").open("wb") as archive:
-        left_out = source.write_archive(repository, archive)
-    assert left_out == ("vendor/lib (a submodule that is not checked out)",)
+        found = source.write_archive(repository, archive)
+    assert found == ("vendor/lib (a submodule that is not checked out)",)
 
 
 def test_part_of_a_repository(repository: Path) -> None:
     assert names(repository / "src") == ["a.cc"]
 
 
-def test_outside_of_git_everything_but_junk(tmp_path: Path) -> None:
-    write(tmp_path, "a.py", "src/b.py", "src/__pycache__/b.pyc", ".venv/x", "results/r.json")
-    assert names(tmp_path) == ["a.py", "src/b.py"]
+def left_out(folder: Path) -> tuple[str, ...]:
+    return source.write_archive(folder, io.BytesIO())
+
+
+def test_outside_of_git_no_name_is_left_out(tmp_path: Path) -> None:
+    kept = ["docs/node_modules/x.js", "src/pkg/venv/a.py", "src/x/results/b.py", "tests/.tox/c"]
+    kept += [
+        "results/d.json",
+        "tests/results/e.json",
+        "venv/f.py",
+        "data/pyvenv.cfg",
+        "pkg/.git/config",
+        "g/__pycache__/h.pyc",
+    ]
+    write(tmp_path, *kept)
+    assert names(tmp_path) == sorted(kept)
+    assert left_out(tmp_path) == ()
     assert source.state(tmp_path) == source.SourceState(commit=None, dirty=False)
+
+
+MADE_AGAIN = {
+    "a Python environment": ["env/pyvenv.cfg", "env/bin/python"],
+    "a cache: it has a CACHEDIR.TAG": ["env/CACHEDIR.TAG", "env/a/b"],
+    "results of this program": ["env/20260101T000000Z-nogit-0a1b/request.json", "env/ci.db"],
+}
+
+
+@pytest.mark.parametrize("reason", MADE_AGAIN)
+def test_what_a_build_makes_again_is_left_out_by_what_it_is(tmp_path: Path, reason: str) -> None:
+    write(tmp_path, "a.py", *MADE_AGAIN[reason])
+    if reason.startswith("a cache"):
+        assert left_out(tmp_path) == ()  # any file can have this name
+        (tmp_path / "env/CACHEDIR.TAG").write_bytes(source.CACHE_TAG + b"\n")
+    assert names(tmp_path) == ["a.py"]
+    assert left_out(tmp_path) == (f"env ({reason})",)
+
+
+def test_the_history_of_another_system_is_left_out(tmp_path: Path) -> None:
+    write(tmp_path, "a.py", ".hg/store", "sub/.hg/store")
+    assert names(tmp_path) == ["a.py", "sub/.hg/store"]
+    assert left_out(tmp_path) == (".hg (the history)",)
+
+
+def test_bytecode_is_left_out_if_its_source_is_there(tmp_path: Path) -> None:
+    write(tmp_path, "a.py", "__pycache__/a.cpython-311.pyc", "b/__pycache__/gone.cpython-311.pyc")
+    assert names(tmp_path) == ["a.py", "b/__pycache__/gone.cpython-311.pyc"]
+    assert left_out(tmp_path) == ("__pycache__ (bytecode of the sources)",)
+
+
+def test_names_of_one_reason_are_counted(tmp_path: Path) -> None:
+    for number in range(5):
+        write(tmp_path, "a.py", f"env{number}/pyvenv.cfg", f"env{number}/bin/python")
+    assert left_out(tmp_path) == ("env0, env1, env2 and 2 more (a Python environment)",)
+
+
+def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "a.py", "closed/b.py")
+    scan = os.scandir
+
+    def refuse(path: Any) -> Any:  # as for any user but root
+        if Path(path).name == "closed":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(InfrastructureError, match=r"closed: .* cannot be read: Permission denied"):
+        source.files(tmp_path)
+
+
+def test_outside_of_git_modes_times_and_empty_folders_are_kept(tmp_path: Path) -> None:
+    write(tmp_path, "a.py", "secret", "run", "docs/b")
+    (tmp_path / "empty/inner").mkdir(parents=True)
+    modes = {"a.py": 0o444, "secret": 0o600, "run": 0o750, "docs": 0o700, "docs/b": 0o664}
+    for number, (name, mode) in enumerate(modes.items()):
+        (tmp_path / name).chmod(mode)
+        os.utime(tmp_path / name, (0, 1_000_000_000 + number))
+    os.utime(tmp_path / "run", (0, 1_000_000_000.25))
+    found = members(tmp_path, prefix=".", owner=1000)
+    assert {name: found[name].mode for name in modes} == modes
+    assert [found[name].mtime for name in modes] == [
+        *(1_000_000_000, 1_000_000_001, 1_000_000_000.25, 1_000_000_003, 1_000_000_004)
+    ]
+    assert found["empty/inner"].isdir()
+    assert Path("empty/inner") not in source.files(tmp_path)
+
+
+def test_what_a_copy_cannot_keep_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "old.py", "set", "closed/a")
+    os.utime(tmp_path / "old.py", (0, 1))
+    (tmp_path / "set").chmod(0o4755)
+    (tmp_path / "closed").chmod(0o555)
+    assert left_out(tmp_path) == (
+        "the mode of closed (a folder in which the owner cannot write)",
+        "the time of old.py (before 1980: a zip file, such as a wheel, cannot have it)",
+        "the set-ID bits of set (its user or group would run it)",
+    )
+    found = members(tmp_path, prefix=".", owner=0)
+    assert (found["closed"].mode, found["set"].mode) == (0o755, 0o755)
+    assert found["old.py"].mtime == source.TIMESTAMP
+
+
+POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0a' * 32}\nsize 12345\n"
+
+
+def test_pointers_of_git_lfs_are_named(repository: Path) -> None:
+    (repository / "model.bin").write_text(POINTER)
+    (repository / "old.bin").write_text(POINTER.replace("git-lfs.github", "hawser.github"))
+    (repository / "about.md").write_text(f"A pointer looks so:\n{POINTER}")
+    why = "(Git LFS has it: run `git lfs pull` in a clone)"
+    assert left_out(repository) == (
+        f"the content of model.bin {why}",
+        f"the content of old.bin {why}",
+    )
 
 
 def test_folder_that_git_ignores_is_walked(repository: Path) -> None:
@@ -128,7 +237,7 @@ def test_a_file_that_is_removed_meanwhile(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "a").touch()
     list_files = source._walk
 
-    def remove(folder: Path, **options: Collection[str]) -> Iterator[Path]:
+    def remove(folder: Path, **options: bool) -> Iterator[tuple[Path, str | None]]:
         yield from list_files(folder, **options)
         (tmp_path / "a").unlink()
 
@@ -171,8 +280,7 @@ def test_links_inside_are_kept_and_links_outside_left_out(tmp_path: Path) -> Non
     (project / "outside-folder").symlink_to(tmp_path)
     (project / "loop").symlink_to("loop")
     buffer = io.BytesIO()
-    left_out = source.write_archive(project, buffer)
-    assert left_out == (
+    assert source.write_archive(project, buffer) == (
         "outside (a link out of the tree)",
         "outside-folder (a link out of the tree)",
     )
@@ -190,8 +298,7 @@ def test_names_that_are_no_utf_8_are_kept(repository: Path) -> None:
     assert name in members(repository, prefix=".", owner=0)
     (repository / name).unlink()
     (repository / name).symlink_to("/")
-    left_out = source.write_archive(repository, io.BytesIO())
-    assert left_out == ("caf\N{REPLACEMENT CHARACTER}.txt (a link out of the tree)",)
+    assert left_out(repository) == ("caf\N{REPLACEMENT CHARACTER}.txt (a link out of the tree)",)
 
 
 @pytest.mark.parametrize(

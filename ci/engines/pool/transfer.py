@@ -52,9 +52,16 @@ class Tree:
     @classmethod
     def of_folder(cls, folder: Path, *, packed: bool = False, only: tuple[str, ...] = ()) -> Tree:
         """Pack a folder, or those of its folders that ``only`` names."""
-        without = [it for it in source.files(folder) if only and it.parts[0] not in only]
         file = TemporaryFile()  # noqa: SIM115 - the caller closes it
-        left_out = source.write_archive(folder, file, packed=packed, without=frozenset(without))
+        # Wheels and this program are equal whenever they were downloaded or installed.
+        timeless = packed or bool(only)
+        try:
+            left_out = source.write_archive(
+                folder, file, packed=packed, only=only, timeless=timeless
+            )
+        except BaseException:
+            file.close()
+            raise
         size = file.tell()
         file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -50,7 +50,7 @@ class OpenBundle:
 
     def request(self, results: Path, options: RunOptions, select: str | None) -> RunRequest:
         """Describe a run of the project; the commit is the one that was packed."""
-        source = self.folder / "source"
+        source = self.folder / "source" / self.document.subfolder
         selected = selected_operators(self.project, select, source)
         request = new_request(
             self.project,
@@ -68,7 +68,7 @@ class OpenBundle:
 
         ``asked`` is the option or command for messages.
         """
-        source = self.folder / "source"
+        source = self.folder / "source" / self.document.subfolder
         places = {"source": source, "config": self.project.path, "bundle": self.path}
         if (earlier.bundle is None) or earlier.commit != self.document.commit:
             message = f"{asked}: run {earlier.run_id} does not belong to {self.path}"
@@ -107,6 +107,8 @@ class OpenBundle:
             other_engines=(),
             image=replace(plan.needed_image, tag=image.tag, archive=archive),
             network=network,
+            source=self.folder / "source",
+            subfolder=self.document.subfolder,
             packed=True,
         )
 
@@ -154,6 +156,6 @@ def _unpack(reader: BundleReader, folder: Path, platforms: Sequence[str]) -> Non
             with reader.open(name) as content, path.open("wb") as file:
                 shutil.copyfileobj(content, file)
     with reader.open(names.SOURCE) as archive:
-        refused = extract(chunks_of(archive), folder / "source", links=True)
+        refused = extract(chunks_of(archive), folder / "source", links=True, modes=True)
     if refused:
         raise UsageError(f"{reader.path}: its sources hold {refused[0]}", remedy=COPY_REMEDY)
