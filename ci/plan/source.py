@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from ci.errors import InfrastructureError, UsageError
 from ci.util import git
+from ci.util.text import counted, join_names
 
 JUNK = frozenset(
     [".git", ".hg", ".nox", ".tox", ".venv", "venv", "results", "node_modules"]
@@ -29,13 +30,21 @@ class SourceState:
 
     commit: str | None
     dirty: bool
+    notes: tuple[str, ...] = ()
 
 
 def state(folder: Path) -> SourceState:
     """Return the commit that ``folder`` is at, and whether it has uncommitted changes."""
     if not git.in_work_tree(folder):
         return SourceState(commit=None, dirty=False)
-    return SourceState(commit=git.head(folder), dirty=git.changes(folder).dirty)
+    found = git.changes(folder)
+    notes = []
+    if found.unfiltered:
+        count = counted(len(found.unfiltered), "file")
+        names = join_names([decode_file_name(name) for name in found.unfiltered])
+        what = "the sources count as changed: only a git filter, which is not run, can compare"
+        notes = [f"{what} {count}: {names}"]
+    return SourceState(commit=git.head(folder), dirty=found.dirty, notes=tuple(notes))
 
 
 def files(folder: Path, *, packed: bool = False) -> list[Path]:
