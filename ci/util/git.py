@@ -17,7 +17,7 @@ import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ci.util import process
@@ -57,6 +57,11 @@ PATTERN_FILES = {"core.excludesfile": "ignore", "core.attributesfile": "attribut
 LINKS = ("refs", "packed-refs", "reftable", "shallow")
 TEMPORARY = "infini-ci-git-"
 SUBMODULE = re.compile(r"(?:^|\0)160000 ([0-9a-f]+) \d\t([^\0]+)")
+# A file that differs from the index and from nothing else, in `git status --porcelain=v2`.
+EDITED = re.compile(
+    r"1 \.M N\.\.\. \d+ (?P<before>\d+) (?P<now>\d+) [0-9a-f]+ (?P<object>[0-9a-f]+) (?P<path>.+)",
+    re.DOTALL,
+)
 # https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md, as `cat-file --batch` prints it.
 POINTER = re.compile(
     r"^([0-9a-f]{40,64}) blob \d+\nversion https://git-lfs\.github\.com/spec/v1\n"
@@ -113,7 +118,8 @@ def call_on(
 ) -> ProcessResult:
     """Call git in ``folder``, which is in ``tree``."""
     with _git_folder_of(tree) as own:
-        return run_git(own, tree, folder, arguments, stdin=stdin)
+        result = run_git(own, tree, folder, arguments, stdin=stdin)
+        return replace(result, stderr=result.stderr.replace(str(own), str(tree.own)))
 
 
 def find_work_tree(folder: Path) -> WorkTree | None:
@@ -137,13 +143,13 @@ def find_work_tree(folder: Path) -> WorkTree | None:
         own = path if stat.S_ISDIR(mode) else _linked_folder(path, mode)
         try:
             common = _common_folder(own)
-            missing = [it for it in _parts(own, common) if not os.path.lexists(it)]
+            missing = _missing_part(own, common)
         except OSError as error:
             raise _dangling(path, f"it cannot be read: {error.strerror}") from error
         if missing:
-            reason = f"{missing[0]} does not exist"
+            reason = f"{shown(missing)} is missing"
             if own != path:
-                raise _dangling(path, f"it names the repository {own}, but {reason}")
+                raise _dangling(path, f"it names the repository {shown(own)}, but {reason}")
             damaged = damaged or _dangling(path, reason)  # git looks further up, too
             continue
         tree = WorkTree(top=top, own=own, common=common)
@@ -206,7 +212,11 @@ def listed_files(folder: Path) -> Iterator[Path]:
 
 
 def has_repository(path: Path) -> bool:
-    return os.path.lexists(path / ".git") and not path.is_symlink()
+    """Return whether a folder is the top of a repository; one with an empty ``.git`` is not."""
+    if path.is_symlink() or not os.path.lexists(path / ".git"):
+        return False
+    tree = find_work_tree(path)
+    return tree is not None and tree.top == path.resolve()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,14 +234,16 @@ def changes(folder: Path) -> Changes:
     Submodules count. No filter is run: a file of Git LFS is compared with the digest in its
     pointer, and another filtered file that git would have to filter counts as changed.
     """
-    options = ("--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=dirty")
-    entries = [it for it in git(folder, "status", *options, "--", ".").split("\0") if it]
-    edited = [entry[3:] for entry in entries if entry.startswith(" M ")]
-    if len(edited) < len(entries):
-        return Changes(dirty=True)
+    options = ("--porcelain=v2", "-z", "--untracked-files=normal", "--ignore-submodules=dirty")
+    edited: dict[str, str] = {}  # what the index has, by path
+    for entry in filter(None, git(folder, "status", *options, "--", ".").split("\0")):
+        found = EDITED.fullmatch(entry)
+        if found is None or found["before"] != found["now"]:
+            return Changes(dirty=True)
+        edited[found["path"]] = found["object"]
     top = top_folder(folder)
-    filters = _filters(top, edited) if edited else {}
-    stored = _pointers(top, [path for path in edited if filters.get(path) == "lfs"])
+    filters = _filters(top, [*edited]) if edited else {}
+    stored = _pointers(top, {path: edited[path] for path, it in filters.items() if it == "lfs"})
     undecided = [path for path in edited if path in filters and path not in stored]
     if len(stored) + len(undecided) < len(edited):
         return Changes(dirty=True)
@@ -261,16 +273,18 @@ def _filters(top: Path, paths: Sequence[str]) -> dict[str, str]:
     return {path: name for path, name in found if name not in ("unspecified", "unset")}
 
 
-def _pointers(top: Path, paths: Sequence[str]) -> dict[str, tuple[str, int]]:
-    """Return the digest and size that the index has in place of files of Git LFS, by path."""
-    names = [path for path in paths if "\n" not in path]
-    asked = "".join(f":0:{path}\n" for path in names)
-    rows = call(top, "cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=asked).stdout
-    objects = dict(zip(names, (row.partition(" ")[::2] for row in rows.split("\n")), strict=False))
-    small = {name for name, size in objects.values() if size.isdecimal() and int(size) < 1024}
-    text = call(top, "cat-file", "--batch", stdin="".join(f"{it}\n" for it in small)).stdout
+def _pointers(top: Path, objects: Mapping[str, str]) -> dict[str, tuple[str, int]]:
+    """Return the digests and sizes that ``objects``, by path, have in place of LFS files."""
+    names = "".join(f"{name}\n" for name in {*objects.values()})
+    sizes = call(top, "cat-file", "--batch-check=%(objectsize) %(objectname)", stdin=names).stdout
+    small = [
+        name
+        for size, name in map(str.split, sizes.splitlines())
+        if size.isdecimal() and int(size) < 1024
+    ]
+    text = call(top, "cat-file", "--batch", stdin="".join(f"{name}\n" for name in small)).stdout
     known = {name: (digest, int(size)) for name, digest, size in POINTER.findall(text)}
-    return {path: known[name] for path, (name, _) in objects.items() if name in known}
+    return {path: known[name] for path, name in objects.items() if name in known}
 
 
 def _is_stored_as(path: Path, pointer: tuple[str, int]) -> bool:
@@ -305,8 +319,12 @@ def _common_folder(own: Path) -> Path:
     return (own / _read(path).rstrip("\r\n")).resolve() if path.is_file() else own
 
 
-def _parts(own: Path, common: Path) -> tuple[Path, ...]:
-    return (own / "HEAD", common / "objects", common / "refs")
+def _missing_part(own: Path, common: Path) -> Path | None:
+    """Return what a git folder lacks; ``None``: it is one."""
+    head = own / "HEAD"
+    if not head.is_file() and not head.is_symlink():
+        return head
+    return next((it for it in (common / "objects", common / "refs") if not it.is_dir()), None)
 
 
 def _read(path: Path) -> str:
