@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ci.errors import InfrastructureError, UsageError
+from ci.plan.uncommitted import find_changes
 from ci.util import git
 from ci.util.text import counted, join_names
 
@@ -37,7 +38,7 @@ def state(folder: Path) -> SourceState:
     """Return the commit that ``folder`` is at, and whether it has uncommitted changes."""
     if not git.in_work_tree(folder):
         return SourceState(commit=None, dirty=False)
-    found = git.changes(folder)
+    found = find_changes(folder)
     notes = []
     if found.unfiltered:
         count = counted(len(found.unfiltered), "file")

@@ -14,8 +14,9 @@ from stored_history import git
 
 from ci.plan import source
 from ci.plan.lineage import read_lineage
+from ci.plan.uncommitted import find_changes
 from ci.util.checkout import check_out
-from ci.util.git import changes, find_work_tree, user_setting
+from ci.util.git import find_work_tree, user_setting
 from ci.util.prerequisites import Severity, check_git
 from ci.util.process import ProcessError
 
@@ -380,8 +381,8 @@ def test_files_of_git_lfs(repository: Path) -> None:
 
 def test_files_of_another_filter(repository: Path) -> None:
     file = filtered(repository / "src", "stored\n", "checked out\n", "own")
-    found = changes(repository)
+    found = find_changes(repository)
     assert (found.dirty, found.unfiltered) == (True, ("src/x.bin",))
-    assert changes(repository / "src") == found
+    assert find_changes(repository / "src") == found
     file.write_text("stored\n")
-    assert not changes(repository).dirty
+    assert not find_changes(repository).dirty

@@ -42,7 +42,7 @@ MODULES = (
 )
 PROGRAMS = ("git", "python", "python3", "rm", "docker-credential-own", ".envrc", "hooks/pre-build")
 SETTINGS = {
-    "pyproject.toml": "[build-system]\nrequires = []\nbuild-backend = 'setup'\nbackend-path = ['.']",
+    "pyproject.toml": "build-system = {requires=[], build-backend='setup', backend-path=['.']}\n",
     "pip.conf": "[global]\nindex-url = https://index.invalid\n",
     ".docker/config.json": json.dumps({"credsStore": "own"}),
     "own.pth": "import setup\n",
