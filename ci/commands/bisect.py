@@ -32,7 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
     parser.description = (
         "Find the commit since which a stage is slower or a test fails. Runs commits between GOOD"
-        " and BAD, in a git worktree outside of the sources, the most informative first, and each"
+        " and BAD, in a folder outside of the sources, the most informative first, and each"
         " as often as the noise needs. Commits that do not build are stepped over. The runs are"
         " stored like all others, and stored ones of the same environment are used. If it is"
         " interrupted, the same command continues."

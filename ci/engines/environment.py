@@ -102,10 +102,10 @@ def missing_requirement(plan: RunPlan, folder: Path, variables: Mapping[str, str
             settings["PIP_CONSTRAINT"] = constraints.as_uri()
         variables = {**variables, **settings}
         for command in creating_commands(plan.host, base, venv):
-            process.run(command, environment=variables)
+            process.run(command, cwd=venv.parent, environment=variables)
         install = ["-m", "pip", "install", "--dry-run", "--quiet", "--requirement"]
         command = [str(venv / "bin" / "python"), *install, str(requirements)]
-        answer = process.run(command, environment=variables, check=False)
+        answer = process.run(command, cwd=venv.parent, environment=variables, check=False)
     if answer.exit_code == 0:
         return None
     errors = [line for line in answer.stderr.splitlines() if line.startswith(PIP_ERROR)]

@@ -290,7 +290,10 @@ def _make_environment(plan: RunPlan, base: BasePython, folder: WorkFolder, log: 
         commands.append(checking_command(folder.venv, folder.constraints))
     environment = {**_environment(plan, folder), **VENV_SETTINGS}
     for command in commands:
-        result = process.run(command, environment=environment, on_line=log.write, check=False)
+        # `python -m` imports from the current folder, which may be that of the sources.
+        result = process.run(
+            command, cwd=folder.path, environment=environment, on_line=log.write, check=False
+        )
         if result.exit_code != 0:
             remedy = f"the whole log is {log.path}"
             if base.is_seen:

@@ -24,7 +24,7 @@ from ci.util.text import counted, join_names
 
 FULL_SUITE = "full suite passed"
 SELECTED_SUITE = "suite of the selected operators passed"
-HOST = "host engine: a fresh virtual environment on this machine"
+HOST = "host engine: a fresh virtual environment on this machine, without isolation"
 
 MODULE = re.compile(r"\w+(\.\w+)+")
 NOTICEABLE_WAIT_S = 10.0  # shorter waits do not matter in a suite of minutes

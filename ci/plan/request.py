@@ -54,6 +54,8 @@ class RunRequest(RunOptions):
     system: str | None = None
     """The system that carries the run out, in place of an engine; its results are imported."""
     lineage: Lineage = NO_LINEAGE
+    notes: tuple[str, ...] = ()
+    """Notes on the sources, for each row."""
 
     def result(self, engine: str, platforms: Iterable[PlatformResult]) -> RunResult:
         """Return the result of the run, as of now."""
@@ -97,6 +99,7 @@ def new_request(
         project=project.config.project,
         commit=state.commit,
         dirty=state.dirty,
+        notes=state.notes,
         source=folder,
         source_digest=_source_digest(folder, results, packed=packed is not None),
         config=project.path,

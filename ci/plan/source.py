@@ -16,9 +16,10 @@ from typing import BinaryIO
 from ci.errors import InfrastructureError, UsageError
 from ci.model.results import RUN_ID
 from ci.plan import history
+from ci.plan.uncommitted import find_changes
 from ci.util import git
 from ci.util.process import ProcessError
-from ci.util.text import first_line
+from ci.util.text import counted, first_line, join_names
 
 HISTORIES = frozenset([".git", ".hg"])  # at the top of a tree
 # The beginning of a file CACHEDIR.TAG: https://bford.info/cachedir/
@@ -43,13 +44,21 @@ class SourceState:
 
     commit: str | None
     dirty: bool
+    notes: tuple[str, ...] = ()
 
 
 def state(folder: Path) -> SourceState:
     """Return the commit that ``folder`` is at, and whether it has uncommitted changes."""
     if not git.in_work_tree(folder):
         return SourceState(commit=None, dirty=False)
-    return SourceState(commit=git.head(folder), dirty=git.changes(folder).dirty)
+    found = find_changes(folder)
+    notes = []
+    if found.unfiltered:
+        count = counted(len(found.unfiltered), "file")
+        names = join_names([decode_file_name(name) for name in found.unfiltered])
+        what = "the sources count as changed: only a git filter, which is not run, can compare"
+        notes = [f"{what} {count}: {names}"]
+    return SourceState(commit=git.head(folder), dirty=found.dirty, notes=tuple(notes))
 
 
 def files(folder: Path, *, packed: bool = False) -> list[Path]:

@@ -122,6 +122,7 @@ class PlatformRun:
             if changes:
                 note = f"the sources changed while the image was prepared: {changes}"
                 facts = replace(facts, notes=(note, *facts.notes))
+            facts = replace(facts, notes=(*self.request.notes, *facts.notes))
         except (CiError, OSError) as error:
             self.observer.event({"event": "failure", "text": error_text(error)})
             with handle_interrupts(signal.SIG_IGN):

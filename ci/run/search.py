@@ -51,7 +51,7 @@ class Question(BaseModel):
 
     @property
     def name(self) -> str:
-        """The name of the search, of its file in the results, and of its worktree."""
+        """The name of the search, of its file in the results, and of its folder of commits."""
         digest = hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]
         return f"bisect-{self.platform}-{self.good[:8]}-{self.bad[:8]}-{digest}"
 

@@ -2,7 +2,7 @@
 
 A shell enters what the run has kept, if it still exists. Otherwise the environment is recreated.
 The sources are those of the run: the folder itself while it is unchanged, else the recorded commit
-in a worktree outside of the user's tree. The stages before the tests run again, with the compiler
+in a folder outside of the user's tree. The stages before the tests run again, with the compiler
 cache of the run.
 """
 

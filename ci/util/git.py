@@ -9,7 +9,6 @@ configuration of ours, and links to the repository's objects, refs and index.
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import re
 import shlex
@@ -17,7 +16,7 @@ import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ci.util import process
@@ -57,12 +56,6 @@ PATTERN_FILES = {"core.excludesfile": "ignore", "core.attributesfile": "attribut
 LINKS = ("refs", "packed-refs", "reftable", "shallow")
 TEMPORARY = "infini-ci-git-"
 SUBMODULE = re.compile(r"(?:^|\0)160000 ([0-9a-f]+) \d\t([^\0]+)")
-# https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md, as `cat-file --batch` prints it.
-POINTER = re.compile(
-    r"^([0-9a-f]{40,64}) blob \d+\nversion https://git-lfs\.github\.com/spec/v1\n"
-    r"oid sha256:([0-9a-f]{64})\nsize (\d+)\n",
-    re.MULTILINE,
-)
 HEAD = re.compile(r"[A-Z_]*HEAD")  # HEAD, FETCH_HEAD, ORIG_HEAD
 NOT_GIT = "fatal: not a git repository (or any of the parent directories): .git"
 
@@ -113,7 +106,8 @@ def call_on(
 ) -> ProcessResult:
     """Call git in ``folder``, which is in ``tree``."""
     with _git_folder_of(tree) as own:
-        return run_git(own, tree, folder, arguments, stdin=stdin)
+        result = run_git(own, tree, folder, arguments, stdin=stdin)
+        return replace(result, stderr=result.stderr.replace(str(own), str(tree.own)))
 
 
 def find_work_tree(folder: Path) -> WorkTree | None:
@@ -137,13 +131,13 @@ def find_work_tree(folder: Path) -> WorkTree | None:
         own = path if stat.S_ISDIR(mode) else _linked_folder(path, mode)
         try:
             common = _common_folder(own)
-            missing = [it for it in _parts(own, common) if not os.path.lexists(it)]
+            missing = _missing_part(own, common)
         except OSError as error:
             raise _dangling(path, f"it cannot be read: {error.strerror}") from error
         if missing:
-            reason = f"{missing[0]} does not exist"
+            reason = f"{shown(missing)} is missing"
             if own != path:
-                raise _dangling(path, f"it names the repository {own}, but {reason}")
+                raise _dangling(path, f"it names the repository {shown(own)}, but {reason}")
             damaged = damaged or _dangling(path, reason)  # git looks further up, too
             continue
         tree = WorkTree(top=top, own=own, common=common)
@@ -178,7 +172,7 @@ def user_setting(folder: Path, name: str) -> str | None:
     return own.get(name) or _user_settings().get(name)
 
 
-# Files and changes
+# Files
 
 
 def head(folder: Path) -> str | None:
@@ -206,80 +200,17 @@ def listed_files(folder: Path) -> Iterator[Path]:
 
 
 def has_repository(path: Path) -> bool:
-    return os.path.lexists(path / ".git") and not path.is_symlink()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Changes:
-    """How a folder differs from the commit that it is at."""
-
-    dirty: bool
-    unfiltered: tuple[str, ...] = ()
-    """Files that only their filter, which is not run, could compare. They make the folder dirty."""
-
-
-def changes(folder: Path) -> Changes:
-    """Return whether ``folder`` has uncommitted changes or files that git does not ignore.
-
-    Submodules count. No filter is run: a file of Git LFS is compared with the digest in its
-    pointer, and another filtered file that git would have to filter counts as changed.
-    """
-    options = ("--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=dirty")
-    entries = [it for it in git(folder, "status", *options, "--", ".").split("\0") if it]
-    edited = [entry[3:] for entry in entries if entry.startswith(" M ")]
-    if len(edited) < len(entries):
-        return Changes(dirty=True)
-    top = top_folder(folder)
-    filters = _filters(top, edited) if edited else {}
-    stored = _pointers(top, [path for path in edited if filters.get(path) == "lfs"])
-    undecided = [path for path in edited if path in filters and path not in stored]
-    if len(stored) + len(undecided) < len(edited):
-        return Changes(dirty=True)
-    if not all(_is_stored_as(top / path, pointer) for path, pointer in stored.items()):
-        return Changes(dirty=True)
-    inner = [(path, changes(path)) for path in submodules(folder) if has_repository(path)]
-    return Changes(
-        dirty=bool(undecided) or any(it.dirty for _, it in inner),
-        unfiltered=(
-            *undecided,
-            *(f"{path.relative_to(top)}/{name}" for path, it in inner for name in it.unfiltered),
-        ),
-    )
+    """Return whether a folder is the top of a repository; one with an empty ``.git`` is not."""
+    if path.is_symlink() or not os.path.lexists(path / ".git"):
+        return False
+    tree = find_work_tree(path)
+    return tree is not None and tree.top == path.resolve()
 
 
 def submodules(folder: Path) -> dict[Path, str]:
     """Return the folders of submodules below ``folder``, checked out or not, and their commits."""
     listing = git(folder, "ls-files", "-z", "--stage")
     return {folder.resolve() / name: commit for commit, name in SUBMODULE.findall(listing)}
-
-
-def _filters(top: Path, paths: Sequence[str]) -> dict[str, str]:
-    """Return the filters that attributes name, by path."""
-    names = "".join(f"{path}\0" for path in paths)
-    fields = call(top, "check-attr", "-z", "--stdin", "filter", stdin=names).stdout.split("\0")
-    found = zip(fields[::3], fields[2::3], strict=False)
-    return {path: name for path, name in found if name not in ("unspecified", "unset")}
-
-
-def _pointers(top: Path, paths: Sequence[str]) -> dict[str, tuple[str, int]]:
-    """Return the digest and size that the index has in place of files of Git LFS, by path."""
-    names = [path for path in paths if "\n" not in path]
-    asked = "".join(f":0:{path}\n" for path in names)
-    rows = call(top, "cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=asked).stdout
-    objects = dict(zip(names, (row.partition(" ")[::2] for row in rows.split("\n")), strict=False))
-    small = {name for name, size in objects.values() if size.isdecimal() and int(size) < 1024}
-    text = call(top, "cat-file", "--batch", stdin="".join(f"{it}\n" for it in small)).stdout
-    known = {name: (digest, int(size)) for name, digest, size in POINTER.findall(text)}
-    return {path: known[name] for path, (name, _) in objects.items() if name in known}
-
-
-def _is_stored_as(path: Path, pointer: tuple[str, int]) -> bool:
-    try:
-        with path.open("rb") as file:
-            is_same_size = os.fstat(file.fileno()).st_size == pointer[1]
-            return is_same_size and hashlib.file_digest(file, "sha256").hexdigest() == pointer[0]
-    except OSError:
-        return False
 
 
 # Finding a repository
@@ -305,8 +236,12 @@ def _common_folder(own: Path) -> Path:
     return (own / _read(path).rstrip("\r\n")).resolve() if path.is_file() else own
 
 
-def _parts(own: Path, common: Path) -> tuple[Path, ...]:
-    return (own / "HEAD", common / "objects", common / "refs")
+def _missing_part(own: Path, common: Path) -> Path | None:
+    """Return what a git folder lacks; ``None``: it is one."""
+    head = own / "HEAD"
+    if not head.is_file() and not head.is_symlink():
+        return head
+    return next((it for it in (common / "objects", common / "refs") if not it.is_dir()), None)
 
 
 def _read(path: Path) -> str:
@@ -326,10 +261,7 @@ def _dangling(path: Path, reason: str) -> RepositoryError:
         " there. Else clone the sources again, or give up their commit: "
         f"mv {shlex.quote(str(path))} {shlex.quote(str(path.with_name('git.old')))}"
     )
-    message = f"{shown(path)} is not a git repository: {reason}"
-    return RepositoryError(
-        f"{message}, expected the repository of {shown(path.parent)}", remedy=remedy
-    )
+    return RepositoryError(f"{shown(path)} is not a git repository: {reason}", remedy=remedy)
 
 
 def _refuse_other_owners(tree: WorkTree, path: Path) -> None:

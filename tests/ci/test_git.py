@@ -14,8 +14,9 @@ from stored_history import git
 
 from ci.plan import source
 from ci.plan.lineage import read_lineage
+from ci.plan.uncommitted import find_changes
 from ci.util.checkout import check_out
-from ci.util.git import changes, find_work_tree, user_setting
+from ci.util.git import find_work_tree, user_setting
 from ci.util.prerequisites import Severity, check_git
 from ci.util.process import ProcessError
 
@@ -169,6 +170,13 @@ def test_commits_with_other_submodules(repository: Path, tmp_path: Path) -> None
         check_out(outer, git(outer, "rev-parse", "HEAD"), copy)
 
 
+def test_a_submodule_without_a_repository(repository: Path) -> None:
+    outer = submodule(repository)
+    (outer / "lib" / ".git").unlink()
+    (outer / "lib" / ".git").mkdir()
+    assert Path("lib") in source.files(outer)
+
+
 def test_a_submodule_name_that_leads_out(repository: Path, tmp_path: Path) -> None:
     outer = submodule(repository)
     commit = git(outer, "rev-parse", "HEAD:lib")
@@ -275,10 +283,10 @@ def fifo(folder: Path) -> Path:
     ("damage", "reason"),
     [
         (remove_main_repository, r"it names the repository .*/\.git/worktrees/linked, but "),
-        (write_git_file("gitdir: ../gone\n"), "it names the repository .*/gone, but .* does not"),
+        (write_git_file("gitdir: ../gone\n"), "it names the repository .*/gone, but .* is missing"),
         (write_git_file("anything"), "got no line `gitdir: FOLDER`"),
         (write_git_file(""), "got no line `gitdir: FOLDER`"),
-        (empty_git_folder, r".*/\.git/HEAD does not exist"),
+        (empty_git_folder, r".*/\.git/HEAD is missing"),
         (link_to_nothing, "it links to gone, which does not exist"),
         (fifo, "it is neither a file nor a folder"),
     ],
@@ -298,6 +306,12 @@ def test_a_dangling_git(repository: Path, damage: Callable[[Path], Path], reason
 def test_an_empty_git_folder_inside_a_repository(repository: Path) -> None:
     (repository / "src" / ".git").mkdir()
     assert source.state(repository / "src").commit == git(repository, "rev-parse", "HEAD")
+
+
+def test_errors_name_the_repository(repository: Path) -> None:
+    (repository / ".git" / "HEAD").write_text("damaged\n")
+    with pytest.raises(ProcessError, match=f"not a git repository: '{repository}/.git'"):
+        source.state(repository)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
@@ -354,17 +368,21 @@ def test_files_of_git_lfs(repository: Path) -> None:
     file = filtered(repository, pointer, text, "lfs")
     subprocess.run(["git", "config", "filter.lfs.clean", "false"], cwd=repository, check=True)
     assert not source.state(repository).dirty
+    assert not source.state(repository / "src").dirty
     file.write_text("other\n")
     assert source.state(repository).dirty
     file.write_text(text)
+    file.chmod(0o755)
+    assert source.state(repository).dirty
+    file.chmod(0o644)
     (repository / "a.txt").write_text("other\n")
     assert source.state(repository).dirty
 
 
 def test_files_of_another_filter(repository: Path) -> None:
-    file = filtered(repository, "stored\n", "checked out\n", "own")
-    found = changes(repository)
-    assert (found.dirty, found.unfiltered) == (True, ("x.bin",))
+    file = filtered(repository / "src", "stored\n", "checked out\n", "own")
+    found = find_changes(repository)
+    assert (found.dirty, found.unfiltered) == (True, ("src/x.bin",))
+    assert find_changes(repository / "src") == found
     file.write_text("stored\n")
-    assert changes(repository) == changes(repository / "src")
-    assert not changes(repository).dirty
+    assert not find_changes(repository).dirty

@@ -641,3 +641,17 @@ def test_a_run_id_names_time_and_commit(work: Workplace) -> None:
     time, commit, digits = result.run_id.split("-")
     assert time == f"{result.started_at:%Y%m%dT%H%M%SZ}"
     assert (commit, len(digits)) == ("nogit", 4)
+
+
+def test_a_filter_that_is_not_run_is_noted(work: Workplace) -> None:
+    work.write(".gitattributes", "*.bin filter=own\n")
+    work.write("a.bin", "stored")
+    work.commit()
+    work.write("a.bin", "checked out")
+    result, _ = work.run()
+    assert result.dirty
+    [note] = [it for it in result.platforms[0].notes if "filter" in it]
+    assert note == (
+        "the sources count as changed: only a git filter, which is not run, can compare 1 file:"
+        " a.bin"
+    )

@@ -996,9 +996,8 @@ def test_long_lists_of_tests_are_cut() -> None:
 
 def test_the_host_engine_shows_in_the_notes() -> None:
     given = case(PASSING, end("install"), end("pytest"), last(), exit_code=0, engine="host")
-    assert "host engine: a fresh virtual environment on this machine" in notes_of(
-        given, judge(given)
-    )
+    note = "host engine: a fresh virtual environment on this machine, without isolation"
+    assert note in notes_of(given, judge(given))
 
 
 def test_a_recorded_crash_end_to_end() -> None:

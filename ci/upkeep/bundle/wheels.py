@@ -36,8 +36,8 @@ def program_requirements() -> list[str]:
 
 def download_program(folder: Path) -> None:
     """Put the wheels of the program's requirements, for this Python, into ``folder``."""
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(folder)]
-    run([*command, *program_requirements()], timeout_s=TIMEOUT_S)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", "."]
+    run([*command, *program_requirements()], cwd=folder, timeout_s=TIMEOUT_S)
 
 
 def collect_wheels(
