@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from signal import Signals
 
-from ci.agent.pytest_report import NO_TESTS, USUAL, worst_status
+from ci.agent.pytest_report import NO_TESTS, TESTS_FAILED, USUAL, worst_status
 from ci.agent.pytest_stage import is_pytest
-from ci.facts.case import TESTS_FAILED, UNFINISHED, Case
+from ci.facts.case import UNFINISHED, Case
 from ci.facts.difference import ChangeKind, group_lines
 from ci.facts.events import compare_records
 from ci.model.events import (
@@ -123,6 +123,8 @@ def _suite(case: Case) -> ProductOpinion:
             return Product.INCOMPLETE, [fact(text)]
         failures, errors = map(tests.count, (Outcome.FAILED, Outcome.ERROR))
         counts = f"{failures} failed, {counted(errors, 'error')}"
+        if tests.failed_subtests:
+            counts += f", {counted(tests.failed_subtests, 'failed subtest')}"
         return Product.FAILED, [fact(f"{counts}: {join_names(bad)}")]
     ended = tests.exit_status is not None
     if end is None or (not ended and machine_out_of_memory(case)):
@@ -198,12 +200,26 @@ def _by_exit_status(case: Case) -> ProductOpinion | None:
         whose = "its" if text.startswith("pytest") else "pytest's"
         text += f" before the end of {whose} session"
     elif status == TESTS_FAILED and not is_wrapped:
-        text += " although no test failed: a plugin or hook set this status"
+        text += _without_failure(case)
     evidence = [fact(text), *(_early_end(case, case.tests) if case.tests else ())]
     if case.last_lines:
         lines = " | ".join(case.last_lines)
         evidence.append(fact(f"last lines of {case.pytest_stage.name}.log: {lines}"))
     return Product.INCOMPLETE if status in UNFINISHED else Product.FAILED, evidence
+
+
+def _without_failure(case: Case) -> str:
+    """Say what is known of the failure that pytest's exit status shows, and its log lacks."""
+    tests, summary = case.tests, case.summary
+    if found := case.missing_failures:
+        return f"; it lists as failed what its log lacks: {join_names([it.test for it in found])}"
+    count = summary.count("failed", "error", "errors") if summary else 0
+    if count:
+        counts = counted(count, "failure")
+        return f"; its closing summary counts {counts} that its log lacks"
+    if tests is not None and (tests.unreadable_lines or _early_end(case, tests)):
+        return ", and no result in its log is a failure"
+    return " although no test failed: a plugin or hook set this status"
 
 
 def broken_contract(case: Case) -> list[Evidence]:
@@ -246,6 +262,8 @@ def _early_end(case: Case, tests: PytestLog) -> list[Evidence]:
     if not case.session_ended:
         return []
     ended = f"pytest ended with status {tests.exit_status}"
+    if tests.lost:
+        return [fact(f"{ended}, and its log lacks the outcome of {join_names(tests.lost)}")]
     if tests.running:
         return [fact(f"{ended} in the middle of {join_names(tests.running)}")]
     if case.collected is not None and tests.begun < case.collected:
@@ -440,6 +458,8 @@ def _further_evidence(case: Case) -> list[Evidence]:
     for end in case.ends:
         if end.oom_kills and end.exit_code == 0:
             texts.append(f"{_format_kills(end)}, but the stage succeeded")
+    if case.tests is not None and case.tests.damaged:
+        texts.append(f"unreadable in the per-test log: results of {join_names(case.tests.damaged)}")
     texts += [
         f"device {uuid} was {before} before the tests, {after} after"
         for uuid, before, after in case.record.changed_devices
