@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Any, Iterable
+from pathlib import Path
+from typing import Any, Iterable, List, Mapping, Sequence, Tuple
 
 from ci.util.lines import LONGEST_SECONDS, SHORT, parse_object
 
 LARGEST_SESSION_STATUS = (1 << 31) - 1  # limit of the store's integer columns
 
-NO_TESTS = 5  # pytest's exit status
+TESTS_FAILED, NO_TESTS = 1, 5  # pytest's exit statuses
 # The usual exit statuses of a pytest process, the best first: of several processes that share a
 # suite, one for which no test was left says nothing. All other statuses are worse.
-USUAL = (NO_TESTS, 0, 1)
+USUAL = (NO_TESTS, 0, TESTS_FAILED)
 
+TEST = "TestReport"  # the kind of the record of a phase of a test
+SUBTEST = "SubtestReport"
+_CONTEXT = "_subtest.context"  # its message and parameters
 # The kind of a record that begins the part of a shard in a merged log; no pytest writes it.
 SHARD = "Shard"
 LARGEST_SHARD = 1000
 
+_OTHER_KINDS = ("CollectReport", "SessionStart", "SessionFinish", "WarningMessage", SHARD)
+
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
+# A field of a record. In the strings of the record, such as the output of a test, quotes have a
+# backslash before them. Strings are bounded: a regular expression takes 50 bytes per repetition.
+_CHARACTERS = r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u]){0,%d}'
+_FIELD = r'(?<!\\)"%s": "(' + _CHARACTERS + ")"
+_NODE_ID = re.compile(_FIELD % ("nodeid", 4096) + '"')
+_FIELDS = {name: re.compile(_FIELD % (name, 2048)) for name in ("outcome", "when", "message")}
+_KIND = re.compile(r'(?<!\\)"\$report_type": "(\w{1,50})"')
 _COLLECTED = re.compile(
     r"^(?:collecting \.\.\. )?collected (\d{1,9}) items?(?: / (?:.* )?(\d{1,9}) selected)?"
     r"|^\d+ workers? \[(\d{1,9}) items?\]"
@@ -35,9 +49,11 @@ def parse_report(line: str) -> dict[str, Any]:
     # long enough to be slow.
     record = parse_object(line, any_integer=len(line) < SHORT)
     kind = record.get("$report_type")
+    if kind != TEST and kind not in _OTHER_KINDS:
+        record["$report_type"] = kind = _phase_kind(record)
     # One expression for each kind: a call for each field takes a quarter of the reader's time.
     # `type` instead of isinstance, to which a bool is an int.
-    if kind == "TestReport" or kind == "SubtestReport":
+    if kind in (TEST, SUBTEST):
         duration = record.get("duration") or 0.0
         sound = (
             type(record.get("nodeid")) is str
@@ -61,6 +77,56 @@ def parse_report(line: str) -> dict[str, Any]:
     return record
 
 
+def _phase_kind(record: dict[str, Any]) -> Any:
+    """Return the kind of a record that a plugin's own class of reports has.
+
+    pytest counts each report of a test, whatever its class. Subtests are ``SubTestReport`` to
+    pytest and to pytest-subtests, under another key in pytest-reportlog before 1.0.
+    """
+    kind = record.get("$report_type", record.get("_report_type"))
+    if all(type(record.get(name)) is str for name in ("nodeid", "when", "outcome")):
+        is_subtest = _CONTEXT in record or (type(kind) is str and kind.lower() == SUBTEST.lower())
+        return SUBTEST if is_subtest else TEST
+    return kind
+
+
+def subtest_name(record: Mapping[str, Any]) -> str:
+    """Return the name of a subtest as pytest prints it: ``[message] (i=1)``."""
+    context = record.get(_CONTEXT)
+    if not isinstance(context, Mapping):  # a parameter that is no JSON: the text of all of them
+        return f"({context})" if context else "(<subtest>)"
+    message, parameters = context.get("msg"), context.get("kwargs")
+    parts = [f"[{message}]"] if isinstance(message, str) else []
+    if isinstance(parameters, Mapping) and parameters:
+        # pytest writes the representations; pytest-subtests the values.
+        values = (f"{k}={v if isinstance(v, str) else repr(v)}" for k, v in parameters.items())
+        parts.append(f"({', '.join(values)})")
+    return " ".join(parts) or "(<subtest>)"
+
+
+def damaged_report(line: str) -> dict[str, Any] | None:
+    """Return what is known from a line that is no valid record of a test; ``None``: nothing.
+
+    It is truncated, or has a value that this program does not read.
+    """
+    whole = line + getattr(line, "end", "")
+    ids, kinds = _NODE_ID.findall(whole), _KIND.findall(whole)
+    fields = {name: found[1] for name, field in _FIELDS.items() if (found := field.search(whole))}
+    # The id is the first field or one of the last; between them are properties of the test.
+    ids = ids[:1] if line.startswith('{"nodeid": ') else ids[-1:]
+    kind = kinds[-1] if kinds else TEST
+    if not ids or "outcome" not in fields or kind in _OTHER_KINDS[1:]:
+        return None
+    try:
+        values = {name: json.loads(f'"{it}"') for name, it in {"nodeid": ids[0], **fields}.items()}
+    except ValueError:  # a control character
+        return None
+    values["longrepr"] = values.pop("message", None)
+    if kind != _OTHER_KINDS[0]:
+        kind = SUBTEST if f'"{_CONTEXT}": ' in whole else TEST
+    return {"when": "call", **values, "$report_type": kind}
+
+
 def collected_tests(line: str) -> int | None:
     """Return the number of tests to run, if this line of pytest's output has it."""
     found = _COLLECTED.match(ANSI.sub("", line))
@@ -77,3 +143,53 @@ def severity(status: int) -> tuple[bool, int]:
 def worst_status(statuses: Iterable[int]) -> int:
     """Return the exit status that counts for pytest processes that share a suite."""
     return max(statuses, key=severity)
+
+
+# Names of tests. The host engine's folder is new in each run, so a test that is named after a path,
+# such as `test_read[/workspace/data/a.txt]`, would have another name each time. It gets the name
+# that it has in a container.
+
+# The parts of that folder, and where a container has them.
+_PLACES = {"workspace": "/workspace", "venv": "/opt/venv"}
+Rules = List[Tuple[str, str]]  # regular expressions and their replacements, one after the other
+
+
+def run_folders(workspace: str) -> tuple[str, ...]:
+    """Return the paths of the folder that a run on the host engine has around its workspace.
+
+    With a link in its path it has two. Empty in a container.
+    """
+    folder = Path(workspace).parent
+    is_own = folder != folder.parent and (folder / "venv").is_dir()
+    return tuple(dict.fromkeys(map(str, (folder, folder.resolve())))) if is_own else ()
+
+
+def name_rules(folders: Sequence[str]) -> Rules:
+    """Return how the names of tests become independent of a run's folders."""
+    rules = [
+        (f"{re.escape(f'{folder}/{part}')}(?![\\w.])", place)
+        for folder in sorted(folders, key=len, reverse=True)
+        for part, place in _PLACES.items()
+    ]
+    # Relative paths, other files, and paths with other characters instead of slashes.
+    rules += [(re.escape(name), "infini-ci") for name in {Path(it).name: 0 for it in folders}]
+    if folders:  # relative to the workspace
+        rules.append((r"^((?:\.\./)+)venv(?=/)", r"\1opt/venv"))
+    return rules
+
+
+class TestNames:
+    """Makes the names of tests independent of the folders of their run."""
+
+    __test__ = False  # not a test class, whatever its name
+
+    def __init__(self, folders: Sequence[str]) -> None:
+        self._marks = tuple({Path(it).name for it in folders})
+        self._rules = [(re.compile(rule), to) for rule, to in name_rules(folders)]
+
+    def __call__(self, name: str) -> str:
+        """Return the name without the path of the run's folder."""
+        if self._rules and (name.startswith("../") or any(mark in name for mark in self._marks)):
+            for rule, to in self._rules:
+                name = rule.sub(to, name)
+        return name

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 from ci.agent.artifacts import open_regular
-from ci.agent.pytest_report import parse_report
+from ci.agent.pytest_report import SUBTEST, TEST, damaged_report, name_rules, parse_report
 from ci.agent.rerun_plugin import FILE_VARIABLE
 from ci.agent.stage import SupervisorError
 from ci.agent.user import Handover, LogPipe, make_public
@@ -55,7 +55,7 @@ LONGEST_STATUS = 16  # bytes; a status has three digits
 LARGEST_STATUS = 255  # exit statuses have 8 bits
 
 MOST_TESTS = 200  # more failed tests mean a broken suite, not flaky tests
-PHASES = ("TestReport", "SubtestReport")
+PHASES = (TEST, SUBTEST)
 
 
 def extra_arguments(
@@ -236,13 +236,15 @@ def select_tests(
     tests: Sequence[str],
     last: Iterable[str],
     environment: Mapping[str, str],
+    folders: Sequence[str],
 ) -> StagePlan:
     """Return the stage that runs only these tests, and those of ``last`` at the end.
 
-    ``folder`` has the plugin. ``environment`` are the variables that the stage inherits.
+    ``folder`` has the plugin. ``environment`` are the variables that the stage inherits, and
+    ``folders`` those of ``run_folders``.
     """
     file = folder / "tests.json"
-    content = {"tests": [*tests], "last": sorted(last)}
+    content = {"tests": [*tests], "last": sorted(last), "rules": name_rules(folders)}
     file.write_text(json.dumps(content), encoding="utf-8")
     variables = {**environment, **stage.environment}
     path = python_path(str(folder), variables.get("PYTHONPATH"))
@@ -254,13 +256,15 @@ def select_tests(
 
 
 @contextmanager
-def only_tests(stage: StagePlan, environment: Mapping[str, str]) -> Iterator[StagePlan]:
+def only_tests(
+    stage: StagePlan, environment: Mapping[str, str], folders: Sequence[str]
+) -> Iterator[StagePlan]:
     """Yield the stage with its tests selected, if it runs only some."""
     if not stage.only:
         yield stage
         return
     with selection_folder() as folder:
-        yield select_tests(stage, folder, stage.only, (), environment)
+        yield select_tests(stage, folder, stage.only, (), environment, folders)
 
 
 @dataclass
@@ -316,7 +320,10 @@ class Reruns:
     def _attempt(self, attempt: int, folder: Path, deadline: float) -> CommandEnd:
         name = self.stage.name
         log = self.results / f"pytest.rerun-{attempt}.jsonl"
-        chosen = select_tests(self.stage, folder, self._tests or (), self._last, self.environment)
+        # The names are those of a log of this very run.
+        chosen = select_tests(
+            self.stage, folder, self._tests or (), self._last, self.environment, ()
+        )
         text = f"{name}: rerun {attempt} of the failed tests ({len(self._tests or ())})"
         self.emit(RerunStarted(stage=name, attempt=attempt, text=text))
         with self.handover.log(log.name) as (written, pipe):
@@ -356,7 +363,7 @@ def unfinished_tests(log: Path) -> set[str]:
     begun: set[str] = set()
     ended: set[str] = set()
     for record in _records(log, '"TestReport"'):
-        if record["$report_type"] == "TestReport":
+        if record["$report_type"] == TEST:
             (begun if record["when"] == "setup" else ended).add(record["nodeid"])
     return begun - ended
 
@@ -367,5 +374,9 @@ def _records(log: Path, *marks: str) -> Iterator[dict[str, Any]]:
         return
     for line in lines_of_file(log, LONGEST_REPORT):
         if any(mark in line for mark in marks):
-            with suppress(ValueError):  # truncated when the process died, or not pytest's
-                yield parse_report(line)
+            try:
+                record: dict[str, Any] | None = parse_report(line)
+            except ValueError:  # truncated when the process died, too long, or not pytest's
+                record = damaged_report(line)
+            if record is not None:
+                yield record

@@ -17,6 +17,7 @@ from ci.agent.lease import LeaseError, Leases
 from ci.agent.machine import build_settings, machine_facts, tool_facts
 from ci.agent.network import NetworkError, wait_until_isolated
 from ci.agent.output import EventLog
+from ci.agent.pytest_report import run_folders
 from ci.agent.stage import SupervisorError, adopt_orphans
 from ci.agent.stage_runner import StageRunner
 from ci.agent.user import Handover, StageUser
@@ -96,7 +97,14 @@ class JobRun:
         built = build_settings([self._stage_environment(stage) for stage in job.stages])
         self._describe(machine=facts, **built)  # the rest is known after the stages
         self._log.emit(
-            events.RunStarted(PROTOCOL, job.run_id, job.platform, pid=os.getpid(), machine=facts)
+            events.RunStarted(
+                PROTOCOL,
+                job.run_id,
+                job.platform,
+                pid=os.getpid(),
+                machine=facts,
+                folders=run_folders(job.workspace),
+            )
         )
         self._cache.begin(stopped=lambda: self._interrupted)
         passed = self._run_stages()

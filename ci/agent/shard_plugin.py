@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generator, List, Mapping, Sequence, Tuple
@@ -88,15 +89,24 @@ def _jobs(units: Sequence[Job], limit: int) -> list[Job]:
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> Generator[None, None, None]:
     """Select the tests of this shard, after all other plugins and conftest files have."""
     yield
-    shard, shards, recorded = json.loads((FOLDER / "shard.json").read_text(encoding="utf-8"))
-    tests = {item.nodeid: _group(item) for item in items}
+    content = json.loads((FOLDER / "shard.json").read_text(encoding="utf-8"))
+    shard, shards, recorded, rules = content
+    names = {item: _stable(item.nodeid, rules) for item in items}
+    tests = {names[item]: _group(item) for item in items}
     found = assign_shards(tests, recorded, shards)
-    kept = [item for item in items if found[item.nodeid] == shard]
-    others = [item for item in items if found[item.nodeid] != shard]
-    _write_report(len(items), len(kept), sorted((it.nodeid, tests[it.nodeid]) for it in items))
+    kept = [item for item in items if found[names[item]] == shard]
+    others = [item for item in items if found[names[item]] != shard]
+    _write_report(len(items), len(kept), sorted((it, tests[it]) for it in names.values()))
     items[:] = kept
     if others:
         config.hook.pytest_deselected(items=others)
+
+
+def _stable(name: str, rules: Sequence[tuple[str, str]]) -> str:
+    """Return the name of a test that recorded times have, without the path of a run's folder."""
+    for rule, place in rules:
+        name = re.sub(rule, place, name)
+    return name
 
 
 def _group(item: Any) -> str:

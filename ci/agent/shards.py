@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
 
 from ci.agent.artifacts import open_regular
-from ci.agent.pytest_report import NO_TESTS, severity, worst_status
+from ci.agent.pytest_report import NO_TESTS, name_rules, severity, worst_status
 from ci.agent.pytest_stage import PytestRuns, plugin, python_path, remove
 from ci.agent.user import make_public
 from ci.model.events import CommandEnd
@@ -64,17 +64,23 @@ def processors_of(shard: int, shards: int) -> list[int]:
 
 @contextmanager
 def only_shard(
-    stage: StagePlan, shard: int, environment: Mapping[str, str], *, other_user: bool
+    stage: StagePlan,
+    shard: int,
+    environment: Mapping[str, str],
+    folders: Sequence[str],
+    *,
+    other_user: bool,
 ) -> Iterator[tuple[StagePlan, Path]]:
     """Yield the stage with the tests of one shard, counted from 0, and the folder of its plugin.
 
-    ``environment`` are the variables that the stage inherits. With ``other_user`` it does not run
-    as the agent's user.
+    ``environment`` are the variables that the stage inherits, and ``folders`` those of
+    ``run_folders``. With ``other_user`` it does not run as the agent's user.
     """
     folder = make_public(Path(tempfile.mkdtemp(prefix="infini-ci-shard-")))
     try:
         (folder / f"{PLUGIN}.py").write_bytes(plugin("shard_plugin"))
-        content = json.dumps([shard, stage.shards, dict(stage.seconds)])
+        rules = name_rules(folders)
+        content = json.dumps([shard, stage.shards, dict(stage.seconds), rules])
         (folder / "shard.json").write_text(content, encoding="utf-8")
         report = folder / "report"
         report.mkdir()

@@ -13,6 +13,7 @@ from ci.agent.compiler_cache import CompilerCache
 from ci.agent.follow import FollowedStage, follow_stages
 from ci.agent.lease import Leases
 from ci.agent.output import EventLog, StageOutput
+from ci.agent.pytest_report import run_folders
 from ci.agent.stage import Stage, StageCommand
 from ci.agent.stage_progress import GrowingFile, ProgressWatch
 from ci.agent.user import Handover, LogPipe
@@ -126,10 +127,14 @@ class StageRunner:
             own = {**self.environment, **variables}.get("PYTHONPATH")
             variables["PYTHONPATH"] = pytest_stage.python_path(own, str(folder))
         changed = replace(stage, command=command, environment=variables)
-        changed = stack.enter_context(pytest_stage.only_tests(changed, self.environment))
+        folders = run_folders(self.job.workspace)
+        only = pytest_stage.only_tests(changed, self.environment, folders)
+        changed = stack.enter_context(only)
         selection = None
         if stage.shards > 1:
-            selected = shards.only_shard(changed, shard, self.environment, other_user=other)
+            selected = shards.only_shard(
+                changed, shard, self.environment, folders, other_user=other
+            )
             changed, selection = stack.enter_context(selected)
         return StageProcess(changed, output, pipe, shard, statuses=folder, selection=selection)
 

@@ -11,7 +11,7 @@ from ci.commands.options import add_results
 from ci.commands.reading import reading_store
 from ci.errors import UsageError
 from ci.plan.request import read_request
-from ci.run.session import Recorded, Session, new_session
+from ci.run.session import Recorded, Session, name_in_results, new_session
 from ci.upkeep.bundle.unpack import open_bundle
 from ci.util.text import near_match
 
@@ -50,6 +50,8 @@ def read_recorded(options: argparse.Namespace, asked: str, *, test: str | None =
         run = store.load(options.run)
         result = run.platform(options.platform)
         known = store.outcomes(run.run_id, result.platform).names if test else ()
+    if test and known:
+        test = name_in_results(options.results / run.run_id / result.platform, test)
     if test and known and test not in known:
         message = f"{asked}: run {run.run_id}/{result.platform} has no test '{test}'"
         hint = near_match(test, known)

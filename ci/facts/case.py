@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from ci.agent.pytest_report import TESTS_FAILED
 from ci.agent.pytest_stage import is_pytest
 from ci.facts.difference import Difference, compare_suites
 from ci.facts.operators import fallbacks, mismatches, overload_counts
+from ci.facts.pytest_log import ListedFailure
 from ci.facts.shards import Shards, division_errors
 from ci.facts.suite import adapt_to_processor, restrict_to_selection, suite_of
 from ci.model.details import Rerun
@@ -20,7 +22,6 @@ from ci.model.results import ExecutionFacts, OverloadCount, is_compiled_only
 from ci.model.tests import ClosingSummary, PytestLog, Selection
 from ci.util.text import counted, signal_name
 
-TESTS_FAILED = 1  # pytest's exit status
 # What pytest means by its other exit statuses (pytest.ExitCode).
 UNFINISHED = {
     2: "interrupted",
@@ -48,6 +49,8 @@ class Case:
     """Number of tests that pytest printed as collected; ``None``: it printed none."""
     summary: ClosingSummary | None = None
     """pytest's closing summary in the stage's output; ``None``: there is none."""
+    listed: Sequence[ListedFailure] = ()
+    """The failures that pytest listed in the stage's output."""
     last_lines: Sequence[str] = ()
     """The last lines of the pytest stage's output."""
     ending: str | None = None
@@ -132,6 +135,12 @@ class Case:
         end = self.pytest_end
         known = end is not None and (end.pytest_status is not None or end.pytest_runs)
         return self.tests is not None or bool(known)
+
+    @property
+    def missing_failures(self) -> Sequence[ListedFailure]:
+        """The failures that pytest listed, if its log lacks them: it has no failure at all."""
+        found = self.tests.tests if self.tests else ()
+        return () if any(test.outcome.bad for test in found) else self.listed
 
     @property
     def selection(self) -> Selection | None:

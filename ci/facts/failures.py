@@ -56,6 +56,11 @@ _DIFFERENCE = re.compile(
     r"|Greatest absolute difference:|Expected ) *\S"
 )
 _WHERE = re.compile(r"^\+ {2,}where ")
+# The beginning of a subtest's reason, as `ci.facts.pytest_log` writes it.
+_SUBTEST = re.compile(
+    r"^(subtest (?:\[.*?\](?: \(.*?\))?|\(.*?\)): |the test: |and (?=\d+ more subtest))",
+    re.MULTILINE,
+)
 _PROCESS = re.compile(r"(?:\w+\.)*CalledProcessError: Command '(.*)' (returned .*|died .*)")
 
 
@@ -84,6 +89,9 @@ def _failures(case: Case, verdict: Verdict, files: ResultFiles) -> Iterator[_Fou
     for stage in failed:
         log = read_log_lines(files.folder / f"{stage}.log")
         yield _Found(stage=stage, message=error_line(log))
+    for listed in case.missing_failures if end is not None and end.failed else ():
+        why = listed.message or "pytest listed it as failed; its log lacks the result"
+        yield _Found(stage=name, test=listed.test, message=why)
     if case.tests is None:
         return
     bad = [test for test in case.tests.tests if test.outcome.bad]
@@ -126,6 +134,10 @@ def reason_line(message: str | None, test: str = "") -> str | None:
     lines = [line.strip() for line in (message or "").splitlines() if line.strip()]
     if not lines:
         return None
+    if len(parts := _SUBTEST.split(message or "")) > 1:
+        # What precedes the first one is empty; a test's own failure follows the last one.
+        pairs = zip(parts[1::2], parts[2::2], strict=True)
+        return "; ".join(f"{name}{reason_line(text) or ''}" for name, text in pairs)
     if lines[0].startswith("worker ") and (death := lines[0].partition(f"{test!r}"))[1]:
         return f"its process died{death[2]}"
     first = lines[0].removeprefix(_ASSERTION)

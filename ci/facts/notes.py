@@ -175,6 +175,8 @@ def _product_notes(case: Case, verdict: Verdict) -> list[str]:
         return [verdict.evidence[0].text]
     failures, errors = map(case.tests.count, (Outcome.FAILED, Outcome.ERROR))
     parts = [f"{counted(failures, 'test')} failed"] if failures else []
+    if subtests := case.tests.failed_subtests:  # pytest's summary counts them beside their tests
+        parts = [f"{it} with {counted(subtests, 'failed subtest')}" for it in parts]
     parts += [counted(errors, "error")] if errors else []
     if parts:
         return [", ".join(parts), *(it.text for it in besides_failures(case))]

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from pydantic import JsonValue
 
-from ci.facts.case import TESTS_FAILED, UNFINISHED, Case
+from ci.agent.pytest_report import TESTS_FAILED
+from ci.facts.case import UNFINISHED, Case
 from ci.facts.failures import failures_of
 from ci.facts.notes import cache_notes, notes_of, source_notes, tool_notes
 from ci.facts.result_files import ResultFiles
@@ -172,6 +173,7 @@ def _case(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> Case:
         facts=facts,
         collected=output.collected,
         summary=None if is_cut else output.summary,
+        listed=output.listed,
         last_lines=output.last_lines,
         ending=None if is_cut else output.ending,
         only_listed=output.only_listed,

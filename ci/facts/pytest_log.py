@@ -1,19 +1,34 @@
 """Read pytest's per-test log (pytest-reportlog) and its terminal output.
 
 Counts come from the per-test log alone. Every test is counted exactly once, with the worst outcome
-of its phases and attempts. So a test that fails, and whose teardown then fails too, is one failure
-here and "1 failed, 1 error" in pytest's summary.
+of its phases, attempts and subtests. So a test that fails, and whose teardown then fails too, is
+one failure here and "1 failed, 1 error" in pytest's summary. A test with two failed subtests is one
+failure here, and two or three there. Subtests that are skipped, or fail as expected, leave the
+outcome of their test as it is.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from ci.agent.pytest_report import ANSI, SHARD, collected_tests, parse_report, worst_status
+from ci.agent.pytest_report import (
+    ANSI,
+    SHARD,
+    SUBTEST,
+    TEST,
+    TESTS_FAILED,
+    TestNames,
+    collected_tests,
+    damaged_report,
+    parse_report,
+    subtest_name,
+    worst_status,
+)
 from ci.facts.operators import (
     operator_record,
     read_record,
@@ -30,12 +45,14 @@ from ci.model.tests import (
     TestOutcome,
 )
 from ci.util.lines import LONGEST_SECONDS, TruncatedLine
-from ci.util.text import make_json_storable
+from ci.util.text import counted, make_json_storable
 
 REASON_LENGTH = 2000  # characters; an assertion on two large tensors prints megabytes
 # Characters of names, reasons and properties that are kept of a log. 17,000 tests have 10 million.
 LARGEST_LOG = 1 << 28
 PER_TEST = 512  # characters that count for each test in addition, as it takes memory anyway
+MOST_SUBTESTS = 20  # of a test, whose names and reasons are kept
+MOST_DAMAGED = 20  # tests of damaged lines that are named
 
 # The record that pytest-xdist writes for a worker process that died.
 _WORKER_CRASH = re.compile(r"^worker '[^']+' crashed while running ")
@@ -43,13 +60,24 @@ _WORKER_CRASH_PHASE = "???"
 
 # A line of a message in a traceback that was recorded as text.
 _ERROR_LINE = re.compile(r"^E {3}(.*)", re.MULTILINE)
+# pytest gives a test this reason if only its subtests failed.
+_CONTAINS = re.compile(r"contains \d+ failed subtests?")
+# Plugins and conftest files add words of their own, in `pytest_report_teststatus`.
 _SUMMARY = re.compile(
-    r"^=*\s*((?:no tests ran|\d{1,9} [a-z]+(?:, \d{1,9} [a-z ]+)*)"
+    r"^(=*)\s*((no tests ran|no tests collected|\d{1,9} [^\s=].*)"
     r" in (\d{1,9}(?:\.\d{1,9})?)s(?: \([^)]*\))?)\s*=*$"
 )
+LONGEST_SUMMARY = 500  # characters
+# The list of failures that pytest prints above its closing summary.
+_LIST = re.compile(r"=+ short test summary info =+")
+_LISTED = re.compile(r"(FAILED|ERROR) |SUBFAIL|.* SUBFAIL ")
+_DESCRIBED = ("SUBFAIL", "[", "(")  # the description of a subtest
+MOST_LISTED = 20
 
 _HEADER = re.compile(r"=+ test session starts =+")
-_LISTED = re.compile(r"=*\s*(?:no|\d{1,9}(?:/\d{1,9})?) tests? collected\b.* in \d[\d.]*s\b.*")
+_ONLY_COLLECTED = re.compile(
+    r"=*\s*(?:no|\d{1,9}(?:/\d{1,9})?) tests? collected\b.* in \d[\d.]*s\b.*"
+)
 _CONFIG_FILE = re.compile(r"(?:rootdir: .*, )?(?:configfile|inifile): ([^,]+)")
 # Why a session ended, in a line of its own: pytest.exit, and pytest-xdist that gives up.
 _ENDING = re.compile(
@@ -61,6 +89,13 @@ _EARLY_EXIT = re.compile(r"(?:^|[\].sFExX])(Exit: .+)")  # before pytest writes 
 NEAR_SUMMARY = 5  # lines from the reason, which may have several, to the summary
 
 _SEVERITY = {outcome: rank for rank, outcome in enumerate(Outcome)}
+
+
+class ListedFailure(NamedTuple):
+    """A failed test in the list that pytest prints at its end."""
+
+    test: str
+    message: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +115,8 @@ class PytestOutput:
     """Whether pytest only collected the tests."""
     config_file: str | None = None
     """pytest's configuration file, if it printed one."""
+    listed: Sequence[ListedFailure] = ()
+    """The failures that pytest lists above its closing summary."""
 
 
 @dataclass
@@ -93,21 +130,39 @@ class _Attempt:
     rerun: bool = False
     operator: OperatorRecord | None = None
     quarantine: str | None = None
+    subtests: list[tuple[Outcome, str]] = field(default_factory=list)
+    """Outcomes and descriptions of the subtests that did not pass."""
+    repeated: list[tuple[Outcome, str]] = field(default_factory=list)
+    """Those of earlier attempts, which a plugin repeated."""
+    failing: int = 0
+    """Number of ``subtests`` that failed."""
 
-    def add(self, report: Mapping[str, Any], properties: Mapping[str, Any]) -> None:
+    def add(self, report: Mapping[str, Any], properties: Mapping[str, Any]) -> Outcome | None:
+        """Add a phase, and return the outcome that it alone gives the test."""
         # The sum of many durations within bounds may exceed them.
         self.seconds = min(self.seconds + (report.get("duration") or 0.0), LONGEST_SECONDS)
         self.ended |= report.get("when") in ("teardown", _WORKER_CRASH_PHASE)
-        self.rerun |= report.get("outcome") == "rerun"
+        if report.get("outcome") == "rerun":
+            self.rerun = True
+            self.repeated, self.subtests = self.repeated + self.subtests, []
+            self.failing = 0
         if properties:
             self.operator = operator_record(properties)
             reference = properties.get("quarantine")
             self.quarantine = reference if isinstance(reference, str) else None
-        self.keep(_phase_outcome(report), _reason(report))
+        outcome = _phase_outcome(report)
+        self.keep(outcome, _reason(report))
+        return outcome
 
     def result(self, node_id: str) -> TestOutcome | None:
         """Return the test; ``None`` if a missing phase could still change its outcome."""
-        outcome = self.outcome
+        outcome, reason = self.outcome, self.reason
+        if failed := [text for it, text in self.subtests if it.bad]:
+            if outcome and outcome.bad and reason and not _CONTAINS.fullmatch(reason):
+                failed.append(f"the test: {reason}")
+            outcome, reason = Outcome.FAILED, _joined(failed)
+        elif self.subtests and outcome and outcome.good:
+            reason = _joined([text for _, text in self.subtests])
         if outcome is None or not (self.ended or outcome.bad):
             return None
         skipped = outcome is Outcome.SKIPPED
@@ -115,11 +170,22 @@ class _Attempt:
             node_id=node_id,
             outcome=outcome,
             seconds=self.seconds,
-            reason=self.reason,
-            skip_reason=skip_reason(self.operator, self.reason) if skipped else None,
+            reason=reason,
+            skip_reason=skip_reason(self.operator, reason) if skipped else None,
             operator=self.operator,
             quarantine=self.quarantine,
         )
+
+    def add_subtest(self, report: Mapping[str, Any]) -> None:
+        """Add a subtest. Its time is a part of that of the test's call."""
+        outcome = _phase_outcome(report)
+        if outcome is not None and not outcome.good:
+            how = "" if outcome.bad else f"{outcome}: "
+            text = f"subtest {subtest_name(report)}: {how}{_reason(report) or outcome}"
+            self.failing += outcome.bad
+            number = self.failing if outcome.bad else len(self.subtests) - self.failing + 1
+            is_shown = number <= MOST_SUBTESTS
+            self.subtests.append((outcome, text[:REASON_LENGTH] if is_shown else ""))
 
     def keep(self, outcome: Outcome | None, reason: str | None) -> None:
         """Keep an outcome that is worse than the one before; ``None`` is no outcome yet."""
@@ -157,10 +223,22 @@ def _reason(report: Mapping[str, Any]) -> str | None:
     return str(detail)[:REASON_LENGTH] if detail else None
 
 
+def _joined(texts: Sequence[str]) -> str:
+    """Join the descriptions of subtests: each has a share of the length of a reason."""
+    shown = [text for text in texts if text]
+    length = REASON_LENGTH // max(len(shown), 1)
+    lines = [text[:length].replace("\n", "\n  ") for text in shown]
+    if len(shown) < len(texts):
+        lines.append(f"and {counted(len(texts) - len(shown), 'more subtest')}")
+    return "\n".join(lines)
+
+
 @dataclass
 class _LogReader:
     """Collects the records of a log, one after the other."""
 
+    stable_name: Callable[[str], str]
+    """Returns the name of a test without the path of the run's folder."""
     attempts: dict[str, _Attempt] = field(default_factory=dict)
     crashed: Counter[str] = field(default_factory=Counter)
     warnings: int = 0
@@ -176,17 +254,22 @@ class _LogReader:
     unreadable: int = 0
     longest: int = 0
     room: int = field(default_factory=lambda: LARGEST_LOG)
+    reports: dict[int, dict[str, int]] = field(default_factory=dict)
+    """Numbers of reports by shard and by the word of pytest's closing summary."""
+    subtests: dict[int, dict[str, int]] = field(default_factory=dict)
+    damaged: dict[str, None] = field(default_factory=dict)
 
     def add(self, record: Mapping[str, Any]) -> None:
         kind = record["$report_type"]
-        if kind == "TestReport":
+        if kind == TEST:
             self._test(record)
-        elif kind == "SubtestReport" and record["outcome"] == "failed":
-            self._add_to(self._attempt(record["nodeid"]), record)
+        elif kind == SUBTEST:
+            self._subtest(record)
         elif kind == "CollectReport" and record["outcome"] != "passed":
-            attempt = self._attempt(record["nodeid"], ended=True)
-            failed = record["outcome"] == "failed"
-            attempt.keep(Outcome.ERROR if failed else Outcome.SKIPPED, _reason(record))
+            attempt = self._attempt(self.stable_name(record["nodeid"]), ended=True)
+            outcome = Outcome.ERROR if record["outcome"] == "failed" else Outcome.SKIPPED
+            attempt.keep(outcome, _reason(record))
+            self._count(self.reports, outcome)
         elif kind == "WarningMessage":
             # All shards collect all tests, with the same warnings.
             self.warnings += self.shard <= 1 or record.get("when") == "runtest"
@@ -209,45 +292,86 @@ class _LogReader:
             self.attempts[node_id] = known = _Attempt(ended=ended)
         return known
 
+    def _count(self, counts: dict[int, dict[str, int]], outcome: Outcome) -> None:
+        # A Counter takes a tenth of the reader's time.
+        own = counts.setdefault(self.shard, {})
+        own[outcome] = own.get(outcome, 0) + 1
+
     def _take_room(self, characters: int) -> None:
         if characters > self.room:
             raise ValueError("a log of more tests than any suite has")
         self.room -= characters
 
-    def _add_to(self, attempt: _Attempt, report: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Add a report to an attempt, and return its properties."""
-        properties = recorded_properties(report)
-        self._take_room(sum(len(it) for it in properties.values() if isinstance(it, str)))
-        attempt.add(report, properties)
-        return properties
+    def add_damaged(self, line: str) -> None:
+        """Count a line that is no valid record, and keep which test it is of, if it shows that.
+
+        A failure counts in spite of the damage.
+        """
+        self.unreadable += 1
+        if isinstance(line, TruncatedLine):
+            self.longest = max(self.longest, line.length)
+        record = damaged_report(line)
+        if record is None:
+            return
+        record = make_json_storable(line, record)
+        name = self.stable_name(record["nodeid"])
+        if len(self.damaged) < MOST_DAMAGED:
+            self.damaged[name] = None
+        with suppress(ValueError):  # of more tests than any suite has
+            if record["outcome"] == "failed":
+                self.add(record)
+            elif record["when"] == "teardown":
+                self._attempt(name).ended = True
+
+    def _subtest(self, report: Mapping[str, Any]) -> None:
+        attempt = self._attempt(self.stable_name(report["nodeid"]))
+        if outcome := _phase_outcome(report):
+            self._take_room(0 if outcome.good else PER_TEST)
+            attempt.add_subtest(report)
+            self._count(self.subtests, outcome)
 
     def _test(self, report: Mapping[str, Any]) -> None:
-        node_id = report["nodeid"]
+        node_id = self.stable_name(report["nodeid"])
         known = self._attempt(node_id)
         if self.begun.setdefault(node_id, self.shard) != self.shard:
             self.repeated[node_id] = None
         if report["when"] == "setup":
             if known.rerun:
-                self.attempts[node_id] = known = _Attempt()
+                # The plugin may write the subtests of this attempt before its setup.
+                known = _Attempt(subtests=known.subtests, repeated=known.repeated)
+                self.attempts[node_id] = known
             else:
                 known.ended = False  # run again: the worse outcome counts
-        properties = self._add_to(known, report)
+        properties = recorded_properties(report)
+        self._take_room(sum(len(it) for it in properties.values() if isinstance(it, str)))
+        if (outcome := known.add(report, properties)) is not None:
+            self._count(self.reports, outcome)
         self.processor = self.processor or read_record("processor", properties)
         self.selection = self.selection or read_record("selection", properties)
         message = report.get("longrepr")
         if isinstance(message, str) and _WORKER_CRASH.match(message):
-            cause = message.partition("\n")[0].partition(f"{node_id!r}: ")[2][:REASON_LENGTH]
+            test = report["nodeid"]
+            known.reason = known.reason and known.reason.replace(f"{test!r}", f"{node_id!r}")
+            cause = message.partition("\n")[0].partition(f"{test!r}: ")[2][:REASON_LENGTH]
             self._take_room(len(node_id) + len(cause))
             self.crashed[f"{node_id} ({cause})" if cause else node_id] += 1
 
     def result(self) -> PytestLog:
         attempts = self.attempts.items()
-        tests = (attempt.result(node_id) for node_id, attempt in attempts)
+        tests = {node_id: attempt.result(node_id) for node_id, attempt in attempts}
+        if any(TESTS_FAILED in found for found in self.statuses.values()) and not any(
+            test.outcome.bad for test in tests.values() if test is not None
+        ):
+            # Some plugins that repeat a failed test do not take back that its subtests failed.
+            for node_id, attempt in attempts:
+                if attempt.repeated:
+                    attempt.subtests = attempt.repeated + attempt.subtests
+                    tests[node_id] = attempt.result(node_id)
         running = tuple(node_id for node_id, attempt in attempts if not attempt.ended)
         statuses = [status for found in self.statuses.values() for status in found or [None]]
         ended = [status for status in statuses if status is not None]
         return PytestLog(
-            tests=tuple(test for test in tests if test is not None),
+            tests=tuple(test for test in tests.values() if test is not None),
             warnings=self.warnings,
             exit_status=worst_status(ended) if len(ended) == len(statuses) > 0 else None,
             running=running,
@@ -256,6 +380,11 @@ class _LogReader:
                 for name, count in self.crashed.items()
             ),
             begun=len(self.begun),
+            lost=tuple(
+                name
+                for name, attempt in attempts
+                if tests[name] is None and attempt.ended and name in self.begun
+            ),
             shards={it: self.begun[it] for it in running if self.begun.get(it)},
             repeated=tuple(self.repeated),
             processor=self.processor,
@@ -263,39 +392,63 @@ class _LogReader:
             unreadable_lines=self.unreadable,
             longest_line=self.longest,
             sessions=max([1, *map(len, self.statuses.values())]),
+            damaged=tuple(self.damaged),
+            failed_subtests=sum(it.bad for _, at in attempts for it, _ in at.subtests),
+            reports=self.reports,
+            subtests=self.subtests,
         )
 
 
-def parse_log(lines: Iterable[str]) -> PytestLog:
-    """Read the lines of ``pytest.jsonl``; unreadable lines are counted and skipped."""
-    reader = _LogReader()
+def parse_log(lines: Iterable[str], folders: Sequence[str] = ()) -> PytestLog:
+    """Read the lines of ``pytest.jsonl``; unreadable lines are counted and skipped.
+
+    ``folders`` are those of ``RunStarted``: see ``TestNames``.
+    """
+    reader = _LogReader(stable_name=TestNames(folders))
     for line in lines:
         if not line.strip():
             continue
         try:
             reader.add(make_json_storable(line, parse_report(line)))
         except ValueError:
-            reader.unreadable += 1
-            if isinstance(line, TruncatedLine):
-                reader.longest = max(reader.longest, line.length)
+            reader.add_damaged(line)
     return reader.result()
 
 
-def read_output(lines: Iterable[str]) -> PytestOutput:
-    """Find the facts of pytest's terminal output."""
-    collected = summary = ending = gave_up = config = None
+def read_output(lines: Iterable[str], log: PytestLog | None = None, shard: int = 0) -> PytestOutput:
+    """Find the facts of pytest's terminal output.
+
+    Tests, and programs after pytest, may print a line like a summary. So the last one counts of
+    those that agree best with the ``log``. Without a complete log, the last one of all counts.
+    """
+    collected = last = best = ending = gave_up = config = None
+    agreement = 1
     since_ending = depth = sessions = 0
-    listed, last = False, ""
+    listed: dict[str, ListedFailure] = {}
+    is_list = only_listed = False
+    last_text = ""
     for line in lines:
         collected = collected_tests(line) if collected is None else collected
         text = ANSI.sub("", line).strip()
-        last = text or last
+        last_text = text or last_text
         since_ending += 1
-        if found := _SUMMARY.match(text):
-            summary = found
+        if _LIST.fullmatch(text):
+            listed, is_list = {}, True
+        elif is_list and _LISTED.match(text):
+            if (entry := _listed(text)) and len(listed) < MOST_LISTED:
+                listed.setdefault(entry.test, entry)
+        elif _ONLY_COLLECTED.fullmatch(text):
+            only_listed = True
+        elif match := _summary_match(text):
+            is_list = False
+            summary = ClosingSummary(text=match[2], seconds=float(match[4]))
+            if match[1] or match[3].startswith("no tests") or summary.is_usual:
+                last = summary
+            if log is not None and (agrees := _agreement(summary, log, shard)) >= agreement:
+                best, agreement = summary, agrees
             if since_ending > NEAR_SUMMARY:
                 ending = None
-            sessions += depth == 1 and text.startswith("=")
+            sessions += depth == 1 and bool(match[1])
             depth = max(depth - 1, 0)
         elif text.startswith("!") and (found := _ENDING.fullmatch(text)):
             ending, since_ending = found[1] or found[2], 0
@@ -305,16 +458,55 @@ def read_output(lines: Iterable[str]) -> PytestOutput:
             gave_up = found[1]
         elif config is None and (found := _CONFIG_FILE.match(text)):
             config = found[1]
-        else:
-            listed |= _LISTED.fullmatch(text) is not None
-    early = _TRACEBACK if summary is not None else _EARLY_EXIT
-    if ending is None and (found := early.search(last)):
+    ended = log is not None and log.exit_status is not None and not log.unreadable_lines
+    is_complete = log is not None and ended and log.begun >= (collected or 0)
+    closing = best if is_complete else last
+    early = _TRACEBACK if closing is not None else _EARLY_EXIT
+    if ending is None and (found := early.search(last_text)):
         ending = found[1]
     return PytestOutput(
         collected=collected,
-        summary=summary and ClosingSummary(text=summary[1], seconds=float(summary[2])),
+        summary=closing,
+        listed=tuple(listed.values()),
         ending=ending or gave_up,
         sessions=sessions,
-        only_listed=listed and summary is None,
+        only_listed=only_listed and closing is None,
         config_file=config,
     )
+
+
+def _listed(text: str) -> ListedFailure | None:
+    """Read an entry such as ``FAILED a.py::test_b[1] - assert 0``; a subtest has a name before."""
+    word, _, entry = text.partition(" ")
+    if word not in ("FAILED", "ERROR"):
+        words = text.split(" ")
+        names = (n for n, it in enumerate(words) if "::" in it and not it.startswith(_DESCRIBED))
+        entry = " ".join(words[next(names, len(words)) :])
+    test, _, message = entry.partition(" - ")
+    is_test = "::" in test or (word == "ERROR" and " " not in test)
+    return ListedFailure(test, message) if is_test else None
+
+
+def _summary_match(text: str) -> re.Match[str] | None:
+    match = _SUMMARY.match(text) if text.endswith(("s", ")", "=")) else None
+    if match is None or len(match[2]) > LONGEST_SUMMARY or not match[2].isprintable():
+        return None
+    return match
+
+
+def _agreement(summary: ClosingSummary, log: PytestLog, shard: int) -> int:
+    """Return how well a summary agrees with the reports in a log, from 0 (not) to 3.
+
+    3: pytest's own words have the counts of the log; whether subtests count depends on pytest's
+    version. 2: only the sum agrees, since a plugin counts reports under other words. 1: a plugin
+    hides reports.
+    """
+    reports, subtests = log.reports.get(shard, {}), log.subtests.get(shard, {})
+    tests = summary.tests
+    least = {it: reports.get(it, 0) for it in Outcome}
+    most = {it: least[it] + subtests.get(it, 0) for it in Outcome}
+    if all(least[it] <= tests[it] <= most[it] for it in Outcome):
+        return 3
+    if tests.total() <= sum(most.values()) and summary.total >= sum(least.values()):
+        return 2
+    return 1 if all(tests[it] <= most[it] for it in Outcome) else 0

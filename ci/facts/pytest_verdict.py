@@ -12,9 +12,9 @@ import re
 from collections.abc import Sequence
 from signal import Signals
 
-from ci.agent.pytest_report import NO_TESTS, worst_status
+from ci.agent.pytest_report import NO_TESTS, TESTS_FAILED, worst_status
 from ci.agent.pytest_stage import is_pytest
-from ci.facts.case import TESTS_FAILED, UNFINISHED, Case, format_exit
+from ci.facts.case import UNFINISHED, Case, format_exit
 from ci.model.results import Evidence, Product, fact, likely
 from ci.model.tests import Outcome, PytestLog
 from ci.util.text import counted, describe_unreadable, join_names
@@ -89,6 +89,8 @@ def _bad_tests(case: Case, tests: PytestLog, bad: Sequence[str]) -> ProductOpini
         return Product.INCOMPLETE, [fact(_worker_left(tests.crashed)), *_not_run(case)]
     failures, errors = map(tests.count, (Outcome.FAILED, Outcome.ERROR))
     counts = f"{failures} failed, {counted(errors, 'error')}"
+    if tests.failed_subtests:
+        counts += f", {counted(tests.failed_subtests, 'failed subtest')}"
     return Product.FAILED, [fact(f"{counts}: {join_names(bad)}"), *besides_failures(case)]
 
 
@@ -221,10 +223,24 @@ def _by_exit_status(case: Case) -> ProductOpinion | None:
         whose = "its" if text.startswith("pytest") else "pytest's"
         text += f" before the end of {whose} session"
     elif status == TESTS_FAILED and not is_wrapped:
-        text += " although no test failed: a plugin or hook set this status"
+        text += _without_failure(case)
     evidence = [fact(text), *(_early_end(case, case.tests) if case.tests else ())]
     evidence += _last_lines(case)
     return Product.INCOMPLETE if status in UNFINISHED else Product.FAILED, evidence
+
+
+def _without_failure(case: Case) -> str:
+    """Say what is known of the failure that pytest's exit status shows, and its log lacks."""
+    tests, summary = case.tests, case.summary
+    if found := case.missing_failures:
+        return f"; it lists as failed what its log lacks: {join_names([it.test for it in found])}"
+    count = summary.count("failed", "error", "errors") if summary else 0
+    if count:
+        counts = counted(count, "failure")
+        return f"; its closing summary counts {counts} that its log lacks"
+    if tests is not None and (tests.unreadable_lines or _early_end(case, tests)):
+        return ", and no result in its log is a failure"
+    return " although no test failed: a plugin or hook set this status"
 
 
 def _last_lines(case: Case) -> list[Evidence]:
@@ -259,6 +275,8 @@ def _early_end(case: Case, tests: PytestLog) -> list[Evidence]:
     if not case.session_ended:
         return []
     ended = f"pytest ended with status {tests.exit_status}"
+    if tests.lost:
+        return [fact(f"{ended}, and its log lacks the outcome of {join_names(tests.lost)}")]
     if tests.running:
         return [fact(f"{ended} in the middle of {join_names(tests.running)}")]
     if case.collected is not None and tests.begun < case.collected:

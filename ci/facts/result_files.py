@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from ci.agent.pytest_report import TestNames
 from ci.agent.shards import files_of
 from ci.facts.build import Build, read_build
 from ci.facts.events import parse_events
@@ -18,7 +19,7 @@ from ci.facts.files import read_log_lines, read_text_file
 from ci.facts.pytest_log import PytestOutput, parse_log, read_output
 from ci.facts.shards import merge_outputs
 from ci.model.details import Details, Rerun
-from ci.model.events import RerunFinished, RunRecord
+from ci.model.events import RunRecord
 from ci.model.job import Column, StagePlan
 from ci.model.tests import Outcome, PytestLog
 from ci.util.lines import (
@@ -71,7 +72,7 @@ class ResultFiles:
         path = self.folder / PYTEST_LOG
         if not path.is_file() or not path.stat().st_size:
             return None
-        return parse_log(lines_of_file(path, LONGEST_REPORT))
+        return parse_log(lines_of_file(path, LONGEST_REPORT), self.record.folders)
 
     @cached_property
     def reruns(self) -> tuple[Rerun, ...]:
@@ -90,9 +91,23 @@ class ResultFiles:
         return tuple(
             rerun
             for attempt, path in sorted(paths.items())
-            for rerun in _reruns(attempt, path, self.record.reruns.get(attempt))
+            for rerun in self._reruns(attempt, path)
             if rerun.node_id in failed
         )
+
+    def _reruns(self, attempt: int, path: Path) -> Iterator[Rerun]:
+        log = parse_log(lines_of_file(path, LONGEST_REPORT), self.record.folders)
+        end, rerun = self.record.reruns.get(attempt), partial(Rerun, attempt=attempt)
+        for test in log.tests:
+            yield rerun(
+                node_id=test.node_id, outcome=test.outcome, seconds=test.seconds, reason=test.reason
+            )
+        if end is not None and end.crashed:
+            reported = {test.node_id for test in log.tests}
+            for node_id in log.running:
+                if node_id not in reported:  # the process did not live to report it
+                    reason = f"the process died in it (signal {end.signal})"
+                    yield rerun(node_id=node_id, outcome=Outcome.FAILED, seconds=0.0, reason=reason)
 
     @cached_property
     def build(self) -> Build | None:
@@ -129,11 +144,12 @@ class ResultFiles:
 
     def output(self, stage: StagePlan) -> PytestOutput:
         """Read pytest's output from the log of its stage, or from those of its shards."""
-        paths = [self.folder / name for name in files_of(stage, f"{stage.name}.log")]
-        outputs = [
-            replace(read_output(read_log_lines(path)), last_lines=_last_lines(path))
-            for path in paths
-        ]
+        outputs, stable_name = [], TestNames(self.record.folders)
+        for shard, name in enumerate(files_of(stage, f"{stage.name}.log"), 1):
+            path, number = self.folder / name, shard if stage.shards > 1 else 0
+            found = read_output(read_log_lines(path), self.log, number)
+            listed = [it._replace(test=stable_name(it.test)) for it in found.listed]
+            outputs.append(replace(found, last_lines=_last_lines(path), listed=listed))
         if stage.shards == 1:
             return outputs[0]
         return merge_outputs(outputs, self.log, self.record.shards(stage.name))
@@ -141,21 +157,6 @@ class ResultFiles:
 
 def _record(path: Path) -> RunRecord:
     return parse_events(lines_of_file(path, LONGEST_EVENT)) if path.is_file() else RunRecord()
-
-
-def _reruns(attempt: int, path: Path, end: RerunFinished | None) -> Iterator[Rerun]:
-    log = parse_log(lines_of_file(path, LONGEST_REPORT))
-    rerun = partial(Rerun, attempt=attempt)
-    for test in log.tests:
-        yield rerun(
-            node_id=test.node_id, outcome=test.outcome, seconds=test.seconds, reason=test.reason
-        )
-    if end is not None and end.crashed:
-        reported = {test.node_id for test in log.tests}
-        for node_id in log.running:
-            if node_id not in reported:  # the process did not live to report it
-                reason = f"the process died in it (signal {end.signal})"
-                yield rerun(node_id=node_id, outcome=Outcome.FAILED, seconds=0.0, reason=reason)
 
 
 def _last_lines(output: Path) -> tuple[str, ...]:

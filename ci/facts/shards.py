@@ -8,6 +8,7 @@ shards' own files stay.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -102,6 +103,7 @@ def merge_outputs(
         sessions=max(it.sessions for it in outputs),
         only_listed=any(it.only_listed for it in outputs),
         config_file=outputs[0].config_file,
+        listed=[entry for output in outputs for entry in output.listed],
     )
 
 
@@ -115,9 +117,13 @@ def _merge_summaries(
     counts = {name: sum(it.count(name, f"{name}s") for it in found) for name in _COUNTS}
     if log is not None and log.exit_status is not None:
         # The sums count files that were skipped, or cannot be collected, once for each shard.
-        for outcome in Outcome:
-            counts[outcome.value] = log.count(outcome)
+        for outcome in (Outcome.SKIPPED, Outcome.ERROR):
+            counts[outcome.value] = min(counts[outcome.value], log.count(outcome))
         counts["warning"] = log.warnings
+    known = {*counts, *(f"{name}s" for name in _PLURALS)}
+    for name, count in sum((it.counts for it in found), Counter()).items():
+        if name not in known:
+            counts[name] = count
     # All shards deselect the same tests, apart from those of the others.
     others = (first.collected or 0) - (first.selected or 0) if first else 0
     counts["deselected"] = max(found[0].count("deselected") - others, 0)

@@ -13,11 +13,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ci.agent.pytest_report import SHARD, parse_report
+from ci.agent.pytest_report import SHARD, SUBTEST, TEST, TestNames, parse_report
 from ci.facts.build import NINJA_LOG, NinjaCommand, parse_ninja_log
 from ci.facts.events import has_clocks
 from ci.facts.files import read_text_file
-from ci.facts.result_files import ENGINE_EVENTS, EVENTS, PYTEST_LOG
+from ci.facts.result_files import ENGINE_EVENTS, EVENTS, PYTEST_LOG, ResultFiles
 from ci.util.lines import LONGEST_EVENT, LONGEST_REPORT, lines_of_file, parse_object
 
 STAGES = "stages"  # the lane of the stages
@@ -132,10 +132,12 @@ def _units(commands: Sequence[NinjaCommand], epoch: float) -> Iterator[TimeSpan]
 
 def _tests(path: Path, epoch: float) -> Iterator[TimeSpan]:
     """The tests by shard and worker; a test that was repeated in one process is one span."""
+    stable_name = TestNames(ResultFiles(folder=path.parent).record.folders)
     found: dict[tuple[str, str], TimeSpan] = {}
+    failed: set[tuple[str, str]] = set()  # by a subtest, which may have no times of its own
     shard = ""
     for line in lines_of_file(path, LONGEST_REPORT) if path.is_file() else ():
-        if '"TestReport"' not in line and f'"{SHARD}"' not in line:
+        if '"when": ' not in line and f'"{SHARD}"' not in line:
             continue
         try:
             report = parse_report(line)
@@ -144,17 +146,25 @@ def _tests(path: Path, epoch: float) -> Iterator[TimeSpan]:
         if report["$report_type"] == SHARD:
             shard = f" {report['shard']}"
             continue
+        if report["$report_type"] not in (TEST, SUBTEST):
+            continue
         start, stop = report.get("start"), report.get("stop")
         if not isinstance(start, int | float) or not isinstance(stop, int | float):
             continue
         worker = report.get("worker_id")
         lane = f"tests{shard} {worker}" if type(worker) is str else f"tests{shard}"
-        place, outcome = (lane, report["nodeid"]), report["outcome"]
+        place, outcome = (lane, stable_name(report["nodeid"])), report["outcome"]
+        if report["$report_type"] == SUBTEST:
+            if outcome == "failed":
+                failed.add(place)
+            continue
         span = TimeSpan(*place, outcome, start - epoch, stop - epoch)
         if before := found.get(place):
             kind = next((it for it in _WORST if it in (before.kind, outcome)), before.kind)
             span = span._replace(kind=kind, start=before.start)
         found[place] = span
+    for place in failed & found.keys():
+        found[place] = found[place]._replace(kind="failed")
     yield from sorted(found.values(), key=lambda it: (it.lane, it.start))
 
 

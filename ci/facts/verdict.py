@@ -284,6 +284,8 @@ def _further_evidence(case: Case) -> list[Evidence]:
     for end in case.ends:
         if end.oom_kills and end.exit_code == 0:
             texts.append(f"{format_kills(end)}, but the stage succeeded")
+    if case.tests is not None and case.tests.damaged:
+        texts.append(f"unreadable in the per-test log: results of {join_names(case.tests.damaged)}")
     texts += [
         f"device {uuid} was {before} before the tests, {after} after"
         for uuid, before, after in case.record.changed_devices

@@ -23,7 +23,7 @@ BYTES = {"strict": True, "ge": 0, "le": LARGEST_INTEGER}
 EXIT_STATUS = {"strict": True, "gt": -_INTEGER, "lt": _INTEGER}
 
 # Fields that are written only if they differ from their defaults.
-SPARSE = ("interrupted", "more", "pytest_runs", "pytest_status", "signal_received")
+SPARSE = ("folders", "interrupted", "more", "pytest_runs", "pytest_status", "signal_received")
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,9 @@ class RunStarted(Event):
     platform: str
     pid: int = field(metadata=COUNT)
     machine: Mapping[str, str | int | float | None] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    """The paths of the folder that the run has on the host engine, which names of tests may hold:
+    see ``TestNames`` in ``ci.agent.pytest_report``."""
 
 
 @dataclass(frozen=True)
@@ -352,6 +355,12 @@ class RunRecord:
         """Version of the agent's events, see ``ci.model.job``; ``None``: it did not start."""
         started = self.first(RunStarted)
         return started.protocol if started else None
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The paths of the run's folder on the host engine; empty in a container."""
+        started = self.first(RunStarted)
+        return started.folders if started else ()
 
     @property
     def finished_stages(self) -> dict[str, StageFinished]:

@@ -196,7 +196,7 @@ class PytestResult(_Model):
     passed: Count
     """Tests that passed."""
     failed: Count
-    """Tests that failed."""
+    """Tests that failed. One with several failed subtests counts once."""
     errors: Count
     """Tests whose setup or teardown failed, and files that could not be collected."""
     skipped: Count

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 
 from ci.util.text import counted
 
-_COUNT = re.compile(r"(\d+) ([a-z ]+)")
+_COUNT = re.compile(r"(\d{1,9}) (.+)")
+# What a closing summary counts beside tests; with "subtests passed" and the like.
+_OTHERS = ("warning", "warnings", "deselected", "rerun")
 
 
 class Outcome(StrEnum):
@@ -79,6 +81,15 @@ class PytestLog:
     """Bytes of the longest of them, if it exceeds the limit for a line."""
     sessions: int = 1
     """Number of pytest sessions that wrote the log; of shards, the most that one had."""
+    damaged: tuple[str, ...] = ()
+    """The tests that unreadable lines are of, as far as the lines show it."""
+    lost: tuple[str, ...] = ()
+    """Tests that ended, and whose outcome is not in the log."""
+    failed_subtests: int = 0
+    reports: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    """Numbers of reports by shard and outcome: pytest's summary counts them, not the tests."""
+    subtests: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    """The same of the subtests."""
 
     def count(self, outcome: Outcome) -> int:
         return sum(test.outcome is outcome for test in self.tests)
@@ -97,8 +108,34 @@ class ClosingSummary:
 
     def count(self, *names: str) -> int:
         """The count of ``passed``, ``failed``, ...; for several ``names``, their sum."""
-        found = _COUNT.findall(self.text.partition(" in ")[0])
-        return sum(int(number) for number, name in found if name in names)
+        return sum(self.counts[name] for name in names)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """All counts, with the words that plugins add."""
+        parts = map(_COUNT.fullmatch, self.text.rpartition(" in ")[0].split(", "))
+        counts: Counter[str] = Counter()
+        for part in filter(None, parts):
+            counts[part[2]] += int(part[1])
+        return counts
+
+    @property
+    def tests(self) -> Counter[Outcome]:
+        """The counts of pytest's own outcomes."""
+        counts = self.counts
+        counts["error"] += counts["errors"]
+        return Counter({outcome: counts[outcome] for outcome in Outcome})
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether it has a word of pytest's own."""
+        return not self.counts.keys().isdisjoint({*Outcome, "errors", *_OTHERS})
+
+    @property
+    def total(self) -> int:
+        """The number of tests, with those that a plugin counts under a word of its own."""
+        counts = self.counts.items()
+        return sum(n for it, n in counts if it not in _OTHERS and not it.startswith("subtests "))
 
 
 # Valid skip reasons of operator tests; the same list as in tests/ops/reasons.py.

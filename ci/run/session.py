@@ -22,9 +22,11 @@ from pathlib import Path
 
 from rich.console import Console
 
+from ci.agent.pytest_report import TestNames
 from ci.engines import Engine, Observer
 from ci.engines.select import select_engine
 from ci.errors import ExitCode, InfrastructureError, UsageError
+from ci.facts.result_files import ResultFiles
 from ci.model.plan import RunPlan
 from ci.model.results import ImageFacts, PlatformResult
 from ci.plan.network import read_pip_settings
@@ -198,6 +200,9 @@ class Session:
 
     def rerun(self, test: str | None) -> tuple[PlatformOutcome, str]:
         """Run one test, or all; return the outcome, and what the last stage that ran printed."""
+        if test is not None:
+            run, platform = self.recorded.request.run_id, self.recorded.result.platform
+            test = name_in_results(self.recorded.results / run / platform, test)
         with self._prepared(partial(rerun_plan, test=test)) as (engine, plan, image):
             facts = engine.execute(plan, image, self._observer(plan))
             outcome = judge_platform(plan, facts)
@@ -283,6 +288,14 @@ class ShellObserver:
                 self.reason = str(event["reason"])
             case _ if not is_shell:
                 self.progress.event(self.label, event)
+
+
+def name_in_results(folder: Path, test: str) -> str:
+    """Return the name that a test has in the results in ``folder``.
+
+    In pytest's output it may have the path of the run's folder.
+    """
+    return TestNames(ResultFiles(folder=folder).record.folders)(test)
 
 
 def new_session(recorded: Recorded) -> Session:

@@ -27,6 +27,7 @@ CHUNK = 1 << 18  # bytes; with chunks of 16 KiB or 1 MiB, reading a log takes 1.
 # decoded, but not written or sent: that takes more of Python's stack.
 DEEPEST = 50
 SHORT = 4096  # characters
+LAST = 4096  # bytes that are kept of the end of a line that is too long
 LARGEST_INTEGER = (1 << 63) - 1  # the largest that databases store
 LONGEST_SECONDS = 1e9  # 31 years; sums of durations stay finite
 
@@ -36,6 +37,8 @@ class TruncatedLine(str):
 
     length: int
     """Bytes of the whole line."""
+    end: str
+    """Its last characters, as far as they are not a part of the beginning."""
 
 
 class LineSplitter:
@@ -44,6 +47,7 @@ class LineSplitter:
     def __init__(self, longest: int) -> None:
         self._longest = longest
         self._held = bytearray()
+        self._end = bytearray()  # what follows the held bytes, at most the last ones
         self._length = 0  # of the line whose end has not been read yet
 
     def feed(self, chunk: bytes) -> Iterator[str]:
@@ -63,15 +67,19 @@ class LineSplitter:
 
     def _hold(self, part: bytes) -> None:
         self._length += len(part)
-        self._held += part[: self._longest - len(self._held)]
+        room = self._longest - len(self._held)
+        self._held += part[:room]
+        if len(part) > room:
+            self._end = (self._end + part[room:])[-LAST:]
 
     def _take(self) -> str:
         text = self._held.decode(errors="replace")
         if self._length > self._longest:
             cut = TruncatedLine(text)
             cut.length = self._length
+            cut.end = self._end.decode(errors="replace")
             text = cut
-        self._held = bytearray()
+        self._held, self._end = bytearray(), bytearray()
         self._length = 0
         return text
 

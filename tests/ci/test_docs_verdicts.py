@@ -17,6 +17,7 @@ from ci.engines.docker import lost_note
 from ci.errors import ExitCode
 from ci.facts.case import Case
 from ci.facts.notes import notes_of
+from ci.facts.pytest_log import ListedFailure
 from ci.facts.verdict import judge, not_run
 from ci.model.events import LeaseFailed, NetworkRemained, RunRecord, StageSkipped
 from ci.model.results import (
@@ -70,6 +71,10 @@ CASES: dict[str, Case] = {
     "tests failed": case(FAILED, BUILT, end("pytest", 1), last(1), exit_code=1),
     "build failed": case(None, end("install", 1), last(1), exit_code=1),
     "a hook": case(replace(PASSED, exit_status=1), BUILT, end("pytest", 1), last(1), exit_code=1),
+    "a failure that its log lacks": replace(
+        case(replace(PASSED, exit_status=1), BUILT, end("pytest", 1), last(1), exit_code=1),
+        listed=(ListedFailure(TESTS[1], "assert 0"),),
+    ),
     "usage": case(None, BUILT, end("pytest", 4), last(1), exit_code=1),
     "all skipped": case(SKIPPED, BUILT, end("pytest"), last(), exit_code=0),
     "a wrapper": case(PASSED, BUILT, end("pytest", 137, pytest_status=0), last(1), exit_code=1),

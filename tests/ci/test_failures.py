@@ -248,6 +248,13 @@ assert [0, 1, 2, 3, 4, 5, ...] == [0, 1, 2, 3, 4, 5, ...]
             "TypeError: copy() takes no int; candidates: copy(self)",
         ),
         ("worker 'gw0' crashed while running 'a.py::test[it]'", "its process died"),
+        (
+            "subtest [a: b] (i=1): AssertionError: assert 1 == 2\n   +  where 1 = f()\n"
+            "subtest (i=2): assert False\n   +  where False = g()\n"
+            "subtest (<subtest>): no\nthe test: own\nand 3 more subtests",
+            "subtest [a: b] (i=1): assert 1 == 2; subtest (i=2): assert False: False = g();"
+            " subtest (<subtest>): no; the test: own; and 3 more subtests",
+        ),
     ],
 )
 def test_the_line_that_shows_what_differs(message: str, line: str) -> None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from ci.agent.pytest_report import ANSI, TestNames
+from ci.agent.pytest_stage import failed_tests
+from ci.facts.failures import reason_line
 from ci.facts.pytest_log import parse_log, read_output
 from ci.model.tests import ClosingSummary, Outcome, PytestLog
+from ci.plan.planning import WORKSPACE
 from ci.util.lines import LONGEST_REPORT, lines_of_file
 
 DATA = Path(__file__).parent / "data"
@@ -99,12 +105,147 @@ def test_a_test_run_twice_counts_with_the_worse_outcome() -> None:
     assert [test.outcome for test in log.tests] == [Outcome.FAILED]
 
 
-def test_a_failing_subtest_fails_its_test_once() -> None:
-    fields = {"$report_type": "SubtestReport", "nodeid": "a::b", "when": "call"}
-    subtests = [json.dumps({**fields, "outcome": outcome}) for outcome in ("passed", "failed")]
+def subtest(outcome: str, message: str | None = None, **more: object) -> str:
+    kind = {"$report_type": "SubTestReport"}  # of pytest and pytest-subtests
+    context = {"msg": None, "kwargs": {"i": "1"}}
+    named = {"_subtest.context": context, "longrepr": message}
+    return report("a::b", "call", outcome, **{**kind, **named, **more})
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [
+        ({}, "(i=1)"),
+        ({"$report_type": None, "_report_type": "SubTestReport"}, "(i=1)"),  # reportlog 0.4
+        ({"$report_type": "SubtestReport", "_subtest.context": None}, "(<subtest>)"),
+        ({"_subtest.context": {"msg": "m: n", "kwargs": {"i": 1}}}, "[m: n] (i=1)"),
+        ({"_subtest.context": "{'i': <object>}"}, "({'i': <object>})"),  # no JSON
+    ],
+)
+def test_a_failing_subtest_fails_its_test_once(more: dict[str, object], name: str) -> None:
     setup, call, teardown = phases("a::b", "passed")
+    subtests = [subtest("passed", **more), subtest("failed", "E", **more)]
     log = parse_log([setup, *subtests, call, teardown, FINISH])
-    assert [test.outcome for test in log.tests] == [Outcome.FAILED]
+    [test] = log.tests
+    assert (test.outcome, test.reason) == (Outcome.FAILED, f"subtest {name}: E")
+    assert test.seconds == 1.5  # its subtests are a part of its call
+    assert (log.failed_subtests, log.unreadable_lines) == (1, 0)
+
+
+def test_a_test_has_the_reasons_of_all_its_subtests() -> None:
+    setup, _, teardown = phases("a::b", "passed")
+    call = report("a::b", "call", "failed", longrepr="contains 30 failed subtests")
+    subtests = [subtest("failed", f"assert {n}") for n in range(30)]
+    [test] = parse_log([setup, *subtests, call, teardown]).tests
+    assert test.reason is not None
+    lines = test.reason.splitlines()
+    assert lines[::19] == ["subtest (i=1): assert 0", "subtest (i=1): assert 19"]
+    assert lines[-1] == "and 10 more subtests"
+    skips = [subtest("skipped", "no")] * 30
+    [test] = parse_log([setup, *skips, subtests[0], teardown]).tests
+    assert test.reason == "subtest (i=1): assert 0"
+    own = report("a::b", "call", "failed", longrepr="assert own")
+    [test] = parse_log([setup, subtests[0], own, teardown]).tests
+    assert test.reason == "subtest (i=1): assert 0\nthe test: assert own"
+
+
+@pytest.mark.parametrize(
+    ("subtests", "reason"),
+    [
+        ([subtest("skipped", "no device")], "subtest (i=1): skipped: no device"),
+        ([subtest("skipped", wasxfail="known")], "subtest (i=1): xfailed: known"),
+        ([subtest("passed")], None),
+    ],
+)
+def test_a_subtest_that_does_not_fail_leaves_its_test_as_it_is(
+    subtests: list[str], reason: str | None
+) -> None:
+    setup, call, teardown = phases("a::b", "passed")
+    [test] = parse_log([setup, *subtests, call, teardown, FINISH]).tests
+    assert (test.outcome, test.reason, test.skip_reason) == (Outcome.PASSED, reason, None)
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_plugin_that_repeats_a_test_may_take_back_its_subtests(status: int) -> None:
+    """pytest-rerunfailures writes the subtests of an attempt before its setup."""
+    end = json.dumps({"$report_type": "SessionFinish", "exitstatus": status})
+    first = [subtest("failed", "E"), *phases("a::b", "rerun")]
+    log = parse_log([*first, subtest("passed"), *phases("a::b", "passed"), end])
+    [test] = log.tests
+    expected = (Outcome.FAILED, "subtest (i=1): E") if status else (Outcome.PASSED, None)
+    assert (test.outcome, test.reason) == expected
+    second = [subtest("failed", "F"), *phases("a::b", "passed")]
+    [test] = parse_log([*first, *second, end]).tests
+    assert (test.outcome, test.reason) == (Outcome.FAILED, "subtest (i=1): F")
+
+
+def test_a_report_of_a_plugins_own_class_counts() -> None:
+    setup, _, teardown = phases("a::b", "passed")
+    own = report("a::b", "call", "failed", **{"$report_type": "MyReport"})
+    log = parse_log([setup, own, teardown, FINISH])
+    assert log.node_ids(Outcome.FAILED) == ("a::b",)
+
+
+REAL = """\
+import unittest
+
+import pytest
+
+class Cases(unittest.TestCase):
+    def test_fails(self):
+        for i in range(3):
+            with self.subTest("part", i=i):
+                self.assertNotEqual(i, 1)
+
+    def test_skips(self):
+        with self.subTest(i=1):
+            self.skipTest("no device")
+
+def test_fixture(subtests):
+    for word in "ab":
+        with subtests.test("word", word=word):
+            assert 1 == 2
+
+def test_xfails(subtests):
+    with subtests.test("known"):
+        pytest.xfail("a bug")
+
+@pytest.mark.xfail(reason="old")
+def test_marked(): assert 0
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "2"), ("-q", "-rA", "--color=yes")])
+def test_the_subtests_of_real_sessions(tmp_path: Path, options: tuple[str, ...]) -> None:
+    (tmp_path / "test_a.py").write_text(REAL)
+    log = tmp_path / "log.jsonl"
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--report-log={log}"]
+    done = subprocess.run([*command, *options], cwd=tmp_path, capture_output=True, text=True)
+    found = parse_log(lines_of_file(log, LONGEST_REPORT))
+    assert done.returncode == found.exit_status == 1
+    assert found.unreadable_lines == 0
+    # pytest-xdist makes representations of the representations: `i='1'`.
+    reasons = {
+        it.node_id: (it.reason or "").translate({ord("'"): "", ord('"'): ""}) for it in found.tests
+    }
+    assert {
+        test.node_id.partition("::")[2]: (test.outcome, reasons[test.node_id])
+        for test in found.tests
+    } == {
+        "Cases::test_fails": (Outcome.FAILED, "subtest [part] (i=1): AssertionError: 1 == 1"),
+        "Cases::test_skips": (Outcome.PASSED, "subtest (i=1): skipped: no device"),
+        "test_fixture": (
+            Outcome.FAILED,
+            "subtest [word] (word=a): assert 1 == 2\nsubtest [word] (word=b): assert 1 == 2",
+        ),
+        "test_xfails": (Outcome.PASSED, "subtest [known]: xfailed: a bug"),
+        "test_marked": (Outcome.XFAILED, "old"),
+    }
+    output = read_output(done.stdout.splitlines(), found)
+    assert output.summary is not None
+    assert output.summary.text in ANSI.sub("", done.stdout)
+    assert output.summary.count("failed") == 4  # three subtests and the test of two of them
+    assert {it.test for it in output.listed} == {*found.node_ids(Outcome.FAILED)}
 
 
 @pytest.mark.parametrize(
@@ -211,6 +352,9 @@ def test_how_many_tests_were_collected(text: str, count: int | None) -> None:
         "9206 passed, 8664 skipped, 104 warnings in 177.98s (0:02:57)",
         "no tests ran in 0.01s",
         "1 passed, 2 subtests passed in 3.00s",
+        "1 passed, 1 known-flaky in 0.02s",
+        "2 in progress, 1 Bekannt (№ 7), 3 failed in 61.00s (0:01:01)",
+        "1 failed, 2 passed, 1 rerun in 0.10s",
     ],
 )
 @pytest.mark.parametrize(
@@ -220,6 +364,84 @@ def test_summaries_with_and_without_frame_and_color(text: str, frame: str) -> No
     summary = read_output(["== 7 failed in 1.00s ==", frame.format(text), "Killed"]).summary
     assert summary is not None
     assert summary.text == text
+
+
+SESSION = [*phases("a::b", "passed"), *phases("a::c", "passed"), *phases("a::d", "failed"), FINISH]
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (["1 failed, 2 passed in 0.1s", "9 failed in 0.2s"], 0),
+        (["1 failed, 2 passed in 0.1s", "3 modules transformed in 0.2s"], 0),
+        (["== 1 failed, 1 passed in 0.1s ==", "1 failed, 2 passed in 0.2s"], 1),
+        # Words of plugins: one beside pytest's own, only such, and one for what failed.
+        (["== 7 passed in 0.1s ==", "1 failed, 1 passed, 1 known-flaky in 0.2s"], 1),
+        (["3 known flaky in 0.1s", "4 passed in 0.2s"], 0),
+        (["2 passed, 1 xfailed, 1 rerun in 0.1s", "8 failed in 0.2s"], 0),
+        # A plugin that hides reports.
+        (["1 failed in 0.1s"], 0),
+        (["no tests ran in 0.1s"], 0),
+        # Printed by tests of a session with -qq.
+        (
+            ["===== 5 failed in 0.1s =====", "3 files left in 0.2s or less", "4 passed in 0.3s"],
+            None,
+        ),
+    ],
+)
+def test_the_summary_is_the_line_that_agrees_with_the_log(
+    lines: list[str], found: int | None
+) -> None:
+    summary = read_output(lines, parse_log(SESSION)).summary
+    assert (summary and summary.text) == (None if found is None else lines[found].strip("= "))
+
+
+@pytest.mark.parametrize("name", ["mixed", "mixedx"])
+def test_the_recorded_summaries_agree_with_their_logs(name: str) -> None:
+    lines = (DATA / f"{name}.log").read_text(encoding="utf-8").splitlines()
+    shown = read_output(lines).summary
+    later = [*lines, "===== 1 failed, 30 passed in 0.10s ====="]
+    assert read_output(later, recorded(name)).summary == shown
+
+
+@pytest.mark.parametrize(
+    ("line", "is_summary"),
+    [
+        ("5 deselected in 0.01s", True),
+        ("1 warning in 0.01s", True),
+        ("== 2 known-flaky in 0.01s ==", True),
+        ("2 tests collected in 0.01s", False),
+        ("12 modules transformed in 0.01s", False),
+        ("1 passed in 0.01s, 2 to go", False),
+        ("it took 3 passed in 1.0s", False),
+        (f"1 {'x' * 600} in 0.01s", False),
+        ("1 passed, 1 \x07bell in 0.01s", False),
+    ],
+)
+def test_a_line_like_a_summary_without_a_log(line: str, is_summary: bool) -> None:
+    assert (read_output([line]).summary is not None) is is_summary
+
+
+def test_the_failures_that_pytest_lists() -> None:
+    lines = [
+        "===== short test summary info =====",  # printed by a test
+        "FAILED inner.py::test_a - assert 0",
+        "===== short test summary info =====",
+        "SKIPPED [1] test_a.py:3: no",
+        "FAILED test_a.py::test_b[x y] - assert 1 == 2",
+        "SUBFAILED[a::b] (i=1) test_a.py::T::test_c - AssertionError: no",
+        "[m] (i=1) SUBFAIL test_a.py::test_d - no",
+        "ERROR test_b.py",
+        "ERROR something else happened",
+        "===== 3 failed, 1 error in 0.1s =====",
+        "FAILED to clean up after::all",
+    ]
+    assert read_output(lines).listed == (
+        ("test_a.py::test_b[x y]", "assert 1 == 2"),
+        ("test_a.py::T::test_c", "AssertionError: no"),
+        ("test_a.py::test_d", "no"),
+        ("test_b.py", ""),
+    )
 
 
 def test_a_crashed_session_has_no_summary() -> None:
@@ -236,6 +458,8 @@ def test_the_counts_of_a_summary() -> None:
     assert summary.count("error", "errors") == 4
     assert summary.count("warning", "warnings") == 1
     assert ClosingSummary(text="no tests ran in 0.01s", seconds=0.01).count("passed") == 0
+    own = ClosingSummary(text="1 passed, 2 failed-known, 3 passed in time in 1.2s", seconds=1.2)
+    assert (own.count("passed"), own.count("failed"), own.total) == (1, 0, 6)
 
 
 @pytest.mark.parametrize("longrepr", [[], {}, [[]], {"reprcrash": []}, {"reprcrash": {}}, 3])
@@ -254,6 +478,98 @@ def test_a_line_of_any_length_is_counted_with_its_length(tmp_path: Path) -> None
     log = parse_log(lines_of_file(path, LONGEST_REPORT))
     assert (log.count(Outcome.PASSED), log.exit_status) == (1, 0)
     assert (log.unreadable_lines, log.longest_line) == (1, 64 << 20)
+
+
+LONG = "x" * LONGEST_REPORT
+
+
+@pytest.mark.parametrize("order", ["first", "last"])  # pytest before 9.2, and since
+def test_a_failure_counts_in_a_line_that_is_too_long(tmp_path: Path, order: str) -> None:
+    fields: dict[str, object] = json.loads(report('a::b["c"]', "call", "failed"))
+    node_id = fields.pop("nodeid")
+    fields["longrepr"] = {"reprcrash": {"path": "a", "lineno": 1, "message": 'assert "0"'}}
+    fields["sections"] = [["stdout", LONG + '"nodeid": "c::d", "outcome": "passed"']]
+    head, tail = ({"nodeid": node_id}, {}) if order == "first" else ({}, {"nodeid": node_id})
+    line = json.dumps({**head, **fields, **tail})
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join([phases('a::b["c"]', "passed")[0], line, FINISH]))
+    log = parse_log(lines_of_file(path, LONGEST_REPORT))
+    assert [(it.node_id, it.outcome, it.reason) for it in log.tests] == [
+        (node_id, Outcome.FAILED, 'assert "0"')
+    ]
+    assert (log.damaged, log.unreadable_lines, log.longest_line) == ((node_id,), 1, len(line))
+    assert failed_tests(path) == [node_id]
+
+
+@pytest.mark.parametrize("value", ["NaN", "1" + "0" * 30, "[" * 60 + "]" * 60])
+def test_a_failure_counts_in_spite_of_a_value_that_cannot_be_read(value: str) -> None:
+    line = report("a::b", "call", "failed", duration=0, user_properties=[["x", "VALUE"]])
+    line = line.replace('"VALUE"', value).replace('"duration": 0', f'"duration": {value}')
+    log = parse_log([line, FINISH])
+    assert log.node_ids(Outcome.FAILED) == log.damaged == ("a::b",)
+    passed = parse_log([line.replace('"failed"', '"passed"'), FINISH])
+    assert (passed.tests, passed.damaged) == ((), ("a::b",))
+
+
+@pytest.mark.parametrize("length", [LONGEST_REPORT, 2000, 2047])
+def test_a_failure_counts_whose_message_is_too_long(tmp_path: Path, length: int) -> None:
+    crash = {"path": "a", "lineno": 1, "message": "é" * length}  # written as \\u00e9
+    more = {"longrepr": {"reprcrash": crash}, "duration": 1e99}
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join([report("a::b", "call", "failed", **more), FINISH]))
+    log = parse_log(lines_of_file(path, LONGEST_REPORT))
+    assert log.node_ids(Outcome.FAILED) == ("a::b",)
+    assert log.tests[0].reason == "é" * min(length, 2000)
+
+
+def test_a_damaged_file_that_cannot_be_collected_is_an_error() -> None:
+    record = {"nodeid": "a.py", "outcome": "failed", "longrepr": "E   no", "result": 10**40}
+    log = parse_log([json.dumps({**record, "$report_type": "CollectReport", "long": "x" * 5000})])
+    assert (log.node_ids(Outcome.ERROR), log.begun) == (("a.py",), 0)
+    warning = {"nodeid": "a", "outcome": "failed", "x": 10**40, "y": "x" * 5000}
+    log = parse_log([json.dumps({**warning, "$report_type": "WarningMessage"})])
+    assert (log.tests, log.damaged) == ((), ())
+
+
+def test_a_test_without_an_outcome_is_lost() -> None:
+    setup, _, teardown = phases("a::b", "passed")
+    log = parse_log([setup, teardown, *phases("a::c", "passed"), FINISH])
+    assert (log.lost, log.count(Outcome.PASSED)) == (("a::b",), 1)
+
+
+FOLDER = "/var/infini-ci-20260101T000000Z-cpu-ab12_x9"
+NAMES = {
+    f"a.py::b[1-{FOLDER}/workspace/data/a.txt-{FOLDER}/workspace]": (
+        "a.py::b[1-/workspace/data/a.txt-/workspace]"
+    ),
+    f"a.py::b[{FOLDER}/venv/lib/x]": "a.py::b[/opt/venv/lib/x]",
+    f"a.py::b[{FOLDER}/venv.txt-/real{FOLDER}/venv]": (
+        "a.py::b[/var/infini-ci/venv.txt-/opt/venv]"
+    ),
+    f"..{FOLDER}/venv/lib/a.py::b": "../opt/venv/lib/a.py::b",
+    f"{FOLDER.strip('/')}/venv/lib/a.py::b": "var/infini-ci/venv/lib/a.py::b",
+    "../venv/lib/python3.11/site-packages/a.py::b": (
+        "../opt/venv/lib/python3.11/site-packages/a.py::b"
+    ),
+    f"b[{FOLDER.replace('/', '_')}_workspace]": "b[_var_infini-ci_workspace]",
+    "a.py::b[/var/infini-ci-other/workspace]": "a.py::b[/var/infini-ci-other/workspace]",
+    "a.py::b[../venv/x]": "a.py::b[../venv/x]",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_do_not_depend_on_the_folder_of_their_run(name: str) -> None:
+    crash = f"worker 'gw0' crashed while running {name!r}: Aborted"
+    folders = (FOLDER, f"/real{FOLDER}")
+    lines = [*phases(name, "passed"), report(name, "???", "failed", longrepr=crash)]
+    log = parse_log(lines, folders)
+    [test] = log.tests
+    assert test.node_id == NAMES[name]
+    assert log.crashed == (f"{NAMES[name]} (Aborted)",)
+    assert reason_line(test.reason, test.node_id) == "its process died: Aborted"
+    assert TestNames(folders)(NAMES[name]) == NAMES[name]
+    assert TestNames(folders)(f"{FOLDER}/workspace") == WORKSPACE
+    assert parse_log(lines).tests[0].node_id == name  # a container
 
 
 @pytest.mark.parametrize("outcome", ["passed", "failed"])

@@ -326,6 +326,14 @@ def test_a_summary_is_that_of_one_process() -> None:
     assert (found.collected, found.last_lines) == (5, outputs[0].last_lines)
 
 
+def test_a_summary_keeps_the_words_of_plugins() -> None:
+    outputs = [printed("2 passed, 1 known flaky in 1.00s"), printed("1 known flaky in 2.00s")]
+    log = parse_log([*(line for name in "abcd" for line in phases(name)), finish(0)])
+    found = merge_outputs(outputs, log, {**ended(1), **ended(2)})
+    assert found.summary is not None
+    assert found.summary.text == "2 passed, 2 known flaky in 2.00s"
+
+
 def test_counts_of_a_summary_come_from_the_log_if_it_is_complete() -> None:
     lines = [*phases("a"), report("b", "setup", outcome="skipped"), report("b", "teardown")]
     log = parse_log([*lines, finish(0)])

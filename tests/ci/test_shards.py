@@ -235,6 +235,19 @@ def test_tests_are_shared_by_their_recorded_times(job: Job) -> None:
     assert {len(ran(job, 1)), len(ran(job, 2))} == {1, 3}
 
 
+def test_recorded_times_are_of_names_without_the_folder_of_a_run(job: Job) -> None:
+    (job.workspace.parent / "venv").mkdir()  # as on the host engine
+    named = "import os, pytest\n@pytest.mark.parametrize('n', range(4), ids=lambda n: {})\n{}"
+    test = "def test_a(n): pass"
+    write(job, test_a=named.format("f'{os.getcwd()}/{n}'", test))
+    name = "test_a.py::test_a[/workspace/{}]"
+    shard_stage(job, seconds={name.format(0): 3.0, name.format(1): 1.0})
+    assert job.run() == 0
+    assert {len(ran(job, 1)), len(ran(job, 2))} == {1, 3}
+    [started] = job.events("run_started")
+    assert str(job.workspace.parent) in started["folders"]
+
+
 def test_one_test_for_three_shards(job: Job) -> None:
     write(job, test_a="def test_a(): pass")
     shard_stage(job, shards=3)

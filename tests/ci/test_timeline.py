@@ -112,6 +112,9 @@ def test_an_older_log_of_ninja_is_not_placed(tmp_path: Path) -> None:
     assert lane(read_timeline(tmp_path), "build") == []
 
 
+SUBTEST = {"$report_type": "SubTestReport", "_subtest.context": {"msg": "a", "kwargs": {}}}
+
+
 def test_phases_of_a_test_are_one_span_of_its_worker(tmp_path: Path) -> None:
     write_events(tmp_path)
     test = {"nodeid": "t.py::test_a", "worker_id": "gw1"}
@@ -122,9 +125,13 @@ def test_phases_of_a_test_are_one_span_of_its_worker(tmp_path: Path) -> None:
         {**test, "when": "teardown", "start": EPOCH + 65, "stop": EPOCH + 66},
         {"nodeid": "t.py::test_b", "start": EPOCH + 66, "stop": "later"},
         {"nodeid": "t.py::test_c", "outcome": "skipped", "start": EPOCH + 66, "stop": EPOCH + 67},
+        # A subtest of unittest has no times.
+        {"nodeid": "t.py::test_d", "outcome": "failed", "start": 0, "stop": 0, **SUBTEST},
+        {"nodeid": "t.py::test_d", "start": EPOCH + 67, "stop": EPOCH + 68},
     )
     assert lane(read_timeline(tmp_path), "tests") == [
         TimeSpan("tests", "t.py::test_c", "skipped", 66.0, 67.0),
+        TimeSpan("tests", "t.py::test_d", "failed", 67.0, 68.0),
         TimeSpan("tests gw1", "t.py::test_a", "failed", 61.0, 66.0),
     ]
 

@@ -13,7 +13,7 @@ import pytest
 from ci.facts.case import Case
 from ci.facts.events import parse_events
 from ci.facts.notes import notes_of
-from ci.facts.pytest_log import parse_log
+from ci.facts.pytest_log import ListedFailure, parse_log
 from ci.facts.suite import suite_of
 from ci.facts.verdict import judge, not_run
 from ci.model.events import (
@@ -783,6 +783,60 @@ def test_the_last_lines_say_what_a_plugin_has_decided() -> None:
     verdict = judge(replace(given, last_lines=("1 snapshot unused.", "2 passed in 0.1s")))
     assert "fact: last lines of pytest.log: 1 snapshot unused. | 2 passed in 0.1s" in texts(verdict)
     assert "last lines" not in texts(judge(replace(ended(PASSING), last_lines=("2 passed",))))
+
+
+LISTED = (ListedFailure("t.py::test_9", "assert 0"), ListedFailure("t.py::test_8", ""))
+SAID = "fact: pytest exited with 1"
+
+
+@pytest.mark.parametrize(
+    ("changes", "evidence"),
+    [
+        (
+            {"listed": LISTED},
+            f"{SAID}; it lists as failed what its log lacks: t.py::test_9, t.py::test_8\n",
+        ),
+        (
+            {"summary": ClosingSummary(text="2 passed, 3 failed in 0.1s", seconds=0.1)},
+            f"{SAID}; its closing summary counts 3 failures that its log lacks\n",
+        ),
+        (
+            {"tests": replace(PASSING, exit_status=1, unreadable_lines=1, damaged=("t.py::a",))},
+            f"{SAID}, and no result in its log is a failure\n"
+            "fact: unreadable in the per-test log: results of t.py::a\n",
+        ),
+        (
+            {"tests": replace(PASSING, exit_status=1, lost=("t.py::a",))},
+            f"{SAID}, and no result in its log is a failure\n"
+            "fact: pytest ended with status 1, and its log lacks the outcome of t.py::a",
+        ),
+        (
+            {"tests": replace(PASSING, exit_status=1, begun=3), "collected": 4},
+            f"{SAID}, and no result in its log is a failure\n"
+            "likely: pytest ended with status 1 before its end: 3 of 4 collected tests began",
+        ),
+    ],
+)
+def test_a_failure_that_the_log_lacks_is_not_blamed_on_a_plugin(
+    changes: dict[str, Any], evidence: str
+) -> None:
+    given = replace(ended(replace(PASSING, exit_status=1)), **changes)
+    verdict = judge(given)
+    assert verdict.product is Product.FAILED
+    assert f"{texts(verdict)}\n".startswith(evidence)
+    assert notes(given) == evidence.partition("\n")[0].removeprefix("fact: ")
+
+
+def test_a_passing_suite_whose_log_lacks_an_outcome_is_incomplete() -> None:
+    verdict = judge(ended(replace(PASSING, lost=("t.py::a", "t.py::b"))))
+    assert verdict.product is Product.INCOMPLETE
+    assert "its log lacks the outcome of t.py::a, t.py::b" in texts(verdict)
+
+
+def test_failed_subtests_are_counted_beside_their_tests() -> None:
+    given = ended(replace(log(Outcome.FAILED, status=1), failed_subtests=2))
+    assert "1 failed, 0 errors, 2 failed subtests: t.py::test_0" in texts(judge(given))
+    assert notes(given) == "1 test failed with 2 failed subtests"
 
 
 def test_a_hook_that_ends_the_session_early_does_not_hide_how_many_tests_ran() -> None:

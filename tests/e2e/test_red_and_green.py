@@ -27,6 +27,7 @@ from ci.errors import ExitCode
 from ci.model.job import Column, StageKind
 from ci.model.plan import HostPlan, RunPlan
 from ci.model.results import Harness, PlatformResult, Product, exit_code
+from ci.plan.session import rerun_plan
 from ci.report.table import table_rows
 from ci.run.platform import judge_platform
 from tests.cases import narrowed
@@ -62,6 +63,44 @@ def pytest_unconfigure(config):
 # After the last record of the first test.
 CUT = "text = log.read_text(); log.write_text(text[:text.index('\\n', text.index('teardown')) + 1])"
 ONE_FAILS = TWO_GOOD + "def test_c(): assert False\n"
+
+SUBTESTS = """\
+import unittest
+
+class T(unittest.TestCase):
+    def test_a(self):
+        for n in range(3):
+            with self.subTest("part", n=n):
+                self.assertNotEqual(n, 1)
+
+def test_b(subtests):
+    with subtests.test("skips"):
+        import pytest; pytest.skip("not here")
+    with subtests.test("fails", n=2):
+        assert not 2
+"""
+OWN_WORDS = """\
+def pytest_report_teststatus(report, config):
+    if report.when == "call" and report.nodeid.endswith({}):
+        return "known flaky-ish", "k", "KNOWN"
+"""
+PRINTS_SUMMARIES = """\
+import atexit
+
+def test_a():
+    print("===== 7 failed in 0.01s =====")
+    atexit.register(print, "===== 3 modules checked, 5 failed in 0.20s =====")
+
+def test_b(): pass
+"""
+# A result that is not in the log.
+LOSE = """\
+def pytest_report_to_serializable(config, report):
+    if report.nodeid.endswith("test_c"):
+        return {"$report_type": "Mine"}
+"""
+# A line of the log that exceeds the limit for a line.
+PRINTS_MUCH = TWO_GOOD + "def test_c():\n    print('x' * (18 << 20))\n    assert {}\n"
 
 SNAPSHOTS = """\
 # serializer version: 1
@@ -178,7 +217,63 @@ SUITES = {
         column="2 passed",
         note="full suite passed",
     ),
+    "failed subtests": Suite(
+        tests=SUBTESTS,
+        verdict=RED,
+        column="3 failed, 1 passed in ",
+        note="2 tests failed with 2 failed subtests",
+        evidence="2 failed, 0 errors, 2 failed subtests: tests/test_a.py::T::test_a, ",
+    ),
+    "words of a plugin": Suite(
+        conftest=OWN_WORDS.format("'test_b'"),
+        verdict=GREEN,
+        column="1 passed, 1 known flaky-ish in ",
+        note="full suite passed",
+    ),
+    "prints lines like a summary": Suite(
+        tests=PRINTS_SUMMARIES,
+        command=f"{PYTEST} -s",
+        verdict=GREEN,
+        column="2 passed in ",
+        note="full suite passed",
+    ),
+    "failure that the log lacks": Suite(
+        conftest=LOSE,
+        tests=ONE_FAILS,
+        verdict=RED,
+        column="1 failed, 2 passed in ",
+        note="pytest exited with 1; it lists as failed what its log lacks: tests/test_a.py::test_c",
+    ),
+    "failure with a long output": Suite(
+        tests=PRINTS_MUCH.format("False"),
+        command=f"{PYTEST} --show-capture=no",
+        verdict=RED,
+        column="1 failed, 2 passed in ",
+        note="1 test failed",
+        evidence="unreadable in the per-test log: results of tests/test_a.py::test_c",
+    ),
     # Only complete tests have the following ones, which are like those above.
+    "failed subtests, with workers": Suite(
+        tests=SUBTESTS,
+        command=f"{PYTEST} -n 2",
+        verdict=RED,
+        column="3 failed, 1 passed in ",
+        note="2 tests failed with 2 failed subtests",
+    ),
+    "only words of a plugin": Suite(
+        conftest=OWN_WORDS.format("''"),
+        command=f"{PYTEST} -q --color=yes",
+        verdict=GREEN,
+        column="2 known flaky-ish in ",
+        note="full suite passed",
+    ),
+    "pass with a long output": Suite(
+        tests=PRINTS_MUCH.format("True"),
+        verdict=(Product.INCOMPLETE, Harness.CLEAN, ExitCode.PRODUCT_FAILURE),
+        column="3 passed in ",
+        note="the per-test log has 2 unreadable lines",  # also the test's teardown has the output
+        evidence="unreadable in the per-test log: results of tests/test_a.py::test_c",
+    ),
     "trylast hook, swallowed by a wrapper": Suite(
         conftest=TRYLAST_HOOK,
         command=f"sh -c '{PYTEST} \"$@\" || true' sh",
@@ -323,13 +418,50 @@ def check(result: PlatformResult, suite: Suite) -> None:
     ["host", pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.complete])],
     indirect=True,
 )
-@pytest.mark.parametrize("name", narrowed(SUITES, kept=13))
+@pytest.mark.parametrize("name", narrowed(SUITES, kept=18))
 def test_the_messages_to_a_user(bench: Bench, environment: Path, name: str) -> None:
     suite = SUITES[name]
     if bench.engine.name == "docker" and name.startswith("red log "):
         # There, no test can take a line of the log back.
         suite = replace(suite, verdict=RED, note="1 test failed")
     check(judged(bench, plan_of(bench, environment, suite)), suite)
+
+
+NAMED_BY_PATHS = """\
+import os, pathlib, sys
+import pytest
+
+PATHS = [pathlib.Path(__file__).parent / "data/a.txt", sys.prefix, os.path.relpath("x", "/")]
+
+@pytest.mark.parametrize("path", PATHS, ids=str)
+def test_a(path): assert os.path.exists("/nowhere")
+
+def test_b(): pass
+"""
+
+
+@pytest.mark.parametrize(
+    "bench", ["host", pytest.param("docker", marks=pytest.mark.docker)], indirect=True
+)
+def test_a_name_that_has_a_path_is_the_same_in_all_runs(
+    bench: Bench, environment: Path, tmp_path: Path
+) -> None:
+    suite = Suite(
+        tests=NAMED_BY_PATHS, verdict=RED, column="3 failed, 1 passed", note="3 tests failed"
+    )
+    plan = plan_of(bench, environment, suite)
+    result = judged(bench, plan)
+    check(result, suite)
+    names = [failure.test for failure in result.failures]
+    assert names[0] == "tests/test_a.py::test_a[/workspace/tests/data/a.txt]"
+    assert len({*names}) == 3
+    assert not any(name and plan.run_id in name for name in names)
+    # A rerun, in another folder, names the test as the results do.
+    again = rerun_plan(plan, results=tmp_path / "again", test=names[0])
+    rerun = judged(bench, again)
+    assert rerun.pytest is not None
+    assert (rerun.pytest.failed, rerun.pytest.passed) == (1, 0)
+    assert [failure.test for failure in rerun.failures] == names[:1]
 
 
 HANGS = (
