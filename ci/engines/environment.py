@@ -43,8 +43,7 @@ def base_python(host: HostPlan) -> BasePython:
 
 def venv_options(host: HostPlan, base: BasePython) -> list[str]:
     """Return the options for virtualenv beside those of every environment."""
-    chosen = [] if base.path == host.python else ["--python", base.path]
-    return [*chosen, *(["--system-site-packages"] if base.is_seen else [])]
+    return [] if base.path == host.python else ["--python", base.path]
 
 
 def creating_commands(host: HostPlan, base: BasePython, venv: Path) -> Iterator[list[str]]:
