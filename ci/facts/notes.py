@@ -25,7 +25,7 @@ FULL_SUITE = "full suite passed"
 SELECTED_SUITE = "suite of the selected operators passed"
 HOST = "host engine: a fresh virtual environment on this machine"
 
-MODULE = re.compile(r"\w+(\.\w+)+")
+MODULE = re.compile(r"\w+(\.\w+)*")
 NOTICEABLE_WAIT_S = 10.0  # shorter waits do not matter in a suite of minutes
 
 _HARNESS = {
@@ -106,18 +106,28 @@ def cache_notes(environment: Mapping[str, object]) -> list[str]:
 
 
 def source_notes(environment: Mapping[str, object], stage: StagePlan) -> list[str]:
-    """Return the note on compiled modules that the tests did not import."""
-    match environment.get("uncompiled"):
-        case [_, *_] as modules if imports_current_folder(stage):
-            names = [it for it in modules if isinstance(it, str) and MODULE.fullmatch(it)]
-        case _:
-            names = []
-    if not names:
+    """Return the notes on modules in which the sources, which were tested, differ."""
+    if not imports_current_folder(stage):
         return []
-    return [
-        f"not tested: compiled {join_names(names)}: python -m pytest imports the sources, which "
-        "lack it; use pytest --import-mode=importlib"
-    ]
+    remedy = "use pytest --import-mode=importlib"
+    notes = []
+    if names := _modules(environment.get("uncompiled")):
+        notes.append(
+            f"not tested: compiled {join_names(names)}: python -m pytest imports the sources, which"
+            f" lack it; {remedy}"
+        )
+    if names := _modules(environment.get("unpackaged")):
+        notes.append(
+            f"the sources were tested, not what was installed, which lacks {join_names(names)}:"
+            f" python -m pytest imports the sources; {remedy}"
+        )
+    return notes
+
+
+def _modules(found: object) -> list[str]:
+    """Return the names of modules in what the code under test may have written."""
+    names = found if isinstance(found, list) else []
+    return [it for it in names if isinstance(it, str) and MODULE.fullmatch(it)]
 
 
 def imports_current_folder(stage: StagePlan) -> bool:
