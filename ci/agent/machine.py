@@ -111,6 +111,29 @@ def missing_modules(installed, projects):
     names = (file[:-len(".py")].replace("/", ".") for file in files)
     return sorted(re.sub(r"\\.__init__$", "", name) for name in names)
 
+def unmet_build_requirements():
+    try:
+        import tomllib
+    except ImportError:
+        from pip._vendor import tomli as tomllib
+    from pip._vendor.packaging.requirements import Requirement
+
+    def is_met(it):
+        return it.specifier.contains(versions.get(normal(it.name), ""), prereleases=True)
+
+    def normal(name):
+        return re.sub("[-_.]+", "-", name).lower()
+
+    versions = {normal(name): version for name, version in packages.items()}
+    with open("pyproject.toml", "rb") as file:
+        required = tomllib.load(file)["build-system"]["requires"]
+    asked = [it for it in map(Requirement, required) if not it.marker or it.marker.evaluate()]
+    return [str(it) for it in asked if normal(it.name) not in versions or not is_met(it)]
+
+try:
+    unmet = unmet_build_requirements() if os.path.exists("pyproject.toml") else []
+except Exception:
+    unmet = []
 try:
     own = [entry for entry in entries if is_this_project(entry)]
     unpackaged = missing_modules([str(f) for it in own for f in it.files or ()],
@@ -124,7 +147,7 @@ except Exception:  # any tool may have written the metadata
 missing = filter(is_uncompiled_in_the_sources, files)
 uncompiled = sorted(file.partition(".")[0].replace("/", ".") for file in missing)
 facts = {"python": platform.python_version(), "packages": packages, "uncompiled": uncompiled}
-print(json.dumps({**facts, "unpackaged": unpackaged}))
+print(json.dumps({**facts, "unpackaged": unpackaged, "unmet": unmet}))
 """
 
 
@@ -178,6 +201,7 @@ def tool_facts(
 
     ``uncompiled``: modules of the project that are installed, but missing in its sources.
     ``unpackaged``: those that its sources have, but what was installed does not.
+    ``unmet``: requirements of its build that are not installed.
     """
 
     def printed(*command: str) -> str:
@@ -210,7 +234,7 @@ def read_tools(text: str) -> dict[str, Any]:
     except ValueError:
         found = {}
     python, packages = found.get("python"), found.get("packages")
-    modules = {name: found.get(name) for name in ("uncompiled", "unpackaged")}
+    modules = {name: found.get(name) for name in ("uncompiled", "unpackaged", "unmet")}
     return {
         "python": python if isinstance(python, str) else None,
         "packages": packages if isinstance(packages, dict) else {},

@@ -25,6 +25,7 @@ FULL_SUITE = "full suite passed"
 SELECTED_SUITE = "suite of the selected operators passed"
 HOST = "host engine: a fresh virtual environment on this machine"
 
+NO_ISOLATION = "--no-build-isolation"
 MODULE = re.compile(r"\w+(\.\w+)*")
 NOTICEABLE_WAIT_S = 10.0  # shorter waits do not matter in a suite of minutes
 
@@ -122,6 +123,21 @@ def source_notes(environment: Mapping[str, object], stage: StagePlan) -> list[st
             f" python -m pytest imports the sources; {remedy}"
         )
     return notes
+
+
+def requirement_notes(environment: Mapping[str, object], failed: Iterable[StagePlan]) -> list[str]:
+    """Return the note on packages that a build without isolation did not find."""
+    unmet = environment.get("unmet")
+    names = [it for it in unmet if isinstance(it, str)] if isinstance(unmet, list) else []
+    stages = [it.name for it in failed if any(NO_ISOLATION in word for word in it.command)]
+    if not names or not stages:
+        return []
+    shown = join_names([" ".join(name.split()) for name in names])
+    return [
+        f"stage {stages[0]} builds without isolation, and the environment lacks {shown} of"
+        " build-system.requires: add to the file of `requirements:` what is missing, or leave out"
+        f" {NO_ISOLATION}"
+    ]
 
 
 def _modules(found: object) -> list[str]:

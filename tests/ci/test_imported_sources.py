@@ -1,4 +1,4 @@
-"""Where the tests imported the sources, because they came first, and what was installed differs."""
+"""What the agent finds out about the project: its sources, what was installed, what builds it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ci.agent.machine import tool_facts
-from ci.facts.notes import source_notes
+from ci.facts.notes import requirement_notes, source_notes
 from ci.model.job import Column, StageKind, StagePlan
 
 FILE = f"tiny/_fast{EXTENSION_SUFFIXES[0]}"
@@ -138,6 +138,17 @@ def test_a_wheel_of_a_package_that_is_not_in_the_root(complete: Path) -> None:
     assert unpackaged(complete, SOURCES[:2]) == []
 
 
+def planned(*command: str, **variables: str) -> StagePlan:
+    return StagePlan(
+        name="tests",
+        kind=StageKind.PYTEST,
+        command=command,
+        environment=variables,
+        timeout_s=60.0,
+        column=Column.PYTEST,
+    )
+
+
 @pytest.mark.parametrize(
     ("command", "variables", "noted"),
     [
@@ -154,15 +165,47 @@ def test_a_wheel_of_a_package_that_is_not_in_the_root(complete: Path) -> None:
 def test_when_it_is_noted(
     command: tuple[str, ...], variables: Mapping[str, str], *, noted: bool
 ) -> None:
-    stage = StagePlan(
-        name="tests",
-        kind=StageKind.PYTEST,
-        command=command,
-        environment=variables,
-        timeout_s=60.0,
-        column=Column.PYTEST,
-    )
+    stage = planned(*command, **variables)
     assert bool(source_notes({"uncompiled": ["tiny._fast"]}, stage)) == noted
     assert bool(source_notes({"unpackaged": ["tiny"]}, stage)) == noted
     for forged in (None, 3, [], [3], ["a\nb"], ["a b"]):
         assert source_notes({"uncompiled": forged, "unpackaged": forged}, stage) == []
+
+
+REQUIRES = """\
+[build-system]
+requires = ["Tiny>=1", "tiny>=2,<3", "no_such.backend", "other; python_version < '3'"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "unmet"),
+    [
+        (REQUIRES, ["tiny<3,>=2", "no_such.backend"]),
+        ("[build-system]\nrequires = ['not a requirement']\n", []),
+        ("[build-system\n", []),
+        ("[project]\n", []),
+    ],
+)
+def test_requirements_of_the_build_that_are_missing(
+    project: Path, text: str, unmet: list[str]
+) -> None:
+    (project / "pyproject.toml").write_text(text)
+    assert recorded(project, HERE)["unmet"] == unmet
+
+
+def test_when_missing_requirements_are_noted() -> None:
+    facts = {"unmet": ["hatchling>=1", "hatch-vcs"]}
+    plain = ("python", "-m", "pip", "install", ".")
+    [note] = requirement_notes(facts, [planned(*plain, "--no-build-isolation")])
+    assert note == (
+        "stage tests builds without isolation, and the environment lacks hatchling>=1, hatch-vcs of"
+        " build-system.requires: add to the file of `requirements:` what is missing, or leave out"
+        " --no-build-isolation"
+    )
+    assert requirement_notes(facts, [planned("sh", "-c", "pip install --no-build-isolation .")])
+    assert requirement_notes(facts, [planned(*plain)]) == []
+    assert requirement_notes(facts, []) == []
+    for forged in (None, 3, [], [3]):
+        failed = planned(*plain, "--no-build-isolation")
+        assert requirement_notes({"unmet": forged}, [failed]) == []

@@ -339,6 +339,7 @@ ENVIRONMENT: dict[str, Any] = {
     "devices": [{"uuid": "GPU-1", "name": "x", "driver": "1", "before": {}, "after": None}],
     "uncompiled": ["a.b"],
     "unpackaged": ["a.c"],
+    "unmet": ["hatchling>=1"],
     "options": {"CXXFLAGS": "-O2"},
     "selection": {"operators": "add"},
     "compiler": "g++ 12",
@@ -402,7 +403,8 @@ PROBE: dict[str, Any] = {"status": "devices", "reason": None, "devices": [_DEVIC
 SEARCH: dict[str, Any] = {"files": ["/dev/nvidia0"], "mounts": ["/usr/lib"], "groups": [44]}
 SUPERVISOR: dict[str, Any] = {**_END, "signal": None, "timed_out": False}
 TOOLS: dict[str, Any] = {
-    name: ENVIRONMENT[name] for name in ("python", "packages", "uncompiled", "unpackaged")
+    name: ENVIRONMENT[name]
+    for name in ("python", "packages", "uncompiled", "unpackaged", "unmet")
 }
 
 
