@@ -78,13 +78,12 @@ def link(environment: str) -> None:
     Environments do not nest, and pip before 22.3 leaves `--system-site-packages` on the path of
     isolated builds. Folders that a line names it removes, in any version.
     """
-    folders = [*([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
-    folders += site.getsitepackages()
-    folders = [folder for folder in folders if os.path.isdir(folder)]
+    known = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    folders = [folder for folder in (*known, *site.getsitepackages()) if Path(folder).is_dir()]
     before = len(sys.path)
-    known: set[str] = set()  # of none: every folder is appended, with those of files .pth
+    new: set[str] = set()  # every folder is appended, and with it those of its files .pth
     for folder in folders:
-        site.addsitedir(folder, known)
+        site.addsitedir(folder, new)
     lines = [f"{folder}\n" for folder in sys.path[before:]]
     # What else files .pth do, such as those of editable packages.
     lines += [f"import site; site.addsitedir({folder!r})\n" for folder in folders]

@@ -35,14 +35,14 @@ _ERRORS = tuple(
         r":\d+: (?:fatal )?error:|\(\d+\): (?:catastrophic )?error\b",  # compilers, nvcc
         r"CMake Error\b",
         r"\berror: (?![a-z]+(?:-[a-z]+)+$)",  # not the name of an error of pip's
-        r"^\s*× (?!Encountered error|.* did not run successfully)",  # what pip says of it
+        r"^\s*\u00d7 (?!Encountered error|.* did not run successfully)",  # what pip says of it
         r"undefined reference to|cannot find -l|ERROR: |^E?\s*(?:\w+\.)*\w*(?:Error|Exception): ",
     )
 )
 _CONTEXT = "╰─> "
 _MARK = re.compile(r"^E {2,}")  # of pytest, before the lines of an error
 _CMAKE, _PIP = 1, 3  # in `_ERRORS`: the next line with text goes on
-_PIPS = re.compile(r"^× (.*?)\.?$")
+_PIPS = re.compile(r"^\u00d7 (.*?)\.?$")
 # A process died or was killed: the test that it ran has no record of its own.
 DIED = frozenset({Harness.CRASHED, Harness.OOM_KILLED, Harness.TIMED_OUT})
 

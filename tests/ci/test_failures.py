@@ -145,7 +145,7 @@ BACKEND = """\
 Processing /workspace
   error: backend-unavailable
 
-  × Cannot import build backend 'hatchling.build'.
+  \u00d7 Cannot import build backend 'hatchling.build'.
   ╰─> ModuleNotFoundError: No module named 'hatchling'
 
   note: This is likely not a problem with pip.
@@ -184,7 +184,7 @@ NINJA = "  [3/9] Building CXX object a.cc.o\n  FAILED: [code=1] a.cc.o\n  c++ -W
             BACKEND,
             "Cannot import build backend 'hatchling.build': ModuleNotFoundError: No module named",
         ),
-        (f"{PIP.replace(' x ', ' × ')}  ╰─> [9 lines]\n  ValueError: no\n", "ValueError: no"),
+        (PIP.replace(" x ", " \u00d7 ") + "  ╰─> [9 lines]\n  ValueError: no\n", "ValueError: no"),
         ("ERROR: No matching distribution found for torch==9\n", "ERROR: No matching distribution"),
         ("+ ./setup\nsetup: line 3: cmkae: command not found\n\n", "setup: line 3: cmkae: command"),
         ("\x1b[31ma.cc:1:1: \x1b[0merror: colors\n", "a.cc:1:1: error: colors"),

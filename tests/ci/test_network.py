@@ -40,8 +40,10 @@ def test_proxies_in_both_spellings(tmp_path: Path, spelling: str) -> None:
     environ = {spelling: "http://p:1", "no_proxy": "*"}
     network = resolve_network(environ, folder=tmp_path)
     assert network.environment == {
-        **{"https_proxy": "http://p:1", "HTTPS_PROXY": "http://p:1"},
-        **{"no_proxy": "*", "NO_PROXY": "*"},
+        "https_proxy": "http://p:1",
+        "HTTPS_PROXY": "http://p:1",
+        "no_proxy": "*",
+        "NO_PROXY": "*",
     }
 
 
@@ -50,7 +52,9 @@ def test_no_proxy_reaches_servers_of_the_machine_itself(tmp_path: Path, named: s
     environ = {"http_proxy": "http://p:1", "no_proxy": named}
     network = resolve_network(environ, folder=tmp_path)
     words = network.environment["no_proxy"].split(",")
-    assert sorted(words) == sorted({"localhost", "127.0.0.1", "::1", *(["a.example"] * bool(named))})
+    assert sorted(words) == sorted(
+        {"localhost", "127.0.0.1", "::1", *(["a.example"] * bool(named))}
+    )
     assert network.environment["NO_PROXY"] == network.host_environment["no_proxy"]
     assert network.build_environment["no_proxy"] == network.environment["no_proxy"]
     bare = resolve_network({"no_proxy": named}, folder=tmp_path)

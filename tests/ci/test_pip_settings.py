@@ -124,8 +124,12 @@ def test_a_fresh_environment_has_only_settings_of_the_network(tmp_path: Path) ->
     others += ("ONLY_BINARY", "NO_BINARY", "CONSTRAINT", "REQUIREMENT", "LOG", "PYTHON", "PRE")
     environ = {
         **{f"PIP_{name}": "1" for name in others},
-        **{"PIP_INDEX_URL": "https://two/", "PIP_RETRIES": "2", "HOME": str(tmp_path)},
-        **{"PIP_CONFIG_FILE": str(file), "PIP_PASSWORD": "secret", "OTHER": "1"},
+        "PIP_INDEX_URL": "https://two/",
+        "PIP_RETRIES": "2",
+        "PIP_CONFIG_FILE": str(file),
+        "PIP_PASSWORD": "secret",
+        "HOME": str(tmp_path),
+        "OTHER": "1",
     }
     variables = pip_variables(environ)
     variables.pop("PIP_CERT", None)  # of this machine

@@ -403,8 +403,7 @@ PROBE: dict[str, Any] = {"status": "devices", "reason": None, "devices": [_DEVIC
 SEARCH: dict[str, Any] = {"files": ["/dev/nvidia0"], "mounts": ["/usr/lib"], "groups": [44]}
 SUPERVISOR: dict[str, Any] = {**_END, "signal": None, "timed_out": False}
 TOOLS: dict[str, Any] = {
-    name: ENVIRONMENT[name]
-    for name in ("python", "packages", "uncompiled", "unpackaged", "unmet")
+    name: ENVIRONMENT[name] for name in ("python", "packages", "uncompiled", "unpackaged", "unmet")
 }
 
 
