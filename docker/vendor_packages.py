@@ -76,7 +76,7 @@ def link(environment: str) -> None:
     """Link the folders of this Python's packages, one a line of a path configuration file.
 
     Environments do not nest, and pip before 22.3 leaves `--system-site-packages` on the path of
-    isolated builds. Folders that a line names it removes, in any version.
+    isolated builds. Every pip removes the folders that a line names.
     """
     known = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
     folders = [folder for folder in (*known, *site.getsitepackages()) if Path(folder).is_dir()]

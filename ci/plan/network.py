@@ -99,21 +99,22 @@ def _with_loopback(no_proxy: str | None) -> str:
 def loopback_notes(environment: Mapping[str, str]) -> list[str]:
     """Return the note on the proxies of a container whose addresses mean itself."""
     variables = [VARIABLES[field][0] for field in PROXIES]
-    found = {environment[it]: it for it in variables if _is_loopback(environment.get(it, ""))}
+    found = {environment[it]: it for it in variables if _loopback(environment.get(it, ""))}
     return [
-        f"{variable} is {CREDENTIALS.sub('', proxy)}, which in a container means the container:"
+        f"{variable} is a proxy on {_loopback(proxy)}, which in a container means the container:"
         " let the proxy listen on an address that containers reach, such as that of docker0, and"
         f" name it in {variable}"
         for proxy, variable in found.items()
     ]
 
 
-def _is_loopback(proxy: str) -> bool:
+def _loopback(proxy: str) -> str | None:
+    """Return the host of a proxy that is on the machine itself; ``None``: it is elsewhere."""
     try:
         host = urlsplit(proxy if "://" in proxy else f"//{proxy}").hostname or ""
-        return host == "localhost" or ip_address(host).is_loopback
+        return host if host == "localhost" or ip_address(host).is_loopback else None
     except ValueError:  # a name, or no address at all
-        return False
+        return None
 
 
 def network_settings(environ: Mapping[str, str], *sections: NetworkConfig) -> dict[str, str | None]:

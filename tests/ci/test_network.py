@@ -64,12 +64,13 @@ def test_no_proxy_reaches_servers_of_the_machine_itself(tmp_path: Path, named: s
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "127.1.2.3"])
 def test_a_proxy_on_loopback_is_noted(tmp_path: Path, host: str) -> None:
     proxy = f"http://me:s3cret@{host}:3128"
-    environ = {"HTTP_PROXY": proxy, "https_proxy": proxy, "PIP_PROXY": f"{host}:8080"}
+    environ = {"HTTP_PROXY": proxy, "https_proxy": proxy, "PIP_PROXY": f"me:s3cret@{host}:8080"}
     network = resolve_network(environ, folder=tmp_path)
     both, pips = loopback_notes(network.environment)
     means = "which in a container means the container: let the proxy listen on an address that"
-    assert both.startswith(f"HTTPS_PROXY is http://{host}:3128, {means}")
-    assert pips.startswith(f"PIP_PROXY is {host}:8080, {means}")
+    shown = host.strip("[]")
+    assert both.startswith(f"HTTPS_PROXY is a proxy on {shown}, {means}")
+    assert pips.startswith(f"PIP_PROXY is a proxy on {shown}, {means}")
 
 
 def test_other_proxies_are_not_noted(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_proxy_on_loopback(docker_bench: Bench, monkeypatch: pytest.MonkeyPatc
     plan = docker_bench.plan(python_stage("look", OWN_SERVER))
     facts = docker_bench.run(plan)
     assert facts.exit_code == 0, (plan.results / "look.log").read_text()
-    means = "HTTP_PROXY is http://127.0.0.1:9, which in a container means the container: "
+    means = "HTTP_PROXY is a proxy on 127.0.0.1, which in a container means the container: "
     assert [note for note in facts.notes if note.startswith(means)]
 
 

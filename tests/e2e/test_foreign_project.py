@@ -149,7 +149,7 @@ def unpacked(archive: Path, folder: Path) -> Path:
 
 # Projects of other people, with quick suites in their archives, and what each is a case of.
 POOL = {
-    "wrapt==1.17.3": "C extension, src, setup.py",
+    "ujson==5.11.0": "C++ extension, src, setuptools-scm",
     "zope.interface==8.1": "C extension, a namespace, tests inside of the package",
     "simplejson==3.20.2": "C extension, no pyproject.toml, package in the root",
     "toolz==1.0.0": "pure, no pyproject.toml, package in the root, versioneer",
