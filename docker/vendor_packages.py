@@ -25,7 +25,6 @@ from pathlib import Path
 OFF_PATH = ("opt/conda/bin/python3", "torch/venv3/*/bin/python3")
 # torch, torchvision, torch_npu, torch-mlu; triton, triton-ascend
 FAMILY = re.compile(r"(torch|triton)(\W|_|[a-z])*$")
-SEES_BASE = re.compile(r"^(include-system-site-packages *= *)true *$", re.MULTILINE)
 
 
 def find() -> None:
@@ -74,19 +73,22 @@ def is_vendor_package(name: str, version: str) -> bool:
 
 
 def link(environment: str) -> None:
-    """Link the packages if the vendor's Python is a virtual environment: these do not nest.
+    """Link the folders of this Python's packages, one a line of a path configuration file.
 
-    If it does not see the packages of its base, which may have other test tools, the linked
-    environment does not see them either.
+    Environments do not nest, and pip before 22.3 leaves `--system-site-packages` on the path of
+    isolated builds. Every pip removes the folders that a line names.
     """
-    if sys.prefix == sys.base_prefix:
-        return
-    if sys.base_prefix not in site.PREFIXES:
-        settings = Path(environment, "pyvenv.cfg")
-        settings.write_text(SEES_BASE.sub(r"\1false", settings.read_text()))
-    (folder,) = Path(environment).glob("lib/python*/site-packages")
-    lines = [f"import site; site.addsitedir({path!r})\n" for path in site.getsitepackages()]
-    (folder / "vendor.pth").write_text("".join(lines))
+    known = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    folders = [folder for folder in (*known, *site.getsitepackages()) if Path(folder).is_dir()]
+    before = len(sys.path)
+    new: set[str] = set()  # every folder is appended, and with it those of its files .pth
+    for folder in folders:
+        site.addsitedir(folder, new)
+    lines = [f"{folder}\n" for folder in sys.path[before:]]
+    # What else files .pth do, such as those of editable packages.
+    lines += [f"import site; site.addsitedir({folder!r})\n" for folder in folders]
+    (own,) = Path(environment).glob("lib/python*/site-packages")
+    (own / "vendor.pth").write_text("".join(lines))
 
 
 def check(path: str) -> None:

@@ -64,7 +64,7 @@ _VERSION = re.compile(r"\d+\.\d+")
 
 # Run by the Python of the stages, which may differ from the agent's, in the project's folder.
 PYTHON_PROBE = """
-import importlib.machinery, importlib.metadata, json, os, platform, sys, urllib.parse
+import fnmatch, importlib.machinery, importlib.metadata, json, os, platform, re, sys, urllib.parse
 entries = list(importlib.metadata.distributions())
 found = [entry.metadata for entry in entries]  # each parsed once
 packages = {entry["Name"]: entry["Version"] for entry in found if entry["Name"]}
@@ -83,6 +83,63 @@ def is_uncompiled_in_the_sources(file):
     is_module = file.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))
     return is_in_sources and is_module and not os.path.exists(file)
 
+def is_test(name):
+    return any(fnmatch.fnmatch(name, it) for it in ("test_*.py", "*_test.py", "conftest.py"))
+
+def modules_in_the_sources(package):
+    # Without those of tests, which are often left out of what is installed.
+    tree = [(folder, names) for folder, _, names in os.walk(package)]
+    usual = ("test", "tests")
+    tests = [it for it, names in tree if os.path.basename(it) in usual or any(map(is_test, names))]
+    for folder, names in tree:
+        if any((folder + "/").startswith(it + "/") for it in tests if it != package):
+            continue
+        holds_tests = any(it.startswith(folder + "/") for it in tests) and folder != package
+        for name in names:
+            file = os.path.join(folder, name)
+            if name.endswith(".py") and not is_test(name) and os.path.getsize(file):
+                if not (holds_tests and name == "__init__.py"):
+                    yield file
+
+def missing_modules(installed, projects):
+    if is_safe or not projects:
+        return []
+    roots = {file.partition("/")[0] for file in installed if "/" in file}
+    roots |= {re.sub("[-.]", "_", name) for name in projects}
+    sources = (it for it in roots if os.path.isfile(os.path.join(it, "__init__.py")))
+    files = {file for it in sources for file in modules_in_the_sources(it)} - {*installed}
+    names = (file[:-len(".py")].replace("/", ".") for file in files)
+    return sorted(re.sub(r"\\.__init__$", "", name) for name in names)
+
+def unmet_build_requirements():
+    try:
+        import tomllib
+    except ImportError:
+        from pip._vendor import tomli as tomllib
+    from pip._vendor.packaging.requirements import Requirement
+
+    def is_met(it):
+        return it.specifier.contains(versions.get(normal(it.name), ""), prereleases=True)
+
+    def normal(name):
+        return re.sub("[-_.]+", "-", name).lower()
+
+    versions = {normal(name): version for name, version in packages.items()}
+    with open("pyproject.toml", "rb") as file:
+        required = tomllib.load(file)["build-system"]["requires"]
+    asked = [it for it in map(Requirement, required) if not it.marker or it.marker.evaluate()]
+    return [str(it) for it in asked if normal(it.name) not in versions or not is_met(it)]
+
+try:
+    unmet = unmet_build_requirements() if os.path.exists("pyproject.toml") else []
+except Exception:
+    unmet = []
+try:
+    own = [entry for entry in entries if is_this_project(entry)]
+    unpackaged = missing_modules([str(f) for it in own for f in it.files or ()],
+                                 [it.metadata["Name"] for it in own])
+except Exception:
+    unpackaged = []
 try:
     files = [str(file) for it in entries if is_this_project(it) for file in it.files or ()]
 except Exception:  # any tool may have written the metadata
@@ -90,7 +147,7 @@ except Exception:  # any tool may have written the metadata
 missing = filter(is_uncompiled_in_the_sources, files)
 uncompiled = sorted(file.partition(".")[0].replace("/", ".") for file in missing)
 facts = {"python": platform.python_version(), "packages": packages, "uncompiled": uncompiled}
-print(json.dumps(facts))
+print(json.dumps({**facts, "unpackaged": unpackaged, "unmet": unmet}))
 """
 
 
@@ -143,6 +200,8 @@ def tool_facts(
     """Return the versions of Python, its packages, and the build tools.
 
     ``uncompiled``: modules of the project that are installed, but missing in its sources.
+    ``unpackaged``: those that its sources have, but what was installed does not.
+    ``unmet``: requirements of its build that are not installed.
     """
 
     def printed(*command: str) -> str:
@@ -175,11 +234,11 @@ def read_tools(text: str) -> dict[str, Any]:
     except ValueError:
         found = {}
     python, packages = found.get("python"), found.get("packages")
-    uncompiled = found.get("uncompiled")
+    modules = {name: found.get(name) for name in ("uncompiled", "unpackaged", "unmet")}
     return {
         "python": python if isinstance(python, str) else None,
         "packages": packages if isinstance(packages, dict) else {},
-        "uncompiled": uncompiled if isinstance(uncompiled, list) else [],
+        **{name: it if isinstance(it, list) else [] for name, it in modules.items()},
     }
 
 

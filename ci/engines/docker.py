@@ -43,6 +43,7 @@ from ci.engines.wheelhouse import filled_volume
 from ci.errors import InfrastructureError
 from ci.model.plan import EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
+from ci.plan.network import loopback_notes
 from ci.util.process import delay_interrupt
 
 # Variables of the docker command; the engine's address sets DOCKER_HOST and DOCKER_CONTEXT.
@@ -102,6 +103,7 @@ class DockerEngine:
         notes: list[str] = []
         with suppress(KeyboardInterrupt), self._link.session(observer):
             try:
+                notes += loopback_notes(plan.network.environment)
                 notes += self.images.notes(plan, image.digest)
                 if plan.devices is not None and plan.devices.privileged:
                     notes.append(PRIVILEGED)
@@ -128,7 +130,7 @@ class DockerEngine:
         """Adopt the container of a caller that died, whether it still runs or has ended."""
         start = monotonic()
         with self._link.session(observer):
-            notes = self.images.notes(plan)
+            notes = (*loopback_notes(plan.network.environment), *self.images.notes(plan))
             facts = ExecutionFacts(engine=self.name)
             try:
                 found = find_containers(self.client, plan.container.labels)

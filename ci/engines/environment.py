@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from ci.engines.workfolder import CONSTRAINTS, MAKE_VENV, VENV_SETTINGS
 from ci.model.plan import HostPlan, RunPlan
-from ci.plan.network import folder_word
+from ci.plan.network import folder_word, with_folders
 from ci.util import process
 from ci.util.interpreters import VENDOR_PACKAGES, find_vendors, has_torch, locate
 from ci.util.text import first_line
@@ -43,8 +43,7 @@ def base_python(host: HostPlan) -> BasePython:
 
 def venv_options(host: HostPlan, base: BasePython) -> list[str]:
     """Return the options for virtualenv beside those of every environment."""
-    chosen = [] if base.path == host.python else ["--python", base.path]
-    return [*chosen, *(["--system-site-packages"] if base.is_seen else [])]
+    return [] if base.path == host.python else ["--python", base.path]
 
 
 def creating_commands(host: HostPlan, base: BasePython, venv: Path) -> Iterator[list[str]]:
@@ -59,14 +58,13 @@ def checking_command(venv: Path, constraints: Path) -> list[str]:
     return [str(venv / "bin" / "python"), str(VENDOR_PACKAGES), "check", str(constraints)]
 
 
-def host_settings(plan: RunPlan, constraints: Path | None) -> dict[str, str]:
-    """Return the network's and the plan's variables, and in between that of ``constraints``.
-
-    As in the recipe of images, constraints of the caller, which the vendor may have set, do not
-    count beside these: they can exclude the test tools.
-    """
+def host_settings(
+    plan: RunPlan, constraints: Path | None, passed: Mapping[str, str]
+) -> dict[str, str]:
+    """Return ``passed`` with the network's and the plan's variables, and ``constraints``."""
+    network = with_folders(plan.network.host_environment, passed)
     kept = {"PIP_CONSTRAINT": constraints.as_uri()} if constraints else {}  # pip splits at spaces
-    return {**plan.network.host_environment, **kept, **plan.environment}
+    return {**passed, **network, **kept, **plan.environment}
 
 
 def read_constraints(base: BasePython, variables: Mapping[str, str]) -> str:

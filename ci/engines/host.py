@@ -46,6 +46,7 @@ from ci.errors import InfrastructureError
 from ci.model.plan import RESERVED_VARIABLES, RunPlan, SystemPackages
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan import source
+from ci.plan.network import pip_variables
 from ci.util import prerequisites, process
 from ci.util.interpreters import PATH_VARIABLES, Interpreter, locate, read_interpreter
 from ci.util.invocation import NOX_VARIABLE
@@ -68,9 +69,9 @@ PASSED_VARIABLES = re.compile(
     r"HOME|USER|LOGNAME|SHELL|TERM|COLORTERM|NO_COLOR|FORCE_COLOR|TMPDIR|TMP|TEMP|CI|TZ|LANG"
     r"|LANGUAGE|SOURCE_DATE_EPOCH|CC|CXX|CPP|FC|AR|NM|RANLIB|PATH"
     r"|(C|CPP|CXX|CUDA|F|LD|MAKE|ARCH)FLAGS|(C_INCLUDE_|CPLUS_INCLUDE_|LIBRARY_|C)PATH"
-    r"|(LC|LD|XDG|PKG_CONFIG|INFINI|PIP|SKBUILD|CMAKE|SETUPTOOLS|CCACHE|PYTEST|COVERAGE)_\w+"
+    r"|(LC|LD|XDG|PKG_CONFIG|INFINI|SKBUILD|CMAKE|SETUPTOOLS|CCACHE|PYTEST|COVERAGE)_\w+"
     r"|(TORCH|ATEN|TRITON|OMP|KMP|GOMP|MKL|DNNL|ONEDNN|OPENBLAS|NCCL|GLOO)_\w+"
-    r"|(CUDA|NVCC|NVIDIA|COREX|MACA|NEUWARE|MLU|MUSA|ASCEND|HCCL)\w*|(NINJA|PYTHON|CARGO|RUST)\w+"
+    r"|(CUDA|NVCC|NVIDIA|COREX|MACA|NEUWARE|MLU|MUSA|ASCEND|HCCL)\w*|(NINJA|CARGO|RUST)\w+"
     r"|\w+_VISIBLE_DEVICES"
 )
 POLL_S = 0.05  # the interval at which the agent prints an event that is not full
@@ -316,7 +317,8 @@ def passed_variables(plan: RunPlan) -> dict[str, str]:
         return bool(PASSED_VARIABLES.fullmatch(name)) and not SECRET_NAME.search(name)
 
     inherited = process.inherited_environment()
-    return {name: value for name, value in inherited.items() if is_passed(name)}
+    passed = {name: value for name, value in inherited.items() if is_passed(name)}
+    return {**pip_variables(inherited), **passed}
 
 
 def _environment(plan: RunPlan, folder: WorkFolder) -> Mapping[str, str]:
@@ -325,7 +327,7 @@ def _environment(plan: RunPlan, folder: WorkFolder) -> Mapping[str, str]:
     path = os.pathsep.join([str(folder.venv / "bin"), ambient.get("PATH", os.defpath)])
     active = {"PATH": path, "VIRTUAL_ENV": str(folder.venv)}
     constraints = folder.constraints if folder.constraints.exists() else None
-    return {**ambient, **active, **host_settings(plan, constraints)}
+    return host_settings(plan, constraints, {**ambient, **active})
 
 
 def _python_notes(plan: RunPlan, folder: WorkFolder) -> Iterator[str]:

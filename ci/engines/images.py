@@ -33,6 +33,7 @@ from ci.model.plan import (
     base_image_remedy,
 )
 from ci.model.results import ImageFacts
+from ci.plan.network import loopback_notes
 from ci.util import process
 from ci.util.files import REPOSITORY, user_cache
 from ci.util.lines import parse_object
@@ -349,7 +350,9 @@ class ImageBuilder:
                 f"image {image.tag} of platform {plan.platform} cannot be built"
                 + "".join(f": {cause}" for cause in causes[-1:])
                 + log.tail(),
-                remedy=f"the whole log is {log.path}",
+                remedy="; ".join(
+                    [*loopback_notes(plan.network.environment), f"the whole log is {log.path}"]
+                ),
             )
         return built
 

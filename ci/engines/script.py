@@ -97,7 +97,7 @@ def describe_host(plan: RunPlan, passed: Mapping[str, str]) -> str:
     """Return the script of a run on this machine, with the ``passed`` variables of the caller."""
     base = base_python(plan.host)
     constraints = work_folder(plan) / CONSTRAINTS if base.is_seen else None
-    environment = {**passed, **host_settings(plan, constraints)}
+    environment = host_settings(plan, constraints, passed)
     return _script(
         plan,
         job.host_job(plan, work_folder(plan)),

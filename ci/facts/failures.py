@@ -34,12 +34,15 @@ _ERRORS = tuple(
     for pattern in (
         r":\d+: (?:fatal )?error:|\(\d+\): (?:catastrophic )?error\b",  # compilers, nvcc
         r"CMake Error\b",
-        r"\berror: (?!subprocess-exited-with-error|metadata-generation-failed)",
+        r"\berror: (?![a-z]+(?:-[a-z]+)+$)",  # not the name of an error of pip's
+        r"^\s*\u00d7 (?!Encountered error|.* did not run successfully)",  # what pip says of it
         r"undefined reference to|cannot find -l|ERROR: |^E?\s*(?:\w+\.)*\w*(?:Error|Exception): ",
     )
 )
+_CONTEXT = "╰─> "
 _MARK = re.compile(r"^E {2,}")  # of pytest, before the lines of an error
-_CMAKE = 1  # in `_ERRORS`: its message begins in the next line with text
+_CMAKE, _PIP = 1, 3  # in `_ERRORS`: the next line with text goes on
+_PIPS = re.compile(r"^\u00d7 (.*?)\.?$")
 # A process died or was killed: the test that it ran has no record of its own.
 DIED = frozenset({Harness.CRASHED, Harness.OOM_KILLED, Harness.TIMED_OUT})
 
@@ -168,18 +171,20 @@ def error_line(log: Iterable[str]) -> str | None:
     """Return the line of a build's log that names the error; without one, its last line."""
     found: dict[int, str] = {}
     last = None
-    follows = False  # the message of CMake
+    follows: int | None = None
     for line in map(strip_controls, log):
         text = line.strip()
         if not text:
             continue
         last = text
-        if follows:
+        if follows == _CMAKE:
             found[_CMAKE] += f" {text}"
-            follows = False
+        elif follows == _PIP and text.startswith(_CONTEXT):
+            found[_PIP] += f": {text.removeprefix(_CONTEXT)}"
+        follows = None
         kind = next((kind for kind, error in enumerate(_ERRORS) if error.search(line)), None)
         if kind is not None and kind not in found:
-            found[kind] = text
-            follows = kind == _CMAKE and text.endswith(":")
+            found[kind] = _PIPS.sub(r"\1", text)
+            follows = kind if kind == _PIP or (kind == _CMAKE and text.endswith(":")) else None
     named = found[min(found)] if found else last
     return named and _MARK.sub("", named)

@@ -26,7 +26,8 @@ FULL_SUITE = "full suite passed"
 SELECTED_SUITE = "suite of the selected operators passed"
 HOST = "host engine: a fresh virtual environment on this machine, without isolation"
 
-MODULE = re.compile(r"\w+(\.\w+)+")
+NO_ISOLATION = "--no-build-isolation"
+MODULE = re.compile(r"\w+(\.\w+)*")
 NOTICEABLE_WAIT_S = 10.0  # shorter waits do not matter in a suite of minutes
 
 _HARNESS = {
@@ -107,18 +108,43 @@ def cache_notes(environment: Mapping[str, object]) -> list[str]:
 
 
 def source_notes(environment: Mapping[str, object], stage: StagePlan) -> list[str]:
-    """Return the note on compiled modules that the tests did not import."""
-    match environment.get("uncompiled"):
-        case [_, *_] as modules if imports_current_folder(stage):
-            names = [it for it in modules if isinstance(it, str) and MODULE.fullmatch(it)]
-        case _:
-            names = []
-    if not names:
+    """Return the notes on modules in which the sources, which were tested, differ."""
+    if not imports_current_folder(stage):
         return []
+    remedy = "use pytest --import-mode=importlib"
+    notes = []
+    if names := _modules(environment.get("uncompiled")):
+        notes.append(
+            f"not tested: compiled {join_names(names)}: python -m pytest imports the sources, which"
+            f" lack it; {remedy}"
+        )
+    if names := _modules(environment.get("unpackaged")):
+        notes.append(
+            f"the sources were tested, not what was installed, which lacks {join_names(names)}:"
+            f" python -m pytest imports the sources; {remedy}"
+        )
+    return notes
+
+
+def requirement_notes(environment: Mapping[str, object], failed: Iterable[StagePlan]) -> list[str]:
+    """Return the note on packages that a build without isolation did not find."""
+    unmet = environment.get("unmet")
+    names = [it for it in unmet if isinstance(it, str)] if isinstance(unmet, list) else []
+    stages = [it.name for it in failed if any(NO_ISOLATION in word for word in it.command)]
+    if not names or not stages:
+        return []
+    shown = join_names([" ".join(name.split()) for name in names])
     return [
-        f"not tested: compiled {join_names(names)}: python -m pytest imports the sources, which "
-        "lack it; use pytest --import-mode=importlib"
+        f"stage {stages[0]} builds without isolation, and the environment lacks {shown} of"
+        " build-system.requires: add to the file of `requirements:` what is missing, or leave out"
+        f" {NO_ISOLATION}"
     ]
+
+
+def _modules(found: object) -> list[str]:
+    """Return the names of modules in what the code under test may have written."""
+    names = found if isinstance(found, list) else []
+    return [it for it in names if isinstance(it, str) and MODULE.fullmatch(it)]
 
 
 def imports_current_folder(stage: StagePlan) -> bool:

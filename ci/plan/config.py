@@ -195,6 +195,10 @@ class NetworkConfig(Model):
     volume, and image builds through a server at ``http://127.0.0.1:8421/`` (PIP_FIND_LINKS)."""
     pip_no_index: bool | None = None
     """Use no package index, only ``pip_find_links`` (PIP_NO_INDEX)."""
+    pip_proxy: str | None = None
+    """Proxy for pip alone (PIP_PROXY)."""
+    pip_timeout: Annotated[float, Field(gt=0)] | None = None
+    """Seconds that pip waits for an index (PIP_TIMEOUT, PIP_DEFAULT_TIMEOUT)."""
     ca_bundle: str | None = None
     """A PEM file with the certificates that this site trusts (PIP_CERT, SSL_CERT_FILE,
     REQUESTS_CA_BUNDLE)."""

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from configparser import Error as ConfigParserError
 from configparser import RawConfigParser
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -20,7 +21,6 @@ from ci.model.job import NETRC
 from ci.model.plan import (
     CONTAINER_CA_BUNDLE,
     CONTAINER_WHEELS,
-    LOOPBACK,
     WHEELHOUSE_URL,
     NetworkPlan,
 )
@@ -38,8 +38,12 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "no_proxy": ("NO_PROXY", "no_proxy"),
     "pip_find_links": ("PIP_FIND_LINKS",),
     "pip_no_index": ("PIP_NO_INDEX",),
+    "pip_proxy": ("PIP_PROXY",),
+    "pip_timeout": ("PIP_TIMEOUT", "PIP_DEFAULT_TIMEOUT"),
     "ca_bundle": ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"),
 }
+PROXIES = ("http_proxy", "https_proxy", "pip_proxy")
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 TRUE = ("y", "yes", "t", "true", "on", "1")  # to pip
 
 
@@ -51,6 +55,8 @@ def resolve_network(
     Relative paths in the sections are relative to ``folder``.
     """
     settings = network_settings(environ, *sections)
+    if settings["http_proxy"] or settings["https_proxy"]:
+        settings["no_proxy"] = _with_loopback(settings["no_proxy"])
     bundle = folder / settings["ca_bundle"] if settings["ca_bundle"] else None
     if bundle and not bundle.is_file():
         got = f"got '{settings['ca_bundle']}', expected a PEM file"
@@ -67,8 +73,6 @@ def resolve_network(
     if wheelhouse:
         inside["pip_find_links"] = " ".join([*links, CONTAINER_WHEELS])
         in_builds["pip_find_links"] = " ".join([*links, WHEELHOUSE_URL])
-        if settings["http_proxy"] or settings["https_proxy"]:  # a proxy cannot reach this loopback
-            in_builds["no_proxy"] = ",".join(filter(None, (settings["no_proxy"], LOOPBACK)))
     # A folder of links is another address in a container.
     addresses = {**settings, "pip_find_links": " ".join(links)}
     public = {name: CREDENTIALS.sub("", value or "") for name, value in addresses.items()}
@@ -85,6 +89,34 @@ def resolve_network(
     )
 
 
+def _with_loopback(no_proxy: str | None) -> str:
+    """Add this machine's own addresses: no proxy reaches the servers of tests and of builds."""
+    words = [word.strip() for word in (no_proxy or "").split(",") if word.strip()]
+    added = () if "*" in words else LOOPBACK_NAMES
+    return ",".join(dict.fromkeys([*words, *added]))
+
+
+def loopback_notes(environment: Mapping[str, str]) -> list[str]:
+    """Return the note on the proxies of a container whose addresses mean itself."""
+    variables = [VARIABLES[field][0] for field in PROXIES]
+    found = {environment[it]: it for it in variables if _loopback(environment.get(it, ""))}
+    return [
+        f"{variable} is a proxy on {_loopback(proxy)}, which in a container means the container:"
+        " let the proxy listen on an address that containers reach, such as that of docker0, and"
+        f" name it in {variable}"
+        for proxy, variable in found.items()
+    ]
+
+
+def _loopback(proxy: str) -> str | None:
+    """Return the host of a proxy that is on the machine itself; ``None``: it is elsewhere."""
+    try:
+        host = urlsplit(proxy if "://" in proxy else f"//{proxy}").hostname or ""
+        return host if host == "localhost" or ip_address(host).is_loopback else None
+    except ValueError:  # a name, or no address at all
+        return None
+
+
 def network_settings(environ: Mapping[str, str], *sections: NetworkConfig) -> dict[str, str | None]:
     """Return every setting: the environment's, else the first section's."""
     found: dict[str, str | None] = {}
@@ -95,9 +127,9 @@ def network_settings(environ: Mapping[str, str], *sections: NetworkConfig) -> di
     return found
 
 
-def _text(value: str | bool | None) -> str | None:
+def _text(value: str | float | None) -> str | None:
     """Return a setting as pip reads it from a variable."""
-    return str(int(value)) if isinstance(value, bool) else value
+    return value if value is None or isinstance(value, str) else f"{float(value):g}"
 
 
 def is_without_index(environment: Mapping[str, str]) -> bool:
@@ -189,34 +221,100 @@ FIELDS: Mapping[str, str] = {
     "find-links": "pip_find_links",
     "no-index": "pip_no_index",
     "cert": "ca_bundle",
+    "proxy": "pip_proxy",
+    "timeout": "pip_timeout",
+    "default-timeout": "pip_timeout",
 }
+# What else of pip's settings is about the network, or speeds it up, and means something on this
+# machine only. No other setting may change what a fresh environment gets: `user`, `target`.
+ON_THIS_MACHINE = (
+    *("client-cert", "keyring-provider", "no-input", "no-proxy-env", "retries", "resume-retries"),
+    *("cache-dir", "no-cache-dir", "disable-pip-version-check"),
+)
+
+
+# Features that are about certificates.
+FEATURES: Mapping[str, str] = {"use-feature": "truststore", "use-deprecated": "legacy-certs"}
 
 
 def read_pip_settings(environ: Mapping[str, str]) -> NetworkConfig:
     """Read the settings of this Python's pip; empty if it can't read its own files.
 
-    Indexes in folders of this machine are left out: a container cannot reach them. `pip config`
-    itself would take 0.3 s. Source: pip's documentation on its configuration, of version 26.
+    Indexes in folders of this machine are left out: a container cannot reach them.
+    """
+    found: dict[str, str | bool | float] = {}
+    for option, value in _pip_options(environ).items():
+        field = FIELDS.get(option)
+        if field == "pip_no_index":
+            found[field] = value.lower() in TRUE
+        elif field == "pip_timeout":
+            if value.isdecimal() and float(value):
+                found[field] = float(value)
+        elif field and (text := _without_folders(value) if "index" in field else value):
+            found[field] = text
+    return NetworkConfig.model_validate(found)
+
+
+def pip_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what pip is to know on this machine, as variables: it then reads no file.
+
+    Kept is what variables and files of ``environ`` say about the network. Anything else, as
+    ``user`` or ``target``, is for other environments than a fresh one.
+    """
+    variables = {name: value for name, value in environ.items() if name.startswith("PIP_")}
+    spelled = {_option(name.removeprefix("PIP_")): value for name, value in variables.items()}
+    found = {}
+    for option, value in {**_pip_options(environ), **spelled}.items():
+        if feature := FEATURES.get(option):
+            kept = feature if feature in value.split() else ""
+        else:
+            kept = value if option in (*FIELDS, *ON_THIS_MACHINE) else ""
+        if kept:
+            found[f"PIP_{option.upper().replace('-', '_')}"] = kept
+    return {**found, "PIP_CONFIG_FILE": os.devnull}
+
+
+def with_folders(network: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
+    """Return network variables for this machine, with its indexes in folders.
+
+    ``variables`` are those of pip here. Where the network has other indexes, it counts.
+    """
+    names = (*VARIABLES["pip_index_url"], *VARIABLES["pip_extra_index_url"])
+    indexes = {name: variables[name] for name in names if name in variables}
+    same = {
+        name: value
+        for name, value in indexes.items()
+        if _without_folders(value) == network.get(name, "")
+    }
+    return {**network, **same}
+
+
+def _without_folders(indexes: str) -> str:
+    return " ".join(word for word in indexes.split() if not word.startswith("file:"))
+
+
+def _option(name: str) -> str:
+    """Return the name of an option as on the command line."""
+    return name.lower().replace("_", "-").removeprefix("--")
+
+
+def _pip_options(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of `pip install` in pip's files, which `pip config` prints in 0.3 s.
+
+    Source: pip's documentation on its configuration, of version 26.
     """
     parser = RawConfigParser()
     try:
         parser.read(_pip_files(environ))
+        sections = [parser.items(it) for it in ("global", "install") if parser.has_section(it)]
     except (ConfigParserError, OSError, UnicodeDecodeError):
-        return NetworkConfig()
-    found: dict[str, str | bool] = {}
-    for section in ("global", "install"):
-        for option, value in parser.items(section) if parser.has_section(section) else ():
-            field = FIELDS.get(option.replace("_", "-").removeprefix("--"))
-            if field is None:
-                continue
-            words = value.split()
-            if field.endswith("index_url"):
-                words = [word for word in words if not word.startswith("file:")]
-            if field == "pip_no_index":
-                found[field] = value.lower() in TRUE
-            elif words:
-                found[field] = " ".join(words)
-    return NetworkConfig.model_validate(found)
+        return {}
+    return {
+        _option(option): " ".join(value.split("\n")).strip()
+        for section in sections
+        for option, value in section
+        if value
+    }
 
 
 def _pip_files(environ: Mapping[str, str]) -> list[Path]:

@@ -67,7 +67,7 @@ _BUILD_ARGUMENTS = (
     *("PIP_FIND_LINKS", "PIP_NO_INDEX"),
 )
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
-_PROXY_ARGUMENTS = (*_PROXIES, *(name.lower() for name in _PROXIES))
+_PROXY_ARGUMENTS = (*_PROXIES, *(name.lower() for name in _PROXIES), "PIP_PROXY", "PIP_TIMEOUT")
 
 
 class RunOptions(BaseModel):

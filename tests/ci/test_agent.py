@@ -602,7 +602,7 @@ def test_environment_is_described(job: Job) -> None:
     job.run()
     facts = described(job)
     tools = {"compiler", "device_compiler", "cmake", "ninja"}
-    python = {"python", "packages", "uncompiled", "torch"}
+    python = {"python", "packages", "uncompiled", "unpackaged", "unmet", "torch"}
     assert set(facts) == {"machine", "selection", "options", "compiler_cache", *tools, *python}
     assert facts["machine"]["instruction_sets"] == machine.instruction_sets()
     assert facts["python"].startswith("3.")

@@ -141,6 +141,16 @@ Processing /workspace
   x Building wheel for tiny (pyproject.toml) did not run successfully.
   │ exit code: 1
 """
+BACKEND = """\
+Processing /workspace
+  error: backend-unavailable
+
+  \u00d7 Cannot import build backend 'hatchling.build'.
+  ╰─> ModuleNotFoundError: No module named 'hatchling'
+
+  note: This is likely not a problem with pip.
+ERROR: Failed to build 'file:///workspace' when calling a hook
+"""
 NINJA = "  [3/9] Building CXX object a.cc.o\n  FAILED: [code=1] a.cc.o\n  c++ -Werror -c a.cc\n"
 
 
@@ -170,6 +180,11 @@ NINJA = "  [3/9] Building CXX object a.cc.o\n  FAILED: [code=1] a.cc.o\n  c++ -W
             " 'torchgen'\n",
             "ModuleNotFoundError: No module named 'torchgen'",
         ),
+        (
+            BACKEND,
+            "Cannot import build backend 'hatchling.build': ModuleNotFoundError: No module named",
+        ),
+        (PIP.replace(" x ", " \u00d7 ") + "  ╰─> [9 lines]\n  ValueError: no\n", "ValueError: no"),
         ("ERROR: No matching distribution found for torch==9\n", "ERROR: No matching distribution"),
         ("+ ./setup\nsetup: line 3: cmkae: command not found\n\n", "setup: line 3: cmkae: command"),
         ("\x1b[31ma.cc:1:1: \x1b[0merror: colors\n", "a.cc:1:1: error: colors"),

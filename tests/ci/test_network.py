@@ -11,7 +11,12 @@ import pytest
 from ci.errors import ConfigError
 from ci.model.plan import CONTAINER_CA_BUNDLE
 from ci.plan.config import NetworkConfig
-from ci.plan.network import is_without_index, read_pip_settings, resolve_network
+from ci.plan.network import (
+    is_without_index,
+    loopback_notes,
+    read_pip_settings,
+    resolve_network,
+)
 from ci.util.text import mask_credentials
 
 
@@ -24,16 +29,53 @@ def test_environment_before_site_before_configuration(tmp_path: Path) -> None:
         "PIP_INDEX_URL": "https://environment/",
         "http_proxy": "http://site:1",
         "HTTP_PROXY": "http://site:1",
-        "no_proxy": "a",
-        "NO_PROXY": "a",
+        "no_proxy": "a,localhost,127.0.0.1,::1",
+        "NO_PROXY": "a,localhost,127.0.0.1,::1",
     }
     assert network.host_environment == network.environment
 
 
 @pytest.mark.parametrize("spelling", ["HTTPS_PROXY", "https_proxy"])
 def test_proxies_in_both_spellings(tmp_path: Path, spelling: str) -> None:
-    network = resolve_network({spelling: "http://p:1"}, folder=tmp_path)
-    assert network.environment == {"https_proxy": "http://p:1", "HTTPS_PROXY": "http://p:1"}
+    environ = {spelling: "http://p:1", "no_proxy": "*"}
+    network = resolve_network(environ, folder=tmp_path)
+    assert network.environment == {
+        "https_proxy": "http://p:1",
+        "HTTPS_PROXY": "http://p:1",
+        "no_proxy": "*",
+        "NO_PROXY": "*",
+    }
+
+
+@pytest.mark.parametrize("named", ["", "::1, a.example ,localhost"])
+def test_no_proxy_reaches_servers_of_the_machine_itself(tmp_path: Path, named: str) -> None:
+    environ = {"http_proxy": "http://p:1", "no_proxy": named}
+    network = resolve_network(environ, folder=tmp_path)
+    words = network.environment["no_proxy"].split(",")
+    assert sorted(words) == sorted(
+        {"localhost", "127.0.0.1", "::1", *(["a.example"] * bool(named))}
+    )
+    assert network.environment["NO_PROXY"] == network.host_environment["no_proxy"]
+    assert network.build_environment["no_proxy"] == network.environment["no_proxy"]
+    bare = resolve_network({"no_proxy": named}, folder=tmp_path)
+    assert bare.environment.get("no_proxy", "") == named
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "127.1.2.3"])
+def test_a_proxy_on_loopback_is_noted(tmp_path: Path, host: str) -> None:
+    proxy = f"http://me:s3cret@{host}:3128"
+    environ = {"HTTP_PROXY": proxy, "https_proxy": proxy, "PIP_PROXY": f"me:s3cret@{host}:8080"}
+    network = resolve_network(environ, folder=tmp_path)
+    both, pips = loopback_notes(network.environment)
+    means = "which in a container means the container: let the proxy listen on an address that"
+    shown = host.strip("[]")
+    assert both.startswith(f"HTTPS_PROXY is a proxy on {shown}, {means}")
+    assert pips.startswith(f"PIP_PROXY is a proxy on {shown}, {means}")
+
+
+def test_other_proxies_are_not_noted(tmp_path: Path) -> None:
+    environ = {"HTTP_PROXY": "http://127.example:1", "https_proxy": "[", "PIP_PROXY": "10.0.0.1:1"}
+    assert loopback_notes(resolve_network(environ, folder=tmp_path).environment) == []
 
 
 def test_a_folder_of_wheels_is_served_to_builds(tmp_path: Path) -> None:
@@ -42,13 +84,10 @@ def test_a_folder_of_wheels_is_served_to_builds(tmp_path: Path) -> None:
     environ = {"PIP_FIND_LINKS": f"https://links.example/ {wheels}", "HTTP_PROXY": "http://p:1"}
     network = resolve_network(environ, folder=tmp_path)
     assert network.environment["PIP_FIND_LINKS"] == "https://links.example/ /opt/infini-ci/wheels"
-    assert "NO_PROXY" not in network.environment
     # The address is part of an image's tag.
     assert network.build_environment == {
         **network.environment,
         "PIP_FIND_LINKS": "https://links.example/ http://127.0.0.1:8421/",
-        "NO_PROXY": "127.0.0.1",
-        "no_proxy": "127.0.0.1",
     }
     assert network.host_environment["PIP_FIND_LINKS"] == f"https://links.example/ {wheels}"
     assert network.wheelhouse == wheels

@@ -12,7 +12,13 @@ from pathlib import Path
 import pytest
 
 from ci.plan.config import NetworkConfig
-from ci.plan.network import FIELDS, read_pip_settings, resolve_network
+from ci.plan.network import (
+    FIELDS,
+    pip_variables,
+    read_pip_settings,
+    resolve_network,
+    with_folders,
+)
 
 HOME = ".config/pip/pip.conf"
 SETTINGS = {
@@ -37,6 +43,7 @@ SETTINGS = {
         HOME: "[global]\ncert = /home.pem\ntrusted-host = home\n",
     },
     "a percent sign": {HOME: "[global]\nindex-url = https://a%%40b:%(x)s@mirror/\n"},
+    "a proxy and a timeout": {HOME: "[global]\nproxy = proxy:1\n[install]\ntimeout = 60\n"},
     "nothing": {},
 }
 
@@ -57,12 +64,12 @@ def settings_of_pip(environ: Mapping[str, str]) -> NetworkConfig:
     finished = subprocess.run(
         [sys.executable, "-c", ASK_PIP], env=environ, capture_output=True, text=True, check=True
     )
-    found = {}
+    found: dict[str, str | float | None] = {}
     for key, value in sorted(json.loads(finished.stdout).items()):
         section, _, option = key.partition(".")
         if section in ("global", "install") and option in FIELDS:
             words = [word for word in value.split() if not word.startswith("file:")]
-            found[FIELDS[option]] = " ".join(words) or None
+            found[FIELDS[option]] = float(value) if option == "timeout" else " ".join(words) or None
     return NetworkConfig.model_validate(found)
 
 
@@ -104,3 +111,40 @@ def test_it_is_the_last_to_be_asked(tmp_path: Path) -> None:
     config = NetworkConfig(pip_index_url="https://config/")
     network = resolve_network({}, config, pip, folder=tmp_path)
     assert network.environment == {"PIP_INDEX_URL": "https://config/", "PIP_TRUSTED_HOST": "pip"}
+
+
+def test_a_fresh_environment_has_only_settings_of_the_network(tmp_path: Path) -> None:
+    file = tmp_path / "pip.conf"
+    file.write_text(
+        "[global]\nuser = true\nextra-index-url =\n  https://one/simple\n  file:///opt/simple\n"
+        "use-feature = fast-deps truststore\nretries = 9\ncache-dir = /a folder\n"
+        "[install]\ntarget = /opt/packages\nno-deps = true\nkeyring-provider = subprocess\n"
+    )
+    others = ("TARGET", "PREFIX", "ROOT", "USER", "DRY_RUN", "REQUIRE_VIRTUALENV", "NO_DEPS")
+    others += ("ONLY_BINARY", "NO_BINARY", "CONSTRAINT", "REQUIREMENT", "LOG", "PYTHON", "PRE")
+    environ = {
+        **{f"PIP_{name}": "1" for name in others},
+        "PIP_INDEX_URL": "https://two/",
+        "PIP_RETRIES": "2",
+        "PIP_CONFIG_FILE": str(file),
+        "PIP_PASSWORD": "secret",
+        "HOME": str(tmp_path),
+        "OTHER": "1",
+    }
+    variables = pip_variables(environ)
+    variables.pop("PIP_CERT", None)  # of this machine
+    assert variables == {
+        "PIP_INDEX_URL": "https://two/",
+        "PIP_EXTRA_INDEX_URL": "https://one/simple file:///opt/simple",
+        "PIP_USE_FEATURE": "truststore",
+        "PIP_RETRIES": "2",
+        "PIP_CACHE_DIR": "/a folder",
+        "PIP_KEYRING_PROVIDER": "subprocess",
+        "PIP_CONFIG_FILE": os.devnull,
+    }
+    network = resolve_network(environ, read_pip_settings(environ), folder=tmp_path)
+    assert network.host_environment["PIP_EXTRA_INDEX_URL"] == "https://one/simple"
+    here = with_folders(network.host_environment, variables)
+    assert here["PIP_EXTRA_INDEX_URL"] == variables["PIP_EXTRA_INDEX_URL"]
+    other = {"PIP_EXTRA_INDEX_URL": "https://three/"}  # of a site file, which counts
+    assert with_folders(other, variables) == other

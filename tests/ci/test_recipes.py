@@ -234,6 +234,16 @@ def test_constraints_keep_what_is_the_vendors(tmp_path: Path) -> None:
     ]
 
 
+# As pip does it for an isolated build: it removes what the folders of packages append to the path.
+ISOLATED = """
+import site, sys
+before, known = len(sys.path), set()
+for folder in site.getsitepackages():
+    site.addsitedir(folder, known)
+sys.path = [folder for folder in sys.path[:before] if folder not in sys.path[before:]]
+"""
+
+
 @pytest.mark.parametrize("sees_system", [False, True])
 def test_an_environment_sees_what_the_vendors_sees(tmp_path: Path, sees_system: bool) -> None:
     """The vendor's Python is an environment, with or without the packages of its base."""
@@ -243,20 +253,25 @@ def test_an_environment_sees_what_the_vendors_sees(tmp_path: Path, sees_system: 
         subprocess.run(command, check=True)
         return tmp_path / name / "bin" / "python"
 
-    def path_of(python: Path) -> list[str]:
-        program = "import sys; print(*sys.path, sep='\\n')"
-        command = [python, "-P", "-c", program]
+    def path_of(python: Path, program: str = "import sys") -> list[str]:
+        command = [python, "-P", "-c", f"{program}\nprint(*sys.path, sep='\\n')"]
         printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         return list(dict.fromkeys(printed.splitlines()))  # of two, the first counts
 
     before = make("vendor", *(["--system-site-packages"] if sees_system else []))
+    (tmp_path / "sdk").mkdir()
+    [packages] = (tmp_path / "vendor" / "lib").glob("python*/site-packages")
+    (packages / "sdk.pth").write_text(f"{tmp_path / 'sdk'}\n")
+    library = path_of(before, ISOLATED)
     for name in ("first", "second"):  # the recipe of images has two, each linked to the one before
-        python = make(name, "--system-site-packages")
+        python = make(name)
         link = [before, RECIPE / "vendor_packages.py", "link", tmp_path / name]
         subprocess.run(link, check=True)
         [own] = (tmp_path / name / "lib").glob("python*/site-packages")
         seen = [folder for folder in path_of(python) if folder != str(own)]
         assert seen == path_of(before)
+        assert str(tmp_path / "sdk") in seen
+        assert path_of(python, ISOLATED) == library
         before = python
 
 

@@ -69,6 +69,29 @@ def test_image_that_cannot_be_built(docker_bench: Bench) -> None:
     assert "returned a non-zero code: 7" in (plan.results / "image.log").read_text()
 
 
+OWN_SERVER = """
+import http.server, threading, urllib.request
+with http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler) as it:
+    threading.Thread(target=it.serve_forever).start()
+    try:
+        for host in ("127.0.0.1", "localhost"):
+            address = f"http://{host}:{it.server_port}/pyproject.toml"
+            assert b"tiny" in urllib.request.urlopen(address).read()
+    finally:
+        it.shutdown()
+"""
+
+
+def test_a_proxy_on_loopback(docker_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = "http://me:s3cret@127.0.0.1:9"
+    monkeypatch.setenv("http_proxy", proxy)
+    plan = docker_bench.plan(python_stage("look", OWN_SERVER))
+    facts = docker_bench.run(plan)
+    assert facts.exit_code == 0, (plan.results / "look.log").read_text()
+    means = "HTTP_PROXY is a proxy on 127.0.0.1, which in a container means the container: "
+    assert [note for note in facts.notes if note.startswith(means)]
+
+
 # A stage of its own, as the platforms' recipes have one, for what needs the index.
 STAGES = """\
 ARG BASE_IMAGE

@@ -97,6 +97,38 @@ def test_stages_get_only_listed_variables_of_the_shell(
     assert withheld.keys().isdisjoint(seen)
 
 
+def test_only_settings_of_the_network_reach_pip(
+    host_bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = host_bench.folder / "pip.conf"
+    file.write_text("[global]\nuser = true\nretries = 9\n[install]\nno-deps = true\n")
+    others = ("TARGET", "PREFIX", "ROOT", "USER", "DRY_RUN", "REQUIRE_VIRTUALENV", "ONLY_BINARY")
+    python = ("PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONSAFEPATH", "PYTHONWARNINGS")
+    for name in (*(f"PIP_{it}" for it in others), *python, "VIRTUALENV_CLEAR", "UV_TARGET"):
+        monkeypatch.setenv(name, str(host_bench.folder / "elsewhere"))
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(file))
+    monkeypatch.setenv("PIP_TIMEOUT", "7")
+    program = """
+import importlib, json, os, subprocess, sys
+pip = [sys.executable, "-m", "pip"]
+listed = subprocess.run([*pip, "config", "list"], check=True, capture_output=True, text=True)
+install = [*pip, "install", "--quiet", "--no-index", "--no-build-isolation", "."]
+subprocess.run(install, check=True)
+importlib.invalidate_caches()
+import tiny
+names = [name for name in os.environ if name.startswith(("PYTHON", "VIRTUALENV_", "UV_"))]
+print(json.dumps([tiny.__file__.startswith(sys.prefix), names, listed.stdout]))
+"""
+    plan = host_bench.plan(python_stage("look", program))
+    assert host_bench.run(plan).exit_code == 0, (plan.results / "look.log").read_text()
+    is_inside, names, listed = json.loads((plan.results / "look.log").read_text())
+    assert is_inside
+    assert {*python, "VIRTUALENV_CLEAR", "UV_TARGET"}.isdisjoint(names)
+    options = {line.partition("=")[0].rpartition(".")[2] for line in listed.splitlines()}
+    assert {"retries", "timeout"} <= options
+    assert options.isdisjoint({it.lower().replace("_", "-") for it in (*others, "NO_DEPS")})
+
+
 # Prints the environment of this process, and those of its ancestors up to the agent.
 ENVIRONMENTS = """
 import os

@@ -151,7 +151,23 @@ def vendor_base(site: Site) -> str:
     return site.base("vendor", VENDOR, FAKE_PACKAGES)
 
 
-REQUIREMENTS = "iniconfig\ntorch>=2.4\nnumpy\n"
+# As old a pip as that of Ubuntu 22.04, on which many vendors build.
+REQUIREMENTS = "iniconfig\ntorch>=2.4\nnumpy\npip==22.0.2\n"
+# A project whose build prints which packages it sees.
+BUILD = """\
+mkdir /tmp/project && cd /tmp/project
+cat > pyproject.toml << END
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+END
+cat > backend.py << END
+from importlib import util
+names = ("torch", "numpy", "iniconfig")
+raise SystemExit(f"seen: {[name for name in names if util.find_spec(name)]}")
+END
+"""
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +198,17 @@ def test_a_torch_of_the_vendors_is_kept(site: Site, both: list[tuple[RunPlan, Im
     assert torch == f"2.4.0+vendor {PACKAGES}/torch/__init__.py"
     assert head.startswith("# the packages of /usr/bin/python3, Python 3.")
     assert pins == ["numpy<2", "torch==2.4.0+vendor"]
+
+
+def test_an_isolated_build_sees_nothing_of_the_image(
+    site: Site, both: list[tuple[RunPlan, ImageFacts]]
+) -> None:
+    install = "python -m pip install --verbose"
+    builds = f"{install} . ; {install} --no-build-isolation . ; python -m pip --version"
+    printed = site.run(both[0][0], f"{BUILD}({builds}) 2>&1; true")
+    seen = [line.partition("seen: ")[2] for line in printed.splitlines() if "seen: [" in line]
+    assert seen == ["[]", "['torch', 'iniconfig']"]
+    assert "\npip 22.0.2 from /opt/packages/" in printed
 
 
 def test_any_user_with_uid_1000_runs_everything(

@@ -338,6 +338,8 @@ ENVIRONMENT: dict[str, Any] = {
     "compiler_cache": {"tool": "ccache", "state": "warm", "hit_rate": 0.9, "empty": True},
     "devices": [{"uuid": "GPU-1", "name": "x", "driver": "1", "before": {}, "after": None}],
     "uncompiled": ["a.b"],
+    "unpackaged": ["a.c"],
+    "unmet": ["hatchling>=1"],
     "options": {"CXXFLAGS": "-O2"},
     "selection": {"operators": "add"},
     "compiler": "g++ 12",
@@ -400,7 +402,9 @@ OWNER: dict[str, Any] = {
 PROBE: dict[str, Any] = {"status": "devices", "reason": None, "devices": [_DEVICE]}
 SEARCH: dict[str, Any] = {"files": ["/dev/nvidia0"], "mounts": ["/usr/lib"], "groups": [44]}
 SUPERVISOR: dict[str, Any] = {**_END, "signal": None, "timed_out": False}
-TOOLS: dict[str, Any] = {name: ENVIRONMENT[name] for name in ("python", "packages", "uncompiled")}
+TOOLS: dict[str, Any] = {
+    name: ENVIRONMENT[name] for name in ("python", "packages", "uncompiled", "unpackaged", "unmet")
+}
 
 
 def tar(files: dict[str, bytes]) -> bytes:
