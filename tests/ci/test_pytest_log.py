@@ -606,7 +606,7 @@ GREEN = "===== 1 passed in 0.01s =====\n"
         (OUTER + GREEN + OUTER + "===== 1 failed in 0.01s =====\n", 2),
         (OUTER + OUTER + GREEN + OUTER + GREEN + GREEN, 1),  # a test prints the output of others
         (OUTER + OUTER + GREEN, 0),  # one of them crashed
-        ("1 passed in 0.01s\n1 passed in 0.01s\n", 0),  # with -q nothing tells them apart
+        ("1 passed in 0.01s\n1 passed in 0.01s\n", 0),  # with -q nothing marks their ends
         (OUTER + GREEN + "\n\n", 1),
     ],
 )
