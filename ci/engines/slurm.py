@@ -23,7 +23,7 @@ from ci.plan.planning import RunOptions
 from ci.plan.project import Project, site_file
 from ci.plan.site import SlurmPlatform
 from ci.util.files import REPOSITORY
-from ci.util.git import git, top_folder
+from ci.util.git import is_tracked, top_folder
 
 SYSTEM = "slurm"
 MEBIBYTE = 1 << 20
@@ -57,7 +57,7 @@ def script(
     top = top_folder(submission.folder)
     project, config = submission.project, submission.project.path
     # The configuration belongs to the commit, unless it describes another project's sources.
-    is_inside = config.is_relative_to(top) and _is_tracked(config)
+    is_inside = config.is_relative_to(top) and is_tracked(config)
     site = site_file(config, os.environ)
     template = environment.get_template("slurm.sh.j2")
     return template.render(
@@ -72,10 +72,6 @@ def script(
         config=config.relative_to(top) if is_inside else config,
         site=site.absolute() if site.exists() else None,
     )
-
-
-def _is_tracked(path: Path) -> bool:
-    return bool(git(path.parent, "--literal-pathspecs", "ls-files", "--", path.name))
 
 
 def job_arrays(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,7 @@ from ci.plan.planning import (
 )
 from ci.plan.site import ENGINES, SiteConfig
 from ci.util.files import REPOSITORY
+from ci.util.git import is_tracked
 from ci.util.interpreters import brings_torch
 from ci.util.invocation import CONFIG_FILE
 from ci.util.redaction import secret_values
@@ -148,19 +150,29 @@ def load_project(
 ) -> Project:
     """Load a configuration and the site file beside it, or the one that INFINI_CI_SITE names.
 
+    One beside it that git tracks came with the sources: it must not choose what runs here.
+
     ``pip`` has the settings of pip's own configuration, the last source of network settings. From
     now on, this process hides the secret values of the environment and of these settings.
     """
     path = path.resolve()
-    site_path = site_file(path, environ)
+    site_path, is_named = site_file(path, environ), bool(environ.get("INFINI_CI_SITE"))
     config, site, wrong = None, SiteConfig(), []
     try:
         config = load_config(path)
     except ConfigError as error:
         wrong.append(error)
     try:
-        if environ.get("INFINI_CI_SITE") or site_path.exists():
+        if is_named or site_path.exists():
             site = load_site(site_path)
+            keys = site.keys_of_programs()
+            if keys and not is_named and is_tracked(site_path):
+                raise ConfigError(
+                    f"{site_path}: git tracks it, so its authors would decide what this machine"
+                    f" runs: got {keys[0]}, expected it in an untracked file",
+                    remedy=f"To use it, name it: INFINI_CI_SITE={shlex.quote(str(site_path))}. Or"
+                    f" run `git rm --cached {SITE_FILE}` there, and add it to .gitignore.",
+                )
         if (folder := site_path.parent.resolve()) != path.parent:
             update = {"network": _with_absolute_paths(site.network, folder)}
             site = site.model_copy(update=update)

@@ -180,6 +180,19 @@ class SiteConfig(Model):
         """Return this site's settings for a platform; empty if it has none."""
         return self.platforms.get(platform, SitePlatform())
 
+    def keys_of_programs(self) -> list[str]:
+        """Return the keys in use that choose what runs on this machine, without isolation."""
+        keys = ["engines"] if self.engines else []
+        for name, platform in self.platforms.items():
+            chosen = {
+                "engine": platform.engine,
+                "other_engines": platform.other_engines,
+                "python": platform.python,
+                "devices.privileged": platform.devices and platform.devices.privileged,
+            }
+            keys += [f"platforms.{name}.{key}" for key, value in chosen.items() if value]
+        return keys
+
     @field_validator("engines")
     @classmethod
     def _check_engine_names(cls, engines: dict[str, SiteEngine]) -> dict[str, SiteEngine]:

@@ -23,7 +23,7 @@ from ci.run.records import Records
 from ci.store.folder import lock_run, open_store
 from ci.util.checkout import check_out
 from ci.util.files import remove_folder, user_cache
-from ci.util.git import git, top_folder
+from ci.util.git import is_tracked, top_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +87,7 @@ def temporary_checkout(
     """
     root = top_folder(source)
     config = config.resolve()
-    is_inside = config.is_relative_to(root)
-    is_tracked = is_inside and bool(git(root, "--literal-pathspecs", "ls-files", "--", str(config)))
+    is_of_commit = config.is_relative_to(root) and is_tracked(config)
     folder = user_cache().resolve() / name
     folder.mkdir(parents=True, exist_ok=True)
     tree = folder / root.name
@@ -100,7 +99,7 @@ def temporary_checkout(
                 repository=root,
                 tree=tree,
                 source=tree / source.resolve().relative_to(root),
-                config=tree / config.relative_to(root) if is_tracked else config,
+                config=tree / config.relative_to(root) if is_of_commit else config,
                 site=site_file(config, os.environ).resolve(),
             )
         finally:

@@ -213,6 +213,12 @@ def submodules(folder: Path) -> dict[Path, str]:
     return {folder.resolve() / name: commit for commit, name in SUBMODULE.findall(listing)}
 
 
+def is_tracked(path: Path) -> bool:
+    """Return whether git tracks a file; not if it is in no repository."""
+    listing = git(path.parent, "--literal-pathspecs", "ls-files", "--", path.name, check=False)
+    return bool(listing)
+
+
 # Finding a repository
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from stored_history import git
 
 from ci.errors import ConfigError, UsageError
 from ci.model.plan import ResultLimits, RunPlan
@@ -89,6 +90,19 @@ def test_the_sites_python_comes_after_the_option_and_the_environment(folder: Pat
         project, ["cpu"], run_id="run", source=folder, results=folder / "results", options=options
     )
     assert planned.host.interpreter == "/named/python"
+
+
+def test_a_site_file_of_the_repository_chooses_nothing_that_runs_here(folder: Path) -> None:
+    """Any clone may bring one."""
+    site = folder / "ci.site.yaml"
+    site.write_text("platforms: {cpu: {python: ./evil, engine: host}}\n")
+    git(folder, "init", "--quiet")
+    assert plan(folder).host.interpreter == "./evil"  # the user's own
+    git(folder, "add", "ci.site.yaml")
+    with pytest.raises(ConfigError, match=r"got platforms\.cpu\.engine, expected") as caught:
+        plan(folder)
+    assert f"INFINI_CI_SITE={site}" in str(caught.value.remedy)
+    assert plan(folder, {"INFINI_CI_SITE": str(site)}).host.interpreter == "./evil"
 
 
 def test_the_certificates_are_in_the_build_context(folder: Path) -> None:
