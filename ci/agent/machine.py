@@ -64,7 +64,9 @@ _VERSION = re.compile(r"\d+\.\d+")
 
 # Run by the Python of the stages, which may differ from the agent's, in the project's folder.
 PYTHON_PROBE = """
-import fnmatch, importlib.machinery, importlib.metadata, json, os, platform, re, sys, urllib.parse
+import sys
+sys.path[:] = [it for it in sys.path if it]  # not the modules of that folder
+import fnmatch, importlib.machinery, importlib.metadata, json, os, platform, re, urllib.parse
 entries = list(importlib.metadata.distributions())
 found = [entry.metadata for entry in entries]  # each parsed once
 packages = {entry["Name"]: entry["Version"] for entry in found if entry["Name"]}
@@ -136,14 +138,10 @@ except Exception:
     unmet = []
 try:
     own = [entry for entry in entries if is_this_project(entry)]
-    unpackaged = missing_modules([str(f) for it in own for f in it.files or ()],
-                                 [it.metadata["Name"] for it in own])
-except Exception:
-    unpackaged = []
-try:
-    files = [str(file) for it in entries if is_this_project(it) for file in it.files or ()]
+    files = [str(file) for it in own for file in it.files or ()]
+    unpackaged = missing_modules(files, [it.metadata["Name"] for it in own])
 except Exception:  # any tool may have written the metadata
-    files = []
+    files, unpackaged = [], []
 missing = filter(is_uncompiled_in_the_sources, files)
 uncompiled = sorted(file.partition(".")[0].replace("/", ".") for file in missing)
 facts = {"python": platform.python_version(), "packages": packages, "uncompiled": uncompiled}

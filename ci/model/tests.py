@@ -108,7 +108,7 @@ class ClosingSummary:
 
     def count(self, *names: str) -> int:
         """The count of ``passed``, ``failed``, ...; for several ``names``, their sum."""
-        return sum(self.counts[name] for name in names)
+        return sum(self.counts[name] for name in {*names})
 
     @property
     def counts(self) -> Counter[str]:

@@ -47,9 +47,13 @@ def travels(folder: Path) -> bool:
 def subfolder(folder: Path) -> str:
     """Return the place of the sources in the tree that is copied: ``.`` is its top.
 
-    With a history it is that of the repository, which plugins expect at the same place above.
+    With a history it is that of the repository, which plugins expect at the same place above. If
+    git cannot answer, the checks before a run report it.
     """
-    found = _output(folder, "rev-parse", "--show-prefix") if travels(folder) else ""
+    try:
+        found = _output(folder, "rev-parse", "--show-prefix") if travels(folder) else ""
+    except ProcessError:
+        return "."
     return found.rstrip("/") or "."
 
 
@@ -72,7 +76,7 @@ def _tags(folder: Path, *options: str) -> list[tuple[str, str, str]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class History:
+class CopiedHistory:
     """A repository in a folder, and the reason if it cannot answer as a complete one."""
 
     folder: Path
@@ -81,7 +85,7 @@ class History:
 
 
 @contextmanager
-def copied_history(folder: Path, copied: Collection[Path]) -> Iterator[History]:
+def copied_history(folder: Path, copied: Collection[Path]) -> Iterator[CopiedHistory]:
     """Yield the repository for a copy; it is removed at the end.
 
     ``copied`` are the files that are copied, relative to ``folder``.
@@ -101,7 +105,7 @@ def copied_history(folder: Path, copied: Collection[Path]) -> Iterator[History]:
         place = subfolder(folder)
         _make_index(tree.top, own, {str(Path(place, it)) for it in copied})
         found = sorted(path.relative_to(own) for path in own.rglob("*"))
-        yield History(folder=own, names=tuple(found), lack=lack)
+        yield CopiedHistory(folder=own, names=tuple(found), lack=lack)
 
 
 def _copy_commits(tree: WorkTree, into: Path) -> str | None:

@@ -214,9 +214,11 @@ def submodules(folder: Path) -> dict[Path, str]:
 
 
 def is_tracked(path: Path) -> bool:
-    """Return whether git tracks a file; not if it is in no repository."""
-    listing = git(path.parent, "--literal-pathspecs", "ls-files", "--", path.name, check=False)
-    return bool(listing)
+    """Return whether git tracks a file; not if it is in no repository that git can read."""
+    try:
+        return bool(git(path.parent, "--literal-pathspecs", "ls-files", "--", path.name))
+    except ProcessError:  # the checks before a run report it
+        return False
 
 
 # Finding a repository

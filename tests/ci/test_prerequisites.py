@@ -464,8 +464,16 @@ def command(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def make_repository(work: Workplace) -> None:
+    """Without git: this is what git itself takes for a repository."""
+    own = work.folder / "source" / ".git"
+    for name in ("objects", "refs"):
+        (own / name).mkdir(parents=True)
+    (own / "HEAD").write_text("ref: refs/heads/main\n")
+
+
 def test_run_without_git_names_everything_at_once(work: Workplace, programs: Path) -> None:
-    (work.folder / "source" / ".git").mkdir()
+    make_repository(work)
     words = ("run", "cpu", "--engine=host", f"--source={work.folder / 'source'}")
     done = command(*words, f"--results={work.results}")
     assert done.returncode == ExitCode.INFRASTRUCTURE
@@ -477,7 +485,7 @@ def test_run_without_git_names_everything_at_once(work: Workplace, programs: Pat
 
 
 def test_doctor_finds_the_same(work: Workplace, programs: Path) -> None:
-    (work.folder / "source" / ".git").mkdir()
+    make_repository(work)
     config = work.folder / "source" / "ci.yaml"
     words = ("doctor", "cpu", "--engine=host", f"--config={config}", "--json")
     index = work.folder.as_uri()

@@ -174,12 +174,14 @@ def test_a_crash_after_the_summary(work: Workplace, monkeypatch: pytest.MonkeyPa
 
 def test_a_log_that_is_cut_after_a_whole_record(work: Workplace) -> None:
     conftest = """\
-import pathlib
+def pytest_runtest_logfinish(nodeid):
+    if nodeid.endswith("test_a"):
+        log.close()
+        manager.unregister(log)
 
-def pytest_unconfigure(config):
-    log = pathlib.Path(config.option.report_log)
-    records = log.read_text().splitlines()
-    log.write_text("\\n".join(records[: 1 + ['teardown"' in line for line in records].index(True)]))
+def pytest_sessionstart(session):
+    global log, manager
+    log, manager = session.config._report_log_plugin, session.config.pluginmanager
 """
     work.write("tests/conftest.py", conftest)
     work.write("tests/test_a.py", "def test_a(): pass\ndef test_b(): assert False\n")
@@ -222,8 +224,8 @@ def test_a_session_that_chooses_its_own_end(work: Workplace) -> None:
     work.write("tests/test_b.py", leave + "def test_c(): assert False\n")
     result = work.only()
     assert judged(result) == (Product.INCOMPLETE, Harness.CLEAN, ExitCode.PRODUCT_FAILURE)
-    middle = "pytest ended with status 0 in the middle of tests/test_b.py::test_b"
-    assert middle in result.notes
+    assert "pytest.exit ended the suite with status 0: enough" in result.notes
+    assert "in the middle of tests/test_b.py::test_b" in str(result.verdict.evidence)
 
 
 def test_a_fixture_that_ends_the_session(work: Workplace) -> None:
@@ -232,8 +234,9 @@ def test_a_fixture_that_ends_the_session(work: Workplace) -> None:
     work.write("ci.yaml", CONFIG.replace(" -q", ""))  # silent about what it has collected
     result = work.only()
     assert judged(result) == (Product.INCOMPLETE, Harness.CLEAN, ExitCode.PRODUCT_FAILURE)
+    assert "pytest.exit ended the suite with status 0: x" in result.notes
     early = "pytest ended with status 0 before its end: 1 of 2 collected tests began"
-    assert early in result.notes
+    assert early in str(result.verdict.evidence)
 
 
 def test_odd_characters_are_no_obstacle(work: Workplace) -> None:

@@ -164,7 +164,7 @@ def test_all_platforms_are_rows_of_one_table(
     assert [row["label"] for row in document["platforms"]] == labels
     table = (results / "results.md").read_text().splitlines()
     assert [line.split(" | ")[0] for line in table if " | Yes | " in line] == [
-        f"| {label}" for label in labels
+        f"| {label}".replace("_", "\\_") for label in labels
     ]
 
 

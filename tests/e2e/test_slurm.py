@@ -73,6 +73,7 @@ def test_that_waits():
 # The `python` of the jobs, whose environments are copies of one.
 PYTHON = """\
 #!/bin/sh
+case $2 in ci.*) exec {own} "$@" ;; esac
 shift 2 # -m ci
 exec {launcher} {python} "$@"
 """
@@ -100,14 +101,22 @@ class Release:
 
     def commit(self) -> None:
         identity = ("-c", "user.name=Tests", "-c", "user.email=tests@example.org")
-        for words in (["init", "--quiet"], ["add", "."], [*identity, "commit", "-qm", "All"]):
+        for words in (
+            ["init", "--quiet"],
+            ["add", ".", ":!ci.site.yaml"],
+            [*identity, "commit", "-qm", "All"],
+        ):
             subprocess.run(["git", *words], cwd=self.folder / "project", check=True)
 
     def manifest(self, *words: str) -> Path:
         """Write the script of a submission."""
         program = self.folder / "python"
         program.write_text(
-            PYTHON.format(launcher=shlex.join([sys.executable, "-c", LAUNCHER]), python=self.python)
+            PYTHON.format(
+                own=shlex.quote(sys.executable),
+                launcher=shlex.join([sys.executable, "-c", LAUNCHER]),
+                python=self.python,
+            )
         )
         program.chmod(0o755)
         command = [sys.executable, "-c", LAUNCHER, str(program), "manifest", *words]
