@@ -421,7 +421,10 @@ def test_no_password_of_the_site_is_packed(project: Path, tmp_path: Path) -> Non
         "platforms: {cpu: {base_image: mirror/python}}\n"
     )
     pip = NetworkConfig(
-        pip_index_url="https://user:word@mirror/simple", ca_bundle=str(bundle), pip_find_links="."
+        pip_index_url="https://user:word@mirror/simple",
+        ca_bundle=str(bundle),
+        pip_find_links=".",
+        pip_timeout=180.0,
     )
     packed = loaded(project / "ci.yaml", project, pip=pip)
     text, left_out = site_settings(*packed, find_configuration(*packed))

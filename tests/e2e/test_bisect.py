@@ -138,7 +138,7 @@ def test_an_extra_translation_unit_and_a_failing_test(project: Path) -> None:
     code = end_in_run(start(project, *ends), 3, signal.SIGINT)
     assert (code, worktrees(project)) == (130, 1)
     code = end_in_run(start(project, *ends), 2, signal.SIGKILL)
-    assert (code, worktrees(project)) == (-signal.SIGKILL, 2)
+    assert (code, worktrees(project)) == (-signal.SIGKILL, 1)
     out, error = bisect(project, *ends, "--format", "json")
     assert f"the uncommitted changes of {project} are in none of its commits" in error
     found: dict[str, Any] = json.loads(out)

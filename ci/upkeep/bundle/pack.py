@@ -250,8 +250,8 @@ def site_settings(
     found = project.network_settings()
     settings = {name: value for name, value in found.items() if value}
     secret = [name for name, value in settings.items() if "@" in value]
-    # The bundle's own wheels replace any others.
-    without = {*secret, "pip_find_links", "pip_no_index"}
+    # The bundle's own wheels replace any others, and are there at once.
+    without = {*secret, "pip_find_links", "pip_no_index", "pip_timeout"}
     network = {n: value for n, value in settings.items() if n not in without}
     if "ca_bundle" in network:
         network["ca_bundle"] = os.path.relpath(names.CA_BUNDLE, Path(configuration.path).parent)

@@ -36,6 +36,8 @@ def program_requirements() -> list[str]:
 
 def download_program(folder: Path) -> None:
     """Put the wheels of the program's requirements, for this Python, into ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    # There, and not in the folder of the caller: Python would import the modules of a source.
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", "."]
     run([*command, *program_requirements()], cwd=folder, timeout_s=TIMEOUT_S)
 
