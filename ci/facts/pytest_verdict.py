@@ -34,9 +34,6 @@ NO_REPORT_LOG = (
     " --disable-plugin-autoload)"
 )
 _COLLECT_ONLY = re.compile(r"(?<!\S)--co(?:llect-?only)?(?!\S)")
-_REPORT_LOG = re.compile(
-    r"unrecognized arguments:.* --report-log=|error: .*no such option: --report-log"
-)
 
 ProductOpinion = tuple[Product, list[Evidence]]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ci.util.git import WorkTree, find_work_tree, git, head, in_work_tree, listed_files
+from ci.util.git import WorkTree, filters_of, find_work_tree, git, head, in_work_tree, listed_files
 from ci.util.process import ProcessError
 
 CONFIG = "[core]\n\trepositoryformatversion = {}\n\tbare = false\n"
@@ -51,10 +51,14 @@ def subfolder(folder: Path) -> str:
     git cannot answer, the checks before a run report it.
     """
     try:
-        found = _output(folder, "rev-parse", "--show-prefix") if travels(folder) else ""
+        return place_of(folder) if travels(folder) else "."
     except ProcessError:
         return "."
-    return found.rstrip("/") or "."
+
+
+def place_of(folder: Path) -> str:
+    """Return the place of a folder in its repository: ``.`` is the top."""
+    return _output(folder, "rev-parse", "--show-prefix").rstrip("/") or "."
 
 
 def tags_of(folder: Path) -> str:
@@ -102,7 +106,7 @@ def copied_history(folder: Path, copied: Collection[Path]) -> Iterator[CopiedHis
         settings = CONFIG.format(1) + SHA256 if is_new else CONFIG.format(0)
         (own / ".git/config").write_text(settings)
         lack = _copy_commits(tree, own / ".git")
-        place = subfolder(folder)
+        place = place_of(folder)
         _make_index(tree.top, own, {str(Path(place, it)) for it in copied})
         found = sorted(path.relative_to(own) for path in own.rglob("*"))
         yield CopiedHistory(folder=own, names=tuple(found), lack=lack)
@@ -166,11 +170,7 @@ def _make_index(top: Path, own: Path, copied: Collection[str]) -> None:
     _mark(own, "--skip-worktree", [it for it in names if it not in copied and it not in changed])
     if any(name.endswith(".gitattributes") for name in names):
         # Their content in the tree is not that in the repository, and their filter is not there.
-        listed = "".join(f"{name}\0" for name in names)
-        found = git(top, "check-attr", "-z", "--stdin", "filter", stdin=listed).split("\0")
-        pairs = zip(found[::3], found[2::3], strict=False)
-        filtered = [name for name, value in pairs if value not in ("unspecified", "unset")]
-        _mark(own, "--assume-unchanged", filtered)
+        _mark(own, "--assume-unchanged", filters_of(top, names))
 
 
 def _mark(own: Path, option: str, names: Collection[str]) -> None:

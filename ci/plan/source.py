@@ -151,7 +151,7 @@ def write_archive(
     listing = _listing(folder, packed=packed)
     left_out = _Reasons(listing.left_out)
     has_history = listing.in_git and not only and history.travels(folder)
-    place = Path(prefix, history.subfolder(folder) if has_history else ".")
+    place = Path(prefix, history.place_of(folder) if has_history else ".")
     copied = []
     folders = {Path(), *Path(prefix).parents}  # folders that need no further entry
     root = folder.resolve()

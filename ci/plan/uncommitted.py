@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ci.util.git import call, git, has_repository, submodules, top_folder
+from ci.util.git import call, filters_of, git, has_repository, submodules, top_folder
 
 # A file that differs from the index and from nothing else, in `git status --porcelain=v2`.
 EDITED = re.compile(
@@ -47,7 +47,7 @@ def find_changes(folder: Path) -> Changes:
             return Changes(dirty=True)
         edited[found["path"]] = found["object"]
     top = top_folder(folder)
-    filters = _filters(top, [*edited]) if edited else {}
+    filters = filters_of(top, edited) if edited else {}
     stored = _pointers(top, {path: edited[path] for path, it in filters.items() if it == "lfs"})
     undecided = [path for path in edited if path in filters and path not in stored]
     if len(stored) + len(undecided) < len(edited):
@@ -62,14 +62,6 @@ def find_changes(folder: Path) -> Changes:
             *(f"{path.relative_to(top)}/{name}" for path, it in inner for name in it.unfiltered),
         ),
     )
-
-
-def _filters(top: Path, paths: Sequence[str]) -> dict[str, str]:
-    """Return the filters that attributes name, by path."""
-    names = "".join(f"{path}\0" for path in paths)
-    fields = call(top, "check-attr", "-z", "--stdin", "filter", stdin=names).stdout.split("\0")
-    found = zip(fields[::3], fields[2::3], strict=False)
-    return {path: name for path, name in found if name not in ("unspecified", "unset")}
 
 
 def _pointers(top: Path, objects: Mapping[str, str]) -> dict[str, tuple[str, int]]:

@@ -14,7 +14,7 @@ import re
 import shlex
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -211,6 +211,14 @@ def submodules(folder: Path) -> dict[Path, str]:
     """Return the folders of submodules below ``folder``, checked out or not, and their commits."""
     listing = git(folder, "ls-files", "-z", "--stage")
     return {folder.resolve() / name: commit for commit, name in SUBMODULE.findall(listing)}
+
+
+def filters_of(top: Path, paths: Iterable[str]) -> dict[str, str]:
+    """Return the filters that attributes name, by path; files without one are left out."""
+    names = "".join(f"{path}\0" for path in paths)
+    found = git(top, "check-attr", "-z", "--stdin", "filter", stdin=names).split("\0")
+    pairs = zip(found[::3], found[2::3], strict=False)
+    return {path: name for path, name in pairs if name not in ("unspecified", "unset")}
 
 
 def is_tracked(path: Path) -> bool:
