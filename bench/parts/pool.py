@@ -23,7 +23,7 @@ from typing import Any
 from bench.context import Context, proportional_size
 from bench.parts.capacity import HOSTS, RUNS, Load, Replayed, compare
 from bench.rows import Measurement, MeasurementError
-from ci.engines.pool.cluster import PLATFORM_RESOURCE, load_ray
+from ci.engines.ray.cluster import PLATFORM_RESOURCE, load_ray
 
 RAYLETS = 4
 STORE_BYTES = 100_000_000  # of Ray's objects, on each raylet

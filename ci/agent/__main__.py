@@ -14,7 +14,7 @@ from ci.agent import session
 from ci.agent.run import JobRun
 from ci.agent.unpack import UNPACK, unpack
 from ci.agent.user import StageUser
-from ci.model.job import PROTOCOL, read_job
+from ci.protocol.job import PROTOCOL, read_job
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # a disk that takes no more
 

@@ -14,8 +14,8 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import BinaryIO, Callable, ContextManager
 
-from ci.model.events import ArtifactCut, ArtifactMissing
-from ci.model.job import ArtifactPlan
+from ci.protocol.events import ArtifactCut, ArtifactMissing
+from ci.protocol.job import ArtifactPlan
 from ci.util.files import copy_file, open_for_replacement
 
 LARGEST_MATCHES = 1 << 26  # bytes of all files that match one pattern

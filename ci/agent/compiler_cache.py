@@ -14,7 +14,7 @@ from typing import Callable
 from ci.agent.machine import tool_output
 from ci.agent.trusted_caches import copy_missing
 from ci.agent.user import Handover
-from ci.model.job import CacheJob
+from ci.protocol.job import CacheJob
 from ci.util.lines import LONGEST_LOG_LINE, lines_of_file
 
 STATISTICS = "ccache.txt"  # in the results: every compilation, with hit or miss

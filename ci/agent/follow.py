@@ -10,7 +10,7 @@ from contextlib import suppress
 from ci.agent.output import QUIET_S, StageOutput
 from ci.agent.stage import Stage
 from ci.agent.user import LARGEST_PIPE, LogPipe
-from ci.model.events import CommandEnd
+from ci.protocol.events import CommandEnd
 from ci.util.lines import parse_object
 
 

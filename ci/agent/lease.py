@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ci.agent.locks import LockFolder
-from ci.model.events import Event, LeaseReleased, LeaseTaken, LeaseWaiting
-from ci.model.job import DeviceJob
+from ci.protocol.events import Event, LeaseReleased, LeaseTaken, LeaseWaiting
+from ci.protocol.job import DeviceJob
 from ci.util.lines import parse_object
 
 POLL_S = 0.5  # between two attempts, each a few system calls; a lease lasts minutes

@@ -12,8 +12,8 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 
-from ci.model.events import Event, NetworkRemoved, NetworkWaiting
-from ci.model.job import StagePlan
+from ci.protocol.events import Event, NetworkRemoved, NetworkWaiting
+from ci.protocol.job import StagePlan
 
 SIOCGIFFLAGS = 0x8913  # linux/sockios.h
 IFF_UP = 1  # linux/if.h

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ci.agent.stage_progress import ProgressWatch
-from ci.model.events import Event, Output, StageProgress
+from ci.protocol.events import Event, Output, StageProgress
 
 # A container engine stores printed output in entries of at most 16 KiB. For 200 MB of output it
 # took 30 s with one entry per line, and 3 s with full entries.

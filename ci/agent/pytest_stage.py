@@ -22,8 +22,8 @@ from ci.agent.pytest_report import SUBTEST, TEST, damaged_report, name_rules, pa
 from ci.agent.rerun_plugin import FILE_VARIABLE
 from ci.agent.stage import SupervisorError
 from ci.agent.user import Handover, LogPipe, make_public
-from ci.model.events import CommandEnd, Event, RerunFinished, RerunsEnded, RerunStarted
-from ci.model.job import StageKind, StagePlan
+from ci.protocol.events import CommandEnd, Event, RerunFinished, RerunsEnded, RerunStarted
+from ci.protocol.job import StageKind, StagePlan
 from ci.util.files import remove_folder
 from ci.util.lines import LONGEST_REPORT, lines_of_file
 

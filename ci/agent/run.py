@@ -21,8 +21,8 @@ from ci.agent.pytest_report import run_folders
 from ci.agent.stage import SupervisorError, adopt_orphans
 from ci.agent.stage_runner import StageRunner
 from ci.agent.user import Handover, StageUser
-from ci.model import events
-from ci.model.job import PROTOCOL, Job, StagePlan
+from ci.protocol import events
+from ci.protocol.job import PROTOCOL, Job, StagePlan
 
 INTERRUPTED = 130
 RESTARTED = 1

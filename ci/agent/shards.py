@@ -19,8 +19,8 @@ from ci.agent.artifacts import open_regular
 from ci.agent.pytest_report import NO_TESTS, name_rules, severity, worst_status
 from ci.agent.pytest_stage import PytestRuns, plugin, python_path, remove
 from ci.agent.user import make_public
-from ci.model.events import CommandEnd
-from ci.model.job import StagePlan
+from ci.protocol.events import CommandEnd
+from ci.protocol.job import StagePlan
 
 Number = TypeVar("Number", int, float)
 

@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from ci.agent.user import StageUser
-from ci.model.events import CommandEnd
+from ci.protocol.events import CommandEnd
 from ci.util.text import signal_name
 
 GRACE_S = 10.0  # between SIGTERM and SIGKILL when a stage must end; the default of `docker stop`

@@ -17,8 +17,8 @@ from ci.agent.pytest_report import run_folders
 from ci.agent.stage import Stage, StageCommand
 from ci.agent.stage_progress import GrowingFile, ProgressWatch
 from ci.agent.user import Handover, LogPipe
-from ci.model import events
-from ci.model.job import NETRC, Job, StageKind, StagePlan
+from ci.protocol import events
+from ci.protocol.job import NETRC, Job, StageKind, StagePlan
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 
 from ci.commands.options import add_config, add_format, add_source, config_file
-from ci.engines.docker import DockerEngine
+from ci.engines.docker.engine import DockerEngine
 from ci.engines.select import select_engine
 from ci.errors import ExitCode, UsageError
 from ci.model.plan import RunPlan

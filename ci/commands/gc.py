@@ -14,8 +14,8 @@ from rich.filesize import decimal
 
 from ci.commands.options import add_config, add_format, add_results, config_file
 from ci.engines import typed_errors
-from ci.engines.docker import DockerEngine
-from ci.engines.link import SDK_ERRORS, explain, typed_bad_answers
+from ci.engines.docker.engine import DockerEngine
+from ci.engines.docker.link import SDK_ERRORS, explain, typed_bad_answers
 from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode, UsageError
 from ci.plan.project import Project, load_project

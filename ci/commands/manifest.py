@@ -20,8 +20,8 @@ from ci.commands.options import (
     config_file,
     whole_number,
 )
-from ci.engines import kubernetes, slurm
 from ci.errors import ExitCode, UsageError
+from ci.manifests import kubernetes, slurm
 from ci.model.results import MOST_SHARDS
 from ci.model.trust import Trust
 from ci.plan import source

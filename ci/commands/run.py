@@ -22,7 +22,7 @@ from ci.commands.options import (
     whole_number,
 )
 from ci.commands.publishing import publish_run
-from ci.engines.host import HostEngine, prerequisites_of
+from ci.engines.host.engine import HostEngine, prerequisites_of
 from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode, UsageError
 from ci.model.plan import Priority, RunPlan

@@ -16,12 +16,12 @@ from docker.errors import ContainerError
 from docker.types import DeviceRequest
 
 from ci.errors import ConfigError, InfrastructureError
-from ci.model.job import DeviceJob
 from ci.model.plan import CONTAINER_FOLDER, DevicePlan, Exposure, RunPlan
+from ci.protocol.job import DeviceJob
 from ci.util.lines import parse_object
 from ci.util.text import strip_controls
 
-PROBE: Final = Path(__file__).parent / "probe.py"
+PROBE: Final = Path(__file__).parent / "probe" / "probe.py"
 # In images the probe has a Python of its own, because the stages use the vendor's.
 CONTAINER_PROBE: Final = ("/opt/devices/bin/python", f"{CONTAINER_FOLDER}/devices.py")
 

@@ -24,7 +24,6 @@ from ci.agent import session
 from ci.engines.devices import CONTAINER_PROBE, PROBE, DeviceFiles, container_devices, device_job
 from ci.engines.logs import SHOWN_BYTES_PER_S, STREAMED_BYTES_PER_S
 from ci.facts.files import read_text_file
-from ci.model.job import CacheJob, Job
 from ci.model.plan import (
     CONTAINER_CA_BUNDLE,
     CONTAINER_CREDENTIALS,
@@ -35,6 +34,7 @@ from ci.model.plan import (
     RunPlan,
 )
 from ci.model.platforms import PLATFORMS
+from ci.protocol.job import CacheJob, Job
 from ci.util.files import REPOSITORY, user_cache
 from ci.util.lines import LARGEST_DOCUMENT, parse_object
 
@@ -44,7 +44,7 @@ MAIN = "from ci.agent.__main__ import main\n\nmain()\n"
 PARTS = (
     "__init__.py",
     "agent/*.py",
-    *("model/__init__.py", "model/events.py", "model/job.py"),
+    "protocol/*.py",
     *("util/__init__.py", "util/files.py", "util/lines.py", "util/text.py"),
 )
 

@@ -19,9 +19,9 @@ from time import monotonic
 from ci.engines import Observer
 from ci.facts.events import LARGEST_RECORD, parse_event
 from ci.facts.result_files import ENGINE_EVENTS
-from ci.model.events import PrintedEvent, RunFinished
 from ci.model.plan import DEFAULT_LIMITS
 from ci.model.results import HOST_LOCK, POOL_RECORD
+from ci.protocol.events import PrintedEvent, RunFinished
 from ci.util.lines import LONGEST_EVENT, LineSplitter, TruncatedLine
 from ci.util.text import mask_credentials
 

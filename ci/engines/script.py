@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from docker.types import Mount, Ulimit
 
-from ci.engines import devices, images, job, wheelhouse
-from ci.engines.environment import base_python, host_settings, venv_options
-from ci.engines.workfolder import CONSTRAINTS, MAKE_VENV, PIP_INSTALL, VENV_SETTINGS
-from ci.model.job import StagePlan
+from ci.engines import devices, job
+from ci.engines.docker import images, wheelhouse
+from ci.engines.host.environment import base_python, host_settings, venv_options
+from ci.engines.host.workfolder import CONSTRAINTS, MAKE_VENV, PIP_INSTALL, VENV_SETTINGS
 from ci.model.plan import CONTAINER_CREDENTIALS, CONTAINER_WHEELS, Exposure, ImagePlan, RunPlan
 from ci.plan import bundle
+from ci.protocol.job import StagePlan
 from ci.util.files import REPOSITORY
 from ci.util.interpreters import VENDOR_PACKAGES
 from ci.util.text import MASK, mask_credentials

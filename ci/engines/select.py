@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 
 from ci.engines import Engine
-from ci.engines.docker import DockerEngine
-from ci.engines.host import HostEngine
-from ci.engines.link import EngineAnswerError, find_address
-from ci.engines.pool.engine import RayEngine
-from ci.engines.pool.shared import shared_connection
-from ci.engines.pool.transfer import Trees
+from ci.engines.docker.engine import DockerEngine
+from ci.engines.docker.link import EngineAnswerError, find_address
+from ci.engines.host.engine import HostEngine
+from ci.engines.ray.engine import RayEngine
+from ci.engines.ray.shared import shared_connection
+from ci.engines.ray.transfer import Trees
 from ci.errors import CiError, InfrastructureError
 from ci.model.plan import EnginePlan, RunPlan
 

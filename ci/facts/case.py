@@ -15,11 +15,11 @@ from ci.facts.pytest_log import ListedFailure
 from ci.facts.shards import Shards, division_errors
 from ci.facts.suite import adapt_to_processor, restrict_to_selection, suite_of
 from ci.model.details import Rerun
-from ci.model.events import CommandEnd, RunRecord, StageFinished
-from ci.model.job import StageKind, StagePlan
 from ci.model.plan import ContractPlan
 from ci.model.results import ExecutionFacts, OverloadCount, is_compiled_only
 from ci.model.tests import ClosingSummary, PytestLog, Selection
+from ci.protocol.events import CommandEnd, RunRecord, StageFinished
+from ci.protocol.job import StageKind, StagePlan
 from ci.util.text import counted, signal_name
 
 # What pytest means by its other exit statuses (pytest.ExitCode).

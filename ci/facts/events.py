@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from ci.model.events import EVENTS, Event, Output, RunRecord, RunStarted, StageFinished
+from ci.protocol.events import EVENTS, Event, Output, RunRecord, RunStarted, StageFinished
 from ci.util.lines import TruncatedLine, parse_object
 from ci.util.text import counted, make_json_storable
 

@@ -15,7 +15,6 @@ from ci.facts.case import Case, format_exit
 from ci.facts.files import read_log_lines
 from ci.facts.result_files import ResultFiles
 from ci.facts.verdict import broken_contract
-from ci.model.job import StagePlan
 from ci.model.results import (
     LONGEST_MESSAGE,
     LONGEST_TEST,
@@ -25,6 +24,7 @@ from ci.model.results import (
     Verdict,
 )
 from ci.model.tests import Outcome
+from ci.protocol.job import StagePlan
 from ci.util.text import mask_credentials, strip_controls
 
 # Errors in a build's log, the most telling kind first; the first line of that kind counts. pip

@@ -15,10 +15,10 @@ from ci.facts.difference import ChangeKind, group_lines
 from ci.facts.pytest_verdict import besides_failures, exit_status
 from ci.facts.verdict import BREACHES, code_after_summary
 from ci.model.details import Rerun
-from ci.model.events import LeaseFailed, LeaseTaken, NetworkRemained, RerunsEnded, RunRecord
-from ci.model.job import StagePlan
 from ci.model.results import COMPILED_ONLY, SIMULATED, Harness, OverloadCount, Product, Verdict
 from ci.model.tests import INSTRUCTION_SET, KERNELS, NO_DEVICE, Outcome, TestOutcome
+from ci.protocol.events import LeaseFailed, LeaseTaken, NetworkRemained, RerunsEnded, RunRecord
+from ci.protocol.job import StagePlan
 from ci.util.invocation import command
 from ci.util.text import counted, join_names
 

@@ -20,8 +20,6 @@ from ci.facts.notes import cache_notes, notes_of, requirement_notes, source_note
 from ci.facts.result_files import ResultFiles
 from ci.facts.shards import shard_results
 from ci.facts.verdict import judge, not_run
-from ci.model.events import StageFinished
-from ci.model.job import Column, StagePlan
 from ci.model.plan import RunPlan
 from ci.model.results import (
     ExecutionFacts,
@@ -33,6 +31,8 @@ from ci.model.results import (
     title,
 )
 from ci.model.tests import Outcome
+from ci.protocol.events import StageFinished
+from ci.protocol.job import Column, StagePlan
 from ci.util.text import counted, first_line, mask_credentials
 
 Item = TypeVar("Item")

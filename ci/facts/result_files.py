@@ -19,9 +19,9 @@ from ci.facts.files import read_log_lines, read_text_file
 from ci.facts.pytest_log import PytestOutput, parse_log, read_output
 from ci.facts.shards import merge_outputs
 from ci.model.details import Details, Rerun
-from ci.model.events import RunRecord
-from ci.model.job import Column, StagePlan
 from ci.model.tests import Outcome, PytestLog
+from ci.protocol.events import RunRecord
+from ci.protocol.job import Column, StagePlan
 from ci.util.lines import (
     LONGEST_EVENT,
     LONGEST_REPORT,

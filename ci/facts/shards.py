@@ -18,10 +18,10 @@ from ci.agent.pytest_report import SHARD, USUAL, severity
 from ci.agent.pytest_stage import JUNIT, LOG
 from ci.agent.shards import files_of
 from ci.facts.pytest_log import PytestOutput
-from ci.model.events import ShardFinished
-from ci.model.job import StagePlan
 from ci.model.results import ShardResult
 from ci.model.tests import ClosingSummary, Outcome, PytestLog
+from ci.protocol.events import ShardFinished
+from ci.protocol.job import StagePlan
 from ci.util.files import copy_file, open_for_replacement
 from ci.util.text import join_names
 

@@ -24,17 +24,6 @@ from ci.facts.pytest_verdict import (
     ProductOpinion,
     judge_suite,
 )
-from ci.model.events import (
-    AgentRestarted,
-    ArtifactCut,
-    ArtifactMissing,
-    LeaseFailed,
-    NetworkRemained,
-    RunRecord,
-    StageFinished,
-    StageLost,
-)
-from ci.model.job import StagePlan
 from ci.model.results import (
     Evidence,
     ExecutionFacts,
@@ -46,6 +35,17 @@ from ci.model.results import (
     unknown,
 )
 from ci.model.tests import PytestLog
+from ci.protocol.events import (
+    AgentRestarted,
+    ArtifactCut,
+    ArtifactMissing,
+    LeaseFailed,
+    NetworkRemained,
+    RunRecord,
+    StageFinished,
+    StageLost,
+)
+from ci.protocol.job import StagePlan
 from ci.util.text import counted, describe_unreadable, join_names, signal_name
 
 # Changes that break a contract. Newly failing tests are not listed: they fail the run anyway.

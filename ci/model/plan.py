@@ -1,6 +1,6 @@
 """The plan of a run: frozen values that planning produces and engines execute.
 
-Stages and artifacts, which are passed to the agent unchanged, are in ``ci.model.job``.
+Stages and artifacts, which are passed to the agent unchanged, are in ``ci.protocol.job``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from enum import StrEnum
 from pathlib import Path
 
 from ci.errors import ConfigError
-from ci.model.job import ArtifactPlan, StageKind, StagePlan
 from ci.model.platforms import (
     OFFLINE_BASE_COMMAND,
     OFFLINE_BASE_IMAGE,
@@ -21,6 +20,7 @@ from ci.model.platforms import (
 from ci.model.results import selected_title, title
 from ci.model.tests import Suite
 from ci.model.trust import Trust
+from ci.protocol.job import ArtifactPlan, StageKind, StagePlan
 
 # Environment variables of every stage; tests read their platform and device from them.
 PLATFORM_VARIABLE = "INFINI_CI_PLATFORM"

@@ -25,9 +25,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from ci.model.job import Column, StageKind, StageNetwork
 from ci.model.plan import RESERVED_VARIABLES, Exposure
 from ci.model.platforms import PLATFORMS
+from ci.protocol.job import Column, StageKind, StageNetwork
 
 ENGINE_STAGES = ("image", "sync")
 LONGEST_TIMEOUT_S = 1e7  # 116 days; far more overflows the timers of the kernel

@@ -17,7 +17,6 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from ci.errors import ConfigError
-from ci.model.job import NETRC
 from ci.model.plan import (
     CONTAINER_CA_BUNDLE,
     CONTAINER_WHEELS,
@@ -25,6 +24,7 @@ from ci.model.plan import (
     NetworkPlan,
 )
 from ci.plan.config import NetworkConfig
+from ci.protocol.job import NETRC
 from ci.util.redaction import CREDENTIALS
 
 # The variables of each setting. The first one that is set counts. All of them are set for stages,

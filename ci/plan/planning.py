@@ -20,7 +20,6 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from ci.errors import ConfigError, UsageError
-from ci.model.job import ArtifactPlan, Column, StageKind, StageNetwork, StagePlan
 from ci.model.plan import (
     BASE_IMAGE_INPUT,
     CONTAINER_FOLDER,
@@ -45,6 +44,7 @@ from ci.model.plan import (
 from ci.model.platforms import OFFLINE_BASE_COMMAND, OFFLINE_BASE_IMAGE, Platform
 from ci.model.trust import Trust
 from ci.plan.config import Config, DevicePolicy, PlatformConfig, StageConfig
+from ci.protocol.job import ArtifactPlan, Column, StageKind, StageNetwork, StagePlan
 
 DOCKERFILE = "Dockerfile"
 CA_BUNDLE_IN_CONTEXT = "site-ca-bundle.pem"

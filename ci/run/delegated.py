@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from ci.engines import kubernetes
 from ci.engines.logs import ENGINE_FILES
-from ci.engines.pods import UNKNOWN_END, PodEnd, read_pods
 from ci.facts.platform_result import not_run_result
 from ci.facts.result_files import ResultFiles
+from ci.manifests import kubernetes
+from ci.manifests.pods import UNKNOWN_END, PodEnd, read_pods
 from ci.model.plan import RunPlan
 from ci.model.results import ExecutionFacts, Harness, ImageFacts, PlatformResult, RunResult
 from ci.plan.network import read_pip_settings

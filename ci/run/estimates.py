@@ -15,8 +15,8 @@ from ci.facts.environment_key import (
     shards_component,
 )
 from ci.facts.measures import Quantity, measure_key
-from ci.model.job import StageKind
 from ci.model.plan import RunPlan
+from ci.protocol.job import StageKind
 from ci.store.rows import RunMeasures
 
 if TYPE_CHECKING:  # it imports SQLAlchemy

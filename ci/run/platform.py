@@ -20,10 +20,10 @@ from ci.facts.platform_result import (
 from ci.facts.result_files import ResultFiles
 from ci.facts.shards import merge_files
 from ci.model.details import NO_DETAILS, Details
-from ci.model.job import PROTOCOL
 from ci.model.plan import RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts, PlatformResult, Product, exit_code
 from ci.plan.request import RunRequest, source_changes
+from ci.protocol.job import PROTOCOL
 from ci.util.process import handle_interrupts
 from ci.util.redaction import redact_folder
 

@@ -27,10 +27,10 @@ from filelock import FileLock, Timeout
 from pydantic import AwareDatetime, BaseModel, ValidationError
 from rich.filesize import decimal
 
-from ci.engines.images import BASE_DIGEST_LABEL
+from ci.engines.docker.images import BASE_DIGEST_LABEL
+from ci.engines.docker.link import explain
+from ci.engines.docker.wheelhouse import PREFIX as WHEELS_PREFIX
 from ci.engines.job import TRUST_LABEL
-from ci.engines.link import explain
-from ci.engines.wheelhouse import PREFIX as WHEELS_PREFIX
 from ci.errors import InfrastructureError
 from ci.facts.files import read_text_file
 from ci.model.plan import HELPER_LABEL, KEPT, PLATFORM_LABEL, SESSION_LABEL

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ci.engines.job import agent_archive
-from ci.model.job import PROTOCOL, ArtifactPlan, Column, DeviceJob, StageKind, StagePlan
-from ci.model.job import Job as AgentJob
+from ci.protocol.job import PROTOCOL, ArtifactPlan, Column, DeviceJob, StageKind, StagePlan
+from ci.protocol.job import Job as AgentJob
 
 
 class Job:

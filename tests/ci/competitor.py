@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ci.agent import lease
 from ci.agent.lease import Leases
-from ci.model.job import DeviceJob
+from ci.protocol.job import DeviceJob
 
 LEASES = 200
 DOOMED = "doomed"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ci.engines.link import EngineAddress, find_address
-from ci.engines.remote import RemoteMachine
+from ci.engines.docker.link import EngineAddress, find_address
+from ci.engines.docker.remote import RemoteMachine
 from ci.errors import ConfigError
 from ci.model.plan import EnginePlan
 

@@ -27,8 +27,8 @@ from ci.agent.follow import FollowedStage, follow_stages
 from ci.agent.output import PACE_S, Printer, StageOutput
 from ci.agent.stage import Stage, StageCommand
 from ci.engines.job import agent_archive, agent_modules
-from ci.model.events import ArtifactCut
-from ci.model.job import PROTOCOL, ArtifactPlan, StageKind
+from ci.protocol.events import ArtifactCut
+from ci.protocol.job import PROTOCOL, ArtifactPlan, StageKind
 from ci.util.files import REPOSITORY, copy_file
 from tests.cases import narrowed
 

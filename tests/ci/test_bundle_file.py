@@ -17,7 +17,6 @@ from local_engine import LocalEngine
 from ci import cli
 from ci.commands import run as run_command
 from ci.errors import ConfigError, ExitCode, UsageError
-from ci.model.job import Column, StageKind, StagePlan
 from ci.model.plan import CONTAINER_WHEELS
 from ci.model.results import Lineage
 from ci.plan import bundle as names
@@ -27,6 +26,7 @@ from ci.plan.config import NetworkConfig
 from ci.plan.planning import RunOptions
 from ci.plan.project import Project, load_project
 from ci.plan.request import RunRequest, new_request, source_changes
+from ci.protocol.job import Column, StageKind, StagePlan
 from ci.run import session
 from ci.store.folder import read_results
 from ci.upkeep.bundle.file import new_bundle, open_archive

@@ -15,8 +15,8 @@ from ci.agent.compiler_cache import (
 )
 from ci.engines.job import host_cache_folder, is_cache_empty, remove_empty_cache
 from ci.facts.notes import cache_notes
-from ci.model.job import CacheJob
 from ci.model.plan import CachePlan
+from ci.protocol.job import CacheJob
 
 # Of ccache 4.7.5: a miss, a hit, a forced compilation, a link, a hit by the preprocessed source.
 LOGGED = """\

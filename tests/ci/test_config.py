@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ci.errors import ConfigError, ExitCode
-from ci.model.job import Column, StageKind
 from ci.model.platforms import PLATFORMS
 from ci.plan.load import load_config, load_site, schema_text
+from ci.protocol.job import Column, StageKind
 from ci.util.files import REPOSITORY
 
 PACKAGE = "expected only a package's name: letters, digits, '+', '-', '.' and '_'"

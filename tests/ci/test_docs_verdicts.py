@@ -13,13 +13,12 @@ from rich.console import Console
 from test_verdict import ADD, MUL, begin, case, contract, end, ended, last, log, operators
 
 from ci.agent.network import still_connected
-from ci.engines.docker import lost_note
+from ci.engines.docker.engine import lost_note
 from ci.errors import ExitCode
 from ci.facts.case import Case
 from ci.facts.notes import notes_of
 from ci.facts.pytest_log import ListedFailure
 from ci.facts.verdict import judge, not_run
-from ci.model.events import LeaseFailed, NetworkRemained, RunRecord, StageSkipped
 from ci.model.results import (
     Grade,
     Harness,
@@ -30,6 +29,7 @@ from ci.model.results import (
     exit_code,
 )
 from ci.model.tests import Outcome, PytestLog, TestOutcome
+from ci.protocol.events import LeaseFailed, NetworkRemained, RunRecord, StageSkipped
 from ci.report.table import ResultsReport, table_rows
 from ci.util.files import REPOSITORY
 

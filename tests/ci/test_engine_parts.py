@@ -16,12 +16,12 @@ import requests
 from docker.errors import APIError
 from urllib3.exceptions import ProtocolError
 
-from ci.engines.host import HostEngine, missing_packages
-from ci.engines.images import server_stage
-from ci.engines.link import is_connection_lost, typed_sdk_errors
+from ci.engines.docker.images import server_stage
+from ci.engines.docker.link import is_connection_lost, typed_sdk_errors
+from ci.engines.docker.wheelhouse import volume_name, wheel_archive
+from ci.engines.host.engine import HostEngine, missing_packages
 from ci.engines.logs import AGENT_LOG, LONGEST_SHOWN, MOST_SHOWN, EventReader, ImageLog
 from ci.engines.select import select_engine
-from ci.engines.wheelhouse import volume_name, wheel_archive
 from ci.errors import ExitCode, InfrastructureError
 from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.plan import EnginePlan, ImagePlan, SystemPackages

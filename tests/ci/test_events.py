@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ci.facts.events import MOST_EVENTS, compare_records, parse_event, parse_events
-from ci.model.events import (
+from ci.protocol.events import (
     EVENTS,
     AgentRestarted,
     ArtifactCut,

@@ -14,11 +14,13 @@ ROOMS = (
     "report",
     "analysis",
     "store",
+    "manifests",
     "engines",
     "plan",
     "facts",
     "agent",
     "model",
+    "protocol",
     "util",
 )
 LOOSE = {"__main__", "cli", "errors"}

@@ -22,8 +22,8 @@ from agent_job import Job, printed_events, wait_for_end
 from ci.agent import lease
 from ci.agent.lease import LeaseError, Leases
 from ci.agent.locks import LockFolder
-from ci.model.events import Event, LeaseWaiting
-from ci.model.job import DeviceJob
+from ci.protocol.events import Event, LeaseWaiting
+from ci.protocol.job import DeviceJob
 from ci.util.files import REPOSITORY
 
 GIBIBYTE = 2**30

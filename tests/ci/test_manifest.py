@@ -22,8 +22,8 @@ from kubernetes_validate.utils import validate
 from workplace import CONTRACT, Workplace, new_workplace
 
 from ci import cli
-from ci.engines.kubernetes import GRACE_S
 from ci.errors import ExitCode
+from ci.manifests.kubernetes import GRACE_S
 from ci.model.results import Harness, PlatformResult, Product
 from ci.store.folder import read_results
 

@@ -11,12 +11,12 @@ import pytest
 from ci.engines.job import container_job, host_job
 from ci.errors import ConfigError
 from ci.facts.platform_result import not_run_result
-from ci.model.job import Column, StageKind
 from ci.model.plan import EnginePlan, NetworkPlan, RunPlan, SystemPackages
 from ci.model.platforms import OFFLINE_BASE_IMAGE, PLATFORMS
 from ci.model.trust import Trust
 from ci.plan.config import Config, DevicePolicy
 from ci.plan.planning import PlanInputs, RunOptions, make_plan
+from ci.protocol.job import Column, StageKind
 
 CONFIG = {
     "project": "tiny",

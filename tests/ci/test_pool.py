@@ -22,27 +22,27 @@ import pytest
 
 from ci import cli
 from ci.commands import run as run_command
-from ci.engines.pool import actor as actor_module
-from ci.engines.pool.actor import ARCHIVE, BUSY, COMPLETE, RESULTS, PlatformActor, feed_name
-from ci.engines.pool.cluster import (
+from ci.engines.ray import actor as actor_module
+from ci.engines.ray.actor import ARCHIVE, BUSY, COMPLETE, RESULTS, PlatformActor, feed_name
+from ci.engines.ray.cluster import (
     HostLostError,
     NoAnswerError,
     RayCluster,
     command_to_join,
     needs_of,
 )
-from ci.engines.pool.engine import RayEngine
-from ci.engines.pool.hosted import HostedPlatform, Mirror
-from ci.engines.pool.messages import SOURCE, WHEELHOUSE, Archive, Request, plan_on_host
-from ci.engines.pool.placement import Record, find_or_start_actor
-from ci.engines.pool.queue import GONE_S, Queue
-from ci.engines.pool.transfer import PIECE, Tree, fetched, send
+from ci.engines.ray.engine import RayEngine
+from ci.engines.ray.hosted import HostedPlatform, Mirror
+from ci.engines.ray.messages import SOURCE, WHEELHOUSE, Archive, Request, plan_on_host
+from ci.engines.ray.placement import Record, find_or_start_actor
+from ci.engines.ray.queue import GONE_S, Queue
+from ci.engines.ray.transfer import PIECE, Tree, fetched, send
 from ci.engines.select import select_engine
 from ci.errors import ConfigError, ExitCode, InfrastructureError
 from ci.facts.result_files import ENGINE_EVENTS
-from ci.model.events import RunFinished, StageStarted
 from ci.model.plan import EnginePlan, Priority, RunPlan
 from ci.plan.project import Project, load_project, plan_run
+from ci.protocol.events import RunFinished, StageStarted
 from ci.util.files import REPOSITORY
 
 RUN = "20260101T000000Z-nogit-0000"
@@ -119,7 +119,7 @@ def call(make: Callable[[], Any], made: Any = None, /) -> Any:
 
 IDLE = """
 import sys, threading
-from ci.engines.pool.actor import PlatformActor
+from ci.engines.ray.actor import PlatformActor
 PlatformActor("run-cpu", *map(float, sys.argv[1:]))
 if threading.active_count() == 1:
     sys.exit("no thread ends it")
@@ -339,8 +339,8 @@ class Silence:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, answers_after: float) -> None:
         self.now = 0.0
         self.answers_after = answers_after
-        monkeypatch.setattr("ci.engines.pool.hosted.monotonic", lambda: self.now)
-        monkeypatch.setattr("ci.engines.pool.hosted.sleep", lambda _: None)
+        monkeypatch.setattr("ci.engines.ray.hosted.monotonic", lambda: self.now)
+        monkeypatch.setattr("ci.engines.ray.hosted.sleep", lambda _: None)
 
     def get(self, reference: object) -> object:
         if self.now < self.answers_after:
@@ -391,8 +391,8 @@ class ReturnedHost(Silence):
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(monkeypatch, answers_after=0.0)
-        monkeypatch.setattr("ci.engines.pool.placement.monotonic", lambda: self.now)
-        monkeypatch.setattr("ci.engines.pool.placement.sleep", self._pass)
+        monkeypatch.setattr("ci.engines.ray.placement.monotonic", lambda: self.now)
+        monkeypatch.setattr("ci.engines.ray.placement.sleep", self._pass)
         self.before, self.after = SilentHost(reachable=False), SilentHost(reachable=True)
         self.started: list[object] = []
 
@@ -466,7 +466,7 @@ def test_a_plan_has_the_paths_of_its_host(plan: RunPlan, tmp_path: Path) -> None
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]
-    monkeypatch.setattr("ci.engines.pool.queue.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("ci.engines.ray.queue.time.monotonic", lambda: now[0])
     return now
 
 

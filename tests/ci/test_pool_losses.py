@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from ci.engines.pool.actor import COMPLETE, PlatformActor, feed_name
-from ci.engines.pool.cluster import ActorGoneError, Host, HostLostError, RayCluster
-from ci.engines.pool.engine import RayEngine
-from ci.engines.pool.hosted import LONGEST_FEED_LINE, Mirror
-from ci.engines.pool.messages import StepOutcome
-from ci.engines.pool.placement import MOST_STARTS, Record
-from ci.engines.pool.service import Feed
+from ci.engines.ray.actor import COMPLETE, PlatformActor, feed_name
+from ci.engines.ray.cluster import ActorGoneError, Host, HostLostError, RayCluster
+from ci.engines.ray.engine import RayEngine
+from ci.engines.ray.hosted import LONGEST_FEED_LINE, Mirror
+from ci.engines.ray.messages import StepOutcome
+from ci.engines.ray.placement import MOST_STARTS, Record
+from ci.engines.ray.service import Feed
 from ci.errors import InfrastructureError
 from ci.model.plan import EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
@@ -149,7 +149,7 @@ def _reachable(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1e9]
-    monkeypatch.setattr("ci.engines.pool.engine.time.time", lambda: now[0])
+    monkeypatch.setattr("ci.engines.ray.engine.time.time", lambda: now[0])
     return now
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from workplace import Workplace, new_workplace
 
-from ci.engines.host import HostEngine
+from ci.engines.host.engine import HostEngine
 from ci.errors import ExitCode, PrerequisiteError
 from ci.model.results import Harness, Product, exit_code
 from ci.util import interpreters, prerequisites

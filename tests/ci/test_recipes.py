@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from ci.engines.images import INPUTS_LABEL, image_labels, reason_to_build
+from ci.engines.docker.images import INPUTS_LABEL, image_labels, reason_to_build
 from ci.model.plan import RunPlan
 from ci.model.platforms import PLATFORMS
 from ci.plan.config import DevicePolicy

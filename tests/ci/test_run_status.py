@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ci.model.events import StageProgress
+from ci.protocol.events import StageProgress
 from ci.run.status import IMAGE, Expectation, Phase, PlatformStatus, RunStatus, device_names
 
 STAGES = ("generate", "install", "pytest")

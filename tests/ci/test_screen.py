@@ -7,7 +7,7 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from ci.model.events import StageProgress
+from ci.protocol.events import StageProgress
 from ci.run.screen import ASCII, LONGEST, about, clean, clock, describe, draw
 from ci.run.status import IMAGE, Expectation, RunStatus
 

@@ -11,11 +11,11 @@ from workplace import Workplace, new_workplace
 
 from ci import cli
 from ci.errors import ExitCode, UsageError
-from ci.model.job import Column, StageKind
 from ci.model.plan import SESSION_LABEL
 from ci.plan.project import load_project, plan_run
 from ci.plan.request import read_request
 from ci.plan.session import SHELL, kept_plan, rerun_plan, shell_plan
+from ci.protocol.job import Column, StageKind
 from ci.run.session import Recorded, recorded_sources
 
 

@@ -29,8 +29,8 @@ from ci.agent.shards import (
     read_collection,
     shard_file,
 )
-from ci.model.events import CommandEnd
-from ci.model.job import DeviceJob, StageKind
+from ci.protocol.events import CommandEnd
+from ci.protocol.job import DeviceJob, StageKind
 
 FILES = ("tests/test_a.py", "tests/test_b.py", "other.py")
 NAMES = st.builds(

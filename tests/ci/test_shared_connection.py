@@ -20,11 +20,11 @@ from typing import Any
 import pytest
 
 from ci.engines import select as engines
-from ci.engines.pool import shared
-from ci.engines.pool.cluster import NoAnswerError, PoolCluster
-from ci.engines.pool.engine import RayEngine
-from ci.engines.pool.shared import SharedCluster, shared_connection
-from ci.engines.pool.transfer import Trees
+from ci.engines.ray import shared
+from ci.engines.ray.cluster import NoAnswerError, PoolCluster
+from ci.engines.ray.engine import RayEngine
+from ci.engines.ray.shared import SharedCluster, shared_connection
+from ci.engines.ray.transfer import Trees
 from ci.errors import CiError, InfrastructureError
 from ci.model.plan import EnginePlan, RunPlan
 from ci.util.files import REPOSITORY

@@ -15,8 +15,8 @@ from ci.agent import stage_progress
 from ci.agent.stage_progress import INTERVAL_S, LARGEST_PIECE, GrowingFile, ProgressWatch
 from ci.engines.logs import EventReader
 from ci.facts.result_files import ENGINE_EVENTS
-from ci.model.events import StageProgress
-from ci.model.job import StageKind
+from ci.protocol.events import StageProgress
+from ci.protocol.job import StageKind
 
 
 class Clock:

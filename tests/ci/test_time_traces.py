@@ -12,8 +12,8 @@ from agent_job import Job
 from ci.agent import artifacts
 from ci.facts.build import MOST_TRACED, read_build, traced_seconds
 from ci.facts.files import ArchiveMember, read_archive
-from ci.model.events import ArtifactCut
-from ci.model.job import ArtifactPlan
+from ci.protocol.events import ArtifactCut
+from ci.protocol.job import ArtifactPlan
 
 DATA = Path(__file__).parent / "data"
 

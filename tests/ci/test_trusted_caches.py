@@ -12,7 +12,7 @@ import pytest
 from ci.agent import trusted_caches
 from ci.agent.compiler_cache import CompilerCache
 from ci.agent.trusted_caches import copy_missing
-from ci.model.job import CacheJob
+from ci.protocol.job import CacheJob
 
 HASH = "52utsaiv6nubi4bl0kjvlff3su9gbhc"
 PLENTY = 1 << 30

@@ -16,7 +16,10 @@ from ci.facts.notes import notes_of
 from ci.facts.pytest_log import ListedFailure, parse_log
 from ci.facts.suite import suite_of
 from ci.facts.verdict import judge, not_run
-from ci.model.events import (
+from ci.model.plan import ContractPlan
+from ci.model.results import ExecutionFacts, Grade, Harness, Product, Verdict
+from ci.model.tests import ClosingSummary, Outcome, PytestLog, Suite, TestOutcome
+from ci.protocol.events import (
     AgentRestarted,
     ArtifactCut,
     ArtifactMissing,
@@ -31,10 +34,7 @@ from ci.model.events import (
     StageSkipped,
     StageStarted,
 )
-from ci.model.job import Column, StageKind, StagePlan
-from ci.model.plan import ContractPlan
-from ci.model.results import ExecutionFacts, Grade, Harness, Product, Verdict
-from ci.model.tests import ClosingSummary, Outcome, PytestLog, Suite, TestOutcome
+from ci.protocol.job import Column, StageKind, StagePlan
 
 DATA = Path(__file__).parent / "data"
 

@@ -17,9 +17,9 @@ from ci.engines import Engine
 from ci.engines.archives import pack
 from ci.engines.select import select_engine
 from ci.errors import InfrastructureError
-from ci.model.job import StagePlan
 from ci.model.plan import EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts
+from ci.protocol.job import StagePlan
 
 
 class Recorder:

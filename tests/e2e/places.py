@@ -19,7 +19,7 @@ from typing import Any
 from docker.client import DockerClient
 from plans import LAUNCHER
 
-from ci.engines.containers import find_containers
+from ci.engines.docker.containers import find_containers
 from ci.model.plan import RUN_LABEL, SESSION_LABEL
 from ci.model.results import HOST_LOCK
 from tests.forked import run_ci

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from ci.engines.workfolder import MAKE_VENV
-from ci.model.job import ArtifactPlan, Column, StageKind, StagePlan
+from ci.engines.host.workfolder import MAKE_VENV
 from ci.model.plan import ContainerPlan, EnginePlan, HostPlan, ImagePlan, RunPlan
 from ci.plan.network import resolve_network
 from ci.plan.planning import RESULTS, WORKSPACE
+from ci.protocol.job import ArtifactPlan, Column, StageKind, StagePlan
 
 # The command, with a program for Python that makes the host engine's environments. It is no
 # `python -m ci`, so the lines that it prints name the `python` of the shell.

@@ -16,7 +16,7 @@ import pytest
 from benches import Bench, engine_or_skip
 from plans import PROJECT
 
-from ci.engines.docker import DockerEngine
+from ci.engines.docker.engine import DockerEngine
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = """\

@@ -19,9 +19,9 @@ from docker.client import DockerClient
 from docker.errors import ImageNotFound
 from plans import DOCKERFILE, python_stage, stage
 
-from ci.engines import link
-from ci.engines.containers import find_containers
-from ci.engines.docker import DockerEngine
+from ci.engines.docker import link
+from ci.engines.docker.containers import find_containers
+from ci.engines.docker.engine import DockerEngine
 from ci.engines.select import select_engine
 from ci.errors import ExitCode, InfrastructureError
 from ci.facts.platform_result import not_run_result

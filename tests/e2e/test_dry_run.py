@@ -15,9 +15,9 @@ import pytest
 from benches import Bench
 from plans import OFFLINE_BASE, python_stage, stage
 
-from ci.model.job import StageKind
 from ci.model.plan import ImageArchive, NetworkPlan, RunPlan
 from ci.plan import source
+from ci.protocol.job import StageKind
 
 LOOK = """
 import json, os

@@ -10,9 +10,9 @@ import pytest
 from benches import Bench
 from plans import stage
 
-from ci.model.job import Column, StageKind
 from ci.model.plan import RunPlan
 from ci.model.results import Harness, Product
+from ci.protocol.job import Column, StageKind
 from ci.run.platform import judge_platform
 from tests.cases import narrowed
 

@@ -18,8 +18,8 @@ from engine_proxy import Proxy, lying, proxied
 from plans import stage
 
 from ci import cli
-from ci.engines import link, watch
-from ci.engines.containers import find_containers
+from ci.engines.docker import link, watch
+from ci.engines.docker.containers import find_containers
 from ci.engines.select import select_engine
 from ci.errors import ExitCode
 from ci.model.plan import EnginePlan

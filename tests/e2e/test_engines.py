@@ -17,9 +17,9 @@ from plans import REQUIREMENTS, python_stage, stage
 
 from ci.facts.platform_result import judged_result
 from ci.facts.result_files import ResultFiles
-from ci.model.job import StageKind
 from ci.model.plan import RunPlan
 from ci.model.results import Product
+from ci.protocol.job import StageKind
 
 INSTALL = stage("install", "python", "-m", "pip", "install", ".", "--no-build-isolation")
 PYTEST = stage("pytest", "python", "-m", "pytest", "tests", kind=StageKind.PYTEST)

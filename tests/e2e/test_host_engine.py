@@ -13,8 +13,8 @@ from benches import Bench, engine_or_skip
 from packaging.version import Version
 from plans import python_stage, stage
 
-from ci.engines.host import HostEngine
-from ci.engines.workfolder import WorkFolder
+from ci.engines.host.engine import HostEngine
+from ci.engines.host.workfolder import WorkFolder
 from ci.errors import InfrastructureError
 
 

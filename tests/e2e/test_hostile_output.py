@@ -13,9 +13,9 @@ from benches import Bench
 from plans import REQUIREMENTS, python_stage, stage
 
 from ci.errors import ExitCode
-from ci.model.job import StageKind
 from ci.model.plan import ResultLimits
 from ci.model.results import Harness, Product, exit_code
+from ci.protocol.job import StageKind
 from ci.run.platform import judge_platform
 
 sys.path.append(str(Path(__file__).parents[1] / "ci"))

@@ -14,13 +14,13 @@ from docker.client import DockerClient
 from engine_proxy import ENGINE, Proxy, proxied
 from plans import stage
 
-from ci.engines import link
+from ci.engines.docker import link
 from ci.engines.select import select_engine
-from ci.model.job import Column, StageKind
 from ci.model.plan import EnginePlan, RunPlan
 from ci.model.results import Product
 from ci.plan.project import load_project
 from ci.plan.request import new_request
+from ci.protocol.job import Column, StageKind
 from ci.run.attempts import carry_out
 from ci.run.platform import PlatformOutcome
 from ci.run.workers import Caller

@@ -27,8 +27,8 @@ from test_engines import INSTALL, PYTEST
 
 from bench.parts.capacity import Load
 from bench.parts.pool import replay
-from ci.engines.host import HostEngine
-from ci.engines.pool.cluster import HostLostError
+from ci.engines.host.engine import HostEngine
+from ci.engines.ray.cluster import HostLostError
 from ci.engines.select import select_engine
 from ci.errors import ExitCode, InfrastructureError
 from ci.facts.result_files import ResultFiles

@@ -20,11 +20,11 @@ from test_container_devices import plan_with_device
 from test_dry_run import run_as_file
 from test_hostile_output import SPARSE
 
-from ci.engines.containers import find_containers
+from ci.engines.docker.containers import find_containers
 from ci.errors import ExitCode
-from ci.model.job import StageKind
 from ci.model.plan import ResultLimits, RunPlan
 from ci.plan.planning import WRITABLE
+from ci.protocol.job import StageKind
 
 pytestmark = pytest.mark.docker
 

@@ -22,12 +22,12 @@ from benches import Bench
 from docker.client import DockerClient
 from plans import REQUIREMENTS, stage, write_project
 
-from ci.engines.workfolder import MAKE_VENV
+from ci.engines.host.workfolder import MAKE_VENV
 from ci.errors import ExitCode
-from ci.model.job import Column, StageKind
 from ci.model.plan import HostPlan, RunPlan
 from ci.model.results import Harness, PlatformResult, Product, exit_code
 from ci.plan.session import rerun_plan
+from ci.protocol.job import Column, StageKind
 from ci.report.table import table_rows
 from ci.run.platform import judge_platform
 from tests.cases import narrowed

@@ -28,10 +28,10 @@ from docker.client import DockerClient
 from plans import stage
 from test_engines import INSTALL, PYTEST, events
 
-from ci.engines import link
-from ci.engines.remote import CONFIG_VARIABLE
+from ci.engines.docker import link
+from ci.engines.docker.remote import CONFIG_VARIABLE
+from ci.engines.docker.wheelhouse import volume_name
 from ci.engines.select import select_engine
-from ci.engines.wheelhouse import volume_name
 from ci.errors import InfrastructureError
 from ci.model.plan import EnginePlan
 

@@ -28,7 +28,7 @@ from docker.client import DockerClient
 from docker.errors import DockerException
 from fresh import is_local_engine
 
-from ci.engines.docker import DockerEngine
+from ci.engines.docker.engine import DockerEngine
 
 ROOT = Path(__file__).resolve().parents[2]
 BEGINNING = "pl4nte"  # of each secret: in base64, 6 bytes are 8 characters

@@ -11,9 +11,9 @@ from docker.client import DockerClient
 from plans import REQUIREMENTS, stage
 
 from ci.facts.result_files import ResultFiles
-from ci.model.job import StageKind
 from ci.model.plan import RunPlan
 from ci.model.results import Harness, Product
+from ci.protocol.job import StageKind
 from ci.run.platform import judge_platform
 
 INSTALL = stage("install", "python", "-m", "pip", "install", ".", "--no-build-isolation")

@@ -10,7 +10,7 @@ from benches import Bench, Recorder
 from docker.client import DockerClient
 from plans import python_stage, stage
 
-from ci.engines.workfolder import WorkFolder
+from ci.engines.host.workfolder import WorkFolder
 from ci.model.plan import RunPlan
 
 FLOOD_LINES = 1_000_000  # of 100 bytes

@@ -16,7 +16,7 @@ from docker.errors import ContainerError, NotFound
 from plans import DOCKERFILE, OFFLINE_BASE, stage
 from test_dry_run import run_as_file
 
-from ci.engines.docker import DockerEngine
+from ci.engines.docker.engine import DockerEngine
 from ci.engines.job import TRUSTED_MOUNT, container_options
 from ci.model.plan import CachePlan, RunPlan
 from ci.model.trust import Trust

@@ -17,8 +17,8 @@ from docker.models.containers import Container
 from plans import stage
 
 from ci import cli
-from ci.engines.containers import find_containers, remove_containers
-from ci.engines.docker import DockerEngine
+from ci.engines.docker.containers import find_containers, remove_containers
+from ci.engines.docker.engine import DockerEngine
 from ci.errors import ExitCode
 from ci.upkeep.doctor.engine import disk_findings
 from ci.upkeep.gc import EngineContents, last_used

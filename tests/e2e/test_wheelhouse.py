@@ -28,13 +28,13 @@ from docker.models.containers import Container, ContainerCollection
 from plans import OFFLINE_BASE, python_stage, stage
 
 from ci.engines.archives import pack
-from ci.engines.containers import find_containers
-from ci.engines.wheelhouse import volume_name
+from ci.engines.docker.containers import find_containers
+from ci.engines.docker.wheelhouse import volume_name
 from ci.errors import InfrastructureError
 from ci.facts.result_files import ResultFiles
-from ci.model.events import NetworkRemoved, NetworkWaiting
-from ci.model.job import StagePlan
 from ci.model.plan import RunPlan
+from ci.protocol.events import NetworkRemoved, NetworkWaiting
+from ci.protocol.job import StagePlan
 from ci.upkeep.gc import EngineContents, ItemKind, Scope, decide
 
 pytestmark = [pytest.mark.docker, pytest.mark.cut_line]
@@ -269,7 +269,7 @@ def test_a_disk_without_room_for_the_wheels(
         yield b""
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("ci.engines.wheelhouse.wheel_archive", full)
+    monkeypatch.setattr("ci.engines.docker.wheelhouse.wheel_archive", full)
     plan = docker_bench.plan(stage("no", "true"))
     image = docker_bench.engine.prepare(plan, docker_bench.observer)
     plan = replace(plan, network=replace(plan.network, wheelhouse=wheels))

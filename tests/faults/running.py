@@ -21,7 +21,7 @@ from docker.client import DockerClient
 from docker.errors import APIError
 from docker.models.containers import Container
 
-from ci.engines.containers import find_containers
+from ci.engines.docker.containers import find_containers
 from ci.model.platforms import PLATFORMS
 from tests.e2e.engine_proxy import ENGINE
 from tests.faults.model import Fault

@@ -12,7 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ci.model.events import (
+from ci.protocol.events import (
     AgentRestarted,
     ArtifactCut,
     ArtifactMissing,
@@ -33,7 +33,7 @@ from ci.model.events import (
     StageSkipped,
     StageStarted,
 )
-from ci.model.job import PROTOCOL
+from ci.protocol.job import PROTOCOL
 
 CONTROLS = "\x1b[31m\x1b]0;title\x07\x9b2J\u202e\r\x08"
 NESTED = 200

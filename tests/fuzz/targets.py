@@ -30,9 +30,9 @@ from ci.facts import build, files
 from ci.facts.events import compare_records, parse_events
 from ci.facts.pytest_log import parse_log, read_output
 from ci.facts.result_files import ResultFiles
-from ci.model.events import RunRecord
-from ci.model.job import Column, StageKind, StagePlan
 from ci.model.plan import ResultLimits
+from ci.protocol.events import RunRecord
+from ci.protocol.job import Column, StageKind, StagePlan
 from ci.run.progress import Progress
 from ci.run.screen import draw
 from ci.run.status import RunStatus

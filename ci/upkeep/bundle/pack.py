@@ -18,8 +18,8 @@ from typing import BinaryIO
 
 import yaml
 
-from ci.engines.docker import DockerEngine
-from ci.engines.link import typed_sdk_errors
+from ci.engines.docker.engine import DockerEngine
+from ci.engines.docker.link import typed_sdk_errors
 from ci.errors import ConfigError, InfrastructureError, UsageError
 from ci.facts.files import GZIP
 from ci.model.plan import RunPlan

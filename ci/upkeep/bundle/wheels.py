@@ -16,9 +16,9 @@ from pathlib import Path
 from ci.engines import Engine, Observer
 from ci.engines.archives import chunks_of, extract
 from ci.errors import InfrastructureError
-from ci.model.job import ArtifactPlan, Column, StageKind, StagePlan
 from ci.model.plan import ResultLimits, RunPlan
 from ci.model.results import ImageFacts
+from ci.protocol.job import ArtifactPlan, Column, StageKind, StagePlan
 from ci.util.files import REPOSITORY
 from ci.util.process import last_lines, run
 

@@ -13,7 +13,7 @@ from time import monotonic
 from rich.console import Console
 from rich.text import Text
 
-from ci.engines.link import SDK_ERRORS, explain, typed_bad_answers
+from ci.engines.docker.link import SDK_ERRORS, explain, typed_bad_answers
 from ci.errors import CiError, ExitCode, InfrastructureError
 from ci.util.prerequisites import Finding, Severity, install_line, ok, unknown, warning
 from ci.util.text import counted, make_inert

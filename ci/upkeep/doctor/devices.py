@@ -14,7 +14,7 @@ from typing import Any
 from ci.agent.lease import Detection, detect
 from ci.agent.locks import lock_name, owner_text, read_owner
 from ci.engines.devices import PROBE, exposure_of
-from ci.engines.link import is_local
+from ci.engines.docker.link import is_local
 from ci.model.plan import DevicePlan, Exposure, RunPlan
 from ci.upkeep.doctor.checks import REQUEST_S
 from ci.util.prerequisites import Finding, ok, problem, unknown, warning

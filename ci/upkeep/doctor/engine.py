@@ -16,12 +16,12 @@ from docker.client import DockerClient
 from docker.errors import APIError, ImageNotFound
 from rich.filesize import decimal
 
-from ci.engines.docker import DockerEngine
-from ci.engines.environment import base_python
-from ci.engines.host import HostEngine, prerequisites_of
-from ci.engines.images import ARCHITECTURES, ImageBuilder
-from ci.engines.link import explain, is_local
-from ci.engines.pool.engine import RayEngine
+from ci.engines.docker.engine import DockerEngine
+from ci.engines.docker.images import ARCHITECTURES, ImageBuilder
+from ci.engines.docker.link import explain, is_local
+from ci.engines.host.engine import HostEngine, prerequisites_of
+from ci.engines.host.environment import base_python
+from ci.engines.ray.engine import RayEngine
 from ci.engines.select import select_engine
 from ci.errors import InfrastructureError
 from ci.model.plan import EnginePlan, ImagePlan, RunPlan, base_image_remedy

@@ -14,8 +14,8 @@ from urllib.parse import unquote, urlsplit
 import requests
 from requests.utils import should_bypass_proxies
 
-from ci.engines.environment import missing_requirement
-from ci.engines.host import passed_variables
+from ci.engines.host.engine import passed_variables
+from ci.engines.host.environment import missing_requirement
 from ci.model.plan import NetworkPlan, RunPlan
 from ci.plan.network import is_without_index
 from ci.upkeep.doctor.checks import CHECK_S, REQUEST_S, Check, judge_clock

@@ -25,7 +25,7 @@ from pathlib import Path
 
 RESULTS = "results"
 ARCHIVE = "results.tar"
-SERVICE = "ci.engines.pool.service"  # the program's module that carries out the steps
+SERVICE = "ci.engines.ray.service"  # the program's module that carries out the steps
 SERVICE_LOG = "service.log"
 
 INTERRUPTS = {signal.SIGINT}

@@ -16,9 +16,9 @@ from docker.client import DockerClient
 from docker.models.containers import Container
 
 from ci.engines import Observer
-from ci.engines.attach import open_shell
-from ci.engines.containers import Isolation, copy_program, find_containers, read_log, start
-from ci.engines.link import Link
+from ci.engines.docker.attach import open_shell
+from ci.engines.docker.containers import Isolation, copy_program, find_containers, read_log, start
+from ci.engines.docker.link import Link
 from ci.engines.logs import EventReader
 from ci.errors import InfrastructureError
 from ci.model.plan import RunPlan

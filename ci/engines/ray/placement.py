@@ -13,7 +13,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from ci.engines import Observer
-from ci.engines.pool.cluster import (
+from ci.engines.ray.cluster import (
     LOGS,
     RETRY_S,
     ActorGoneError,

@@ -26,8 +26,9 @@ from typing import BinaryIO
 from ci.agent import session
 from ci.engines import EngineMachine, Observer, typed_errors
 from ci.engines.archives import chunks_of, extract
-from ci.engines.attach import OPEN_AGAIN
-from ci.engines.environment import (
+from ci.engines.docker.attach import OPEN_AGAIN
+from ci.engines.docker.kept import MOST_STARTS, Doorway, Opened
+from ci.engines.host.environment import (
     BasePython,
     base_python,
     checking_command,
@@ -37,11 +38,10 @@ from ci.engines.environment import (
     read_constraints,
     shadowed_packages,
 )
+from ci.engines.host.workfolder import PIP_INSTALL, VENV_SETTINGS, WorkFolder
 from ci.engines.job import host_job, remove_empty_cache
-from ci.engines.kept import MOST_STARTS, Doorway, Opened
 from ci.engines.logs import EventReader, ImageLog, LiveLogs
 from ci.engines.script import describe_host
-from ci.engines.workfolder import PIP_INSTALL, VENV_SETTINGS, WorkFolder
 from ci.errors import InfrastructureError
 from ci.model.plan import RESERVED_VARIABLES, RunPlan, SystemPackages
 from ci.model.results import ExecutionFacts, ImageFacts

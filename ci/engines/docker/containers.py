@@ -19,13 +19,13 @@ from docker.types import CancellableStream
 from ci.engines import Observer, job
 from ci.engines.archives import pack
 from ci.engines.devices import exposure_of
-from ci.engines.link import SDK_ERRORS, Link, explain
+from ci.engines.docker.link import SDK_ERRORS, Link, explain
+from ci.engines.docker.watch import Watch
 from ci.engines.logs import EventReader
-from ci.engines.watch import Watch
 from ci.errors import InfrastructureError
-from ci.model.events import NetworkWaiting
 from ci.model.plan import CONTAINER_CREDENTIALS, CONTAINER_WHEELS, Exposure, RunPlan
 from ci.plan import source
+from ci.protocol.events import NetworkWaiting
 
 LATE_S = 5.0  # for a container whose request was interrupted; an engine makes one in 0.1 s
 LATE_POLL_S = 0.2

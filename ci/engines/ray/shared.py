@@ -22,7 +22,7 @@ from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
-from ci.engines.pool.cluster import (
+from ci.engines.ray.cluster import (
     ANSWER_S,
     ActorGoneError,
     Host,

@@ -23,10 +23,12 @@ from docker.errors import APIError
 from docker.models.containers import Container
 from docker.types import LogConfig
 
-from ci.engines import EngineMachine, Observer, job, kept
+from ci.engines import EngineMachine, Observer, job
 from ci.engines.archives import extract
-from ci.engines.attach import open_shell
-from ci.engines.containers import (
+from ci.engines.devices import check_exposure, find_device_files
+from ci.engines.docker import kept
+from ci.engines.docker.attach import open_shell
+from ci.engines.docker.containers import (
     Isolation,
     copy_in,
     find_containers,
@@ -34,12 +36,11 @@ from ci.engines.containers import (
     remove_containers,
     start,
 )
-from ci.engines.devices import check_exposure, find_device_files
-from ci.engines.images import ImageBuilder, build_lock
-from ci.engines.link import SDK_ERRORS, Link, explain, typed_sdk_errors
+from ci.engines.docker.images import ImageBuilder, build_lock
+from ci.engines.docker.link import SDK_ERRORS, Link, explain, typed_sdk_errors
+from ci.engines.docker.wheelhouse import filled_volume
 from ci.engines.logs import ENGINE_FILES, EventReader, ImageLog, LiveLogs
 from ci.engines.script import describe_docker
-from ci.engines.wheelhouse import filled_volume
 from ci.errors import InfrastructureError
 from ci.model.plan import EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts

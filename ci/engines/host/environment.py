@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ci.engines.workfolder import CONSTRAINTS, MAKE_VENV, VENV_SETTINGS
+from ci.engines.host.workfolder import CONSTRAINTS, MAKE_VENV, VENV_SETTINGS
 from ci.model.plan import HostPlan, RunPlan
 from ci.plan.network import folder_word, with_folders
 from ci.util import process

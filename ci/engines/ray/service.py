@@ -1,4 +1,4 @@
-"""``python -m ci.engines.pool.service FOLDER PARENT``: carries out the steps of one platform.
+"""``python -m ci.engines.ray.service FOLDER PARENT``: carries out the steps of one platform.
 
 It runs on a host of the pool, beside the actor that serves the platform, and reads the names of
 steps from its standard input. Each step has a request in ``FOLDER`` and gets an answer there. It
@@ -23,8 +23,8 @@ from typing import cast
 
 from ci.engines import Engine
 from ci.engines.archives import chunks_of
-from ci.engines.pool.actor import ARCHIVE, INTERRUPTS, RESULTS, feed_name
-from ci.engines.pool.messages import Archive, HostStep, Request, StepOutcome, plan_on_host
+from ci.engines.ray.actor import ARCHIVE, INTERRUPTS, RESULTS, feed_name
+from ci.engines.ray.messages import Archive, HostStep, Request, StepOutcome, plan_on_host
 from ci.engines.select import select_engine
 from ci.errors import CiError, InfrastructureError
 from ci.facts.result_files import ENGINE_EVENTS

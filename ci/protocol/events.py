@@ -352,7 +352,7 @@ class RunRecord:
 
     @property
     def protocol(self) -> int | None:
-        """Version of the agent's events, see ``ci.model.job``; ``None``: it did not start."""
+        """Version of the agent's events, see ``ci.protocol.job``; ``None``: it did not start."""
         started = self.first(RunStarted)
         return started.protocol if started else None
 

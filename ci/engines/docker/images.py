@@ -20,9 +20,9 @@ from docker.utils import parse_repository_tag
 from filelock import FileLock, Timeout
 
 from ci.engines.archives import pack
-from ci.engines.link import explain, is_local, long_timeout
+from ci.engines.docker.link import explain, is_local, long_timeout
+from ci.engines.docker.wheelhouse import served
 from ci.engines.logs import ImageLog
-from ci.engines.wheelhouse import served
 from ci.errors import InfrastructureError
 from ci.model.plan import (
     BASE_IMAGE_INPUT,

@@ -20,8 +20,8 @@ from tempfile import TemporaryFile
 from time import sleep
 from typing import Any, BinaryIO, Protocol
 
-from ci.engines.pool.actor import ARCHIVE, BUSY, COMPLETE, MOST_SENT
-from ci.engines.pool.messages import PROGRAM, SOURCE, WHEELHOUSE, Archive
+from ci.engines.ray.actor import ARCHIVE, BUSY, COMPLETE, MOST_SENT
+from ci.engines.ray.messages import PROGRAM, SOURCE, WHEELHOUSE, Archive
 from ci.errors import InfrastructureError
 from ci.model.plan import RunPlan
 from ci.plan import source

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import cast
 
 from ci.engines import EngineMachine, Observer
-from ci.engines.pool.cluster import (
+from ci.engines.ray.cluster import (
     LOGS,
     ActorGoneError,
     Host,
@@ -22,16 +22,16 @@ from ci.engines.pool.cluster import (
     PoolCluster,
     RayCluster,
 )
-from ci.engines.pool.hosted import HostedPlatform
-from ci.engines.pool.messages import HostStep, StepOutcome
-from ci.engines.pool.placement import (
+from ci.engines.ray.hosted import HostedPlatform
+from ci.engines.ray.messages import HostStep, StepOutcome
+from ci.engines.ray.placement import (
     Placement,
     Record,
     find_or_start_actor,
     host_lost,
     require_host,
 )
-from ci.engines.pool.transfer import Trees
+from ci.engines.ray.transfer import Trees
 from ci.engines.script import describe_docker, describe_host
 from ci.errors import CiError, InfrastructureError
 from ci.model.plan import EnginePlan, RunPlan

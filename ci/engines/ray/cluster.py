@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any
 
-from ci.engines.pool import actor, queue
+from ci.engines.ray import actor, queue
 from ci.errors import ConfigError, InfrastructureError
 from ci.model.plan import EnginePlan, RunPlan
 from ci.util.process import SIGNALS

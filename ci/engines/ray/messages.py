@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from ci.engines.pool.actor import RESULTS
+from ci.engines.ray.actor import RESULTS
 from ci.errors import CiError
 from ci.model.plan import EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts

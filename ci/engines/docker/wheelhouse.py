@@ -19,8 +19,8 @@ from docker.errors import APIError, NotFound
 from docker.models.containers import Container
 
 from ci.engines.archives import CHUNK
-from ci.engines.containers import follow_log, remove_containers
-from ci.engines.link import explain, long_timeout
+from ci.engines.docker.containers import follow_log, remove_containers
+from ci.engines.docker.link import explain, long_timeout
 from ci.errors import InfrastructureError
 from ci.model.plan import CONTAINER_WHEELS, LOOPBACK, WHEELHOUSE_PORT, RunPlan
 from ci.plan.source import TIMESTAMP

@@ -27,8 +27,8 @@ from urllib3.exceptions import HTTPError
 
 import docker
 from ci.engines import Observer, typed_errors
-from ci.engines.remote import RemoteMachine, SocketForward
-from ci.engines.watch import PING_S, Watch
+from ci.engines.docker.remote import RemoteMachine, SocketForward
+from ci.engines.docker.watch import PING_S, Watch
 from ci.errors import ConfigError, InfrastructureError
 from ci.model.plan import EnginePlan
 from ci.util.invocation import command

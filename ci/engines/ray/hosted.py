@@ -19,8 +19,8 @@ from typing import Any
 from ci.engines import Observer
 from ci.engines.archives import chunks_of, extract
 from ci.engines.logs import IMAGE_LOG
-from ci.engines.pool.actor import RESULTS, feed_name
-from ci.engines.pool.cluster import (
+from ci.engines.ray.actor import RESULTS, feed_name
+from ci.engines.ray.cluster import (
     RETRY_S,
     ActorGoneError,
     Host,
@@ -28,7 +28,7 @@ from ci.engines.pool.cluster import (
     NoAnswerError,
     PoolCluster,
 )
-from ci.engines.pool.messages import (
+from ci.engines.ray.messages import (
     PROGRAM,
     SOURCE,
     HostStep,
@@ -36,12 +36,12 @@ from ci.engines.pool.messages import (
     StepOutcome,
     files_of,
 )
-from ci.engines.pool.placement import Record, find_or_start_actor, host_lost
-from ci.engines.pool.transfer import PIECE, Tree, fetched, send
+from ci.engines.ray.placement import Record, find_or_start_actor, host_lost
+from ci.engines.ray.transfer import PIECE, Tree, fetched, send
 from ci.errors import CiError, InfrastructureError, PrerequisiteError
 from ci.facts.result_files import ENGINE_EVENTS
-from ci.model.events import RunFinished
 from ci.model.plan import RunPlan
+from ci.protocol.events import RunFinished
 from ci.util.lines import LineSplitter, parse_object
 from ci.util.text import counted
 

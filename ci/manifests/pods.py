@@ -12,9 +12,9 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from ci.engines.kubernetes import AGENT_CONTAINER
 from ci.errors import UsageError
 from ci.facts.files import read_text_file
+from ci.manifests.kubernetes import AGENT_CONTAINER
 from ci.model.plan import PLATFORM_LABEL, RUN_LABEL
 from ci.util.lines import parse_object
 from ci.util.text import first_line

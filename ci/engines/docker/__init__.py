@@ -1,0 +1,1 @@
+"""The Docker engine: a labelled container of a Docker Engine for each platform."""

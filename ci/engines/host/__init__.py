@@ -1,0 +1,1 @@
+"""The host engine: a fresh virtual environment on this machine."""
