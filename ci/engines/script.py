@@ -116,12 +116,12 @@ def describe_host(plan: RunPlan, passed: Mapping[str, str]) -> str:
     )
 
 
-def script_templates() -> jinja2.Environment:
-    """Return the templates of shell scripts, which are beside this file."""
+def script_templates(folder: Path) -> jinja2.Environment:
+    """Return the templates of shell scripts in ``folder``."""
     import jinja2  # takes 0.05 s, and a run does not need it
 
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -130,7 +130,7 @@ def script_templates() -> jinja2.Environment:
 
 
 def _script(plan: RunPlan, document: bytes, names: Mapping[str, str], **values: Any) -> str:
-    environment = script_templates()
+    environment = script_templates(Path(__file__).parent)
     environment.globals.update(credentials_file=CONTAINER_CREDENTIALS, agent=job.agent_user(plan))
     environment.globals.update(credentials=job.credentials_of(plan))
     environment.globals.update(shown_netrc=_shown_netrc)

@@ -52,7 +52,7 @@ def script(
     submission: Submission, plans: Sequence[RunPlan], settings: Mapping[str, SlurmPlatform]
 ) -> str:
     """Return a shell script that submits the plans, waits, and prints one table."""
-    environment = script_templates()
+    environment = script_templates(Path(__file__).parent)
     environment.filters.update(quote=lambda value: shlex.quote(str(value)), words=" ".join)
     top = top_folder(submission.folder)
     project, config = submission.project, submission.project.path
