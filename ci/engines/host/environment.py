@@ -96,6 +96,17 @@ def host_settings(
     return {**passed, **network, **kept, **plan.environment}
 
 
+def environment_description(plan: RunPlan, passed: Mapping[str, str]) -> dict[str, object]:
+    """Return the Python, the requirements and the variables of an environment."""
+    base = base_python(plan.host)
+    return {
+        "python": base.path,
+        "sees_packages": base.is_seen,
+        "requirements": str(plan.host.requirements),
+        "environment": host_settings(plan, None, dict(sorted(passed.items()))),
+    }
+
+
 def passed_variables(plan: RunPlan) -> dict[str, str]:
     """Return the caller's variables that the stages of ``plan`` get."""
 
