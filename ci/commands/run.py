@@ -44,9 +44,9 @@ from ci.plan.request import (
     read_request,
     selected_operators,
 )
-from ci.report.dry_run import plan_document, plan_text
 from ci.report.table import ResultsReport
 from ci.run.coordinator import RunCoordinator, combined_refusal
+from ci.run.dry_run import plan_document, plan_text
 from ci.run.estimates import with_recorded_times
 from ci.run.progress import Progress
 from ci.run.records import Records

@@ -43,7 +43,7 @@ from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.plan import EngineKind, EnginePlan, Priority, RunPlan
 from ci.plan.project import Project, load_project, plan_run
 from ci.protocol.events import RunFinished, StageStarted
-from ci.report.dry_run import plan_document
+from ci.run.dry_run import plan_document
 from ci.util.files import REPOSITORY
 
 RUN = "20260101T000000Z-nogit-0000"

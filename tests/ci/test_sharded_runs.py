@@ -29,7 +29,7 @@ from ci.plan.project import load_project, plan_run
 from ci.plan.request import RunRequest, new_request, read_request
 from ci.protocol.events import ShardFinished
 from ci.protocol.job import Column, StageKind, StagePlan
-from ci.report.dry_run import plan_document
+from ci.run.dry_run import plan_document
 from ci.run.estimates import with_recorded_times
 from ci.run.session import Recorded, Sources
 from ci.util.files import LARGEST_COPY

@@ -10,7 +10,7 @@ import pytest
 from benches import Bench
 from plans import python_stage
 
-from ci.report.dry_run import plan_document
+from ci.run.dry_run import plan_document
 
 LOOK = "import json, os; print(json.dumps(dict(os.environ)))"
 

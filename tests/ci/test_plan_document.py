@@ -17,7 +17,7 @@ from ci.engines.ray.engine import RayEngine
 from ci.errors import ExitCode
 from ci.model.plan import EngineKind, EnginePlan, ImageArchive, RunPlan
 from ci.protocol.job import Column, StageKind, StagePlan
-from ci.report.dry_run import WIDTH, plan_document, plan_text
+from ci.run.dry_run import WIDTH, plan_document, plan_text
 
 # It describes a container, as the Docker engine does, without a connection.
 POOL = RayEngine(EnginePlan(name="lab", kind=EngineKind.RAY))
