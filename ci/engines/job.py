@@ -93,7 +93,7 @@ def job_document(
     probe: tuple[str, str] = (sys.executable, str(PROBE)),
     credentials: str | None = None,
     user: int | None = None,
-    on_host: bool = False,
+    isolates_network: bool = True,
 ) -> bytes:
     """Return the agent's input file.
 
@@ -101,7 +101,7 @@ def job_document(
     are paths where the agent runs. ``probe`` is a Python and the program with which it looks for
     devices. ``credentials`` is the file with the variables that hold passwords. ``environment`` is
     added to the agent's own. ``user`` runs the stages, if not the agent's own user does.
-    ``on_host``: nothing can take the network away from the stages.
+    ``isolates_network``: the engine can take the network away from stages.
     """
     facts = PLATFORMS[plan.platform].devices
     job = Job(
@@ -112,7 +112,7 @@ def job_document(
         environment=dict(environment),
         printed_bytes_per_s=printed_bytes_per_s,
         stages=tuple(
-            replace(stage, isolated=stage.isolated and not on_host) for stage in plan.stages
+            replace(stage, isolated=stage.isolated and isolates_network) for stage in plan.stages
         ),
         artifacts=plan.artifacts,
         devices=device_job(plan.devices, probe, plan.shards) if plan.devices else None,
@@ -295,7 +295,7 @@ def host_job(plan: RunPlan, folder: Path, results: Path | None = None) -> bytes:
         workspace=str(folder / WORKSPACE),
         results=str(results or plan.results),
         printed_bytes_per_s=SHOWN_BYTES_PER_S,
-        on_host=True,
+        isolates_network=False,
         compiler_cache=caches,
     )
 

@@ -275,7 +275,7 @@ def _job(plan: RunPlan) -> bytes:
         results=plan.container.results,
         printed_bytes_per_s=STREAMED_BYTES_PER_S,
         probe=CONTAINER_PROBE,
-        on_host=True,  # no one can take the network away
+        isolates_network=False,
     )
 
 

@@ -21,11 +21,11 @@ from ci.engines.docker.link import is_connection_lost, typed_sdk_errors
 from ci.engines.docker.wheelhouse import volume_name, wheel_archive
 from ci.engines.host.engine import HostEngine, missing_packages
 from ci.engines.logs import AGENT_LOG, LONGEST_SHOWN, MOST_SHOWN, EventReader, ImageLog
+from ci.engines.packages import package_manager
 from ci.engines.select import select_engine
 from ci.errors import ExitCode, InfrastructureError
 from ci.facts.result_files import ENGINE_EVENTS
-from ci.model.plan import EnginePlan, ImagePlan, SystemPackages
-from ci.util.prerequisites import package_manager
+from ci.model.plan import EngineKind, EnginePlan, ImagePlan, SystemPackages
 
 
 class Recorder:
@@ -164,11 +164,11 @@ def test_docker_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         InfrastructureError, match=rf"no Docker Engine answers at tcp://127.0.0.1:{port}: "
     ) as error:
-        select_engine(EnginePlan(name="docker", kind="docker"))
+        select_engine(EnginePlan(name="docker", kind=EngineKind.DOCKER))
     assert error.value.exit_code is ExitCode.INFRASTRUCTURE
     assert error.value.remedy is not None
     assert error.value.remedy.startswith("check the address")
-    engine = select_engine(EnginePlan(name="auto", kind="auto"))
+    engine = select_engine(EnginePlan(name="auto", kind=EngineKind.AUTO))
     assert isinstance(engine, HostEngine)
     [note] = engine.notes
     assert note.startswith("DOCKER_HOST was not used: no Docker Engine answers at tcp:")

@@ -22,7 +22,7 @@ from ci.engines.ray.messages import StepOutcome
 from ci.engines.ray.placement import MOST_STARTS, Record
 from ci.engines.ray.service import Feed
 from ci.errors import InfrastructureError
-from ci.model.plan import EnginePlan, RunPlan
+from ci.model.plan import EngineKind, EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan.project import load_project, plan_run
 
@@ -154,7 +154,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def engine_of(pool: Any) -> RayEngine:
-    return RayEngine(EnginePlan(name="lab", kind="ray"), connect=lambda _: pool)
+    return RayEngine(EnginePlan(name="lab", kind=EngineKind.RAY), connect=lambda _: pool)
 
 
 # The stages

@@ -17,7 +17,7 @@ from ci.engines import Engine
 from ci.engines.archives import pack
 from ci.engines.select import select_engine
 from ci.errors import InfrastructureError
-from ci.model.plan import EnginePlan, RunPlan
+from ci.model.plan import EngineKind, EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts
 from ci.protocol.job import StagePlan
 
@@ -73,12 +73,12 @@ def import_image(
 
 def engine_or_skip(name: str) -> Engine:
     try:
-        return select_engine(EnginePlan(name=name, kind=name))
+        return select_engine(EnginePlan(name=name, kind=EngineKind(name)))
     except InfrastructureError as error:
         pytest.skip(str(error))
 
 
-with closing(select_engine(EnginePlan(name="auto", kind="auto"))) as _engine:
+with closing(select_engine(EnginePlan(name="auto", kind=EngineKind.AUTO))) as _engine:
     USUAL_ENGINE = _engine.name
 # For what both engines have in common. With a Docker Engine, only complete tests use both.
 ENGINES = [

@@ -22,9 +22,9 @@ from ci.engines.docker import link, watch
 from ci.engines.docker.containers import find_containers
 from ci.engines.select import select_engine
 from ci.errors import ExitCode
-from ci.model.plan import EnginePlan
+from ci.model.plan import EngineKind, EnginePlan
 
-DOCKER = EnginePlan(name="docker", kind="docker")
+DOCKER = EnginePlan(name="docker", kind=EngineKind.DOCKER)
 CREATE = re.compile(r"POST \S*/containers/create")
 CONFIG = "project: tiny\nplatforms:\n  cpu: {}\n"
 

@@ -127,9 +127,10 @@ sys.path[:0] = sys.argv[4:]
 from benches import Bench
 from test_engines import survivor
 from ci.engines.select import select_engine
-from ci.model.plan import EnginePlan
+from ci.model.plan import EngineKind, EnginePlan
 
-bench = Bench(select_engine(EnginePlan(name=sys.argv[1], kind=sys.argv[1])), Path(sys.argv[2]))
+engine = EnginePlan(name=sys.argv[1], kind=EngineKind(sys.argv[1]))
+bench = Bench(select_engine(engine), Path(sys.argv[2]))
 bench.run_id = sys.argv[3]
 bench.observer.reactions["begun"] = lambda: os.kill(os.getpid(), signal.SIGKILL)
 bench.run(survivor(bench))

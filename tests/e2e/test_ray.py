@@ -32,7 +32,7 @@ from ci.engines.ray.cluster import HostLostError
 from ci.engines.select import select_engine
 from ci.errors import ExitCode, InfrastructureError
 from ci.facts.result_files import ResultFiles
-from ci.model.plan import DevicePlan, EnginePlan, Exposure, Priority, RunPlan
+from ci.model.plan import DevicePlan, EngineKind, EnginePlan, Exposure, Priority, RunPlan
 from ci.model.platforms import PLATFORMS
 from ci.model.results import Harness, PlatformResult, Product
 from ci.run.platform import judge_platform
@@ -72,7 +72,7 @@ class RayBench(Bench):
 
     def __init__(self, address: str, folder: Path) -> None:
         self.engine_plan = EnginePlan(
-            name="pool", kind="ray", ray_address=address, node_engine="host"
+            name="pool", kind=EngineKind.RAY, ray_address=address, node_engine=EngineKind.HOST
         )
         super().__init__(select_engine(self.engine_plan), folder)
         self.go = folder / "go"

@@ -13,7 +13,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from ci.engines.select import select_engine
-from ci.model.plan import EnginePlan
+from ci.model.plan import EngineKind, EnginePlan
 from ci.model.platforms import PLATFORMS
 from tests.e2e.plans import make_run_plan
 from tests.faults.checking import carry_out
@@ -87,7 +87,7 @@ class Silent:
 @pytest.fixture(scope="session")
 def image(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The image that all faults start from: pytest and its plugins on the offline base."""
-    engine = select_engine(EnginePlan(name="docker", kind="docker"))
+    engine = select_engine(EnginePlan(name="docker", kind=EngineKind.DOCKER))
     folder = tmp_path_factory.mktemp("image")
     plan = make_run_plan(folder, run_id="faults", image_requirements=REQUIREMENTS)
     try:

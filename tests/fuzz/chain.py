@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory, mkdtemp
 from ci import cli
 from ci.engines.archives import extract
 from ci.engines.logs import ENGINE_FILES, EventReader, LiveLogs
-from ci.model.plan import EnginePlan, NetworkPlan, ResultLimits, RunPlan
+from ci.model.plan import EngineKind, EnginePlan, NetworkPlan, ResultLimits, RunPlan
 from ci.model.platforms import PLATFORMS
 from ci.model.results import ExecutionFacts, RunResult
 from ci.plan.config import Config, DevicePolicy
@@ -147,7 +147,7 @@ def _plan(results: Path, run_id: str) -> RunPlan:
         requirements=Path("/requirements.txt"),
         base_image=None,
         network=NetworkPlan(environment={}),
-        engine=EnginePlan(name="auto", kind="auto"),
+        engine=EnginePlan(name="auto", kind=EngineKind.AUTO),
         devices=DevicePolicy(),
         # Small, so that an input in the middle of 100,000 does not fill the disk.
         result_limits=ResultLimits(total_bytes=1 << 24),

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 import yaml
 
-from ci.engines.docker.engine import DockerEngine
+from ci.engines import ImageEngine
 from ci.engines.docker.link import typed_sdk_errors
 from ci.errors import ConfigError, InfrastructureError, UsageError
 from ci.facts.files import GZIP
@@ -49,7 +49,7 @@ class PlatformContents:
     """The part of one platform: its image, which an engine has, and a folder of wheels."""
 
     plan: RunPlan
-    engine: DockerEngine
+    engine: ImageEngine
     image: BundledImage
     wheels: Path
 
@@ -71,7 +71,7 @@ class Packer:
 
     project: Project
     request: RunRequest
-    connect: Callable[[RunPlan], DockerEngine]
+    connect: Callable[[RunPlan], ImageEngine]
     wheels: Sequence[str]  # requirements in addition to those that pip finds
     progress: Progress
     folder: Path  # a temporary one
