@@ -19,9 +19,9 @@ from pathlib import Path
 
 from bench.context import ROOT, Context, proportional_size
 from bench.rows import Measurement, MeasurementError
-from ci.facts.result_files import EVENTS
 from ci.model.platforms import OFFLINE_BASE_IMAGE, PLATFORMS
 from ci.model.results import RunResult
+from ci.protocol.agent_files import EVENTS
 from ci.protocol.events import StageStarted
 from ci.store.folder import read_results
 from ci.util.lines import parse_object

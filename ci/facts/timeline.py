@@ -13,11 +13,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ci.agent.pytest_report import SHARD, SUBTEST, TEST, TestNames, parse_report
 from ci.facts.build import NINJA_LOG, NinjaCommand, parse_ninja_log
 from ci.facts.events import has_clocks
 from ci.facts.files import read_text_file
-from ci.facts.result_files import ENGINE_EVENTS, EVENTS, PYTEST_LOG, ResultFiles
+from ci.facts.result_files import ENGINE_EVENTS, ResultFiles
+from ci.protocol.agent_files import EVENTS, PYTEST_LOG
+from ci.protocol.pytest_report import SHARD, SUBTEST, TEST, parse_report
+from ci.protocol.stable_names import TestNames
 from ci.util.lines import LONGEST_EVENT, LONGEST_REPORT, lines_of_file, parse_object
 
 STAGES = "stages"  # the lane of the stages

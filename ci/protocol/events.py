@@ -60,7 +60,7 @@ class RunStarted(Event):
     machine: Mapping[str, str | int | float | None] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
     """The paths of the folder that the run has on the host engine, which names of tests may hold:
-    see ``TestNames`` in ``ci.agent.pytest_report``."""
+    see ``ci.protocol.stable_names``."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ci.agent.pytest_report import TestNames
 from ci.engines import Engine, Observer
 from ci.engines.select import select_engine
 from ci.errors import ExitCode, InfrastructureError, UsageError
@@ -34,6 +33,7 @@ from ci.plan.planning import RunOptions
 from ci.plan.project import Project, load_project, plan_run
 from ci.plan.request import RunRequest, is_configuration_changed, source_changes
 from ci.plan.session import SHELL, kept_plan, rerun_plan, shell_plan
+from ci.protocol.stable_names import TestNames
 from ci.run.commit_runs import temporary_checkout
 from ci.run.platform import PlatformOutcome, judge_platform, prepare_image
 from ci.run.progress import Progress

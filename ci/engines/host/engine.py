@@ -23,7 +23,6 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from time import monotonic, sleep
 from typing import BinaryIO
 
-from ci.agent import session
 from ci.engines import EngineMachine, Observer, typed_errors
 from ci.engines.archives import chunks_of, extract
 from ci.engines.docker.attach import OPEN_AGAIN
@@ -47,6 +46,7 @@ from ci.model.plan import RESERVED_VARIABLES, RunPlan, SystemPackages
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan import source
 from ci.plan.network import pip_variables
+from ci.protocol.job import ENTER, INTERACTIVE
 from ci.util import prerequisites, process
 from ci.util.interpreters import PATH_VARIABLES, Interpreter, locate, read_interpreter
 from ci.util.invocation import NOX_VARIABLE
@@ -410,7 +410,7 @@ def _is_held_open(
 
 
 def _open_shell(folder: WorkFolder, *, interactive: bool) -> int:
-    words = [session.ENTER, *([session.INTERACTIVE] if interactive else [])]
+    words = [ENTER, *([INTERACTIVE] if interactive else [])]
     # At a terminal, Ctrl-C is for the shell.
     with handle_interrupts(signal.SIG_IGN) if interactive else nullcontext():
         shell = subprocess.Popen([*folder.agent_program, *words])
