@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,17 +10,22 @@ from typing import Protocol
 from ci.errors import InfrastructureError
 from ci.model.plan import RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
+from ci.protocol.events import Event
 
 
 class Observer(Protocol):
     """Receives the events of a run in progress."""
 
-    def event(self, event: Mapping[str, object]) -> None:
-        """Handle an event of the agent, a line of output or an engine's message.
+    def event(self, event: Event) -> None:
+        """Handle an event of the agent, a line of a stage's output, or an engine's message."""
 
-        The latter two are ``{"event": "output", "stage", "text"}`` and
-        ``{"event": "engine", "text"}``.
-        """
+
+@dataclass(frozen=True)
+class EngineMessage(Event):
+    """What an engine reports about itself."""
+
+    event = "engine"
+    text: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from time import monotonic, sleep
 from typing import BinaryIO
 
-from ci.engines import EngineMachine, Observer, typed_errors
+from ci.engines import EngineMachine, EngineMessage, Observer, typed_errors
 from ci.engines.archives import chunks_of, extract
 from ci.engines.docker.attach import OPEN_AGAIN
 from ci.engines.docker.kept import MOST_STARTS, Doorway, Opened
@@ -365,7 +365,7 @@ def _follow_to_end(folder: WorkFolder, plan: RunPlan, observer: Observer) -> Exe
             _read_output(printed, reader, folder)
         except KeyboardInterrupt:
             interrupted = True
-            observer.event({"event": "engine", "text": "interrupted: ending the running stage"})
+            observer.event(EngineMessage("interrupted: ending the running stage"))
             folder.signal(signal.SIGTERM)
             _read_output(printed, reader, folder, timeout_s=STOP_GRACE_S)
     reader.complete()
