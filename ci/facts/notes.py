@@ -12,11 +12,12 @@ from ci.facts.case import Case
 from ci.facts.contract import check_recordable
 from ci.facts.difference import ChangeKind, group_lines
 from ci.facts.pytest_verdict import besides_failures, exit_status
+from ci.facts.record import RunRecord
 from ci.facts.verdict import BREACHES, code_after_summary
 from ci.model.details import Rerun
 from ci.model.results import COMPILED_ONLY, SIMULATED, Harness, OverloadCount, Product, Verdict
 from ci.model.tests import INSTRUCTION_SET, KERNELS, NO_DEVICE, Outcome, TestOutcome
-from ci.protocol.events import LeaseFailed, LeaseTaken, NetworkRemained, RerunsEnded, RunRecord
+from ci.protocol.events import LeaseFailed, LeaseTaken, NetworkRemained, RerunsEnded
 from ci.protocol.job import StagePlan
 from ci.protocol.pytest_status import is_pytest
 from ci.util.invocation import command

@@ -22,6 +22,7 @@ from ci.facts.pytest_verdict import (
     ProductOpinion,
     judge_suite,
 )
+from ci.facts.record import RunRecord
 from ci.model.results import (
     Evidence,
     ExecutionFacts,
@@ -39,7 +40,6 @@ from ci.protocol.events import (
     ArtifactMissing,
     LeaseFailed,
     NetworkRemained,
-    RunRecord,
     StageFinished,
     StageLost,
 )

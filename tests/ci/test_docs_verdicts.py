@@ -18,6 +18,7 @@ from ci.errors import ExitCode
 from ci.facts.case import Case
 from ci.facts.notes import notes_of
 from ci.facts.pytest_log import ListedFailure
+from ci.facts.record import RunRecord
 from ci.facts.verdict import judge, not_run
 from ci.model.results import (
     Grade,
@@ -29,7 +30,7 @@ from ci.model.results import (
     exit_code,
 )
 from ci.model.tests import Outcome, PytestLog, TestOutcome
-from ci.protocol.events import LeaseFailed, NetworkRemained, RunRecord, StageSkipped
+from ci.protocol.events import LeaseFailed, NetworkRemained, StageSkipped
 from ci.report.table import ResultsReport, table_rows
 from ci.util.files import REPOSITORY
 
