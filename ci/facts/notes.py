@@ -10,10 +10,11 @@ from pathlib import Path
 from ci.errors import UsageError
 from ci.facts.case import Case
 from ci.facts.contract import check_recordable
-from ci.facts.difference import ChangeKind, group_lines
+from ci.facts.difference import group_lines
 from ci.facts.pytest_verdict import besides_failures, exit_status
 from ci.facts.record import RunRecord
 from ci.facts.verdict import BREACHES, code_after_summary
+from ci.gates.regression import ChangeKind
 from ci.model.details import Rerun
 from ci.model.results import COMPILED_ONLY, SIMULATED, Harness, OverloadCount, Product, Verdict
 from ci.model.tests import INSTRUCTION_SET, KERNELS, NO_DEVICE, Outcome, TestOutcome

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from signal import Signals
 
 from ci.facts.case import UNFINISHED, Case, format_exit, format_kills
-from ci.facts.difference import ChangeKind, group_lines
+from ci.facts.difference import group_lines
 from ci.facts.events import compare_records
 from ci.facts.pytest_verdict import (
     FAULTS,
@@ -23,6 +23,7 @@ from ci.facts.pytest_verdict import (
     judge_suite,
 )
 from ci.facts.record import RunRecord
+from ci.gates.regression import ChangeKind
 from ci.model.results import (
     Evidence,
     ExecutionFacts,
@@ -48,7 +49,7 @@ from ci.protocol.pytest_status import USUAL, is_pytest
 from ci.util.text import counted, describe_unreadable, join_names, signal_name
 
 # Changes that break a contract. Newly failing tests are not listed: they fail the run anyway.
-BREACHES = [kind for kind in ChangeKind if kind.regression and kind is not ChangeKind.NEWLY_FAILING]
+BREACHES = [kind for kind in ChangeKind if kind.is_loss]
 BREACHES.append(ChangeKind.REFUSED_TO_PASS)  # only with the torch that the contract states
 NOTICEABLE_END_S = 1.0  # most processes end within it after SIGTERM
 NO_SUMMARY = (

@@ -20,6 +20,7 @@ from ci.facts.notes import notes_of
 from ci.facts.pytest_log import ListedFailure
 from ci.facts.record import RunRecord
 from ci.facts.verdict import judge, not_run
+from ci.gates.rules import exit_code
 from ci.model.results import (
     Grade,
     Harness,
@@ -27,7 +28,6 @@ from ci.model.results import (
     Product,
     RunResult,
     Verdict,
-    exit_code,
 )
 from ci.model.tests import Outcome, PytestLog, TestOutcome
 from ci.protocol.events import LeaseFailed, NetworkRemained, StageSkipped

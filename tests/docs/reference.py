@@ -20,6 +20,7 @@ from pydantic import BaseModel
 
 from ci import cli
 from ci.errors import ExitCode
+from ci.gates.rules import GATES, RULES
 from ci.model.plan import PLATFORM_VARIABLE, SIMULATED_VARIABLE, TORCH_DEVICE_VARIABLE
 from ci.model.platforms import PLATFORMS
 from ci.model.results import RunResult, results_schema
@@ -391,7 +392,24 @@ def _exit_codes() -> str:
         "Exit codes",
         "## python -m ci",
         _table(("Code", "Name", "Meaning"), described),
-        "A product failure outranks an infrastructure failure of another platform in the same run.",
+        "Some commands are gates: the first of these rules that is broken decides their exit code.",
+        _table(
+            ("Rule", "Code", "Broken if", "Checked by"),
+            [
+                (
+                    f"`{rule.name}`",
+                    str(int(rule.exit_code)),
+                    _cell(rule.broken_by),
+                    ", ".join(
+                        f"`{command}`"
+                        for gate in GATES
+                        for command in gate.commands
+                        if rule.name in (*gate.always, *gate.choices)
+                    ),
+                )
+                for rule in RULES.values()
+            ],
+        ),
         "## nox",
         "nox ends with 1 whenever a session fails. `noxfile.py` itself ends with 3 if this machine"
         " lacks something that the session needs, before anything is downloaded.",
