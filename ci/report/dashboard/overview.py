@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ci.analysis.alarms import AlarmKind
 from ci.facts.difference import ChangeKind, compare_outcomes, group_lines
 from ci.facts.measures import percent
+from ci.facts.sentences import contract_differs, no_contract, quarantine_stale
 from ci.model.results import Harness, Product
 from ci.report.alarms import bisect_command, headline, place_text, row_texts
 from ci.report.dashboard.collection import Collection
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from ci.store.store import Store
 
 COMMITS = 30  # of the grid
-# The notes of a run on a contract or a quarantine that no longer fits it: ``ci.facts.notes``.
-_STALE = ("contract:", "no contract for ", "quarantine stale:")
+# The notes of a run on a contract or a quarantine that no longer fits it.
+_STALE = (contract_differs.code, no_contract.code, quarantine_stale.code)
 _SHRUNK = (ChangeKind.VANISHED, ChangeKind.PASS_TO_SKIP, ChangeKind.NEWLY_SKIPPED)
 
 
@@ -219,11 +220,11 @@ def _changed_suite(store: Store, results: Sequence[ResultHead]) -> Iterator[Atte
 def _stale(store: Store, newest: ResultHead) -> Iterator[Attention]:
     """The notes of the newest run on its contract and its quarantine."""
     run = store.load_or_skip(newest.run_id)
-    for note in run.platform(newest.platform).notes if run else ():
-        if note.startswith(_STALE):
+    for note in run.platform(newest.platform).findings if run else ():
+        if note.code in _STALE:
             yield Attention(
                 urgency=Urgency.CONTRACT,
                 platforms=(newest.platform,),
-                text=note.removeprefix("contract: "),
+                text=note.text.removeprefix("contract: "),
                 run_id=newest.run_id,
             )
