@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import Any, Generic, NamedTuple, ParamSpec
 
 from pydantic import ValidationError, validate_call
@@ -69,8 +69,6 @@ def _plain(value: Any) -> Any:
             return value._asdict()
         case str() | None:
             return str(value) if value else value
-        case Enum():
-            return value.name.lower()
         case Sequence():
             return list(value[:MOST_LISTED])
     return value
@@ -276,19 +274,27 @@ def exit_called_in_file(tests: Sequence[str], reason: str) -> str:
     return f"pytest.exit was called in {join_names(tests)}: {reason}"
 
 
-class Reporter(Enum):
+class Reporter(StrEnum):
     """What an exit status was read from."""
 
-    PYTEST = "pytest exited with"
-    SESSION = "pytest ended its session with"
-    COMMAND = "the test command exited with"
-    WRAPPER = "pytest exited with {}, and the test command with"
+    PYTEST = "pytest"
+    SESSION = "session"
+    COMMAND = "command"
+    WRAPPER = "wrapper"
+
+
+_REPORTERS = {
+    Reporter.PYTEST: "pytest exited with",
+    Reporter.SESSION: "pytest ended its session with",
+    Reporter.COMMAND: "the test command exited with",
+    Reporter.WRAPPER: "pytest exited with {}, and the test command with",
+}
 
 
 @fact
 def bad_exit(reporter: Reporter, status: int, inner: int | None, detail: str) -> str:
     """Look for what sets the exit status: a wrapper, a hook, a plugin or pytest itself."""
-    return f"{reporter.value.format(inner)} {status}{detail}"
+    return f"{_REPORTERS[reporter].format(inner)} {status}{detail}"
 
 
 @fact
@@ -552,18 +558,25 @@ def artifact_cut(name: str, files: int, path: str) -> str:
     return f"artifact {name} lacks {counted(files, 'file')} of {path}"
 
 
-class Source(Enum):
+class Source(StrEnum):
     """A record with lines that cannot be read."""
 
-    EVENTS = "events.jsonl has {}"
-    LOG = "the per-test log has {}"
-    OUTPUT = "the agent's output has {}, kept in agent.log"
+    EVENTS = "events"
+    LOG = "log"
+    OUTPUT = "output"
+
+
+_SOURCES = {
+    Source.EVENTS: "events.jsonl has {}",
+    Source.LOG: "the per-test log has {}",
+    Source.OUTPUT: "the agent's output has {}, kept in agent.log",
+}
 
 
 @fact
 def unreadable_lines(source: Source, lines: int, longest: int) -> str:
     """Let the tests print less: a process may also have been killed while it wrote."""
-    return source.value.format(describe_unreadable(lines, longest))
+    return _SOURCES[source].format(describe_unreadable(lines, longest))
 
 
 # Attempts
