@@ -75,7 +75,7 @@ def test_the_fields_are_those_of_the_contract(published: RunResult) -> None:
     assert set(platform["stages"][0]) == STAGE_FIELDS
     assert set(platform["verdict"]) == {"product", "harness", "evidence"}
     assert set(platform["verdict"]["evidence"][0]) == {"grade", "text", "code", "parameters"}
-    assert document["schema_version"] == 8
+    assert document["schema_version"] == SCHEMA_VERSION
 
 
 def test_seconds_are_exact(published: RunResult) -> None:
