@@ -42,14 +42,12 @@ sys.path.insert(0, str(ROOT))
 
 def refuse_unfit_machine() -> None:
     """Exit before any download if this machine lacks a prerequisite of the sessions."""
+    from ci.engines.packages import require
     from ci.errors import PrerequisiteError
-    from ci.util import prerequisites
+    from ci.upkeep.doctor.prerequisites import check_first_use
 
     try:
-        prerequisites.require(
-            "these sessions",
-            prerequisites.check_first_use(ROOT, sys.argv[1:], os.environ),
-        )
+        require("these sessions", check_first_use(ROOT, sys.argv[1:], os.environ))
     except PrerequisiteError as error:
         stop(error, error.remedy or "Nothing was downloaded.")
 

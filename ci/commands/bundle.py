@@ -9,11 +9,12 @@ from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import cast
 
 from rich.console import Console
 
 from ci.commands.options import add_config, add_format, add_source, config_file
-from ci.engines.docker.engine import DockerEngine
+from ci.engines import ImageEngine
 from ci.engines.select import select_engine
 from ci.errors import ExitCode, UsageError
 from ci.model.plan import RunPlan
@@ -67,7 +68,7 @@ def execute(options: argparse.Namespace) -> int:
         packer = Packer(
             project=project,
             request=request,
-            connect=partial(_connect_docker, engines),
+            connect=partial(_connect, engines),
             wheels=options.wheels,
             progress=progress,
             folder=Path(folder),
@@ -85,10 +86,10 @@ def execute(options: argparse.Namespace) -> int:
     return ExitCode.PASSED
 
 
-def _connect_docker(engines: ExitStack, plan: RunPlan) -> DockerEngine:
+def _connect(engines: ExitStack, plan: RunPlan) -> ImageEngine:
     engine = engines.enter_context(closing(select_engine(plan.engine)))
-    if isinstance(engine, DockerEngine):
-        return engine
+    if engine.capabilities.images:
+        return cast(ImageEngine, engine)
     got = f"got the {engine.name} engine, which has no images; expected Docker"
     raise UsageError(
         f"bundle: {plan.platform}: {got}", remedy="Start a Docker Engine: docker/start-engine."

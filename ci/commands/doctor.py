@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from functools import partial
 
 from ci.commands.options import add_config, add_format, add_results, config_file
+from ci.engines.checks import Check, Finding, carry_out, error_findings, ok
+from ci.engines.select import select_engine
 from ci.errors import CiError
 from ci.model.plan import EnginePlan, RunPlan
 from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
 from ci.plan.project import SITE_FILE, chosen_platforms, load_project, plan_run, site_file
 from ci.report.document import output
-from ci.upkeep.doctor import checks
-from ci.upkeep.doctor.engine import cache_finding, engine_check
 from ci.upkeep.doctor.network import network_checks
-from ci.util import prerequisites
-from ci.util.prerequisites import Finding, ok
+from ci.upkeep.doctor.output import exit_code, findings_json, print_findings
+from ci.upkeep.doctor.prerequisites import cache_finding, check_git, check_results
 from ci.util.terminal import show
+
+CONNECT_S = 25.0  # by ssh, perhaps over a slow connection, with all checks of the engine
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -46,10 +50,10 @@ def execute(options: argparse.Namespace) -> int:
     """Check what runs need, and print each finding with its remedy."""
     findings = list(_findings(options))
     if options.format == "json":
-        show(checks.findings_json(findings), end="")
+        show(findings_json(findings), end="")
     else:
-        checks.print_findings(findings, output())
-    return checks.exit_code(findings)
+        print_findings(findings, output())
+    return exit_code(findings)
 
 
 def _findings(options: argparse.Namespace) -> Iterator[Finding]:
@@ -59,7 +63,7 @@ def _findings(options: argparse.Namespace) -> Iterator[Finding]:
         configured = list(project.config.platforms)
         chosen = chosen_platforms(project.config, options.platforms or configured)
     except CiError as error:
-        yield from checks.error_findings("configuration", error)
+        yield from error_findings("configuration", error)
         return
     site = site_file(project.path, project.environ)
     files = f"{project.path} and {site}" if site.exists() else f"{project.path}, no {SITE_FILE}"
@@ -81,13 +85,22 @@ def _findings(options: argparse.Namespace) -> Iterator[Finding]:
         except CiError as error:
             wrong.setdefault(str(error), (error, []))[1].append(name)
     for mistake, unplanned in wrong.values():
-        yield from checks.error_findings(f"configuration of {', '.join(unplanned)}", mistake)
-    yield from checks.carry_out(
+        yield from error_findings(f"configuration of {', '.join(unplanned)}", mistake)
+    yield from carry_out(
         [
-            checks.Check("git", lambda: [prerequisites.check_git(project.source)]),
-            checks.Check("results", lambda: [prerequisites.check_results(options.results)]),
-            checks.Check("cache", lambda: [cache_finding()]),
+            Check("git", lambda: [check_git(project.source)]),
+            Check("results", lambda: [check_results(options.results)]),
+            Check("cache", lambda: [cache_finding()]),
             *network_checks(network, [plan for members in by_engine.values() for plan in members]),
-            *(engine_check(engine, members) for engine, members in by_engine.items()),
+            *(
+                Check(f"engine {it.name}", partial(_engine_findings, it, runs), limit_s=CONNECT_S)
+                for it, runs in by_engine.items()
+            ),
         ]
     )
+
+
+def _engine_findings(plan: EnginePlan, runs: Sequence[RunPlan]) -> Iterator[Finding]:
+    """Check an engine, and what runs need there."""
+    with closing(select_engine(plan)) as engine:
+        yield from engine.checks(plan, runs)

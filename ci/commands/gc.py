@@ -6,29 +6,23 @@ import argparse
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 
 from rich.filesize import decimal
 
 from ci.commands.options import add_config, add_format, add_results, config_file
-from ci.engines import typed_errors
-from ci.engines.docker.engine import DockerEngine
-from ci.engines.docker.link import SDK_ERRORS, explain, typed_bad_answers
+from ci.engines.host.leftovers import HostLeftovers
+from ci.engines.leftovers import Item, ItemKind, Leftovers, Scope
 from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode, UsageError
 from ci.plan.project import Project, load_project
 from ci.store.folder import open_existing_store
 from ci.upkeep.gc import (
     Decision,
-    EngineContents,
-    Item,
-    ItemKind,
-    Scope,
     decide,
-    machine_items,
     redact_interrupted,
+    result_items,
     run_folders,
     sessions,
     store_items,
@@ -100,7 +94,7 @@ def execute(options: argparse.Namespace) -> int:
     project = load_project(config_file(options), os.environ)
     age = timedelta(days=options.older_than)
     size_bytes = round(options.keep_size * 1e9)
-    engines, silent = _engines(project, options.engine)
+    engines, silent = _leftovers(project, options.engine)
     freed, images, listed = 0, False, []
     table = options.format == "table"
     for place, items in _places(options, project, engines, silent):
@@ -112,8 +106,8 @@ def execute(options: argparse.Namespace) -> int:
             if decision.removed and not options.dry_run:
                 try:
                     decision.item.remove()
-                except (CiError, *SDK_ERRORS) as fault:  # the other items are still removed
-                    failure = explain(fault)
+                except (CiError, OSError) as fault:  # the other items are still removed
+                    failure = str(fault)
             if decision.removed:
                 freed += 0 if failure else decision.item.size_bytes
                 images |= decision.item.kind is ItemKind.IMAGE
@@ -133,10 +127,11 @@ def execute(options: argparse.Namespace) -> int:
     return ExitCode.INFRASTRUCTURE if silent else ExitCode.PASSED
 
 
-def _engines(
-    project: Project, asked: str | None
-) -> tuple[tuple[EngineContents, ...], list[CiError]]:
-    """The contents of each engine of the platforms, and the errors of engines without an answer."""
+def _leftovers(project: Project, asked: str | None) -> tuple[tuple[Leftovers, ...], list[CiError]]:
+    """What each engine of the platforms keeps, and the errors of engines without an answer.
+
+    This machine comes last: a run in a container of an engine also needs its files here.
+    """
     plans = dict.fromkeys(
         engine
         for platform in project.config.platforms
@@ -145,41 +140,28 @@ def _engines(
             *project.other_engines(platform, asked),
         )
     )
-    found: dict[str, EngineContents] = {}
+    here = HostLeftovers()
+    found: dict[str, Leftovers] = {}
     silent: list[CiError] = []
     for plan in plans:
         try:
-            engine = select_engine(plan)
-            if isinstance(engine, DockerEngine):
-                with _engine_errors():
-                    info = engine.info()
-                    contents = EngineContents.read(engine.client, machine=info["Name"])
-                    found[info["ID"]] = contents
+            if (leftovers := select_engine(plan).leftovers()) is not None:
+                found[leftovers.identity] = leftovers
         except CiError as error:
             silent.append(error)
-    return tuple(found.values()), silent
-
-
-@contextmanager
-def _engine_errors() -> Iterator[None]:
-    what, remedy = "asking the Docker Engine", "check `docker info` and the engine's log"
-    with (
-        typed_errors(what, *SDK_ERRORS, remedy=remedy, explain=explain),
-        typed_bad_answers("a Docker Engine"),
-    ):
-        yield
+    found.pop(here.identity, None)
+    return (*found.values(), here), silent
 
 
 def _places(
     options: argparse.Namespace,
     project: Project,
-    engines: Sequence[EngineContents],
+    engines: Sequence[Leftovers],
     silent: list[CiError],
 ) -> Iterator[tuple[str, tuple[Item, ...]]]:
     """The items of this program in each place, with the place's name.
 
-    Engines come first: a run in one of their containers also needs its files on this machine. The
-    error of a store that cannot be opened is added to ``silent``.
+    The error of a store that cannot be opened is added to ``silent``.
     """
     runs = run_folders(options.results)
     going_on, callers = [run for run in runs if run.going_on], sessions()
@@ -192,16 +174,16 @@ def _places(
         ),
         platforms={platform for run in going_on for platform in run.request.platforms},
         abandoned={it for it, lives in callers.items() if not lives},
+        projects={run.path.name: run.request.project for run in runs},
     )
     if not options.dry_run:
         for note in redact_interrupted(runs, scope):
             if options.format == "table":
                 show(note)
-    for engine in engines:
-        with _engine_errors():
-            items = tuple(engine.items(scope))
-        yield f"Docker Engine of {engine.machine}", items
-    yield "this machine", tuple(machine_items(runs, scope))
+    *others, here = engines
+    for engine in others:
+        yield engine.place, tuple(engine.items(scope))
+    yield here.place, (*here.items(scope), *result_items(runs, scope))
     try:
         with open_existing_store(options.results) as store:
             if items := tuple(store_items(store, scope)):

@@ -22,10 +22,12 @@ from ci.commands.options import (
     whole_number,
 )
 from ci.commands.publishing import publish_run
-from ci.engines.host.engine import HostEngine, prerequisites_of
+from ci.engines.checks import Severity
+from ci.engines.host.prerequisites import check_python
+from ci.engines.packages import require
 from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode, UsageError
-from ci.model.plan import Priority, RunPlan
+from ci.model.plan import EngineKind, Priority, RunPlan
 from ci.model.results import MOST_SHARDS, Harness, exit_code
 from ci.model.trust import Trust
 from ci.plan.ci_variables import read_ci_job
@@ -48,9 +50,8 @@ from ci.run.progress import Progress
 from ci.run.records import Records
 from ci.store.folder import open_existing_store, open_store
 from ci.upkeep.bundle.unpack import open_bundle
-from ci.util import prerequisites
+from ci.upkeep.doctor.prerequisites import check_git, check_results
 from ci.util.interpreters import locate
-from ci.util.prerequisites import Severity
 from ci.util.process import handle_interrupts
 from ci.util.terminal import complain, show
 from ci.util.text import mask_credentials
@@ -168,7 +169,7 @@ def execute(options: argparse.Namespace) -> int:
         named = "--all, --engine, --python, --ray-address, --priority, --source, --config, --cold,"
         named += " --trust, --reruns, --shards and --select"
         raise UsageError(message, remedy=f"Leave out PLATFORM, {named}.")
-    if options.ray_address and options.engine != "ray":
+    if options.ray_address and options.engine != EngineKind.RAY:
         message = f"--ray-address: got --engine {options.engine or 'auto'}, expected --engine ray"
         raise UsageError(message, remedy="Add it: --engine ray")
     if options.keep and options.dry_run:
@@ -202,7 +203,7 @@ def _run_bundle(options: argparse.Namespace) -> int:
 
 def _new_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
     if options.python:
-        named = prerequisites.check_python(options.python)
+        named = check_python(options.python)
         if named.level is Severity.PROBLEM:
             raise UsageError(f"--python: {named.found}", remedy=named.remedy)
     project = load_project(config_file(options), os.environ, read_pip_settings(os.environ))
@@ -249,7 +250,7 @@ def _refuse_unfit_machine(
     options: argparse.Namespace, project: Project, platforms: Sequence[str], source: Path
 ) -> None:
     """Raise if no result could be produced or written here, naming all else that is missing."""
-    findings = [prerequisites.check_git(source), prerequisites.check_results(options.results)]
+    findings = [check_git(source), check_results(options.results)]
     if all(found.level is not Severity.PROBLEM or found.configuration for found in findings):
         return  # each platform reports its own missing prerequisites and stops no other
     plans = plan_run(
@@ -262,9 +263,8 @@ def _refuse_unfit_machine(
     )
     for engine, plan in {plan.engine: plan for plan in plans}.items():
         with suppress(CiError), closing(select_engine(engine)) as selected:
-            if isinstance(selected, HostEngine):
-                findings += prerequisites_of(plan)
-    prerequisites.require("a run", dict.fromkeys(findings))
+            findings += selected.prerequisites(plan)
+    require("a run", dict.fromkeys(findings))
 
 
 def _choose_platforms(project: Project, options: argparse.Namespace) -> tuple[str, ...]:

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 from ci.errors import InfrastructureError
-from ci.model.plan import RunPlan
-from ci.model.results import ExecutionFacts, ImageFacts
+from ci.protocol.events import Event
+
+if TYPE_CHECKING:  # noxfile.py checks prerequisites before anything is installed
+    from ci.engines.checks import Finding
+    from ci.engines.leftovers import Leftovers
+    from ci.model.plan import EnginePlan, RunPlan
+    from ci.model.results import ExecutionFacts, ImageFacts
 
 
 class Observer(Protocol):
     """Receives the events of a run in progress."""
 
-    def event(self, event: Mapping[str, object]) -> None:
-        """Handle an event of the agent, a line of output or an engine's message.
+    def event(self, event: Event) -> None:
+        """Handle an event of the agent, a line of a stage's output, or an engine's message."""
 
-        The latter two are ``{"event": "output", "stage", "text"}`` and
-        ``{"event": "engine", "text"}``.
-        """
+
+@dataclass(frozen=True)
+class EngineMessage(Event):
+    """What an engine reports about itself."""
+
+    event = "engine"
+    text: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,13 +45,38 @@ class EngineMachine:
     processors: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """What plans may ask of the engines of a kind.
+
+    Attributes:
+        isolates_network: a stage may run without a network
+        limits: stages have the plan's limits of memory and processes
+        images: it stores the images that it runs: it is an ``ImageEngine``
+    """
+
+    isolates_network: bool
+    limits: bool
+    images: bool
+
+
 class Engine(Protocol):
-    """Carries plans out."""
+    """Carries plans out.
+
+    Each engine is a room of this package, and a row of ``ci.engines.select.ENGINES``. The methods
+    that have a body suit engines without a need of their own.
+    """
 
     name: str
+    capabilities: ClassVar[Capabilities]
 
-    def check(self, plan: RunPlan) -> None:
-        """Raise ``ConfigError`` for a plan that lacks what this engine needs."""
+    @classmethod
+    def connect(cls, plan: EnginePlan) -> Self:
+        """Return the engine of ``plan``; raises ``InfrastructureError`` if it does not answer."""
+
+    def check(self, plan: RunPlan) -> None:  # noqa: ARG002
+        """Raise ``ConfigError`` for a plan that lacks what this engine needs; here accept any."""
+        return
 
     def machine(self) -> EngineMachine:
         """Return the machine on which the engine runs plans."""
@@ -59,8 +93,9 @@ class Engine(Protocol):
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
         """Adopt the run of a caller that died; return None if there is no such run."""
 
-    def find_image(self, plan: RunPlan, digest: str, /) -> ImageFacts | None:
+    def find_image(self, plan: RunPlan, digest: str, /) -> ImageFacts | None:  # noqa: ARG002
         """Return the environment that an earlier run recorded; ``None`` if it no longer exists."""
+        return None
 
     def enter(self, plan: RunPlan, *, interactive: bool) -> int:
         """Run a shell beside the stage of ``plan`` that holds its environment open.
@@ -83,11 +118,39 @@ class Engine(Protocol):
         observer gets its start when the shell opens.
         """
 
+    def prerequisites(self, *plans: RunPlan) -> Iterator[Finding]:  # noqa: ARG002
+        """Yield what the plans of one project need on this machine; checked before any download."""
+        yield from ()
+
+    def checks(self, plan: EnginePlan, runs: Sequence[RunPlan]) -> Iterator[Finding]:
+        """Check the engine, which is that of ``plan``, and what ``runs`` need there: for doctor."""
+
+    def leftovers(self) -> Leftovers | None:
+        """Return what the engine keeps of earlier runs: for gc; ``None``: nothing stays."""
+        return None
+
     def describe(self, plan: RunPlan) -> str:
         """Return a shell script that does the same as ``execute``."""
 
     def close(self) -> None:
-        """Close the connection; the engine is not used after this."""
+        """Close the connection, if there is one; the engine is not used after this."""
+        return
+
+
+class ImageStore(Protocol):
+    """The images of an engine."""
+
+    def inspect(self, image_id: str, /) -> tuple[int, tuple[str, ...]]:
+        """Return the size of an image, and the digests of its layers."""
+
+    def save(self, image_id: str, /) -> Iterator[bytes]:
+        """Return an image as ``docker save`` prints it."""
+
+
+class ImageEngine(Engine, Protocol):
+    """An engine that stores images."""
+
+    images: ImageStore
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 
 from ci.engines import Engine
@@ -14,7 +14,7 @@ from ci.engines.ray.engine import RayEngine
 from ci.engines.ray.shared import shared_connection
 from ci.engines.ray.transfer import Trees
 from ci.errors import CiError, InfrastructureError
-from ci.model.plan import EnginePlan, RunPlan
+from ci.model.plan import EngineKind, EnginePlan, RunPlan
 
 Connect = Callable[[EnginePlan], Engine]
 
@@ -28,7 +28,9 @@ def shared_connections(plans: Sequence[RunPlan], connect: Connect) -> Iterator[C
     users = {it: plan for plan in plans for it in (plan.engine, *plan.other_engines)}
     with ExitStack() as stack:
         shared = {
-            it: stack.enter_context(shared_connection(it)) for it in users if it.kind == "ray"
+            it: stack.enter_context(shared_connection(it))
+            for it in users
+            if it.kind == EngineKind.RAY
         }
         trees = stack.enter_context(closing(Trees()))
         with suppress(CiError, OSError):  # each platform reports it
@@ -37,20 +39,25 @@ def shared_connections(plans: Sequence[RunPlan], connect: Connect) -> Iterator[C
         yield lambda it: RayEngine(it, shared[it], trees) if it in shared else connect(it)
 
 
+# A new engine is its room, a member of ``EngineKind``, and a row here.
+ENGINES: Mapping[EngineKind, type[Engine]] = {
+    EngineKind.DOCKER: DockerEngine,
+    EngineKind.HOST: HostEngine,
+    EngineKind.RAY: RayEngine,
+}
+
+
 def select_engine(plan: EnginePlan) -> Engine:
     """Return the engine of ``plan``; ``auto`` is Docker where one answers, else the host.
 
     If an engine that the user named does not answer, a note of the run reports it.
     """
-    if plan.kind == "host":
-        return HostEngine()
-    if plan.kind == "ray":
-        return RayEngine(plan)
+    if plan.kind != EngineKind.AUTO:
+        return ENGINES[plan.kind].connect(plan)
     try:
         return DockerEngine.connect(plan)
+    except EngineAnswerError:
+        raise  # something answers: a run on this machine would hide that it is broken
     except InfrastructureError as error:
-        # Something answers: a run on this machine would hide that it is broken.
-        if plan.kind == "docker" or isinstance(error, EngineAnswerError):
-            raise
         named_by = find_address(plan, os.environ).named_by
         return HostEngine(notes=[f"{named_by} was not used: {error}"] if named_by else [])

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ci.agent.pytest_report import TESTS_FAILED
-from ci.agent.pytest_stage import is_pytest
 from ci.facts.difference import Difference, compare_suites
 from ci.facts.operators import fallbacks, mismatches, overload_counts
 from ci.facts.pytest_log import ListedFailure
@@ -21,6 +19,7 @@ from ci.model.results import Evidence, ExecutionFacts, OverloadCount, is_compile
 from ci.model.tests import ClosingSummary, PytestLog, Selection
 from ci.protocol.events import CommandEnd, RunRecord, StageFinished
 from ci.protocol.job import StageKind, StagePlan
+from ci.protocol.pytest_status import TESTS_FAILED, is_pytest
 
 # What pytest means by its other exit statuses (pytest.ExitCode).
 UNFINISHED = {

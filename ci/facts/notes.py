@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ci.agent.pytest_stage import is_pytest
 from ci.errors import UsageError
 from ci.facts import sentences as say
 from ci.facts.case import Case
@@ -20,6 +19,7 @@ from ci.model.results import Evidence, Harness, OverloadCount, Product, Verdict
 from ci.model.tests import INSTRUCTION_SET, KERNELS, NO_DEVICE, Outcome, TestOutcome
 from ci.protocol.events import LeaseTaken, RerunsEnded, RunRecord
 from ci.protocol.job import StagePlan
+from ci.protocol.pytest_status import is_pytest
 from ci.util.invocation import command
 
 MODULE = re.compile(r"\w+(\.\w+)*")

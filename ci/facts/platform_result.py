@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from pydantic import BaseModel, JsonValue
 
-from ci.agent.pytest_report import TESTS_FAILED
 from ci.facts import sentences as say
 from ci.facts.case import UNFINISHED, Case
 from ci.facts.failures import failed_commands, failures_of
@@ -35,6 +34,7 @@ from ci.model.results import (
 from ci.model.tests import Outcome
 from ci.protocol.events import StageFinished
 from ci.protocol.job import Column, StagePlan
+from ci.protocol.pytest_status import TESTS_FAILED
 from ci.util.text import mask_credentials
 
 Item = TypeVar("Item")

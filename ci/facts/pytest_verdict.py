@@ -12,12 +12,11 @@ import re
 from collections.abc import Sequence
 from signal import Signals
 
-from ci.agent.pytest_report import NO_TESTS, TESTS_FAILED, worst_status
-from ci.agent.pytest_stage import is_pytest
 from ci.facts import sentences as say
 from ci.facts.case import UNFINISHED, Case, exit_of
 from ci.model.results import Evidence, Product
 from ci.model.tests import Outcome, PytestLog
+from ci.protocol.pytest_status import NO_TESTS, TESTS_FAILED, is_pytest, worst_status
 from ci.util.text import counted, join_names
 
 INTERNAL_ERROR = 3  # pytest's exit status

@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from signal import Signals
 
-from ci.agent.pytest_report import USUAL
-from ci.agent.pytest_stage import is_pytest
 from ci.facts import sentences as say
 from ci.facts.case import UNFINISHED, Case, exit_of
 from ci.facts.difference import ChangeKind, group_lines
@@ -35,6 +33,7 @@ from ci.protocol.events import (
     StageLost,
 )
 from ci.protocol.job import StagePlan
+from ci.protocol.pytest_status import USUAL, is_pytest
 
 # Changes that break a contract. Newly failing tests are not listed: they fail the run anyway.
 BREACHES = [kind for kind in ChangeKind if kind.regression and kind is not ChangeKind.NEWLY_FAILING]

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ci.agent.unpack import UNPACK
 from ci.engines.archives import pack
 from ci.engines.devices import CONTAINER_PROBE
 from ci.engines.job import (
@@ -42,6 +41,7 @@ from ci.model.plan import (
 from ci.plan import source
 from ci.plan.project import SITE_FILE, Project
 from ci.plan.site import KubernetesPlatform, SiteKubernetes
+from ci.protocol.job import UNPACK
 from ci.util.text import join_names, mask_credentials
 
 SYSTEM = "kubernetes"
@@ -275,7 +275,7 @@ def _job(plan: RunPlan) -> bytes:
         results=plan.container.results,
         printed_bytes_per_s=STREAMED_BYTES_PER_S,
         probe=CONTAINER_PROBE,
-        on_host=True,  # no one can take the network away
+        isolates_network=False,
     )
 
 

@@ -209,23 +209,32 @@ class Priority(StrEnum):
     COMMIT = "commit"
 
 
+class EngineKind(StrEnum):
+    """The kinds of engines; each but the first is a room of ``ci.engines``."""
+
+    AUTO = "auto"  # Docker where an engine answers, else this machine
+    DOCKER = "docker"
+    HOST = "host"
+    RAY = "ray"
+
+
 @dataclass(frozen=True, kw_only=True)
 class EnginePlan:
     """Where a platform runs.
 
-    ``kind`` is the value of ``--engine``: auto, docker, host or ray. ``docker_host`` is the address
-    of a Docker Engine (unix, tcp, ssh) and ``context`` a Docker context; without both, the
-    environment selects the engine. ``ray_address`` is the address of a Ray cluster, on whose hosts
-    an engine of kind ``node_engine`` runs the platform. Plans with the same ``name`` share its
-    ``capacity``, the number of platforms at once; ``None`` is the number of its processors.
+    ``docker_host`` is the address of a Docker Engine (unix, tcp, ssh) and ``context`` a Docker
+    context; without both, the environment selects the engine. ``ray_address`` is the address of a
+    Ray cluster, on whose hosts an engine of kind ``node_engine`` runs the platform. Plans with the
+    same ``name`` share its ``capacity``, the number of platforms at once; ``None`` is the number of
+    its processors.
     """
 
     name: str
-    kind: str
+    kind: EngineKind
     docker_host: str | None = None
     context: str | None = None
     ray_address: str | None = None
-    node_engine: str = "auto"
+    node_engine: EngineKind = EngineKind.AUTO
     capacity: int | None = None
 
 

@@ -14,7 +14,14 @@ from pathlib import Path
 
 from ci.errors import ConfigError, UsageError
 from ci.facts.contract import load_contract
-from ci.model.plan import ContractPlan, EnginePlan, NetworkPlan, ResultLimits, RunPlan
+from ci.model.plan import (
+    ContractPlan,
+    EngineKind,
+    EnginePlan,
+    NetworkPlan,
+    ResultLimits,
+    RunPlan,
+)
 from ci.model.platforms import PLATFORMS
 from ci.model.tests import Suite
 from ci.plan import history
@@ -104,10 +111,9 @@ class Project:
         from_site = self.environ.get(variable) or self.site.platform_settings(platform).engine
         name = asked or from_site or "auto"
         if name in ENGINES:
-            return EnginePlan(name=name, kind=name, ray_address=ray_address)
+            return EnginePlan(name=name, kind=EngineKind(name), ray_address=ray_address)
         if found := self.site.engines.get(name):
-            kind = "ray" if found.ray_address else "docker"
-            return EnginePlan(name=name, kind=kind, **found.model_dump())
+            return EnginePlan(name=name, kind=found.kind, **found.model_dump())
         known = [*ENGINES, *self.site.engines]
         where = "" if asked else f"{variable}: "  # the site file was checked when it was read
         expected = f"expected one of {', '.join(known)}{near_match(name, known)}"
@@ -240,7 +246,7 @@ def plan_run(
         if options.selected and selection and contract and contract.suite:
             refuse_typos(options.selected, contract.suite, source, selection.files)
         engine = project.engine(name, options.engine_of(name), ray_address=options.ray_address)
-        if options.python and engine.kind != "host":
+        if options.python and engine.kind != EngineKind.HOST:
             message = f"--python: platform {name}: got engine {engine.name}, expected host"
             raise UsageError(message, remedy="Add it: --engine host")
         inputs = PlanInputs(

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
-from ci.model.plan import DEFAULT_LIMITS
+from ci.model.plan import DEFAULT_LIMITS, EngineKind
 from ci.plan.config import (
     MOST_BYTES,
     DevicePolicy,
@@ -23,7 +23,7 @@ from ci.plan.config import (
     expected_value,
 )
 
-ENGINES = ("auto", "docker", "host", "ray")  # engines without an entry in the site file
+ENGINES = tuple(EngineKind)  # engines without an entry in the site file
 
 
 class SiteEngine(Model):
@@ -49,6 +49,11 @@ class SiteEngine(Model):
         if self.ray_address is None and "node_engine" in self.model_fields_set:
             raise expected_value("no 'node_engine' without 'ray_address'", "node_engine")
         return self
+
+    @property
+    def kind(self) -> EngineKind:
+        """The kind of the engine, which follows from its address."""
+        return EngineKind.RAY if self.ray_address else EngineKind.DOCKER
 
 
 # A DNS label, as names of objects in Kubernetes are.
@@ -86,7 +91,7 @@ class SlurmPlatform(Model):
 
     gres: GenericResource | None = None
     """Generic resource of its devices, without their number: ``gpu`` or ``gpu:a100``. By default
-    ``gpu``, for Cambricon ``mlu`` and for Ascend ``npu``."""
+    the vendor's usual one: ``gpu``, or for Ascend ``npu``."""
     options: tuple[SlurmOption, ...] = ()
     """Further options of sbatch, such as ``--partition=ascend``."""
 

@@ -11,7 +11,7 @@ import pytest
 from ci.engines.docker.link import EngineAddress, find_address
 from ci.engines.docker.remote import RemoteMachine
 from ci.errors import ConfigError
-from ci.model.plan import EnginePlan
+from ci.model.plan import EngineKind, EnginePlan
 
 LOCAL = "unix:///var/run/docker.sock"
 
@@ -34,7 +34,7 @@ def write(folder: Path, name: str, endpoint: dict[str, object]) -> Path:
 
 
 def find(environ: dict[str, str], **plan: str) -> EngineAddress:
-    return find_address(EnginePlan(name="pool", kind="docker", **plan), environ)
+    return find_address(EnginePlan(name="pool", kind=EngineKind.DOCKER, **plan), environ)
 
 
 def test_the_default_address(tmp_path: Path) -> None:

@@ -21,32 +21,37 @@ from test_plan import CONFIG, plan
 
 from ci import cli
 from ci.agent.lease import Detection
-from ci.errors import ConfigError, ExitCode, InfrastructureError
-from ci.model.plan import DevicePlan, EnginePlan, Exposure, NetworkPlan
-from ci.model.platforms import OFFLINE_BASE_IMAGE, PLATFORMS
-from ci.upkeep.doctor import devices as device_checks
-from ci.upkeep.doctor.checks import (
+from ci.engines import device_checks
+from ci.engines.checks import (
     Check,
+    Finding,
+    Severity,
     carry_out,
+    check_disk,
     error_findings,
-    exit_code,
-    findings_json,
     judge_clock,
-    print_findings,
+    ok,
+    problem,
+    unknown,
+    warning,
 )
-from ci.upkeep.doctor.devices import (
+from ci.engines.device_checks import (
     held_leases,
     judge_files,
     judge_lease_folder,
     judge_probe,
     judge_runtimes,
 )
-from ci.upkeep.doctor.engine import (
+from ci.engines.docker.doctor import (
     judge_architecture,
     judge_engine,
     judge_unpullable,
     parse_free,
 )
+from ci.engines.host import prerequisites
+from ci.errors import ConfigError, ExitCode, InfrastructureError
+from ci.model.plan import DevicePlan, EngineKind, EnginePlan, Exposure, NetworkPlan
+from ci.model.platforms import OFFLINE_BASE_IMAGE, PLATFORMS
 from ci.upkeep.doctor.network import (
     index_urls,
     judge_ca_bundle,
@@ -55,9 +60,8 @@ from ci.upkeep.doctor.network import (
     judge_wheelhouse,
     network_checks,
 )
-from ci.util import prerequisites
+from ci.upkeep.doctor.output import exit_code, findings_json, print_findings
 from ci.util.files import REPOSITORY
-from ci.util.prerequisites import Finding, Severity, check_disk, ok, problem, unknown, warning
 from tests.built import make_wheel
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -69,7 +73,7 @@ INFO = {
     "MemTotal": 512 * 10**9,
     "DockerRootDir": "/var/lib/docker",
 }
-ENGINE = EnginePlan(name="gpus", kind="docker", docker_host="ssh://gpu-1")
+ENGINE = EnginePlan(name="gpus", kind=EngineKind.DOCKER, docker_host="ssh://gpu-1")
 
 
 def levels(findings: Iterable[Finding]) -> list[Severity]:

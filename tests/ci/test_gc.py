@@ -20,17 +20,11 @@ from docker.client import DockerClient
 from filelock import FileLock
 
 from ci import cli
+from ci.engines.docker.leftovers import EngineContents, image_size
+from ci.engines.host.leftovers import HostLeftovers
+from ci.engines.leftovers import Item, ItemKind, Scope
 from ci.errors import ExitCode
-from ci.upkeep.gc import (
-    EngineContents,
-    Item,
-    ItemKind,
-    Scope,
-    decide,
-    image_size,
-    machine_items,
-    sessions,
-)
+from ci.upkeep.gc import decide, sessions
 from ci.util.files import remove_folder
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -124,6 +118,7 @@ def test_a_session_is_needed_unless_its_caller_was_killed_here(
     )
     engine = EngineContents(
         client=DockerClient(base_url="unix:///nowhere", version="1.41"),  # not asked
+        identity="here",
         machine="here",
         containers=entries,
         images=(),
@@ -438,10 +433,10 @@ def test_a_folder_may_vanish_meanwhile(tmp_path: Path, monkeypatch: pytest.Monke
     for name in names:
         (tmp_path / name).mkdir()
     scope = Vanishing(project="tiny", orphans=True, runs=frozenset(), platforms=frozenset())
-    assert list(machine_items((), scope)) == []
+    assert list(HostLeftovers().items(scope)) == []
     monkeypatch.setattr(Vanishing, "covers", lambda *_: True)
     (tmp_path / names[0]).mkdir()
-    [folder] = machine_items((), scope)
+    [folder] = HostLeftovers().items(scope)
     (tmp_path / names[0]).rmdir()
     folder.remove()
 

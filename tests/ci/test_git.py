@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 from stored_history import git
 
+from ci.engines.checks import Severity
 from ci.plan import source
 from ci.plan.lineage import read_lineage
 from ci.plan.uncommitted import find_changes
+from ci.upkeep.doctor.prerequisites import check_git
 from ci.util.checkout import check_out
 from ci.util.git import find_work_tree, user_setting
-from ci.util.prerequisites import Severity, check_git
 from ci.util.process import ProcessError
 
 ALLOW = ("-c", "protocol.file.allow=always")

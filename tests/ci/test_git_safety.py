@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 from stored_history import Project, git
 
+from ci.engines.checks import Severity
 from ci.errors import ExitCode, UsageError
 from ci.plan import source
 from ci.plan.accepted import acceptor
 from ci.plan.project import load_project
 from ci.plan.request import new_request, source_changes
 from ci.run.commit_runs import Checkout, temporary_checkout
-from ci.util.prerequisites import Severity, check_git
+from ci.upkeep.doctor.prerequisites import check_git
 from ci.util.process import ProcessError
 
 # A filter has no arguments. It gets the file on its standard input, and has to return one.

@@ -11,7 +11,7 @@ import pytest
 from ci.engines.job import container_job, host_job
 from ci.errors import ConfigError
 from ci.facts.platform_result import not_run_result
-from ci.model.plan import EnginePlan, NetworkPlan, RunPlan, SystemPackages
+from ci.model.plan import EngineKind, EnginePlan, NetworkPlan, RunPlan, SystemPackages
 from ci.model.platforms import OFFLINE_BASE_IMAGE, PLATFORMS
 from ci.model.trust import Trust
 from ci.plan.config import Config, DevicePolicy
@@ -36,7 +36,7 @@ INPUTS = PlanInputs(
     requirements=Path("/requirements.txt"),
     base_image=None,
     network=NetworkPlan(environment={}),
-    engine=EnginePlan(name="auto", kind="auto"),
+    engine=EnginePlan(name="auto", kind=EngineKind.AUTO),
     devices=DevicePolicy(),
 )
 

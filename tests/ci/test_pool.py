@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import io
-import json
 import os
 import socket
 import subprocess
@@ -40,9 +39,9 @@ from ci.engines.ray.transfer import PIECE, Tree, fetched, send
 from ci.engines.select import select_engine
 from ci.errors import ConfigError, ExitCode, InfrastructureError
 from ci.facts.result_files import ENGINE_EVENTS
-from ci.model.plan import EnginePlan, Priority, RunPlan
+from ci.model.plan import EngineKind, EnginePlan, Priority, RunPlan
 from ci.plan.project import Project, load_project, plan_run
-from ci.protocol.events import RunFinished, StageStarted
+from ci.protocol.events import Event, Output, RunFinished, StageStarted
 from ci.util.files import REPOSITORY
 
 RUN = "20260101T000000Z-nogit-0000"
@@ -282,7 +281,7 @@ class Observer:
         self.texts: list[object] = []
 
     def event(self, event: Any) -> None:
-        self.texts.append(event.get("text") or event.get("stage"))
+        self.texts.append(getattr(event, "text", "") or event.stage)
 
 
 def test_the_mirror_of_a_record_lacks_its_end(plan: RunPlan) -> None:
@@ -307,8 +306,8 @@ def test_a_log_that_begins_again_replaces_its_mirror(plan: RunPlan) -> None:
 def test_events_of_an_adopted_run_are_shown_once(plan: RunPlan) -> None:
     observer = Observer()
     mirror = Mirror(plan, observer)
-    output = {"event": "output", "stage": "install", "text": "line"}
-    events = [{"event": "stage_started", "stage": it} for it in ("install", "pytest")]
+    output = Output("install", "line")
+    events = [StageStarted(stage) for stage in ("install", "pytest")]
     feed = Feed()
     mirror.follow("aa")
     mirror.add({feed_name("aa"): feed.add(events[0], output)})
@@ -324,8 +323,9 @@ class Feed:
     def __init__(self) -> None:
         self.size = 0
 
-    def add(self, *events: object) -> tuple[int, bytes]:
-        data = "".join(json.dumps(event) + "\n" for event in events).encode()
+    def add(self, *events: Event) -> tuple[int, bytes]:
+        lines = (event.to_json(time=1.0, monotonic=1.0) + "\n" for event in events)
+        data = "".join(lines).encode()
         at, self.size = self.size, self.size + len(data)
         return at, data
 
@@ -441,7 +441,9 @@ def test_a_plan_has_the_paths_of_its_host(plan: RunPlan, tmp_path: Path) -> None
     wheels = tmp_path / "wheels"
     links = {"PIP_FIND_LINKS": f"https://host/ {wheels}"}
     network = replace(plan.network, wheelhouse=wheels, host_environment=links)
-    engine = EnginePlan(name="pool", kind="ray", ray_address="head:1", node_engine="host")
+    engine = EnginePlan(
+        name="pool", kind=EngineKind.RAY, ray_address="head:1", node_engine=EngineKind.HOST
+    )
     request = Request(
         plan=replace(plan, network=network, engine=engine),
         trees={SOURCE: "aa", WHEELHOUSE: "bb"},
@@ -508,13 +510,13 @@ def test_a_platform_needs_a_place_and_devices(tmp_path: Path) -> None:
 def test_an_address_that_is_none(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with pytest.raises(ConfigError, match=r"engine ray: got the address '.*' of a Ray cluster"):
-        RayCluster(EnginePlan(name="ray", kind="ray", ray_address=address))
+        RayCluster(EnginePlan(name="ray", kind=EngineKind.RAY, ray_address=address))
 
 
 def test_a_cluster_that_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    plan = EnginePlan(name="ray", kind="ray", ray_address=f"127.0.0.1:{port}")
+    plan = EnginePlan(name="ray", kind=EngineKind.RAY, ray_address=f"127.0.0.1:{port}")
     with pytest.raises(InfrastructureError, match=f"127.0.0.1:{port} does not answer: .*refused"):
         RayCluster(plan)
 
@@ -524,7 +526,7 @@ def test_a_machine_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as head:
         address = f"127.0.0.1:{head.getsockname()[1]}"
         with pytest.raises(InfrastructureError, match="engine ray needs the package ray"):
-            RayCluster(EnginePlan(name="ray", kind="ray", ray_address=address))
+            RayCluster(EnginePlan(name="ray", kind=EngineKind.RAY, ray_address=address))
 
 
 # The command line and the site
@@ -562,7 +564,7 @@ def test_priority_of_a_run(words: list[str], expected: Priority, tmp_path: Path)
         options=run_command._run_options(options),
     )
     assert plan.priority is expected
-    assert plan.engine == EnginePlan(name="ray", kind="ray", ray_address="head:1")
+    assert plan.engine == EnginePlan(name="ray", kind=EngineKind.RAY, ray_address="head:1")
 
 
 def test_a_pool_of_the_site_has_a_name(tmp_path: Path) -> None:
@@ -571,20 +573,22 @@ def test_a_pool_of_the_site_has_a_name(tmp_path: Path) -> None:
         "engines: {lab: {ray_address: 'head:6379', node_engine: host}}\n"
         "platforms: {cpu: {engine: lab}}\n"
     )
-    expected = EnginePlan(name="lab", kind="ray", ray_address="head:6379", node_engine="host")
+    expected = EnginePlan(
+        name="lab", kind=EngineKind.RAY, ray_address="head:6379", node_engine=EngineKind.HOST
+    )
     assert project_in(tmp_path).engine("cpu", None) == expected
     assert isinstance(select_engine(expected), RayEngine)  # it connects when it is used
 
 
 def test_a_dry_run_needs_no_pool(plan: RunPlan) -> None:
-    engine = RayEngine(EnginePlan(name="lab", kind="ray", node_engine="host"))
+    engine = RayEngine(EnginePlan(name="lab", kind=EngineKind.RAY, node_engine=EngineKind.HOST))
     script = engine.describe(plan)
     engine.close()
     assert "python -m pytest" in script
 
 
 def test_a_shell_is_refused(plan: RunPlan) -> None:
-    engine = RayEngine(EnginePlan(name="lab", kind="ray"))
+    engine = RayEngine(EnginePlan(name="lab", kind=EngineKind.RAY))
     with pytest.raises(InfrastructureError, match="an engine of kind ray cannot open a shell"):
         engine.enter(plan, interactive=False)
     with pytest.raises(InfrastructureError, match="an engine of kind ray cannot open a shell"):

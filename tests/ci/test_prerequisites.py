@@ -18,12 +18,15 @@ from pathlib import Path
 import pytest
 from workplace import Workplace, new_workplace
 
+from ci.engines.checks import Severity, check_folder, problem, warning
+from ci.engines.host import prerequisites
 from ci.engines.host.engine import HostEngine
+from ci.engines.packages import install_line, require
 from ci.errors import ExitCode, PrerequisiteError
 from ci.model.results import Harness, Product, exit_code
-from ci.util import interpreters, prerequisites
+from ci.upkeep.doctor.prerequisites import check_first_use, check_git, docker_answers
+from ci.util import interpreters
 from ci.util.files import REPOSITORY
-from ci.util.prerequisites import Severity
 
 NOXFILE = REPOSITORY / "noxfile.py"
 OLD_COMPILER = """\
@@ -69,20 +72,20 @@ def link(folder: Path, *names: str) -> None:
 def test_git_is_needed_for_a_repository_alone(tmp_path: Path, programs: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
-    assert prerequisites.check_git(source).level is Severity.WARNING
+    assert check_git(source).level is Severity.WARNING
     (source / ".git").mkdir()
-    missing = prerequisites.check_git(source)
+    missing = check_git(source)
     assert (missing.level, missing.package) == (Severity.PROBLEM, "git")
     link(programs, "git")
-    broken = prerequisites.check_git(source)  # git does not take it for a repository
+    broken = check_git(source)  # git does not take it for a repository
     assert (broken.level, broken.package) == (Severity.PROBLEM, None)
     assert "not a git repository" in broken.found
     subprocess.run(["git", "init", "--quiet"], cwd=source, check=True)
-    assert prerequisites.check_git(source).level is Severity.OK
+    assert check_git(source).level is Severity.OK
 
 
 def test_folders(tmp_path: Path) -> None:
-    judge = partial(prerequisites.check_folder, "results", remedy="Name another.")
+    judge = partial(check_folder, "results", remedy="Name another.")
     assert judge(tmp_path / "not" / "yet").found.startswith(f"{tmp_path}/not/yet: ")
     assert not (tmp_path / "not").exists()
     assert judge(tmp_path, least=10**18).level is Severity.PROBLEM
@@ -299,11 +302,11 @@ def test_the_line_to_paste(
         line = f"su -c '{line}'"
     (programs / ".git").mkdir()
     findings = [
-        prerequisites.check_git(programs),
+        check_git(programs),
         prerequisites.check_compiler(os.environ),
-        prerequisites.check_git(programs),
+        check_git(programs),
     ]
-    assert prerequisites.install_line(findings) == line
+    assert install_line(findings) == line
 
 
 # Whether an engine answers, as far as the standard library can tell
@@ -317,13 +320,12 @@ def listening(tmp_path: Path) -> Iterator[Mapping[str, str]]:
 
 
 def test_engines_that_answer(listening: dict[str, str], tmp_path: Path) -> None:
-    answers = prerequisites.docker_answers
-    assert answers(listening)
-    assert not answers({**listening, "DOCKER_HOST": "tcp://127.0.0.1:1"})
-    assert answers({**listening, "DOCKER_HOST": "ssh://somewhere"})  # checked by `run`
-    assert answers({"DOCKER_CONTEXT": "far", "DOCKER_CONFIG": str(tmp_path)})
+    assert docker_answers(listening)
+    assert not docker_answers({**listening, "DOCKER_HOST": "tcp://127.0.0.1:1"})
+    assert docker_answers({**listening, "DOCKER_HOST": "ssh://somewhere"})  # checked by `run`
+    assert docker_answers({"DOCKER_CONTEXT": "far", "DOCKER_CONFIG": str(tmp_path)})
     (tmp_path / "config.json").write_text('{"currentContext": "far"}')
-    assert answers({"DOCKER_CONFIG": str(tmp_path)})
+    assert docker_answers({"DOCKER_CONFIG": str(tmp_path)})
 
 
 # noxfile.py, before it installs nox
@@ -361,21 +363,19 @@ def test_noxfile_names_everything_at_once(session: str, tmp_path: Path, programs
 def test_noxfile_needs_no_compiler_for_an_engine(programs: Path, tmp_path: Path) -> None:
     (programs / "CMakeLists.txt").touch()
     words = ("-s", "build-cpu", "--", "--engine", "docker", f"--source={programs}")
-    first = partial(prerequisites.check_first_use, tmp_path, words)
+    first = partial(check_first_use, tmp_path, words)
     assert "C++ compiler" not in {found.subject for found in first({})}
     host = [word.replace("docker", "host") for word in words]
-    findings = list(prerequisites.check_first_use(tmp_path, host, {}))
+    findings = list(check_first_use(tmp_path, host, {}))
     assert "C++ compiler" in {found.subject for found in findings}
     elsewhere = ("-s", "release", "--", "--config", str(tmp_path / "other" / "ci.yaml"))
-    subjects = [found.subject for found in prerequisites.check_first_use(REPOSITORY, elsewhere, {})]
+    subjects = [found.subject for found in check_first_use(REPOSITORY, elsewhere, {})]
     assert subjects == ["checkout", "results", "Python venv"]
     # A site's file is YAML: `run` reads it.
     site = {"INFINI_CI_SITE": "site.yaml", "DOCKER_HOST": "tcp://127.0.0.1:1"}
-    subjects = [found.subject for found in prerequisites.check_first_use(tmp_path, words[:2], site)]
+    subjects = [found.subject for found in check_first_use(tmp_path, words[:2], site)]
     assert subjects == ["checkout", "results", "git", "Python venv"]
-    assert [
-        found.subject for found in prerequisites.check_first_use(tmp_path, ["-s", "lint"], {})
-    ] == [
+    assert [found.subject for found in check_first_use(tmp_path, ["-s", "lint"], {})] == [
         "checkout",
         "Python venv",
     ]
@@ -502,5 +502,5 @@ def test_nothing_is_refused_for_a_warning() -> None:
     with pytest.raises(
         PrerequisiteError, match=r"^this machine lacks prerequisites of a run: git\n  git: x"
     ):
-        prerequisites.require("a run", [prerequisites.problem("git", "x", remedy=None)])
-    prerequisites.require("a run", [prerequisites.warning("git", "x", expected="", remedy="")])
+        require("a run", [problem("git", "x", remedy=None)])
+    require("a run", [warning("git", "x", expected="", remedy="")])

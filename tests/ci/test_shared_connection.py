@@ -26,7 +26,7 @@ from ci.engines.ray.engine import RayEngine
 from ci.engines.ray.shared import SharedCluster, shared_connection
 from ci.engines.ray.transfer import Trees
 from ci.errors import CiError, InfrastructureError
-from ci.model.plan import EnginePlan, RunPlan
+from ci.model.plan import EngineKind, EnginePlan, RunPlan
 from ci.util.files import REPOSITORY
 
 Connection = partial[SharedCluster]
@@ -90,7 +90,7 @@ def plan() -> Iterator[EnginePlan]:
     """An engine whose head accepts connections."""
     with socket.create_server(("127.0.0.1", 0)) as head:
         address = f"127.0.0.1:{head.getsockname()[1]}"
-        yield EnginePlan(name="ray", kind="ray", ray_address=address)
+        yield EnginePlan(name="ray", kind=EngineKind.RAY, ray_address=address)
 
 
 @pytest.fixture
@@ -194,11 +194,11 @@ CALLER = """\
 import socket, sys, threading
 sys.path.insert(0, "tests/ci")
 import test_shared_connection as ours
-from ci.model.plan import EnginePlan
+from ci.model.plan import EngineKind, EnginePlan
 ours.shared.RayCluster = ours.InProcess
 with socket.create_server(("127.0.0.1", 0)) as head:
     address = f"127.0.0.1:{head.getsockname()[1]}"
-    plan = EnginePlan(name="ray", kind="ray", ray_address=address)
+    plan = EnginePlan(name="ray", kind=EngineKind.RAY, ray_address=address)
     with ours.shared_connection(plan) as connect:
         print(connect(plan).identity(), flush=True)
         threading.Event().wait()
@@ -270,7 +270,7 @@ def test_platforms_share_archives_and_close_their_own(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(name)
-    plan = EnginePlan(name="ray", kind="ray")
+    plan = EnginePlan(name="ray", kind=EngineKind.RAY)
     with closing(Trees()) as of_the_run:
         packed = of_the_run.of(as_plan(tmp_path / "a", plan))
         own = Trees(of_the_run)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ci.engines.host.workfolder import MAKE_VENV
-from ci.model.plan import ContainerPlan, EnginePlan, HostPlan, ImagePlan, RunPlan
+from ci.model.plan import ContainerPlan, EngineKind, EnginePlan, HostPlan, ImagePlan, RunPlan
 from ci.plan.network import resolve_network
 from ci.plan.planning import RESULTS, WORKSPACE
 from ci.protocol.job import ArtifactPlan, Column, StageKind, StagePlan
@@ -173,5 +173,5 @@ def make_run_plan(
             processes=4096,
         ),
         host=HostPlan(python=python, requirements=folder / "requirements.txt"),
-        engine=EnginePlan(name="auto", kind="auto"),
+        engine=EnginePlan(name="auto", kind=EngineKind.AUTO),
     )

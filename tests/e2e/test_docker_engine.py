@@ -25,12 +25,12 @@ from ci.engines.docker.engine import DockerEngine
 from ci.engines.select import select_engine
 from ci.errors import ExitCode, InfrastructureError
 from ci.facts.platform_result import not_run_result
-from ci.model.plan import EnginePlan, RunPlan
+from ci.model.plan import EngineKind, EnginePlan, RunPlan
 
 pytestmark = pytest.mark.docker
 
 UNPRIVILEGED = 65534
-DOCKER = EnginePlan(name="docker", kind="docker")
+DOCKER = EnginePlan(name="docker", kind=EngineKind.DOCKER)
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from plans import PROJECT
 
 from ci import cli
 from ci.engines import Engine
+from ci.engines.packages import package_manager
 from ci.errors import ExitCode
 from ci.plan.load import load_config
-from ci.util.prerequisites import package_manager
 from tests.built import built_once
 from tests.forked import run_ci
 

@@ -16,7 +16,7 @@ from plans import stage
 
 from ci.engines.docker import link
 from ci.engines.select import select_engine
-from ci.model.plan import EnginePlan, RunPlan
+from ci.model.plan import EngineKind, EnginePlan, RunPlan
 from ci.model.results import Product
 from ci.plan.project import load_project
 from ci.plan.request import new_request
@@ -37,7 +37,7 @@ def proxy(tmp_path: Path) -> Iterator[Proxy]:
 
 
 def engine_plan(name: str, path: str | Path) -> EnginePlan:
-    return EnginePlan(name=name, kind="docker", docker_host=f"unix://{path}")
+    return EnginePlan(name=name, kind=EngineKind.DOCKER, docker_host=f"unix://{path}")
 
 
 def test_next_engine_is_used_when_the_container_must_have_ended(

@@ -33,12 +33,12 @@ from ci.engines.docker.remote import CONFIG_VARIABLE
 from ci.engines.docker.wheelhouse import volume_name
 from ci.engines.select import select_engine
 from ci.errors import InfrastructureError
-from ci.model.plan import EnginePlan
+from ci.model.plan import EngineKind, EnginePlan
 
 pytestmark = [pytest.mark.docker, pytest.mark.cut_line]
 
 REPOSITORY = Path(__file__).parents[2]
-LAB = EnginePlan(name="lab", kind="docker", docker_host="ssh://lab")
+LAB = EnginePlan(name="lab", kind=EngineKind.DOCKER, docker_host="ssh://lab")
 PATIENCE_S = 30.0
 SETTINGS = """\
 ListenAddress 127.0.0.1
@@ -153,7 +153,7 @@ def test_run_is_the_same_as_on_this_machine(lab: Bench, tmp_path: Path) -> None:
     plan = lab.plan(INSTALL, PYTEST, artifacts={"sources": "src"})
     facts = lab.run(plan)
     (tmp_path / "here").mkdir()
-    with closing(select_engine(EnginePlan(name="docker", kind="docker"))) as local:
+    with closing(select_engine(EnginePlan(name="docker", kind=EngineKind.DOCKER))) as local:
         here = Bench(local, tmp_path / "here")
         local_facts = here.run(here.plan(INSTALL, PYTEST, artifacts={"sources": "src"}))
         assert lab.engine.machine() == local.machine()  # one engine, by two ways
@@ -197,7 +197,9 @@ def test_a_context_of_the_docker_command(
     create = ["docker", "context", "create", "pool", "--docker", "host=ssh://lab"]
     subprocess.run(create, check=True, capture_output=True)
     plan = docker_bench.plan(stage("build", "true"))
-    with closing(select_engine(EnginePlan(name="x", kind="docker", context="pool"))) as engine:
+    with closing(
+        select_engine(EnginePlan(name="x", kind=EngineKind.DOCKER, context="pool"))
+    ) as engine:
         docker_bench.engine = engine
         assert machine.connections()
         assert docker_bench.run(plan).exit_code == 0
@@ -214,8 +216,8 @@ def test_cut_connection_is_made_again(lab: Bench, machine: Machine) -> None:
     lab.observer.reactions["ready"] = machine.cut
     facts = lab.run(plan)
     assert (facts.exit_code, facts.lost) == (0, False)
-    assert [event["text"] for event in lab.observer.named("output")] == lines  # each once
-    printed = " ".join(str(event["text"]) for event in lab.observer.named("engine"))
+    assert lab.observer.printed == lines  # each once
+    printed = " ".join(lab.observer.messages)
     assert re.search(
         r"lost the connection to the Docker Engine at ssh://lab: .*; trying again for 60 s", printed
     )
@@ -238,7 +240,7 @@ def test_run_on_an_unreachable_machine_can_be_adopted(
         adopted = again.resume(plan, lab.observer)
     assert adopted is not None
     assert (adopted.lost, adopted.exit_code) == (False, 0)
-    assert [event["text"] for event in lab.observer.named("output")] == lines
+    assert lab.observer.printed == lines
 
 
 def other_host_key(machine: Machine) -> str:
@@ -290,9 +292,9 @@ def test_machine_that_cannot_be_reached(
 OWNER = """
 import os, signal
 from ci.engines.select import select_engine
-from ci.model.plan import EnginePlan
+from ci.model.plan import EngineKind, EnginePlan
 
-engine = select_engine(EnginePlan(name="lab", kind="docker", docker_host="ssh://lab"))
+engine = select_engine(EnginePlan(name="lab", kind=EngineKind.DOCKER, docker_host="ssh://lab"))
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -17,12 +17,12 @@ from docker.models.containers import Container
 from plans import stage
 
 from ci import cli
+from ci.engines.checks import Severity
 from ci.engines.docker.containers import find_containers, remove_containers
+from ci.engines.docker.doctor import disk_findings
 from ci.engines.docker.engine import DockerEngine
+from ci.engines.docker.leftovers import EngineContents, last_used
 from ci.errors import ExitCode
-from ci.upkeep.doctor.engine import disk_findings
-from ci.upkeep.gc import EngineContents, last_used
-from ci.util.prerequisites import Severity
 
 pytestmark = pytest.mark.docker
 
@@ -153,7 +153,8 @@ def test_several_at_once_wait_for_the_engine(things: Things) -> None:
             len(
                 list(
                     pool.map(
-                        lambda _: EngineContents.read(things.client, machine="here"), range(20)
+                        lambda _: EngineContents.read(things.client, things.client.info()),
+                        range(20),
                     )
                 )
             )
@@ -166,7 +167,7 @@ def test_what_a_run_takes_is_used_from_then_on(docker_bench: Bench, things: Thin
 
     def used() -> datetime:
         digest = docker_bench.engine.prepare(plan, docker_bench.observer).digest
-        contents = EngineContents.read(things.client, machine="here")
+        contents = EngineContents.read(things.client, things.client.info())
         [entry] = [entry for entry in contents.images if entry["Id"] == digest]
         return last_used(things.client, entry)
 

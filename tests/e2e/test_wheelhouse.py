@@ -30,12 +30,13 @@ from plans import OFFLINE_BASE, python_stage, stage
 from ci.engines.archives import pack
 from ci.engines.docker.containers import find_containers
 from ci.engines.docker.wheelhouse import volume_name
+from ci.engines.leftovers import ItemKind, Scope
 from ci.errors import InfrastructureError
 from ci.facts.result_files import ResultFiles
 from ci.model.plan import RunPlan
 from ci.protocol.events import NetworkRemoved, NetworkWaiting
 from ci.protocol.job import StagePlan
-from ci.upkeep.gc import EngineContents, ItemKind, Scope, decide
+from ci.upkeep.gc import decide
 
 pytestmark = [pytest.mark.docker, pytest.mark.cut_line]
 
@@ -126,7 +127,7 @@ def test_builds_and_runs_get_the_wheels(
     scope = Scope(
         project=docker_bench.run_id, orphans=False, runs=frozenset(), platforms=frozenset()
     )
-    items = EngineContents.read(client, machine="here").items(scope)
+    items = docker_bench.engine.leftovers().items(scope)
     [volume] = [item for item in items if item.kind is ItemKind.WHEELS]
     assert (volume.name, volume.needed) == (volume_name(wheels), None)
     # Another run takes the volume as it is.
@@ -223,7 +224,7 @@ def test_a_killed_caller_leaves_what_resume_and_gc_remove(
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     [server] = containers_of(client, docker_bench)
     assert server.status == "running"
-    contents = EngineContents.read(client, machine="here")
+    contents = docker_bench.engine.leftovers()
     assert docker_bench.run_id not in contents.running
     scope = Scope(
         project=docker_bench.run_id, orphans=False, runs=frozenset(), platforms=frozenset()

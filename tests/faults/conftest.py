@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from ci.engines.select import select_engine
-from ci.model.plan import EnginePlan
+from ci.model.plan import EngineKind, EnginePlan
 from ci.model.platforms import PLATFORMS
+from ci.protocol.events import Event
 from tests.e2e.plans import make_run_plan
 from tests.faults.checking import carry_out
 from tests.faults.model import Fault, batches
@@ -80,14 +81,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 class Silent:
     """Observes an engine without showing anything."""
 
-    def event(self, event: Mapping[str, object]) -> None:
+    def event(self, event: Event) -> None:
         """Ignore an event."""
 
 
 @pytest.fixture(scope="session")
 def image(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The image that all faults start from: pytest and its plugins on the offline base."""
-    engine = select_engine(EnginePlan(name="docker", kind="docker"))
+    engine = select_engine(EnginePlan(name="docker", kind=EngineKind.DOCKER))
     folder = tmp_path_factory.mktemp("image")
     plan = make_run_plan(folder, run_id="faults", image_requirements=REQUIREMENTS)
     try:

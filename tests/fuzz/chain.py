@@ -6,7 +6,6 @@ import contextlib
 import io
 import os
 import shutil
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -15,11 +14,12 @@ from tempfile import TemporaryDirectory, mkdtemp
 from ci import cli
 from ci.engines.archives import extract
 from ci.engines.logs import ENGINE_FILES, EventReader, LiveLogs
-from ci.model.plan import EnginePlan, NetworkPlan, ResultLimits, RunPlan
+from ci.model.plan import EngineKind, EnginePlan, NetworkPlan, ResultLimits, RunPlan
 from ci.model.platforms import PLATFORMS
 from ci.model.results import ExecutionFacts, RunResult
 from ci.plan.config import Config, DevicePolicy
 from ci.plan.planning import PlanInputs, make_plan
+from ci.protocol.events import Event
 from ci.run.platform import judge_platform
 from ci.run.records import Records
 from ci.store.folder import RESULTS_FILE, default_url, read_results
@@ -56,7 +56,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 
 
 class _NoDisplay:
-    def event(self, event: Mapping[str, object]) -> None:
+    def event(self, event: Event) -> None:
         """Show nothing."""
 
 
@@ -147,7 +147,7 @@ def _plan(results: Path, run_id: str) -> RunPlan:
         requirements=Path("/requirements.txt"),
         base_image=None,
         network=NetworkPlan(environment={}),
-        engine=EnginePlan(name="auto", kind="auto"),
+        engine=EnginePlan(name="auto", kind=EngineKind.AUTO),
         devices=DevicePolicy(),
         # Small, so that an input in the middle of 100,000 does not fill the disk.
         result_limits=ResultLimits(total_bytes=1 << 24),

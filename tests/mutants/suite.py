@@ -127,7 +127,7 @@ class OperatorSuite:
                 workspace=str(self.tree),
                 results=str(plan.results),
                 printed_bytes_per_s=SHOWN_BYTES_PER_S,
-                on_host=True,
+                isolates_network=False,
             )
         )
         agent = (sys.executable, "-m", "ci.agent", str(job))

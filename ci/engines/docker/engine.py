@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import signal
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -23,8 +23,9 @@ from docker.errors import APIError
 from docker.models.containers import Container
 from docker.types import LogConfig
 
-from ci.engines import EngineMachine, Observer, job
+from ci.engines import Capabilities, EngineMachine, EngineMessage, ImageEngine, Observer, job
 from ci.engines.archives import extract
+from ci.engines.checks import Finding
 from ci.engines.devices import check_exposure, find_device_files
 from ci.engines.docker import kept
 from ci.engines.docker.attach import open_shell
@@ -36,13 +37,15 @@ from ci.engines.docker.containers import (
     remove_containers,
     start,
 )
+from ci.engines.docker.doctor import engine_findings
 from ci.engines.docker.images import ImageBuilder, build_lock
+from ci.engines.docker.leftovers import EngineContents
 from ci.engines.docker.link import SDK_ERRORS, Link, explain, typed_sdk_errors
 from ci.engines.docker.wheelhouse import filled_volume
 from ci.engines.logs import ENGINE_FILES, EventReader, ImageLog, LiveLogs
 from ci.engines.script import describe_docker
 from ci.errors import InfrastructureError
-from ci.model.plan import EnginePlan, RunPlan
+from ci.model.plan import EngineKind, EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan.network import loopback_notes
 from ci.util.process import delay_interrupt
@@ -55,15 +58,16 @@ PRIVILEGED = "the container was privileged, as configured (devices.privileged)"
 LAST_S = 3  # for each request after the third Ctrl-C
 
 
-class DockerEngine:
+class DockerEngine(ImageEngine):
     """Runs plans in containers of one Docker Engine."""
 
-    name = "docker"
+    name = EngineKind.DOCKER
+    capabilities = Capabilities(isolates_network=True, limits=True, images=True)
 
     def __init__(self, link: Link) -> None:
         self._link = link
         self.client: DockerClient = link.client  # also used without a run: gc, doctor
-        self.images = ImageBuilder(link.client, link.info, link.environment)
+        self.images: ImageBuilder = ImageBuilder(link.client, link.info, link.environment)
         self._version = link.version
         self._creating = False  # a container was requested, and the engine has not answered
 
@@ -175,6 +179,14 @@ class DockerEngine:
         with self._link.session(observer):
             return kept.enter(self._link, plan, observer, interactive=interactive)
 
+    def checks(self, plan: EnginePlan, runs: Sequence[RunPlan]) -> Iterator[Finding]:
+        """Check the engine, its images, and the devices of its machine."""
+        yield from engine_findings(plan, runs, self.images, self.info())
+
+    def leftovers(self) -> EngineContents:
+        """Return the containers, images and volumes that the engine has."""
+        return EngineContents.read(self.client, self.info())
+
     def describe(self, plan: RunPlan) -> str:
         """Return a script that does the same as ``execute``."""
         client = {name: os.environ[name] for name in CLIENT_VARIABLES if name in os.environ}
@@ -185,8 +197,11 @@ class DockerEngine:
             self.client.volumes.create(plan.cache.name, labels=job.cache_labels(plan))
         found = find_device_files(self.client, plan, plan.devices) if plan.devices else None
         info = self.info()
-        log = ImageLog(plan.results, observer)
-        lock = partial(build_lock, info["ID"], log.write)
+
+        def say(text: str) -> None:
+            observer.event(EngineMessage(text))
+
+        lock = partial(build_lock, info["ID"], say)
         reference = image.digest or image.reference  # the tag may name another image
         with filled_volume(self.client, plan, reference, lock) as wheels:
             options = job.container_options(
@@ -254,7 +269,7 @@ class DockerEngine:
             try:
                 if number is not None:
                     what = "the running stage" if number is signal.SIGTERM else "the container"
-                    observer.event({"event": "engine", "text": f"interrupted: ending {what}"})
+                    observer.event(EngineMessage(f"interrupted: ending {what}"))
                     with suppress(APIError):  # it may have just ended by itself
                         container.kill(signal=number.name)
                 read = partial(read_log, container, reader, self._link.watch)
@@ -333,7 +348,7 @@ class DockerEngine:
                 name = plan.container.name
                 remedy = f"docker rm --force --volumes {name}"
                 text = f"container {name} may remain; to remove it: {remedy}"
-                observer.event({"event": "engine", "text": text})
+                observer.event(EngineMessage(text))
 
 
 def removed_note(container: str) -> str:

@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import math
 import os
-import re
-import shlex
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from fnmatch import fnmatchcase
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from time import monotonic, sleep
 from typing import BinaryIO
 
-from ci.agent import session
-from ci.engines import EngineMachine, Observer, typed_errors
+from ci.engines import Capabilities, Engine, EngineMachine, EngineMessage, Observer, typed_errors
 from ci.engines.archives import chunks_of, extract
+from ci.engines.checks import Finding
 from ci.engines.docker.attach import OPEN_AGAIN
 from ci.engines.docker.kept import MOST_STARTS, Doorway, Opened
+from ci.engines.host.doctor import machine_findings, prerequisites_of
 from ci.engines.host.environment import (
     BasePython,
     base_python,
@@ -35,60 +31,45 @@ from ci.engines.host.environment import (
     creating_commands,
     host_settings,
     origin_note,
+    passed_variables,
     read_constraints,
     shadowed_packages,
 )
+from ci.engines.host.leftovers import HostLeftovers
 from ci.engines.host.workfolder import PIP_INSTALL, VENV_SETTINGS, WorkFolder
 from ci.engines.job import host_job, remove_empty_cache
 from ci.engines.logs import EventReader, ImageLog, LiveLogs
+from ci.engines.packages import install_command, package_manager, require
 from ci.engines.script import describe_host
 from ci.errors import InfrastructureError
-from ci.model.plan import RESERVED_VARIABLES, RunPlan, SystemPackages
+from ci.model.plan import EngineKind, EnginePlan, RunPlan, SystemPackages
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan import source
-from ci.plan.network import pip_variables
-from ci.util import prerequisites, process
-from ci.util.interpreters import PATH_VARIABLES, Interpreter, locate, read_interpreter
-from ci.util.invocation import NOX_VARIABLE
+from ci.protocol.job import ENTER, INTERACTIVE
+from ci.util import process
+from ci.util.interpreters import locate, read_interpreter
 from ci.util.lines import CHUNK
-from ci.util.prerequisites import Finding, install_command, package_manager
 from ci.util.process import handle_interrupts
-from ci.util.redaction import SECRET_NAME
 from ci.util.text import join_names
 
-# Variables of the caller that stages never get: they would bypass the virtual environment, skip
-# assertions, compile each module again in each process, or refer to another run.
-EXCLUDED_VARIABLES = RESERVED_VARIABLES | {
-    *(*PATH_VARIABLES, "PYTHONOPTIMIZE", "PYTHONDONTWRITEBYTECODE", NOX_VARIABLE),
-    # With the variables of a worker, syrupy reports nothing and passes.
-    *("PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"),
-}
-# The variables of the caller that stages get, besides those of `pass_environment`: what shells,
-# compilers, build tools, pytest and vendors' tools read. Any other variable may hold a secret.
-PASSED_VARIABLES = re.compile(
-    r"HOME|USER|LOGNAME|SHELL|TERM|COLORTERM|NO_COLOR|FORCE_COLOR|TMPDIR|TMP|TEMP|CI|TZ|LANG"
-    r"|LANGUAGE|SOURCE_DATE_EPOCH|CC|CXX|CPP|FC|AR|NM|RANLIB|PATH"
-    r"|(C|CPP|CXX|CUDA|F|LD|MAKE|ARCH)FLAGS|(C_INCLUDE_|CPLUS_INCLUDE_|LIBRARY_|C)PATH"
-    r"|(LC|LD|XDG|PKG_CONFIG|INFINI|SKBUILD|CMAKE|SETUPTOOLS|CCACHE|PYTEST|COVERAGE)_\w+"
-    r"|(TORCH|ATEN|TRITON|OMP|KMP|GOMP|MKL|DNNL|ONEDNN|OPENBLAS|NCCL|GLOO)_\w+"
-    r"|(CUDA|NVCC|NVIDIA|COREX|MACA|NEUWARE|MLU|MUSA|ASCEND|HCCL)\w*|(NINJA|CARGO|RUST)\w+"
-    r"|\w+_VISIBLE_DEVICES"
-)
 POLL_S = 0.05  # the interval at which the agent prints an event that is not full
 QUERY_S = 30.0  # for the package manager's database, which another process may have locked
 STOP_GRACE_S = 30.0  # the agent needs 10 s to end a stage, then collects artifacts
 
 
-class HostEngine:
+class HostEngine(Engine):
     """Runs plans on this machine, without isolation; ``notes`` are added to each result."""
 
-    name = "host"
+    name = EngineKind.HOST
+    capabilities = Capabilities(isolates_network=False, limits=False, images=False)
 
     def __init__(self, *, notes: Sequence[str] = ()) -> None:
         self.notes = notes
 
-    def check(self, plan: RunPlan) -> None:
-        """Accept any plan."""
+    @classmethod
+    def connect(cls, _plan: EnginePlan) -> HostEngine:
+        """Return the engine, which is this machine."""
+        return cls()
 
     def machine(self) -> EngineMachine:
         """Return this machine, with the processors that this process may use."""
@@ -101,7 +82,7 @@ class HostEngine:
         the run.
         """
         start = monotonic()
-        prerequisites.require("the host engine", prerequisites_of(plan))
+        require("the host engine", prerequisites_of(plan))
         base = base_python(plan.host)
         python = read_interpreter(base.path)
         if isinstance(python, str):  # it was one a moment ago
@@ -183,9 +164,6 @@ class HostEngine:
             remove_empty_cache(plan.cache)
         return replace(facts, wrapper_seconds=monotonic() - start, notes=notes)
 
-    def find_image(self, _plan: RunPlan, _digest: str) -> None:
-        """Return none: each virtual environment is fresh."""
-
     def enter(self, plan: RunPlan, *, interactive: bool) -> int:
         """Run a shell in the work folder of ``plan``, with the variables of its stages."""
         folder = WorkFolder.find(plan)
@@ -230,30 +208,21 @@ class HostEngine:
         message = f"no shell was opened: its agent ended {MOST_STARTS} times at its start"
         raise InfrastructureError(message, remedy="Start a new run with --keep.")
 
+    def prerequisites(self, *plans: RunPlan) -> Iterator[Finding]:
+        """Yield what the plans need on this machine."""
+        yield from prerequisites_of(*plans)
+
+    def checks(self, _plan: EnginePlan, runs: Sequence[RunPlan]) -> Iterator[Finding]:
+        """Check what runs need on this machine."""
+        yield from machine_findings("; ".join(self.notes), runs)
+
+    def leftovers(self) -> HostLeftovers:
+        """Return the folders that earlier runs left on this machine."""
+        return HostLeftovers()
+
     def describe(self, plan: RunPlan) -> str:
         """Return a script that does the same as ``execute``."""
         return describe_host(plan, dict(sorted(passed_variables(plan).items())))
-
-    def close(self) -> None:
-        """Do nothing: there is no connection to close."""
-
-
-def prerequisites_of(*plans: RunPlan) -> Iterator[Finding]:
-    """Yield what the plans of one project need on this machine; checked before any download."""
-    if find_spec("virtualenv") is None:  # nothing imports it: it is run as a program
-        yield prerequisites.problem(
-            "virtualenv",
-            f"{sys.executable} does not have the package virtualenv",
-            expected="the packages of the dependency group ci",
-            remedy=f"{shlex.quote(sys.executable)} -m pip install --group ci",
-        )
-    environments = [{**passed_variables(plan), **plan.environment} for plan in plans]
-    pythons = []
-    for path in dict.fromkeys(base_python(plan.host).path for plan in plans):
-        yield prerequisites.check_python(path)
-        if isinstance(found := read_interpreter(path), Interpreter):
-            pythons.append(found)
-    yield from prerequisites.check_host_engine(plans[0].source, *environments, pythons=pythons)
 
 
 def missing_packages(wanted: SystemPackages) -> str | None:
@@ -306,21 +275,6 @@ def _make_environment(plan: RunPlan, base: BasePython, folder: WorkFolder, log: 
             )
 
 
-def passed_variables(plan: RunPlan) -> dict[str, str]:
-    """Return the caller's variables that the stages of ``plan`` get."""
-
-    def is_passed(name: str) -> bool:
-        if name in EXCLUDED_VARIABLES:
-            return False
-        if any(fnmatchcase(name, pattern) for pattern in plan.host.pass_environment):
-            return True
-        return bool(PASSED_VARIABLES.fullmatch(name)) and not SECRET_NAME.search(name)
-
-    inherited = process.inherited_environment()
-    passed = {name: value for name, value in inherited.items() if is_passed(name)}
-    return {**pip_variables(inherited), **passed}
-
-
 def _environment(plan: RunPlan, folder: WorkFolder) -> Mapping[str, str]:
     """Return the passed variables, those that activate the environment, and the plan's."""
     ambient = passed_variables(plan)
@@ -365,7 +319,7 @@ def _follow_to_end(folder: WorkFolder, plan: RunPlan, observer: Observer) -> Exe
             _read_output(printed, reader, folder)
         except KeyboardInterrupt:
             interrupted = True
-            observer.event({"event": "engine", "text": "interrupted: ending the running stage"})
+            observer.event(EngineMessage("interrupted: ending the running stage"))
             folder.signal(signal.SIGTERM)
             _read_output(printed, reader, folder, timeout_s=STOP_GRACE_S)
     reader.complete()
@@ -410,7 +364,7 @@ def _is_held_open(
 
 
 def _open_shell(folder: WorkFolder, *, interactive: bool) -> int:
-    words = [session.ENTER, *([session.INTERACTIVE] if interactive else [])]
+    words = [ENTER, *([INTERACTIVE] if interactive else [])]
     # At a terminal, Ctrl-C is for the shell.
     with handle_interrupts(signal.SIG_IGN) if interactive else nullcontext():
         shell = subprocess.Popen([*folder.agent_program, *words])

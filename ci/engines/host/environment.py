@@ -9,19 +9,48 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ci.engines.host.workfolder import CONSTRAINTS, MAKE_VENV, VENV_SETTINGS
-from ci.model.plan import HostPlan, RunPlan
-from ci.plan.network import folder_word, with_folders
+from ci.model.plan import RESERVED_VARIABLES, HostPlan, RunPlan
+from ci.plan.network import folder_word, pip_variables, with_folders
 from ci.util import process
-from ci.util.interpreters import VENDOR_PACKAGES, find_vendors, has_torch, locate
+from ci.util.interpreters import (
+    PATH_VARIABLES,
+    VENDOR_PACKAGES,
+    find_vendors,
+    has_torch,
+    locate,
+)
+from ci.util.invocation import NOX_VARIABLE
+from ci.util.redaction import SECRET_NAME
 from ci.util.text import first_line
 
 ORIGIN = "# the packages of "  # begins the head of the constraints, which names the Python
 TORCH = "torch=="
 PIP_ERROR = "ERROR: "
+
+
+# Variables of the caller that stages never get: they would bypass the virtual environment, skip
+# assertions, compile each module again in each process, or refer to another run.
+EXCLUDED_VARIABLES = RESERVED_VARIABLES | {
+    *(*PATH_VARIABLES, "PYTHONOPTIMIZE", "PYTHONDONTWRITEBYTECODE", NOX_VARIABLE),
+    # With the variables of a worker, syrupy reports nothing and passes.
+    *("PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"),
+}
+# The variables of the caller that stages get, besides those of `pass_environment`: what shells,
+# compilers, build tools, pytest and vendors' tools read. Any other variable may hold a secret.
+PASSED_VARIABLES = re.compile(
+    r"HOME|USER|LOGNAME|SHELL|TERM|COLORTERM|NO_COLOR|FORCE_COLOR|TMPDIR|TMP|TEMP|CI|TZ|LANG"
+    r"|LANGUAGE|SOURCE_DATE_EPOCH|CC|CXX|CPP|FC|AR|NM|RANLIB|PATH"
+    r"|(C|CPP|CXX|CUDA|F|LD|MAKE|ARCH)FLAGS|(C_INCLUDE_|CPLUS_INCLUDE_|LIBRARY_|C)PATH"
+    r"|(LC|LD|XDG|PKG_CONFIG|INFINI|SKBUILD|CMAKE|SETUPTOOLS|CCACHE|PYTEST|COVERAGE)_\w+"
+    r"|(TORCH|ATEN|TRITON|OMP|KMP|GOMP|MKL|DNNL|ONEDNN|OPENBLAS|NCCL|GLOO)_\w+"
+    r"|(CUDA|NVCC|NVIDIA|COREX|MACA|NEUWARE|MLU|MUSA|ASCEND|HCCL)\w*|(NINJA|CARGO|RUST)\w+"
+    r"|\w+_VISIBLE_DEVICES"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +94,21 @@ def host_settings(
     network = with_folders(plan.network.host_environment, passed)
     kept = {"PIP_CONSTRAINT": constraints.as_uri()} if constraints else {}  # pip splits at spaces
     return {**passed, **network, **kept, **plan.environment}
+
+
+def passed_variables(plan: RunPlan) -> dict[str, str]:
+    """Return the caller's variables that the stages of ``plan`` get."""
+
+    def is_passed(name: str) -> bool:
+        if name in EXCLUDED_VARIABLES:
+            return False
+        if any(fnmatchcase(name, pattern) for pattern in plan.host.pass_environment):
+            return True
+        return bool(PASSED_VARIABLES.fullmatch(name)) and not SECRET_NAME.search(name)
+
+    inherited = process.inherited_environment()
+    passed = {name: value for name, value in inherited.items() if is_passed(name)}
+    return {**pip_variables(inherited), **passed}
 
 
 def read_constraints(base: BasePython, variables: Mapping[str, str]) -> str:

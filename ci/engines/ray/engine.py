@@ -7,17 +7,17 @@ a later caller finds it: by the actor's name, or by the record of its host.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import cast
 
-from ci.engines import EngineMachine, Observer
+from ci.engines import Capabilities, Engine, EngineMachine, Observer
+from ci.engines.checks import Finding, error_findings, ok
 from ci.engines.ray.cluster import (
     LOGS,
     ActorGoneError,
-    Host,
     HostLostError,
     PoolCluster,
     RayCluster,
@@ -34,8 +34,9 @@ from ci.engines.ray.placement import (
 from ci.engines.ray.transfer import Trees
 from ci.engines.script import describe_docker, describe_host
 from ci.errors import CiError, InfrastructureError
-from ci.model.plan import EnginePlan, RunPlan
+from ci.model.plan import EngineKind, EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
+from ci.util.text import counted
 
 MOST_WAITING = 1000  # platforms of a run: the pool has a queue of its own
 NO_SHELL = "an engine of kind ray cannot open a shell"
@@ -45,10 +46,11 @@ SHELL_REMEDY = (
 )
 
 
-class RayEngine:
+class RayEngine(Engine):
     """Runs plans on the hosts of a Ray cluster."""
 
-    name = "ray"
+    name = EngineKind.RAY
+    capabilities = Capabilities(isolates_network=True, limits=True, images=False)
 
     def __init__(
         self,
@@ -61,6 +63,11 @@ class RayEngine:
         self._connect = connect
         self._trees = Trees(trees)
         self._platforms: dict[str, HostedPlatform] = {}
+
+    @classmethod
+    def connect(cls, plan: EnginePlan) -> RayEngine:
+        """Return the engine, which connects when it is used."""
+        return cls(plan)
 
     @cached_property
     def _cluster(self) -> PoolCluster:
@@ -92,10 +99,6 @@ class RayEngine:
 
     def _is_gone(self, record: Record) -> bool:
         return self._cluster.host_at(record.address) is None
-
-    def hosts(self) -> list[Host]:
-        """Return the hosts of the pool."""
-        return self._cluster.hosts()
 
     def machine(self) -> EngineMachine:
         """Return the cluster; its own queue limits what runs at once."""
@@ -141,9 +144,6 @@ class RayEngine:
                 return None
         return self._finish(plan, hosted, answer)
 
-    def find_image(self, _plan: RunPlan, _digest: str) -> None:
-        """Return none: the next host may be another one."""
-
     def enter(self, _plan: RunPlan, *, interactive: bool) -> int:  # noqa: ARG002
         """Raise ``InfrastructureError``: an actor has no terminal."""
         raise InfrastructureError(NO_SHELL, remedy=SHELL_REMEDY)
@@ -168,9 +168,22 @@ class RayEngine:
         """Raise ``InfrastructureError``: an actor has no terminal."""
         raise InfrastructureError(NO_SHELL, remedy=SHELL_REMEDY)
 
+    def checks(self, plan: EnginePlan, runs: Sequence[RunPlan]) -> Iterator[Finding]:
+        """Check the hosts of the pool, and whether one of them can run each platform."""
+        hosts = [f"{host.name} ({host.address})" for host in self._cluster.hosts()]
+        found = f"a pool of {counted(len(hosts), 'host')}: {', '.join(hosts)}"
+        yield ok(f"engine {plan.name}", found)
+        for run in runs:
+            subject = f"host of {run.platform}"
+            try:
+                self.check(run)
+                yield ok(subject, "the pool has one")
+            except InfrastructureError as error:
+                yield from error_findings(subject, error)
+
     def describe(self, plan: RunPlan) -> str:
         """Return a script that does the same on a host."""
-        if self._plan.node_engine == "host":
+        if self._plan.node_engine == EngineKind.HOST:
             return describe_host(plan, {})
         return describe_docker(plan, {**plan.network.host_environment, **plan.environment})
 

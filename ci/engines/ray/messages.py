@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ci.engines.ray.actor import RESULTS
 from ci.errors import CiError
-from ci.model.plan import EnginePlan, RunPlan
+from ci.model.plan import EngineKind, EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan.network import folder_word
 
@@ -99,6 +99,6 @@ def plan_on_host(request: Request, folder: Path, trees: Path, python: str) -> Ru
             wheelhouse=wheelhouse,
             host_environment=host_environment,
         ),
-        engine=EnginePlan(name=plan.engine.node_engine, kind=plan.engine.node_engine),
+        engine=EnginePlan(name=plan.engine.node_engine, kind=EngineKind(plan.engine.node_engine)),
         other_engines=(),
     )

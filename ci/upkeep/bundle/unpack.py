@@ -12,8 +12,9 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
 from ci.engines.archives import chunks_of, extract
+from ci.engines.select import ENGINES
 from ci.errors import InfrastructureError, UsageError
-from ci.model.plan import CONTAINER_WHEELS, ImageArchive, NetworkPlan, RunPlan
+from ci.model.plan import CONTAINER_WHEELS, EngineKind, ImageArchive, NetworkPlan, RunPlan
 from ci.plan import bundle as names
 from ci.plan.bundle import BundleDocument
 from ci.plan.planning import RunOptions
@@ -80,7 +81,8 @@ class OpenBundle:
         return tuple(map(self._plan_with_bundle, plan_request(self.project, request, results)))
 
     def _plan_with_bundle(self, plan: RunPlan) -> RunPlan:
-        if plan.engine.kind in ("host", "ray"):
+        kind = EngineKind.DOCKER if plan.engine.kind == EngineKind.AUTO else plan.engine.kind
+        if not ENGINES[kind].capabilities.images:
             message = f"--bundle: {plan.platform} would run on the {plan.engine.kind} engine"
             raise UsageError(message, remedy="Its image needs a Docker Engine: --engine docker.")
         image = self.document.images[plan.platform]
@@ -103,7 +105,7 @@ class OpenBundle:
         name = plan.engine.name.replace("auto", "docker")
         return replace(
             plan,
-            engine=replace(plan.engine, kind="docker", name=name),
+            engine=replace(plan.engine, kind=kind, name=name),
             other_engines=(),
             image=replace(plan.needed_image, tag=image.tag, archive=archive),
             network=network,

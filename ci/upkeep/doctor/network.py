@@ -13,13 +13,21 @@ from urllib.parse import unquote, urlsplit
 
 import requests
 from requests.utils import should_bypass_proxies
+from urllib3.exceptions import HTTPError
 
-from ci.engines.host.engine import passed_variables
-from ci.engines.host.environment import missing_requirement
+from ci.engines.checks import (
+    CHECK_S,
+    REQUEST_S,
+    Check,
+    Finding,
+    judge_clock,
+    ok,
+    problem,
+    warning,
+)
+from ci.engines.host.environment import missing_requirement, passed_variables
 from ci.model.plan import NetworkPlan, RunPlan
 from ci.plan.network import is_without_index
-from ci.upkeep.doctor.checks import CHECK_S, REQUEST_S, Check, judge_clock
-from ci.util.prerequisites import Finding, ok, problem, warning
 from ci.util.text import counted, join_names, mask_credentials, root_cause
 
 INDEX = "package index"
@@ -125,7 +133,7 @@ def index_findings(
                 timeout=REQUEST_S,
                 allow_redirects=True,
             )
-    except requests.RequestException as error:
+    except (requests.RequestException, HTTPError) as error:
         found = f"{mask_credentials(url)} cannot be reached from this machine: {root_cause(error)}"
         if network.wheelhouse and not lacking():
             what = f"but {network.wheelhouse} has every requirement"

@@ -1,13 +1,11 @@
-"""Engines: whether they answer, their properties, disks and images."""
+"""Checks of a Docker Engine: its version, clock, disk, images, and its machine's devices."""
 
 from __future__ import annotations
 
-import os
-import platform
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -16,104 +14,61 @@ from docker.client import DockerClient
 from docker.errors import APIError, ImageNotFound
 from rich.filesize import decimal
 
-from ci.engines.docker.engine import DockerEngine
+from ci.engines.checks import (
+    Check,
+    Finding,
+    carry_out,
+    check_disk,
+    judge_clock,
+    ok,
+    problem,
+    unknown,
+    warning,
+)
+from ci.engines.device_checks import device_findings
 from ci.engines.docker.images import ARCHITECTURES, ImageBuilder
-from ci.engines.docker.link import explain, is_local
-from ci.engines.host.engine import HostEngine, prerequisites_of
-from ci.engines.host.environment import base_python
-from ci.engines.ray.engine import RayEngine
-from ci.engines.select import select_engine
+from ci.engines.docker.link import SDK_ERRORS, explain, is_local, typed_bad_answers
 from ci.errors import InfrastructureError
 from ci.model.plan import EnginePlan, ImagePlan, RunPlan, base_image_remedy
-from ci.upkeep.doctor.checks import Check, carry_out, error_findings, judge_clock
-from ci.upkeep.doctor.devices import device_findings
-from ci.util import prerequisites
-from ci.util.files import user_cache
-from ci.util.prerequisites import Finding, Severity, check_disk, ok, problem, unknown, warning
 from ci.util.text import counted
 
-CONNECT_S = 25.0  # by ssh, perhaps over a slow connection, with all checks of the engine
 OLDEST = (20, 10)  # the oldest version that this program is tested with
-NO_TORCH = "no known Python of this machine has torch"
 DISK_REMEDY = "docker system df shows the rest."
 
 
-def engine_check(plan: EnginePlan, plans: Sequence[RunPlan]) -> Check:
-    """Return the check of one engine, and of the things that its platforms need there."""
-    return Check(f"engine {plan.name}", partial(_findings, plan, plans), limit_s=CONNECT_S)
-
-
-def _findings(plan: EnginePlan, plans: Sequence[RunPlan]) -> Iterator[Finding]:
-    engine = select_engine(plan)
-    if isinstance(engine, DockerEngine):
-        client, info = engine.client, engine.info()
-        theirs, mine = datetime.fromisoformat(info["SystemTime"]), datetime.now(UTC)
-        yield judge_engine(plan, info)
-        yield judge_clock(f"clock of engine {plan.name}", theirs, mine)
-        look = partial(disk_findings, client, info, plans)
-        checks = [Check(f"disk of engine {plan.name}", look)]
-        for run in plans:
-            look = partial(image_findings, run, engine.images, info)
-            checks.append(Check(f"image of {run.platform}", look))
-            checks.append(_device_check(run, info))
-        yield from carry_out(checks)
-    elif isinstance(engine, HostEngine):
-        yield from _host_findings("; ".join(engine.notes), plans)
-        yield from carry_out([_device_check(run, None) for run in plans])
-    elif isinstance(engine, RayEngine):
-        yield from _pool_findings(engine, plan, plans)
-
-
-def _pool_findings(
-    engine: RayEngine, plan: EnginePlan, plans: Sequence[RunPlan]
+def engine_findings(
+    plan: EnginePlan, runs: Sequence[RunPlan], images: ImageBuilder, info: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    """The hosts of a pool, and whether one of them can run each platform."""
-    with closing(engine):
-        hosts = [f"{host.name} ({host.address})" for host in engine.hosts()]
-        yield ok(
-            f"engine {plan.name}", f"a pool of {counted(len(hosts), 'host')}: {', '.join(hosts)}"
-        )
-        for run in plans:
-            subject = f"host of {run.platform}"
-            try:
-                engine.check(run)
-                yield ok(subject, "the pool has one")
-            except InfrastructureError as error:
-                yield from error_findings(subject, error)
+    """Check an engine, which ``info`` describes, and what runs need there."""
+    theirs, mine = datetime.fromisoformat(info["SystemTime"]), datetime.now(UTC)
+    yield judge_engine(plan, info)
+    yield judge_clock(f"clock of engine {plan.name}", theirs, mine)
+    looks = {f"disk of engine {plan.name}": partial(disk_findings, images.client, info, runs)}
+    for run in runs:
+        looks[f"image of {run.platform}"] = partial(image_findings, run, images, info)
+        looks[f"devices of {run.platform}"] = partial(_device_findings, run, info)
+    yield from carry_out([Check(subject, partial(_typed, look)) for subject, look in looks.items()])
 
 
-def _device_check(run: RunPlan, info: Mapping[str, Any] | None) -> Check:
-    return Check(f"devices of {run.platform}", partial(device_findings, run, info))
+def _typed(look: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    """Yield findings; errors of the SDK are typed ones."""
+    try:
+        with typed_bad_answers("the Docker Engine"):
+            yield from look()
+    except SDK_ERRORS as error:
+        raise InfrastructureError(explain(error)) from error
 
 
-def _host_findings(notes: str, plans: Sequence[RunPlan]) -> Iterator[Finding]:
-    """The host engine: a virtual environment of this Python in the temporary folder."""
-    subject = "engine host"
-    if notes:
-        yield warning(
-            subject,
-            f"runs use this machine: {notes}",
-            expected="the engine named in that setting",
-            remedy="Start it, correct the address, or unset it.",
-        )
-    processors = len(os.sched_getaffinity(0))
-    python = f"a virtual environment on this machine, Python {platform.python_version()}"
-    yield ok(subject, f"{python}, {platform.machine()}, {processors} processors")
-    for run in plans:
-        if run.host.sees_torch:
-            yield _torch_finding(run)
-    yield from prerequisites_of(*plans)
-
-
-def _torch_finding(run: RunPlan) -> Finding:
-    """Find the torch of a platform whose requirements bring none."""
-    subject, base = f"torch of {run.platform}", base_python(run.host)
-    if base.is_seen:
-        return ok(subject, f"that of {base.path}")
-    where = f"{base.path} has no torch" if run.host.interpreter else NO_TORCH
-    remedy = "Name the vendor's Python: --python PATH, or python: of the platform in ci.site.yaml."
-    expected = "the vendor's torch, as the requirements bring none"
-    return warning(subject, where, expected=expected, remedy=remedy)
+def _device_findings(run: RunPlan, info: Mapping[str, Any]) -> Iterator[Finding]:
+    """Check the devices of this machine; a run detects those of another machine there."""
+    if run.devices is None or is_local(info):
+        yield from device_findings(run, tuple(info.get("Runtimes") or ()))
+        return
+    yield unknown(
+        f"devices of {run.platform}",
+        "they are on another machine",
+        remedy=f"Run python -m ci doctor {run.platform} there; a run here looks at them too.",
+    )
 
 
 def judge_engine(plan: EnginePlan, info: Mapping[str, Any]) -> Finding:
@@ -233,13 +188,3 @@ def judge_architecture(
             expected=f"{engine}, the architecture of the engine on {info['Name']}",
             remedy="Name an image for it, or another engine, in ci.site.yaml.",
         )
-
-
-def cache_finding() -> Finding:
-    """Judge the user's cache folder: a run does without it, an image build does not."""
-    remedy = "Name another folder with XDG_CACHE_HOME."
-    found = prerequisites.check_folder("cache", user_cache(), remedy=remedy)
-    if found.level is not Severity.PROBLEM:
-        return found
-    expected = "a folder with room, for the compiler cache and the locks of image builds"
-    return warning("cache", found.found, expected=expected, remedy=str(found.remedy))

@@ -13,11 +13,9 @@ from typing import Any
 
 from ci.agent.lease import Detection, detect
 from ci.agent.locks import lock_name, owner_text, read_owner
+from ci.engines.checks import REQUEST_S, Finding, ok, problem, unknown, warning
 from ci.engines.devices import PROBE, exposure_of
-from ci.engines.docker.link import is_local
 from ci.model.plan import DevicePlan, Exposure, RunPlan
-from ci.upkeep.doctor.checks import REQUEST_S
-from ci.util.prerequisites import Finding, ok, problem, unknown, warning
 from ci.util.process import inherited_environment
 from ci.util.text import counted, join_names
 
@@ -28,23 +26,13 @@ DETECTION_REMEDY = (
 )
 
 
-def device_findings(plan: RunPlan, info: Mapping[str, Any] | None) -> Iterator[Finding]:
-    """Check the devices on this machine; ``info`` is the Docker Engine's, if one runs the platform.
-
-    Devices of another machine are not checked here: a run detects them there.
-    """
+def device_findings(plan: RunPlan, runtimes: Sequence[str] | None = None) -> Iterator[Finding]:
+    """Check the devices on this machine; ``runtimes`` are those of an engine of containers."""
     subject = f"devices of {plan.platform}"
     devices = plan.devices
     if devices is None:
         if plan.simulated:
             yield ok(subject, "simulated: no vendor hardware is needed or used")
-        return
-    if info is not None and not is_local(info):
-        yield unknown(
-            subject,
-            "they are on another machine",
-            remedy=f"Run python -m ci doctor {plan.platform} there; a run here looks at them too.",
-        )
         return
     files = {name: Path("/").glob(name.lstrip("/")) for name in devices.facts.files}
     yield judge_files(subject, {name: sorted(map(str, found)) for name, found in files.items()})
@@ -57,8 +45,8 @@ def device_findings(plan: RunPlan, info: Mapping[str, Any] | None) -> Iterator[F
             expected="the vendor's management tool",
             remedy="Install the vendor's driver and tools, or put them on PATH.",
         )
-    if info is not None:
-        yield from judge_runtimes(subject, devices, tuple(info.get("Runtimes") or ()))
+    if runtimes is not None:
+        yield from judge_runtimes(subject, devices, runtimes)
     folder = Path(devices.folder)
     yield judge_lease_folder(subject, folder)
     # In a process of its own: a vendor's library may crash.
