@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Generic, NamedTuple, ParamSpec
 
 from pydantic import ValidationError, validate_call
@@ -32,16 +33,18 @@ class Sentence(Generic[P]):
     def __init__(self, write: Callable[P, str], grade: Grade) -> None:
         self.code = write.__name__.replace("_", "-")
         self.grade = grade
-        self.help = inspect.getdoc(write) or ""
-        self.signature = inspect.signature(write)
-        self._write: Callable[..., str] = write
+        self.write: Callable[..., str] = write
         SENTENCES[self.code] = self
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        return inspect.signature(self.write)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Evidence:
         parameters = self.signature.bind(*args, **kwargs).arguments
         return Evidence(
             grade=self.grade,
-            text=self._write(*args, **kwargs),
+            text=self.write(*args, **kwargs),
             code=self.code,
             parameters={name: _plain(value) for name, value in parameters.items()},
         )
@@ -54,7 +57,7 @@ class Sentence(Generic[P]):
         if found.code != self.code:
             return None
         try:
-            return validate_call(self._write)(**{**found.parameters, **changes})
+            return validate_call(self.write)(**{**found.parameters, **changes})
         except ValidationError:
             return None
 
@@ -662,7 +665,7 @@ def no_closing_line(exit_code: int, *, shows_pytest: bool) -> str:
     return f"{known} (exit code {exit_code})"
 
 
-HARNESS_NOTES = {
+_HARNESS = {
     Harness.OOM_KILLED: "killed for lack of memory",
     Harness.TIMED_OUT: "timed out",
     Harness.LOST: "container lost",
@@ -673,7 +676,7 @@ HARNESS_NOTES = {
 @fact
 def harness_failed(harness: Harness) -> str:
     """The evidence has the cause."""
-    return HARNESS_NOTES[harness]
+    return _HARNESS[harness]
 
 
 # Notes on the suite

@@ -5,6 +5,7 @@ The page is the golden file of the texts: a changed sentence changes it.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -124,4 +125,4 @@ def examples() -> Iterator[tuple[Evidence, str]]:
     for code, sentence in SENTENCES.items():
         names = sentence.signature.parameters
         values = {it: VALUES[key if (key := f"{code}.{it}") in VALUES else it] for it in names}
-        yield sentence(**values), sentence.help
+        yield sentence(**values), inspect.getdoc(sentence.write) or ""
