@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 from collections.abc import Sequence
@@ -45,6 +46,7 @@ from ci.plan.request import (
 )
 from ci.report.table import ResultsReport
 from ci.run.coordinator import RunCoordinator, combined_refusal
+from ci.run.dry_run import plan_document, plan_text
 from ci.run.estimates import with_recorded_times
 from ci.run.progress import Progress
 from ci.run.records import Records
@@ -54,7 +56,6 @@ from ci.upkeep.doctor.prerequisites import check_git, check_results
 from ci.util.interpreters import locate
 from ci.util.process import handle_interrupts
 from ci.util.terminal import complain, show
-from ci.util.text import mask_credentials
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -145,13 +146,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="run from a file that `bundle` wrote, offline and without sources (default: all its"
         " platforms)",
     )
-    output = parser.add_mutually_exclusive_group()
-    output.add_argument(
+    parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="print the run as a shell script instead of running it",
+        help="print the plan of the run, as text or with `--format json`, instead of running it",
     )
-    add_format(output, "table", "markdown", "json")
+    add_format(parser, "table", "markdown", "json")
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -173,8 +173,11 @@ def execute(options: argparse.Namespace) -> int:
         message = f"--ray-address: got --engine {options.engine or 'auto'}, expected --engine ray"
         raise UsageError(message, remedy="Add it: --engine ray")
     if options.keep and options.dry_run:
-        message = "--keep: cannot be combined with --dry-run: the script removes its container"
+        message = "--keep: cannot be combined with --dry-run: a dry run creates nothing"
         raise UsageError(message, remedy="Leave out --keep or --dry-run.")
+    if options.dry_run and options.format == "markdown":
+        message = "--format: got markdown, expected table or json with --dry-run"
+        raise UsageError(message, remedy="Leave out --format or --dry-run.")
     if options.bundle:
         return _run_bundle(options)
     if options.resume:
@@ -284,7 +287,7 @@ def _execute_plans(
 ) -> int:
     _warn_of_trust(options.trust)
     if options.dry_run:
-        return _print_scripts(plans)
+        return _print_plans(plans, options.format)
     folder = options.results / request.run_id
     if any(plan.shards > 1 for plan in plans):
         with suppress(UsageError), open_existing_store(options.results) as store:
@@ -314,16 +317,19 @@ def _execute_plans(
     return ExitCode.INTERRUPTED if coordinator.interrupted else exit_code(result.platforms)
 
 
-def _print_scripts(plans: Sequence[RunPlan]) -> int:
-    refused: dict[str, CiError] = {}
+def _print_plans(plans: Sequence[RunPlan], form: str) -> int:
+    documents, refused = [], dict[str, CiError]()
     for plan in plans:
         try:
             with closing(select_engine(plan.engine)) as engine:
                 engine.check(plan)
-                show(f"# {plan.title}, {engine.name} engine")
-                show(mask_credentials(engine.describe(plan)))
-        except CiError as error:  # the others are still described
+                documents.append(plan_document(plan, engine))
+        except CiError as error:  # the others are still shown
             refused[plan.platform] = error
+    if form == "json":
+        show(json.dumps({"platforms": documents}, indent=2))
+    else:
+        show("\n\n".join(map(plan_text, documents)))
     if refused:
         raise combined_refusal(refused)
     return ExitCode.PASSED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self
@@ -51,12 +51,10 @@ class Capabilities:
 
     Attributes:
         isolates_network: a stage may run without a network
-        limits: stages have the plan's limits of memory and processes
         images: it stores the images that it runs: it is an ``ImageEngine``
     """
 
     isolates_network: bool
-    limits: bool
     images: bool
 
 
@@ -129,8 +127,8 @@ class Engine(Protocol):
         """Return what the engine keeps of earlier runs: for gc; ``None``: nothing stays."""
         return None
 
-    def describe(self, plan: RunPlan) -> str:
-        """Return a shell script that does the same as ``execute``."""
+    def describe(self, plan: RunPlan) -> Mapping[str, object]:
+        """Return what this engine makes of ``plan``, as values of JSON: for ``--dry-run``."""
 
     def close(self) -> None:
         """Close the connection, if there is one; the engine is not used after this."""

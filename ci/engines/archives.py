@@ -10,7 +10,6 @@ import errno
 import io
 import os
 import shutil
-import sys
 import tarfile
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import IO, BinaryIO, cast
 
-from ci.model.plan import DEFAULT_LIMITS, ResultLimits
+from ci.model.plan import ResultLimits
 from ci.plan.source import TIMESTAMP, decode_file_name
 from ci.util.files import open_for_replacement
 from ci.util.tar import TAR_ERRORS, TarStream, entries_of, open_tar
@@ -286,16 +285,3 @@ def _copy_with_holes(content: IO[bytes], file: BinaryIO, most: int | None) -> in
         file.write(chunk)
     file.truncate(file.tell())
     return written
-
-
-def _main() -> None:
-    """``python -m ci.engines.archives FOLDER``: extract results from stdin, as a run does."""
-    left_out = extract(
-        chunks_of(sys.stdin.buffer), Path(sys.argv[1]), strip=1, limits=DEFAULT_LIMITS
-    )
-    for what in left_out:
-        print(f"not copied from the container's results: {what}", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    _main()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import sys
 import tarfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -374,17 +373,3 @@ def _reason(folder: Path, directories: Sequence[str], names: Sequence[str]) -> s
 def _is_cache(tag: Path) -> bool:
     with readable(tag), tag.open("rb") as file:
         return file.read(len(CACHE_TAG)) == CACHE_TAG
-
-
-def _main() -> None:
-    """``python -m ci.plan.source FOLDER PREFIX OWNER [packed]``: write the archive to stdout."""
-    folder, prefix, owner, *packed = sys.argv[1:]
-    left_out = write_archive(
-        Path(folder), sys.stdout.buffer, prefix=prefix, owner=int(owner), packed=bool(packed)
-    )
-    for name in left_out:
-        print(f"left out of the sources: {name}", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    _main()

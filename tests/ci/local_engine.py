@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import ClassVar
 
-from ci.engines import EngineMachine, EngineMessage, Observer
+from ci.engines import Capabilities, EngineMachine, EngineMessage, Observer
 from ci.engines.archives import chunks_of, extract
 from ci.engines.job import job_document
 from ci.engines.logs import SHOWN_BYTES_PER_S, EventReader, LiveLogs
@@ -25,6 +27,8 @@ IMAGE = ImageFacts(reference="local", digest=None, built=False, seconds=0.5, rea
 @dataclass
 class LocalEngine:
     """Fails on request; records its calls in a file, because workers call it too."""
+
+    capabilities: ClassVar = Capabilities(isolates_network=True, images=False)
 
     record: Path = Path(os.devnull)
     prepare_error: BaseException | None = None
@@ -85,8 +89,8 @@ class LocalEngine:
             raise self.settle_error
         return plan.container.kept_name if keep else None
 
-    def describe(self, plan: RunPlan) -> str:
-        return f"run {plan.platform} with {plan.network.host_environment.get('PIP_INDEX_URL')}"
+    def describe(self, plan: RunPlan) -> Mapping[str, object]:
+        return {"index": plan.network.host_environment.get("PIP_INDEX_URL")}
 
     def close(self) -> None:
         """Nothing was opened."""

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ci.engines.devices import DeviceFiles, check_exposure, container_devices, exposure_of
+from ci.engines.docker.engine import container_description
 from ci.engines.job import container_options, job_document
-from ci.engines.script import describe_docker
 from ci.errors import ConfigError
 from ci.model.plan import DevicePlan, Exposure, RunPlan
 from ci.model.platforms import PLATFORMS
@@ -124,24 +124,22 @@ def test_the_driver_s_limits_are_the_container_s(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "policy", "flags"),
+    ("name", "policy", "shown"),
     [
-        ("nvidia", {}, "--gpus all"),
-        ("nvidia", {"uuids": ["GPU-1"]}, "--gpus '\"device=GPU-1\"'"),
-        ("nvidia", {"exposure": "cdi"}, "--device nvidia.com/gpu=all"),
-        ("metax", {}, "--ulimit memlock=-1:-1"),
-        ("ascend", {}, '$(stat -c "--device %n:%n:rw" /dev/davinci[0-9]*'),
-        ("ascend", {}, '$(stat -c "--volume %n:%n:ro" /usr/local/Ascend/driver'),
+        ("nvidia", {}, '"Count": -1, "DeviceIDs": []'),
+        ("nvidia", {"uuids": ["GPU-1"]}, '"DeviceIDs": ["GPU-1"]'),
+        ("nvidia", {"exposure": "cdi"}, '"DeviceIDs": ["nvidia.com/gpu=all"]'),
+        ("metax", {}, '{"Name": "memlock", "Soft": -1, "Hard": -1}'),
+        ("ascend", {}, '"/dev/davinci[0-9]*:/dev/davinci[0-9]*:rw"'),
+        ("ascend", {}, '"/usr/local/Ascend/driver:/usr/local/Ascend/driver:ro"'),
     ],
 )
 def test_a_dry_run_shows_the_way(
-    tmp_path: Path, name: str, policy: dict[str, Any], flags: str
+    tmp_path: Path, name: str, policy: dict[str, Any], shown: str
 ) -> None:
-    plan = make_plan(tmp_path, name, **policy)
-    text = describe_docker(plan, {})
-    assert f" {flags}" in text.replace(" \\\n   ", "")
-    leases = "--volume /run/lock/infini-ci:/run/lock/infini-ci"
-    assert f"docker run --rm --user 0 --network none \\\n    {leases} \\\n" in text
+    described = container_description(make_plan(tmp_path, name, **policy))
+    assert shown in json.dumps(described["container"])
+    assert '"/run/lock/infini-ci:/run/lock/infini-ci"' in json.dumps(described["container"])
 
 
 def test_the_agent_gets_the_policy_and_the_probe(tmp_path: Path) -> None:

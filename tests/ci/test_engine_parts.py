@@ -22,7 +22,7 @@ from ci.engines.docker.wheelhouse import volume_name, wheel_archive
 from ci.engines.host.engine import HostEngine, missing_packages
 from ci.engines.logs import AGENT_LOG, LONGEST_SHOWN, MOST_SHOWN, EventReader, ImageLog
 from ci.engines.packages import package_manager
-from ci.engines.select import select_engine
+from ci.engines.select import ENGINES, select_engine
 from ci.errors import ExitCode, InfrastructureError
 from ci.facts.measures import IMAGE
 from ci.facts.result_files import ENGINE_EVENTS
@@ -157,6 +157,11 @@ def test_the_stage_that_serves_a_wheelhouse(recipe: str, stage: str | None) -> N
         offline_base_command=None,
     )
     assert server_stage(image) == stage
+
+
+def test_every_kind_has_an_engine() -> None:
+    assert {*ENGINES} == {*EngineKind} - {EngineKind.AUTO}
+    assert all(engine.name == kind for kind, engine in ENGINES.items())
 
 
 def test_docker_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:

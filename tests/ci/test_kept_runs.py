@@ -94,13 +94,11 @@ def test_a_new_attempt_removes_what_the_last_one_left(work: Workplace) -> None:
     assert (work.results / run.run_id / "cpu.attempt-1").is_dir()
 
 
-def test_a_script_keeps_nothing(work: Workplace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_keeps_nothing(work: Workplace, capsys: pytest.CaptureFixture[str]) -> None:
     config = str(work.folder / "source" / "ci.yaml")
     words = ["run", "cpu", "--config", config, "--keep", "--dry-run"]
     assert cli.main(words) == ExitCode.USAGE
-    assert (
-        "--keep: cannot be combined with --dry-run: the script removes" in capsys.readouterr().err
-    )
+    assert "--keep: cannot be combined with --dry-run: a dry run creates" in capsys.readouterr().err
 
 
 def test_a_kept_work_folder_is_no_run_to_adopt(work: Workplace) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from local_engine import LocalEngine
 from workplace import CONFIG, Workplace, new_workplace
 
 from ci import cli
 from ci.engines.job import host_job
-from ci.engines.script import describe_docker
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts.environment_key import environment_key
 from ci.facts.pytest_log import PytestOutput, parse_log, read_output
@@ -29,6 +29,7 @@ from ci.plan.project import load_project, plan_run
 from ci.plan.request import RunRequest, new_request, read_request
 from ci.protocol.events import ShardFinished
 from ci.protocol.job import Column, StageKind, StagePlan
+from ci.run.dry_run import plan_document
 from ci.run.estimates import with_recorded_times
 from ci.run.session import Recorded, Sources
 from ci.util.files import LARGEST_COPY
@@ -429,7 +430,7 @@ def test_a_resumed_run_keeps_its_shards(
     assert "--reruns, --shards and --select." in capsys.readouterr().err
 
 
-def test_a_script_names_the_shards(work: Workplace) -> None:
+def test_a_dry_run_names_the_shards(work: Workplace) -> None:
     source = work.folder / "source"
     places: dict[str, Any] = {"run_id": "next", "source": source, "results": work.results}
     [plan] = plan_run(
@@ -438,11 +439,8 @@ def test_a_script_names_the_shards(work: Workplace) -> None:
         **places,
         options=RunOptions(engine="docker", shards=2),
     )
-    limits = [line for line in describe_docker(plan, {}).splitlines() if ", at most " in line]
-    assert [line.partition(" s")[2] for line in limits] == [
-        ":",
-        ", in 2 shards with files of their own:",
-    ]
+    document = plan_document(plan, LocalEngine())
+    assert [it["shards"] for it in document["stages"]] == [1, 2]
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "x", "65"])

@@ -99,15 +99,13 @@ def test_level_of_a_run(
     assert bool(warning) is ("--trust" in said)
 
 
-def test_script_of_a_dry_run_names_the_level(
-    source: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_names_the_level(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--engine=host", "--dry-run", "--trust=untrusted", f"--source={source}"]
     assert cli.main(["run", "cpu", *options]) == ExitCode.PASSED
-    script = capsys.readouterr().out
-    assert "\n# trust level: untrusted\n" in script
-    name = "infini-ci/infini-ci-cache-tiny-cpu"
-    assert script.index(f"{name}-untrusted") < script.index(f"{name}-release")
+    shown = capsys.readouterr().out
+    assert "\ntrust: untrusted\n" in shown
+    name = "infini-ci-cache-tiny-cpu"
+    assert f"\n  name: {name}-untrusted\n  read_only: {name}-release, {name}-branch\n" in shown
 
 
 def test_level_is_part_of_the_resumed_request(

@@ -203,7 +203,7 @@ def test_a_context_of_the_docker_command(
         docker_bench.engine = engine
         assert machine.connections()
         assert docker_bench.run(plan).exit_code == 0
-        assert "export DOCKER_CONTEXT=pool\n" in engine.describe(plan)
+        assert engine.describe(plan)["engine_variables"]["DOCKER_CONTEXT"] == "pool"
 
 
 def slow(bench: Bench) -> list[Any]:

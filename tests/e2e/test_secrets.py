@@ -334,7 +334,7 @@ def test_a_planted_secret_is_nowhere(engine: str, index: Index, tmp_path: Path) 
     assert found_in({**watcher.seen, **script}, *OF_NETWORK) == []
     if client is not None:
         assert watcher.programs == {"agent.pyz", "-m\0pytest\0--report-log", "top"}
-        [tag] = re.findall(r"^image=(\S+)$", printed.stdout, re.MULTILINE)
+        [tag] = re.findall(r"^image: (\S+)$", printed.stdout, re.MULTILINE)
         try:
             assert found_in(image_content(client, tag), *VARIABLES.values(), *OF_NETWORK) == []
         finally:

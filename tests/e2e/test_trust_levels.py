@@ -14,7 +14,6 @@ from benches import Bench
 from docker.client import DockerClient
 from docker.errors import ContainerError, NotFound
 from plans import DOCKERFILE, OFFLINE_BASE, stage
-from test_dry_run import run_as_file
 
 from ci.engines.docker.engine import DockerEngine
 from ci.engines.job import TRUSTED_MOUNT, container_options
@@ -189,25 +188,3 @@ def test_run_creates_no_cache_of_a_higher_level(docker_bench: Bench, docker_leve
     caches = [docker_levels(level) for level in Trust]
     build(docker_bench, caches[-1])
     assert existing(docker_bench.engine.client, *caches) == [caches[-1].name]
-
-
-@pytest.mark.docker
-@pytest.mark.complete
-def test_script_of_a_dry_run_has_the_same_caches(
-    docker_bench: Bench, docker_levels: Levels
-) -> None:
-    release = docker_levels(Trust.RELEASE)
-    build(docker_bench, release)
-    place = f"{TRUSTED_MOUNT}/{release.name}/ccache"
-    write = f"{COMPILE}\nls {TRUSTED_MOUNT}; ! touch {place}/planted"
-    plan = plan_of(docker_bench, docker_levels(Trust.UNTRUSTED), write)
-    plan = replace(plan, trust=Trust.UNTRUSTED)
-    script = docker_bench.engine.describe(plan)
-    assert "\n# trust level: untrusted\n" in script
-    done = run_as_file(script, docker_bench.folder)
-    assert done.returncode == 0, done.stderr
-    log = (plan.results / "build.log").read_text()
-    assert log.splitlines()[0] == release.name  # that of level branch does not exist
-    assert "Read-only file system" in log
-    facts = json.loads((plan.results / "environment.json").read_text())["compiler_cache"]
-    assert (facts["state"], facts["copied"]) == ("warm", 2)

@@ -7,7 +7,6 @@ beginning and copies the results out, as the first caller would have done.
 from __future__ import annotations
 
 import math
-import os
 import signal
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -43,18 +42,15 @@ from ci.engines.docker.leftovers import EngineContents
 from ci.engines.docker.link import SDK_ERRORS, Link, explain, typed_sdk_errors
 from ci.engines.docker.wheelhouse import filled_volume
 from ci.engines.logs import ENGINE_FILES, EventReader, ImageLog, LiveLogs
-from ci.engines.script import describe_docker
 from ci.errors import InfrastructureError
 from ci.model.plan import EngineKind, EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan.network import loopback_notes
 from ci.util.process import delay_interrupt
 
-# Variables of the docker command; the engine's address sets DOCKER_HOST and DOCKER_CONTEXT.
-CLIENT_VARIABLES = ("DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
-
 PRIVILEGED = "the container was privileged, as configured (devices.privileged)"
 
+MOST_MEMORY = f"{job.MEMORY_TENTHS}/10 of the memory of the engine's machine"
 LAST_S = 3  # for each request after the third Ctrl-C
 
 
@@ -62,7 +58,7 @@ class DockerEngine(ImageEngine):
     """Runs plans in containers of one Docker Engine."""
 
     name = EngineKind.DOCKER
-    capabilities = Capabilities(isolates_network=True, limits=True, images=True)
+    capabilities = Capabilities(isolates_network=True, images=True)
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -187,10 +183,9 @@ class DockerEngine(ImageEngine):
         """Return the containers, images and volumes that the engine has."""
         return EngineContents.read(self.client, self.info())
 
-    def describe(self, plan: RunPlan) -> str:
-        """Return a script that does the same as ``execute``."""
-        client = {name: os.environ[name] for name in CLIENT_VARIABLES if name in os.environ}
-        return describe_docker(plan, {**client, **self._link.address.environment})
+    def describe(self, plan: RunPlan) -> Mapping[str, object]:
+        """Return the image and the container of ``plan``."""
+        return {"engine_variables": self._link.address.environment, **container_description(plan)}
 
     def _create(self, plan: RunPlan, image: ImageFacts, observer: Observer) -> Container:
         if plan.cache:  # created first: a volume that comes with a container has no labels
@@ -349,6 +344,25 @@ class DockerEngine(ImageEngine):
                 remedy = f"docker rm --force --volumes {name}"
                 text = f"container {name} may remain; to remove it: {remedy}"
                 observer.event(EngineMessage(text))
+
+
+def container_description(plan: RunPlan) -> dict[str, object]:
+    """Return the image and the options of a container; patterns stand for files of devices."""
+    image = plan.needed_image
+    wheels = f"the wheels of {plan.network.wheelhouse}" if plan.network.wheelhouse else None
+    options = job.container_options(
+        plan, wheels=wheels, trusted_caches=(plan.cache.trusted if plan.cache else ())
+    )
+    options |= {"mem_limit": options["mem_limit"] or MOST_MEMORY, "mounts": plan.container.writable}
+    return {
+        "image": image.tag,
+        "bundle": image.archive and str(image.archive.bundle),
+        "base_image": image.base_image,
+        "offline_base_image": image.offline_base_image,
+        "build_arguments": image.build_arguments,
+        "entry": image.entry,
+        "container": options,
+    }
 
 
 def removed_note(container: str) -> str:

@@ -29,6 +29,7 @@ from ci.engines.host.environment import (
     base_python,
     checking_command,
     creating_commands,
+    environment_description,
     host_settings,
     origin_note,
     passed_variables,
@@ -40,7 +41,6 @@ from ci.engines.host.workfolder import PIP_INSTALL, VENV_SETTINGS, WorkFolder
 from ci.engines.job import host_job, remove_empty_cache
 from ci.engines.logs import EventReader, ImageLog, LiveLogs
 from ci.engines.packages import install_command, package_manager, require
-from ci.engines.script import describe_host
 from ci.errors import InfrastructureError
 from ci.model.plan import EngineKind, EnginePlan, RunPlan, SystemPackages
 from ci.model.results import ExecutionFacts, ImageFacts
@@ -61,7 +61,7 @@ class HostEngine(Engine):
     """Runs plans on this machine, without isolation; ``notes`` are added to each result."""
 
     name = EngineKind.HOST
-    capabilities = Capabilities(isolates_network=False, limits=False, images=False)
+    capabilities = Capabilities(isolates_network=False, images=False)
 
     def __init__(self, *, notes: Sequence[str] = ()) -> None:
         self.notes = notes
@@ -220,9 +220,9 @@ class HostEngine(Engine):
         """Return the folders that earlier runs left on this machine."""
         return HostLeftovers()
 
-    def describe(self, plan: RunPlan) -> str:
-        """Return a script that does the same as ``execute``."""
-        return describe_host(plan, dict(sorted(passed_variables(plan).items())))
+    def describe(self, plan: RunPlan) -> Mapping[str, object]:
+        """Return the virtual environment of ``plan``, and what the stages get from the caller."""
+        return environment_description(plan, passed_variables(plan))
 
 
 def missing_packages(wanted: SystemPackages) -> str | None:

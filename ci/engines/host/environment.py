@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -61,8 +62,12 @@ class BasePython:
     is_seen: bool
 
 
+@cache
 def base_python(host: HostPlan) -> BasePython:
-    """Return the named Python, else the first known one with its vendor's torch, else our own."""
+    """Return the named Python, else the first known one with its vendor's torch, else our own.
+
+    Each call would start that Python, and a run has several.
+    """
     path = host.interpreter and locate(host.interpreter)
     if host.sees_torch:
         path = path or find_vendors()
@@ -94,6 +99,17 @@ def host_settings(
     network = with_folders(plan.network.host_environment, passed)
     kept = {"PIP_CONSTRAINT": constraints.as_uri()} if constraints else {}  # pip splits at spaces
     return {**passed, **network, **kept, **plan.environment}
+
+
+def environment_description(plan: RunPlan, passed: Mapping[str, str]) -> dict[str, object]:
+    """Return the Python, the requirements and the variables of an environment."""
+    base = base_python(plan.host)
+    return {
+        "python": base.path,
+        "sees_packages": base.is_seen,
+        "requirements": str(plan.host.requirements),
+        "environment": host_settings(plan, None, dict(sorted(passed.items()))),
+    }
 
 
 def passed_variables(plan: RunPlan) -> dict[str, str]:

@@ -7,7 +7,7 @@ a later caller finds it: by the actor's name, or by the record of its host.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -15,6 +15,8 @@ from typing import cast
 
 from ci.engines import Capabilities, Engine, EngineMachine, Observer
 from ci.engines.checks import Finding, error_findings, ok
+from ci.engines.docker.engine import container_description
+from ci.engines.host.environment import environment_description
 from ci.engines.ray.cluster import (
     LOGS,
     ActorGoneError,
@@ -32,7 +34,6 @@ from ci.engines.ray.placement import (
     require_host,
 )
 from ci.engines.ray.transfer import Trees
-from ci.engines.script import describe_docker, describe_host
 from ci.errors import CiError, InfrastructureError
 from ci.model.plan import EngineKind, EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
@@ -50,7 +51,7 @@ class RayEngine(Engine):
     """Runs plans on the hosts of a Ray cluster."""
 
     name = EngineKind.RAY
-    capabilities = Capabilities(isolates_network=True, limits=True, images=False)
+    capabilities = Capabilities(isolates_network=True, images=False)
 
     def __init__(
         self,
@@ -181,11 +182,11 @@ class RayEngine(Engine):
             except InfrastructureError as error:
                 yield from error_findings(subject, error)
 
-    def describe(self, plan: RunPlan) -> str:
-        """Return a script that does the same on a host."""
+    def describe(self, plan: RunPlan) -> Mapping[str, object]:
+        """Return what the engine of a host makes of ``plan``."""
         if self._plan.node_engine == EngineKind.HOST:
-            return describe_host(plan, {})
-        return describe_docker(plan, {**plan.network.host_environment, **plan.environment})
+            return environment_description(plan, {})
+        return container_description(plan)
 
     def _place(self, plan: RunPlan, observer: Observer) -> HostedPlatform:
         """Wait for a host, and send what the platform needs there."""
