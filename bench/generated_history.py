@@ -25,7 +25,9 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from ci.facts.sentences import full_suite, overloads_executed
 from ci.model.details import BuildDetails, Details, Unit, UnitKind
+from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.platforms import PLATFORMS
 from ci.model.results import (
     MOST_ANCESTORS,
@@ -42,7 +44,6 @@ from ci.model.results import (
     StageResult,
     Verdict,
 )
-from ci.model.tests import Outcome, TestOutcome
 from ci.store.folder import default_url
 from ci.store.store import Store
 
@@ -266,7 +267,7 @@ def _platform(
             harness=Harness.CLEAN,
             evidence=(Evidence(grade=Grade.FACT, text=f"pytest: {summary}"),),
         ),
-        notes=("full suite passed", f"overloads executed: 1,326 of 1,440 on {device}"),
+        findings=(full_suite(), overloads_executed([f"1,326 of 1,440 on {device}"])),
         environment=_environment(name, position, random, cold=cold),
         artifacts={file: f"{name}/{file}" for file in ("events.jsonl", "pytest.jsonl")},
     )

@@ -456,9 +456,9 @@ def _circumstances(pair: _MeasurePair) -> Iterator[Contributor]:
     if stage != IMAGE:
         yield from _packages(before.result, after.result)
     for change in environment_key(after.result).changes(environment_key(before.result)):
-        name = change.partition(" changed")[0]
+        name = change.component
         if name not in _REPORTED_ELSEWHERE:
-            yield Contributor(CauseKind.ENVIRONMENT, change, names=(name,))
+            yield Contributor(CauseKind.ENVIRONMENT, str(change), names=(name,))
 
 
 def _cache_rate(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:

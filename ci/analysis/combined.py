@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from ci.analysis.references import ReferenceFinder
 from ci.analysis.repository import Repository
 from ci.errors import UsageError
+from ci.facts.sentences import no_result, only_selected
 from ci.gates.rules import Subject
 from ci.model.platforms import PLATFORMS
 from ci.model.results import (
-    Evidence,
-    Grade,
     Harness,
     PlatformResult,
     Product,
@@ -23,13 +22,12 @@ from ci.model.results import (
 )
 from ci.store.rows import LATEST
 from ci.util.invocation import command
-from ci.util.text import SHORT, join_names, shorten
+from ci.util.text import SHORT, shorten
 
 if TYPE_CHECKING:  # it imports SQLAlchemy
     from ci.store.store import Store
 
 MOST_SELECTED = 10  # selections of a platform at a commit, the newest; each is a row
-MOST_NAMED = 3  # runs of selected operators in a message
 LONGEST_NAMED = 60  # characters of their operators
 
 
@@ -182,13 +180,9 @@ def _missing_result(platform: str, found: CombinedResults, of: str) -> PlatformR
         if run and row.platform == platform and row.selected
     ]
     if selected:
-        text = f"no result of all operators: this {of} has only selected ones:"
-        text += f" {join_names(selected, MOST_NAMED)}. Run all of them:"
-        text += f" {command('run', platform, '--select', 'all')}"
+        found_none = only_selected(of, selected, command("run", platform, "--select", "all"))
     else:
-        text = f"no run of this {of} has a result: its job did not start, its results were lost,"
-        text += f" or its sources had uncommitted changes. Run it: {command('run', platform)}"
-    evidence = (Evidence(grade=Grade.FACT, text=text),)
+        found_none = no_result(of, command("run", platform))
     return PlatformResult(
         platform=platform,
         label=PLATFORMS[platform].label if platform in PLATFORMS else platform,
@@ -198,8 +192,8 @@ def _missing_result(platform: str, found: CombinedResults, of: str) -> PlatformR
         build_install_s=None,
         pytest_s=None,
         total_s=None,
-        verdict=Verdict(product=Product.NOT_RUN, harness=Harness.LOST, evidence=evidence),
-        notes=(text,),
+        verdict=Verdict(product=Product.NOT_RUN, harness=Harness.LOST, evidence=(found_none,)),
+        findings=(found_none,),
         environment={},
         artifacts={},
     )

@@ -460,7 +460,10 @@ def _key_changes(
             }
             if alike:
                 before = min(reversed(alike), key=lambda it: len(now.changes(alike[it])))
-                yield KeyChange(run=row, changes=tuple(now.changes(alike[before]))), before
+                yield (
+                    KeyChange(run=row, changes=tuple(map(str, now.changes(alike[before])))),
+                    before,
+                )
         known[row.key] = now
 
 

@@ -84,7 +84,7 @@ def compare_times(
     """
     key = keys[head.key]
     if base.key != head.key:
-        return MissingTimes(reasons=tuple(key.changes(keys[base.key])), key=key)
+        return MissingTimes(reasons=tuple(map(str, key.changes(keys[base.key]))), key=key)
     untimed = [row.run_id for row in (base, head) if not row.values]
     if untimed:
         return MissingTimes(reasons=(f"no stage of run {untimed[0]} completed",), key=key)

@@ -11,16 +11,16 @@ from ci.facts.difference import Difference, compare_suites
 from ci.facts.operators import fallbacks, mismatches, overload_counts
 from ci.facts.pytest_log import ListedFailure
 from ci.facts.record import RunRecord
+from ci.facts.sentences import Exit, killed_for_memory
 from ci.facts.shards import Shards, division_errors
 from ci.facts.suite import adapt_to_processor, restrict_to_selection, suite_of
 from ci.model.details import Rerun
+from ci.model.outcomes import ClosingSummary, PytestLog, Selection
 from ci.model.plan import ContractPlan
-from ci.model.results import ExecutionFacts, OverloadCount, is_compiled_only
-from ci.model.tests import ClosingSummary, PytestLog, Selection
+from ci.model.results import Evidence, ExecutionFacts, OverloadCount, is_compiled_only
 from ci.protocol.events import CommandEnd, StageFinished
 from ci.protocol.job import StageKind, StagePlan
 from ci.protocol.pytest_status import TESTS_FAILED, is_pytest
-from ci.util.text import counted, signal_name
 
 # What pytest means by its other exit statuses (pytest.ExitCode).
 UNFINISHED = {
@@ -200,20 +200,15 @@ class Case:
         return self.contract is not None and self.contract.torch != self.torch
 
     @cached_property
-    def killed_for_memory(self) -> str | None:
+    def killed_for_memory(self) -> Evidence | None:
         """How the kernel killed processes for memory, with the cause; ``None``: it did not."""
-        limit, victims = self.memory_limit_bytes, self._memory_kills
-        if limit is None:
-            why = "no limit is configured, so the machine ran out"
-        elif self.memory_limit_reached:
-            why = f"the configured limit is {limit:,} bytes"
-        else:
-            why = f"the configured limit of {limit:,} bytes was not reached, so the machine ran out"
-        if victims:
-            return f"{format_kills(victims[0])}: {why}"
+        limit, reached = self.memory_limit_bytes, self.memory_limit_reached
+        if victims := self._memory_kills:
+            kills, stage = victims[0].oom_kills, victims[0].stage
+            return killed_for_memory(kills, stage, limit, reached=reached)
         # Kills in reruns are not part of the judged run.
         if self.facts.oom_killed and not any(it.oom_kills for it in self.record.reruns.values()):
-            return f"the engine reports an out-of-memory kill: {why}"
+            return killed_for_memory(None, None, limit, reached=reached)
         return None
 
     @property
@@ -246,13 +241,5 @@ def is_complete(tests: PytestLog, collected: int | None = None) -> bool:
     return ended and not tests.unreadable_lines and tests.begun >= (collected or 0)
 
 
-def format_kills(end: StageFinished) -> str:
-    processes = counted(end.oom_kills or 0, "process")
-    return f"the kernel killed {processes} of stage {end.stage} for memory"
-
-
-def format_exit(end: CommandEnd) -> str:
-    if end.signal is None:
-        was_ended = end.exit_code == 0 and end.failed
-        return f"exit code {end.exit_code}" + (", after the agent ended it" if was_ended else "")
-    return f"signal {signal_name(end.signal)} (exit code {end.exit_code})"
+def exit_of(end: CommandEnd) -> Exit:
+    return Exit(end.exit_code, end.signal, by_agent=end.exit_code == 0 and end.failed)

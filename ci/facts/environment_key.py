@@ -27,7 +27,8 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 from ci.model.results import OLD_KIND, PlatformResult, title
 from ci.util.text import counted
@@ -51,6 +52,27 @@ NOT_SOFTWARE = (
 TEST_TOOLS = ("pytest", "pytest-xdist")
 
 
+class CacheState(StrEnum):
+    """The state of the compiler cache: components of keys."""
+
+    NONE = "no compiler cache"
+    COLD = "cold compiler cache"
+    FEW_HITS = "warm compiler cache, less than half hits"
+    MANY_HITS = "warm compiler cache, half or more hits"
+
+
+class ComponentChange(NamedTuple):
+    """A component in which two environments differ."""
+
+    component: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        """``compiler changed: g++ 12.2 -> g++ 13.1``."""
+        return f"{self.component} changed: {self.before} -> {self.after}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentKey:
     """One environment; every component is a text that reports show.
@@ -66,7 +88,7 @@ class EnvironmentKey:
     python: str
     torch: str
     engine: str
-    cache: str
+    cache: str  # a `CacheState`
     selection: str  # operators
     base_image: str = NONE
     device_compiler: str = NONE
@@ -83,15 +105,15 @@ class EnvironmentKey:
         text = json.dumps(self._unusual_components(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def changes(self, before: EnvironmentKey) -> list[str]:
-        """Return the changed components: ``compiler changed: g++ 12.2 -> g++ 13.1``."""
+    def changes(self, before: EnvironmentKey) -> list[ComponentChange]:
+        """Return the changed components."""
         then, now = vars(before), vars(self)
         differing = [name for name in now if then[name] != now[name]]
         if len(differing) > 1 and NONE in (self.instruction_sets, before.instruction_sets):
             # Not recorded, rather than changed.
             differing = [name for name in differing if name != "instruction_sets"]
         return [
-            f"{name.replace('_', ' ')} changed: {then[name]} -> {now[name]}" for name in differing
+            ComponentChange(name.replace("_", " "), then[name], now[name]) for name in differing
         ]
 
     def is_comparable(self, before: EnvironmentKey) -> bool:
@@ -207,7 +229,9 @@ def _versions(packages: Mapping[str, Any], names: tuple[str, ...]) -> str:
 def _cache(facts: Mapping[str, Any]) -> str:
     state, rate = facts.get("state"), facts.get("hit_rate")
     if not facts or state is None:
-        return "no compiler cache"
-    if state == "cold" or not isinstance(rate, int | float):
+        return CacheState.NONE
+    if state == "cold":
+        return CacheState.COLD
+    if not isinstance(rate, int | float):
         return f"{state} compiler cache"
-    return f"warm compiler cache, {'half or more' if rate >= HALF else 'less than half'} hits"
+    return CacheState.MANY_HITS if rate >= HALF else CacheState.FEW_HITS

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from ci.facts.case import Case, format_exit
+from ci.facts.case import Case, exit_of
 from ci.facts.files import read_log_lines
 from ci.facts.result_files import ResultFiles
 from ci.facts.verdict import broken_contract
+from ci.model.outcomes import Outcome
 from ci.model.results import (
     LONGEST_MESSAGE,
     LONGEST_TEST,
@@ -23,7 +24,6 @@ from ci.model.results import (
     Harness,
     Verdict,
 )
-from ci.model.tests import Outcome
 from ci.protocol.job import StagePlan
 from ci.util.text import mask_credentials, strip_controls
 
@@ -106,7 +106,7 @@ def _failures(case: Case, verdict: Verdict, files: ResultFiles) -> Iterator[_Fou
         for node_id in case.tests.running:
             if node_id not in reported:
                 died = case.shards.get(case.tests.shards.get(node_id, 0), end)
-                how = f" with {format_exit(died)}" if died else ""
+                how = f" with {exit_of(died)}" if died else ""
                 message = f"the process ended in this test{how}"
                 yield _Found(stage=name, test=node_id, message=message)
     if broken := broken_contract(case):

@@ -8,51 +8,40 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ci.errors import UsageError
+from ci.facts import sentences as say
 from ci.facts.case import Case
 from ci.facts.contract import check_recordable
 from ci.facts.difference import group_lines
 from ci.facts.pytest_verdict import besides_failures, exit_status
 from ci.facts.record import RunRecord
-from ci.facts.verdict import BREACHES, code_after_summary
+from ci.facts.verdict import BREACHES, code_after_summary, not_provided
 from ci.gates.regression import ChangeKind
 from ci.model.details import Rerun
-from ci.model.results import COMPILED_ONLY, SIMULATED, Harness, OverloadCount, Product, Verdict
-from ci.model.tests import INSTRUCTION_SET, KERNELS, NO_DEVICE, Outcome, TestOutcome
-from ci.protocol.events import LeaseFailed, LeaseTaken, NetworkRemained, RerunsEnded
+from ci.model.outcomes import INSTRUCTION_SET, KERNELS, NO_DEVICE, Outcome, TestOutcome
+from ci.model.results import (
+    Evidence,
+    Harness,
+    OverloadCount,
+    Product,
+    Verdict,
+)
+from ci.protocol.events import LeaseTaken, RerunsEnded
 from ci.protocol.job import StagePlan
 from ci.protocol.pytest_status import is_pytest
 from ci.util.invocation import command
-from ci.util.text import counted, join_names
 
-FULL_SUITE = "full suite passed"
-SELECTED_SUITE = "suite of the selected operators passed"
-HOST = "host engine: a fresh virtual environment on this machine, without isolation"
-
-NO_ISOLATION = "--no-build-isolation"
 MODULE = re.compile(r"\w+(\.\w+)*")
 NOTICEABLE_WAIT_S = 10.0  # shorter waits do not matter in a suite of minutes
 
-_HARNESS = {
-    Harness.OOM_KILLED: "killed for lack of memory",
-    Harness.TIMED_OUT: "timed out",
-    Harness.LOST: "container lost",
-    Harness.INFRASTRUCTURE: "infrastructure failure",
-}
 
-
-def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
+def notes_of(case: Case, verdict: Verdict) -> tuple[Evidence, ...]:
     """Return the notes on a judged run."""
     failed = case.tests.node_ids(Outcome.FAILED, Outcome.ERROR) if case.tests else ()
     tests = case.tests.tests if case.tests else ()
-    if case.selection is not None:
-        selected = [str(case.selection)]
-    else:
-        unknown = f"selected {case.selected}; no test recorded which of them the library has"
-        selected = [unknown] if case.selected and case.tests else []
     waited = sum(lease.waited_s for lease in case.record.every(LeaseTaken))
     return (
         *_verdict_notes(case, verdict),
-        *selected,
+        *_selection_notes(case),
         *_shard_notes(case),
         *rerun_notes(case.reruns, failed, case.record),
         *_simulated_notes(case),
@@ -61,29 +50,34 @@ def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
         *(_executed_notes(case.overloads) if case.session_ended else ()),
         *_kernel_notes(case.overloads),
         *_operator_notes(tests),
-        *([f"device lease waited {waited:.0f} s"] if waited >= NOTICEABLE_WAIT_S else ()),
-        *([HOST] if case.facts.engine == "host" else ()),
-        *case.facts.notes,
+        *([say.lease_waited(waited)] if waited >= NOTICEABLE_WAIT_S else ()),
+        *([say.host_engine()] if case.facts.engine == "host" else ()),
+        *map(say.reported, case.facts.notes),
     )
 
 
-def _shard_notes(case: Case) -> list[str]:
+def _selection_notes(case: Case) -> list[Evidence]:
+    if case.selection is not None:
+        return [say.selected(case.selection.overloads, case.selection.of)]
+    return [say.selection_unrecorded(case.selected)] if case.selected and case.tests else []
+
+
+def _shard_notes(case: Case) -> list[Evidence]:
     """Return the note on a suite that was shared: the time of each shard."""
-    if case.pytest_stage.shards == 1:
-        return []
-    times = " + ".join(f"{end.seconds:.0f}" for end in case.shards.values())
-    return [f"{case.pytest_stage.shards} shards" + (f" ({times} s)" if times else "")]
+    count = case.pytest_stage.shards
+    return [say.shards(count, [it.seconds for it in case.shards.values()])] if count > 1 else []
 
 
-def _simulated_notes(case: Case) -> list[str]:
-    if not case.compiled_only or case.tests is None:
-        return [COMPILED_ONLY if case.compiled_only else SIMULATED] if case.simulated else []
+def _simulated_notes(case: Case) -> list[Evidence]:
+    if not case.compiled_only:
+        return [say.simulated_device()] if case.simulated else []
+    if case.tests is None:
+        return [say.compiled_only(None)]
     skipped = [t for t in case.tests.tests if t.operator and t.operator.reason == NO_DEVICE]
-    what, _, rest = COMPILED_ONLY.partition(";")
-    return [f"{what}, {counted(len(skipped), 'test')} skipped;{rest}"]
+    return [say.compiled_only(len(skipped))]
 
 
-def tool_notes(environment: Mapping[str, object]) -> list[str]:
+def tool_notes(environment: Mapping[str, object]) -> list[Evidence]:
     """Return the note on the tools of the host engine, which are those of a machine, not an image.
 
     For example ``Python 3.12.3, torch 2.11.0+cu130, g++ (Ubuntu 13.3.0-6ubuntu2) 13.3.0``.
@@ -92,55 +86,41 @@ def tool_notes(environment: Mapping[str, object]) -> list[str]:
         case {"name": "host"}:
             named = {"python": "Python ", "torch": "torch ", "compiler": ""}
             found = {name: environment.get(name) for name in named}
-            tools = [named[name] + it for name, it in found.items() if isinstance(it, str)]
-            return [", ".join(tools)] if tools else []
+            versions = [named[name] + it for name, it in found.items() if isinstance(it, str)]
+            return [say.tools(versions)] if versions else []
         case _:
             return []
 
 
-def cache_notes(environment: Mapping[str, object]) -> list[str]:
+def cache_notes(environment: Mapping[str, object]) -> list[Evidence]:
     """Return the note on the compiler cache; empty without a cache or compilations."""
     match environment.get("compiler_cache"):
         case {"state": "cold"}:
-            return ["cold compiler cache"]
+            return [say.cold_cache()]
         case {"state": "warm", "hit_rate": float(rate)}:
-            return [f"warm compiler cache ({100 * rate:.0f} % hits)"]
+            return [say.warm_cache(rate)]
         case _:
             return []
 
 
-def source_notes(environment: Mapping[str, object], stage: StagePlan) -> list[str]:
+def source_notes(environment: Mapping[str, object], stage: StagePlan) -> list[Evidence]:
     """Return the notes on modules in which the sources, which were tested, differ."""
     if not imports_current_folder(stage):
         return []
-    remedy = "use pytest --import-mode=importlib"
-    notes = []
-    if names := _modules(environment.get("uncompiled")):
-        notes.append(
-            f"not tested: compiled {join_names(names)}: python -m pytest imports the sources, which"
-            f" lack it; {remedy}"
-        )
-    if names := _modules(environment.get("unpackaged")):
-        notes.append(
-            f"the sources were tested, not what was installed, which lacks {join_names(names)}:"
-            f" python -m pytest imports the sources; {remedy}"
-        )
-    return notes
+    kinds = (("uncompiled", say.compiled_untested), ("unpackaged", say.sources_tested))
+    return [note(names) for it, note in kinds if (names := _modules(environment.get(it)))]
 
 
-def requirement_notes(environment: Mapping[str, object], failed: Iterable[StagePlan]) -> list[str]:
+def requirement_notes(
+    environment: Mapping[str, object], failed: Iterable[StagePlan]
+) -> list[Evidence]:
     """Return the note on packages that a build without isolation did not find."""
     unmet = environment.get("unmet")
     names = [it for it in unmet if isinstance(it, str)] if isinstance(unmet, list) else []
-    stages = [it.name for it in failed if any(NO_ISOLATION in word for word in it.command)]
+    stages = [it.name for it in failed if any(say.NO_ISOLATION in word for word in it.command)]
     if not names or not stages:
         return []
-    shown = join_names([" ".join(name.split()) for name in names])
-    return [
-        f"stage {stages[0]} builds without isolation, and the environment lacks {shown} of"
-        " build-system.requires: add to the file of `requirements:` what is missing, or leave out"
-        f" {NO_ISOLATION}"
-    ]
+    return [say.requirements_missing(stages[0], [" ".join(name.split()) for name in names])]
 
 
 def _modules(found: object) -> list[str]:
@@ -159,67 +139,58 @@ def imports_current_folder(stage: StagePlan) -> bool:
     return not any(re.match(r"-[a-zA-Z]*[IP]", option) for option in options)
 
 
-def _verdict_notes(case: Case, verdict: Verdict) -> list[str]:
+def _verdict_notes(case: Case, verdict: Verdict) -> list[Evidence]:
     if case.facts.interrupted:
-        return ["interrupted"]
-    if failed := case.record.first(LeaseFailed) or case.record.first(NetworkRemained):
-        return [failed.reason]
-    notes = [*case.placement_errors] or _product_notes(case, verdict)
+        return [say.interrupted()]
+    if missing := not_provided(case):
+        return [missing]
+    notes = [*map(say.misplaced, case.placement_errors)] or _product_notes(case, verdict)
     if verdict.harness is Harness.EXIT_AFTER_SUMMARY:
-        who = "the agent" if case.record.run_finished is None else "outer wrapper"
-        notes.append(f"{who} returned {code_after_summary(case)} after the pytest summary")
+        is_agents = case.record.run_finished is None
+        notes.append(say.wrapper_returned(code_after_summary(case), by_agent=is_agents))
     elif verdict.harness is Harness.CRASHED:
         notes.append(_crash_note(case))
     elif verdict.harness is not Harness.CLEAN:
-        notes.append(_HARNESS[verdict.harness])
+        notes.append(say.harness_failed(verdict.harness))
     return notes
 
 
-def _crash_note(case: Case) -> str:
+def _crash_note(case: Case) -> Evidence:
     """Return the note on a process that ended early, with its tests if known."""
     victims = (case.tests.crashed or case.tests.running) if case.tests else ()
-    if victims:
-        return f"process crashed in {join_names(victims)}"
     end = case.pytest_end
-    if end is None or end.signal is not None or case.summary is not None:
-        return "process crashed"
-    known = case.shows_pytest
-    what = "pytest printed no closing summary" if known else "nothing shows that pytest ran"
-    return f"{what} (exit code {end.exit_code})"
+    if victims or end is None or end.signal is not None or case.summary is not None:
+        return say.process_crashed(victims)
+    return say.no_closing_line(end.exit_code, shows_pytest=case.shows_pytest)
 
 
-def _product_notes(case: Case, verdict: Verdict) -> list[str]:
+def _product_notes(case: Case, verdict: Verdict) -> list[Evidence]:
     """Return the notes on the product's verdict; a broken contract has its own notes."""
     if verdict.product is Product.PASSED:
         if case.summary is None:  # the note on the harness explains it
             return []
         if case.compiled_only:
-            return ["all tests that run without a device passed"]
-        return [SELECTED_SUITE if case.selected else FULL_SUITE]
+            return [say.suite_without_device()]
+        return [say.selected_suite() if case.selected else say.full_suite()]
     failed = [end.stage for end in case.record.finished_stages.values() if end.failed]
     if any(stage.name in failed for stage in case.commands):
-        return [f"stage {failed[0]} failed"]
+        return [say.stage_failed(failed[0])]
     if case.tests is None or verdict.product is not Product.FAILED:
-        return [verdict.evidence[0].text]
+        return [verdict.evidence[0]]
     failures, errors = map(case.tests.count, (Outcome.FAILED, Outcome.ERROR))
-    parts = [f"{counted(failures, 'test')} failed"] if failures else []
-    if subtests := case.tests.failed_subtests:  # pytest's summary counts them beside their tests
-        parts = [f"{it} with {counted(subtests, 'failed subtest')}" for it in parts]
-    parts += [counted(errors, "error")] if errors else []
-    if parts:
-        return [", ".join(parts), *(it.text for it in besides_failures(case))]
+    if failures or errors:
+        counts = say.failed_counts(failures, case.tests.failed_subtests, errors)
+        return [counts, *besides_failures(case)]
     if exit_status(case):
-        return [verdict.evidence[0].text]
-    return [] if case.session_ended else ["the suite did not finish"]
+        return [verdict.evidence[0]]
+    return [] if case.session_ended else [say.suite_unfinished()]
 
 
-def _contract_notes(case: Case, verdict: Verdict) -> list[str]:
+def _contract_notes(case: Case, verdict: Verdict) -> list[Evidence]:
     if case.contract is None or case.tests is None:
         return []
     if case.contract.suite is None:
-        update = _contract_command(case, verdict)
-        how = f"; write it with {update}" if update else ""
-        return [f"no contract for {case.platform} yet{how}"]
+        return [say.no_contract(case.platform, _contract_command(case, verdict))]
     if case.changes is None:
         return []
     found = []
@@ -232,8 +203,7 @@ def _contract_notes(case: Case, verdict: Verdict) -> list[str]:
         return []
     if case.contract.torch and case.torch and case.has_another_torch:
         found.append(f"it was made with torch {case.contract.torch}, this run has {case.torch}")
-    update = _contract_command(case, verdict)
-    return [f"contract: {'; '.join([*found, *([f'update with: {update}'] if update else ())])}"]
+    return [say.contract_differs(found, _contract_command(case, verdict))]
 
 
 def _contract_command(case: Case, verdict: Verdict) -> str | None:
@@ -256,7 +226,7 @@ def _contract_command(case: Case, verdict: Verdict) -> str | None:
     return command("contract", case.platform, *(("--config", config) if config else ()))
 
 
-def _executed_notes(counts: Sequence[OverloadCount]) -> list[str]:
+def _executed_notes(counts: Sequence[OverloadCount]) -> list[Evidence]:
     """``overloads executed: 1,330 of 1,440``, by slot if there are several."""
     executed: Counter[int] = Counter()
     active: Counter[int] = Counter()
@@ -269,28 +239,23 @@ def _executed_notes(counts: Sequence[OverloadCount]) -> list[str]:
         for slot, number in active.most_common()
         if number
     ]
-    return [f"overloads executed: {', '.join(shares)}"] if shares else []
+    return [say.overloads_executed(shares)] if shares else []
 
 
-def _kernel_notes(counts: Sequence[OverloadCount]) -> Iterator[str]:
+def _kernel_notes(counts: Sequence[OverloadCount]) -> list[Evidence]:
     """``overloads passed: 22 by own kernels, 739 composite, 519 by the CPU fallback``."""
     passed: Counter[str] = Counter()
     for count in counts:
         passed.update(count.kernels)
-    if passed.total():
-        own, composite, fallback = (passed[kernel] for kernel in KERNELS)
-        yield (
-            f"overloads passed: {own:,} by own kernels, {composite:,} composite,"
-            f" {fallback:,} by the CPU fallback"
-        )
+    own, composite, fallback = (passed[kernel] for kernel in KERNELS)
+    return [say.overloads_passed(own, composite, fallback)] if passed.total() else []
 
 
-def _operator_notes(tests: Sequence[TestOutcome]) -> Iterator[str]:
+def _operator_notes(tests: Sequence[TestOutcome]) -> Iterator[Evidence]:
     """Yield notes on records of operator tests: processor, quarantine, comparison with the CPU."""
     lacking = (test.operator for test in tests if test.skip_reason == INSTRUCTION_SET)
     if needs := [record.needs for record in lacking if record]:
-        what = "; ".join(dict.fromkeys(need for need in needs if need))
-        yield f"{counted(len(needs), 'test')} skipped, the processor lacks {what}"
+        yield say.instructions_missing(len(needs), [*dict.fromkeys(filter(None, needs))])
     # Quarantined tests that still fail, and those that pass.
     held: Counter[str] = Counter()
     stale: Counter[str] = Counter()
@@ -298,21 +263,21 @@ def _operator_notes(tests: Sequence[TestOutcome]) -> Iterator[str]:
         if test.quarantine:
             (stale if test.outcome.good else held)[test.quarantine] += 1
     if held:
-        yield f"{counted(held.total(), 'test')} quarantined: {', '.join(sorted(held))}"
+        yield say.quarantined(held.total(), sorted(held))
     if stale:
         parts = [f"{name} in part" if name in held else name for name in sorted(stale)]
-        yield f"quarantine stale: {', '.join(parts)}"
+        yield say.quarantine_stale(parts)
     records = [test.operator for test in tests if test.operator]
-    differing = {it.overload for it in records if (it.against_cpu or "").startswith("differs")}
-    if differing:
-        count = counted(len(differing), "overload")
-        yield f"results differ from the CPU: {count}: {join_names(sorted(differing))}"
+    if differing := {it.overload for it in records if it.differs_from_cpu}:
+        yield say.differs_from_cpu(sorted(differing))
 
 
 # Reruns
 
 
-def rerun_notes(reruns: Sequence[Rerun], failed: Iterable[str], record: RunRecord) -> list[str]:
+def rerun_notes(
+    reruns: Sequence[Rerun], failed: Iterable[str], record: RunRecord
+) -> list[Evidence]:
     """Return the notes on the reruns of the ``failed`` tests, one per kind of result.
 
     For example ``3 failed tests passed in 5 of 6 reruns: flaky``.
@@ -328,21 +293,10 @@ def rerun_notes(reruns: Sequence[Rerun], failed: Iterable[str], record: RunRecor
     groups: dict[int, list[list[bool]]] = defaultdict(list)
     for passed in attempts.values():
         groups[any(passed) + all(passed) if passed else 3].append(passed)
-    notes = [_rerun_note(tests) for _, tests in sorted(groups.items())]
+    notes = [
+        say.reruns(len(tests), sum(map(len, tests)), sum(map(sum, tests)))
+        for _, tests in sorted(groups.items())
+    ]
     if ended is not None:
-        notes.append(f"no {'more ' if record.reruns else ''}reruns: {ended.reason}")
+        notes.append(say.reruns_ended(ended.reason, after_some=bool(record.reruns)))
     return notes
-
-
-def _rerun_note(tests: Sequence[Sequence[bool]]) -> str:
-    """Return the note on tests with the same kind of result; each is a list of passed or not."""
-    which = counted(len(tests), "failed test")
-    reruns, passed = sum(map(len, tests)), sum(map(sum, tests))
-    if not reruns:
-        return f"{which} without a result in any rerun"
-    if not passed:
-        return f"{which} failed again in all {counted(reruns, 'rerun')}"
-    share, ending = f"{passed:,} of", "flaky"
-    if passed == reruns:  # a rerun does not run the tests before it
-        share, ending = "all", "flaky, or dependent on the tests before"
-    return f"{which} passed in {share} {counted(reruns, 'rerun')}: {ending}"

@@ -11,16 +11,19 @@ from dataclasses import asdict
 from itertools import accumulate
 from typing import TypeVar
 
-from pydantic import JsonValue
+from pydantic import BaseModel, JsonValue
 
+from ci.facts import sentences as say
 from ci.facts.case import UNFINISHED, Case
 from ci.facts.failures import failed_commands, failures_of
 from ci.facts.notes import cache_notes, notes_of, requirement_notes, source_notes, tool_notes
 from ci.facts.result_files import ResultFiles
 from ci.facts.shards import shard_results
 from ci.facts.verdict import judge, not_run
+from ci.model.outcomes import Outcome
 from ci.model.plan import RunPlan
 from ci.model.results import (
+    Evidence,
     ExecutionFacts,
     PlatformResult,
     Product,
@@ -29,11 +32,10 @@ from ci.model.results import (
     selected_title,
     title,
 )
-from ci.model.tests import Outcome
 from ci.protocol.events import StageFinished
 from ci.protocol.job import Column, StagePlan
 from ci.protocol.pytest_status import TESTS_FAILED
-from ci.util.text import counted, first_line, mask_credentials
+from ci.util.text import mask_credentials
 
 Item = TypeVar("Item")
 
@@ -75,7 +77,7 @@ def judged_result(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> P
         pytest_s=pytest,
         total_s=None if build is None or pytest is None else build + pytest,
         verdict=verdict,
-        notes=tuple(map(mask_credentials, notes)),
+        findings=tuple(_changed(it, mask_credentials) for it in notes),
         environment=environment,
         artifacts=files.artifacts,
         failures=failures_of(case, verdict, files),
@@ -86,29 +88,43 @@ def judged_result(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> P
 
 def _within_bounds(result: PlatformResult) -> PlatformResult:
     """Cut what only a hostile log makes long; notes count what is then missing."""
-    texts = [
-        it.model_copy(update={"text": it.text[:LONGEST_TEXT]}) for it in result.verdict.evidence
-    ]
-    evidence = _fitting(texts, lambda it: it.text)
+    evidence = _fitting([*map(_cut, result.verdict.evidence)], BaseModel.model_dump)
     artifacts = _fitting([*result.artifacts.items()], lambda it: it)
     missing = {
-        "reason": len(texts) - len(evidence),
+        "reason": len(result.verdict.evidence) - len(evidence),
         "overload count": len(result.overloads) - MOST_OVERLOADS,
         "file": len(result.artifacts) - len(artifacts),
     }
     notes = (
-        *_fitting([note[:LONGEST_TEXT] for note in result.notes], lambda it: it),
-        *(f"{counted(count, what)} not listed" for what, count in missing.items() if count > 0),
+        *_fitting([*map(_cut, result.findings)], BaseModel.model_dump),
+        *(say.not_listed(count, what) for what, count in missing.items() if count > 0),
     )
     verdict = result.verdict.model_copy(update={"evidence": tuple(evidence)})
     changes = {
         "verdict": verdict,
-        "notes": notes,
+        "findings": notes,
         "artifacts": dict(artifacts),
-        "failures": tuple(_fitting(result.failures, lambda it: it.model_dump())),
+        "failures": tuple(_fitting(result.failures, BaseModel.model_dump)),
         "overloads": result.overloads[:MOST_OVERLOADS],
     }
     return result.model_copy(update=changes)
+
+
+def _cut(it: Evidence) -> Evidence:
+    """Cut the text and the parameters of a finding."""
+    return _changed(it, lambda text: text[:LONGEST_TEXT])
+
+
+def _changed(it: Evidence, change: Callable[[str], str]) -> Evidence:
+    """Change each text of a finding."""
+
+    def changed(value: JsonValue) -> JsonValue:
+        if isinstance(value, list):
+            return [*map(changed, value)]
+        return change(value) if isinstance(value, str) else value
+
+    parameters = {name: changed(value) for name, value in it.parameters.items()}
+    return it.model_copy(update={"text": change(it.text), "parameters": parameters})
 
 
 def _fitting(items: Sequence[Item], content: Callable[[Item], object]) -> Sequence[Item]:
@@ -132,7 +148,7 @@ def not_run_result(plan: RunPlan, reason: str) -> PlatformResult:
         pytest_s=None,
         total_s=None,
         verdict=not_run(reason),
-        notes=(f"not run: {first_line(reason)}",),
+        findings=(say.not_run(reason),),
         environment={"selection": {"operators": selected}} if selected else {},
         artifacts=ResultFiles(folder=plan.results).artifacts,
     )
@@ -143,18 +159,17 @@ def not_judged_result(plan: RunPlan, reason: str) -> PlatformResult:
     """Return the result of a platform that started but could not be judged."""
     result = not_run_result(plan, reason)
     verdict = result.verdict.model_copy(update={"product": Product.INCOMPLETE})
-    note = f"not judged: {first_line(mask_credentials(reason))}"
-    return result.model_copy(update={"verdict": verdict, "notes": (note, *result.notes[1:])})
+    findings = (say.not_judged(mask_credentials(reason)), *result.findings[1:])
+    return result.model_copy(update={"verdict": verdict, "findings": findings})
 
 
 def with_kept(result: PlatformResult, name: str) -> PlatformResult:
     """Return the result of a platform whose container, or work folder, ``name`` stays."""
     engine = {**result.facts("engine"), "kept": name}
-    note = f"kept for `shell`: {name}"
     return result.model_copy(
         update={
             "environment": {**result.environment, "engine": engine},
-            "notes": (*result.notes, note),
+            "findings": (*result.findings, say.kept(name)),
         }
     )
 

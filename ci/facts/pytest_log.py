@@ -22,7 +22,7 @@ from ci.facts.operators import (
     recorded_properties,
     skip_reason,
 )
-from ci.model.tests import (
+from ci.model.outcomes import (
     ClosingSummary,
     OperatorRecord,
     Outcome,
@@ -374,6 +374,7 @@ class _LogReader:
             warnings=self.warnings,
             exit_status=worst_status(ended) if len(ended) == len(statuses) > 0 else None,
             running=running,
+            crashed_again=any(count > 1 for count in self.crashed.values()),
             crashed=tuple(
                 name if count == 1 else f"{name} ({count} times)"
                 for name, count in self.crashed.items()

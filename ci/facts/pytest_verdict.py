@@ -12,11 +12,12 @@ import re
 from collections.abc import Sequence
 from signal import Signals
 
-from ci.facts.case import UNFINISHED, Case, format_exit
-from ci.model.results import Evidence, Product, fact, likely
-from ci.model.tests import Outcome, PytestLog
+from ci.facts import sentences as say
+from ci.facts.case import UNFINISHED, Case, exit_of
+from ci.model.outcomes import Outcome, PytestLog
+from ci.model.results import Evidence, Product
 from ci.protocol.pytest_status import NO_TESTS, TESTS_FAILED, is_pytest, worst_status
-from ci.util.text import counted, describe_unreadable, join_names
+from ci.util.text import counted, join_names
 
 INTERNAL_ERROR = 3  # pytest's exit status
 LAST_PYTEST_STATUS = max(UNFINISHED)
@@ -42,7 +43,7 @@ def judge_suite(case: Case) -> ProductOpinion:
     tests, end, collected = case.tests, case.pytest_end, case.collected
     if tests is None:
         found = _several_runs(case) or _exit_call(case) or _by_exit_status(case)
-        return found or (Product.INCOMPLETE, [fact(_no_log(case))])
+        return found or (Product.INCOMPLETE, [_no_log(case)])
     if bad := tests.node_ids(Outcome.FAILED, Outcome.ERROR):
         return _bad_tests(case, tests, bad)
     ended = tests.exit_status is not None
@@ -56,38 +57,34 @@ def judge_suite(case: Case) -> ProductOpinion:
     if (not ended and (end.failed or not all_ended)) or (case.summary is None and end.failed):
         return _unfinished_session(case, tests)
     if case.only_listed:
-        return Product.INCOMPLETE, [fact(_only_listed(case))]
+        return Product.INCOMPLETE, [_only_listed(case)]
     if case.division_errors:
-        return Product.INCOMPLETE, [*map(fact, case.division_errors)]
+        return Product.INCOMPLETE, [*map(say.shards_differ, case.division_errors)]
     if tests.unreadable_lines:
-        lines = describe_unreadable(tests.unreadable_lines, tests.longest_line)
-        return Product.INCOMPLETE, [fact(f"the per-test log has {lines}")]
+        lines, longest = tests.unreadable_lines, tests.longest_line
+        return Product.INCOMPLETE, [say.unreadable_lines(say.Source.LOG, lines, longest)]
     if short := _early_end(case, tests):
         return Product.INCOMPLETE, short
     passed, skipped = tests.count(Outcome.PASSED), tests.count(Outcome.SKIPPED)
-    if not passed:
-        text = f"no test passed: {skipped} skipped" if tests.tests else _no_test(tests)
-        return Product.INCOMPLETE, [fact(text)]
-    how = "pytest ended with status 0" if ended else "pytest exited early"
-    return Product.PASSED, [fact(f"{how}: {passed} passed, {skipped} skipped")]
+    if passed:
+        return Product.PASSED, [say.suite_passed(passed, skipped, ended=ended)]
+    if tests.tests:
+        return Product.INCOMPLETE, [say.nothing_passed(skipped)]
+    return Product.INCOMPLETE, [say.only_set_up(tests.begun) if tests.begun else say.no_test_ran()]
 
 
 def _bad_tests(case: Case, tests: PytestLog, bad: Sequence[str]) -> ProductOpinion:
     """Judge a suite in which a test failed, or a file could not be collected."""
     reasons = [test.reason or "" for test in tests.tests if test.outcome.bad]
     if all(reason.startswith(_EXIT) for reason in reasons):
-        text = f"pytest.exit was called in {join_names(bad)}: {reasons[0][len(_EXIT) :]}"
-        return Product.INCOMPLETE, [fact(text)]
+        return Product.INCOMPLETE, [say.exit_called_in_file(bad, reasons[0][len(_EXIT) :])]
     if len(bad) == len(tests.crashed) and case.machine_out_of_memory:
-        text = f"worker processes were killed for memory in {join_names(tests.crashed)}"
-        return Product.INCOMPLETE, [fact(text)]
+        return Product.INCOMPLETE, [say.workers_killed(tests.crashed)]
     if len(bad) == len(tests.crashed) and case.worker_interrupted:
-        return Product.INCOMPLETE, [fact(_worker_left(tests.crashed)), *_not_run(case)]
+        return Product.INCOMPLETE, [say.worker_left(tests.crashed), *_not_run(case)]
     failures, errors = map(tests.count, (Outcome.FAILED, Outcome.ERROR))
-    counts = f"{failures} failed, {counted(errors, 'error')}"
-    if tests.failed_subtests:
-        counts += f", {counted(tests.failed_subtests, 'failed subtest')}"
-    return Product.FAILED, [fact(f"{counts}: {join_names(bad)}"), *besides_failures(case)]
+    failed = say.failed_tests(failures, errors, tests.failed_subtests, bad)
+    return Product.FAILED, [failed, *besides_failures(case)]
 
 
 def besides_failures(case: Case) -> list[Evidence]:
@@ -104,27 +101,20 @@ def _several_runs(case: Case) -> ProductOpinion | None:
     """
     if case.pytest_runs <= 1:
         return None
-    status = exit_status(case)
-    how_often = "twice" if case.pytest_runs == 2 else f"{case.pytest_runs} times"
-    ended = f" (one run exited with {_named(status)})" if status else ""
-    text = (
-        f"pytest ran {how_often} in stage {case.pytest_stage.name}{ended}, and the results have"
-        " only a part of these runs: call pytest once, as in `pytest unit integ`, or give each call"
-        " a stage of its own"
-    )
-    return Product.FAILED if status == TESTS_FAILED else Product.INCOMPLETE, [fact(text)]
+    status, stage = exit_status(case), case.pytest_stage.name
+    found = say.several_runs(case.pytest_runs, stage, _named(status) if status else None)
+    return Product.FAILED if status == TESTS_FAILED else Product.INCOMPLETE, [found]
 
 
 def _exit_call(case: Case) -> ProductOpinion | None:
     """Judge a suite that called ``pytest.exit``, which may choose any exit status."""
     if case.exit_reason is None or case.pytest_end is None or case.pytest_end.ended_early:
         return None
-    how = f" with status {status}" if (status := exit_status(case)) is not None else ""
-    text = f"pytest.exit ended the suite{how}: {case.exit_reason}"
-    return Product.INCOMPLETE, [fact(text), *(_early_end(case, case.tests) if case.tests else ())]
+    found = say.exit_called(exit_status(case), case.exit_reason)
+    return Product.INCOMPLETE, [found, *(_early_end(case, case.tests) if case.tests else ())]
 
 
-def _only_listed(case: Case) -> str:
+def _only_listed(case: Case) -> Evidence:
     stage, file = case.pytest_stage, case.config_file
     if _COLLECT_ONLY.search(" ".join(stage.command)):
         where = f"the command of stage {stage.name}"
@@ -132,33 +122,17 @@ def _only_listed(case: Case) -> str:
         where = f"PYTEST_ADDOPTS of stage {stage.name}"
     else:
         where = f"`addopts`{f' of {file}' if file else ''} or PYTEST_ADDOPTS"
-    return f"pytest only collected the tests and ran none: remove --collect-only from {where}"
-
-
-def _no_test(tests: PytestLog) -> str:
-    if tests.begun:
-        return f"{counted(tests.begun, 'test')} began, but none ran: remove --setup-only"
-    return "no test ran: none was collected, or an option such as --collect-only runs none"
+    return say.only_collected(where)
 
 
 def _not_run(case: Case) -> list[Evidence]:
     """Detect tests that a session left out after its workers died, and say why."""
-    tests = case.tests
-    if tests is None or not tests.crashed or tests.begun >= (case.collected or 0):
+    tests, collected = case.tests, case.collected or 0
+    if tests is None or not tests.crashed or tests.begun >= collected:
         return []
-    text = f"{(case.collected or 0) - tests.begun} of {case.collected} collected tests did not run"
-    if case.ending is not None and case.exit_reason is None:
-        text += f": pytest-xdist stopped: {case.ending}"
-    if any(name.endswith(" times)") for name in tests.crashed):
-        text += "; --dist loadscope and loadfile repeat a test that kills its worker"
-    return [fact(f"{text}; run the tests that died alone")]
-
-
-def _worker_left(tests: Sequence[str]) -> str:
-    return (
-        f"the session of a pytest worker ended in {join_names(tests)}, as with pytest.exit:"
-        " pytest-xdist does not show the reason; run the test without -n"
-    )
+    ending = case.ending if case.exit_reason is None else None
+    left = collected - tests.begun
+    return [say.omitted_tests(left, collected, ending, repeats=tests.crashed_again)]
 
 
 def _named(status: int) -> str:
@@ -200,27 +174,28 @@ def _by_exit_status(case: Case) -> ProductOpinion | None:
     is_wrapped = end is not None and status == end.exit_code and inner not in (None, status)
     meaning = f": {UNFINISHED[status]}" if status in UNFINISHED else ""
     if status == INTERNAL_ERROR and case.left_by_worker:
-        return Product.INCOMPLETE, [fact(_worker_left([case.left_by_worker])), *_last_lines(case)]
+        return Product.INCOMPLETE, [say.worker_left([case.left_by_worker]), *_last_lines(case)]
+    reporter, detail = say.Reporter.PYTEST, meaning
     if is_wrapped:
-        text = f"pytest exited with {inner}, and the test command with {status}"
+        reporter, detail = say.Reporter.WRAPPER, ""
     elif end is None or status not in (end.exit_code, inner):
-        text = f"pytest ended its session with {status}{meaning}"
-    elif inner is None and not is_pytest(case.pytest_stage.command):
-        text = f"the test command exited with {status}"  # which a wrapper may choose
-        text += f", in pytest's terms{meaning}" if meaning else ""
-    else:
-        who = "the test command" if status > LAST_PYTEST_STATUS else "pytest"
-        text = f"{who} exited with {status}{meaning}"
+        reporter = say.Reporter.SESSION
+    elif inner is None and not is_pytest(case.pytest_stage.command):  # a wrapper may choose it
+        reporter = say.Reporter.COMMAND
+        detail = f", in pytest's terms{meaning}" if meaning else ""
+    elif status > LAST_PYTEST_STATUS:
+        reporter = say.Reporter.COMMAND
     if case.tests is None and any(_NO_REPORT_LOG.search(line) for line in case.last_lines):
-        text += f": {NO_REPORT_LOG}"
+        detail += f": {NO_REPORT_LOG}"
     elif case.tests is None:
-        text += f"; {_no_log(case)}"
+        detail += f"; {_no_log(case).text}"
     elif status not in UNFINISHED and not case.session_ended:
-        whose = "its" if text.startswith("pytest") else "pytest's"
-        text += f" before the end of {whose} session"
+        whose = "pytest's" if reporter is say.Reporter.COMMAND else "its"
+        detail += f" before the end of {whose} session"
     elif status == TESTS_FAILED and not is_wrapped:
-        text += _without_failure(case)
-    evidence = [fact(text), *(_early_end(case, case.tests) if case.tests else ())]
+        detail += _without_failure(case)
+    evidence = [say.bad_exit(reporter, status, inner, detail)]
+    evidence += _early_end(case, case.tests) if case.tests else []
     evidence += _last_lines(case)
     return Product.INCOMPLETE if status in UNFINISHED else Product.FAILED, evidence
 
@@ -240,42 +215,35 @@ def _without_failure(case: Case) -> str:
 
 
 def _last_lines(case: Case) -> list[Evidence]:
-    lines = " | ".join(case.last_lines)
-    return [fact(f"last lines of {case.pytest_stage.name}.log: {lines}")] if lines else []
+    lines = case.last_lines
+    return [say.last_lines(case.pytest_stage.name, lines)] if lines else []
 
 
-def _no_log(case: Case) -> str:
+def _no_log(case: Case) -> Evidence:
     end = case.pytest_end
-    how = (
-        f"ended with {format_exit(end)}; its output is {end.stage}.log" if end else "has no result"
-    )
-    unseen = case.facts.lost and case.facts.exit_code is None
-    log = "no per-test log was copied out" if unseen else "there is no per-test log"
-    return f"{log}; stage {case.pytest_stage.name} {how}"
+    is_lost = case.facts.lost and case.facts.exit_code is None
+    return say.no_log(case.pytest_stage.name, exit_of(end) if end else None, is_lost=is_lost)
 
 
 def _unfinished_session(case: Case, tests: PytestLog) -> ProductOpinion:
     end = case.pytest_end
     if tests.exit_status is None:
-        text = f"pytest did not finish; its log has {counted(len(tests.tests), 'result')}"
+        found = say.session_unfinished(len(tests.tests))
     else:  # hooks still run then, and may change the verdict
-        how = f"ended with {format_exit(end)}" if end else "has no result"
-        printed = "" if case.summary else ", and pytest printed no closing summary"
-        text = f"stage {case.pytest_stage.name} {how} after the end of the log{printed}"
+        stage, how = case.pytest_stage.name, exit_of(end) if end else None
+        found = say.ended_after_log(stage, how, has_summary=case.summary is not None)
     own = end is not None and end.signal in FAULTS
-    return Product.FAILED if own else Product.INCOMPLETE, [fact(text)]
+    return Product.FAILED if own else Product.INCOMPLETE, [found]
 
 
 def _early_end(case: Case, tests: PytestLog) -> list[Evidence]:
     """Detect a session that ended early: ``pytest.exit`` can set any exit status, also 0."""
     if not case.session_ended:
         return []
-    ended = f"pytest ended with status {tests.exit_status}"
     if tests.lost:
-        return [fact(f"{ended}, and its log lacks the outcome of {join_names(tests.lost)}")]
+        return [say.outcomes_missing(tests.exit_status, tests.lost)]
     if tests.running:
-        return [fact(f"{ended} in the middle of {join_names(tests.running)}")]
+        return [say.ended_within(tests.exit_status, tests.running)]
     if case.collected is not None and tests.begun < case.collected:
-        text = f"{ended} before its end: {tests.begun} of {case.collected} collected tests began"
-        return [likely(text)]
+        return [say.ended_early(tests.exit_status, tests.begun, case.collected)]
     return []

@@ -9,10 +9,11 @@ The harness is judged separately: how the processes of the run ended.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from signal import Signals
 
-from ci.facts.case import UNFINISHED, Case, format_exit, format_kills
+from ci.facts import sentences as say
+from ci.facts.case import UNFINISHED, Case, exit_of
 from ci.facts.difference import group_lines
 from ci.facts.events import compare_records
 from ci.facts.pytest_verdict import (
@@ -22,40 +23,27 @@ from ci.facts.pytest_verdict import (
     ProductOpinion,
     judge_suite,
 )
-from ci.facts.record import RunRecord
 from ci.gates.regression import ChangeKind
 from ci.model.results import (
     Evidence,
-    ExecutionFacts,
     Harness,
     Product,
     Verdict,
-    fact,
-    likely,
-    unknown,
 )
-from ci.model.tests import PytestLog
 from ci.protocol.events import (
     AgentRestarted,
     ArtifactCut,
     ArtifactMissing,
     LeaseFailed,
     NetworkRemained,
-    StageFinished,
     StageLost,
 )
 from ci.protocol.job import StagePlan
 from ci.protocol.pytest_status import USUAL, is_pytest
-from ci.util.text import counted, describe_unreadable, join_names, signal_name
 
 # Changes that break a contract. Newly failing tests are not listed: they fail the run anyway.
 BREACHES = [kind for kind in ChangeKind if kind.is_loss]
 BREACHES.append(ChangeKind.REFUSED_TO_PASS)  # only with the torch that the contract states
-NOTICEABLE_END_S = 1.0  # most processes end within it after SIGTERM
-NO_SUMMARY = (
-    "it crashed or called os._exit, or `-qq`, `-p no:terminal` or a plugin suppresses the"
-    " summary: run pytest without these"
-)
 
 HarnessOpinion = tuple[Harness, list[Evidence]]
 
@@ -67,13 +55,14 @@ def judge(case: Case) -> Verdict:
     out_of_memory = harness is Harness.OOM_KILLED and case.memory_limit_reached
     if out_of_memory and product is Product.INCOMPLETE:
         product = Product.FAILED  # it exceeded its configured memory limit
-    evidence = dict.fromkeys([*about_product, *about_harness, *_further_evidence(case)])
-    return Verdict(product=product, harness=harness, evidence=tuple(evidence))
+    found = (*about_product, *about_harness, *_further_evidence(case))
+    evidence = {it.text: it for it in found}  # each once
+    return Verdict(product=product, harness=harness, evidence=tuple(evidence.values()))
 
 
 def not_run(reason: str) -> Verdict:
     """The verdict on a platform whose engine or image failed before the first stage."""
-    evidence = (fact(reason),)
+    evidence = (say.platform_failed(reason),)
     return Verdict(product=Product.NOT_RUN, harness=Harness.INFRASTRUCTURE, evidence=evidence)
 
 
@@ -83,9 +72,8 @@ def not_run(reason: str) -> Verdict:
 def _product(case: Case) -> ProductOpinion:
     if not case.record.finished_stages and not case.record.unfinished_stages:
         if case.facts.exit_code is None:  # the end is unknown
-            text = "the agent's record could not be fetched, so a stage may have started"
-            return Product.INCOMPLETE, [unknown(text)]
-        return Product.NOT_RUN, [fact("no stage started")]
+            return Product.INCOMPLETE, [say.record_missing()]
+        return Product.NOT_RUN, [say.no_stage_started()]
     at = list(case.stages).index(case.pytest_stage)
     if early := _failed_command(case) or _missing_result(case, case.stages[:at]):
         return early
@@ -99,7 +87,7 @@ def _product(case: Case) -> ProductOpinion:
         return late
     # The reason for the verdict comes first.
     found = [*broken, *evidence] if suite is Product.PASSED else [*evidence, *broken]
-    return product, [*map(fact, case.placement_errors), *found]
+    return product, [*map(say.misplaced, case.placement_errors), *found]
 
 
 def _failed_command(case: Case) -> ProductOpinion | None:
@@ -108,15 +96,14 @@ def _failed_command(case: Case) -> ProductOpinion | None:
         if end is not None and end.failed:
             killed = end.signal is not None and end.signal not in FAULTS
             from_outside = killed or end.timed_out or end.interrupted or end.oom_kills
-            how = f"ended with {format_exit(end)}; its output is {stage.name}.log"
             product = Product.INCOMPLETE if from_outside else Product.FAILED
-            return product, [fact(f"stage {stage.name} {how}")]
+            return product, [say.command_failed(stage.name, exit_of(end))]
     return None
 
 
 def _missing_result(case: Case, stages: Sequence[StagePlan]) -> ProductOpinion | None:
     names = [stage.name for stage in stages if case.end_of(stage) is None]
-    return (Product.INCOMPLETE, [fact(f"stage {names[0]} has no result")]) if names else None
+    return (Product.INCOMPLETE, [say.stage_without_result(names[0])]) if names else None
 
 
 def broken_contract(case: Case) -> list[Evidence]:
@@ -127,8 +114,8 @@ def broken_contract(case: Case) -> list[Evidence]:
             continue
         if found and (changes := found.of(kind)):
             first, *others = group_lines(changes)
-            evidence.append(fact(f"contract: {found.headline(kind)}: {first}"))
-            evidence += [fact(f"contract: {kind}: {line}") for line in others]
+            evidence.append(say.contract_broken(found.headline(kind), first))
+            evidence += [say.contract_broken(kind, line) for line in others]
     return evidence
 
 
@@ -138,69 +125,62 @@ def broken_contract(case: Case) -> list[Evidence]:
 def _harness(case: Case) -> HarnessOpinion:
     """Return the first cause that applies, from the most to the least certain."""
     if case.facts.interrupted:
-        return Harness.INFRASTRUCTURE, [fact("the run was interrupted by its caller")]
-    if failed := case.record.first(LeaseFailed) or case.record.first(NetworkRemained):
-        return Harness.INFRASTRUCTURE, [fact(failed.reason)]
+        return Harness.INFRASTRUCTURE, [say.interrupted_by_caller()]
+    if missing := not_provided(case):
+        return Harness.INFRASTRUCTURE, [missing]
     outside, code = _ended_from_outside(case), code_after_summary(case)
     if outside and code is None:
         return Harness.INFRASTRUCTURE, outside
     for stage in case.stages:
         end = case.end_of(stage)
         if end is not None and end.timed_out:
-            return Harness.TIMED_OUT, [fact(_format_time_limit(stage, end))]
-    killed_for_memory = [*map(fact, filter(None, [case.killed_for_memory]))]
+            limit = say.time_limit(stage.name, stage.timeout_s, end.seconds)
+            return Harness.TIMED_OUT, [limit]
+    killed_for_memory = [*filter(None, [case.killed_for_memory])]
     if code is not None:
         inner = case.pytest_end.pytest_status if case.pytest_end else None
-        known = ", though pytest exited with 0" if inner == 0 else ""
-        if case.record.run_finished is None:
-            known = ", the agent's own: it ended without a result"
-        text = f"exit code {code} after the pytest summary{known}"
-        return Harness.EXIT_AFTER_SUMMARY, [fact(text), *outside, *killed_for_memory]
+        is_agents = case.record.run_finished is None
+        text = say.exit_after_summary(code, inner, by_agent=is_agents)
+        return Harness.EXIT_AFTER_SUMMARY, [text, *outside, *killed_for_memory]
     if killed_for_memory:
         return Harness.OOM_KILLED, killed_for_memory
     # With a known exit code, the agent crashed instead.
     if case.facts.lost and case.facts.exit_code is None:
-        return Harness.LOST, [fact("the agent's result was not received")]
+        return Harness.LOST, [say.result_not_received()]
     if crashed := _crashed(case):
         return crashed
     if case.division_errors:
-        return Harness.INFRASTRUCTURE, [*map(fact, case.division_errors)]
+        return Harness.INFRASTRUCTURE, [*map(say.shards_differ, case.division_errors)]
     return Harness.CLEAN, []
+
+
+def not_provided(case: Case) -> Evidence | None:
+    """Return why a stage did not get its device, or a container without a network."""
+    if failed := case.record.first(LeaseFailed):
+        return say.lease_failed(failed.reason)
+    remained = case.record.first(NetworkRemained)
+    return say.network_remained(remained.reason) if remained else None
 
 
 def _ended_from_outside(case: Case) -> list[Evidence]:
     """Return evidence of a request or signal that ended the run and was not the caller's."""
-    run, found = case.record.run_finished, []
+    run = case.record.run_finished
     if case.record.first(AgentRestarted):
-        found.append("the container was restarted from outside; nothing ran in it a second time")
+        found = [say.container_restarted()]
     elif case.facts.ended_by:
-        how = f"by a request like `{case.facts.ended_by}`"
-        found.append(f"the container was ended from outside, {how}")
+        found = [say.container_ended(case.facts.ended_by)]
     elif run is not None and run.interrupted:
-        name = "a signal" if run.signal_received is None else signal_name(run.signal_received)
-        found.append(f"the agent received {name}, which this caller did not send")
+        found = [say.agent_signalled(run.signal_received)]
     else:
         sender = "the agent" if run is not None else "this caller"
-        found += [
-            f"the supervisor of stage {end.stage} received a signal that {sender} did not send"
-            for end in case.ends
-            if end.interrupted
-        ]
+        found = [say.supervisor_signalled(it.stage, sender) for it in case.ends if it.interrupted]
     if found and run is None and case.facts.exit_code is not None:
         found.append(_agent_ended(case))
-    return [*map(fact, found)]
+    return found
 
 
-def _agent_ended(case: Case) -> str:
-    how = "ended without a result" if case.record.events else "did not start"
-    return f"the agent {how}, exit code {case.facts.exit_code}"
-
-
-def _format_time_limit(stage: StagePlan, end: StageFinished) -> str:
-    """``stage pytest reached its time limit of 60 s``, and how much longer it took to end."""
-    longer = max(end.seconds - stage.timeout_s, 0.0)
-    text = f"stage {stage.name} reached its time limit of {stage.timeout_s:g} s"
-    return text if longer < NOTICEABLE_END_S else f"{text}; it took {longer:.0f} s to end it"
+def _agent_ended(case: Case) -> Evidence:
+    return say.agent_ended(case.facts.exit_code, started=bool(case.record.events))
 
 
 def code_after_summary(case: Case) -> int | None:
@@ -223,92 +203,68 @@ def code_after_summary(case: Case) -> int | None:
 
 def _crashed(case: Case) -> HarnessOpinion | None:
     if lost := case.record.first(StageLost):
-        return Harness.INFRASTRUCTURE, [fact(lost.reason)]
+        return Harness.INFRASTRUCTURE, [say.stage_lost(lost.reason)]
     if died := _died_workers(case):
         return Harness.CRASHED, died
     for end in case.ends:
         if end.signal is not None:
-            how = f"was killed by {format_exit(end)} after {end.seconds:.0f} s"
-            evidence = [fact(f"stage {end.stage} {how}")]
-            if end.signal == Signals.SIGKILL and end.oom_kills is None:
-                why = "the kernel's out-of-memory counter is not readable"
-                text = f"the sender of SIGKILL is unknown: {why}"
-                evidence.append(unknown(text))
-            elif end.signal == Signals.SIGKILL:
-                text = "SIGKILL came from outside: the kernel counts no out-of-memory kill"
-                evidence.append(likely(text))
+            evidence = [say.stage_killed(end.stage, exit_of(end), end.seconds)]
+            if end.signal == Signals.SIGKILL:
+                is_known = end.oom_kills is not None
+                evidence.append(say.killed_from_outside() if is_known else say.killer_unknown())
             return Harness.CRASHED, evidence
     pytest, run, code = case.pytest_end, case.record.run_finished, case.facts.exit_code
     left = case.exit_reason is not None  # without an end of the session, or without a summary
     if pytest is not None and case.tests is not None and not case.session_ended and not left:
-        text = f"pytest exited early with {format_exit(pytest)} and did not end its session"
-        if not is_pytest(case.pytest_stage.command):  # the exit code is the wrapper's
-            text = "pytest did not end its session, and the test command ended with"
-            text += f" {format_exit(pytest)}"
-        return Harness.CRASHED, [fact(text)]
+        is_wrapped = not is_pytest(case.pytest_stage.command)
+        return Harness.CRASHED, [say.left_session(exit_of(pytest), is_wrapped=is_wrapped)]
     if run is None:
-        return Harness.INFRASTRUCTURE, [fact(_agent_ended(case))]
+        return Harness.INFRASTRUCTURE, [_agent_ended(case)]
     # pytest reports by itself why it does not start: a wrong option, a broken conftest.
     refused = case.tests is None and pytest is not None and pytest.exit_code in UNFINISHED
     explained = refused or left or case.only_listed
     if pytest is not None and case.summary is None and not explained:
-        text = f"pytest printed no closing summary, {format_exit(pytest)}: {NO_SUMMARY}"
-        if not case.shows_pytest:
-            text = f"nothing shows that pytest ran: {format_exit(pytest)}, no log and no summary"
-        return Harness.CRASHED, [fact(text)]
+        unseen = say.no_summary if case.shows_pytest else say.pytest_unseen
+        return Harness.CRASHED, [unseen(exit_of(pytest))]
     if code not in (None, run.exit_code):
-        text = f"the agent ended with exit code {code}, but had recorded {run.exit_code}"
-        return Harness.INFRASTRUCTURE, [fact(text)]
+        return Harness.INFRASTRUCTURE, [say.agent_disagrees(code, run.exit_code)]
     return None
 
 
 def _died_workers(case: Case) -> list[Evidence]:
     if case.tests is None or not case.tests.crashed or case.worker_interrupted:
         return []
-    return [fact(f"a pytest worker process died in {join_names(case.tests.crashed)}")]
+    return [say.worker_died(case.tests.crashed)]
 
 
 # Further evidence
 
 
-def _further_evidence(case: Case) -> list[Evidence]:
-    texts = [it.text for it in _died_workers(case)]
-    if case.tests is not None and case.tests.running and not case.session_ended:
-        texts.append(f"pytest was running {join_names(case.tests.running)}")
-    texts += [
-        f"shard {end.shard} of {case.pytest_stage.shards} ended with {format_exit(end)}"
-        f" after {end.seconds:.0f} s"
-        for end in case.shards.values()
-        if end.exit_code not in USUAL or end.ended_early
-    ]
+def _further_evidence(case: Case) -> Iterator[Evidence]:
+    tests, record = case.tests, case.record
+    yield from _died_workers(case)
+    if tests is not None and tests.running and not case.session_ended:
+        yield say.running_tests(tests.running)
+    for shard in case.shards.values():
+        if shard.exit_code not in USUAL or shard.ended_early:
+            of = case.pytest_stage.shards
+            yield say.shard_ended(shard.shard, of, exit_of(shard), shard.seconds)
     for end in case.ends:
         if end.oom_kills and end.exit_code == 0:
-            texts.append(f"{format_kills(end)}, but the stage succeeded")
-    if case.tests is not None and case.tests.damaged:
-        texts.append(f"unreadable in the per-test log: results of {join_names(case.tests.damaged)}")
-    texts += [
-        f"device {uuid} was {before} before the tests, {after} after"
-        for uuid, before, after in case.record.changed_devices
-    ]
+            yield say.survived_kills(end.oom_kills, end.stage)
+    if tests is not None and tests.damaged:
+        yield say.results_unreadable(tests.damaged)
+    yield from (say.device_changed(*change) for change in record.changed_devices)
     if case.agent_file is not None:
-        what = "events.jsonl differs from the events that the engine received"
-        texts += [f"{what}: {how}" for how in compare_records(case.record, case.agent_file)]
-    texts += [
-        f"artifact {missing.name} is missing: {missing.path} does not exist"
-        for missing in case.record.every(ArtifactMissing)
-    ]
-    texts += [
-        f"artifact {cut.name} lacks {counted(cut.left_out, 'file')} of {cut.path}"
-        for cut in case.record.every(ArtifactCut)
-    ]
-    sources: Sequence[tuple[str, RunRecord | PytestLog | ExecutionFacts | None]] = (
-        ("events.jsonl has {}", case.agent_file),
-        ("the per-test log has {}", case.tests),
-        ("the agent's output has {}, kept in agent.log", case.facts),
-    )
-    texts += [
-        text.format(describe_unreadable(source.unreadable_lines, source.longest_line))
-        for text, source in sources
-        if source is not None and source.unreadable_lines
-    ]
-    return [*map(fact, texts)]
+        yield from map(say.record_changed, compare_records(record, case.agent_file))
+    yield from (say.artifact_missing(it.name, it.path) for it in record.every(ArtifactMissing))
+    for cut in record.every(ArtifactCut):
+        yield say.artifact_cut(cut.name, cut.left_out, cut.path)
+    sources = {
+        say.Source.EVENTS: case.agent_file,
+        say.Source.LOG: tests,
+        say.Source.OUTPUT: case.facts,
+    }
+    for name, source in sources.items():
+        if source is not None and source.unreadable_lines:
+            yield say.unreadable_lines(name, source.unreadable_lines, source.longest_line)

@@ -26,22 +26,21 @@ from pydantic import (
     Field,
     JsonValue,
     ValidationError,
+    computed_field,
     field_validator,
     model_validator,
 )
 
 from ci.errors import UsageError
+from ci.model.outcomes import Outcome
 from ci.model.platforms import PLATFORMS
 from ci.model.schema import described_schema
-from ci.model.tests import Outcome
 from ci.util.lines import DEEPEST, LARGEST_INTEGER, LONGEST_SECONDS, is_deep
 from ci.util.text import join_names, make_storable, near_match, shorten
 
 # 1 had no counts of overloads, 2 no simulated devices, 3 no builds, 4 no branches and ancestors,
-# 5 no failures, 6 no contracts of failures, 7 no shards
-SCHEMA_VERSION = 8
-SIMULATED = "simulated device: no vendor hardware was used"
-COMPILED_ONLY = "no device: compiled only; no vendor hardware was used"
+# 5 no failures, 6 no contracts of failures, 7 no shards, 8 no codes of evidence and notes
+SCHEMA_VERSION = 9
 OLD_KIND = " (simulated)"  # the end of such labels in results before version 6
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-(?:[0-9a-f]{8}|nogit)-[0-9a-f]{4}", re.ASCII)
 # File in a platform's results: the process of the host engine's agent, which holds its lock.
@@ -151,24 +150,16 @@ class _Model(BaseModel):
 
 
 class Evidence(_Model):
-    """One reason for a verdict."""
+    """One thing that was found: a reason for a verdict, or a note in the table."""
 
     grade: Grade
     """How sure it is: a fact, likely, or unknown."""
     text: Text
     """What was found, as a sentence."""
-
-
-def fact(text: str) -> Evidence:
-    return Evidence(grade=Grade.FACT, text=text)
-
-
-def likely(text: str) -> Evidence:
-    return Evidence(grade=Grade.LIKELY, text=text)
-
-
-def unknown(text: str) -> Evidence:
-    return Evidence(grade=Grade.UNKNOWN, text=text)
+    code: Name | None = None
+    """What kind of sentence it is; null in older results. The codes are stable."""
+    parameters: Environment = Field(default_factory=dict)
+    """What the sentence inserts into its text; of a list, at most 20 items."""
 
 
 class Verdict(_Model):
@@ -333,8 +324,6 @@ class PlatformResult(_Model):
     """Sum of the two."""
     verdict: Verdict
     """Whether the product passed, and what happened to the harness."""
-    notes: tuple[Text, ...]
-    """Notes in the table."""
     environment: Environment
     """Machine, image, tools and packages, as in ``environment.json``, the trust level, and the
     operators that the run was narrowed to (``selection``)."""
@@ -344,6 +333,23 @@ class PlatformResult(_Model):
     """The first failures, in the order of the logs; ``pytest`` counts all of them."""
     shards: Annotated[tuple[ShardResult, ...], Field(max_length=MOST_SHARDS)] = ()
     """The processes that shared the tests; empty where one ran all of them."""
+    findings: tuple[Evidence, ...] = ()
+    """Notes in the table, each with its code and its parameters."""
+
+    @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated properties
+    @property
+    def notes(self) -> tuple[Text, ...]:
+        """The texts of ``findings``."""
+        return tuple(it.text for it in self.findings)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _convert_notes(cls, document: Any) -> Any:
+        """Make findings of notes, which were texts alone before version 9."""
+        match document:
+            case {"notes": list() | tuple() as texts, **others}:
+                return {"findings": [{"grade": Grade.FACT, "text": it} for it in texts], **others}
+        return document
 
     @model_validator(mode="before")
     @classmethod
@@ -513,11 +519,6 @@ def is_compiled_only(platform: str, *, simulated: bool) -> bool:
     """Whether a run goes without the device, and no simulated device can replace it."""
     known = PLATFORMS.get(platform)  # results of other versions may have other platforms
     return simulated and known is not None and not known.is_simulable
-
-
-def hardware_note(platform: str) -> str:
-    """The note on a run that goes without the platform's device."""
-    return COMPILED_ONLY if is_compiled_only(platform, simulated=True) else SIMULATED
 
 
 def device_kind(*, simulated: bool) -> str:

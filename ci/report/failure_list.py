@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from ci.facts.sentences import failed_tests
 from ci.model.results import LONGEST_TEST, Failure, Harness, PlatformResult, Product, RunResult
 from ci.report.document import Block, Code, Heading, Items, Line, Span
 from ci.util.invocation import command
@@ -64,10 +65,10 @@ def failure_blocks(run: RunResult, result: PlatformResult, most: int) -> Iterato
     product, shown = result.verdict.product, result.failures[:most]
     began = product is not Product.NOT_RUN and result.verdict.harness not in UNREPEATABLE
     verdict = Span(product.replace("_", " "), color=COLORS[product], strong=True)
-    reason = reason_of(result)
-    if shown and shown[0].test:  # the names are below
-        reason = reason.partition(f": {shown[0].test}")[0]
-    yield verdict, f": {reason}"
+    # Without the names of the tests, if they are below.
+    first = result.verdict.evidence[:1] if shown and shown[0].test else ()
+    counts = [failed_tests.reworded(it, tests=()) for it in first]
+    yield verdict, f": {next(filter(None, counts), reason_of(result))}"
     for failure in shown:
         yield Items([*_lines(failure)])
         yield Code(command_for(run.run_id, result.platform, failure))

@@ -16,12 +16,12 @@ from time import monotonic, sleep
 from ci.engines import EngineMessage
 from ci.engines.select import Connect
 from ci.errors import CiError, InfrastructureError, PrerequisiteError
+from ci.facts.sentences import attempt_failed, earlier_attempts, no_further_attempt
 from ci.model.plan import EnginePlan, RunPlan
-from ci.model.results import fact
+from ci.model.results import Evidence
 from ci.plan.request import RunRequest
 from ci.run.platform import PlatformOutcome, PlatformRun, error_text
 from ci.run.workers import Caller, Message, Readiness
-from ci.util.text import counted
 
 ASK_AGAIN_S = 10.0  # between two questions whether an engine answers again
 SAY_AGAIN_S = 60.0  # between two messages about it
@@ -61,7 +61,7 @@ class PlatformAttempts:
     resumed: bool
     judged: bool
     may_run_until: float
-    _failed: list[str] = field(default_factory=list)
+    _failed: list[Evidence] = field(default_factory=list)
     _last: PlatformOutcome | None = None
     _said_at: float = -math.inf
 
@@ -126,9 +126,9 @@ class PlatformAttempts:
             self.may_run_until = monotonic() + self.plan.longest_s if message.may_run else 0.0
         else:
             why = str(message)
-        text = f"attempt {len(self._failed) + 1} on engine {engine.name} failed: {why}"
-        self._failed.append(text)
-        self._say(text)
+        failed = attempt_failed(len(self._failed) + 1, engine.name, why)
+        self._failed.append(failed)
+        self._say(failed.text)
 
     def _answers(self, engine_plan: EnginePlan) -> bool:
         try:
@@ -165,19 +165,18 @@ class PlatformAttempts:
         if isinstance(message, CiError):
             if self._last is None:
                 return InfrastructureError(
-                    "\n".join([*failed, str(message)]), remedy=message.remedy
+                    "\n".join([*(it.text for it in failed), str(message)]), remedy=message.remedy
                 )
-            failed.append(f"no further attempt: {error_text(message)}")
+            failed.append(no_further_attempt(error_text(message)))
             outcome = self._last
         if not isinstance(outcome, PlatformOutcome):
             return message
         verdict = outcome.result.verdict
-        evidence = (*verdict.evidence, *map(fact, failed))
-        note = f"{counted(len(self._failed), 'earlier attempt')} failed: see the evidence"
+        evidence = (*verdict.evidence, *failed)
         result = outcome.result.model_copy(
             update={
                 "verdict": verdict.model_copy(update={"evidence": evidence}),
-                "notes": (*outcome.result.notes, note),
+                "findings": (*outcome.result.findings, earlier_attempts(len(self._failed))),
             }
         )
         return replace(outcome, result=result)

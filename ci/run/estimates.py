@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ci.errors import CiError
 from ci.facts.environment_key import (
     ALL_OPERATORS,
+    CacheState,
     EnvironmentKey,
     platform_component,
     shards_component,
@@ -72,7 +73,7 @@ def with_recorded_times(store: Store, project: str, plan: RunPlan) -> RunPlan:
 
 def similarity(environment: EnvironmentKey, plan: RunPlan, engine: str) -> int:
     """Count what a recorded environment shares with that of a plan, as far as it is known."""
-    is_cold = environment.cache.startswith("cold")
+    is_cold = environment.cache == CacheState.COLD
     selection = plan.selection.operators if plan.selection else None
     return sum(
         (

@@ -227,4 +227,4 @@ def test_folder_that_goes_with_the_run(tmp_path: Path, monkeypatch: pytest.Monke
     ],
 )
 def test_notes(found: object, notes: list[str]) -> None:
-    assert cache_notes({"compiler_cache": found}) == notes
+    assert [it.text for it in cache_notes({"compiler_cache": found})] == notes

@@ -13,8 +13,9 @@ from stored_history import ENVIRONMENT, Project, noisy, result
 
 from ci import cli
 from ci.errors import ExitCode
+from ci.facts.sentences import contract_differs
+from ci.model.outcomes import Outcome
 from ci.model.results import Evidence, Grade, Harness, Product, Verdict
-from ci.model.tests import Outcome
 from ci.report.dashboard.html import clean, file_stem, script, spark_path
 from ci.store.folder import default_url
 from ci.store.store import Store
@@ -176,9 +177,9 @@ def test_the_failing_commit_is_the_first_of_the_streak(project: Project) -> None
 
 def test_vanished_tests_and_outdated_contracts_need_attention(project: Project) -> None:
     project.history([100.0])
-    note = "contract: 3 tests added; update with: python -m ci contract cpu"
+    note = contract_differs(["3 tests added"], "python -m ci contract cpu")
     project.run(
-        project.commit(), result(notes=(note,)), outcomes={"test_a.py::test_one": Outcome.PASSED}
+        project.commit(), result(findings=(note,)), outcomes={"test_a.py::test_one": Outcome.PASSED}
     )
     _, site = write(project)
     page = (site / "index.html").read_text(encoding="utf-8")

@@ -15,13 +15,16 @@ from test_verdict import ADD, MUL, begin, case, contract, end, ended, last, log,
 from ci.agent.network import still_connected
 from ci.engines.docker.engine import lost_note
 from ci.errors import ExitCode
+from ci.facts import sentences
 from ci.facts.case import Case
 from ci.facts.notes import notes_of
 from ci.facts.pytest_log import ListedFailure
 from ci.facts.record import RunRecord
 from ci.facts.verdict import judge, not_run
 from ci.gates.rules import exit_code
+from ci.model.outcomes import Outcome, PytestLog, TestOutcome
 from ci.model.results import (
+    Evidence,
     Grade,
     Harness,
     PlatformResult,
@@ -29,7 +32,6 @@ from ci.model.results import (
     RunResult,
     Verdict,
 )
-from ci.model.tests import Outcome, PytestLog, TestOutcome
 from ci.protocol.events import LeaseFailed, NetworkRemained, StageSkipped
 from ci.report.table import ResultsReport, table_rows
 from ci.util.files import REPOSITORY
@@ -146,7 +148,7 @@ CASES: dict[str, Case] = {
     ),
     "a crash loop": replace(
         case(
-            replace(FAILED, begun=2, crashed=(f"{TESTS[1]} (9 times)",)),
+            replace(FAILED, begun=2, crashed=(f"{TESTS[1]} (9 times)",), crashed_again=True),
             BUILT,
             end("pytest", 1),
             last(1),
@@ -165,9 +167,9 @@ CASES: dict[str, Case] = {
 NO_IMAGE = "the virtual environment of platform cpu cannot be made"
 
 
-def shown(notes: tuple[str, ...], verdict: Verdict) -> str:
+def shown(notes: tuple[Evidence, ...], verdict: Verdict) -> str:
     """What a terminal shows: the notes of the row, and the verdict above the table."""
-    result = platform_result("CPU", PUBLISHED[0][1:], verdict=verdict, notes=notes)
+    result = platform_result("CPU", PUBLISHED[0][1:], verdict=verdict, findings=notes)
     run = RunResult(
         run_id="20260101T120000Z-0123abcd-00ff",
         project="example",
@@ -192,7 +194,7 @@ def examples() -> dict[str, str]:
     for name, given in CASES.items():
         verdict = judge(given)
         found[name] = shown(notes_of(given, verdict), verdict)
-    found["no image"] = shown((f"not run: {NO_IMAGE}",), not_run(NO_IMAGE))
+    found["no image"] = shown((sentences.not_run(NO_IMAGE),), not_run(NO_IMAGE))
     return found
 
 

@@ -106,7 +106,7 @@ def test_runs_with_other_numbers_of_shards_are_other_series() -> None:
     two, three = (
         environment_key(row.model_copy(update={"shards": (of,) * number})) for number in (2, 3)
     )
-    assert three.changes(two) == ["shards changed: 2 shards -> 3 shards"]
+    assert three.changes(two) == [("shards", "2 shards", "3 shards")]
     assert len({key.digest for key in (key_of(), two, three)}) == 3
     assert not three.is_comparable(two)
 
@@ -115,7 +115,8 @@ def test_runs_with_other_numbers_of_shards_are_other_series() -> None:
 def test_changes_of_the_environment_are_reported(name: str, changes: dict[str, Any]) -> None:
     now = key_of(**changes)
     [change] = now.changes(key_of())
-    assert change.startswith(f"{name} changed: ")
+    assert change.component == name
+    assert str(change) == f"{name} changed: {change.before} -> {change.after}"
     assert now.digest != key_of().digest
 
 

@@ -102,7 +102,7 @@ def put(*place: Any, value: object) -> Callable[[Any], None]:
         (put("lineage", "ancestors", value=["a" * 40] * 201), "lineage.ancestors: Tuple should"),
         (put("lineage", "depth", value=-1), "lineage.depth: Input should be greater"),
         (put("lineage", "x", value=1), "lineage.x: Extra inputs are not permitted"),
-        (put("schema_version", value=9), "got results of version 9, expected at most 8"),
+        (put("schema_version", value=10), "got results of version 10, expected at most 9"),
         (lambda document: document.pop("schema_version"), "schema_version: got None, expected 1"),
     ],
 )  # fmt: skip
@@ -112,7 +112,7 @@ def test_what_cannot_be_read_later_is_refused_before_it_is_stored(
     change(there / RUN_ID, changes)
     assert run_ci(here, "import", there) == ExitCode.INFRASTRUCTURE
     shown = capsys.readouterr()
-    assert f"{there / RUN_ID / 'results.json'}: expected a results file of version 8" in shown.err
+    assert f"{there / RUN_ID / 'results.json'}: expected a results file of version 9" in shown.err
     assert fault in shown.err
     assert f"{GOOD}: imported: nvidia passed, iluvatar incomplete\n" in shown.out
     assert "\x1b" not in shown.err + shown.out
@@ -392,7 +392,7 @@ def test_every_text_of_a_run_is_shown_without_what_a_terminal_obeys(
 
     def changes(document: Any) -> None:
         row = document["platforms"][0]
-        row["label"] = row["notes"][0] = row["pytest"]["summary"] = CONTROLS
+        row["label"] = row["findings"][0]["text"] = row["pytest"]["summary"] = CONTROLS
         row["verdict"]["evidence"] = [{"grade": "fact", "text": CONTROLS}]
         row["environment"] = {"compiler": CONTROLS, "options": {CONTROLS: CONTROLS}}
         row["artifacts"] = {CONTROLS: CONTROLS}

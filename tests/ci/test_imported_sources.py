@@ -198,7 +198,7 @@ def test_when_missing_requirements_are_noted() -> None:
     facts = {"unmet": ["hatchling>=1", "hatch-vcs"]}
     plain = ("python", "-m", "pip", "install", ".")
     [note] = requirement_notes(facts, [planned(*plain, "--no-build-isolation")])
-    assert note == (
+    assert note.text == (
         "stage tests builds without isolation, and the environment lacks hatchling>=1, hatch-vcs of"
         " build-system.requires: add to the file of `requirements:` what is missing, or leave out"
         " --no-build-isolation"

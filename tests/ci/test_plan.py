@@ -10,9 +10,12 @@ import pytest
 
 from ci.engines.job import container_job, host_job
 from ci.errors import ConfigError
-from ci.facts.platform_result import not_run_result
+from ci.facts.platform_result import LONGEST_TEXT, judged_result, not_run_result
+from ci.facts.result_files import ResultFiles
+from ci.facts.sentences import reported
 from ci.model.plan import EngineKind, EnginePlan, NetworkPlan, RunPlan, SystemPackages
 from ci.model.platforms import OFFLINE_BASE_IMAGE, PLATFORMS
+from ci.model.results import ExecutionFacts
 from ci.model.trust import Trust
 from ci.plan.config import Config, DevicePolicy
 from ci.plan.planning import PlanInputs, RunOptions, make_plan
@@ -250,6 +253,16 @@ def test_a_row_lists_only_as_many_files_as_can_be_read_again(
     result = not_run_result(planned, "the agent's events are of another version")
     assert result.artifacts == {f"{n}.log": f"cpu/{n}.log" for n in range(4)}
     assert result.notes[-1] == "5 files not listed"
+
+
+def test_a_note_is_masked_and_cut_with_its_parameters(tmp_path: Path) -> None:
+    planned = plan(results=tmp_path)
+    planned.results.mkdir()
+    facts = ExecutionFacts(engine="docker", notes=(f"https://me:secret@host {'x' * 10_000}",))
+    files = ResultFiles(folder=planned.results, stages=planned.stages)
+    [note] = judged_result(planned, facts, files).findings[-1:]
+    assert note.text == f"https://***@host {'x' * 10_000}"[:LONGEST_TEXT]
+    assert (note.code, note.parameters) == (reported.code, {"text": note.text})
 
 
 def test_only_containers_can_lose_their_network(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ import pytest
 from published import PUBLISHED, platform_result, table_markdown
 from rich.console import Console
 
+from ci.facts.sentences import failed_tests, reported
+from ci.model.outcomes import Outcome
 from ci.model.results import (
     LONGEST_TEST,
     BuildResult,
@@ -24,7 +26,6 @@ from ci.model.results import (
     Verdict,
     title,
 )
-from ci.model.tests import Outcome
 from ci.report.table import (
     ALWAYS_EXPLAINED,
     EXPLAINED,
@@ -255,7 +256,7 @@ FAILURES = tuple(
 
 
 def failed_run(run: RunResult, *failures: Failure, **changes: Any) -> RunResult:
-    evidence = (Evidence(grade=Grade.FACT, text="9 failed, 0 errors: t.py::test_a"),)
+    evidence = (failed_tests(9, 0, 0, ["t.py::test_a"]),)
     verdict = Verdict(product=Product.FAILED, harness=Harness.CLEAN, evidence=evidence)
     result = platform_result(LABEL, PUBLISHED[0][1:], verdict=verdict, failures=failures, **changes)
     assert result.pytest is not None
@@ -273,7 +274,7 @@ def test_the_last_lines_are_the_table_and_the_failures(published: RunResult) -> 
     start = lines.index("CPU: why it did not pass")
     assert table < start
     assert lines[start + 1 : start + 8] == [
-        "failed: 9 failed, 0 errors: t.py::test_a",
+        "failed: 9 failed, 0 errors",
         "t.py::test_a[it's 1]",
         "  assert 1 == 2",
         f"    python -m ci rerun {run.run_id} cpu 't.py::test_a[it'\"'\"'s 1]'",
@@ -292,7 +293,7 @@ def test_a_page_has_the_failures_below_the_table(published: RunResult) -> None:
     run = failed_run(published, *FAILURES[1:2])
     text = ResultsReport(run).markdown()
     assert (
-        "\n### CPU: why it did not pass\n\n**failed**: 9 failed, 0 errors: t.py::test_a\n\n"
+        "\n### CPU: why it did not pass\n\n**failed**: 9 failed, 0 errors\n\n"
         "* `t.py::test_0`\n  * `assert 1 == 2`\n\n"
         f"```sh\npython -m ci rerun {run.run_id} cpu t.py::test_0\n```\n"
     ) in text
@@ -372,7 +373,7 @@ def test_a_platform_that_passed_has_no_section(published: RunResult) -> None:
 def test_headings_and_figures_are_on_one_line(published: RunResult, width: int) -> None:
     labels = [title("Cambricon", "cambricon", simulated=True), *("NVIDIA", "CPU")]
     rows = [
-        result.model_copy(update={"label": label, "notes": ("a long note " * 12,)})
+        result.model_copy(update={"label": label, "findings": (reported("a long note " * 12),)})
         for result, label in zip(published.platforms, labels, strict=False)
     ]
     lines = terminal(published.model_copy(update={"platforms": (*rows,)}), width).splitlines()

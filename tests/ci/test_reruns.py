@@ -21,8 +21,8 @@ from ci.facts.notes import rerun_notes
 from ci.facts.record import RunRecord
 from ci.facts.result_files import ResultFiles
 from ci.model.details import Rerun
+from ci.model.outcomes import Outcome
 from ci.model.results import Harness, Product
-from ci.model.tests import Outcome
 from ci.plan.planning import RunOptions
 from ci.plan.project import load_project, plan_run
 from ci.plan.request import RunRequest, new_request
@@ -105,7 +105,7 @@ def test_what_failed_is_run_again_and_nothing_else(suite: Job) -> None:
     }
     assert [e["signal"] for e in suite.events("rerun_finished")] == [signal.SIGSEGV] * 2
     assert (suite.workspace / "good").read_text() == "xxx"
-    notes = rerun_notes(*evidence(suite))
+    notes = [it.text for it in rerun_notes(*evidence(suite))]
     assert notes == [
         "2 failed tests failed again in all 3 reruns",
         "2 failed tests passed in all 2 reruns: flaky, or dependent on the tests before",
@@ -166,7 +166,7 @@ def test_all_reruns_together_have_the_time_of_the_stage(job: Job) -> None:
     (ended,) = job.events("reruns_ended")
     assert ended["reason"] == "rerun 1 of 3 reached the time limit of 5 s"
     assert job.finished("pytest")["timed_out"] is False
-    assert rerun_notes(*evidence(job)) == [
+    assert [it.text for it in rerun_notes(*evidence(job))] == [
         "1 failed test without a result in any rerun",  # that it was ended says nothing about it
         "no more reruns: rerun 1 of 3 reached the time limit of 5 s",
     ]
@@ -290,7 +290,7 @@ def test_notes(passed: dict[str, str], notes: list[str] | None) -> None:
         for name, letters in passed.items()
         for attempt, letter in enumerate(letters, 1)
     ]
-    found = rerun_notes(reruns, passed, record(ENDED))
+    found = [it.text for it in rerun_notes(reruns, passed, record(ENDED))]
     assert found == (
         notes
         if notes is not None
@@ -303,7 +303,7 @@ def test_notes(passed: dict[str, str], notes: list[str] | None) -> None:
 
 def test_a_note_gives_the_reason_for_no_reruns() -> None:
     ended = {"event": "reruns_ended", "reason": "pytest did not finish"}
-    assert rerun_notes([], ["a"], record(ended))[-1] == ("no reruns: pytest did not finish")
+    assert rerun_notes([], ["a"], record(ended))[-1].text == ("no reruns: pytest did not finish")
     assert rerun_notes([], ["a"], record()) == []
 
 

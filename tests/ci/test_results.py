@@ -44,7 +44,7 @@ PLATFORM_FIELDS = {
         "pytest_s",
         "total_s",
     ),
-    *("verdict", "notes", "environment", "artifacts", "failures", "shards"),
+    *("verdict", "notes", "environment", "artifacts", "failures", "shards", "findings"),
 }
 PYTEST_FIELDS = {
     *("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "warnings", "deselected"),
@@ -74,8 +74,8 @@ def test_the_fields_are_those_of_the_contract(published: RunResult) -> None:
     assert set(platform["pytest"]) == PYTEST_FIELDS
     assert set(platform["stages"][0]) == STAGE_FIELDS
     assert set(platform["verdict"]) == {"product", "harness", "evidence"}
-    assert set(platform["verdict"]["evidence"][0]) == {"grade", "text"}
-    assert document["schema_version"] == 8
+    assert set(platform["verdict"]["evidence"][0]) == {"grade", "text", "code", "parameters"}
+    assert document["schema_version"] == SCHEMA_VERSION
 
 
 def test_seconds_are_exact(published: RunResult) -> None:
@@ -90,12 +90,12 @@ def test_results_are_read_back(published: RunResult, tmp_path: Path) -> None:
     assert [entry.name for entry in path.parent.iterdir()] == ["results.json"]
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema_version": 1', '{"schema_version": 9}'])
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema_version": 1', '{"schema_version": 10}'])
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "results.json"
     path.write_text(text)
     with pytest.raises(
-        InfrastructureError, match="expected a results file of version 8 or older"
+        InfrastructureError, match="expected a results file of version 9 or older"
     ) as it:
         read_results(path)
     assert "\n" not in str(it.value)
@@ -135,6 +135,9 @@ def test_a_file_of_every_version_is_read(version: int) -> None:
     assert read.lineage.branch == ("feature" if version >= 5 else None)
     assert [it.message for it in ascend.failures] == ["assert 1 == 2"] * (version >= 6)
     assert [it.shard for it in ascend.shards] == [1, 2] * (version >= 8)
+    found = [*ascend.verdict.evidence, *ascend.findings]
+    assert [it.code is not None for it in found] == [version >= 9] * 2
+    assert ascend.notes == tuple(json.loads(text)["platforms"][1]["notes"])
 
 
 @pytest.mark.parametrize("version", VERSIONS)

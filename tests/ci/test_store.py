@@ -13,9 +13,10 @@ from postgresql_server import connected
 from sqlalchemy import Dialect, Update, func, select, update
 
 from ci.errors import InfrastructureError, UsageError
+from ci.facts.sentences import reported
 from ci.model.details import Details
+from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import BuildResult, OverloadCount, RunResult, StageResult
-from ci.model.tests import Outcome, TestOutcome
 from ci.store.blobs import decode_names, find_names
 from ci.store.connect import refill_remedy
 from ci.store.folder import default_url
@@ -65,7 +66,7 @@ def test_every_field_of_a_result_comes_back(published: RunResult, store_url: str
         update={
             "build": BuildResult(compile_s=0.1, translation_units=3),
             "environment": {"a": {"b": [1, 2.5, None, "ünï", {}]}, "c": True},
-            "notes": ("one", "two\n'quoted'"),
+            "findings": (reported("one"), reported("two\n'quoted'")),
             "artifacts": {"junit.xml": "nvidia/junit.xml"},
             "built": None,
             "stages": (*first.stages, killed),
@@ -105,7 +106,7 @@ def test_saving_again_replaces(published: RunResult, store_url: str) -> None:
 
 def test_a_platform_brings_its_tests_once(published: RunResult, store_url: str) -> None:
     first, second, *others = published.platforms
-    changed = second.model_copy(update={"notes": ("judged again",)})
+    changed = second.model_copy(update={"findings": (reported("judged again"),)})
     later = published.model_copy(update={"platforms": (first, changed, *others)})
     with Store(store_url) as store:
         store.save(

@@ -20,6 +20,8 @@ from ci.analysis.combined import single_run
 from ci.analysis.comparison import Comparison
 from ci.commands.publishing import publish_run
 from ci.errors import ExitCode
+from ci.facts.sentences import reported
+from ci.model.outcomes import Outcome
 from ci.model.results import (
     MOST_FAILURES,
     Evidence,
@@ -32,7 +34,6 @@ from ci.model.results import (
     RunResult,
     Verdict,
 )
-from ci.model.tests import Outcome
 from ci.report.forge import LONGEST_PAGE, Summary, error_commands, marker, page
 from tests.cases import narrowed
 
@@ -107,7 +108,7 @@ def failing(run: RunResult, name: str = HOSTILE, message: str = HOSTILE) -> RunR
             "pytest": counts,
             "verdict": verdict(Product.FAILED, *[message] * 50),
             "failures": failures,
-            "notes": (message,) * 50,
+            "findings": (reported(message),) * 50,
         }
         return it.model_copy(update=update)
 
@@ -127,7 +128,7 @@ def test_a_page_is_rendered_as_what_it_says(published: RunResult) -> None:
         .model_copy(
             update={
                 "failures": (failure,),
-                "notes": ("a note",),
+                "findings": (reported("a note"),),
                 "verdict": verdict(Product.FAILED),
             }
         )

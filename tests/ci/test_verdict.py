@@ -17,9 +17,9 @@ from ci.facts.pytest_log import ListedFailure, parse_log
 from ci.facts.record import RunRecord
 from ci.facts.suite import suite_of
 from ci.facts.verdict import judge, not_run
+from ci.model.outcomes import ClosingSummary, Outcome, PytestLog, Suite, TestOutcome
 from ci.model.plan import ContractPlan
 from ci.model.results import ExecutionFacts, Grade, Harness, Product, Verdict
-from ci.model.tests import ClosingSummary, Outcome, PytestLog, Suite, TestOutcome
 from ci.protocol.events import (
     AgentRestarted,
     ArtifactCut,
@@ -595,7 +595,7 @@ def test_the_exit_status_of_pytest_decides(
     assert (verdict.product, verdict.harness) == (product, harness)
     assert evidence in texts(verdict)
     green = (product, harness) == (Product.PASSED, Harness.CLEAN)
-    assert green or notes_of(given, verdict) != ("full suite passed",)
+    assert green or note_texts(given, verdict) != ("full suite passed",)
 
 
 def test_a_wrapper_that_returns_1_is_not_blamed_on_a_plugin() -> None:
@@ -755,7 +755,11 @@ def test_options_that_run_no_test() -> None:
 
 def test_workers_that_die_again_and_again() -> None:
     died = log(
-        Outcome.PASSED, Outcome.FAILED, status=1, crashed=("t.py::test_1 (9 times)",), begun=2
+        *(Outcome.PASSED, Outcome.FAILED),
+        status=1,
+        crashed=("t.py::test_1 (9 times)",),
+        crashed_again=True,
+        begun=2,
     )
     stopped = "maximum crashed workers reached: 8"
     given = replace(ended(died), collected=4, ending=stopped)
@@ -996,7 +1000,7 @@ def test_verdict(name: str) -> None:
     verdict = judge(given)
     assert (verdict.product, verdict.harness) == expected
     assert evidence in texts(verdict)
-    assert note in "; ".join(notes_of(given, verdict))
+    assert note in "; ".join(note_texts(given, verdict))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -1004,7 +1008,7 @@ def test_whatever_is_not_well_has_a_reason(name: str) -> None:
     given, (product, harness), *_ = CASES[name]
     assert judge(given).evidence
     if (product, harness) != (Product.PASSED, Harness.CLEAN):
-        assert notes_of(given, judge(given)) != ("full suite passed",)
+        assert note_texts(given, judge(given)) != ("full suite passed",)
 
 
 def test_a_stage_after_the_tests_counts_too() -> None:
@@ -1012,7 +1016,7 @@ def test_a_stage_after_the_tests_counts_too() -> None:
     events = (end("install"), end("pytest"), end("package", 2), last(1))
     given = replace(case(PASSING, *events, exit_code=1), stages=stages)
     assert judge(given).product is Product.FAILED
-    assert notes_of(given, judge(given)) == ("stage package failed",)
+    assert note_texts(given, judge(given)) == ("stage package failed",)
 
 
 def test_a_stage_that_failing_tests_kept_from_running_is_no_failure_of_its_own() -> None:
@@ -1020,7 +1024,7 @@ def test_a_stage_that_failing_tests_kept_from_running_is_no_failure_of_its_own()
     events = (end("install"), end("pytest", 1), skipped, last(1))
     given = replace(case(FAILING, *events, exit_code=1), stages=(*STAGES, stage("package")))
     assert "package" not in texts(judge(given))
-    assert notes_of(given, judge(given)) == ("1 test failed, 1 error",)
+    assert note_texts(given, judge(given)) == ("1 test failed, 1 error",)
 
 
 @pytest.mark.parametrize("pytest_exit", [0, 137])
@@ -1051,7 +1055,7 @@ def test_long_lists_of_tests_are_cut() -> None:
 def test_the_host_engine_shows_in_the_notes() -> None:
     given = case(PASSING, end("install"), end("pytest"), last(), exit_code=0, engine="host")
     note = "host engine: a fresh virtual environment on this machine, without isolation"
-    assert note in notes_of(given, judge(given))
+    assert note in note_texts(given, judge(given))
 
 
 def test_a_recorded_crash_end_to_end() -> None:
@@ -1079,8 +1083,12 @@ def ended(tests: PytestLog, **changes: Any) -> Case:
     return replace(given, **changes)
 
 
+def note_texts(given: Case, verdict: Verdict) -> tuple[str, ...]:
+    return tuple(it.text for it in notes_of(given, verdict))
+
+
 def notes(given: Case) -> str:
-    return "; ".join(notes_of(given, judge(given)))
+    return "; ".join(note_texts(given, judge(given)))
 
 
 def contract(*tests: list[str]) -> ContractPlan:

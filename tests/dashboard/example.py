@@ -15,7 +15,9 @@ from typing import Any
 from bench.generated_files import write_files
 from bench.generated_history import GeneratedRun, Scale, history
 from ci.facts.failures import reason_line
+from ci.facts.sentences import contract_differs, full_suite
 from ci.model.details import Details
+from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import (
     Evidence,
     Failure,
@@ -26,7 +28,6 @@ from ci.model.results import (
     RunResult,
     Verdict,
 )
-from ci.model.tests import Outcome, TestOutcome
 from ci.store.folder import default_url
 from ci.store.store import Store
 
@@ -137,22 +138,22 @@ def _judged(
     changes: dict[str, Any] = {
         "pytest": result.pytest.model_copy(update={**some, "summary": summary}),
         "verdict": verdict,
-        "notes": () if failed else ("full suite passed",),
+        "findings": () if failed else (full_suite(),),
         "failures": tuple(
             Failure(stage="pytest", test=it.node_id, outcome=Outcome.FAILED, message=ASSERTION)
             for it in failed
         ),
     }
     if result.platform == OUTDATED and back <= 2:
-        update = "update with: python -m ci contract cambricon"
-        changes["notes"] = ("full suite passed", f"contract: 16 tests added; {update}")
+        update = "python -m ci contract cambricon"
+        changes["findings"] = (full_suite(), contract_differs(["16 tests added"], update))
     if result.platform == TIMED_OUT and back == 1:
         text = "stage pytest exceeded its time limit of 600 s"
         evidence = (Evidence(grade=Grade.FACT, text=text),)
         changes["verdict"] = Verdict(
             product=Product.INCOMPLETE, harness=Harness.TIMED_OUT, evidence=evidence
         )
-        changes["notes"] = ()
+        changes["findings"] = ()
     if result.platform in SLOWER and place >= SLOWER_SINCE:
         changes |= _slower(result)
     return result.model_copy(update=changes)

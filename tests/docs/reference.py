@@ -35,7 +35,7 @@ from codegen import cpp
 from codegen.inputs import SELECTION_VARIABLE
 from codegen.native import read_bases
 from codegen.triton.compiler import CACHE_VARIABLE
-from tests.docs import alarms
+from tests.docs import alarms, findings
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "reference"
@@ -126,6 +126,7 @@ def pages() -> dict[str, str]:
         "commands.md": _commands(),
         "exit-codes.md": _exit_codes(),
         "results.md": _results(),
+        "findings.md": _findings(),
         "alarms.md": _alarms(),
         "environment.md": _environment(),
         "operators.md": _operators(),
@@ -286,6 +287,21 @@ def _results() -> str:
         f"As a [JSON schema]({RESULTS_SCHEMA}), which the files of all versions match:"
         " `python -m ci schema results`.",
         Fields(RunResult, written=True).text(),
+    )
+
+
+def _findings() -> str:
+    rows = [
+        (f"`{example.code}`", example.grade, _cell(example.text), _cell(meaning))
+        for example, meaning in findings.examples()
+    ]
+    return _page(
+        "Evidence and notes",
+        "Each sentence of a [verdict](../read-a-verdict.md) and each note of a row has a code,"
+        " which is stable, and a [grade](../read-a-verdict.md#evidence). Each is shown here"
+        " with an example. [Result files](results.md) says where `results.json` has them."
+        " [Troubleshooting](../troubleshooting.md) has more about some of them.",
+        _table(("Code", "Grade", "Example", "Meaning or remedy"), rows),
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ci.facts.difference import compare_outcomes, group_lines
 from ci.facts.measures import percent
+from ci.facts.sentences import contract_differs, no_contract, quarantine_stale
 from ci.gates.regression import ChangeKind, Judgement
 from ci.model.results import Harness, Product
 from ci.report.alarm_report import bisect_command, headline, place_text, row_texts
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from ci.store.store import Store
 
 COMMITS = 30  # of the grid
-# The notes of a run on a contract or a quarantine that no longer fits it: ``ci.facts.notes``.
-_STALE = ("contract:", "no contract for ", "quarantine stale:")
+# The notes of a run on a contract or a quarantine that no longer fits it.
+_STALE = (contract_differs.code, no_contract.code, quarantine_stale.code)
 
 
 class Urgency(StrEnum):
@@ -217,11 +218,11 @@ def _changed_suite(store: Store, results: Sequence[ResultHead]) -> Iterator[Atte
 def _stale(store: Store, newest: ResultHead) -> Iterator[Attention]:
     """The notes of the newest run on its contract and its quarantine."""
     run = store.load_or_skip(newest.run_id)
-    for note in run.platform(newest.platform).notes if run else ():
-        if note.startswith(_STALE):
+    for note in run.platform(newest.platform).findings if run else ():
+        if note.code in _STALE:
             yield Attention(
                 urgency=Urgency.CONTRACT,
                 platforms=(newest.platform,),
-                text=note.removeprefix("contract: "),
+                text=note.text.removeprefix("contract: "),
                 run_id=newest.run_id,
             )

@@ -66,6 +66,8 @@ class PytestLog:
     crashed: tuple[str, ...]
     """Tests in which a worker process of pytest-xdist died: with the cause if known, and how often
     if more than once."""
+    crashed_again: bool = False
+    """Whether a worker died in one of them more than once."""
     begun: int = 0
     """Number of different tests that began; a file that could not be collected is not a test."""
     shards: Mapping[str, int] = field(default_factory=dict)
@@ -190,10 +192,15 @@ class OperatorRecord:
     """The missing features, in a test that skips for ``INSTRUCTION_SET``: see ``Processor.has``."""
     quarantine: str | None = None
     against_cpu: str | None = None
+    """``agrees``, or ``differs`` or ``not comparable`` with a reason after a colon."""
 
     @property
     def ran(self) -> bool:
         return bool(self.executed)
+
+    @property
+    def differs_from_cpu(self) -> bool:
+        return (self.against_cpu or "").partition(":")[0] == "differs"
 
 
 @dataclass(frozen=True, kw_only=True)
