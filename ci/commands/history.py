@@ -121,7 +121,7 @@ def execute(options: argparse.Namespace) -> int:
             find_project(store, name, project)
         if options.flaky:
             from ci.analysis.flaky import find_flaky_tests
-            from ci.report.slow_and_flaky import FlakyReport
+            from ci.report.tests import FlakyReport
 
             found = find_flaky_tests(store, names[0], project)
             FlakyReport(names[0], found).show(options.format)

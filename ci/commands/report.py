@@ -15,8 +15,8 @@ from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
 from ci.model.results import selected_title, title
-from ci.report.slow_and_flaky import SlowestReport
 from ci.report.table import ResultsReport
+from ci.report.tests import SlowestReport
 from ci.util.terminal import show
 from ci.util.text import near_match
 

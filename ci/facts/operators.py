@@ -16,7 +16,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from ci.model.outcomes import (
+from ci.model.results import OverloadCount, device_kind, is_compiled_only
+from ci.model.tests import (
     KERNELS,
     NO_DEVICE,
     NOT_ACTIVE,
@@ -28,7 +29,6 @@ from ci.model.outcomes import (
     Selection,
     TestOutcome,
 )
-from ci.model.results import OverloadCount, device_kind, is_compiled_only
 from ci.util.text import join_names
 
 # Characters; a selection of all operators has 30,000. The record becomes a part of results.json.

@@ -17,7 +17,7 @@ from ci.facts.files import read_log_lines, read_text_file
 from ci.facts.pytest_log import PytestOutput, parse_log, read_output
 from ci.facts.shards import merge_outputs
 from ci.model.details import Details, Rerun
-from ci.model.outcomes import Outcome, PytestLog
+from ci.model.tests import Outcome, PytestLog
 from ci.protocol.agent_files import ENVIRONMENT, EVENTS, PYTEST_LOG, files_of
 from ci.protocol.events import RunRecord
 from ci.protocol.job import Column, StagePlan

@@ -11,7 +11,7 @@ from ci.analysis.comparison import Comparison, PlatformComparison, Side
 from ci.analysis.times import Judgement, MeasureChange, MissingTimes, Times
 from ci.facts.difference import ChangedTest, ChangeKind, Difference, group_lines
 from ci.facts.measures import LABELS, amount, growth, headline, percent, stage_and_quantity
-from ci.model.outcomes import OperatorTest, Outcome
+from ci.model.tests import OperatorTest, Outcome
 from ci.report.document import (
     Block,
     Document,

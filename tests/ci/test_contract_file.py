@@ -16,15 +16,7 @@ from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts.contract import Contract, ContractBase, contract_text, load_contract
 from ci.facts.difference import ChangeKind, compare_suites
 from ci.facts.suite import DTYPE_CLASSES, LACKS_INSTRUCTIONS, adapt_to_processor, suite_of
-from ci.model.outcomes import (
-    SKIP_REASONS,
-    OperatorTest,
-    Outcome,
-    Processor,
-    State,
-    Suite,
-    TestOutcome,
-)
+from ci.model.tests import SKIP_REASONS, OperatorTest, Outcome, Processor, State, Suite, TestOutcome
 
 PASSED = State(Outcome.PASSED)
 HEAD = """\

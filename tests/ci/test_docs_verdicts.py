@@ -20,7 +20,6 @@ from ci.facts.case import Case
 from ci.facts.notes import notes_of
 from ci.facts.pytest_log import ListedFailure
 from ci.facts.verdict import judge, not_run
-from ci.model.outcomes import Outcome, PytestLog, TestOutcome
 from ci.model.results import (
     Evidence,
     Grade,
@@ -31,6 +30,7 @@ from ci.model.results import (
     Verdict,
     exit_code,
 )
+from ci.model.tests import Outcome, PytestLog, TestOutcome
 from ci.protocol.events import LeaseFailed, NetworkRemained, RunRecord, StageSkipped
 from ci.report.table import ResultsReport, table_rows
 from ci.util.files import REPOSITORY

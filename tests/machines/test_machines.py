@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ci.model.outcomes import (
+from ci.model.tests import (
     INSTRUCTION_SET,
     OperatorRecord,
     Outcome,
