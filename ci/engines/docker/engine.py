@@ -30,6 +30,7 @@ from ci.engines.docker import kept
 from ci.engines.docker.attach import open_shell
 from ci.engines.docker.containers import (
     Isolation,
+    as_volumes,
     copy_in,
     find_containers,
     read_log,
@@ -215,7 +216,7 @@ class DockerEngine(ImageEngine):
                     # Replaces the image's own entry point, which may be anything.
                     entrypoint=[*plan.needed_image.entry, *job.COMMAND],
                     log_config=LogConfig(type=job.LOG_DRIVER, config=job.LOG_OPTIONS),
-                    **options,
+                    **{**options, "volumes": as_volumes(options["volumes"])},
                 )
                 self._creating = False
             return container
