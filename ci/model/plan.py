@@ -237,6 +237,11 @@ class EnginePlan:
     node_engine: EngineKind = EngineKind.AUTO
     capacity: int | None = None
 
+    @property
+    def host(self) -> str | None:
+        """The address of the engine, if the plan has one."""
+        return self.docker_host
+
 
 @dataclass(frozen=True, kw_only=True)
 class CachePlan:
