@@ -291,7 +291,7 @@ class Link:
     """
 
     product: ClassVar = DOCKER
-    client_type: ClassVar = DockerClient
+    client_type: ClassVar[type[DockerClient]] = DockerClient
 
     def __init__(self, plan: EnginePlan) -> None:
         """Connect to the engine of ``plan``; raises ``InfrastructureError`` if none answers."""

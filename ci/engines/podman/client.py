@@ -25,14 +25,12 @@ class PodmanAPI(APIClient):
         done: bool = super().tag(image, repository, tag or named, force)
         return done
 
-    def create_container_from_config(
-        self, config: Mapping[str, Any], name: str | None = None, platform: str | None = None
-    ) -> Mapping[str, Any]:
+    def create_container_from_config(self, *arguments: Any, **options: Any) -> Any:
         """Create a container; a taken name is a conflict, as it is for a Docker Engine."""
         try:
-            return super().create_container_from_config(config, name, platform)
+            return super().create_container_from_config(*arguments, **options)  # type: ignore[no-untyped-call]
         except APIError as error:
-            if NAME_TAKEN in str(error):
+            if error.response is not None and NAME_TAKEN in str(error):
                 error.response.status_code = HTTPStatus.CONFLICT
             raise
 
@@ -43,7 +41,7 @@ class PodmanAPI(APIClient):
 
     def inspect_image(self, image: str) -> Any:
         """Return the facts of an image, with the names that it was given."""
-        return _short(super().inspect_image(image))
+        return _short(super().inspect_image(image))  # type: ignore[no-untyped-call]
 
     def df(self) -> Any:
         """Return what is stored, from the lists: Podman's own answer has no labels."""
