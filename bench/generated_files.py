@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from ci.facts.build import NINJA_LOG
-from ci.facts.result_files import ENGINE_EVENTS, PYTEST_LOG
+from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.details import Details, Unit
 from ci.model.results import PlatformResult, RunResult
 from ci.model.tests import Outcome, TestOutcome
+from ci.protocol.agent_files import PYTEST_LOG
+from ci.protocol.events import StageFinished, StageStarted
 
 COMPILERS = 2  # side by side
 WORKERS = 4
@@ -32,21 +33,16 @@ def write_files(results: Path, run: RunResult, details: dict[str, Details]) -> N
             if stage.seconds is None or stage.name in ("image", "sync"):  # the engine's own
                 continue
             begins[stage.name] = now
-            events.append(_event("stage_started", stage.name, now, command=["true"]))
+            started = StageStarted(stage.name, command=("true",))
+            events.append(started.to_json(time=now, monotonic=now) + "\n")
             now += stage.seconds
-            ended = {"seconds": stage.seconds, "exit_code": stage.exit_code or 0}
-            events.append(_event("stage_finished", stage.name, now, **ended))
+            ended = StageFinished(stage.name, seconds=stage.seconds, exit_code=stage.exit_code or 0)
+            events.append(ended.to_json(time=now, monotonic=now) + "\n")
         (folder / ENGINE_EVENTS).write_text("".join(events), encoding="utf-8")
         _write_build(folder, result, details[result.platform], begins.get("install", begin))
         tests, pytest_s = details[result.platform].tests, result.pytest_s or 0
         lines = _reports(tests, begins.get("pytest", begin), pytest_s)
         (folder / PYTEST_LOG).write_text("".join(lines), encoding="utf-8")
-
-
-def _event(name: str, stage: str, now: float, **fields: Any) -> str:
-    return (
-        json.dumps({"event": name, "time": now, "monotonic": now, "stage": stage, **fields}) + "\n"
-    )
 
 
 def _write_build(folder: Path, result: PlatformResult, details: Details, begin: float) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from codegen import backend, native, triton
 from codegen.aten import find_torch, load_schemas
-from codegen.devices import PLATFORMS
+from codegen.devices import platforms
 from codegen.errors import GenerationError, counted
 from codegen.generation import generate
 from codegen.inputs import SELECTION_VARIABLE, Inputs
@@ -31,8 +31,8 @@ _OLDEST_TARGET = 80  # oldest target with variants in src/triton/ops
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one generator. Returns 0, or 2 after a message about bad input."""
-    options = _parser().parse_args(arguments)
     try:
+        options = _parser().parse_args(arguments)
         options.run(options)
         sys.stdout.flush()
         return EXIT_OK
@@ -82,9 +82,8 @@ def _parser() -> argparse.ArgumentParser:
             help=f"list the operators of src/base that {SELECTION_VARIABLE} selects, for CMake",
         )
     )
-    _declare_headers(
-        add("headers", help="generate the C++ headers of codegen/slots.py and codegen/devices.py")
-    )
+    _declare_headers(add("headers", help="generate the C++ headers of codegen/slots.py"))
+    _declare_platforms(add("platforms", help="write the platforms for C++ and for CMake"))
     _declare_inspect(
         add("inspect", help="show how the generator handles each operator of the installed torch")
     )
@@ -139,7 +138,7 @@ def _declare_registry(parser: argparse.ArgumentParser) -> None:
     _add_output(parser, required=True)
     parser.add_argument(
         "--accelerator",
-        choices=["", *(each.enumerator for each in PLATFORMS if each.name != "cpu")],
+        choices=["", *(each.enumerator for each in platforms() if each.name != "cpu")],
         default="",
         help="C++ enumerator of the build's accelerator, such as kNvidia (default: none)",
     )
@@ -216,6 +215,11 @@ def _declare_hand_written(parser: argparse.ArgumentParser) -> None:
 def _declare_headers(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_run_headers)
     _add_output(parser, default=_ROOT / "src" / "include" / "infini" / "ops")
+
+
+def _declare_platforms(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=_run_platforms)
+    _add_output(parser, required=True)
 
 
 def _declare_inspect(parser: argparse.ArgumentParser) -> None:
@@ -407,6 +411,13 @@ def _run_headers(options: argparse.Namespace) -> None:
     from codegen.emit import render_headers
 
     for name, text in render_headers().items():
+        _write(options, name, text)
+
+
+def _run_platforms(options: argparse.Namespace) -> None:
+    from codegen.emit import render_platforms
+
+    for name, text in render_platforms().items():
         _write(options, name, text)
 
 

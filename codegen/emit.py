@@ -9,7 +9,7 @@ from pathlib import Path
 import jinja2
 
 from codegen import cpp, stubs
-from codegen.devices import PLATFORMS
+from codegen.devices import platforms
 from codegen.model import Library
 from codegen.slots import SLOT_COUNT, Slot, measured_orders, read_slot_times
 
@@ -35,7 +35,7 @@ def make_environment() -> jinja2.Environment:
 
 
 def render_headers() -> dict[str, str]:
-    """Render the C++ headers of ``codegen.slots`` and ``codegen.devices``, by file name."""
+    """Render the C++ headers of ``codegen.slots``, by file name."""
     environment = make_environment()
     slot = environment.get_template("slot.h.j2").render(slots=list(Slot), count=SLOT_COUNT)
     times = read_slot_times()
@@ -43,8 +43,17 @@ def render_headers() -> dict[str, str]:
     slot_order = environment.get_template("slot_order.h.j2").render(
         times=times, orders=orders, most=max(len(order.slots) for order in orders)
     )
-    device_type = environment.get_template("device_type.h.j2").render(platforms=PLATFORMS)
-    return {"slot.h": slot, "slot_order.h": slot_order, "device_type.h": device_type}
+    return {"slot.h": slot, "slot_order.h": slot_order}
+
+
+def render_platforms() -> dict[str, str]:
+    """Render the platforms for C++ and for CMake, by path relative to the output folder."""
+    paths = ("include/infini/ops/device_type.h", "platforms.cmake")
+    environment = make_environment()
+    return {
+        path: environment.get_template(f"{Path(path).name}.j2").render(platforms=platforms())
+        for path in paths
+    }
 
 
 def render_torch(library: Library, hand_written: frozenset[str]) -> dict[str, str]:

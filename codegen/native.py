@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from codegen import cpp
-from codegen.devices import PLATFORMS
+from codegen.devices import platforms
 from codegen.errors import GenerationError, suggestion
 from codegen.model import (
     Argument,
@@ -341,7 +341,7 @@ def read_registry(
     Raises ``GenerationError`` with every registration that can't be read or is not allowed.
     """
     names = {class_name(name): name for name in bases}
-    devices = {f"{_DEVICE}{each.enumerator}": each.name for each in PLATFORMS}
+    devices = {f"{_DEVICE}{each.enumerator}": each.name for each in platforms()}
     if accelerator:
         devices[_ACCELERATOR] = devices[f"{_DEVICE}{accelerator}"]
     found: dict[tuple[str, str, int], Implementation] = {}
@@ -368,7 +368,7 @@ def read_registry(
     if findings:
         raise GenerationError("\n".join(findings))
     # Like the library, leave out implementations for devices that the build lacks.
-    built = {each.name for each in PLATFORMS if each.enumerator in ("kCpu", accelerator)}
+    built = {each.name for each in platforms() if each.enumerator in ("kCpu", accelerator)}
     implementations = tuple(found[each] for each in sorted(found) if found[each].device in built)
     return Registry(implementations=implementations, bases=bases)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from codegen.devices import PLATFORMS
+from codegen.devices import platforms
 
 SLOT_TIMES = Path(__file__).with_name("slot_times.json")
 
@@ -47,7 +47,7 @@ def measured_orders(times: Mapping[str, Any]) -> list[SlotOrder]:
 
     A slot's place depends on the mean of its times relative to each other slot's, over all cases.
     """
-    enumerator = next(each.enumerator for each in PLATFORMS if each.name == times["platform"])
+    enumerator = next(each.enumerator for each in platforms() if each.name == times["platform"])
     by_operator: dict[str, list[Mapping[str, float]]] = {}
     for case in times["cases"]:
         by_operator.setdefault(case["operator"], []).append(case["microseconds"])

@@ -19,12 +19,12 @@ from pathlib import Path
 
 from bench.context import ROOT, Context, proportional_size
 from bench.rows import Measurement, MeasurementError
-from ci.facts.result_files import EVENTS
+from ci.facts.events import parse_events
 from ci.model.platforms import OFFLINE_BASE_IMAGE, PLATFORMS
 from ci.model.results import RunResult
+from ci.protocol.agent_files import EVENTS
 from ci.protocol.events import StageStarted
 from ci.store.folder import read_results
-from ci.util.lines import parse_object
 
 SOCKET = "unix:///var/run/docker.sock"
 CPU_SECONDS = 10  # of each platform's build; long compared with the measured overhead
@@ -101,8 +101,13 @@ def _run(context: Context, folder: Path, *platforms: str) -> _Run:
         raise MeasurementError(f"{' '.join(command)} ended with {process.returncode}:\n{tail}")
     result = read_results(results / "latest" / "results.json")
     logs = [results / "latest" / platform.platform / EVENTS for platform in result.platforms]
-    events = [parse_object(line) for log in logs for line in log.read_text().splitlines()]
-    stages = [event["time"] for event in events if event["event"] == StageStarted.event]
+    records = [parse_events(log.read_text().splitlines()) for log in logs]
+    stages = [
+        time.epoch
+        for record in records
+        for event, time in zip(record.events, record.times, strict=True)
+        if isinstance(event, StageStarted)
+    ]
     return _Run(
         result=result, wall_s=wall, first_stage_s=min(stages) - begun, memory_mb=memory / 1e6
     )

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from ci.agent import session
 from ci.agent.run import JobRun
-from ci.agent.unpack import UNPACK, unpack
+from ci.agent.unpack import unpack
 from ci.agent.user import StageUser
-from ci.protocol.job import PROTOCOL, read_job
+from ci.protocol.job import ENTER, PROTOCOL, UNPACK, read_job
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # a disk that takes no more
 
@@ -23,7 +23,7 @@ def main() -> None:
     """Execute the job named on the command line, and exit with its exit code."""
     if sys.argv[1] == session.HOLD:
         session.hold()
-    if sys.argv[1] == session.ENTER:
+    if sys.argv[1] == ENTER:
         sys.exit(session.enter(sys.argv[2:]))
     if sys.argv[1] == UNPACK:
         unpack(sys.argv[2:])

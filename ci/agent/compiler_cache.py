@@ -14,13 +14,11 @@ from typing import Callable
 from ci.agent.machine import tool_output
 from ci.agent.trusted_caches import copy_missing
 from ci.agent.user import Handover
+from ci.protocol.agent_files import CACHE_HITS, CACHE_LOG, CACHE_MISSES
 from ci.protocol.job import CacheJob
 from ci.util.lines import LONGEST_LOG_LINE, lines_of_file
 
-STATISTICS = "ccache.txt"  # in the results: every compilation, with hit or miss
 LARGEST_GB = 5  # ccache's own default, set in case the image configures another
-HITS = ("direct_cache_hit", "preprocessed_cache_hit")
-MISSES = ("cache_miss", "recache")
 _COUNTER = re.compile(r"([^\t]+)\t([0-9]{1,15})")
 
 
@@ -39,7 +37,7 @@ class CompilerCache:
         self._job = job
         self._folder = Path(job.folder) if job else None
         self._tool: str | None = None
-        self._log = results / STATISTICS
+        self._log = results / CACHE_LOG
         self._before: Counter[str] = Counter()
         self._cold = False
         self._copied = 0
@@ -61,7 +59,7 @@ class CompilerCache:
             # The folder of the sources may differ between runs.
             "CCACHE_BASEDIR": job.base,
             "CCACHE_NOHASHDIR": "1",
-            "CCACHE_STATSLOG": str(self._handover.path(STATISTICS)),
+            "CCACHE_STATSLOG": str(self._handover.path(CACHE_LOG)),
             **({"CCACHE_RECACHE": "1"} if job.cold else {}),
         }
         self.variables = {name: wanted[name] for name in wanted if name not in environment}
@@ -105,7 +103,7 @@ class CompilerCache:
             return {"tool": None, "state": None, "empty": empty}
         # From 4.4 on, ccache writes a log for this run alone. The cache's own counters, all that
         # older versions have, also count other runs at the same time.
-        self._handover.take(STATISTICS)
+        self._handover.take(CACHE_LOG)
         if self._log.exists():
             counted = parse_statistics_log(lines_of_file(self._log, LONGEST_LOG_LINE))
         else:
@@ -139,7 +137,7 @@ def parse_statistics_log(lines: Iterable[str]) -> Counter[str]:
 
     The code under test can write to it, and it has no limit.
     """
-    return Counter(line for line in lines if line in (*HITS, *MISSES))
+    return Counter(line for line in lines if line in (*CACHE_HITS, *CACHE_MISSES))
 
 
 def parse_statistics(text: str) -> Counter[str]:
@@ -150,5 +148,5 @@ def parse_statistics(text: str) -> Counter[str]:
 
 def hits_and_misses(counters: Mapping[str, int]) -> tuple[int, int]:
     """Return hits and misses of the cacheable compilations; a forced recompilation is a miss."""
-    hits = sum(counters.get(name, 0) for name in HITS)
-    return hits, sum(counters.get(name, 0) for name in MISSES)
+    hits = sum(counters.get(name, 0) for name in CACHE_HITS)
+    return hits, sum(counters.get(name, 0) for name in CACHE_MISSES)

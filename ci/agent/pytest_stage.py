@@ -18,17 +18,18 @@ from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 from ci.agent.artifacts import open_regular
-from ci.agent.pytest_report import SUBTEST, TEST, damaged_report, name_rules, parse_report
 from ci.agent.rerun_plugin import FILE_VARIABLE
 from ci.agent.stage import SupervisorError
 from ci.agent.user import Handover, LogPipe, make_public
+from ci.protocol.agent_files import PYTEST_LOG
 from ci.protocol.events import CommandEnd, Event, RerunFinished, RerunsEnded, RerunStarted
 from ci.protocol.job import StageKind, StagePlan
+from ci.protocol.pytest_report import SUBTEST, TEST, damaged_report, parse_report
+from ci.protocol.pytest_status import is_pytest
+from ci.protocol.stable_names import name_rules
 from ci.util.files import remove_folder
 from ci.util.lines import LONGEST_REPORT, lines_of_file
 
-LOG = "pytest.jsonl"  # the run's per-test log, of pytest-reportlog
-JUNIT = "junit.xml"
 PACKAGE = "infini_ci_status"
 METADATA = f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: 1\n"
 ENTRY_POINTS = f"[pytest11]\n{PACKAGE} = {PACKAGE}\n"
@@ -201,21 +202,6 @@ def _status(path: str) -> int | None:
     return int(text) if text.isdigit() and int(text) <= LARGEST_STATUS else None
 
 
-def is_pytest(command: Sequence[str]) -> bool:
-    """Return whether a command is pytest itself: ``pytest``, ``python -I -m pytest``."""
-    program, arguments = Path(command[0]).name, iter(command[1:])
-    if not re.match(r"python[0-9.]*$", program):
-        return program in ("pytest", "py.test")
-    for argument in arguments:
-        if argument in ("-X", "-W"):
-            next(arguments, None)
-        elif argument == "-m":
-            return next(arguments, None) == "pytest"
-        elif not argument.startswith("-") or argument == "-c":
-            return False
-    return False
-
-
 def plugin(name: str) -> bytes:
     """Return the source of one of the agent's pytest plugins."""
     return pkgutil.get_data(__package__ or "", f"{name}.py") or b""
@@ -279,7 +265,7 @@ class Reruns:
     """Runs the command of a stage, under another name."""
     handover: Handover
     workspace: Path
-    logs: Sequence[str] = (LOG,)
+    logs: Sequence[str] = (PYTEST_LOG,)
     """The per-test logs of the stage."""
 
     def __post_init__(self) -> None:

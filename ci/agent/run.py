@@ -10,19 +10,20 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from ci.agent import pytest_stage, shards
+from ci.agent import pytest_stage
 from ci.agent.artifacts import collect
 from ci.agent.compiler_cache import CompilerCache
 from ci.agent.lease import LeaseError, Leases
 from ci.agent.machine import build_settings, machine_facts, tool_facts
 from ci.agent.network import NetworkError, wait_until_isolated
 from ci.agent.output import EventLog
-from ci.agent.pytest_report import run_folders
 from ci.agent.stage import SupervisorError, adopt_orphans
 from ci.agent.stage_runner import StageRunner
 from ci.agent.user import Handover, StageUser
 from ci.protocol import events
+from ci.protocol.agent_files import ENVIRONMENT, EVENTS, PYTEST_LOG, files_of
 from ci.protocol.job import PROTOCOL, Job, StagePlan
+from ci.protocol.stable_names import run_folders
 
 INTERRUPTED = 130
 RESTARTED = 1
@@ -53,7 +54,7 @@ class JobRun:
                 lines = Path(job.credentials).read_text(encoding="utf-8").splitlines()
                 Path(job.credentials).unlink()
                 credentials = dict(line.split("=", 1) for line in lines)
-        self._log = EventLog(self._results / "events.jsonl")
+        self._log = EventLog(self._results / EVENTS)
         self._signal: int | None = None
         self._reruns: pytest_stage.Reruns | None = None
         self._leases: Leases | None = None
@@ -157,7 +158,7 @@ class JobRun:
                     carry_out=self._runner.carry_out,
                     handover=self._handover,
                     workspace=self._workspace,
-                    logs=shards.files_of(stage, pytest_stage.LOG),
+                    logs=files_of(stage, PYTEST_LOG),
                 )
                 self._reruns = reruns if reruns.can_run(end) else None
         if self._reruns is None:  # reruns still need the devices
@@ -214,7 +215,7 @@ class JobRun:
             found = self._leases.detection
             facts["detection"] = {"status": found.status, "reason": found.reason}
             facts["devices"] = self._leases.records
-        path = self._results / "environment.json"
+        path = self._results / ENVIRONMENT
         temporary = path.with_suffix(".tmp")
         text = json.dumps(facts, indent=2, sort_keys=True) + "\n"
         temporary.write_text(text, encoding="utf-8")

@@ -19,9 +19,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Mapping, Sequence
 
+from ci.protocol.job import INTERACTIVE
+
 HOLD = "hold"
-ENTER = "enter"
-INTERACTIVE = "--interactive"
 SHELLS = ("bash", "sh")  # the first that there is, at a terminal
 DOOR = 0  # the descriptor of a pipe that every shell writes to, and keeps open until it ends
 KNOCK = b"."

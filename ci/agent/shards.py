@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
 
 from ci.agent.artifacts import open_regular
-from ci.agent.pytest_report import NO_TESTS, name_rules, severity, worst_status
 from ci.agent.pytest_stage import PytestRuns, plugin, python_path, remove
 from ci.agent.user import make_public
 from ci.protocol.events import CommandEnd
 from ci.protocol.job import StagePlan
+from ci.protocol.pytest_status import NO_TESTS, severity, worst_status
+from ci.protocol.stable_names import name_rules
 
 Number = TypeVar("Number", int, float)
 
@@ -36,19 +37,6 @@ class ShardCollection(NamedTuple):
     collected: int | None = None
     selected: int | None = None
     digest: str | None = None
-
-
-def shard_file(name: str, shard: int) -> str:
-    """Return the name of a shard's own file: ``pytest.shard-1.jsonl`` for ``pytest.jsonl``."""
-    stem, _, suffix = name.rpartition(".")
-    return f"{stem}.shard-{shard}.{suffix}"
-
-
-def files_of(stage: StagePlan, name: str) -> list[str]:
-    """Return the names of the files that the processes of a stage write instead of ``name``."""
-    if stage.shards == 1:
-        return [name]
-    return [shard_file(name, shard) for shard in range(1, stage.shards + 1)]
 
 
 def processors_of(shard: int, shards: int) -> list[int]:

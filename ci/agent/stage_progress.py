@@ -17,8 +17,8 @@ from typing import BinaryIO, Callable, ContextManager
 
 from ci.agent.artifacts import open_regular
 from ci.agent.compiler_cache import hits_and_misses, parse_statistics_log
-from ci.agent.pytest_report import collected_tests, parse_report
 from ci.protocol.events import StageProgress
+from ci.protocol.pytest_report import collected_tests, parse_report
 
 INTERVAL_S = 2.0  # between two events
 # Bytes of a log that are read at a time, which takes milliseconds: the output of the stage waits.

@@ -13,12 +13,13 @@ from ci.agent.compiler_cache import CompilerCache
 from ci.agent.follow import FollowedStage, follow_stages
 from ci.agent.lease import Leases
 from ci.agent.output import EventLog, StageOutput
-from ci.agent.pytest_report import run_folders
 from ci.agent.stage import Stage, StageCommand
 from ci.agent.stage_progress import GrowingFile, ProgressWatch
 from ci.agent.user import Handover, LogPipe
 from ci.protocol import events
+from ci.protocol.agent_files import JUNIT, PYTEST_LOG, files_of
 from ci.protocol.job import NETRC, Job, StageKind, StagePlan
+from ci.protocol.stable_names import run_folders
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class StageRunner:
                 runs = [it.pytest_runs() for it in processes]
                 collections = [it.collection() for it in processes]
         if stage.kind is StageKind.PYTEST:
-            for name in shards.files_of(stage, pytest_stage.JUNIT):
+            for name in files_of(stage, JUNIT):
                 if self.handover.take(name):
                     self.log.emit(events.ArtifactCut(name=name, path=name, left_out=1))
         if stage.shards > 1:
@@ -109,8 +110,8 @@ class StageRunner:
 
     def _process(self, stage: StagePlan, shard: int, stack: ExitStack) -> StageProcess:
         """Prepare the command of a stage, or of one of its shards, until ``stack`` ends."""
-        names = (pytest_stage.LOG, pytest_stage.JUNIT, f"{stage.name}.log")
-        log_name, junit_name, output = (shards.files_of(stage, name)[shard] for name in names)
+        names = (PYTEST_LOG, JUNIT, f"{stage.name}.log")
+        log_name, junit_name, output = (files_of(stage, name)[shard] for name in names)
         has_log = stage.kind is StageKind.PYTEST
         log, pipe = stack.enter_context(self.handover.log(log_name if has_log else None))
         junit = self.handover.path(junit_name)
@@ -192,7 +193,7 @@ class StageRunner:
     def _watch(self, name: str, process: StageProcess, group: list[ProgressWatch]) -> ProgressWatch:
         stage, cache = process.stage, self.cache.log if process.shard == 0 else None
         has_tests = stage.kind is StageKind.PYTEST and name == stage.name  # no rerun of some
-        log = shards.files_of(stage, pytest_stage.LOG)[process.shard]
+        log = files_of(stage, PYTEST_LOG)[process.shard]
         return ProgressWatch(
             name,
             tests=GrowingFile(self._results / log) if has_tests else None,

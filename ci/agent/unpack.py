@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-UNPACK = "unpack"
 HIDDEN = 0o700  # of a folder while it is filled; the image's may be read-only
 
 

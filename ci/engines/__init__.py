@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 from ci.errors import InfrastructureError
+from ci.protocol.events import Event
 
 if TYPE_CHECKING:  # noxfile.py checks prerequisites before anything is installed
     from ci.engines.checks import Finding
@@ -19,12 +20,16 @@ if TYPE_CHECKING:  # noxfile.py checks prerequisites before anything is installe
 class Observer(Protocol):
     """Receives the events of a run in progress."""
 
-    def event(self, event: Mapping[str, object]) -> None:
-        """Handle an event of the agent, a line of output or an engine's message.
+    def event(self, event: Event) -> None:
+        """Handle an event of the agent, a line of a stage's output, or an engine's message."""
 
-        The latter two are ``{"event": "output", "stage", "text"}`` and
-        ``{"event": "engine", "text"}``.
-        """
+
+@dataclass(frozen=True)
+class EngineMessage(Event):
+    """What an engine reports about itself."""
+
+    event = "engine"
+    text: str
 
 
 @dataclass(frozen=True, kw_only=True)

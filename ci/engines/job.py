@@ -8,7 +8,7 @@ import os
 import sys
 import zipfile
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -20,7 +20,6 @@ from typing import Any, TypeVar, cast
 
 from docker.types import Mount, Ulimit
 
-from ci.agent import session
 from ci.engines.devices import CONTAINER_PROBE, PROBE, DeviceFiles, container_devices, device_job
 from ci.engines.logs import SHOWN_BYTES_PER_S, STREAMED_BYTES_PER_S
 from ci.facts.files import read_text_file
@@ -34,24 +33,48 @@ from ci.model.plan import (
     RunPlan,
 )
 from ci.model.platforms import PLATFORMS
-from ci.protocol.job import CacheJob, Job
+from ci.protocol.agent_files import ENVIRONMENT
+from ci.protocol.job import ENTER, CacheJob, Job
 from ci.util.files import REPOSITORY, user_cache
 from ci.util.lines import LARGEST_DOCUMENT, parse_object
 
 Item = TypeVar("Item")
 
 MAIN = "from ci.agent.__main__ import main\n\nmain()\n"
-PARTS = (
-    "__init__.py",
-    "agent/*.py",
-    "protocol/*.py",
-    *("util/__init__.py", "util/files.py", "util/lines.py", "util/text.py"),
-)
 
 
-def agent_modules() -> list[Path]:
-    """Return the agent's modules and its imports, which need only the stdlib of Python 3.8."""
-    return [module for part in PARTS for module in sorted((REPOSITORY / "ci").glob(part))]
+def agent_modules() -> dict[str, CodeType]:
+    """Return the modules of the agent, with those of ``ci`` that they import, by their paths.
+
+    They need only the standard library of Python 3.8.
+    """
+    paths = [REPOSITORY / "ci/__init__.py", *(REPOSITORY / "ci/agent").glob("*.py")]
+    found: dict[str, CodeType] = {}
+    for path in paths:  # which grows
+        name = str(path.relative_to(REPOSITORY))
+        if name not in found:
+            found[name] = cast("CodeType", SourceFileLoader(name, str(path)).get_code(name))
+            paths += _imports(found[name])
+    return dict(sorted(found.items()))
+
+
+def _imports(code: CodeType) -> Iterator[Path]:
+    """Yield the modules of ``ci`` that a module imports, and the packages that they are in."""
+    names = {*_names(code)}
+    for name in names:
+        if name.startswith("ci."):  # of all names, only those of imported modules have dots
+            module = REPOSITORY.joinpath(*name.split("."))
+            if module.is_dir():  # whose modules are names as well
+                yield from filter(Path.is_file, (module / f"{it}.py" for it in names))
+            else:
+                yield from (module.with_suffix(".py"), module.with_name("__init__.py"))
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
 
 
 @cache
@@ -63,21 +86,19 @@ def agent_archive() -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("__main__.py", MAIN)
-        for module in agent_modules():
-            name = str(module.relative_to(REPOSITORY))
-            archive.writestr(name, module.read_bytes())
-            archive.writestr(f"{name}c", _compiled(module, name))
+        for name, code in agent_modules().items():
+            archive.writestr(name, (REPOSITORY / name).read_bytes())
+            archive.writestr(f"{name}c", _compiled(code, name))
     return buffer.getvalue()
 
 
-def _compiled(module: Path, name: str) -> bytes:
+def _compiled(code: CodeType, name: str) -> bytes:
     """Return a module as Python caches it: never compared with its source, and named ``name``."""
 
     def renamed(code: CodeType) -> CodeType:
         constants = (renamed(it) if isinstance(it, CodeType) else it for it in code.co_consts)
         return code.replace(co_filename=name, co_consts=tuple(constants))
 
-    code = cast("CodeType", SourceFileLoader(name, str(module)).get_code(name))
     unchecked, no_hash = b"\1\0\0\0", bytes(8)
     return MAGIC_NUMBER + unchecked + no_hash + marshal.dumps(renamed(code))
 
@@ -128,7 +149,7 @@ AGENT = f"{CONTAINER_FOLDER}/agent.pyz"
 JOB = f"{CONTAINER_FOLDER}/job.json"
 # Isolated from the variables and packages of the code under test.
 COMMAND = ("python3", "-I", AGENT, JOB)
-ENTER = ("python3", "-I", AGENT, session.ENTER)
+ENTER_SHELL = ("python3", "-I", AGENT, ENTER)
 # The capabilities of an agent with a user of its own: to start stages as theirs, and to end them.
 CAPABILITIES = ("SETUID", "SETGID", "KILL")
 AGENT_USER = "0"
@@ -307,7 +328,7 @@ def host_cache_folder(name: str) -> Path:
 
 def is_cache_empty(results: Path) -> bool:
     """Tell whether the agent reports that the cache was empty after the run's stages."""
-    text = read_text_file(results / "environment.json", LARGEST_DOCUMENT) or ""
+    text = read_text_file(results / ENVIRONMENT, LARGEST_DOCUMENT) or ""
     try:  # the container wrote it: it may hold anything
         cache = parse_object(text).get("compiler_cache")
     except ValueError:

@@ -16,12 +16,13 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
-from ci.engines import Observer
+from ci.engines import EngineMessage, Observer
 from ci.facts.events import LARGEST_RECORD, parse_event
+from ci.facts.measures import IMAGE
 from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.plan import DEFAULT_LIMITS
 from ci.model.results import HOST_LOCK, POOL_RECORD
-from ci.protocol.events import PrintedEvent, RunFinished
+from ci.protocol.events import Event, Output, PrintedEvent, RunFinished
 from ci.util.lines import LONGEST_EVENT, LineSplitter, TruncatedLine
 from ci.util.text import mask_credentials
 
@@ -70,18 +71,18 @@ class LiveLogs:
         self._stage = self._held = ""
         self._shown = monotonic()
 
-    def event(self, event: Mapping[str, object]) -> None:
+    def event(self, event: Event) -> None:
         """Handle an event of the agent, and pass on what a display shows."""
-        if event.get("event") != "output":
+        if not isinstance(event, Output):
             self._show()
             self._observer.event(event)
             return
-        self._stage, text = str(event.get("stage")), str(event.get("text"))
-        self._write(self._stage, text)
-        lines = (self._held + text)[-SHOWN_CHARACTERS:].splitlines(keepends=True)
+        self._stage = event.stage
+        self._write(event.stage, event.text)
+        lines = (self._held + event.text)[-SHOWN_CHARACTERS:].splitlines(keepends=True)
         self._held = "".join(lines[-SHOWN_LINES:])
         # The agent has more output, or its last event was full.
-        flood = event.get("more") or len(text) >= SHOWN_CHARACTERS
+        flood = event.more or len(event.text) >= SHOWN_CHARACTERS
         if not flood or monotonic() - self._shown > SHOW_EVERY_S:
             self._show()
 
@@ -93,7 +94,7 @@ class LiveLogs:
         if len(content) > self._room:
             del self._files[stage]
             text = f"{stage}.log is not written any further while the stage runs: it is too large"
-            self._observer.event({"event": "engine", "text": text})
+            self._observer.event(EngineMessage(text))
             return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,13 +106,13 @@ class LiveLogs:
         except OSError as error:
             del self._files[stage]  # the run goes on; the complete log comes at the end
             message = f"{stage}.log cannot be written while the stage runs: {error.strerror}"
-            self._observer.event({"event": "engine", "text": message})
+            self._observer.event(EngineMessage(message))
 
     def _show(self) -> None:
         lines = _bytes(self._held).decode(errors="replace").splitlines()
         self._held, self._shown = "", monotonic()
         for line in lines:
-            self._observer.event({"event": "output", "stage": self._stage, "text": line})
+            self._observer.event(Output(self._stage, line))
 
 
 def _bytes(text: str) -> bytes:
@@ -138,7 +139,7 @@ class ImageLog:
             for line in filter(str.strip, mask_credentials(_COLOURS.sub("", text)).splitlines()):
                 log.write(line + "\n")
                 self._last.append(line)
-                self._observer.event({"event": "engine", "text": line})
+                self._observer.event(Output(IMAGE, line))
 
     def tail(self) -> str:
         """Return the last lines, indented, for the end of an error message."""
@@ -148,7 +149,7 @@ class ImageLog:
 class _Silence:
     """Observes events that were shown before."""
 
-    def event(self, event: Mapping[str, object]) -> None:
+    def event(self, event: Event) -> None:
         """Ignore an event."""
 
 
@@ -210,7 +211,7 @@ class EventReader:
             self.finished, self._last_line = event, line
         elif not isinstance(event, PrintedEvent):
             self._keep_event(line)
-        self._observer.event({"event": event.event, **vars(event)})
+        self._observer.event(event)
 
     def complete(self) -> None:
         """Keep the agent's last event, now that its results are on this machine.
@@ -248,4 +249,4 @@ class EventReader:
             # The first write replaces the log of a caller that died.
             with self._log.open("w" if first else "a", encoding="utf-8") as log:
                 log.write(f"{text}\n")
-        self._observer.event({"event": "engine", "text": text})
+        self._observer.event(EngineMessage(text))

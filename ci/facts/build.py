@@ -14,10 +14,10 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from ci.agent.compiler_cache import HITS, STATISTICS
 from ci.facts.files import ArchiveMember, read_archive, read_log_lines, read_text_file, strip_place
 from ci.model.details import BuildDetails, Unit, UnitKind
 from ci.model.results import BuildResult
+from ci.protocol.agent_files import CACHE_HITS, CACHE_LOG
 from ci.util.lines import LARGEST_DOCUMENT, LONGEST_SECONDS
 from ci.util.text import parse_json
 
@@ -56,7 +56,7 @@ def read_build(folder: Path, *, stages: Iterable[str] = ()) -> Build | None:
         wheel_bytes=wheel_bytes,
         generated_lines=None if members is None else sum(generated.values()),
     )
-    cached = cached_units(read_text_file(folder / STATISTICS), commands)
+    cached = cached_units(read_text_file(folder / CACHE_LOG), commands)
     details = BuildDetails(
         units=tuple(
             Unit(output=it.output, kind=it.kind, seconds=it.seconds, cached=cached.get(it.output))
@@ -230,7 +230,7 @@ def _hits_by_source(log: str) -> dict[str, list[bool]]:
         if line.startswith("# "):
             hits = outcomes[line[2:].strip()]
             hits.append(False)
-        elif line in HITS and hits:
+        elif line in CACHE_HITS and hits:
             hits[-1] = True
     return outcomes
 

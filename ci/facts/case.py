@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ci.agent.pytest_report import TESTS_FAILED
-from ci.agent.pytest_stage import is_pytest
 from ci.facts.difference import Difference, compare_suites
 from ci.facts.operators import fallbacks, mismatches, overload_counts
 from ci.facts.pytest_log import ListedFailure
@@ -20,6 +18,7 @@ from ci.model.results import ExecutionFacts, OverloadCount, is_compiled_only
 from ci.model.tests import ClosingSummary, PytestLog, Selection
 from ci.protocol.events import CommandEnd, RunRecord, StageFinished
 from ci.protocol.job import StageKind, StagePlan
+from ci.protocol.pytest_status import TESTS_FAILED, is_pytest
 from ci.util.text import counted, signal_name
 
 # What pytest means by its other exit statuses (pytest.ExitCode).

@@ -15,7 +15,15 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from ci.protocol.events import EVENTS, Event, Output, RunRecord, RunStarted, StageFinished
+from ci.protocol.events import (
+    EVENTS,
+    Event,
+    EventTime,
+    Output,
+    RunRecord,
+    RunStarted,
+    StageFinished,
+)
 from ci.util.lines import TruncatedLine, parse_object
 from ci.util.text import counted, make_json_storable
 
@@ -26,34 +34,35 @@ LARGEST_RECORD = 1 << 25
 
 
 @cache  # creating one takes 1 ms, and a run needs only a few
-def _reader(name: str) -> TypeAdapter[Any]:
-    return TypeAdapter(EVENTS[name])
+def _reader(kind: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
-def parse_event(line: str) -> Event | None:
+def parse_event(line: str, kinds: Mapping[str, type[Event]] = EVENTS) -> Event | None:
     """Read an event; ``None``: an unknown event. Raises ``ValueError`` for any other line."""
+    return _parse(line, kinds)[0]
+
+
+def _parse(line: str, kinds: Mapping[str, type[Event]]) -> tuple[Event | None, EventTime]:
     value: dict[str, Any] = parse_object(line)
     name = value.get("event")
     if name == Output.event:
-        return _output(value)
+        return _output(value), EventTime()
     if not isinstance(name, str):
         raise ValueError("an event without a name")
-    if name not in EVENTS:
-        return None
-    if not has_clocks(value):
+    if name not in kinds:
+        return None, EventTime()
+    clocks: list[Any] = [value.get("time"), value.get("monotonic")]
+    if not all(type(clock) in (int, float) for clock in clocks):
         raise ValueError("an event without its time")
-    event: Event = _reader(name).validate_python(make_json_storable(line, value))
+    kind: Any = kinds[name]  # mypy takes the hash of its instances for its own
+    event: Event = _reader(kind).validate_python(make_json_storable(line, value))
     for device in getattr(event, "devices", ()):
         if type(device.get("uuid")) is not str or type(device.get("health")) is not str:
             raise ValueError("a device without a name or a state")
     if isinstance(event, RunStarted) and bool in map(type, value.get("machine", {}).values()):
         raise ValueError("a bool among the machine's facts")  # pydantic reads it as a number
-    return event
-
-
-def has_clocks(event: Mapping[str, Any]) -> bool:
-    """Whether an event has the time of both of the agent's clocks."""
-    return all(type(event.get(clock)) in (int, float) for clock in ("time", "monotonic"))
+    return event, EventTime(*clocks)
 
 
 def _output(value: dict[str, Any]) -> Output:
@@ -66,20 +75,21 @@ def _output(value: dict[str, Any]) -> Output:
 
 def parse_events(lines: Iterable[str]) -> RunRecord:
     """Read the lines of an agent's record."""
-    events: list[Event] = []
+    found: list[tuple[Event, EventTime]] = []
     unreadable = longest = read = 0
     for line in filter(str.strip, lines):
         try:
-            event = parse_event(line)
-            if len(events) == MOST_EVENTS or read + len(line) > LARGEST_RECORD:
+            event, time = _parse(line, EVENTS)
+            if len(found) == MOST_EVENTS or read + len(line) > LARGEST_RECORD:
                 raise ValueError("more events than a run has")
             read += len(line)
         except ValueError:
             unreadable += 1
             longest = max(longest, line.length if isinstance(line, TruncatedLine) else 0)
         else:
-            events += [event] if event is not None else []
-    return RunRecord(events=tuple(events), unreadable_lines=unreadable, longest_line=longest)
+            found += [(event, time)] if event is not None else []
+    events, times = zip(*found, strict=True) if found else ((), ())
+    return RunRecord(events, times, unreadable_lines=unreadable, longest_line=longest)
 
 
 def compare_records(engine: RunRecord, file: RunRecord) -> list[str]:

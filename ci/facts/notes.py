@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ci.agent.pytest_stage import is_pytest
 from ci.errors import UsageError
 from ci.facts.case import Case
 from ci.facts.contract import check_recordable
@@ -19,6 +18,7 @@ from ci.model.results import COMPILED_ONLY, SIMULATED, Harness, OverloadCount, P
 from ci.model.tests import INSTRUCTION_SET, KERNELS, NO_DEVICE, Outcome, TestOutcome
 from ci.protocol.events import LeaseFailed, LeaseTaken, NetworkRemained, RerunsEnded, RunRecord
 from ci.protocol.job import StagePlan
+from ci.protocol.pytest_status import is_pytest
 from ci.util.invocation import command
 from ci.util.text import counted, join_names
 

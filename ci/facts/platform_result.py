@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from pydantic import JsonValue
 
-from ci.agent.pytest_report import TESTS_FAILED
 from ci.facts.case import UNFINISHED, Case
 from ci.facts.failures import failed_commands, failures_of
 from ci.facts.notes import cache_notes, notes_of, requirement_notes, source_notes, tool_notes
@@ -33,6 +32,7 @@ from ci.model.results import (
 from ci.model.tests import Outcome
 from ci.protocol.events import StageFinished
 from ci.protocol.job import Column, StagePlan
+from ci.protocol.pytest_status import TESTS_FAILED
 from ci.util.text import counted, first_line, mask_credentials
 
 Item = TypeVar("Item")

@@ -16,19 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ci.agent.pytest_report import (
-    ANSI,
-    SHARD,
-    SUBTEST,
-    TEST,
-    TESTS_FAILED,
-    TestNames,
-    collected_tests,
-    damaged_report,
-    parse_report,
-    subtest_name,
-    worst_status,
-)
 from ci.facts.operators import (
     operator_record,
     read_record,
@@ -44,6 +31,18 @@ from ci.model.tests import (
     Selection,
     TestOutcome,
 )
+from ci.protocol.pytest_report import (
+    ANSI,
+    SHARD,
+    SUBTEST,
+    TEST,
+    collected_tests,
+    damaged_report,
+    parse_report,
+    subtest_name,
+)
+from ci.protocol.pytest_status import TESTS_FAILED, worst_status
+from ci.protocol.stable_names import TestNames
 from ci.util.lines import LONGEST_SECONDS, TruncatedLine
 from ci.util.text import counted, make_json_storable
 

@@ -12,11 +12,10 @@ import re
 from collections.abc import Sequence
 from signal import Signals
 
-from ci.agent.pytest_report import NO_TESTS, TESTS_FAILED, worst_status
-from ci.agent.pytest_stage import is_pytest
 from ci.facts.case import UNFINISHED, Case, format_exit
 from ci.model.results import Evidence, Product, fact, likely
 from ci.model.tests import Outcome, PytestLog
+from ci.protocol.pytest_status import NO_TESTS, TESTS_FAILED, is_pytest, worst_status
 from ci.util.text import counted, describe_unreadable, join_names
 
 INTERNAL_ERROR = 3  # pytest's exit status

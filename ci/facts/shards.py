@@ -14,14 +14,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import BinaryIO
 
-from ci.agent.pytest_report import SHARD, USUAL, severity
-from ci.agent.pytest_stage import JUNIT, LOG
-from ci.agent.shards import files_of
 from ci.facts.pytest_log import PytestOutput
 from ci.model.results import ShardResult
 from ci.model.tests import ClosingSummary, Outcome, PytestLog
+from ci.protocol.agent_files import JUNIT, PYTEST_LOG, files_of
 from ci.protocol.events import ShardFinished
 from ci.protocol.job import StagePlan
+from ci.protocol.pytest_report import SHARD
+from ci.protocol.pytest_status import USUAL, severity
 from ci.util.files import copy_file, open_for_replacement
 from ci.util.text import join_names
 
@@ -40,7 +40,7 @@ def merge_files(folder: Path, stage: StagePlan) -> list[str]:
     """Merge the files of the shards of a stage, if there are any; return what went wrong."""
     problems = []
     for name, write in (
-        (LOG, _write_log),
+        (PYTEST_LOG, _write_log),
         (f"{stage.name}.log", _write_output),
         (JUNIT, _write_junit),
     ):

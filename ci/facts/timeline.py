@@ -11,14 +11,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ci.agent.pytest_report import SHARD, SUBTEST, TEST, TestNames, parse_report
 from ci.facts.build import NINJA_LOG, NinjaCommand, parse_ninja_log
-from ci.facts.events import has_clocks
 from ci.facts.files import read_text_file
-from ci.facts.result_files import ENGINE_EVENTS, EVENTS, PYTEST_LOG, ResultFiles
-from ci.util.lines import LONGEST_EVENT, LONGEST_REPORT, lines_of_file, parse_object
+from ci.facts.result_files import ResultFiles
+from ci.protocol.agent_files import PYTEST_LOG
+from ci.protocol.events import RunRecord, StageFinished, StageStarted
+from ci.protocol.pytest_report import SHARD, SUBTEST, TEST, parse_report
+from ci.protocol.stable_names import TestNames
+from ci.util.lines import LONGEST_REPORT, lines_of_file
 
 STAGES = "stages"  # the lane of the stages
 SHORT_TESTS = "short tests"  # the kind of a span of many
@@ -49,7 +51,8 @@ class Timeline:
 
 def read_timeline(folder: Path) -> Timeline | None:
     """Read the files of a platform's results folder; ``None`` without a record of its stages."""
-    stages, epoch = _stages(folder)
+    record = ResultFiles(folder=folder).record
+    stages, epoch = _stages(record)
     if not stages:
         return None
     end = max(span.end for span in stages)
@@ -58,7 +61,7 @@ def read_timeline(folder: Path) -> Timeline | None:
     if not all(_is_within(span, end) for span in units):
         left_out.append("build commands: Ninja's log does not record when the build began")
         units = []
-    tests = [*_shorten([*_tests(folder / PYTEST_LOG, epoch)])]
+    tests = [*_shorten([*_tests(folder / PYTEST_LOG, epoch, TestNames(record.folders))])]
     if not all(_is_within(span, end) for span in tests):
         left_out.append("tests: their log has times outside of the stages")
         tests = []
@@ -81,35 +84,20 @@ def _is_within(span: TimeSpan, end: float) -> bool:
     return -1 <= span.start <= span.end <= end + 1
 
 
-def _stages(folder: Path) -> tuple[list[TimeSpan], float]:
+def _stages(record: RunRecord) -> tuple[list[TimeSpan], float]:
     """The stages, and when the first of them began in seconds since the epoch."""
-    received = folder / ENGINE_EVENTS
-    path = received if received.is_file() else folder / EVENTS
     begun: dict[str, float] = {}
     spans, zero, epoch = [], 0.0, 0.0
-    for event in _events(path) if path.is_file() else ():
-        name, now = event["stage"], event["monotonic"]
-        if event["event"] == "stage_started":
-            if not begun:
-                zero, epoch = now, event["time"]
-            begun.setdefault(name, now)
-        elif name in begun and now >= begun[name]:
-            spans.append(TimeSpan(STAGES, name, "stage", begun[name] - zero, now - zero))
+    for event, time in zip(record.events, record.times, strict=True):
+        now = time.monotonic
+        match event:
+            case StageStarted(stage=name):
+                if not begun:
+                    zero, epoch = now, time.epoch
+                begun.setdefault(name, now)
+            case StageFinished(stage=name) if name in begun and now >= begun[name]:
+                spans.append(TimeSpan(STAGES, name, "stage", begun[name] - zero, now - zero))
     return spans, epoch
-
-
-def _events(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the beginnings and ends of stages, with their clocks."""
-    for line in lines_of_file(path, LONGEST_EVENT):
-        if '"stage_' not in line:
-            continue
-        try:
-            event: dict[str, Any] = parse_object(line)
-        except ValueError:
-            continue  # truncated, or not the agent's
-        is_end = event.get("event") in ("stage_started", "stage_finished")
-        if is_end and type(event.get("stage")) is str and has_clocks(event):
-            yield event
 
 
 def _units(commands: Sequence[NinjaCommand], epoch: float) -> Iterator[TimeSpan]:
@@ -130,9 +118,8 @@ def _units(commands: Sequence[NinjaCommand], epoch: float) -> Iterator[TimeSpan]
             yield TimeSpan(f"build {lane + 1}", command.output, command.kind, start, end)
 
 
-def _tests(path: Path, epoch: float) -> Iterator[TimeSpan]:
+def _tests(path: Path, epoch: float, stable_name: TestNames) -> Iterator[TimeSpan]:
     """The tests by shard and worker; a test that was repeated in one process is one span."""
-    stable_name = TestNames(ResultFiles(folder=path.parent).record.folders)
     found: dict[tuple[str, str], TimeSpan] = {}
     failed: set[tuple[str, str]] = set()  # by a subtest, which may have no times of its own
     shard = ""

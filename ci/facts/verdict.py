@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from signal import Signals
 
-from ci.agent.pytest_report import USUAL
-from ci.agent.pytest_stage import is_pytest
 from ci.facts.case import UNFINISHED, Case, format_exit, format_kills
 from ci.facts.difference import ChangeKind, group_lines
 from ci.facts.events import compare_records
@@ -46,6 +44,7 @@ from ci.protocol.events import (
     StageLost,
 )
 from ci.protocol.job import StagePlan
+from ci.protocol.pytest_status import USUAL, is_pytest
 from ci.util.text import counted, describe_unreadable, join_names, signal_name
 
 # Changes that break a contract. Newly failing tests are not listed: they fail the run anyway.

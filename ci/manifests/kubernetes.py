@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ci.agent.unpack import UNPACK
 from ci.engines.archives import pack
 from ci.engines.devices import CONTAINER_PROBE
 from ci.engines.job import (
@@ -42,6 +41,7 @@ from ci.model.plan import (
 from ci.plan import source
 from ci.plan.project import SITE_FILE, Project
 from ci.plan.site import KubernetesPlatform, SiteKubernetes
+from ci.protocol.job import UNPACK
 from ci.util.text import join_names, mask_credentials
 
 SYSTEM = "kubernetes"

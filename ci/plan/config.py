@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
 from pathlib import PurePosixPath
 from typing import Annotated, Self
 
@@ -26,7 +27,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from ci.model.plan import RESERVED_VARIABLES, Exposure
-from ci.model.platforms import PLATFORMS
+from ci.model.platforms import GROUPS, PLATFORMS
 from ci.protocol.job import Column, StageKind, StageNetwork
 
 ENGINE_STAGES = ("image", "sync")
@@ -121,9 +122,18 @@ def _check_artifact(name: str) -> str:
 def _check_platform(name: str) -> str:
     if name not in PLATFORMS:
         names = ", ".join(f"'{platform}'" for platform in PLATFORMS)
-        what = f"one of {names}, or a new one defined in codegen/devices.py"
+        what = f"one of {names}, or a new one with a file in ci/platforms"
         raise expected_value(what, known=PLATFORMS)
     return name
+
+
+def _check_platforms(name: str) -> str:
+    return name if name in GROUPS else _check_platform(name)
+
+
+def members(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the platforms and those of the groups, each once."""
+    return tuple(dict.fromkeys(each for name in names for each in GROUPS.get(name, (name,))))
 
 
 def _check_package(name: str) -> str:
@@ -141,6 +151,7 @@ VariableName = Annotated[str, AfterValidator(_check_variable)]
 Environment = dict[VariableName, str]
 VariablePattern = Annotated[str, AfterValidator(_check_variable_pattern)]
 PlatformName = Annotated[str, AfterValidator(_check_platform)]
+PlatformOrGroup = Annotated[str, AfterValidator(_check_platforms)]
 IMAGE_REFERENCE = r"^[\w][\w./:@-]*$"
 # As GitHub, GitLab and Jenkins have them; other characters are operators in Jenkins' expressions.
 RunnerLabel = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$")]
@@ -227,8 +238,8 @@ class StageConfig(Model):
     """Seconds after which the stage's whole process group is ended."""
     environment: Environment = Field(default_factory=dict)
     """Environment variables of this stage only."""
-    platforms: tuple[PlatformName, ...] | None = None
-    """Platforms that run this stage; by default all."""
+    platforms: tuple[PlatformOrGroup, ...] | None = None
+    """Platforms or groups that run this stage; by default all."""
     device: bool | None = None
     """Whether the stage needs the platform's devices. It then holds a lease on them while it runs.
     By default a ``pytest`` stage needs them, and a command does not."""
@@ -283,7 +294,7 @@ class DevicePolicy(Model):
 
 
 class PlatformConfig(Model):
-    """This project's settings for a platform, in place of the platform's defaults."""
+    """This project's settings for a platform or a group, in place of the platform's defaults."""
 
     label: str | None = None
     """Name in the table; by default the platform's own."""
@@ -300,7 +311,8 @@ class PlatformConfig(Model):
     system_packages: Packages = ()
     """Packages of the distribution in addition to the project's ``system_packages``."""
     environment: Environment = Field(default_factory=dict)
-    """Environment variables of every stage."""
+    """Environment variables of every stage. In the values of a group, ``{platform}`` is the name of
+    each platform, and ``{PLATFORM}`` its name in upper case."""
     shm_size_bytes: Annotated[int, Field(gt=0, le=MOST_BYTES)] | None = None
     """Size of the container's /dev/shm; by default that of the engine."""
     memory_bytes: Annotated[int, Field(ge=LEAST_MEMORY_BYTES, le=MOST_BYTES)] | None = None
@@ -319,6 +331,22 @@ class PlatformConfig(Model):
     files; by default each has its own."""
     devices: DevicePolicy = DevicePolicy()
     """The devices that a run uses; a policy in ``ci.site.yaml`` replaces it."""
+
+    def for_platform(self, name: str, *, is_own: bool) -> PlatformConfig:
+        """Return what these settings, its own or a group's, are for a platform."""
+        if is_own:
+            return self
+        environment = {
+            variable: value.replace("{platform}", name).replace("{PLATFORM}", name.upper())
+            for variable, value in self.environment.items()
+        }
+        return self.model_copy(update={"environment": environment})
+
+    def replaced_by(self, settings: PlatformConfig) -> PlatformConfig:
+        """Return these settings, with those that ``settings`` names in their place."""
+        named = {key: getattr(settings, key) for key in settings.model_fields_set}
+        environment = self.environment | settings.environment
+        return self.model_copy(update={**named, "environment": environment})
 
 
 class SelectionConfig(Model):
@@ -345,8 +373,11 @@ class Config(Model):
     """Name of the project in results and container labels."""
     source: ConfigPath = "."
     """Folder of the sources, relative to this file; ``--source`` overrides it."""
-    platforms: dict[PlatformName, PlatformConfig]
-    """The platforms on which this project is validated, by name."""
+    platforms: dict[PlatformOrGroup, PlatformConfig]
+    """The platforms on which this project is validated, by name. A group configures all its
+    platforms: ``accelerators`` is every known platform but the CPU, and ``plugins`` those whose
+    device a plug-in adds to torch. Settings of a platform replace those of a group, key by key and
+    variable by variable."""
     system_packages: Packages = ()
     """Packages of the distribution that every platform's image installs with apt-get, dnf or yum: a
     list of names or, where names differ, a mapping with one list each for ``apt`` and ``dnf``. The
@@ -385,10 +416,15 @@ class Config(Model):
     def _check_platforms(cls, platforms: dict[str, PlatformConfig]) -> dict[str, PlatformConfig]:
         if not platforms:
             raise expected_value("at least one platform")
-        for name, platform in platforms.items():
-            for variable, what in contradictions(name, platform.environment):
-                raise expected_value(what, name, "environment", variable)
-        return platforms
+        expanded = {}
+        for name in members(platforms):
+            keys = [key for key in (*GROUPS, name) if key in platforms and name in members([key])]
+            layers = (platforms[key].for_platform(name, is_own=key == name) for key in keys)
+            expanded[name] = reduce(PlatformConfig.replaced_by, layers)
+            for variable, what in contradictions(name, expanded[name].environment):
+                at = next(key for key in reversed(keys) if variable in platforms[key].environment)
+                raise expected_value(what, at, "environment", variable)
+        return expanded
 
     @field_validator("stages")
     @classmethod
@@ -397,7 +433,7 @@ class Config(Model):
     ) -> tuple[StageConfig, ...]:
         taken = {(name, platform) for name in ENGINE_STAGES for platform in PLATFORMS}
         for index, stage in enumerate(stages):
-            own = {(stage.name, platform) for platform in stage.platforms or PLATFORMS}
+            own = {(stage.name, platform) for platform in members(stage.platforms or PLATFORMS)}
             if own & taken:
                 what = "a unique name ('image' and 'sync' are reserved for the engine)"
                 raise expected_value(what, index, "name")
@@ -405,7 +441,7 @@ class Config(Model):
         configured = info.data.get("platforms", PLATFORMS)
         without: dict[str, str] = {}  # stages without a network, by platform
         for index, stage in enumerate(stages):
-            for name in stage.platforms or PLATFORMS:
+            for name in members(stage.platforms or PLATFORMS):
                 if stage.network is StageNetwork.NONE:
                     without.setdefault(name, stage.name)
                 elif name in without:
@@ -415,17 +451,22 @@ class Config(Model):
             if stage.platforms == ():
                 raise expected_value("at least one platform", index, "platforms")
             for place, name in enumerate(stage.platforms or ()):
-                if name not in configured:
+                if not any(member in configured for member in members([name])):
                     what = f"one of this file's platforms: {', '.join(configured)}"
                     raise expected_value(what, index, "platforms", place)
         # Without a per-test log the run cannot be judged, and two logs would overwrite each other.
         suites = [stage for stage in stages if stage.kind is StageKind.PYTEST]
         for platform in info.data.get("platforms", ()):
-            count = sum(platform in (suite.platforms or [platform]) for suite in suites)
+            count = sum(platform in members(suite.platforms or [platform]) for suite in suites)
             if count != 1:
                 where = f" on {platform}" if any(suite.platforms for suite in suites) else ""
                 raise expected_value(f"exactly one stage with 'kind: pytest'{where}, found {count}")
-        return stages
+        return tuple(
+            stage.model_copy(update={"platforms": members(stage.platforms)})
+            if stage.platforms
+            else stage
+            for stage in stages
+        )
 
     @field_validator("selection")
     @classmethod

@@ -97,7 +97,7 @@ class SlurmPlatform(Model):
 
     gres: GenericResource | None = None
     """Generic resource of its devices, without their number: ``gpu`` or ``gpu:a100``. By default
-    ``gpu``, for Cambricon ``mlu`` and for Ascend ``npu``."""
+    the vendor's usual one: ``gpu``, or for Ascend ``npu``."""
     options: tuple[SlurmOption, ...] = ()
     """Further options of sbatch, such as ``--partition=ascend``."""
 

@@ -1,15 +1,15 @@
-"""The events that the agent writes about a run, and the record of all of them.
+"""The events of a run that the agent writes, and the record of all of them.
 
 Each event is a line of ``events.jsonl``: its name, its time, and its fields. ``ci.facts.events``
-checks the bounds in the fields' metadata when it reads a line. The agent imports this module:
-standard library only, Python >= 3.8.
+checks the bounds in the fields' metadata when it reads a line. From there up to the row of the
+table an event is one of the types below.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Mapping, Tuple, TypeVar
+from typing import Any, ClassVar, Mapping, NamedTuple, Tuple, TypeVar
 
 from ci.util.lines import LARGEST_INTEGER, LONGEST_SECONDS
 
@@ -28,7 +28,7 @@ SPARSE = ("folders", "interrupted", "more", "pytest_runs", "pytest_status", "sig
 
 @dataclass(frozen=True)
 class Event:
-    """Something that the agent did or saw."""
+    """Something that happened in a run."""
 
     event: ClassVar[str]
     """The name of its kind in the log."""
@@ -60,7 +60,7 @@ class RunStarted(Event):
     machine: Mapping[str, str | int | float | None] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
     """The paths of the folder that the run has on the host engine, which names of tests may hold:
-    see ``TestNames`` in ``ci.agent.pytest_report``."""
+    see ``ci.protocol.stable_names``."""
 
 
 @dataclass(frozen=True)
@@ -334,11 +334,20 @@ EVENTS: Mapping[str, type[Event]] = {
 AnyEvent = TypeVar("AnyEvent", bound=Event)
 
 
+class EventTime(NamedTuple):
+    """When an event was written, in seconds of both of the agent's clocks."""
+
+    epoch: float = 0.0
+    monotonic: float = 0.0
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """The agent's events of one run; empty if the agent did not start."""
 
     events: tuple[Event, ...] = ()
+    times: tuple[EventTime, ...] = ()
+    """Of each event."""
     unreadable_lines: int = 0
     longest_line: int = 0
     """Bytes of the longest of them, if it exceeds the limit for an event."""

@@ -13,6 +13,10 @@ from enum import Enum
 from typing import Any
 
 PROTOCOL = 5  # version of the job's document; the agent refuses any other
+# What the agent gets instead of a document: to open a shell in its environment, and to fill the
+# folders of a pod.
+ENTER, UNPACK = "enter", "unpack"
+INTERACTIVE = "--interactive"  # of ``ENTER``: the shell has a terminal
 NETRC = "NETRC"  # the variable that names a file of passwords, to pip and other programs
 
 

@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from time import monotonic, sleep
 
+from ci.engines import EngineMessage
 from ci.engines.select import Connect
 from ci.errors import CiError, InfrastructureError, PrerequisiteError
 from ci.model.plan import EnginePlan, RunPlan
@@ -154,7 +155,7 @@ class PlatformAttempts:
         return False
 
     def _say(self, text: str) -> None:
-        self.caller.event({"event": "engine", "text": text})
+        self.caller.event(EngineMessage(text))
 
     def _conclude(self, message: Message) -> Message:
         """Add the failed attempts to the evidence of the last one."""

@@ -18,6 +18,7 @@ from ci.facts.platform_result import not_run_result
 from ci.model.plan import RunPlan
 from ci.model.results import PlatformResult, Product, RunResult
 from ci.plan.request import RunRequest
+from ci.protocol.events import Event
 from ci.run.attempts import carry_out
 from ci.run.platform import PlatformOutcome, error_text, judge_lost, not_judged_outcome
 from ci.run.progress import Progress
@@ -152,7 +153,7 @@ class RunCoordinator:
                 self.progress.show_failure(plan.title, f"{reason}\n{details}".strip())
                 self._open_records()
                 self._finish(plan, self._judge_lost(plan, reason))
-            case _:
+            case Event():
                 self.progress.event(plan.title, message)
 
     def _estimate(self, plan: RunPlan, engine: str) -> None:

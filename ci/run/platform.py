@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass, replace
 
-from ci.engines import Engine, Observer
+from ci.engines import Engine, EngineMessage, Observer
 from ci.errors import CiError, ExitCode, InfrastructureError, PrerequisiteError, UsageError
 from ci.facts.measures import IMAGE
 from ci.facts.platform_result import (
@@ -23,7 +23,9 @@ from ci.model.details import NO_DETAILS, Details
 from ci.model.plan import RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts, PlatformResult, Product, exit_code
 from ci.plan.request import RunRequest, source_changes
+from ci.protocol.events import StageStarted
 from ci.protocol.job import PROTOCOL
+from ci.run.status import ImagePrepared, PlatformFailed
 from ci.util.process import handle_interrupts
 from ci.util.redaction import redact_folder
 
@@ -81,7 +83,7 @@ class PlatformRun:
         return self._carry_out(image, changes)
 
     def _not_run(self, reason: str) -> PlatformOutcome:
-        self.observer.event({"event": "failure", "text": reason})
+        self.observer.event(PlatformFailed(reason))
         return PlatformOutcome(result=not_run_result(self.plan, reason))
 
     def _adopt(self) -> PlatformOutcome | None:
@@ -124,7 +126,7 @@ class PlatformRun:
                 facts = replace(facts, notes=(note, *facts.notes))
             facts = replace(facts, notes=(*self.request.notes, *facts.notes))
         except (CiError, OSError) as error:
-            self.observer.event({"event": "failure", "text": error_text(error)})
+            self.observer.event(PlatformFailed(error_text(error)))
             with handle_interrupts(signal.SIG_IGN):
                 outcome = judge_lost(
                     self.plan, error_text(error), engine=self.engine.name, image=image
@@ -148,16 +150,15 @@ class PlatformRun:
             return self.engine.settle(self.plan, keep=keep)
         except (CiError, OSError) as error:
             text = f"its environment may remain: {error_text(error)}"
-            self.observer.event({"event": "engine", "text": text})
+            self.observer.event(EngineMessage(text))
             return None
 
 
 def prepare_image(engine: Engine, plan: RunPlan, observer: Observer) -> ImageFacts:
     """Prepare the image of ``plan``, and report it to the observer as a stage."""
-    observer.event({"event": "stage_started", "stage": IMAGE})
+    observer.event(StageStarted(IMAGE))
     image = engine.prepare(plan, observer)
-    end = {"event": "stage_finished", "stage": IMAGE, "exit_code": 0}
-    observer.event({**end, "seconds": image.seconds, "reason": image.reason})
+    observer.event(ImagePrepared(IMAGE, seconds=image.seconds, exit_code=0, reason=image.reason))
     return image
 
 

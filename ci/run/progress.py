@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from threading import Event as Signal
 from threading import RLock, Thread
 
@@ -16,10 +17,25 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from ci.facts.measures import IMAGE
 from ci.model.results import PlatformResult, Product
+from ci.protocol.events import (
+    Event,
+    PrintedEvent,
+    StageFinished,
+    StageLost,
+    StageSkipped,
+    StageStarted,
+)
 from ci.run.screen import ASCII, UNICODE, describe, draw
-from ci.run.status import Expectation, Phase, PlatformStatus, RunStatus, outcome_of
+from ci.run.status import (
+    Expectation,
+    ImagePrepared,
+    Phase,
+    PlatformFailed,
+    PlatformStatus,
+    RunStatus,
+    outcome_of,
+)
 from ci.util.process import SIGNALS
 from ci.util.text import make_inert
 
@@ -85,31 +101,25 @@ class Progress:
         with self._lock:
             self._run.platform(label).estimates = seconds
 
-    def event(self, label: str, event: Mapping[str, object]) -> None:
+    def event(self, label: str, event: Event) -> None:
         """Show one event of the agent or the engine of the platform called ``label``."""
         with self._lock:
             platform = self._run.platform(label)
-            before = platform.stage
-            if event.get("event") == "failure":
-                self.show_failure(label, str(event["text"]))
-                return
             platform.apply(event, self._clock())
-            match event.get("event"):
-                case "stage_started":
+            match event:
+                case StageStarted():
                     if self._live is None:
-                        self._say(platform, f"{platform.stage} started")
-                case "stage_finished":
+                        self._say(platform, f"{event.stage} started")
+                case StageFinished():
                     self._show_end(platform, event)
-                case "stage_lost":
-                    self._say(platform, str(event["reason"]))
-                case "stage_skipped":
-                    self._say(platform, f"{event['stage']}: {event['reason']}")
-                case "output" | "progress":
+                case PlatformFailed() | StageLost():
+                    self._say(platform, event.reason)
+                case StageSkipped():
+                    self._say(platform, f"{event.stage}: {event.reason}")
+                case PrintedEvent():
                     pass
-                case "engine" if before == IMAGE:  # pip's or the builder's own output
-                    pass
-                case _ if event.get("text"):  # of engines, leases and reruns
-                    self._say(platform, str(event["text"]))
+                case _ if text := getattr(event, "text", ""):  # of engines, leases and reruns
+                    self._say(platform, text)
 
     def show_failure(self, label: str, text: str) -> None:
         """Show why a platform cannot go on."""
@@ -168,16 +178,15 @@ class Progress:
             self._drawn = lines
             live.update(Group(*lines), refresh=True)
 
-    def _show_end(self, platform: PlatformStatus, event: Mapping[str, object]) -> None:
-        code, seconds = event.get("exit_code"), event.get("seconds")
-        took = f" after {seconds:.1f} s" if isinstance(seconds, int | float) else ""
-        if code == 0:
-            reason = f" ({event['reason']})" if "reason" in event else ""
-            self._say(platform, f"{event['stage']} finished{took}{reason}")
+    def _show_end(self, platform: PlatformStatus, event: StageFinished) -> None:
+        took = f"after {event.seconds:.1f} s"
+        if event.exit_code == 0:
+            reason = f" ({event.reason})" if isinstance(event, ImagePrepared) else ""
+            self._say(platform, f"{event.stage} finished {took}{reason}")
             return
         if platform.tail:
             self._print("\n".join(f"    {line}" for line in platform.tail))
-        failed = f"{event['stage']} failed with exit code {code}{took}"
+        failed = f"{event.stage} failed with exit code {event.exit_code} {took}"
         self._say(platform, f"{failed}; the end of its log is above")
 
     def _say(self, platform: PlatformStatus, text: str) -> None:
@@ -188,3 +197,14 @@ class Progress:
     def _print(self, text: str) -> None:
         # No markup and no wrapping: a log's line stays as it is.
         self._console.print(make_inert(text), markup=False, highlight=False, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class PlatformObserver:
+    """Shows the events of one platform."""
+
+    progress: Progress
+    label: str
+
+    def event(self, event: Event) -> None:
+        self.progress.event(self.label, event)

@@ -14,7 +14,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +22,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ci.agent.pytest_report import TestNames
 from ci.engines import Engine, Observer
 from ci.engines.select import select_engine
 from ci.errors import ExitCode, InfrastructureError, UsageError
@@ -34,9 +33,11 @@ from ci.plan.planning import RunOptions
 from ci.plan.project import Project, load_project, plan_run
 from ci.plan.request import RunRequest, is_configuration_changed, source_changes
 from ci.plan.session import SHELL, kept_plan, rerun_plan, shell_plan
+from ci.protocol.events import Event, StageSkipped, StageStarted
+from ci.protocol.stable_names import TestNames
 from ci.run.commit_runs import temporary_checkout
 from ci.run.platform import PlatformOutcome, judge_platform, prepare_image
-from ci.run.progress import Progress
+from ci.run.progress import PlatformObserver, Progress
 from ci.store.folder import lock_run
 from ci.util.git import git
 from ci.util.process import handle_interrupts
@@ -213,7 +214,7 @@ class Session:
         return outcome, printed
 
     def _observer(self, plan: RunPlan) -> Observer:
-        return PlatformObserver(progress=self.progress, label=plan.title)
+        return PlatformObserver(self.progress, plan.title)
 
     @contextmanager
     def _prepared(self, adapt: Adaptation) -> Iterator[tuple[Engine, RunPlan, ImageFacts]]:
@@ -255,17 +256,6 @@ class Session:
 
 
 @dataclass(kw_only=True)
-class PlatformObserver:
-    """Shows the events of one platform."""
-
-    progress: Progress
-    label: str
-
-    def event(self, event: Mapping[str, object]) -> None:
-        self.progress.event(self.label, event)
-
-
-@dataclass(kw_only=True)
 class ShellObserver:
     """Ends the display when the shell's stage has started, and opens the shell."""
 
@@ -277,17 +267,15 @@ class ShellObserver:
     """The exit code of the shell; ``None``: it was not opened."""
     reason: str | None = None
 
-    def event(self, event: Mapping[str, object]) -> None:
+    def event(self, event: Event) -> None:
         """Show an event, and block at the one that the shell's stage has started."""
-        is_shell = event.get("stage") == SHELL
-        match event.get("event"):
-            case "stage_started" if is_shell:
-                self.progress.__exit__()
-                self.code = self.enter() if self.enter else None
-            case "stage_skipped" if is_shell:
-                self.reason = str(event["reason"])
-            case _ if not is_shell:
-                self.progress.event(self.label, event)
+        if getattr(event, "stage", None) != SHELL:
+            self.progress.event(self.label, event)
+        elif isinstance(event, StageStarted):
+            self.progress.__exit__()
+            self.code = self.enter() if self.enter else None
+        elif isinstance(event, StageSkipped):
+            self.reason = event.reason
 
 
 def name_in_results(folder: Path, test: str) -> str:

@@ -13,15 +13,48 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from ci.engines import EngineMessage
 from ci.engines.logs import SHOWN_LINES
 from ci.facts.measures import IMAGE, percent
 from ci.model.results import Harness, PlatformResult
+from ci.protocol.events import (
+    Event,
+    LeaseFailed,
+    LeaseReleased,
+    LeaseTaken,
+    LeaseWaiting,
+    NetworkRemained,
+    NetworkWaiting,
+    Output,
+    RerunFinished,
+    RerunStarted,
+    StageFinished,
+    StageLost,
+    StageProgress,
+    StageSkipped,
+    StageStarted,
+)
 
 TAIL_LINES = SHOWN_LINES  # of a failed stage's log; no more lines are passed on
 FAILURES = 5  # names of the tests that failed last
 ALMOST = 0.99  # a stage that takes longer than estimated has not ended
 
 _IMAGE_STEP = re.compile(r"Step (\d{1,6})/(\d{1,6}) : ")
+
+
+@dataclass(frozen=True)
+class PlatformFailed(Event):
+    """Why a platform cannot go on; its result may still come."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class ImagePrepared(StageFinished):
+    """The end of the stage in which an engine prepares the image."""
+
+    reason: str = ""
+    """Why the image was built, or which one was found."""
 
 
 class Phase(StrEnum):
@@ -77,40 +110,42 @@ class PlatformStatus:
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
     _finished: set[str] = field(default_factory=set)
 
-    def apply(self, event: Mapping[str, Any], now: float) -> None:
+    def apply(self, event: Event, now: float) -> None:
         """Change with an event of the agent or the engine."""
         if self.phase is Phase.WAITING:
             self.phase, self.began, self.stage_began = Phase.RUNNING, now, now
-        match event.get("event"):
-            case "stage_started":
-                if event["stage"] == IMAGE:  # of the first attempt, or of another one
+        match event:
+            case StageStarted():
+                if event.stage == IMAGE:  # of the first attempt, or of another one
                     self._finished.clear()
                     self.failures.clear()
                     self.failed, self.broken, self.problem = 0, False, ""
-                self._begin_stage(str(event["stage"]), now)
-            case "stage_finished":
-                if event.get("exit_code") != 0:
-                    self._break(f"{event['stage']} failed with exit code {event.get('exit_code')}")
+                self._begin_stage(event.stage, now)
+            case StageFinished():
+                if event.exit_code:
+                    self._break(f"{event.stage} failed with exit code {event.exit_code}")
                 self._begin_stage("", now)
-            case "stage_lost" | "stage_skipped" | "lease_failed" | "network_remained":
-                self._break(str(event["reason"]))
+            case StageLost() | StageSkipped() | LeaseFailed() | NetworkRemained():
+                self._break(event.reason)
                 self._begin_stage("", now)
-            case "rerun_started":
-                self._begin_stage(f"rerun {event['attempt']}", now)
-            case "rerun_finished":
+            case RerunStarted():
+                self._begin_stage(f"rerun {event.attempt}", now)
+            case RerunFinished():
                 self._begin_stage("", now)
-            case "progress" if event["stage"] == self.stage:
+            case StageProgress(stage=self.stage):
                 self._count(event)
-            case "lease_waiting" | "network_waiting" if event.get("text"):
-                self.waits = str(event["text"])
-            case "lease_taken":
-                self.waits, self.device = "", device_names(event["devices"])
-            case "lease_released":
+            case LeaseWaiting() | NetworkWaiting() if event.text:
+                self.waits = event.text
+            case LeaseTaken():
+                self.waits, self.device = "", device_names(event.devices)
+            case LeaseReleased():
                 self.device = ""
-            case "output":
-                self._read_line(str(event["text"]))
-            case "engine" if self.stage in ("", IMAGE):  # else it is not of the stage's log
-                self._read_line(str(event["text"]))
+            case PlatformFailed():
+                self.fail(event.reason, now)
+            case Output():
+                self._read_line(event.text)
+            case EngineMessage() if not self.stage:  # else it is not of the stage's log
+                self._read_line(event.text)
 
     def wait(self) -> None:
         """The platform waits for its turn on an engine."""
@@ -138,16 +173,16 @@ class PlatformStatus:
         if stage:
             self.tail.clear()
 
-    def _count(self, event: Mapping[str, Any]) -> None:
-        self.done = event["done"]
+    def _count(self, event: StageProgress) -> None:
+        self.done = event.done
         # Tests that vanished leave the bar incomplete, new ones do not complete it early.
-        totals = (self.expected.tests.get(self.stage), event["total"])
+        totals = (self.expected.tests.get(self.stage), event.total)
         self.total = max(filter(None, totals), default=None)
-        if event["failed"]:
-            self.failed = event["failed"]
-            if event["failing"] and event["failing"] not in self.failures:
-                self.failures.append(event["failing"])
-        hits, misses = event["cache_hits"], event["cache_misses"]
+        if event.failed:
+            self.failed = event.failed
+            if event.failing and event.failing not in self.failures:
+                self.failures.append(event.failing)
+        hits, misses = event.cache_hits, event.cache_misses
         self.cache = f"cache {percent(hits / (hits + misses))}" if hits + misses else ""
 
     def _read_line(self, line: str) -> None:

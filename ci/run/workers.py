@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -26,6 +26,7 @@ from types import FrameType
 
 from ci.errors import CiError
 from ci.model.plan import RunPlan
+from ci.protocol.events import Event
 from ci.run.platform import PlatformOutcome
 from ci.util.process import SIGNALS, end_with_parent, handle_interrupts
 
@@ -54,7 +55,6 @@ class WorkerFailure:
     details: str = ""
 
 
-Event = Mapping[str, object]
 # A ``CiError``: the platform cannot start, and nothing was done for it.
 Message = Readiness | CiError | PlatformOutcome | WorkerFailure | Event
 

@@ -17,8 +17,7 @@ from typing import BinaryIO
 LARGEST_COPY = 1 << 31
 PIECE = 1 << 20
 REPOSITORY = Path(__file__).resolve().parents[2]
-# Of this program: codegen names the operators, docker has the recipes of images.
-PROGRAM_FOLDERS = ("ci", "codegen", "docker")
+PROGRAM_FOLDERS = ("ci", "docker")  # docker has the recipes of images
 
 
 def user_cache() -> Path:

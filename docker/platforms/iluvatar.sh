@@ -1,2 +1,2 @@
-# Where the SDK is in images of this platform. The base image is set in ci/model/platforms.py.
+# Where the SDK is in images of this platform.
 sdk_root COREX_HOME /usr/local/corex

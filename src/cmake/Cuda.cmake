@@ -216,6 +216,7 @@ function(infini_ops_add_cuda_sources target name unselected)
       ${CUDA_KERNEL_FLAGS} -std=c++17 ${optimization} -DNDEBUG
       "-DINFINI_OPS_ACCELERATOR=${INFINI_OPS_ACCELERATOR}"
       "-I${PROJECT_SOURCE_DIR}/src" "-I${PROJECT_SOURCE_DIR}/src/include"
+      "-I${PROJECT_BINARY_DIR}/include"
       "-I${PROJECT_SOURCE_DIR}/src/cuda/vendor/${infini_ops_cuda_vendor}"
       -MD -MF "${unit}.o.d" -c "${unit}" -o "${unit}.o"
     DEPENDS "${unit}" ${sources} DEPFILE "${unit}.o.d"

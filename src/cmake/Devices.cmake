@@ -1,27 +1,18 @@
 # Selects the accelerator, if any, that the library supports in addition to the CPU. Sets
 # INFINI_OPS_ACCELERATOR to its enumerator of `DeviceType`, or to an empty string.
 
-# The accelerators are read from the header that is generated from codegen/devices.py. This is
-# faster than starting Python.
-set(device_types "${PROJECT_SOURCE_DIR}/src/include/infini/ops/device_type.h")
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${device_types}")
-file(STRINGS "${device_types}" rows REGEX "{DeviceType::k")
-set(accelerators "")
-foreach(row IN LISTS rows)
-  string(REGEX MATCH "::(k([A-Za-z]+))" unused "${row}")
-  string(TOUPPER "${CMAKE_MATCH_2}" accelerator)
-  set(enumerator_${accelerator} ${CMAKE_MATCH_1})
-  list(APPEND accelerators ${accelerator})
-endforeach()
-list(REMOVE_ITEM accelerators CPU)
-
-# Files that exist if the machine has the accelerator.
-set(device_files_NVIDIA "/dev/nvidiactl")
-set(device_files_ILUVATAR "/dev/iluvatar*")
-set(device_files_METAX "/dev/mxcd")
-set(device_files_CAMBRICON "/dev/cambricon_ctl" "/dev/cambricon_dev*")
-set(device_files_MOORE "/dev/mtgpu*")
-set(device_files_ASCEND "/dev/davinci_manager")
+# Writes a header with the platforms, and for each accelerator its enumerator and the patterns of
+# files that exist if the machine has it.
+execute_process(
+  COMMAND "${Python_EXECUTABLE}" -m codegen platforms --output-dir "${PROJECT_BINARY_DIR}"
+  WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
+  RESULT_VARIABLE status)
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "Reading ci/platforms failed; the message is above.")
+endif()
+include("${PROJECT_BINARY_DIR}/platforms.cmake")
+file(GLOB platform_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/ci/platforms/*.toml")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${platform_files})
 
 set(enabled "")
 foreach(accelerator IN LISTS accelerators)
@@ -48,7 +39,7 @@ if(count GREATER 1)
   list(TRANSFORM enabled PREPEND "WITH_")
   list(JOIN enabled ", " names)
   message(FATAL_ERROR
-    "At most one accelerator can be enabled beside the CPU, got ${names}. Three vendors "
+    "At most one accelerator can be enabled beside the CPU, got ${names}. Several vendors "
     "present their devices to torch under the same name, so one library can't serve two. "
     "Set one of them to ON, the others to OFF, and AUTO_DETECT_DEVICES to OFF.")
 endif()

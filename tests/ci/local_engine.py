@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import ClassVar
 
-from ci.engines import Capabilities, EngineMachine, Observer
+from ci.engines import Capabilities, EngineMachine, EngineMessage, Observer
 from ci.engines.archives import chunks_of, extract
 from ci.engines.job import job_document
 from ci.engines.logs import SHOWN_BYTES_PER_S, EventReader, LiveLogs
@@ -59,7 +59,7 @@ class LocalEngine:
         self._called(f"prepare {plan.platform}")
         if self.prepare_error is not None:
             raise self.prepare_error
-        observer.event({"event": "engine", "text": "building"})
+        observer.event(EngineMessage("building"))
         return IMAGE
 
     def execute(self, plan: RunPlan, image: ImageFacts, observer: Observer) -> ExecutionFacts:
@@ -77,7 +77,7 @@ class LocalEngine:
 
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
         self._called(f"resume {plan.platform}")
-        observer.event({"event": "engine", "text": "looking for a container"})
+        observer.event(EngineMessage("looking for a container"))
         return self.adopted
 
     def find_image(self, _plan: RunPlan, _digest: str) -> None:

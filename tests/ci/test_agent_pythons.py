@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import tomllib
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,16 @@ from tests.compat.interpreters import find_interpreters, places
 
 VERSIONS = [f"3.{minor}" for minor in range(8, 15)]
 LEFT_OUT = {"__main__", "status_plugin", "shard_plugin"}  # which pytest alone imports
+
+
+def test_the_linter_checks_it_for_the_oldest_python() -> None:
+    settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["ruff"]
+    patterns = [
+        it for it, version in settings["per-file-target-version"].items() if version == "py38"
+    ]
+    files = (str(path.relative_to(REPOSITORY)) for path in REPOSITORY.glob("ci/**/*.py"))
+    checked = {file for file in files if any(fnmatchcase(file, it) for it in patterns)}
+    assert checked == {*agent_modules(), str(devices.PROBE.relative_to(REPOSITORY))}
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -50,8 +62,8 @@ def test_a_job_on_every_python(pythons: list[str], tmp_path: Path) -> None:
 
 
 def test_every_python_imports_all_of_the_agent(pythons: list[str]) -> None:
-    paths = [path.relative_to(REPOSITORY) for path in agent_modules()]
-    names = [".".join(path.with_suffix("").parts) for path in paths if path.stem not in LEFT_OUT]
+    paths = [Path(name).with_suffix("") for name in agent_modules()]
+    names = [".".join(path.parts) for path in paths if path.name not in LEFT_OUT]
     program = f"import importlib\nfor name in {names}: importlib.import_module(name)"
     for python in pythons:
         subprocess.run(

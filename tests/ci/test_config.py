@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ci.errors import ConfigError, ExitCode
-from ci.model.platforms import PLATFORMS
+from ci.model.platforms import GROUPS, PLATFORMS
 from ci.plan.load import load_config, load_site, schema_text
 from ci.protocol.job import Column, StageKind
 from ci.util.files import REPOSITORY
@@ -48,7 +48,7 @@ def test_this_projects_own_configuration() -> None:
 
 
 SIMULATED = REPOSITORY / "tests" / "simulated" / "ci.yaml"
-CUDA_PLATFORMS = {"nvidia", "iluvatar", "metax", "moore"}
+WITHOUT_CUDA = {"cpu", "cambricon", "ascend"}  # no option for kernels in CUDA
 
 
 def test_the_release_without_a_vendors_hardware() -> None:
@@ -57,7 +57,7 @@ def test_the_release_without_a_vendors_hardware() -> None:
     for name, platform in config.platforms.items():
         assert platform.simulated is (name != "cpu")
         options = dict.fromkeys(["WITH_CPU=ON", f"WITH_{name.upper()}=ON"])
-        if name in CUDA_PLATFORMS:
+        if name not in WITHOUT_CUDA:
             options["WITH_CUDA_KERNELS=OFF"] = None
         given = platform.environment["SKBUILD_CMAKE_DEFINE"]
         assert given.split(";") == [*options, "AUTO_DETECT_DEVICES=OFF"]
@@ -136,9 +136,9 @@ network: {pip_index: 3, ca_bundle: 2026-01-01, http_proxy: !!binary aGk=}
         ),
         (
             "project: tiny\nplatforms: {cpuu: {}}\n",
-            "ci.yaml:2: platforms.cpuu: got 'cpuu', expected one of 'cpu', 'nvidia', 'iluvatar',"
-            " 'metax', 'cambricon', 'moore', 'ascend', or a new one defined in codegen/devices.py;"
-            " did you mean 'cpu'?",
+            "ci.yaml:2: platforms.cpuu: got 'cpuu', expected one of "
+            + ", ".join(f"'{name}'" for name in PLATFORMS)
+            + ", or a new one with a file in ci/platforms; did you mean 'cpu'?",
         ),
         (
             "project: tiny\n",
@@ -378,6 +378,62 @@ def test_a_stage_of_no_platform_here(write) -> None:
     assert finding.startswith("ci.yaml:5: stages.0.platforms.0: got")
     [finding] = findings(write(MINIMAL + stage % ""))
     assert "stages.0.platforms: got a list, expected at least one platform" in finding
+
+
+GROUPED = """\
+project: tiny
+platforms:
+  cpu: {memory_bytes: 8589934592}
+  accelerators:
+    requirements: all.txt
+    simulated: true
+    environment: {WITH: "{PLATFORM} {platform}", KEPT: all}
+  plugins: {requirements: plugins.txt}
+  ascend: {simulated: false, environment: {WITH: "{PLATFORM}", OWN: own}}
+stages:
+- {name: early, command: x, platforms: [plugins, cpu]}
+- {name: a, command: x, kind: pytest, platforms: [cpu]}
+- {name: a, command: x, kind: pytest, platforms: [accelerators]}
+"""
+
+
+def test_a_group_configures_its_platforms(write) -> None:
+    config = load_config(write(GROUPED))
+    assert list(config.platforms) == list(PLATFORMS)
+    cpu, nvidia, ascend = (config.platforms[name] for name in ("cpu", "nvidia", "ascend"))
+    assert (cpu.memory_bytes, cpu.simulated, cpu.environment) == (8589934592, False, {})
+    assert (nvidia.requirements, nvidia.simulated) == ("all.txt", True)
+    assert nvidia.environment == {"WITH": "NVIDIA nvidia", "KEPT": "all"}
+    assert (ascend.requirements, ascend.simulated) == ("plugins.txt", False)
+    assert ascend.environment == {"WITH": "{PLATFORM}", "KEPT": "all", "OWN": "own"}
+    early, own, suite = config.stages
+    assert early.platforms == (*GROUPS["plugins"], "cpu")
+    assert own.platforms == ("cpu",)
+    assert suite.platforms == GROUPS["accelerators"]
+
+
+def test_a_group_is_no_platform_outside_of_the_file(write) -> None:
+    [finding] = findings(write("project: t\nplatforms: {cpu: {compiler_cache_of: plugins}}\n"))
+    assert finding.startswith('ci.yaml:2: platforms.cpu.compiler_cache_of: got "plugins"')
+
+
+def test_findings_in_a_group(write) -> None:
+    text = "project: t\nplatforms:\n  cpu: {}\n  accelerators:\n    environment:\n"
+    assert findings(
+        write(text + "      SKBUILD_CMAKE_DEFINE: WITH_CPU=ON;AUTO_DETECT_DEVICES=OFF\n")
+    ) == [
+        "ci.yaml:6: platforms.accelerators.environment.SKBUILD_CMAKE_DEFINE: got"
+        ' "WITH_CPU=ON;AUTO_DETECT_DEVICES=OFF" (string), expected build option WITH_NVIDIA=ON for'
+        " this platform"
+    ]
+    stage = "stages:\n- {name: t, command: x, kind: pytest, platforms: [plugins]}\n"
+    assert findings(write(MINIMAL + stage)) == [
+        'ci.yaml:5: stages.0.platforms.0: got "plugins" (string), expected one of this file\'s'
+        " platforms: cpu"
+    ]
+    twice = "project: t\nplatforms: {cpu: {}, ascend: {}}\nstages:\n- {name: a, command: x}\n"
+    [finding] = findings(write(twice + "- {name: a, command: x, platforms: [plugins]}\n"))
+    assert finding.startswith('ci.yaml:5: stages.1.name: got "a" (string), expected a unique')
 
 
 def test_each_platform_has_one_suite(write) -> None:

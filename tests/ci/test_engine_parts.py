@@ -7,7 +7,6 @@ import json
 import os
 import re
 import socket
-from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -16,25 +15,28 @@ import requests
 from docker.errors import APIError
 from urllib3.exceptions import ProtocolError
 
+from ci.engines import EngineMessage
 from ci.engines.docker.images import server_stage
 from ci.engines.docker.link import is_connection_lost, typed_sdk_errors
 from ci.engines.docker.wheelhouse import volume_name, wheel_archive
 from ci.engines.host.engine import HostEngine, missing_packages
 from ci.engines.logs import AGENT_LOG, LONGEST_SHOWN, MOST_SHOWN, EventReader, ImageLog
 from ci.engines.packages import package_manager
-from ci.engines.select import select_engine
+from ci.engines.select import ENGINES, select_engine
 from ci.errors import ExitCode, InfrastructureError
+from ci.facts.measures import IMAGE
 from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.plan import EngineKind, EnginePlan, ImagePlan, SystemPackages
+from ci.protocol.events import Event, Output, RunFinished, StageStarted
 
 
 class Recorder:
     """Keeps the events that it gets."""
 
     def __init__(self) -> None:
-        self.events: list[Mapping[str, object]] = []
+        self.events: list[Event] = []
 
-    def event(self, event: Mapping[str, object]) -> None:
+    def event(self, event: Event) -> None:
         self.events.append(event)
 
 
@@ -47,7 +49,13 @@ STREAM = (
     b'\n{"event": "run_finished", "time": 2, "monotonic": 2, "exit_code": 0}\n'
 )
 
-EVENTS_OF_STREAM = ["stage_started", "output", "engine", "engine", "run_finished"]
+EVENTS_OF_STREAM = [
+    StageStarted("build"),
+    Output("build", "café"),
+    EngineMessage("Traceback (most recent call last):"),
+    EngineMessage("[1, 2]"),
+    RunFinished(exit_code=0),
+]
 
 
 @pytest.fixture
@@ -55,7 +63,7 @@ def reader(tmp_path: Path) -> EventReader:
     return EventReader(Recorder(), tmp_path)
 
 
-def events(reader: EventReader) -> list[Mapping[str, object]]:
+def events(reader: EventReader) -> list[Event]:
     recorder = reader._observer
     assert isinstance(recorder, Recorder)
     return recorder.events
@@ -65,13 +73,7 @@ def events(reader: EventReader) -> list[Mapping[str, object]]:
 def test_events_from_pieces_of_any_size(reader: EventReader, tmp_path: Path, size: int) -> None:
     for start in range(0, len(STREAM), size):
         reader.feed(STREAM[start : start + size])
-    assert events(reader) == [
-        {"event": "stage_started", "stage": "build", "command": ()},
-        {"event": "output", "stage": "build", "text": "café", "more": False},
-        {"event": "engine", "text": "Traceback (most recent call last):"},
-        {"event": "engine", "text": "[1, 2]"},
-        {"event": "run_finished", "exit_code": 0, "interrupted": False, "signal_received": None},
-    ]
+    assert events(reader) == EVENTS_OF_STREAM
     assert reader.finished is not None
     assert reader.finished.exit_code == 0
     assert (reader.unreadable_lines, reader.longest_line) == (2, 0)
@@ -108,7 +110,7 @@ def test_events_are_passed_once_when_the_stream_starts_again(reader: EventReader
     reader.feed(STREAM[:90])
     reader.restart()  # cut off again, earlier than the first time
     reader.feed(STREAM)
-    assert [event["event"] for event in events(reader)] == EVENTS_OF_STREAM
+    assert events(reader) == EVENTS_OF_STREAM
 
 
 def test_the_volume_of_a_wheelhouse_changes_with_its_files(tmp_path: Path) -> None:
@@ -157,6 +159,11 @@ def test_the_stage_that_serves_a_wheelhouse(recipe: str, stage: str | None) -> N
     assert server_stage(image) == stage
 
 
+def test_every_kind_has_an_engine() -> None:
+    assert {*ENGINES} == {*EngineKind} - {EngineKind.AUTO}
+    assert all(engine.name == kind for kind, engine in ENGINES.items())
+
+
 def test_docker_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -203,7 +210,7 @@ def test_image_log_hides_passwords(tmp_path: Path) -> None:
     expected = "Looking in indexes: https://***@host.invalid/simple"
     assert log.tail().strip() == expected
     assert log.path.read_text() == expected + "\n"
-    assert recorder.events == [{"event": "engine", "text": expected}]
+    assert recorder.events == [Output(IMAGE, expected)]
 
 
 @pytest.mark.parametrize(
@@ -254,9 +261,9 @@ HOSTILE = (
 def test_what_is_no_event_is_a_message(reader: EventReader, line: bytes) -> None:
     reader.feed(line + STREAM)
     first, *rest = events(reader)
-    assert first["event"] == "engine"
-    assert len(str(first["text"])) < 2 * LONGEST_SHOWN
-    assert [event["event"] for event in rest] == EVENTS_OF_STREAM
+    assert isinstance(first, EngineMessage)
+    assert len(first.text) < 2 * LONGEST_SHOWN
+    assert rest == EVENTS_OF_STREAM
     assert reader.unreadable_lines == 3
     assert reader.finished is not None
     assert reader.finished.exit_code == 0
@@ -267,8 +274,9 @@ def test_a_line_without_an_end(reader: EventReader, tmp_path: Path) -> None:
         reader.feed(b"x" * (1 << 20))
     reader.feed(STREAM)  # whose first line is empty: an agent's event begins a line
     first, *rest = events(reader)
-    assert str(first["text"]).endswith("x [the beginning of 314,572,800 bytes]")
-    assert [event["event"] for event in rest] == EVENTS_OF_STREAM
+    assert isinstance(first, EngineMessage)
+    assert first.text.endswith("x [the beginning of 314,572,800 bytes]")
+    assert rest == EVENTS_OF_STREAM
     assert (reader.unreadable_lines, reader.longest_line) == (3, 300 << 20)
     assert (tmp_path / AGENT_LOG).stat().st_size < 2 * LONGEST_SHOWN
 

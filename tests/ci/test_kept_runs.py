@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +13,16 @@ from ci.engines.docker.kept import Doorway, Opened
 from ci.engines.host.workfolder import WorkFolder
 from ci.errors import ExitCode, InfrastructureError
 from ci.plan.project import load_project, plan_run
+from ci.protocol.events import (
+    Event,
+    LeaseWaiting,
+    RunFinished,
+    RunStarted,
+    StageFinished,
+    StageSkipped,
+    StageStarted,
+)
+from ci.protocol.job import PROTOCOL
 from ci.report.table import ResultsReport
 
 FAILING = "def test_a(): assert 0\n"
@@ -110,48 +119,50 @@ def test_a_kept_work_folder_is_no_run_to_adopt(work: Workplace) -> None:
 
 class Recorder:
     def __init__(self) -> None:
-        self.events: list[str] = []
+        self.events: list[Event] = []
 
-    def event(self, event: Mapping[str, object]) -> None:
-        self.events.append(str(event["event"]))
+    def event(self, event: Event) -> None:
+        self.events.append(event)
 
 
-STARTED = ({"event": "run_started"}, {"event": "stage_started", "stage": "shell"})
-ENDED = {"event": "stage_finished", "stage": "shell"}
+BEGUN = RunStarted(PROTOCOL, run_id="a", platform="cpu", pid=1)
+OPEN = StageStarted("shell")
+ENDED = StageFinished("shell", seconds=1.0, exit_code=0)
 
 
 def test_past_events_are_read_but_not_shown() -> None:
     seen = Recorder()
     doorway = Doorway(seen, "shell")
-    for event in (*STARTED, ENDED, {"event": "run_finished"}):
+    for event in (BEGUN, OPEN, ENDED, RunFinished(exit_code=0)):
         doorway.event(event)
     assert (doorway.is_open, doorway.reason, seen.events) == (False, None, [])
-    for event in STARTED:
+    for event in (BEGUN, OPEN):
         doorway.event(event)
     assert doorway.is_open  # another shell's
     doorway.enter()
-    assert seen.events == ["stage_started"]
+    assert seen.events == [OPEN]
 
 
 def test_the_start_of_the_stage_opens_it() -> None:
     seen = Recorder()
     doorway = Doorway(seen, "shell")
-    doorway.event({"event": "stage_skipped", "stage": "shell", "reason": "of an earlier one"})
+    doorway.event(StageSkipped("shell", reason="of an earlier one"))
     doorway.is_live = True
-    doorway.event(STARTED[0])
+    shown = (BEGUN, LeaseWaiting("shell", text="waits"), StageStarted("pytest"))
+    doorway.event(shown[0])
     assert doorway.reason is None
-    doorway.event({"event": "lease_waiting", "text": "waits"})
-    doorway.event({"event": "stage_started", "stage": "pytest"})
+    doorway.event(shown[1])
+    doorway.event(shown[2])
     with pytest.raises(Opened, match=r"^$"):
-        doorway.event(STARTED[1])
+        doorway.event(OPEN)
     assert doorway.is_open
-    assert seen.events == ["run_started", "lease_waiting", "stage_started"]
+    assert seen.events == [*shown]
 
 
 def test_why_it_is_not_open() -> None:
     doorway = Doorway(Recorder(), "shell")
     doorway.is_live = True
-    doorway.event(STARTED[0])
-    doorway.event({"event": "stage_skipped", "stage": "shell", "reason": "no device is free"})
-    doorway.event({"event": "run_finished"})
+    doorway.event(BEGUN)
+    doorway.event(StageSkipped("shell", reason="no device is free"))
+    doorway.event(RunFinished(exit_code=0))
     assert (doorway.is_open, doorway.reason) == (False, "no device is free")

@@ -18,8 +18,8 @@ ROOMS = (
     "engines",
     "plan",
     "facts",
-    "agent",
     "model",
+    "agent",
     "protocol",
     "util",
 )
@@ -45,6 +45,12 @@ def test_rooms_import_only_rooms_below(graph: grimp.ImportGraph) -> None:
         for route in found.routes
     }
     assert not upwards
+
+
+def test_the_judge_does_not_import_the_agent(graph: grimp.ImportGraph) -> None:
+    inside = graph.find_descendants("ci.agent")
+    importers = {it for name in inside for it in graph.find_modules_that_directly_import(name)}
+    assert {name.split(".")[1] for name in importers} == {"agent", "engines"}
 
 
 def test_no_modules_import_each_other(graph: grimp.ImportGraph) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci.agent.pytest_report import parse_report
+from ci.protocol.pytest_report import parse_report
 from ci.util.lines import (
     DEEPEST,
     LARGEST_INTEGER,

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from ci.engines import EngineMessage
 from ci.engines.logs import SHOWN_CHARACTERS, SHOWN_LINES, LiveLogs
+from ci.protocol.events import Event, Output, StageFinished
 
 
 class Shown:
     """The calls that a display gets."""
 
     def __init__(self) -> None:
-        self.events: list[Mapping[str, object]] = []
+        self.events: list[Event] = []
 
-    def event(self, event: Mapping[str, object]) -> None:
+    def event(self, event: Event) -> None:
         self.events.append(event)
 
     @property
-    def lines(self) -> list[object]:
-        return [event.get("text") for event in self.events]
+    def lines(self) -> list[str]:
+        return [event.text for event in self.events if isinstance(event, Output | EngineMessage)]
 
 
 @pytest.fixture
@@ -34,9 +35,8 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "results" / "build.log"
 
 
-def output(text: str, *, stage: str = "build", more: bool = False) -> dict[str, object]:
-    event: dict[str, object] = {"event": "output", "stage": stage, "text": text}
-    return {**event, "more": True} if more else event
+def output(text: str, *, stage: str = "build", more: bool = False) -> Output:
+    return Output(stage, text, more)
 
 
 def test_log_grows_with_the_output(log: Path, shown: Shown) -> None:
@@ -61,7 +61,7 @@ def test_logs_of_a_stage_that_prints_without_end(log: Path, shown: Shown) -> Non
         live.event(output("0123456\n"))
     assert log.read_text() == "0123456\n"
     why = "build.log is not written any further while the stage runs: it is too large"
-    assert [e["text"] for e in shown.events if e["event"] == "engine"] == [why]
+    assert [it for it in shown.events if not isinstance(it, Output)] == [EngineMessage(why)]
 
 
 def test_logs_that_are_here_already_are_not_written(log: Path, shown: Shown) -> None:
@@ -81,14 +81,14 @@ def test_a_flood_of_output_is_thinned(
     for number in range(10 * SHOWN_LINES):
         live.event(output(f"{filling}\n{number}\n" if full else f"{number}\n", more=not full))
     assert shown.lines == []
-    live.event({"event": "stage_finished", "stage": "build", "exit_code": 1})
-    *texts, finished = shown.events
-    assert finished["event"] == "stage_finished"
+    end = StageFinished("build", seconds=1.0, exit_code=1)
+    live.event(end)
+    assert shown.events[-1] == end
     last = 10 * SHOWN_LINES
     numbers = [last - 1] if full else list(range(last - SHOWN_LINES, last))
-    assert shown.lines[-1 - len(numbers) : -1] == [str(number) for number in numbers]
-    assert len(texts) <= SHOWN_LINES
-    assert sum(len(str(event["text"])) for event in texts) <= SHOWN_CHARACTERS
+    assert shown.lines[-len(numbers) :] == [str(number) for number in numbers]
+    assert len(shown.lines) == len(shown.events) - 1 <= SHOWN_LINES
+    assert sum(map(len, shown.lines)) <= SHOWN_CHARACTERS
 
 
 def test_lines_of_a_quiet_stage_are_shown_as_they_come(

@@ -1,129 +1,111 @@
-"""The platforms are those of the library's own table; rules that hold on all platforms.
-
-Some places read the table: the C++ header and CMake's options, ``noxfile.py``, ``bench``. The other
-places that name platforms are compared with it here, so that a new platform misses none of them.
-"""
+"""A platform is one file of ``ci/platforms``, which everything else reads."""
 
 from __future__ import annotations
 
-import ast
+import json
 import re
-from collections.abc import Callable, Iterable
+import shutil
+from dataclasses import asdict, fields
+from pathlib import Path
 
+import grimp
 import pytest
-import yaml
+from pydantic import TypeAdapter
 
-from ci.model.platforms import PLATFORMS
+from ci.errors import ConfigError, ExitCode
+from ci.model.platforms import FOLDER, GROUPS, PLATFORMS, DeviceFacts, Platform, read_platform
+from ci.plan.load import load_config
 from ci.util.files import REPOSITORY
 from codegen import devices
 
-
-def test_names_and_torch_devices_are_those_of_the_one_table() -> None:
-    table = {device.name: device.torch_device for device in devices.PLATFORMS}
-    assert {name: PLATFORMS[name].torch_device for name in PLATFORMS} == table
-    assert all(PLATFORMS[name].name == name for name in PLATFORMS)
+PAGE = (REPOSITORY / "docs" / "add-a-platform.md").read_text(encoding="utf-8")
 
 
-def test_every_platform_has_the_label_that_people_know() -> None:
-    labels = [PLATFORMS[name].label for name in PLATFORMS]
+def test_the_platforms_come_in_their_order() -> None:
+    assert sorted(path.stem for path in FOLDER.iterdir()) == sorted(PLATFORMS)
+    assert [platform.order for platform in PLATFORMS.values()] == list(range(len(PLATFORMS)))
+    labels = [platform.label for platform in PLATFORMS.values()]
     assert labels[:7] == ["CPU", "NVIDIA", "Iluvatar", "MetaX", "Cambricon", "Moore", "Ascend"]
 
 
-def text_of(path: str) -> str:
-    return (REPOSITORY / path).read_text(encoding="utf-8")
+def test_the_library_has_the_same_platforms() -> None:
+    def facts(platform: Platform | devices.Platform) -> tuple[str, int, str, str | None]:
+        return platform.name, platform.order, platform.torch_device, platform.torch_plugin
+
+    assert [*map(facts, devices.platforms())] == [*map(facts, PLATFORMS.values())]
 
 
-def named_in(path: str, pattern: str) -> Callable[[], set[str]]:
-    """The first group of every match, in lower case."""
-    return lambda: {name.lower() for name in re.findall(pattern, text_of(path), re.MULTILINE)}
+def test_this_program_does_not_import_the_library() -> None:
+    graph = grimp.build_graph("ci", include_external_packages=True, cache_dir=None)
+    assert "codegen" not in graph.modules
 
 
-def configured_in(path: str) -> Callable[[], set[str]]:
-    return lambda: set(yaml.safe_load(text_of(path))["platforms"])
+@pytest.mark.parametrize("kind", [Platform, devices.Platform])
+def test_every_field_has_its_type(kind: type[Platform | devices.Platform]) -> None:
+    known = PLATFORMS.values() if kind is Platform else devices.platforms()
+    for platform in known:
+        TypeAdapter(kind).validate_json(json.dumps(asdict(platform)), strict=True)
 
 
-def assigned_in(path: str, name: str) -> set[str]:
-    """Read, not imported: these modules need the installed library or torch."""
-    for node in ast.parse(text_of(path)).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
-            return set(ast.literal_eval(node.value))
-    raise AssertionError(f"{path}: no {name}")
+@pytest.mark.parametrize("platform", [*devices.platforms()][1:], ids=lambda each: each.name)
+def test_an_accelerator_can_be_found(platform: devices.Platform) -> None:
+    assert platform.detected_by
+    assert platform.hardware
+    assert platform.examples
+    assert PLATFORMS[platform.name].devices is not None
 
 
-def labels_in_readme() -> set[str]:
-    labels = " ".join(text_of("README.md").partition(" platforms (")[2].partition(")")[0].split())
-    known = {platform.label: name for name, platform in PLATFORMS.items()}
-    return {known.get(label, label) for label in labels.split(", ")}
+@pytest.mark.parametrize("config", ["ci.yaml", "tests/simulated/ci.yaml"])
+def test_this_project_configures_every_platform(config: str) -> None:
+    assert list(load_config(REPOSITORY / config).platforms) == list(PLATFORMS)
 
 
-SIMULATED_DEVICE = "tests/simulated/src/simulated_device/__init__.py"
-# Where a developer adds a platform, as docs/add-a-platform.md lists it.
-PLACES: dict[str, Callable[[], set[str]]] = {
-    "src/include/infini/ops/device_type.h": named_in(
-        "src/include/infini/ops/device_type.h", r'^    {DeviceType::k\w+, "(\w+)"'
-    ),
-    "ci/model/platforms.py": lambda: {
-        name for name, platform in PLATFORMS.items() if platform.devices is not None
-    },
-    "ci.yaml": configured_in("ci.yaml"),
-    "tests/simulated/ci.yaml": configured_in("tests/simulated/ci.yaml"),
-    "src/cmake/Devices.cmake": named_in("src/cmake/Devices.cmake", r"^set\(device_files_(\w+) \""),
-    "docker/platforms": lambda: {path.stem for path in REPOSITORY.glob("docker/platforms/*.sh")},
-    "tests/ops/platforms.py": lambda: assigned_in("tests/ops/platforms.py", "HARDWARE"),
-    "tests/ops/test_platforms.py": named_in(
-        "tests/ops/test_platforms.py", r'^    \("\w+", "[^"]+", "(\w+)"\),$'
-    ),
-    "README.md": labels_in_readme,
-    "docs/validate-a-release.md": named_in(
-        "docs/validate-a-release.md", r"^\| (\w+) \| (?:`[^|]*[:/]|none:)"
-    ),
-}
+@pytest.mark.parametrize("folder", ["docker/platforms", "tests/simulated/contracts"])
+def test_files_of_platforms_have_their_names(folder: str) -> None:
+    assert {path.stem for path in (REPOSITORY / folder).iterdir()} <= set(PLATFORMS)
 
 
-def differences(names: Iterable[str]) -> dict[str, set[str]]:
-    """What each place lacks of ``names`` or has beyond them. The CPU needs no device in any."""
-    wanted = set(names)
-    found = {place: (read() ^ wanted) - {"cpu"} for place, read in PLACES.items()}
-    return {place: differing for place, differing in found.items() if differing}
+def test_the_groups() -> None:
+    assert set(GROUPS["accelerators"]) == set(PLATFORMS) - {"cpu"}
+    assert {"cambricon", "moore", "ascend"} <= set(GROUPS["plugins"]) < set(GROUPS["accelerators"])
+    assert not set(GROUPS) & set(PLATFORMS)
 
 
-def test_every_place_that_names_platforms_has_those_of_the_table() -> None:
-    places = differences(device.name for device in devices.PLATFORMS)
-    assert not places, f"{places}: see docs/add-a-platform.md"
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("label = \n", "Invalid value (at line 1, column 9)"),
+        ('label = "Acme"\n', "missing 2 required keyword-only arguments: 'order' and 'torch"),
+        ('[devices]\nresources = "x"\n', "unexpected keyword argument 'resources'"),
+    ],
+)
+def test_a_wrong_file(tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "acme.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=re.escape(expected)) as error:
+        read_platform(path)
+    assert str(error.value).startswith(f"{path}: ")
+    assert error.value.remedy == "docs/add-a-platform.md describes its fields."
+    assert error.value.exit_code is ExitCode.USAGE
 
 
-def test_a_new_platform_is_missed_in_every_place() -> None:
-    names = [*(device.name for device in devices.PLATFORMS), "newcomer"]
-    missing = differences(names)
-    assert [place for place in PLACES if "newcomer" not in missing.get(place, ())] == []
+def test_the_example_of_the_page(tmp_path: Path) -> None:
+    """It is a complete file: the other platforms and it are read together."""
+    [text] = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    shutil.copytree(FOLDER, tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "acme.toml"
+    path.write_text(re.sub(r"(?m)^order = \d+", f"order = {len(PLATFORMS)}", text))
+    acme = read_platform(path)
+    assert acme.devices is not None
+    assert acme.base_image
+    *_, of_library = devices.platforms(tmp_path)
+    assert (of_library.name, of_library.torch_plugin) == ("acme", acme.torch_plugin)
+    assert re.search(str(of_library.hardware), of_library.examples[0], re.IGNORECASE)
 
 
-def simulated_device_differences(platforms: Iterable[devices.Platform]) -> set[str]:
-    """What the simulated device's names lack of the plug-ins' torch devices or have beyond them."""
-    wanted = {platform.torch_device for platform in platforms if platform.torch_plugin}
-    return wanted ^ assigned_in(SIMULATED_DEVICE, "NAMES")
-
-
-def test_the_simulated_device_can_be_each_device_that_a_plug_in_adds() -> None:
-    assert simulated_device_differences(devices.PLATFORMS) == set(), "see docs/add-a-platform.md"
-
-
-def test_a_new_plug_in_is_missed_in_the_simulated_device() -> None:
-    fork = devices.Platform(name="fork", torch_device="cuda")
-    assert simulated_device_differences([*devices.PLATFORMS, fork]) == set()
-    new = devices.Platform(name="new", torch_device="acme", torch_plugin="torch_acme")
-    assert simulated_device_differences([*devices.PLATFORMS, new]) == {"acme"}
-
-
-@pytest.mark.parametrize("place", ["codegen/devices.py", *PLACES, SIMULATED_DEVICE])
-def test_the_page_about_platforms_names_every_place(place: str) -> None:
-    steps = text_of("docs/add-a-platform.md").partition("\n## 1.")[2].partition("\n## Run it")[0]
-    assert f"`{place}" in steps
-
-
-def test_the_images_of_the_documentation_are_those_of_the_table() -> None:
-    rows = dict(
-        re.findall(r"^\| (\w+) \| `([^`]+)`", text_of("docs/validate-a-release.md"), re.MULTILINE)
-    )
-    images = {name: each.base_image for name, each in PLATFORMS.items() if each.base_image}
-    assert {name: rows.get(name) for name in images} == images
+def test_the_page_describes_every_field() -> None:
+    rows = re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE)
+    described = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    kinds = (Platform, DeviceFacts, devices.Platform)
+    known = {each.name for kind in kinds for each in fields(kind)}
+    assert described == known - {"name", "devices"}

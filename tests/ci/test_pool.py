@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import io
-import json
 import os
 import socket
 import subprocess
@@ -42,7 +41,7 @@ from ci.errors import ConfigError, ExitCode, InfrastructureError
 from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.plan import EngineKind, EnginePlan, Priority, RunPlan
 from ci.plan.project import Project, load_project, plan_run
-from ci.protocol.events import RunFinished, StageStarted
+from ci.protocol.events import Event, Output, RunFinished, StageStarted
 from ci.run.dry_run import plan_document
 from ci.util.files import REPOSITORY
 
@@ -283,7 +282,7 @@ class Observer:
         self.texts: list[object] = []
 
     def event(self, event: Any) -> None:
-        self.texts.append(event.get("text") or event.get("stage"))
+        self.texts.append(getattr(event, "text", "") or event.stage)
 
 
 def test_the_mirror_of_a_record_lacks_its_end(plan: RunPlan) -> None:
@@ -308,8 +307,8 @@ def test_a_log_that_begins_again_replaces_its_mirror(plan: RunPlan) -> None:
 def test_events_of_an_adopted_run_are_shown_once(plan: RunPlan) -> None:
     observer = Observer()
     mirror = Mirror(plan, observer)
-    output = {"event": "output", "stage": "install", "text": "line"}
-    events = [{"event": "stage_started", "stage": it} for it in ("install", "pytest")]
+    output = Output("install", "line")
+    events = [StageStarted(stage) for stage in ("install", "pytest")]
     feed = Feed()
     mirror.follow("aa")
     mirror.add({feed_name("aa"): feed.add(events[0], output)})
@@ -325,8 +324,9 @@ class Feed:
     def __init__(self) -> None:
         self.size = 0
 
-    def add(self, *events: object) -> tuple[int, bytes]:
-        data = "".join(json.dumps(event) + "\n" for event in events).encode()
+    def add(self, *events: Event) -> tuple[int, bytes]:
+        lines = (event.to_json(time=1.0, monotonic=1.0) + "\n" for event in events)
+        data = "".join(lines).encode()
         at, self.size = self.size, self.size + len(data)
         return at, data
 

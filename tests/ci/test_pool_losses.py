@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,17 +12,20 @@ from typing import Any
 
 import pytest
 
+from ci.engines import EngineMessage
 from ci.engines.ray.actor import COMPLETE, PlatformActor, feed_name
 from ci.engines.ray.cluster import ActorGoneError, Host, HostLostError, RayCluster
 from ci.engines.ray.engine import RayEngine
-from ci.engines.ray.hosted import LONGEST_FEED_LINE, Mirror
+from ci.engines.ray.hosted import LONGEST_FEED_LINE, SHOWN, Mirror
 from ci.engines.ray.messages import StepOutcome
 from ci.engines.ray.placement import MOST_STARTS, Record
 from ci.engines.ray.service import Feed
 from ci.errors import InfrastructureError
+from ci.facts.events import parse_event
 from ci.model.plan import EngineKind, EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan.project import load_project, plan_run
+from ci.protocol.events import Event, Output
 
 CONFIG = """\
 project: tiny
@@ -54,8 +55,8 @@ class Observer:
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    def event(self, event: Mapping[str, object]) -> None:
-        self.texts.append(str(event.get("text")))
+    def event(self, event: Event) -> None:
+        self.texts.append(str(getattr(event, "text", None)))
 
 
 class Actor:
@@ -212,9 +213,9 @@ def test_a_record_expires_by_the_limits_of_the_stages(plan: RunPlan, clock: list
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (json.dumps({"event": "output", "text": "x" * LONGEST_FEED_LINE}), "a line of 1,048,"),
+        (Output("a", "x" * LONGEST_FEED_LINE).to_json(), "a line of 1,048,"),
         ('{"event": "output", "text', "Unterminated string"),
-        ('{"text": "of no event"}', "an event without a kind"),
+        ('{"text": "of no event"}', "an event without a name"),
         ("[]", "not a JSON object"),
     ],
 )
@@ -222,7 +223,7 @@ def test_an_unreadable_event_is_skipped_and_counted(line: str, reason: str, plan
     observer = Observer()
     mirror = Mirror(plan, observer)
     mirror.follow("aa")
-    shown = json.dumps({"event": "output", "text": "next"})
+    shown = Output("a", "next").to_json()
     mirror.add({feed_name("aa"): (0, f"{line}\n{line}\n{shown}\n".encode())})
     first, *others = observer.texts
     assert first.startswith(f"an event of the host is not shown: {reason}")
@@ -243,11 +244,11 @@ def test_an_unreadable_event_is_skipped_and_counted(line: str, reason: str, plan
 def test_an_event_gets_no_longer_on_its_way(text: str, expected: str, tmp_path: Path) -> None:
     path = tmp_path / "feed.jsonl"
     feed = Feed(path)
-    feed.event({"event": "output", "text": text})
+    feed.event(EngineMessage(text))
     feed._file.close()
     [line] = path.read_bytes().splitlines()
-    assert json.loads(line) == {"event": "output", "text": expected}
-    assert len(line) < len(text.encode(errors="replace")) + 50
+    assert parse_event(line.decode(), SHOWN) == EngineMessage(expected)
+    assert len(line) < len(text.encode(errors="replace")) + 100
 
 
 # Files of other actors

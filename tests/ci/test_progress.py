@@ -6,21 +6,33 @@ import os
 import pty
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from io import StringIO
 from threading import Event
 
 import pytest
 from rich.console import Console
 
+from ci.engines import EngineMessage
 from ci.model.results import RunResult
+from ci.protocol.events import Event as AgentEvent
+from ci.protocol.events import (
+    LeaseReleased,
+    Output,
+    RunFinished,
+    StageFinished,
+    StageProgress,
+    StageStarted,
+)
 from ci.run.progress import SIGN_OF_LIFE_S, Progress, is_live
-from ci.run.status import TAIL_LINES, Expectation
+from ci.run.status import IMAGE, TAIL_LINES, Expectation, ImagePrepared, PlatformFailed
 
-BEGIN = {"event": "stage_started", "stage": "install"}
-END = {"event": "stage_finished", "stage": "install", "seconds": 1.25, "exit_code": 0}
+BEGIN = StageStarted("install")
+END = StageFinished("install", seconds=1.25, exit_code=0)
+FAILED = replace(END, exit_code=1)
 
 
-def shown(*events: dict[str, object], live: bool = False) -> str:
+def shown(*events: AgentEvent, live: bool = False) -> str:
     console = Console(file=StringIO(), width=40, height=24, force_terminal=live)
     with Progress(console, live=live) as progress:
         for event in events:
@@ -43,8 +55,8 @@ class Clock:
         return self.now
 
 
-def output(text: str) -> dict[str, object]:
-    return {"event": "output", "stage": "install", "text": text}
+def output(text: str) -> Output:
+    return Output("install", text)
 
 
 def test_a_stage_that_ends_well_is_two_lines() -> None:
@@ -54,42 +66,52 @@ def test_a_stage_that_ends_well_is_two_lines() -> None:
 
 def test_a_failing_stage_shows_the_end_of_its_log() -> None:
     lines = [output(f"line {n}\n") for n in range(TAIL_LINES + 1)]
-    text = shown(BEGIN, *lines, {**END, "exit_code": 2})
+    text = shown(BEGIN, *lines, replace(END, exit_code=2))
     assert "    line 0\n" not in text
     assert "    line 1\n    line 2\n" in text
     assert f"    line {TAIL_LINES}\nCPU: install failed with exit code 2 after 1.2 s" in text
 
 
 def test_the_log_of_an_earlier_stage_is_not_shown() -> None:
-    text = shown(BEGIN, output("all fine"), END, BEGIN, {**END, "exit_code": 1})
+    text = shown(BEGIN, output("all fine"), END, BEGIN, FAILED)
     assert "all fine" not in text
 
 
 def test_lines_are_neither_wrapped_nor_interpreted() -> None:
     line = "error: [red]no[/red] " + "x" * 100
-    assert f"    {line}\n" in shown(BEGIN, output(line), {**END, "exit_code": 1})
+    assert f"    {line}\n" in shown(BEGIN, output(line), FAILED)
 
 
 def test_a_log_does_not_command_the_terminal() -> None:
-    text = shown(BEGIN, output("\x1b[31merror\x1b[0m red\x07"), {**END, "exit_code": 1})
+    text = shown(BEGIN, output("\x1b[31merror\x1b[0m red\x07"), FAILED)
     assert "    error red\N{REPLACEMENT CHARACTER}\n" in text
 
 
 def test_credentials_are_masked() -> None:
     line = output("Looking in indexes: https://user:secret@host/simple")
-    assert "secret" not in shown(BEGIN, line, {**END, "exit_code": 1})
+    assert "secret" not in shown(BEGIN, line, FAILED)
 
 
 def test_what_builds_the_image_is_shown_only_by_its_end() -> None:
-    image = {"event": "stage_started", "stage": "image"}
-    built = {"event": "stage_finished", "stage": "image", "seconds": 8.0, "exit_code": 0}
-    engine = {"event": "engine", "text": "Step 1/9"}
-    text = shown(image, engine, {**built, "reason": "cached"}, engine)
-    assert text == "CPU: image started\nCPU: image finished after 8.0 s (cached)\nCPU: Step 1/9\n"
+    built = ImagePrepared(IMAGE, seconds=8.0, exit_code=0, reason="cached")
+    text = shown(StageStarted(IMAGE), Output(IMAGE, "Step 1/9"), built)
+    assert text == "CPU: image started\nCPU: image finished after 8.0 s (cached)\n"
 
 
-@pytest.mark.parametrize("event", [{"event": "run_started"}, {"event": "new"}, {}])
-def test_other_events_show_nothing(event: dict[str, object]) -> None:
+def test_what_an_engine_reports_is_always_shown() -> None:
+    message = EngineMessage("the engine answers again")
+    text = shown(StageStarted(IMAGE), message, BEGIN, message)
+    assert text.count("CPU: the engine answers again\n") == 2
+
+
+def test_why_a_platform_cannot_go_on() -> None:
+    assert shown(PlatformFailed("the registry is gone")) == "CPU: the registry is gone\n"
+
+
+@pytest.mark.parametrize(
+    "event", [RunFinished(exit_code=0), LeaseReleased(), StageProgress("install", done=1)]
+)
+def test_other_events_show_nothing(event: AgentEvent) -> None:
     assert shown(event) == ""
 
 
@@ -133,7 +155,7 @@ def test_platforms_are_told_apart(live: bool) -> None:
         for label in ("CPU", "Moore"):
             progress.event(label, BEGIN)
             progress.event(label, output(f"of {label}"))
-        progress.event("Moore", {**END, "exit_code": 1})
+        progress.event("Moore", FAILED)
         progress.event("CPU", END)
     text = text_of(console)
     assert "    of Moore" in text
@@ -152,7 +174,7 @@ def test_silent_platforms_are_reported() -> None:
     progress.estimate("CPU", {"install": 4 * SIGN_OF_LIFE_S})
     before = text_of(console)
     clock.now = SIGN_OF_LIFE_S - 1
-    progress.event("Moore", {"event": "engine", "text": "the engine answers again"})
+    progress.event("Moore", EngineMessage("the engine answers again"))
     progress.tick()
     clock.now = SIGN_OF_LIFE_S
     progress.tick()

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from agent_job import Job
 
-from ci.agent.pytest_stage import is_pytest
 from ci.facts.pytest_log import parse_log
 from ci.model.tests import Outcome
 from ci.protocol.job import StageKind
+from ci.protocol.pytest_status import is_pytest
 from tests.cases import narrowed
 
 OURS = f"{sys.executable} -m pytest -p no:cacheprovider tests"

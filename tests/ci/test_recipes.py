@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tomllib
@@ -337,22 +338,15 @@ def test_what_the_base_image_says_of_its_sdk_stands(enter: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("platform", "folder", "variables"),
-    [
-        ("nvidia", "usr/local/cuda", ["CUDA_HOME"]),
-        ("iluvatar", "usr/local/corex", ["COREX_HOME"]),
-        ("metax", "opt/maca", ["MACA_PATH"]),
-        ("cambricon", "usr/local/neuware", ["NEUWARE_HOME"]),
-        ("moore", "usr/local/musa", ["MUSA_HOME", "MUSA_ROOT", "MUSA_PATH"]),
-        ("ascend", "usr/local/Ascend/ascend-toolkit/latest", ["ASCEND_HOME_PATH"]),
-    ],
+    "recipe", sorted((RECIPE / "platforms").iterdir()), ids=lambda path: path.stem
 )
-def test_the_sdk_of_a_platform(
-    enter: Path, platform: str, folder: str, variables: list[str]
-) -> None:
-    text = (RECIPE / "platforms" / f"{platform}.sh").read_text()
+def test_the_sdk_of_a_platform(enter: Path, recipe: Path) -> None:
+    text = recipe.read_text()
+    variables = re.findall(r"^sdk_root (\w+) ", text, re.MULTILINE)
+    folder = re.search(r"^sdk_root \w+ /(\S+)$", text, re.MULTILINE)
+    assert folder
     (enter.parent / "platform.sh").write_text(text.replace(" /", f" {enter.parent}/"))
     assert entered(enter) == {"PATH": "/usr/bin:/bin"}  # on a base that does not have it
-    sdk = enter.parent / folder
+    sdk = enter.parent / folder[1]
     sdk.mkdir(parents=True)
     assert entered(enter) == {"PATH": "/usr/bin:/bin", **dict.fromkeys(variables, str(sdk))}

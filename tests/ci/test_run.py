@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.model.plan import RunPlan
 from ci.model.results import BuildResult, Harness, ImageFacts, PlatformResult, Product, exit_code
 from ci.plan.request import RunRequest, load_request
+from ci.protocol.events import Event
 from ci.report.table import stage_rows, table_rows
 from ci.run import platform
 from ci.store.folder import read_results
@@ -540,7 +540,7 @@ def test_a_run_without_the_contract_of_its_start_is_judged_by_the_present_one(
 class Blind:
     """An observer that sees nothing."""
 
-    def event(self, event: Mapping[str, object]) -> None:
+    def event(self, event: Event) -> None:
         pass
 
 

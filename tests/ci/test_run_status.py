@@ -6,8 +6,26 @@ from typing import Any
 
 import pytest
 
-from ci.protocol.events import StageProgress
-from ci.run.status import IMAGE, Expectation, Phase, PlatformStatus, RunStatus, device_names
+from ci.engines import EngineMessage
+from ci.protocol.events import (
+    LeaseReleased,
+    LeaseTaken,
+    LeaseWaiting,
+    Output,
+    StageFinished,
+    StageProgress,
+    StageSkipped,
+    StageStarted,
+)
+from ci.run.status import (
+    IMAGE,
+    Expectation,
+    Phase,
+    PlatformFailed,
+    PlatformStatus,
+    RunStatus,
+    device_names,
+)
 
 STAGES = ("generate", "install", "pytest")
 
@@ -19,20 +37,19 @@ def platform() -> PlatformStatus:
 
 
 def begin(platform: PlatformStatus, stage: str, now: float = 0.0) -> None:
-    platform.apply({"event": "stage_started", "stage": stage}, now)
+    platform.apply(StageStarted(stage), now)
 
 
 def finish(platform: PlatformStatus, stage: str, now: float = 0.0, exit_code: int = 0) -> None:
-    platform.apply({"event": "stage_finished", "stage": stage, "exit_code": exit_code}, now)
+    platform.apply(StageFinished(stage, seconds=1.0, exit_code=exit_code), now)
 
 
 def progress(platform: PlatformStatus, stage: str, now: float = 0.0, **counts: Any) -> None:
-    event = StageProgress(stage=stage, **counts)
-    platform.apply({"event": event.event, **vars(event)}, now)
+    platform.apply(StageProgress(stage, **counts), now)
 
 
 def output(platform: PlatformStatus, text: str) -> None:
-    platform.apply({"event": "output", "stage": platform.stage, "text": text}, 0.0)
+    platform.apply(Output(platform.stage, text), 0.0)
 
 
 def test_a_platform_waits_until_its_first_event(platform: PlatformStatus) -> None:
@@ -84,10 +101,10 @@ def test_tests_without_a_contract() -> None:
 
 def test_steps_of_an_image(platform: PlatformStatus) -> None:
     begin(platform, IMAGE)
-    platform.apply({"event": "engine", "text": "Step 4/9 : RUN make"}, 1)
+    output(platform, "Step 4/9 : RUN make")
     assert (platform.counts(), platform.latest) == ("3/9", "Step 4/9 : RUN make")
     begin(platform, "install")
-    platform.apply({"event": "output", "stage": "install", "text": "Step 9/9 : nothing"}, 1)
+    output(platform, "Step 9/9 : nothing")
     assert platform.counts() == ""
 
 
@@ -134,8 +151,7 @@ def test_the_log_tail_of_a_stage_that_failed(platform: PlatformStatus) -> None:
     output(platform, "a.cc: error\n")
     output(platform, "\n")
     finish(platform, "install", exit_code=2)
-    skipped = {"event": "stage_skipped", "stage": "pytest", "reason": "not run: install failed"}
-    platform.apply(skipped, 1)
+    platform.apply(StageSkipped("pytest", reason="not run: install failed"), 1)
     assert (platform.broken, platform.log_tail) == (True, ["a.cc: error"])
     assert platform.problem == "install failed with exit code 2"
     assert (platform.activity, platform.latest) == ("finishing", "")
@@ -144,7 +160,7 @@ def test_the_log_tail_of_a_stage_that_failed(platform: PlatformStatus) -> None:
 def test_messages_of_the_engine_are_not_of_the_log(platform: PlatformStatus) -> None:
     begin(platform, "install")
     output(platform, "a.cc: error")
-    platform.apply({"event": "engine", "text": "the engine answers again"}, 1)
+    platform.apply(EngineMessage("the engine answers again"), 1)
     finish(platform, "install", exit_code=2)
     assert platform.log_tail == ["a.cc: error"]
 
@@ -153,13 +169,13 @@ def test_an_image_that_is_packed() -> None:
     platform = PlatformStatus(label="CPU")
     begin(platform, IMAGE)
     finish(platform, IMAGE)
-    platform.apply({"event": "engine", "text": "packing infini-ci/cpu"}, 1)
+    platform.apply(EngineMessage("packing infini-ci/cpu"), 1)
     assert (platform.activity, platform.latest) == ("working", "packing infini-ci/cpu")
 
 
 def test_another_attempt_begins_anew(platform: PlatformStatus) -> None:
     begin(platform, "install")
-    platform.fail("the engine does not answer", 5)
+    platform.apply(PlatformFailed("the engine does not answer"), 5)
     assert (platform.broken, platform.remaining(5)) == (True, 0)
     platform.wait()
     assert platform.activity == "waiting"
@@ -169,12 +185,12 @@ def test_another_attempt_begins_anew(platform: PlatformStatus) -> None:
 
 def test_devices(platform: PlatformStatus) -> None:
     waits = "pytest has waited 12 s for devices: GPU-1 is held by ci"
-    platform.apply({"event": "lease_waiting", "stage": "pytest", "text": waits}, 1)
+    platform.apply(LeaseWaiting("pytest", text=waits), 1)
     assert (platform.activity, platform.waits) == ("waiting", waits)
     device = {"uuid": "GPU-1", "health": "healthy", "index": 3, "name": "H100"}
-    platform.apply({"event": "lease_taken", "stage": "pytest", "devices": (device,)}, 2)
+    platform.apply(LeaseTaken("pytest", waited_s=12.0, devices=(device,)), 2)
     assert (platform.waits, platform.device) == ("", "H100 #3")
-    platform.apply({"event": "lease_released", "devices": (device,)}, 3)
+    platform.apply(LeaseReleased(devices=(device,)), 3)
     assert platform.device == ""
 
 

@@ -7,7 +7,15 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from ci.protocol.events import StageProgress
+from ci.protocol.events import (
+    Event,
+    LeaseTaken,
+    LeaseWaiting,
+    Output,
+    StageFinished,
+    StageProgress,
+    StageStarted,
+)
 from ci.run.screen import ASCII, LONGEST, about, clean, clock, describe, draw
 from ci.run.status import IMAGE, Expectation, RunStatus
 
@@ -20,13 +28,8 @@ TEST = "tests/ops/test_torch_ops.py::test_op[add.out-float16-slot8]"
 CLOCK = re.compile(r" \d+:\d\d:\d\d$")
 
 
-def apply(run: RunStatus, label: str, event: str, now: float, **fields: object) -> None:
-    run.platform(label).apply({"event": event, **fields}, now)
-
-
-def count(run: RunStatus, label: str, **fields: object) -> None:
-    event = StageProgress(**fields)  # type: ignore[arg-type]
-    apply(run, label, event.event, 0.0, **vars(event))
+def apply(run: RunStatus, label: str, event: Event, now: float) -> None:
+    run.platform(label).apply(event, now)
 
 
 @pytest.fixture
@@ -38,26 +41,26 @@ def run() -> RunStatus:
         platform.expected = Expectation(stages=("install", "pytest"), tests={"pytest": 9206})
         platform.estimates = {"install": 400, "pytest": 900}
         if label != "Ascend":
-            apply(run, label, "stage_started", 0, stage=IMAGE)
+            apply(run, label, StageStarted(IMAGE), 0)
         if label not in ("Ascend", "MetaX"):
-            apply(run, label, "stage_finished", 5, stage=IMAGE, exit_code=0)
-    apply(run, "CPU", "stage_started", 400, stage="pytest")
-    apply(run, "CPU", "output", 500, stage="pytest", text=HOSTILE)
-    numbers = {"done": 4210, "failed": 2, "failing": TEST, "cache_hits": 97, "cache_misses": 3}
-    count(run, "CPU", stage="pytest", **numbers)
+            apply(run, label, StageFinished(IMAGE, seconds=5, exit_code=0), 5)
+    apply(run, "CPU", StageStarted("pytest"), 400)
+    apply(run, "CPU", Output("pytest", HOSTILE), 500)
+    numbers = {"done": 4210, "failed": 2, "cache_hits": 97, "cache_misses": 3}
+    apply(run, "CPU", StageProgress("pytest", failing=TEST, **numbers), 0)
     device = {"uuid": "GPU-1", "name": "H100", "index": 3, "health": "healthy"}
-    apply(run, "NVIDIA", "stage_started", 6, stage="install")
-    apply(run, "NVIDIA", "lease_taken", 6, stage="install", devices=(device,))
-    count(run, "NVIDIA", stage="install", done=18, total=33)
-    apply(run, "Iluvatar (simulated)", "stage_started", 6, stage="install")
+    apply(run, "NVIDIA", StageStarted("install"), 6)
+    apply(run, "NVIDIA", LeaseTaken("install", waited_s=0, devices=(device,)), 6)
+    apply(run, "NVIDIA", StageProgress("install", done=18, total=33), 0)
+    apply(run, "Iluvatar (simulated)", StageStarted("install"), 6)
     for number in range(9):
         text = f"{HOSTILE} {number}" if number else "error: a"
-        apply(run, "Iluvatar (simulated)", "output", 9, stage="install", text=text)
-    finished = {"stage": "install", "exit_code": 1}
-    apply(run, "Iluvatar (simulated)", "stage_finished", 66, **finished)
-    apply(run, "MetaX", "engine", 7, text="Step 4/9 : RUN pip install")
-    waits = {"stage": "install", "text": "install has waited 60 s for devices: MLU-1 is held"}
-    apply(run, "Cambricon (simulated)", "lease_waiting", 60, **waits)
+        apply(run, "Iluvatar (simulated)", Output("install", text), 9)
+    finished = StageFinished("install", seconds=60, exit_code=1)
+    apply(run, "Iluvatar (simulated)", finished, 66)
+    apply(run, "MetaX", Output(IMAGE, "Step 4/9 : RUN pip install"), 7)
+    text = "install has waited 60 s for devices: MLU-1 is held"
+    apply(run, "Cambricon (simulated)", LeaseWaiting("install", text=text), 60)
     outcome = "passed, 9206 passed, 8664 skipped, 104 warnings in 177.98s (0:02:57)"
     run.platform("Moore").end(outcome, 590, passed=True)
     return run

@@ -27,8 +27,8 @@ from ci.agent.shards import (
     combined_runs,
     processors_of,
     read_collection,
-    shard_file,
 )
+from ci.protocol.agent_files import shard_file
 from ci.protocol.events import CommandEnd
 from ci.protocol.job import DeviceJob, StageKind
 

@@ -232,6 +232,6 @@ def test_a_display_gets_progress_and_no_file_keeps_it(tmp_path: Path) -> None:
     shown, event = Shown(), StageProgress("build", done=1, total=2)
     reader = EventReader(shown, tmp_path)
     reader.feed(event.to_json(time=1.0, monotonic=1.0).encode() + b"\n")
-    assert shown.events == [{"event": "progress", **vars(event)}]
+    assert shown.events == [event]
     assert not (tmp_path / ENGINE_EVENTS).exists()
     assert reader.unreadable_lines == 0

@@ -17,6 +17,7 @@ from ci.facts.timeline import (
     read_timeline,
     stages_in_order,
 )
+from ci.protocol.events import StageFinished, StageStarted
 
 EPOCH = 1_700_000_000.0
 CLOCK = 500.0  # the monotonic one
@@ -26,9 +27,9 @@ STAGES = (("install", 60.0), ("pytest", 30.0))
 def write_events(folder: Path, name: str = "engine-events.jsonl") -> None:
     lines, now = [], 0.0
     for stage, seconds in STAGES:
-        for event, moment in (("stage_started", now), ("stage_finished", now + seconds)):
-            clocks = {"time": EPOCH + moment, "monotonic": CLOCK + moment}
-            lines.append(json.dumps({"event": event, "stage": stage, **clocks}))
+        end = StageFinished(stage, seconds=seconds, exit_code=0)
+        for event, moment in ((StageStarted(stage), now), (end, now + seconds)):
+            lines.append(event.to_json(time=EPOCH + moment, monotonic=CLOCK + moment))
         now += seconds
     (folder / name).write_text("\n".join([*lines, '{"event": "stage_st']) + "\n", encoding="utf-8")
 

@@ -17,7 +17,7 @@ from hostile import LONGEST, suite
 from local_engine import LocalEngine
 from workplace import CONFIG, Workplace, new_workplace
 
-from ci.engines import EngineMachine, Observer
+from ci.engines import EngineMachine, EngineMessage, Observer
 from ci.errors import CiError, ConfigError, ExitCode, InfrastructureError, UsageError
 from ci.facts.result_files import ResultFiles
 from ci.model.plan import EnginePlan, RunPlan
@@ -476,7 +476,7 @@ def test_a_worker_that_sends_unreadable_events_is_ended(work: Workplace) -> None
     class OddlySpoken(OddEngine):
         def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
             if plan.platform == "moore":
-                observer.event({"event": "failure", "text": Unreadable()})
+                observer.event(EngineMessage(Unreadable()))  # type: ignore[arg-type]
                 signal.pause()
             return super().prepare(plan, observer)
 

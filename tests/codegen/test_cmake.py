@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from codegen.aten import find_torch
-from codegen.devices import PLATFORMS
+from codegen.devices import platforms
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed"),
@@ -65,7 +65,7 @@ def test_an_older_cmake(root: Path, tmp_path: Path) -> None:
 
 def test_more_than_one_accelerator(root: Path, tmp_path: Path) -> None:
     """Each platform but the CPU has an option, by its name."""
-    names = [f"WITH_{platform.name.upper()}" for platform in PLATFORMS if platform.name != "cpu"]
+    names = [f"WITH_{platform.name.upper()}" for platform in platforms() if platform.name != "cpu"]
     message = configure(root, tmp_path, *(f"-D{name}=ON" for name in names))
     assert "At most one accelerator can be enabled beside the CPU" in message
     assert f"got {', '.join(names)}. " in message
@@ -130,25 +130,65 @@ def test_a_build_for_another_platform_than_the_runs(
     assert f"got {got}. {remedy}, in SKBUILD_CMAKE_DEFINE under platforms.{platform}." in message
 
 
-def test_a_detected_platform_is_not_the_runs(root: Path, tmp_path: Path) -> None:
-    """The rules alone, since no test has device files to find."""
-    (tmp_path / "device").touch()
-    rules = (root / "src" / "cmake" / "Devices.cmake").read_text()
-    rules = rules.replace('"/dev/mxcd"', f'"{tmp_path / "device"}"')
-    (tmp_path / "Devices.cmake").write_text(
-        f'set(PROJECT_SOURCE_DIR "{root}")\nset(AUTO_DETECT_DEVICES ON)\nset(WITH_CPU ON)\n'
-        + rules.replace("set_property(DIRECTORY", "# set_property(DIRECTORY")
-    )
-    finished = subprocess.run(
-        ["cmake", "-P", tmp_path / "Devices.cmake"],
-        env={**os.environ, "INFINI_CI_PLATFORM": "nvidia"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert finished.returncode != 0
-    expected = f"got WITH_METAX (AUTO_DETECT_DEVICES is ON and found {tmp_path / 'device'})."
-    assert expected in re.sub(r"\s+", " ", finished.stderr)
+@pytest.fixture
+def tree(root: Path, tmp_path: Path) -> Path:
+    """A copy of what a build reads."""
+    for name in ("src", "codegen", "ci/platforms"):
+        shutil.copytree(root / name, tmp_path / "tree" / name)
+    shutil.copy(root / "CMakeLists.txt", tmp_path / "tree")
+    return tmp_path / "tree"
+
+
+ACME = """\
+order = {order}
+label = "Acme"
+torch_device = "acme"
+torch_plugin = "torch_acme"
+
+[library]
+detected_by = ["/dev/no-acme", "{device}*"]
+"""
+
+
+def test_a_platform_is_one_file(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CMake gets its option and finds its device, and C++ gets its enumerator."""
+    (tmp_path / "device0").touch()
+    text = ACME.format(order=len(platforms()), device=tmp_path / "device")
+    (tree / "ci" / "platforms" / "acme.toml").write_text(text)
+    finished = run_cmake(tree, tmp_path / "build", "-DWITH_TORCH=OFF")
+    assert finished.returncode == 0, finished.stderr
+    assert f"Found {tmp_path / 'device0'}: enabling WITH_ACME" in finished.stdout
+    header = tmp_path / "build" / "include" / "infini" / "ops" / "device_type.h"
+    assert '{DeviceType::kAcme, "acme", "acme", "torch_acme"},\n};' in header.read_text()
+    rules = (tmp_path / "build" / "build.ninja").read_text()
+    assert f" {tree / 'ci' / 'platforms' / 'acme.toml'} " in rules
+
+    monkeypatch.setenv("INFINI_CI_PLATFORM", "nvidia")
+    message = configure(tree, tmp_path / "build")
+    expected = f"got WITH_ACME (AUTO_DETECT_DEVICES is ON and found {tmp_path / 'device0'})."
+    assert expected in message
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (ACME.format(order=1, device=""), "order: got 1, expected 2: all files together count"),
+        ("order = 99\n", "missing 1 required keyword-only argument: 'torch_device'. See docs/add"),
+        ("order = \n", "Invalid value (at line 1, column 9). See docs/add-a-platform.md"),
+        ('torch_device = "a"\n[library]\nfile = 1\n', "unexpected keyword argument 'file'. See"),
+    ],
+)
+def test_a_wrong_file_of_a_platform(
+    tree: Path, tmp_path: Path, written: str, expected: str
+) -> None:
+    (tree / "ci" / "platforms" / "acme.toml").write_text(written)
+    message = configure(tree, tmp_path / "build")
+    assert expected in message
+    assert message.startswith(f"codegen: error: {tree / 'ci' / 'platforms'}/")
+    assert "Reading ci/platforms failed; the message is above." in message
+    assert "Traceback" not in message
 
 
 @pytest.mark.parametrize(("platform", "option"), [("ascend", "ASCEND=ON"), ("cpu", "ASCEND=OFF")])
@@ -208,12 +248,8 @@ def test_off_is_off_where_torch_is_installed(root: Path, tmp_path: Path) -> None
     assert not (tmp_path / "off" / "generated").exists()
 
 
-def test_two_implementations_of_one_place(root: Path, tmp_path: Path) -> None:
+def test_two_implementations_of_one_place(tree: Path, tmp_path: Path) -> None:
     """Found before anything is compiled; loading such a library would end the process."""
-    tree = tmp_path / "tree"
-    for name in ("src", "codegen"):
-        shutil.copytree(root / name, tree / name)
-    shutil.copy(root / "CMakeLists.txt", tree)
     with (tree / "src" / "core" / "types.cc").open("a") as source:
         source.write("INFINI_OPS_REGISTER(Add, Device::Type::kCpu, 0);")
     message = configure(tree, tmp_path / "build", "-DWITH_TORCH=OFF")

@@ -39,7 +39,9 @@ def test_the_example_is_an_operator(root: Path, page: str, tmp_path: Path) -> No
     source = tmp_path / "src" / "cpu" / "reglu.cc"
     registry = read_registry([source], bases, None, tmp_path)
     assert [*registry.operators] == ["reglu"]
-    include = [f"-I{tmp_path / 'src'}", f"-I{tmp_path / 'src' / 'include'}"]
+    assert main(["platforms", "--output-dir", str(tmp_path)]) == 0
+    folders = [tmp_path / "src", tmp_path / "src" / "include", tmp_path / "include"]
+    include = [f"-I{folder}" for folder in folders]
     subprocess.run(["c++", "-std=c++17", "-fsyntax-only", *include, source], check=True)
 
 

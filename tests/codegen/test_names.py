@@ -58,6 +58,7 @@ def test_no_two_aten_names_share_a_public_or_a_class_name(schemas: Schemas) -> N
 def test_the_names_that_the_library_has_are_reserved(root: Path) -> None:
     """In the scopes of operators and of their classes."""
     headers = sorted((root / "src" / "include").rglob("*.h"))
+    headers.append(root / "codegen" / "templates" / "device_type.h.j2")
     text = "\n".join(path.read_text() for path in headers)
     declared = r"^(?:class|struct|enum class|using) (?:INFINI_OPS_API )?(\w+)"
     classes = re.findall(declared, text, re.MULTILINE)

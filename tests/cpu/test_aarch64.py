@@ -65,7 +65,7 @@ def build(folder: Path, environment: dict[str, str]) -> None:
     }
     definitions = [f"-D{name}={value}" for name, value in options.items()]
     program = Path(__file__).with_name("calls_program.cc")
-    paths = [f"-I{ROOT / 'src/include'}", f"-L{folder / 'src'}"]
+    paths = [f"-I{ROOT / 'src/include'}", f"-I{folder / 'include'}", f"-L{folder / 'src'}"]
     for command in (
         ["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", *definitions],
         ["cmake", "--build", folder, "--target", "infini_ops", "-j", "2"],

@@ -46,6 +46,12 @@ def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return folder / "src" / "libinfini_ops.so"
 
 
+def include_options(library: Path) -> list[str]:
+    """The options for the headers of the sources and of the build."""
+    build = library.parents[1]
+    return [f"-I{folder}" for folder in (ROOT / "src", ROOT / "src" / "include", build / "include")]
+
+
 @pytest.fixture(scope="module")
 def kernels(library: Path) -> dict[str, dict[str, str]]:
     """By chip, each kernel's mangled name and its use of resources."""
@@ -93,13 +99,12 @@ def test_no_kernel_spills_registers(kernels: dict[str, dict[str, str]]) -> None:
 
 
 @pytest.fixture(scope="module")
-def dense_kernels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+def dense_kernels(library: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """The instructions of the kernels of `add` for dense tensors, by mangled name."""
     cubin = tmp_path_factory.mktemp("add") / "add.cubin"
-    folders = [ROOT / "src", ROOT / "src" / "include", SOURCES / "vendor" / "nvidia"]
     command = [
         *(find_nvcc(), "-std=c++17", "-O3", "-arch=sm_90", "-DINFINI_OPS_ACCELERATOR=kNvidia"),
-        *(f"-I{folder}" for folder in folders),
+        *(*include_options(library), f"-I{SOURCES / 'vendor' / 'nvidia'}"),
         *("-cubin", SOURCES / "add.cu", "-o", cubin),
     ]
     subprocess.run(command, check=True)
@@ -150,7 +155,7 @@ def program_says(library: Path, tmp_path_factory: pytest.TempPathFactory) -> lis
     """What a C++ program reads from the library and gets from it where there is no GPU."""
     program = tmp_path_factory.mktemp("program") / "without_gpu"
     source = Path(__file__).parent / "without_gpu.cc"
-    folders = [f"-I{ROOT / 'src'}", f"-I{ROOT / 'src' / 'include'}"]
+    folders = include_options(library)
     paths = [f"-L{library.parent}", f"-Wl,-rpath,{library.parent}", "-linfini_ops"]
     command = ["c++", "-std=c++17", *folders, source, "-o", program, *paths]
     subprocess.run(command, check=True)

@@ -13,12 +13,14 @@ import pytest
 from docker.client import DockerClient
 from plans import make_run_plan, write_project
 
-from ci.engines import Engine
+from ci.engines import Engine, EngineMessage
 from ci.engines.archives import pack
 from ci.engines.select import select_engine
 from ci.errors import InfrastructureError
+from ci.facts.measures import IMAGE
 from ci.model.plan import EngineKind, EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts
+from ci.protocol.events import AnyEvent, Event, Output
 from ci.protocol.job import StagePlan
 
 
@@ -26,16 +28,25 @@ class Recorder:
     """Keeps the events of a run; may react to a line of output."""
 
     def __init__(self) -> None:
-        self.events: list[Mapping[str, object]] = []
+        self.events: list[Event] = []
         self.reactions: dict[str, Callable[[], None]] = {}
 
-    def event(self, event: Mapping[str, object]) -> None:
+    def event(self, event: Event) -> None:
         self.events.append(event)
-        if event["event"] in ("output", "engine"):
-            self.reactions.get(str(event["text"]), lambda: None)()
+        if isinstance(event, Output | EngineMessage):
+            self.reactions.get(event.text, lambda: None)()
 
-    def named(self, kind: str) -> list[Mapping[str, object]]:
-        return [event for event in self.events if event["event"] == kind]
+    def every(self, kind: type[AnyEvent]) -> list[AnyEvent]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def printed(self) -> list[str]:
+        """The output of the stages, without that of the image."""
+        return [event.text for event in self.every(Output) if event.stage != IMAGE]
+
+    @property
+    def messages(self) -> list[str]:
+        return [event.text for event in self.every(EngineMessage)]
 
 
 class Bench:

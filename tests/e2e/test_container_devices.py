@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from plans import DOCKERFILE, stage
 from ci.errors import InfrastructureError
 from ci.model.plan import DevicePlan, Exposure, RunPlan
 from ci.model.platforms import DeviceFacts
+from ci.protocol.events import Event
 
 pytestmark = pytest.mark.docker
 
@@ -45,10 +46,9 @@ class Reacting:
         self.reactions = reactions
         self.events: list[str] = []
 
-    def event(self, event: Mapping[str, object]) -> None:
-        name = str(event["event"])
-        self.events.append(name)
-        self.reactions.pop(name, lambda: None)()
+    def event(self, event: Event) -> None:
+        self.events.append(event.event)
+        self.reactions.pop(event.event, lambda: None)()
 
 
 def plan_with_device(bench: Bench, folder: Path, command: str, **changes: object) -> RunPlan:

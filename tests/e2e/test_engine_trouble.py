@@ -91,7 +91,7 @@ def test_engine_that_hangs_in_the_middle_and_three_interrupts(
         hung = time.monotonic()
         silent = re.compile(r"the Docker Engine at \S+ has not answered GET /_ping for \d s")
         while time.monotonic() < hung + 30 and not said:
-            texts = [str(event["text"]) for event in docker_bench.observer.named("engine")]
+            texts = docker_bench.observer.messages
             said.extend((time.monotonic() - hung, text) for text in texts if silent.match(text))
             time.sleep(0.1)
         for _ in range(3):
@@ -110,7 +110,7 @@ def test_engine_that_hangs_in_the_middle_and_three_interrupts(
     assert said
     assert said[0][0] < 10
     assert took < 40
-    texts = [str(event["text"]) for event in docker_bench.observer.named("engine")]
+    texts = docker_bench.observer.messages
     assert any(text.startswith(f"container {plan.container.name} may remain") for text in texts)
 
 
@@ -127,7 +127,7 @@ def test_engine_that_answers_again(docker_bench: Bench, proxy: Proxy) -> None:
     facts = docker_bench.engine.execute(plan, image, docker_bench.observer)
     assert (facts.exit_code, facts.lost) == (0, False)
     assert (plan.results / "build.log").read_text() == "ready\nended\n"
-    texts = " ".join(str(event["text"]) for event in docker_bench.observer.named("engine"))
+    texts = " ".join(docker_bench.observer.messages)
     assert re.search(r"has not answered GET /_ping for \d s", texts)
     assert "answers again" in texts
 

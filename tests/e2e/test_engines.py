@@ -19,6 +19,7 @@ from ci.facts.platform_result import judged_result
 from ci.facts.result_files import ResultFiles
 from ci.model.plan import RunPlan
 from ci.model.results import Product
+from ci.protocol.events import RunFinished
 from ci.protocol.job import StageKind
 
 INSTALL = stage("install", "python", "-m", "pip", "install", ".", "--no-build-isolation")
@@ -49,8 +50,8 @@ def test_install_and_tests(bench: Bench) -> None:
     with tarfile.open(plan.results / "sources.tar.gz") as archive:
         assert "src/tiny/__init__.py" in archive.getnames()
     assert [event["name"] for event in events(plan, "artifact_missing")] == ["gone"]
-    assert "Successfully installed tiny-1" in str(bench.observer.named("output"))
-    assert bench.observer.named("run_finished")
+    assert "Successfully installed tiny-1" in str(bench.observer.printed)
+    assert bench.observer.every(RunFinished)
 
 
 def test_two_runs_of_pytest_are_one_verdict_on_every_engine(bench: Bench) -> None:
@@ -154,7 +155,7 @@ def test_killed_caller_is_replaced(bench: Bench) -> None:
     facts = bench.engine.resume(plan, bench.observer)
     assert facts is not None
     assert (facts.exit_code, facts.lost) == (0, False)
-    texts = [event["text"] for event in bench.observer.named("output")]
-    assert texts == ["begun", "ended"]  # the log from its beginning, each line once
+    # The log from its beginning, each line once.
+    assert bench.observer.printed == ["begun", "ended"]
     assert (plan.results / "build.log").read_text() == "begun\nended\n"
     assert bench.engine.resume(plan, bench.observer) is None

@@ -15,6 +15,7 @@ from plans import REQUIREMENTS, python_stage, stage
 from ci.errors import ExitCode
 from ci.model.plan import ResultLimits
 from ci.model.results import Harness, Product, exit_code
+from ci.protocol.events import RunFinished
 from ci.protocol.job import StageKind
 from ci.run.platform import judge_platform
 
@@ -63,7 +64,7 @@ def test_what_it_writes_is_counted_and_the_verdict_is_true(
     if "events.jsonl" in places:
         assert f"events.jsonl has {length}" in evidence
         assert "the per-test log has " in evidence
-    assert bench.observer.named("run_finished")
+    assert bench.observer.every(RunFinished)
     assert bench.engine.resume(plan, bench.observer) is None  # no leftovers
 
 

@@ -35,6 +35,7 @@ from ci.facts.result_files import ResultFiles
 from ci.model.plan import DevicePlan, EngineKind, EnginePlan, Exposure, Priority, RunPlan
 from ci.model.platforms import PLATFORMS
 from ci.model.results import Harness, PlatformResult, Product
+from ci.protocol.events import StageFinished, StageStarted
 from ci.run.platform import judge_platform
 
 pytestmark = [
@@ -141,10 +142,10 @@ def test_a_killed_program_is_replaced_and_its_run_adopted(
     facts = ray_bench.run(plan)
     assert (facts.exit_code, facts.lost) == (0, False)
     assert (plan.results / "wait.log").read_text() == "ready\ndone\n"
-    [lost] = [it["text"] for it in ray_bench.observer.named("pool") if "adopting" in str(it)]
-    assert str(lost).startswith("host ")
-    assert len(ray_bench.observer.named("stage_started")) == 1
-    assert len(ray_bench.observer.named("stage_finished")) == 1
+    [lost] = [text for text in ray_bench.observer.messages if "adopting" in text]
+    assert lost.startswith("host ")
+    assert len(ray_bench.observer.every(StageStarted)) == 1
+    assert len(ray_bench.observer.every(StageFinished)) == 1
 
 
 @dataclass(frozen=True)
@@ -250,7 +251,7 @@ def calling(bench: RayBench, priority: Priority = Priority.COMMIT) -> Iterator[I
 def test_a_killed_caller_leaves_a_run_that_the_next_one_adopts(ray_bench: RayBench) -> None:
     plan = ray_bench.waiting_plan()
     with calling(ray_bench) as printed:
-        assert any("'text': 'ready'" in line for line in printed)
+        assert any("text='ready'" in line for line in printed)
     ray_bench.let_end()
     facts = ray_bench.engine.resume(plan, Recorder())
     assert facts is not None
@@ -280,7 +281,7 @@ def test_a_free_host_goes_to_the_release(
         printed: list[IO[str]] = []
         ray_bench.when_ready(queue_both)
         ray_bench.run(ray_bench.waiting_plan())
-        assert any("'text': 'ready'" in line for line in printed[1])
+        assert any("text='ready'" in line for line in printed[1])
         assert not (commit.folder / "results/wait.log").exists()
         for bench, output in zip(benches.values(), printed, strict=True):
             bench.let_end()

@@ -216,8 +216,8 @@ def test_cut_connection_is_made_again(lab: Bench, machine: Machine) -> None:
     lab.observer.reactions["ready"] = machine.cut
     facts = lab.run(plan)
     assert (facts.exit_code, facts.lost) == (0, False)
-    assert [event["text"] for event in lab.observer.named("output")] == lines  # each once
-    printed = " ".join(str(event["text"]) for event in lab.observer.named("engine"))
+    assert lab.observer.printed == lines  # each once
+    printed = " ".join(lab.observer.messages)
     assert re.search(
         r"lost the connection to the Docker Engine at ssh://lab: .*; trying again for 60 s", printed
     )
@@ -240,7 +240,7 @@ def test_run_on_an_unreachable_machine_can_be_adopted(
         adopted = again.resume(plan, lab.observer)
     assert adopted is not None
     assert (adopted.lost, adopted.exit_code) == (False, 0)
-    assert [event["text"] for event in lab.observer.named("output")] == lines
+    assert lab.observer.printed == lines
 
 
 def other_host_key(machine: Machine) -> str:

@@ -13,6 +13,7 @@ from plans import REQUIREMENTS, stage
 from ci.facts.result_files import ResultFiles
 from ci.model.plan import RunPlan
 from ci.model.results import Harness, Product
+from ci.protocol.events import StageProgress
 from ci.protocol.job import StageKind
 from ci.run.platform import judge_platform
 
@@ -63,9 +64,9 @@ def test_shards_use_one_installation_and_give_one_row(bench: Bench) -> None:
         files.artifacts
     )
     # What a display gets is of one stage.
-    events = bench.observer.named("progress")
-    assert {event["stage"] for event in events} <= {"install", "pytest"}
-    assert events[-1]["done"] == 11
+    events = bench.observer.every(StageProgress)
+    assert {event.stage for event in events} <= {"install", "pytest"}
+    assert events[-1].done == 11
 
 
 def test_an_interrupt_ends_all_shards(bench: Bench) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
 
 from benches import Bench, Recorder
@@ -12,6 +11,7 @@ from plans import python_stage, stage
 
 from ci.engines.host.workfolder import WorkFolder
 from ci.model.plan import RunPlan
+from ci.protocol.events import Event, StageFinished
 
 FLOOD_LINES = 1_000_000  # of 100 bytes
 FLOOD = f"""
@@ -57,12 +57,12 @@ class Reader(Recorder):
     def __init__(self, results: Path) -> None:
         super().__init__()
         self._results = results
-        self.logs: dict[object, bytes] = {}
+        self.logs: dict[str, bytes] = {}
 
-    def event(self, event: Mapping[str, object]) -> None:
+    def event(self, event: Event) -> None:
         super().event(event)
-        if event["event"] == "stage_finished":
-            self.logs[event["stage"]] = (self._results / f"{event['stage']}.log").read_bytes()
+        if isinstance(event, StageFinished):
+            self.logs[event.stage] = (self._results / f"{event.stage}.log").read_bytes()
 
 
 def test_nothing_of_a_log_is_lost(bench: Bench) -> None:
@@ -77,6 +77,6 @@ def test_nothing_of_a_log_is_lost(bench: Bench) -> None:
     expected = hashlib.sha256(b"".join(b"%099d\n" % number for number in range(FLOOD_LINES)))
     complete = hashlib.sha256((plan.results / "flood.log").read_bytes())
     assert complete.hexdigest() == expected.hexdigest()
-    shown = [event["text"] for event in reader.named("output")]
+    shown = reader.printed
     assert shown[-1] == last.decode().rstrip()
     assert len(shown) < FLOOD_LINES / 100  # the caller is not to be flooded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 from ci.engines.select import select_engine
 from ci.model.plan import EngineKind, EnginePlan
 from ci.model.platforms import PLATFORMS
+from ci.protocol.events import Event
 from tests.e2e.plans import make_run_plan
 from tests.faults.checking import carry_out
 from tests.faults.model import Fault, batches
@@ -80,7 +81,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 class Silent:
     """Observes an engine without showing anything."""
 
-    def event(self, event: Mapping[str, object]) -> None:
+    def event(self, event: Event) -> None:
         """Ignore an event."""
 
 

@@ -6,7 +6,6 @@ import contextlib
 import io
 import os
 import shutil
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -20,6 +19,7 @@ from ci.model.platforms import PLATFORMS
 from ci.model.results import ExecutionFacts, RunResult
 from ci.plan.config import Config, DevicePolicy
 from ci.plan.planning import PlanInputs, make_plan
+from ci.protocol.events import Event
 from ci.run.platform import judge_platform
 from ci.run.records import Records
 from ci.store.folder import RESULTS_FILE, default_url, read_results
@@ -56,7 +56,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 
 
 class _NoDisplay:
-    def event(self, event: Mapping[str, object]) -> None:
+    def event(self, event: Event) -> None:
         """Show nothing."""
 
 

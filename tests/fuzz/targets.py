@@ -11,7 +11,7 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -31,7 +31,8 @@ from ci.facts.events import compare_records, parse_events
 from ci.facts.pytest_log import parse_log, read_output
 from ci.facts.result_files import ResultFiles
 from ci.model.plan import ResultLimits
-from ci.protocol.events import RunRecord
+from ci.protocol.agent_files import CACHE_LOG
+from ci.protocol.events import Event, RunRecord
 from ci.protocol.job import Column, StageKind, StagePlan
 from ci.run.progress import Progress
 from ci.run.screen import draw
@@ -102,7 +103,7 @@ class Shown:
         self._progress = Progress(Console(file=self.output, width=200))
         self._run = RunStatus(began=0.0)
 
-    def event(self, event: Mapping[str, object]) -> None:
+    def event(self, event: Event) -> None:
         self._progress.event("CPU", event)
         self._run.platform("CPU").apply(event, 0.0)
 
@@ -181,7 +182,7 @@ def check_build_files(data: bytes) -> None:
     with folder() as results:
         ninja, _, ccache = data.partition(b"\0")
         (results / build.NINJA_LOG).write_bytes(ninja)
-        (results / compiler_cache.STATISTICS).write_bytes(ccache)
+        (results / CACHE_LOG).write_bytes(ccache)
         found = build.read_build(results)
         if found is not None:
             check_storable([vars(found.details)["units"], found.result.model_dump()])

@@ -1,7 +1,7 @@
 """The platforms of the library, and what their hardware is called.
 
-Three vendors present their devices to torch as ``cuda``. The build of the library determines which
-of them a run is for. Only the name of the hardware shows which one really computed.
+Several vendors present their devices to torch as ``cuda``. The build of the library determines
+which of them a run is for. Only the name of the hardware shows which one really computed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from evidence import is_simulated
 
 import infini.ops
 import torch
+from codegen import devices
 
 SIMULATOR = "simulated_device"  # the module of simulated devices, in place of a vendor's plug-in
 
@@ -26,16 +27,6 @@ class DeviceError(Exception):
 PLATFORMS = {platform.name: platform for platform in infini.ops.platforms()}
 DEVICES = tuple(dict.fromkeys(platform.torch_device for platform in PLATFORMS.values()))
 SIMULATED_DEVICES = tuple(each.torch_device for each in PLATFORMS.values() if each.torch_plugin)
-
-# Patterns for the names that ``get_device_name`` returns on each platform.
-HARDWARE = {
-    "nvidia": r"nvidia|tesla|geforce|quadro|titan|\brtx\b|^[abhlv]\d{2,3}\b",
-    "iluvatar": r"iluvatar|\b(bi|mr)-?v\d+",
-    "metax": r"metax|\bmxc|\bmxn|^c[56]\d\d\b",
-    "cambricon": r"cambricon|\bmlu-?\d",
-    "moore": r"moore|mthreads|\bmtt\b",
-    "ascend": r"ascend",
-}
 
 
 def default_platform(device: str) -> str:
@@ -78,10 +69,11 @@ def _import(module: str, remedy: str) -> Any:
 def identify(device: str, hardware_name: str) -> str | None:
     """Returns the platform with this device type whose hardware has this name."""
     names = [
-        name
-        for name, pattern in HARDWARE.items()
-        if PLATFORMS[name].torch_device == device
-        and re.search(pattern, hardware_name, re.IGNORECASE)
+        platform.name
+        for platform in devices.platforms()
+        if platform.torch_device == device
+        and platform.hardware
+        and re.search(platform.hardware, hardware_name, re.IGNORECASE)
     ]
     return names[0] if len(names) == 1 else None
 

@@ -105,9 +105,9 @@ def calls(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library for Python that calls operators."""
     path = tmp_path_factory.mktemp("calls") / "libcalls.so"
     options = ("-std=c++17", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
-    include = f"-I{ROOT / 'src' / 'include'}"
+    include = (f"-I{ROOT / 'src' / 'include'}", f"-I{library.build / 'include'}")
     link = (library.path, f"-Wl,-rpath,{library.path.parent}")
-    subprocess.run(["c++", *options, include, HERE / "calls.cc", *link, "-o", path], check=True)
+    subprocess.run(["c++", *options, *include, HERE / "calls.cc", *link, "-o", path], check=True)
     return path
 
 

@@ -20,10 +20,10 @@ from docker.errors import APIError
 from docker.models.containers import Container
 from docker.utils.socket import STDERR, frames_iter
 
-from ci.agent.session import INTERACTIVE
 from ci.engines import job
 from ci.errors import InfrastructureError
 from ci.model.plan import RunPlan
+from ci.protocol.job import INTERACTIVE
 from ci.util.process import handle_interrupts
 
 CHUNK = 1 << 16
@@ -42,7 +42,7 @@ def open_shell(client: APIClient, container: Container, plan: RunPlan, *, intera
     Returns its exit code. Raises ``InfrastructureError`` if the container was stopped or removed.
     """
     terminal = {name: os.environ[name] for name in TERMINAL if name in os.environ}
-    words = [*job.ENTER, *([INTERACTIVE] if interactive else [])]
+    words = [*job.ENTER_SHELL, *([INTERACTIVE] if interactive else [])]
     try:
         command = client.exec_create(
             container.id,

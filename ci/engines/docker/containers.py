@@ -16,7 +16,7 @@ from docker.errors import APIError
 from docker.models.containers import Container
 from docker.types import CancellableStream
 
-from ci.engines import Observer, job
+from ci.engines import EngineMessage, Observer, job
 from ci.engines.archives import pack
 from ci.engines.devices import exposure_of
 from ci.engines.docker.link import SDK_ERRORS, Link, explain
@@ -25,7 +25,7 @@ from ci.engines.logs import EventReader
 from ci.errors import InfrastructureError
 from ci.model.plan import CONTAINER_CREDENTIALS, CONTAINER_WHEELS, Exposure, RunPlan
 from ci.plan import source
-from ci.protocol.events import NetworkWaiting
+from ci.protocol.events import Event, NetworkWaiting
 
 LATE_S = 5.0  # for a container whose request was interrupted; an engine makes one in 0.1 s
 LATE_POLL_S = 0.2
@@ -172,15 +172,15 @@ class Isolation:
         self._observer = observer
         self._wanted = wanted
 
-    def event(self, event: Mapping[str, object]) -> None:
+    def event(self, event: Event) -> None:
         self._observer.event(event)
-        if self._wanted and event.get("event") == NetworkWaiting.event:
+        if self._wanted and isinstance(event, NetworkWaiting):
             try:
                 self._link.retry(self._disconnect, self._observer)
             except SDK_ERRORS as error:  # the agent asks again, and its stage does not run
                 name = self._container.name
                 text = f"container {name} cannot be disconnected: {explain(error)}"
-                self._observer.event({"event": "engine", "text": text})
+                self._observer.event(EngineMessage(text))
 
     def _disconnect(self) -> None:
         self._container.reload()

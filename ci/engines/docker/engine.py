@@ -22,7 +22,7 @@ from docker.errors import APIError
 from docker.models.containers import Container
 from docker.types import LogConfig
 
-from ci.engines import Capabilities, EngineMachine, ImageEngine, Observer, job
+from ci.engines import Capabilities, EngineMachine, EngineMessage, ImageEngine, Observer, job
 from ci.engines.archives import extract
 from ci.engines.checks import Finding
 from ci.engines.devices import check_exposure, find_device_files
@@ -200,8 +200,11 @@ class DockerEngine(ImageEngine):
             self.client.volumes.create(plan.cache.name, labels=job.cache_labels(plan))
         found = find_device_files(self.client, plan, plan.devices) if plan.devices else None
         info = self.info()
-        log = ImageLog(plan.results, observer)
-        lock = partial(build_lock, info["ID"], log.write)
+
+        def say(text: str) -> None:
+            observer.event(EngineMessage(text))
+
+        lock = partial(build_lock, info["ID"], say)
         reference = image.digest or image.reference  # the tag may name another image
         with filled_volume(self.client, plan, reference, lock) as wheels:
             options = job.container_options(
@@ -268,7 +271,7 @@ class DockerEngine(ImageEngine):
             try:
                 if number is not None:
                     what = "the running stage" if number is signal.SIGTERM else "the container"
-                    observer.event({"event": "engine", "text": f"interrupted: ending {what}"})
+                    observer.event(EngineMessage(f"interrupted: ending {what}"))
                     with suppress(APIError):  # it may have just ended by itself
                         container.kill(signal=number.name)
                 read = partial(read_log, container, reader, self._link.watch)
@@ -353,7 +356,7 @@ class DockerEngine(ImageEngine):
                 name = plan.container.name
                 remedy = f"{self._link.product.command} rm --force --volumes {name}"
                 text = f"container {name} may remain; to remove it: {remedy}"
-                observer.event({"event": "engine", "text": text})
+                observer.event(EngineMessage(text))
 
 
 def container_description(plan: RunPlan) -> dict[str, object]:

@@ -7,7 +7,6 @@ that only holds the environment open. Further shells join, and the end of the la
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,9 +21,17 @@ from ci.engines.docker.link import Link
 from ci.engines.logs import EventReader
 from ci.errors import InfrastructureError
 from ci.model.plan import RunPlan
+from ci.protocol.events import (
+    Event,
+    RunFinished,
+    RunStarted,
+    StageFinished,
+    StageLost,
+    StageSkipped,
+    StageStarted,
+)
 
 MOST_STARTS = 3  # of a container that ends at once: two first shells may disturb each other
-ENDS = ("stage_finished", "stage_skipped", "stage_lost", "run_finished")
 
 
 def keep(client: DockerClient, plan: RunPlan) -> str | None:
@@ -51,29 +58,26 @@ class Doorway:
         self._observer = observer
         self._stage = stage
 
-    def event(self, event: Mapping[str, object]) -> None:
+    def event(self, event: Event) -> None:
         """Pass a new event on; raises ``Opened`` at the one that the environment is held open."""
-        kind = event.get("event")
-        if kind == "run_started":
-            self.is_open, self.reason = False, None
-        elif kind in ENDS:
-            self.is_open = False
-            self.reason = self.reason or _reason(event)
-        elif kind == "stage_started" and event.get("stage") == self._stage:
-            self.is_open = True
-            if self.is_live:
-                raise Opened
-            return
+        match event:
+            case RunStarted():
+                self.is_open, self.reason = False, None
+            case StageSkipped() | StageLost():
+                self.is_open, self.reason = False, self.reason or event.reason
+            case StageFinished() | RunFinished():
+                self.is_open = False
+            case StageStarted(stage=self._stage):
+                self.is_open = True
+                if self.is_live:
+                    raise Opened
+                return
         if self.is_live:
             self._observer.event(event)
 
     def enter(self) -> None:
         """Report to the observer that a shell opens."""
-        self._observer.event({"event": "stage_started", "stage": self._stage})
-
-
-def _reason(event: Mapping[str, object]) -> str | None:
-    return str(event["reason"]) if event.get("event") in ("stage_skipped", "stage_lost") else None
+        self._observer.event(StageStarted(self._stage))
 
 
 def enter(link: Link, plan: RunPlan, observer: Observer, *, interactive: bool) -> int | None:

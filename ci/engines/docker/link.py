@@ -26,7 +26,7 @@ from docker.utils import kwargs_from_env, parse_host
 from urllib3.exceptions import HTTPError
 
 import docker
-from ci.engines import Observer, typed_errors
+from ci.engines import EngineMessage, Observer, typed_errors
 from ci.engines.docker.remote import RemoteMachine, SocketForward
 from ci.engines.docker.watch import PING_S, Watch
 from ci.errors import ConfigError, InfrastructureError
@@ -397,7 +397,7 @@ class Link:
 
     def _reconnect(self, error: Exception, observer: Observer) -> bool:
         def say(text: str) -> None:
-            observer.event({"event": "engine", "text": text})
+            observer.event(EngineMessage(text))
 
         why = explain(error)
         say(f"lost the connection to {self.place}: {why}; trying again for {RECONNECT_S:g} s")

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from docker.api.client import APIClient
 
-from ci.engines import Observer
+from ci.engines import EngineMessage, Observer
 from ci.util.process import SIGNALS
 
 PAUSE_S = 1.0  # between two questions, each of which takes an engine a millisecond
@@ -101,7 +101,7 @@ class Watch:
                         stream.close()
 
     def _say(self, observer: Observer, text: str) -> None:
-        observer.event({"event": "engine", "text": text})
+        observer.event(EngineMessage(text))
 
 
 @contextmanager

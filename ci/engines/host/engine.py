@@ -18,8 +18,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from time import monotonic, sleep
 from typing import BinaryIO
 
-from ci.agent import session
-from ci.engines import Capabilities, Engine, EngineMachine, Observer, typed_errors
+from ci.engines import Capabilities, Engine, EngineMachine, EngineMessage, Observer, typed_errors
 from ci.engines.archives import chunks_of, extract
 from ci.engines.checks import Finding
 from ci.engines.docker.attach import OPEN_AGAIN
@@ -46,6 +45,7 @@ from ci.errors import InfrastructureError
 from ci.model.plan import EngineKind, EnginePlan, RunPlan, SystemPackages
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan import source
+from ci.protocol.job import ENTER, INTERACTIVE
 from ci.util import process
 from ci.util.interpreters import locate, read_interpreter
 from ci.util.lines import CHUNK
@@ -319,7 +319,7 @@ def _follow_to_end(folder: WorkFolder, plan: RunPlan, observer: Observer) -> Exe
             _read_output(printed, reader, folder)
         except KeyboardInterrupt:
             interrupted = True
-            observer.event({"event": "engine", "text": "interrupted: ending the running stage"})
+            observer.event(EngineMessage("interrupted: ending the running stage"))
             folder.signal(signal.SIGTERM)
             _read_output(printed, reader, folder, timeout_s=STOP_GRACE_S)
     reader.complete()
@@ -364,7 +364,7 @@ def _is_held_open(
 
 
 def _open_shell(folder: WorkFolder, *, interactive: bool) -> int:
-    words = [session.ENTER, *([session.INTERACTIVE] if interactive else [])]
+    words = [ENTER, *([INTERACTIVE] if interactive else [])]
     # At a terminal, Ctrl-C is for the shell.
     with handle_interrupts(signal.SIG_IGN) if interactive else nullcontext():
         shell = subprocess.Popen([*folder.agent_program, *words])

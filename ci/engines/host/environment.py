@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -61,8 +62,12 @@ class BasePython:
     is_seen: bool
 
 
+@cache
 def base_python(host: HostPlan) -> BasePython:
-    """Return the named Python, else the first known one with its vendor's torch, else our own."""
+    """Return the named Python, else the first known one with its vendor's torch, else our own.
+
+    Each call would start that Python, and a run has several.
+    """
     path = host.interpreter and locate(host.interpreter)
     if host.sees_torch:
         path = path or find_vendors()

@@ -16,7 +16,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-from ci.engines import Observer
+from ci.engines import EngineMessage, Observer
 from ci.engines.archives import chunks_of, extract
 from ci.engines.logs import IMAGE_LOG
 from ci.engines.ray.actor import RESULTS, feed_name
@@ -39,10 +39,11 @@ from ci.engines.ray.messages import (
 from ci.engines.ray.placement import Record, find_or_start_actor, host_lost
 from ci.engines.ray.transfer import PIECE, Tree, fetched, send
 from ci.errors import CiError, InfrastructureError, PrerequisiteError
+from ci.facts.events import parse_event
 from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.plan import RunPlan
-from ci.protocol.events import RunFinished
-from ci.util.lines import LineSplitter, parse_object
+from ci.protocol.events import EVENTS, Output, RunFinished
+from ci.util.lines import LineSplitter
 from ci.util.text import counted
 
 # Between two looks at a running step, of 1 ms each: soon after news, which may be its end.
@@ -51,7 +52,7 @@ MOST_POLL_S = 0.25
 POLL_SHARE = 0.1  # of the time since the last news
 LONGEST_FEED_LINE = 1 << 20
 MOST_ADOPTIONS = 3  # of one platform: a host that kills its actors is broken
-NOT_AGENTS = ("output", "engine")  # events of the engine on the host
+SHOWN = {**EVENTS, EngineMessage.event: EngineMessage}  # of the agent, and of the engine there
 LAST_LINE = f'{{"event": "{RunFinished.event}"'.encode()
 MOST_INTERRUPTS = 3  # of a local engine, which reacts to each of them
 
@@ -112,16 +113,16 @@ class Mirror:
 
     def _show(self, line: str) -> None:
         try:
-            event = parse_object(line)
-            if "event" not in event:
-                raise ValueError("an event without a kind")
+            event = parse_event(line, SHOWN)
         except ValueError as error:  # the copied files have it
             self.unreadable_lines += 1
             if self.unreadable_lines == 1:
                 text = f"an event of the host is not shown: {error}"
-                self._observer.event({"event": "pool", "text": text})
+                self._observer.event(EngineMessage(text))
             return
-        is_agents = event["event"] not in NOT_AGENTS
+        if event is None:  # the adopted program is a newer one
+            return
+        is_agents = not isinstance(event, Output | EngineMessage)
         self._seen += is_agents
         if self._seen > self._known or (self._seen == self._known and not is_agents):
             self._observer.event(event)
@@ -218,7 +219,7 @@ class HostedPlatform:
             except KeyboardInterrupt:
                 interrupts += 1
                 text = "interrupted: ending what runs on the host"
-                self._observer.event({"event": "engine", "text": text})
+                self._observer.event(EngineMessage(text))
                 self._interrupt()
                 if interrupts == MOST_INTERRUPTS:
                     raise
@@ -336,4 +337,4 @@ class HostedPlatform:
         return host_lost(self._plan, self.name, why)
 
     def _say(self, text: str) -> None:
-        self._observer.event({"event": "pool", "text": text})
+        self._observer.event(EngineMessage(text))

@@ -16,9 +16,9 @@ import signal
 import sys
 import tarfile
 import traceback
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic, time
 from typing import cast
 
 from ci.engines import Engine
@@ -30,6 +30,7 @@ from ci.errors import CiError, InfrastructureError
 from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.plan import RunPlan
 from ci.model.results import HOST_LOCK, ExecutionFacts, ImageFacts
+from ci.protocol.events import Event
 from ci.util.files import open_for_replacement
 from ci.util.process import end_with_parent, handle_interrupts
 
@@ -43,12 +44,13 @@ class Feed:
         # An event may have half of a surrogate pair, which JSON can escape and UTF-8 cannot.
         self._file = path.open("a", encoding="utf-8", errors="replace")
 
-    def event(self, event: Mapping[str, object]) -> None:
+    def event(self, event: Event) -> None:
         """Append an event, in one write.
 
         It stays as short as it was for the agent: escapes would make it up to 6 times as long.
         """
-        line = json.dumps(event, default=vars, ensure_ascii=False, separators=(",", ":"))
+        fields = {"event": event.event, "time": time(), "monotonic": monotonic(), **vars(event)}
+        line = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
         self._file.write(line + "\n")
         self._file.flush()
 

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 import yaml
 
-from ci.engines import ImageEngine
+from ci.engines import EngineMessage, ImageEngine
 from ci.engines.docker.link import typed_sdk_errors
 from ci.errors import ConfigError, InfrastructureError, UsageError
 from ci.facts.files import GZIP
@@ -29,7 +29,7 @@ from ci.plan.bundle import BundledImage, BundleDocument
 from ci.plan.project import SITE_FILE, Project
 from ci.plan.request import RunRequest
 from ci.run.platform import prepare_image
-from ci.run.progress import Progress
+from ci.run.progress import PlatformObserver, Progress
 from ci.upkeep.bundle.file import BundleWriter, new_bundle
 from ci.upkeep.bundle.wheels import collect_wheels, download_program, program_requirements
 from ci.util.files import PROGRAM_FOLDERS, REPOSITORY
@@ -52,17 +52,6 @@ class PlatformContents:
     engine: ImageEngine
     image: BundledImage
     wheels: Path
-
-
-@dataclass(frozen=True)
-class _PlatformObserver:
-    """Shows what an engine reports of one platform."""
-
-    progress: Progress
-    label: str
-
-    def event(self, event: Mapping[str, object]) -> None:
-        self.progress.event(self.label, event)
 
 
 @dataclass(kw_only=True)
@@ -113,7 +102,7 @@ class Packer:
         return document
 
     def _prepare(self, plan: RunPlan) -> PlatformContents:
-        engine, observer = self.connect(plan), _PlatformObserver(self.progress, plan.label)
+        engine, observer = self.connect(plan), PlatformObserver(self.progress, plan.label)
         image = prepare_image(engine, plan, observer)
         digest = str(image.digest)
         size, layers = engine.images.inspect(digest)
@@ -136,7 +125,7 @@ class Packer:
         writer.add_text(names.PROGRAM_REQUIREMENTS, "\n".join(program_requirements()) + "\n")
         wheels = self.folder / names.PROGRAM_WHEELS
         text = "collecting the wheels of the program itself"
-        self.progress.event("bundle", {"event": "engine", "text": text})
+        self.progress.event("bundle", EngineMessage(text))
         download_program(wheels)
         for path in sorted(wheels.iterdir()):
             writer.add_file(f"{names.PROGRAM_WHEELS}{path.name}", path)
@@ -154,7 +143,7 @@ class Packer:
         for path in sorted(filter(Path.is_file, each.wheels.iterdir())):
             writer.add_file(f"{names.WHEELS}{each.plan.platform}/{path.name}", path)
         text = f"packing {each.image.tag}"
-        self.progress.event(each.plan.label, {"event": "engine", "text": text})
+        self.progress.event(each.plan.label, EngineMessage(text))
         # First into a file: an archive needs the size before the content. Not in the temporary
         # folder, which may be in memory.
         with typed_sdk_errors("the Docker Engine"), TemporaryFile(dir=folder) as file:

@@ -1,4 +1,4 @@
-"""A device on host memory that torch treats as an accelerator: ``npu``, ``mlu`` or ``musa``.
+"""A device on host memory that torch treats as an accelerator, such as ``npu``.
 
 Its kernels and its memory are the CPU's, but only the kernels may use the memory. Host code that
 dereferences an address on the device crashes, as with a real one.
@@ -12,7 +12,6 @@ from pathlib import Path
 import torch
 from simulated_device import runtime
 
-NAMES = ("npu", "mlu", "musa")
 # Names an overload whose kernel ends the process, as a vendor's defect may: exp.out.
 DIES_IN = "SIMULATED_DEVICE_DIES_IN"
 _DEFECTS = torch.library.Library("aten", "IMPL")
@@ -31,11 +30,9 @@ def load(name: str) -> None:
     """Adds the device to torch under a name; a second call in a process does nothing.
 
     Raises:
-        ValueError: the name is not one of ``NAMES``.
-        RuntimeError: torch has a device of this kind already, under another name.
+        RuntimeError: torch has a device of this kind already, under another name, or has a device
+            of this name itself.
     """
-    if name not in NAMES:
-        raise ValueError(f"the simulated device can't be called {name!r}; expected one of {NAMES}")
     present = torch._C._get_privateuse1_backend_name()
     if present == name and getattr(getattr(torch, name, None), "is_simulated", False):
         return

@@ -1,20 +1,17 @@
-"""Read what pytest writes: the records of its per-test log, and its output."""
+"""Read what pytest writes: the records of its per-test log, and a line of its output.
+
+The agent reads them while pytest runs, and the judge once it has ended.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
-from typing import Any, Iterable, List, Mapping, Sequence, Tuple
+from typing import Any, Mapping
 
 from ci.util.lines import LONGEST_SECONDS, SHORT, parse_object
 
 LARGEST_SESSION_STATUS = (1 << 31) - 1  # limit of the store's integer columns
-
-TESTS_FAILED, NO_TESTS = 1, 5  # pytest's exit statuses
-# The usual exit statuses of a pytest process, the best first: of several processes that share a
-# suite, one for which no test was left says nothing. All other statuses are worse.
-USUAL = (NO_TESTS, 0, TESTS_FAILED)
 
 TEST = "TestReport"  # the kind of the record of a phase of a test
 SUBTEST = "SubtestReport"
@@ -133,63 +130,3 @@ def collected_tests(line: str) -> int | None:
     # The second group exists if tests were deselected. The third is printed by pytest-xdist.
     counts = found.group(2, 1, 3) if found else ()
     return next((int(count) for count in counts if count), None)
-
-
-def severity(status: int) -> tuple[bool, int]:
-    """Return the place of an exit status among those of processes that share a suite."""
-    return (False, USUAL.index(status)) if status in USUAL else (True, status)
-
-
-def worst_status(statuses: Iterable[int]) -> int:
-    """Return the exit status that counts for pytest processes that share a suite."""
-    return max(statuses, key=severity)
-
-
-# Names of tests. The host engine's folder is new in each run, so a test that is named after a path,
-# such as `test_read[/workspace/data/a.txt]`, would have another name each time. It gets the name
-# that it has in a container.
-
-# The parts of that folder, and where a container has them.
-_PLACES = {"workspace": "/workspace", "venv": "/opt/venv"}
-Rules = List[Tuple[str, str]]  # regular expressions and their replacements, one after the other
-
-
-def run_folders(workspace: str) -> tuple[str, ...]:
-    """Return the paths of the folder that a run on the host engine has around its workspace.
-
-    With a link in its path it has two. Empty in a container.
-    """
-    folder = Path(workspace).parent
-    is_own = folder != folder.parent and (folder / "venv").is_dir()
-    return tuple(dict.fromkeys(map(str, (folder, folder.resolve())))) if is_own else ()
-
-
-def name_rules(folders: Sequence[str]) -> Rules:
-    """Return how the names of tests become independent of a run's folders."""
-    rules = [
-        (f"{re.escape(f'{folder}/{part}')}(?![\\w.])", place)
-        for folder in sorted(folders, key=len, reverse=True)
-        for part, place in _PLACES.items()
-    ]
-    # Relative paths, other files, and paths with other characters instead of slashes.
-    rules += [(re.escape(name), "infini-ci") for name in {Path(it).name: 0 for it in folders}]
-    if folders:  # relative to the workspace
-        rules.append((r"^((?:\.\./)+)venv(?=/)", r"\1opt/venv"))
-    return rules
-
-
-class TestNames:
-    """Makes the names of tests independent of the folders of their run."""
-
-    __test__ = False  # not a test class, whatever its name
-
-    def __init__(self, folders: Sequence[str]) -> None:
-        self._marks = tuple({Path(it).name for it in folders})
-        self._rules = [(re.compile(rule), to) for rule, to in name_rules(folders)]
-
-    def __call__(self, name: str) -> str:
-        """Return the name without the path of the run's folder."""
-        if self._rules and (name.startswith("../") or any(mark in name for mark in self._marks)):
-            for rule, to in self._rules:
-                name = rule.sub(to, name)
-        return name

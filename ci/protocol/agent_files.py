@@ -1,0 +1,26 @@
+"""The files that the agent leaves in a platform's results, beside the logs of its stages."""
+
+from __future__ import annotations
+
+from ci.protocol.job import StagePlan
+
+EVENTS = "events.jsonl"
+ENVIRONMENT = "environment.json"  # machine, tools, packages, devices
+PYTEST_LOG = "pytest.jsonl"  # the per-test log, of pytest-reportlog
+JUNIT = "junit.xml"
+CACHE_LOG = "ccache.txt"  # ccache's log: each compilation, and lines of these
+CACHE_HITS = ("direct_cache_hit", "preprocessed_cache_hit")
+CACHE_MISSES = ("cache_miss", "recache")
+
+
+def shard_file(name: str, shard: int) -> str:
+    """Return the name of a shard's own file: ``pytest.shard-1.jsonl`` for ``pytest.jsonl``."""
+    stem, _, suffix = name.rpartition(".")
+    return f"{stem}.shard-{shard}.{suffix}"
+
+
+def files_of(stage: StagePlan, name: str) -> list[str]:
+    """Return the names of the files that the processes of a stage write instead of ``name``."""
+    if stage.shards == 1:
+        return [name]
+    return [shard_file(name, shard) for shard in range(1, stage.shards + 1)]
