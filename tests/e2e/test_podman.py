@@ -179,8 +179,8 @@ def test_doctor(place: Place) -> None:
     assert "systemctl --user start podman.socket" in finished.stdout
 
 
-def test_a_version_of_cgroups_without_limits_is_noted(bench: Bench) -> None:
-    plan = bench.plan(stage("build", "true"))
-    facts = bench.run(plan)
+def test_it_is_known_again_and_notes_missing_limits(bench: Bench) -> None:
     assert isinstance(bench.engine, PodmanEngine)
+    assert bench.engine.machine() == bench.engine.machine()
+    facts = bench.run(bench.plan(stage("build", "true")))
     assert (NO_LIMITS in facts.notes) is (bench.engine.info()["CgroupVersion"] == "1")
