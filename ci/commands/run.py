@@ -72,10 +72,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine",
         metavar="ENGINE",
-        help="where to run: in a container (docker), in a fresh virtual environment on this machine"
-        " (host), or on the engine of this name in ci.site.yaml. auto uses Docker if an engine"
-        " answers, else host; ray uses the hosts of a Ray cluster (default: the engine of"
-        " ci.site.yaml, else auto)",
+        help=f"where to run: {', '.join(EngineKind)}, or the engine of this name in ci.site.yaml."
+        " auto uses Docker if an engine answers, else host, a fresh virtual environment on this"
+        " machine; ray uses the hosts of a Ray cluster (default: the engine of ci.site.yaml, else"
+        " auto)",
     )
     parser.add_argument(
         "--python",

@@ -10,6 +10,7 @@ from ci.engines import Engine
 from ci.engines.docker.engine import DockerEngine
 from ci.engines.docker.link import EngineAnswerError, find_address
 from ci.engines.host.engine import HostEngine
+from ci.engines.podman.engine import PodmanEngine
 from ci.engines.ray.engine import RayEngine
 from ci.engines.ray.shared import shared_connection
 from ci.engines.ray.transfer import Trees
@@ -43,6 +44,7 @@ def shared_connections(plans: Sequence[RunPlan], connect: Connect) -> Iterator[C
 ENGINES: Mapping[EngineKind, type[Engine]] = {
     EngineKind.DOCKER: DockerEngine,
     EngineKind.HOST: HostEngine,
+    EngineKind.PODMAN: PodmanEngine,
     EngineKind.RAY: RayEngine,
 }
 

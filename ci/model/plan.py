@@ -215,6 +215,7 @@ class EngineKind(StrEnum):
     AUTO = "auto"  # Docker where an engine answers, else this machine
     DOCKER = "docker"
     HOST = "host"
+    PODMAN = "podman"
     RAY = "ray"
 
 
@@ -223,7 +224,8 @@ class EnginePlan:
     """Where a platform runs.
 
     ``docker_host`` is the address of a Docker Engine (unix, tcp, ssh) and ``context`` a Docker
-    context; without both, the environment selects the engine. ``ray_address`` is the address of a
+    context, and ``podman_host`` the address of a Podman; without these, the environment selects the
+    engine. ``ray_address`` is the address of a
     Ray cluster, on whose hosts an engine of kind ``node_engine`` runs the platform. Plans with the
     same ``name`` share its ``capacity``, the number of platforms at once; ``None`` is the number of
     its processors.
@@ -233,9 +235,15 @@ class EnginePlan:
     kind: EngineKind
     docker_host: str | None = None
     context: str | None = None
+    podman_host: str | None = None
     ray_address: str | None = None
     node_engine: EngineKind = EngineKind.AUTO
     capacity: int | None = None
+
+    @property
+    def host(self) -> str | None:
+        """The address of the engine, if the plan has one."""
+        return self.docker_host or self.podman_host
 
 
 @dataclass(frozen=True, kw_only=True)

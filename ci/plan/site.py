@@ -27,13 +27,16 @@ ENGINES = tuple(EngineKind)  # engines without an entry in the site file
 
 
 class SiteEngine(Model):
-    """A Docker Engine or a Ray cluster of this site; platforms refer to it by its name."""
+    """An engine of this site, to which platforms refer by its name."""
 
     docker_host: Annotated[str, StringConstraints(pattern=r"^(unix|tcp|ssh)://\S+$")] | None = None
     """Its address: ``unix:///var/run/docker.sock``, ``tcp://host:2376`` or
     ``ssh://user@host:port``, which uses a forwarded socket."""
     context: str | None = None
     """A Docker context of this machine, in place of an address."""
+    podman_host: Annotated[str, StringConstraints(pattern=r"^(unix|tcp|ssh)://\S+$")] | None = None
+    """Address of a Podman: ``unix:///run/user/1000/podman/podman.sock``, or
+    ``ssh://user@host/run/user/1000/podman/podman.sock``."""
     ray_address: Annotated[str, StringConstraints(pattern=r"^[^\s/]+:\d{1,5}$")] | None = None
     """Address of the head of a Ray cluster, ``host:port``: its hosts run the platforms."""
     node_engine: Literal["auto", "docker", "host"] = "auto"
@@ -44,8 +47,9 @@ class SiteEngine(Model):
 
     @model_validator(mode="after")
     def _check_address(self) -> Self:
-        if [self.docker_host, self.context, self.ray_address].count(None) != 2:
-            raise expected_value("one of 'docker_host', 'context' and 'ray_address'")
+        addresses = (self.docker_host, self.context, self.podman_host, self.ray_address)
+        if addresses.count(None) != len(addresses) - 1:
+            raise expected_value("one of 'docker_host', 'context', 'podman_host' and 'ray_address'")
         if self.ray_address is None and "node_engine" in self.model_fields_set:
             raise expected_value("no 'node_engine' without 'ray_address'", "node_engine")
         return self
@@ -53,7 +57,9 @@ class SiteEngine(Model):
     @property
     def kind(self) -> EngineKind:
         """The kind of the engine, which follows from its address."""
-        return EngineKind.RAY if self.ray_address else EngineKind.DOCKER
+        if self.ray_address:
+            return EngineKind.RAY
+        return EngineKind.PODMAN if self.podman_host else EngineKind.DOCKER
 
 
 # A DNS label, as names of objects in Kubernetes are.
@@ -114,8 +120,8 @@ class SitePlatform(Model):
     """Base image, such as one in this site's registry
     (environment: INFINI_CI_BASE_IMAGE_<PLATFORM>)."""
     engine: Name | None = None
-    """Engine that runs it: one of ``engines``, or ``auto``, ``docker``, ``host`` or ``ray``
-    (INFINI_CI_ENGINE_<PLATFORM>). ``--engine`` overrides it."""
+    """Engine that runs it: one of ``engines``, or ``auto``, ``docker``, ``host``, ``podman`` or
+    ``ray`` (INFINI_CI_ENGINE_<PLATFORM>). ``--engine`` overrides it."""
     python: Annotated[str, StringConstraints(min_length=1)] | None = None
     """Python of the host engine's environment: a path, or a program on PATH
     (INFINI_CI_PYTHON_<PLATFORM>). ``--python`` overrides it. By default the first known one that
@@ -167,7 +173,7 @@ class SiteConfig(Model):
     network: NetworkConfig = NetworkConfig()
     """Access to the package index."""
     engines: dict[Name, SiteEngine] = Field(default_factory=dict)
-    """Docker Engines in addition to the default one, and Ray clusters."""
+    """Docker Engines in addition to the default one, Podmans, and Ray clusters."""
     pass_environment: tuple[VariablePattern, ...] = ()
     """Variables of the shell for stages of the host engine, in addition to those in ``ci.yaml``."""
     redact: tuple[VariablePattern, ...] = ()

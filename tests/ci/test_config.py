@@ -506,7 +506,7 @@ def test_a_site_file_is_as_strict(tmp_path: Path) -> None:
         (
             "engines: {lab: {context: a}}\nplatforms:\n  cpu: {engine: labb}\n",
             r'yaml:3: platforms\.cpu\.engine: got "labb" \(string\), expected one of auto, docker,'
-            r" host, ray, lab, or one defined under 'engines'; did you mean 'lab'\?$",
+            r" host, podman, ray, lab, or one defined under 'engines'; did you mean 'lab'\?$",
         ),
         (
             "engines:\n  docker: {context: a}\n",
@@ -527,8 +527,8 @@ def test_a_site_file_is_as_strict(tmp_path: Path) -> None:
         ),
         (
             "engines: {lab: {context: a, ray_address: 'head:6379'}}\n",
-            r"engines\.lab: got a mapping, expected one of 'docker_host', 'context' and"
-            r" 'ray_address'$",
+            r"engines\.lab: got a mapping, expected one of 'docker_host', 'context',"
+            r" 'podman_host' and 'ray_address'$",
         ),
         (
             "engines: {lab: {ray_address: 'ray://head:10001'}}\n",

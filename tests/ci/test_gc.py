@@ -119,7 +119,7 @@ def test_a_session_is_needed_unless_its_caller_was_killed_here(
     engine = EngineContents(
         client=DockerClient(base_url="unix:///nowhere", version="1.41"),  # not asked
         identity="here",
-        machine="here",
+        place="here",
         containers=entries,
         images=(),
         volumes=(),

@@ -89,6 +89,7 @@ VARIABLES_READ: Mapping[str, str] = {
     "INFINI_CI_BASE_IMAGE_<PLATFORM>": "Base image of one platform. Wins over the site file.",
     "INFINI_CI_SSH_CONFIG": "File to use in place of `~/.ssh/config` for `ssh://` engines.",
     "DOCKER_HOST": "Address of the Docker Engine.",
+    "CONTAINER_HOST": "Address of the Podman of `--engine podman`.",
     "DOCKER_CONTEXT": "Docker context to use, if `DOCKER_HOST` is not set.",
     "DOCKER_CONFIG": "Folder of Docker's client configuration. Default: `~/.docker`.",
     "XDG_CACHE_HOME": "Folder of caches. Default: `~/.cache`.",

@@ -72,29 +72,34 @@ def test_two_containers_never_have_a_device_at_the_same_time(
 ) -> None:
     leases = tmp_path / "leases"
     leases.mkdir()
+    check_leases(docker_bench, leases)
+
+
+def check_leases(bench: Bench, leases: Path) -> None:
+    """Run two containers that need the same device; ``leases`` belongs to the engine's user."""
     os.mkfifo(leases / "go")
     (leases / "go").chmod(0o666)
     holding = "test -c /dev/full && echo $VISIBLE_DEVICES && cat {go} && touch {ended}".format(
         go=leases / "go", ended=leases / "first-has-ended"
     )
-    first = plan_with_device(docker_bench, leases, holding)
-    second = plan_with_device(docker_bench, leases, f"test -e {leases}/first-has-ended")
+    first = plan_with_device(bench, leases, holding)
+    second = plan_with_device(bench, leases, f"test -e {leases}/first-has-ended")
     second = replace(
         second,
-        results=tmp_path / "results-2",
+        results=bench.folder / "results-2",
         container=replace(
             second.container, name=f"{second.container.name}-2", labels={"infini-ci.run": "2nd"}
         ),
     )
-    image = docker_bench.engine.prepare(first, docker_bench.observer)
+    image = bench.engine.prepare(first, bench.observer)
     waiting = Reacting(lease_waiting=lambda: (leases / "go").write_text(""))
     with ThreadPoolExecutor(1) as pool:
         others: list[object] = []
 
         def begin_second() -> None:
-            others.append(pool.submit(docker_bench.engine.execute, second, image, waiting))
+            others.append(pool.submit(bench.engine.execute, second, image, waiting))
 
-        facts = docker_bench.engine.execute(first, image, Reacting(lease_taken=begin_second))
+        facts = bench.engine.execute(first, image, Reacting(lease_taken=begin_second))
     assert facts.exit_code == 0
     assert (first.results / "pytest.log").read_text() == "D-1\n"
     assert [name for name in waiting.events if name.startswith("lease")] == [

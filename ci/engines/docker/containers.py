@@ -6,7 +6,7 @@ By labels, as an interrupt may come before an id is known.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from tempfile import TemporaryFile
 from time import monotonic, sleep
@@ -64,6 +64,17 @@ def remove_containers(
     for container in found:
         container.remove(force=True, v=True)
     return bool(found)
+
+
+def as_volumes(binds: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return ``source:target[:mode]`` as the SDK understands it.
+
+    Of a list it reads a mode such as ``nocopy`` as a part of the path, and asks for another volume.
+    """
+    found = (bind.split(":") for bind in binds)
+    return {
+        source: {"bind": target, "mode": "".join(mode) or "rw"} for source, target, *mode in found
+    }
 
 
 @contextmanager

@@ -27,23 +27,33 @@ from ci.engines.checks import (
 )
 from ci.engines.device_checks import device_findings
 from ci.engines.docker.images import ARCHITECTURES, ImageBuilder
-from ci.engines.docker.link import SDK_ERRORS, explain, is_local, typed_bad_answers
+from ci.engines.docker.link import (
+    DOCKER,
+    SDK_ERRORS,
+    EngineProduct,
+    explain,
+    is_local,
+    typed_bad_answers,
+)
 from ci.errors import InfrastructureError
 from ci.model.plan import EnginePlan, ImagePlan, RunPlan, base_image_remedy
 from ci.util.text import counted
 
-OLDEST = (20, 10)  # the oldest version that this program is tested with
-DISK_REMEDY = "docker system df shows the rest."
-
 
 def engine_findings(
-    plan: EnginePlan, runs: Sequence[RunPlan], images: ImageBuilder, info: Mapping[str, Any]
+    plan: EnginePlan,
+    runs: Sequence[RunPlan],
+    images: ImageBuilder,
+    info: Mapping[str, Any],
+    product: EngineProduct = DOCKER,
 ) -> Iterator[Finding]:
     """Check an engine, which ``info`` describes, and what runs need there."""
     theirs, mine = datetime.fromisoformat(info["SystemTime"]), datetime.now(UTC)
-    yield judge_engine(plan, info)
+    yield judge_engine(plan, info, product)
     yield judge_clock(f"clock of engine {plan.name}", theirs, mine)
-    looks = {f"disk of engine {plan.name}": partial(disk_findings, images.client, info, runs)}
+    looks = {
+        f"disk of engine {plan.name}": partial(disk_findings, images.client, info, runs, product)
+    }
     for run in runs:
         looks[f"image of {run.platform}"] = partial(image_findings, run, images, info)
         looks[f"devices of {run.platform}"] = partial(_device_findings, run, info)
@@ -71,18 +81,20 @@ def _device_findings(run: RunPlan, info: Mapping[str, Any]) -> Iterator[Finding]
     )
 
 
-def judge_engine(plan: EnginePlan, info: Mapping[str, Any]) -> Finding:
+def judge_engine(
+    plan: EnginePlan, info: Mapping[str, Any], product: EngineProduct = DOCKER
+) -> Finding:
     """Judge the properties that an engine reports."""
     subject = f"engine {plan.name}"
     version, processors = str(info["ServerVersion"]), int(info["NCPU"])
-    usual = plan.docker_host or "the default one of this machine"
+    usual = plan.host or "the default one of this machine"
     found = (
-        f"Docker Engine {version} on {info['Name']},"
+        f"{product.name} {version} on {info['Name']},"
         f" {usual if plan.context is None else f'context {plan.context}'}, {info['Architecture']},"
         f" {counted(processors, 'processor')}, {decimal(info['MemTotal'])} of memory"
     )
-    if tuple(map(int, re.findall(r"\d+", version)[:2])) < OLDEST:
-        expected = f"{OLDEST[0]}.{OLDEST[1]} or newer"
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) < product.oldest:
+        expected = f"{product.oldest[0]}.{product.oldest[1]} or newer"
         remedy = "Update it: older versions are not tested."
         return warning(subject, found, expected=expected, remedy=remedy)
     if plan.capacity is not None and plan.capacity > processors:
@@ -96,7 +108,10 @@ def judge_engine(plan: EnginePlan, info: Mapping[str, Any]) -> Finding:
 
 
 def disk_findings(
-    client: DockerClient, info: Mapping[str, Any], plans: Sequence[RunPlan]
+    client: DockerClient,
+    info: Mapping[str, Any],
+    plans: Sequence[RunPlan],
+    product: EngineProduct = DOCKER,
 ) -> Iterator[Finding]:
     """Yield the free space on the disk with the engine's images."""
     subject, where = f"disk of the engine on {info['Name']}", str(info["DockerRootDir"])
@@ -108,7 +123,9 @@ def disk_findings(
             remedy="Run doctor again after the first run.",
         )
     else:
-        yield check_disk(subject, where, free, remedy=DISK_REMEDY)
+        yield check_disk(
+            subject, where, free, remedy=f"{product.command} system df shows the rest."
+        )
 
 
 def _free_on_engine(client: DockerClient, plans: Sequence[RunPlan]) -> int | None:

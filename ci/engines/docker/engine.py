@@ -15,7 +15,7 @@ from datetime import datetime
 from functools import partial
 from http import HTTPStatus
 from time import monotonic
-from typing import Any, cast
+from typing import Any, ClassVar, Self, cast
 
 from docker.client import DockerClient
 from docker.errors import APIError
@@ -30,6 +30,7 @@ from ci.engines.docker import kept
 from ci.engines.docker.attach import open_shell
 from ci.engines.docker.containers import (
     Isolation,
+    as_volumes,
     copy_in,
     find_containers,
     read_log,
@@ -39,7 +40,7 @@ from ci.engines.docker.containers import (
 from ci.engines.docker.doctor import engine_findings
 from ci.engines.docker.images import ImageBuilder, build_lock
 from ci.engines.docker.leftovers import EngineContents
-from ci.engines.docker.link import SDK_ERRORS, Link, explain, typed_sdk_errors
+from ci.engines.docker.link import SDK_ERRORS, Link, explain
 from ci.engines.docker.wheelhouse import filled_volume
 from ci.engines.logs import ENGINE_FILES, EventReader, ImageLog, LiveLogs
 from ci.errors import InfrastructureError
@@ -59,6 +60,7 @@ class DockerEngine(ImageEngine):
 
     name = EngineKind.DOCKER
     capabilities = Capabilities(isolates_network=True, images=True)
+    link_type: ClassVar = Link
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -68,9 +70,9 @@ class DockerEngine(ImageEngine):
         self._creating = False  # a container was requested, and the engine has not answered
 
     @classmethod
-    def connect(cls, plan: EnginePlan) -> DockerEngine:
+    def connect(cls, plan: EnginePlan) -> Self:
         """Return the engine of ``plan``; raises ``InfrastructureError`` if it does not answer."""
-        return cls(Link(plan))
+        return cls(cls.link_type(plan))
 
     def close(self) -> None:
         """Close the connection."""
@@ -104,8 +106,7 @@ class DockerEngine(ImageEngine):
         notes: list[str] = []
         with suppress(KeyboardInterrupt), self._link.session(observer):
             try:
-                notes += loopback_notes(plan.network.environment)
-                notes += self.images.notes(plan, image.digest)
+                notes += self.notes(plan, image.digest)
                 if plan.devices is not None and plan.devices.privileged:
                     notes.append(PRIVILEGED)
                 container = self._create(plan, image, observer)
@@ -131,7 +132,7 @@ class DockerEngine(ImageEngine):
         """Adopt the container of a caller that died, whether it still runs or has ended."""
         start = monotonic()
         with self._link.session(observer):
-            notes = (*loopback_notes(plan.network.environment), *self.images.notes(plan))
+            notes = self.notes(plan)
             facts = ExecutionFacts(engine=self.name)
             try:
                 found = find_containers(self.client, plan.container.labels)
@@ -151,9 +152,16 @@ class DockerEngine(ImageEngine):
             notes=(*notes, *facts.notes),
         )
 
+    def notes(self, plan: RunPlan, image_id: str | None = None) -> tuple[str, ...]:
+        """Return what a reader of the results must know about the image and its engine."""
+        return (
+            *loopback_notes(plan.network.environment),
+            *self.images.notes(plan, image_id),
+        )
+
     def find_image(self, plan: RunPlan, digest: str) -> ImageFacts | None:
         """Return the image of an earlier run, if the engine still has it."""
-        with typed_sdk_errors(self._link.place):
+        with self._link.typed_errors():
             found = self.images.find(digest)
             return self.images.facts(plan, digest, "as recorded") if found else None
 
@@ -164,7 +172,7 @@ class DockerEngine(ImageEngine):
 
     def settle(self, plan: RunPlan, *, keep: bool) -> str | None:
         """Rename the container of ``plan``, which has ended, or remove it."""
-        with typed_sdk_errors(self._link.place):
+        with self._link.typed_errors():
             if keep:
                 return kept.keep(self.client, plan)
             remove_containers(self.client, plan.container.labels)
@@ -177,11 +185,11 @@ class DockerEngine(ImageEngine):
 
     def checks(self, plan: EnginePlan, runs: Sequence[RunPlan]) -> Iterator[Finding]:
         """Check the engine, its images, and the devices of its machine."""
-        yield from engine_findings(plan, runs, self.images, self.info())
+        yield from engine_findings(plan, runs, self.images, self.info(), self._link.product)
 
     def leftovers(self) -> EngineContents:
         """Return the containers, images and volumes that the engine has."""
-        return EngineContents.read(self.client, self.info())
+        return EngineContents.read(self.client, self.info(), self._link.product.name)
 
     def describe(self, plan: RunPlan) -> Mapping[str, object]:
         """Return the image and the container of ``plan``."""
@@ -218,7 +226,7 @@ class DockerEngine(ImageEngine):
                     # Replaces the image's own entry point, which may be anything.
                     entrypoint=[*plan.needed_image.entry, *job.COMMAND],
                     log_config=LogConfig(type=job.LOG_DRIVER, config=job.LOG_OPTIONS),
-                    **options,
+                    **{**options, "volumes": as_volumes(options["volumes"])},
                 )
                 self._creating = False
             return container
@@ -228,9 +236,8 @@ class DockerEngine(ImageEngine):
                 raise
             name = plan.container.name
             message = f"platform {plan.platform} already has a container {name}: {explain(error)}"
-            remedy = (
-                f"if it is not needed, run `docker rm --volumes {name}`, then resume with --resume"
-            )
+            remove = f"{self._link.product.command} rm --volumes {name}"
+            remedy = f"if it is not needed, run `{remove}`, then resume with --resume"
             raise InfrastructureError(message, remedy=remedy) from error
 
     def _trusted_caches(self, plan: RunPlan) -> list[str]:
@@ -282,7 +289,9 @@ class DockerEngine(ImageEngine):
                     oom_killed=container.attrs["State"]["OOMKilled"],
                     lost=end is None,
                     interrupted=interrupted,
-                    ended_by=_request_of_others(self.client, container) if ended_early else None,
+                    ended_by=self._command(_request_of_others(self.client, container))
+                    if ended_early
+                    else None,
                     unreadable_lines=reader.unreadable_lines,
                     longest_line=reader.longest_line,
                     notes=tuple(
@@ -298,11 +307,15 @@ class DockerEngine(ImageEngine):
                     engine=self.name,
                     lost=True,
                     interrupted=interrupted,
-                    ended_by=REMOVED if removed else None,
+                    ended_by=self._command(REMOVED) if removed else None,
                     notes=(removed_note(name) if removed else lost_note(name, why),),
                 )
         self.client.api.timeout = LAST_S
         return ExecutionFacts(engine=self.name, interrupted=True)
+
+    def _command(self, subcommand: str | None) -> str | None:
+        """Return a command of the engine's own program, as a user types it."""
+        return subcommand and f"{self._link.product.command} {subcommand}"
 
     def _is_removed(self, plan: RunPlan) -> bool:
         """Whether the engine answers that the container is removed, or about to be."""
@@ -341,7 +354,7 @@ class DockerEngine(ImageEngine):
         finally:
             if facts.interrupted and not removed:
                 name = plan.container.name
-                remedy = f"docker rm --force --volumes {name}"
+                remedy = f"{self._link.product.command} rm --force --volumes {name}"
                 text = f"container {name} may remain; to remove it: {remedy}"
                 observer.event(EngineMessage(text))
 
@@ -378,12 +391,12 @@ def lost_note(container: str, why: str) -> str:
 # Events that the engine records for requests that end a container. `docker stop` and
 # `docker restart` record a `kill` too, and their own event after the container's end.
 REQUESTS = ("restart", "stop", "kill")
-REMOVED = "docker rm --force"
+REMOVED = "rm --force"
 EVENT_LAG_S = 1.0  # between a container's end and that event; it took up to 0.5 s
 
 
 def _request_of_others(client: DockerClient, container: Container) -> str | None:
-    """Return the request of another program that ended a container, as a docker command.
+    """Return the request of another program that ended a container, as a subcommand.
 
     The engine remembers its last 256 events, so ``None`` proves nothing.
     """
@@ -401,7 +414,7 @@ def _request_of_others(client: DockerClient, container: Container) -> str | None
         found = {event["Action"] for event in events}
     except (*SDK_ERRORS, KeyError, TypeError, ValueError):
         return None
-    return next((f"docker {name}" for name in REQUESTS if name in found), None)
+    return next((name for name in REQUESTS if name in found), None)
 
 
 def _copy_results(container: Container, plan: RunPlan) -> tuple[str, ...]:

@@ -47,7 +47,8 @@ PRESENT = "from the bundle, already on the engine"
 SPACE_FACTOR = 2  # the engine unpacks the archive before it extracts the layers
 
 _CAUSE = re.compile(r"^ *(?:install-tools|make-environment): error: (.*)$", re.MULTILINE)
-_STEP_RESULT = re.compile(r"^ ---> ([0-9a-f]{12})$", re.MULTILINE)
+# Docker prints 12 digits of an id, Podman 11, or all of a cached one.
+_STEP_RESULT = re.compile(r"^ ?---?> (?:Using cache )?([0-9a-f]{11})[0-9a-f]*$", re.MULTILINE)
 
 # The labels of an image, beside that of its platform.
 BASE_LABEL = "infini-ci.base-image"  # the image that it was really built on
@@ -363,7 +364,7 @@ class ImageBuilder:
         images stay: the next build of a changed recipe reuses their unchanged layers.
         """
         for name in self.client.api.images(quiet=True, filters={"dangling": True}):
-            if name.removeprefix("sha256:")[:12] in ids:
+            if name.removeprefix("sha256:")[:11] in ids:
                 with suppress(ImageNotFound):  # another build of the same recipe has removed it
                     self.client.api.remove_image(name)
 

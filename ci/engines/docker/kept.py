@@ -95,7 +95,7 @@ def enter(link: Link, plan: RunPlan, observer: Observer, *, interactive: bool) -
         if doorway.reason:
             raise InfrastructureError(f"no shell was opened in container {name}: {doorway.reason}")
     message = f"no shell was opened: container {name} ended {MOST_STARTS} times at its start"
-    raise InfrastructureError(message, remedy=f"docker logs {name}")
+    raise InfrastructureError(message, remedy=f"{link.product.command} logs {name}")
 
 
 def _is_held_open(

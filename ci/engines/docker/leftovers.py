@@ -14,7 +14,7 @@ from docker.errors import APIError, ImageNotFound
 
 from ci.engines import typed_errors
 from ci.engines.docker.images import BASE_DIGEST_LABEL
-from ci.engines.docker.link import SDK_ERRORS, explain, typed_bad_answers
+from ci.engines.docker.link import DOCKER, SDK_ERRORS, explain, typed_bad_answers
 from ci.engines.docker.wheelhouse import PREFIX as WHEELS_PREFIX
 from ci.engines.job import TRUST_LABEL
 from ci.engines.leftovers import NO_LEVEL, Item, ItemKind, Scope, from_seconds
@@ -47,14 +47,16 @@ class EngineContents:
 
     client: DockerClient
     identity: str
-    machine: str
+    place: str
     containers: Sequence[Entry]
     images: Sequence[Entry]
     volumes: Sequence[Entry]
 
     @classmethod
     @_typed_errors()
-    def read(cls, client: DockerClient, info: Mapping[str, Any]) -> EngineContents:
+    def read(
+        cls, client: DockerClient, info: Mapping[str, Any], product: str = DOCKER.name
+    ) -> EngineContents:
         """Ask the engine that ``info`` describes, which answers one caller at a time."""
         deadline = monotonic() + BUSY_S
         while True:
@@ -68,15 +70,11 @@ class EngineContents:
         return cls(
             client=client,
             identity=info["ID"],
-            machine=info["Name"],
+            place=f"{product} of {info['Name']}",
             containers=answer.get("Containers") or (),
             images=answer.get("Images") or (),
             volumes=answer.get("Volumes") or (),
         )
-
-    @property
-    def place(self) -> str:
-        return f"Docker Engine of {self.machine}"
 
     @property
     def running(self) -> frozenset[str]:

@@ -8,14 +8,14 @@ import re
 import socket
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from json import JSONDecodeError
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from docker.api.client import APIClient
 from docker.client import DockerClient
@@ -46,7 +46,39 @@ LONG_TIMEOUT_S = 24 * 3600  # only a guard: some GB take minutes
 CONNECT_TIMEOUT_S = 20  # for the first answers; an engine under full load needed 4 s
 
 LOCAL = "unix:///var/run/docker.sock"
+ENGINE_VARIABLE = "CONTAINER_ENGINE"  # the command with which docker/make-base-image imports
 DEFAULT_CONTEXT = "default"  # the docker command's name for no context
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineProduct:
+    """A program that answers the requests of the Docker SDK, as messages name it.
+
+    Attributes:
+        name: in sentences
+        command: its command, in remedies
+        variable: the variable with an address, for its command
+        oldest: the oldest version that this program is tested with
+        start: the remedy if none answers at a socket of this machine
+        access: the remedy if the user may not connect to it
+    """
+
+    name: str
+    command: str
+    variable: str
+    oldest: tuple[int, int]
+    start: str
+    access: str
+
+
+DOCKER = EngineProduct(
+    name="Docker Engine",
+    command="docker",
+    variable="DOCKER_HOST",
+    oldest=(20, 10),
+    start="start one with docker/start-engine, or use --engine host",
+    access="join the group that owns the engine's socket (docker), or use --engine host",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,9 +253,9 @@ def read_facts(place: str, answer: object, expected: Mapping[str, type]) -> Mapp
 
 
 @contextmanager
-def typed_sdk_errors(place: str) -> Iterator[None]:
+def typed_sdk_errors(place: str, product: EngineProduct = DOCKER) -> Iterator[None]:
     """Turn errors of the SDK, the connection and the disk into typed ones."""
-    remedy = "check `docker info` and the engine's log, then run again"
+    remedy = f"check `{product.command} info` and the engine's log, then run again"
     try:
         with (
             typed_errors(f"the run on {place}", *SDK_ERRORS, remedy=remedy, explain=explain),
@@ -245,8 +277,6 @@ RECONNECT_S = 60.0  # for an engine that restarts, or a network that is down for
 RETRY_S = 1.0  # between attempts to reach it again
 MOST_RETRIES = 20  # of one request; after these the next lost connection is an error
 
-START_REMEDY = "start one with docker/start-engine, or use --engine host"
-PERMISSION_REMEDY = "join the group that owns the engine's socket (docker), or use --engine host"
 ELSEWHERE_REMEDY = (
     "check the address, the network, and whether an engine runs there, or use --engine host"
 )
@@ -257,30 +287,34 @@ Result = TypeVar("Result")
 class Link:
     """A Docker client with its connection to the engine, by ssh for a remote one.
 
-    ``place`` names the engine in messages; ``environment`` directs the docker command to it.
+    ``place`` names the engine in messages; ``environment`` directs its command to it.
     """
+
+    product: ClassVar = DOCKER
+    client_type: ClassVar[type[DockerClient]] = DockerClient
 
     def __init__(self, plan: EnginePlan) -> None:
         """Connect to the engine of ``plan``; raises ``InfrastructureError`` if none answers."""
-        self.address = find_address(plan, os.environ)
-        self.environment = self.address.environment
+        self.address = self.find_address(plan)
+        command_variable = {ENGINE_VARIABLE: self.product.command}
+        self.environment = {**command_variable, **self.address.environment}
         self.machine: RemoteMachine | None = None
         self._forward: SocketForward | None = None
         self._url = self.address.url
         shown = mask_credentials(self._url)
-        self.place = f"the Docker Engine at {shown}"
+        self.place = f"the {self.product.name} at {shown}"
         with ExitStack() as undo:
             if self._url.startswith("ssh://"):
                 self.machine = RemoteMachine.parse(self._url, os.environ)
                 self._forward = SocketForward(self.machine, self.machine.engine_socket)
                 undo.callback(self._forward.close)
                 self._url = f"unix://{self._forward.socket}"
-                self.environment = {"DOCKER_HOST": self._url}
+                self.environment = {**command_variable, self.product.variable: self._url}
             try:
                 self._restart_ssh()
                 _check_socket(self._url)
                 self._tls = self.address.tls or False
-                self.client = DockerClient(
+                self.client = self.client_type(
                     base_url=self._url, tls=self._tls, timeout=CONNECT_TIMEOUT_S
                 )
                 answer = self.client.version()
@@ -293,13 +327,22 @@ class Link:
                 if not isinstance(error, SDK_ERRORS):
                     raise
                 found = self.machine.missing_engine() if self.machine else None
-                why, remedy = found or (explain(error), _remedy(error, self.address.url))
-                message = f"no Docker Engine answers at {shown}: {why}"
+                why, remedy = found or (explain(error), self._remedy(error))
+                message = f"no {self.product.name} answers at {shown}: {why}"
                 raise InfrastructureError(message, remedy=remedy) from error
             undo.callback(self.client.close)
             self.version: str = read_facts(self.place, answer, VERSION)["Version"]
             self.watch = Watch(self.place, self.client.api, self._second_client)
             self._closing = undo.pop_all()
+
+    @staticmethod
+    def find_address(plan: EnginePlan) -> EngineAddress:
+        """Return the address of the plan's engine."""
+        return find_address(plan, os.environ)
+
+    def typed_errors(self) -> AbstractContextManager[None]:
+        """Turn errors of the engine into typed ones."""
+        return typed_sdk_errors(self.place, self.product)
 
     def close(self) -> None:
         """Close the connection."""
@@ -307,13 +350,21 @@ class Link:
 
     def info(self) -> Mapping[str, Any]:
         """Return what the engine reports of itself, at least the values of ``INFO``."""
-        with typed_sdk_errors(self.place):
+        with self.typed_errors():
             facts = read_facts(self.place, self.client.info(), INFO)
         try:
             datetime.fromisoformat(facts["SystemTime"])
         except ValueError as error:
             raise answer_error(self.place, f"SystemTime: {error}") from error
         return facts
+
+    def _remedy(self, error: BaseException | None) -> str:
+        """Return the remedy for a missing permission, or for a missing engine."""
+        while error is not None:
+            if isinstance(error, PermissionError):
+                return self.product.access
+            error = error.__context__
+        return self.product.start if self.address.url.startswith("unix://") else ELSEWHERE_REMEDY
 
     def _second_client(self) -> APIClient:
         """Return a client that gives up soon, with a connection of its own."""
@@ -326,7 +377,7 @@ class Link:
 
         The observer gets a message whenever the engine does not answer for some seconds.
         """
-        with typed_sdk_errors(self.place), self.watch.reporting_to(observer):
+        with self.typed_errors(), self.watch.reporting_to(observer):
             self._restart_ssh()
             yield
 
@@ -380,15 +431,6 @@ def _check_socket(url: str) -> None:
             connection.connect(path)
         except OSError as error:
             raise OSError(error.errno, error.strerror, path) from error
-
-
-def _remedy(error: BaseException | None, url: str) -> str:
-    """Return the remedy for a missing permission, or for a missing engine."""
-    while error is not None:
-        if isinstance(error, PermissionError):
-            return PERMISSION_REMEDY
-        error = error.__context__
-    return START_REMEDY if url.startswith("unix://") else ELSEWHERE_REMEDY
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from docker.errors import APIError, NotFound
 from docker.models.containers import Container
 
 from ci.engines.archives import CHUNK
-from ci.engines.docker.containers import follow_log, remove_containers
+from ci.engines.docker.containers import as_volumes, follow_log, remove_containers
 from ci.engines.docker.link import explain, long_timeout
 from ci.errors import InfrastructureError
 from ci.model.plan import CONTAINER_WHEELS, LOOPBACK, WHEELHOUSE_PORT, RunPlan
@@ -127,7 +127,7 @@ def _container(
                 image,
                 name=f"{plan.container.name}-wheels",
                 labels=plan.container.helper_labels,
-                volumes=[f"{volume}:{CONTAINER_WHEELS}:nocopy"],
+                volumes=as_volumes([f"{volume}:{CONTAINER_WHEELS}:nocopy"]),
                 entrypoint=list(SERVER),
                 **OPTIONS,
             )
