@@ -139,6 +139,7 @@ def _declare_registry(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--accelerator",
         choices=["", *(each.enumerator for each in platforms() if each.name != "cpu")],
+        metavar="ENUMERATOR",
         default="",
         help="C++ enumerator of the build's accelerator, such as kNvidia (default: none)",
     )
