@@ -57,7 +57,11 @@ COMMANDS: Mapping[str, str] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     words = _present_spelling(sys.argv[1:] if arguments is None else arguments)
-    options = _parse_options(words)
+    try:
+        options = _parse_options(words)
+    except CiError as error:  # imports read ci/platforms
+        show_error(error)
+        return error.exit_code
     with remember_options(options), workflow_commands_stopped(os.environ):
         return _execute(options)
 

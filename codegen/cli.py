@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = (
             f"{sys.executable} has no module '{error.name}'; expected jinja2, pyyaml and what "
             f"torchgen imports. Run: {sys.executable} -m pip install jinja2 pyyaml "
-            "typing_extensions"
+            f"typing_extensions{'' if sys.version_info >= (3, 11) else ' tomli'}"
         )
     print(f"codegen: error: {message}", file=sys.stderr)
     return EXIT_BAD_INPUT
@@ -139,6 +139,7 @@ def _declare_registry(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--accelerator",
         choices=["", *(each.enumerator for each in platforms() if each.name != "cpu")],
+        metavar="ENUMERATOR",
         default="",
         help="C++ enumerator of the build's accelerator, such as kNvidia (default: none)",
     )

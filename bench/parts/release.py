@@ -1,4 +1,4 @@
-"""The cost of the orchestrator: a tiny project on all seven platforms, in real containers.
+"""The cost of the orchestrator: a tiny project on seven platforms, in real containers.
 
 Without a Docker Engine nothing is measured: the host engine creates a virtual environment for every
 run, which takes longer than everything that is measured here.
@@ -31,16 +31,17 @@ CPU_SECONDS = 10  # of each platform's build; long compared with the measured ov
 SAMPLE_SECONDS = 0.2  # short compared with the 10 s of a stage
 LOG_CHARACTERS = 4000  # last part of the output of a failed run
 ENGINE = "seven"
+SEVEN = tuple(PLATFORMS)[:7]  # the goals are for seven platforms
 PLATFORM = {"recipe": "Dockerfile", "base_image": OFFLINE_BASE_IMAGE, "devices": {"count": 0}}
 CONFIG = {
     "project": "bench",
-    "platforms": dict.fromkeys(PLATFORMS, PLATFORM),
+    "platforms": dict.fromkeys(SEVEN, PLATFORM),
     "stages": [
         {"name": "build", "command": f"python spin.py {CPU_SECONDS}"},
         {"name": "pytest", "kind": "pytest", "command": "python -m pytest test_nothing.py"},
     ],
 }
-SITE = {"engines": {ENGINE: {"docker_host": SOCKET, "capacity": len(PLATFORMS)}}}
+SITE = {"engines": {ENGINE: {"docker_host": SOCKET, "capacity": len(SEVEN)}}}
 FILES = {
     "ci.yaml": json.dumps(CONFIG),  # JSON is also YAML
     "ci.site.yaml": json.dumps(SITE),
@@ -80,7 +81,7 @@ def measure(context: Context) -> Iterator[Measurement]:
     added = 100 * (together.wall_s / least - 1)
     note = f"{together.wall_s:.1f} s wall, stages {least:.1f} s on {cores} cores"
     yield Measurement(key="release-added", value=added, note=note)
-    note = f"proportional, {len(PLATFORMS)} platforms at once"
+    note = f"proportional, {len(SEVEN)} platforms at once"
     yield Measurement(key="release-memory", value=together.memory_mb, note=note)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import asdict, fields
 from pathlib import Path
 
@@ -87,6 +89,19 @@ def test_a_wrong_file(tmp_path: Path, text: str, expected: str) -> None:
     assert str(error.value).startswith(f"{path}: ")
     assert error.value.remedy == "docs/add-a-platform.md describes its fields."
     assert error.value.exit_code is ExitCode.USAGE
+
+
+def test_a_wrong_file_has_no_traceback(tmp_path: Path) -> None:
+    shutil.copytree(REPOSITORY / "ci", tmp_path / "ci", ignore=shutil.ignore_patterns("__pyc*"))
+    (tmp_path / "ci" / "platforms" / "acme.toml").write_text("label = 1\nfile = 1\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "ci", "platforms"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == ExitCode.USAGE
+    assert done.stderr == (
+        f"error: {tmp_path}/ci/platforms/acme.toml: Platform.__init__() got an unexpected keyword"
+        " argument 'file'\ndocs/add-a-platform.md describes its fields.\n"
+    )
 
 
 def test_the_example_of_the_page(tmp_path: Path) -> None:

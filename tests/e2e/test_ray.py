@@ -451,7 +451,10 @@ def test_three_hosts_give_the_same_release_as_this_machine(
         rows = released(tmp_path / "pool", "ray", *options)
     assert [notes_of(row, "ran on host") for row in rows.values()] == [
         [f"ran on host {socket.gethostname()} ({address}) of the pool"]
-        for address in [f"{pool.subnet}.1", *[pool.host(1)] * 3, *[pool.host(2)] * 3]
+        for address in [
+            f"{pool.subnet}.1",
+            *(pool.host(number) for number in hosts for _ in hosts[number]),
+        ]
     ]
     expected = released(tmp_path / "here", "docker", *selection)
     for name in names:

@@ -1,8 +1,8 @@
 """The main job on this project itself: its release, without a vendor's hardware.
 
 The default is some operators on the CPU. If complete tests are requested: these also on the host
-engine, and all operators on seven platforms in seven containers, of which three have a simulated
-device.
+engine, and all operators on every platform, each in a container of its own. Those whose device a
+plug-in adds to torch have a simulated device.
 """
 
 from __future__ import annotations

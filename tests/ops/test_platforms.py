@@ -41,7 +41,7 @@ def test_the_library_and_the_table_agree_on_platforms() -> None:
         assert default_platform(device) == platform
 
 
-def test_the_library_has_the_platforms_of_the_files() -> None:
+def test_every_device_has_a_platform_and_most_name_a_plugin() -> None:
     files = [(each.name, each.torch_device, each.torch_plugin) for each in devices.platforms()]
     assert [(each.name, each.torch_device, each.torch_plugin) for each in PLATFORMS.values()] == (
         files

@@ -58,6 +58,8 @@ def test_a_death_that_torch_alone_dies_is_a_skip(tmp_path: Path, target: dict[st
 
     outer = ("INFINI_CI_", "PYTEST_")  # of the run that this test belongs to
     environment = {k: value for k, value in os.environ.items() if not k.startswith(outer)}
+    # The suite reads the table of platforms from the sources.
+    path = os.pathsep.join([str(SUITE.parents[1]), environment.get("PYTHONPATH", "")])
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "1", "-rs"),
@@ -67,7 +69,7 @@ def test_a_death_that_torch_alone_dies_is_a_skip(tmp_path: Path, target: dict[st
             str(suite / node_id(dying, target["device"])),
         ],
         cwd=tmp_path,
-        env={**environment, "SIMULATED_DEVICE_DIES_IN": "exp.out"},
+        env={**environment, "SIMULATED_DEVICE_DIES_IN": "exp.out", "PYTHONPATH": path},
         capture_output=True,
         text=True,
     )
