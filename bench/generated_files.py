@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ci.facts.build import NINJA_LOG
-from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.details import Details, Unit
 from ci.model.results import PlatformResult, RunResult
 from ci.model.tests import Outcome, TestOutcome
-from ci.protocol.agent_files import PYTEST_LOG
+from ci.protocol.agent_files import ENGINE_EVENTS, PYTEST_LOG
 from ci.protocol.events import StageFinished, StageStarted
 
 COMPILERS = 2  # side by side

@@ -35,6 +35,9 @@ COMMANDS: Mapping[str, str] = {
     "compare": "show what changed between runs or platforms",
     "contract": "write the expected outcomes of a platform's tests",
     "history": "show what the runs of a platform cost over time",
+    "accept": "accept a rise of cost",
+    "withdraw": "no longer accept a rise of cost",
+    "flaky": "show the flaky tests of a platform",
     "dashboard": "write the history as pages to look at in a browser",
     "capacity": "estimate how long commits wait for hosts, and what they cost",
     "shell": "open a shell in the environment of a run",
@@ -53,10 +56,21 @@ COMMANDS: Mapping[str, str] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
-    words = sys.argv[1:] if arguments is None else arguments
+    words = _present_spelling(sys.argv[1:] if arguments is None else arguments)
     options = _parse_options(words)
     with remember_options(options), workflow_commands_stopped(os.environ):
         return _execute(options)
+
+
+def _present_spelling(words: Sequence[str]) -> Sequence[str]:
+    """Return ``accept cpu RUN`` for ``history cpu --accept RUN``, which is an earlier spelling."""
+    for place, word in enumerate(words):
+        option, _, value = word.partition("=")
+        if words[0] == "history" and option in ("--accept", "--withdraw", "--flaky"):
+            end = place + (1 if value or option == "--flaky" else 2)
+            run = [value] if value else words[place + 1 : end]
+            return [option.removeprefix("--"), *words[1:place], *words[end:], *run]
+    return words
 
 
 def _execute(options: argparse.Namespace) -> int:

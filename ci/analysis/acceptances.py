@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ci.analysis.history import PlatformHistory
-from ci.analysis.regressions import accepted_levels
+from ci.analysis.level_changes import accepted_levels
+from ci.analysis.platform_history import PlatformHistory
 from ci.errors import UsageError
 from ci.facts.acceptance import Acceptance, accept_level
 from ci.store.rows import RunMeasures
@@ -69,13 +69,13 @@ def accept_rises(found: PlatformHistory, run_id: str, terms: Terms) -> list[Acce
     changes = [change for _, shift, _ in rises for change in shift.changes]
     changes += [rise for it in found.history.environment_rises for rise in it.rises]
     if any(it.accepted and it.run.run_id == run_id for it in changes):
-        message = f"--accept: the rises of {found.platform} with run '{run_id}' are accepted"
-        again = command("history", found.platform, "--withdraw", run_id)
+        message = f"accept: the rises of {found.platform} with run '{run_id}' are accepted"
+        again = command("withdraw", found.platform, run_id)
         raise UsageError(message, remedy=f"Edit {ACCEPTED_FILE}, or withdraw them first: {again}")
     known = [shift.headline.run.run_id for _, shift, run_ids in rises if run_ids]
     known += [it.run.run_id for it in changed]
     near = near_match(run_id, known, cutoff=0.9)
-    message = f"--accept: no measure of {found.platform} rose with run '{run_id}'{near}"
+    message = f"accept: no measure of {found.platform} rose with run '{run_id}'{near}"
     rose = f"Runs with rises that are not accepted: {join_names(known)}."
     raise UsageError(message, remedy=rose if known else "There is no rise to accept.")
 
@@ -100,7 +100,7 @@ def withdrawn(
     if found:
         return found
     places = list(dict.fromkeys(it.since for it in own))
-    message = f"--withdraw: no rise of {platform} is accepted since '{name}'"
+    message = f"withdraw: no rise of {platform} is accepted since '{name}'"
     message += near_match(name, places)
     accepted = f"Accepted are rises since {join_names(places)}."
     raise UsageError(message, remedy=accepted if places else f"None is accepted on {platform}.")

@@ -10,19 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from enum import StrEnum
 
-from ci.analysis.history import PlatformHistory
-from ci.analysis.regressions import MOVES, TOGETHER, TOLERANCE, LevelChange, uncertainty
+from ci.analysis.level_changes import MOVES, TOGETHER, TOLERANCE, LevelChange, uncertainty
+from ci.analysis.parts import group_by
+from ci.analysis.platform_history import PlatformHistory
+from ci.gates.regression import Judgement
+from ci.gates.rules import Subject
 from ci.store.rows import Notice, RunMeasures
-
-
-class AlarmKind(StrEnum):
-    """What a rise came with."""
-
-    REGRESSION = "regression"
-    ENVIRONMENT = "environment"
-    """A change of the environment, so that the sources may not be the cause."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +35,7 @@ class AlarmRow:
 class Alarm:
     """One cause: confirmed rises that are neither accepted nor undone."""
 
-    kind: AlarmKind
+    kind: Judgement
     rows: tuple[AlarmRow, ...]
     """Sorted by platform."""
     before: RunMeasures
@@ -61,12 +55,9 @@ def find_alarms(histories: Iterable[PlatformHistory], order: Mapping[str, int]) 
 
     ``order`` has the place of each run on the line of commits, which the histories follow.
     """
-    rows: dict[AlarmKind, list[AlarmRow]] = {kind: [] for kind in AlarmKind}
-    for record in histories:
-        rows[AlarmKind.REGRESSION] += _regressions(record)
-        rows[AlarmKind.ENVIRONMENT] += _environment_rises(record)
+    rows = [row for it in histories for row in (*_regressions(it), *_environment_rises(it))]
     alarms = []
-    for kind, found in rows.items():
+    for kind, found in group_by(rows, lambda row: row.change.judgement).items():
         groups: list[list[AlarmRow]] = []
         for row in sorted(found, key=lambda it: order[it.change.run.run_id], reverse=True):
             newest = groups[-1] if groups else []
@@ -74,12 +65,22 @@ def find_alarms(histories: Iterable[PlatformHistory], order: Mapping[str, int]) 
                 groups.append([])
             groups[-1].append(row)
         alarms += [_alarm(kind, group, order) for group in groups]
-    return sorted(alarms, key=lambda it: (it.kind is AlarmKind.ENVIRONMENT, -it.place))
+    return sorted(alarms, key=lambda it: (it.kind is Judgement.ENVIRONMENT, -it.place))
+
+
+def gate_subject(histories: Sequence[PlatformHistory], alarms: Iterable[Alarm]) -> Subject:
+    """What a gate looks at in the histories of platforms."""
+    # Without an environment, no stage of a platform completed in any run.
+    gaps = [it.platform for it in histories if not it.history.environments]
+    return Subject(
+        judgements={alarm.kind for alarm in alarms},
+        gaps=gaps if histories else ["no platform"],
+    )
 
 
 def _regressions(record: PlatformHistory) -> Iterator[AlarmRow]:
     for environment in record.history.environments:
-        for shift in environment.open:
+        for shift in environment.of(Judgement.REGRESSION):
             change = shift.headline
             explanation = record.causes.get((change.run.run_id, change.measure))
             yield AlarmRow(
@@ -94,7 +95,7 @@ def _regressions(record: PlatformHistory) -> Iterator[AlarmRow]:
 def _environment_rises(record: PlatformHistory) -> Iterator[AlarmRow]:
     keys = {it.runs[0].key: str(it.key) for it in record.history.environments}
     for changed in record.history.environment_rises:
-        rises = [it for it in changed.rises if it.is_open]
+        rises = [it for it in changed.rises if it.judgement.is_open]
         if rises:
             yield AlarmRow(
                 platform=record.platform,
@@ -110,7 +111,7 @@ def _is_together(later: LevelChange, change: LevelChange, order: Mapping[str, in
     return order[later.before_run.run_id] - order[change.run.run_id] < TOGETHER
 
 
-def _alarm(kind: AlarmKind, rows: Sequence[AlarmRow], order: Mapping[str, int]) -> Alarm:
+def _alarm(kind: Judgement, rows: Sequence[AlarmRow], order: Mapping[str, int]) -> Alarm:
     """Combine rises: the commits between which all begin, as far as their ranges overlap."""
     changes = sorted((row.change for row in rows), key=uncertainty)
     before, first = changes[0].before_run, changes[0].run

@@ -26,8 +26,6 @@ class Policy:
     """The smallest relative change of a noisy measure that is reported."""
     exact_minimum: float = 0.01
     """The same for a measure without noise, where every change is real."""
-    exact_alarm: float = 0.05
-    """The smallest relative rise of such a measure that is a regression: most commits add lines."""
     confirm: int = 5
     """The number of values that a new level needs before its change is confirmed."""
     window: int = 50

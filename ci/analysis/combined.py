@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from ci.analysis.references import ReferenceFinder
 from ci.analysis.repository import Repository
-from ci.errors import ExitCode, UsageError
+from ci.errors import UsageError
 from ci.facts.sentences import no_result, only_selected
+from ci.gates.rules import Subject
 from ci.model.platforms import PLATFORMS
 from ci.model.results import (
     Harness,
@@ -18,7 +19,6 @@ from ci.model.results import (
     Product,
     RunResult,
     Verdict,
-    exit_code,
 )
 from ci.store.rows import LATEST
 from ci.util.invocation import command
@@ -50,9 +50,8 @@ class CombinedResults:
         """Each row, and its run."""
         return zip(self.run.platforms, self.origins, strict=True)
 
-    @property
-    def exit_code(self) -> ExitCode:
-        """The exit code of ``report --check``, of rows that were read for it.
+    def gate_subject(self) -> Subject:
+        """What ``report --check`` looks at, of rows that were read for it.
 
         No row of selected operators makes up for the whole suite. It counts if it did not pass,
         unless a later run of the whole suite decided about the same tests.
@@ -60,9 +59,9 @@ class CombinedResults:
         whole = {
             row.platform: run.started_at for row, run in self.rows if run and row.selected is None
         }
-        return exit_code(
-            [
-                row
+        return Subject(
+            verdicts=[
+                row.verdict
                 for row, run in self.rows
                 if row.selected is None
                 or (

@@ -6,7 +6,7 @@ A reference is the text of a user for BASE or HEAD. ``references`` finds its run
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,14 +19,13 @@ from ci.analysis.acceptances import project_acceptances
 from ci.analysis.cause import Explanation
 from ci.analysis.durations import MOST, find_slower_tests
 from ci.analysis.flaky import find_flaky_tests
-from ci.analysis.history import explain_changes, follow_merges
+from ci.analysis.platform_history import explain_changes, follow_merges
 from ci.analysis.references import MergeBase, ReferenceFinder, ReferenceRuns
 from ci.analysis.repository import Repository
-from ci.analysis.times import Judgement, MissingTimes, Times, compare_times
+from ci.analysis.times import MissingTimes, Times, compare_times
 from ci.errors import UnreadableRunError
 from ci.facts.acceptance import Acceptance, split_expired
 from ci.facts.difference import (
-    ChangeKind,
     Difference,
     common_changes,
     compare_outcomes,
@@ -34,6 +33,8 @@ from ci.facts.difference import (
 )
 from ci.facts.operators import read_record
 from ci.facts.suite import adapt_to_processor, suite_name, suite_of
+from ci.gates.regression import ChangeKind, Judgement, Standing, standing
+from ci.gates.rules import Subject
 from ci.model.results import PlatformResult, Product, title
 from ci.model.tests import Outcome, Processor, Suite
 from ci.util.text import commit_name, counted, join_names
@@ -76,22 +77,22 @@ class PlatformComparison:
         base, head = (side.selected or "all operators" for side in (self.base, self.head))
         return f"base has {base}, head has {head}" if base != head else None
 
-    def has(self, judgement: Judgement) -> bool:
-        return isinstance(self.times, Times) and bool(self.times.of(judgement))
+    @property
+    def ended_worse(self) -> bool:
+        """Whether HEAD ended worse than BASE, whatever its tests."""
+        base, head = self.base.standing, self.head.standing
+        if base is None or head is None or self.base.missing is not None:
+            return False
+        return head > base
 
     @property
-    def is_newly_broken(self) -> bool:
-        """Whether BASE was built and the build of HEAD failed."""
-        return self.head.is_broken and self.base.missing is None
-
-    @property
-    def regression(self) -> bool:
-        tests = self.tests is not None and self.tests.regression
-        return tests or self.is_newly_broken or self.has(Judgement.REGRESSION)
-
-    @property
-    def suspected(self) -> bool:
-        return self.has(Judgement.SUSPECTED)
+    def judgements(self) -> Set[Judgement]:
+        """What a gate judges: the judgments on costs, tests and results."""
+        times = self.times.changes if isinstance(self.times, Times) else ()
+        found = {change.judgement for change in times}
+        if self.ended_worse or (self.tests is not None and self.tests.regression):
+            found.add(Judgement.REGRESSION)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,19 +111,20 @@ class Comparison:
     """Where HEAD left the branch that BASE names, if BASE is such a commit."""
 
     @property
-    def regression(self) -> bool:
-        return any(platform.regression for platform in self.platforms)
+    def judgements(self) -> Set[Judgement]:
+        return {judgement for platform in self.platforms for judgement in platform.judgements}
 
-    @property
-    def suspected(self) -> bool:
-        return any(platform.suspected for platform in self.platforms)
+    def gate_subject(self) -> Subject:
+        return Subject(judgements=self.judgements, gaps=tuple(self._undecided()))
 
-    def undecided(self) -> Iterator[str]:
-        """Yield the reasons why ``--fail-on`` cannot judge a platform."""
+    def _undecided(self) -> Iterator[str]:
+        """Yield the reasons why a platform cannot be judged."""
         for platform in self.platforms:
             for side in (platform.base, platform.head):
                 if side.missing is not None:
                     yield f"{side.title} has no tests: {side.missing}"
+                elif side.standing in (None, Standing.INCOMPLETE):
+                    yield f"{side.title} is incomplete: {side.reason}"
             if platform.mixes_simulated_and_real:
                 titles = f"{platform.base.title} and {platform.head.title}"
                 yield f"not comparable, only one device is simulated: {titles}"
@@ -144,8 +146,10 @@ class Side:
     """How the reference led to this run; empty if it named the run itself."""
     missing: str | None = None
     """The reason why there are no tests."""
-    is_broken: bool = False
-    """Whether its build failed."""
+    standing: Standing | None = Standing.PASSED
+    """How it ended; ``None``: unknown."""
+    reason: str | None = None
+    """The reason for its standing."""
     selected: str | None = None
     """The selected operators; ``None`` if all were built."""
 
@@ -165,6 +169,7 @@ def contract_side(name: str, contract: Contract) -> Side:
 
 def run_side(store: Store, runs: ReferenceRuns, result: PlatformResult) -> Side:
     run_id, pytest = runs.runs[result.platform].run_id, result.pytest
+    reason = result.verdict.reason or NO_EVIDENCE
     fields = {it: "errors" if it is Outcome.ERROR else it.value for it in Outcome if pytest}
     counts = Counter({it: getattr(pytest, name) for it, name in fields.items()})
     # If the per-test log is lost, the counts come from pytest's closing summary.
@@ -182,8 +187,9 @@ def run_side(store: Store, runs: ReferenceRuns, result: PlatformResult) -> Side:
         simulated=result.simulated,
         run_id=run_id,
         origin=runs.origin(result.platform),
-        missing=None if pytest and not lost else result.verdict.reason or NO_EVIDENCE,
-        is_broken=result.built is False,
+        missing=None if pytest and not lost else reason,
+        standing=standing(result),
+        reason=reason,
         selected=result.selected,
     )
 

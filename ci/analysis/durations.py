@@ -13,8 +13,9 @@ from functools import cached_property
 from statistics import median
 from typing import NamedTuple
 
-from ci.facts.difference import ChangedTest, ChangeKind
+from ci.facts.difference import ChangedTest
 from ci.facts.suite import Outcomes, families, operator_of, suite_name
+from ci.gates.regression import ChangeKind
 
 OTHERS = "other operators"
 

@@ -5,39 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from statistics import median
 
 from ci.analysis.changes import POLICY
-from ci.analysis.regressions import Environment, LevelChange, history
+from ci.analysis.level_changes import Environment, LevelChange, history
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import EnvironmentKey
 from ci.facts.measures import stage_and_quantity
+from ci.gates.regression import EXACT_ALARM, Judgement, judge_change
 from ci.store.rows import RunMeasures
-
-
-class Judgement(StrEnum):
-    """The judgment on a change of one measure, the worst first."""
-
-    REGRESSION = "regression"
-    SUSPECTED = "suspected"
-    ACCEPTED = "accepted"
-    IMPROVEMENT = "improvement"
-    SUSPECTED_IMPROVEMENT = "suspected improvement"
-    SMALL_RISE = "small rise"  # certain, but too small for a regression
-    CHANGED = "changed"  # too small to be reported
-    TOO_LITTLE_DATA = "too little data"
-    WITHIN_NOISE = "within noise"
-    UNCHANGED = "unchanged"
-
-    @property
-    def is_news(self) -> bool:
-        return self not in (
-            self.CHANGED,
-            self.TOO_LITTLE_DATA,
-            self.WITHIN_NOISE,
-            self.UNCHANGED,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,14 +183,12 @@ def _judge_noisy(
         return Judgement.WITHIN_NOISE
     is_worse = after > before
     causes = [step for step in steps if step.is_worse is is_worse]
-    is_sure = any(step.point.confirmed for step in causes)
     if not is_worse:
+        is_sure = any(step.point.confirmed for step in causes)
         return Judgement.IMPROVEMENT if is_sure else Judgement.SUSPECTED_IMPROVEMENT
-    if all(step.accepted for step in causes):
-        return Judgement.ACCEPTED
     # A rise that a later run undid is still a regression between these two runs.
-    is_open = any(replace(step, undone=None).is_open for step in causes)
-    return Judgement.REGRESSION if is_open else Judgement.SUSPECTED
+    judged = (replace(step, undone=None).judgement for step in causes)
+    return min(judged, key=list(Judgement).index, default=Judgement.WITHIN_NOISE)
 
 
 def _judge_exact(steps: Sequence[LevelChange], before: float, after: float) -> Judgement:
@@ -223,8 +197,8 @@ def _judge_exact(steps: Sequence[LevelChange], before: float, after: float) -> J
     relative = after / before - 1 if before else math.inf
     if abs(relative) < POLICY.exact_minimum:
         return Judgement.CHANGED
-    if relative < 0:
-        return Judgement.IMPROVEMENT
-    if any(step.accepted for step in steps):
-        return Judgement.ACCEPTED
-    return Judgement.SMALL_RISE if relative < POLICY.exact_alarm else Judgement.REGRESSION
+    return judge_change(
+        is_worse=relative > 0,
+        is_accepted=any(step.accepted for step in steps),
+        is_small=relative < EXACT_ALARM,
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from ci.analysis.bisection import Answer
-from ci.analysis.history import explain_changes
+from ci.analysis.platform_history import explain_changes
 from ci.analysis.repository import Repository
 from ci.commands.options import add_config, add_format, add_results, add_source, config_file
 from ci.errors import ExitCode, UsageError
@@ -18,7 +18,7 @@ from ci.plan.planning import RunOptions
 from ci.plan.project import chosen_platforms, load_project
 from ci.plan.request import selected_operators
 from ci.plan.source import state
-from ci.report.bisection import BisectionReport
+from ci.report.bisection_report import BisectionReport
 from ci.run.commit_runs import temporary_checkout
 from ci.run.search import Question, Search, Values
 from ci.store.folder import make_folder, open_store

@@ -17,7 +17,7 @@ from ci.util.text import join_names, near_match
 if TYPE_CHECKING:  # they import NumPy, pydantic, SimPy and SQLAlchemy
     from ci.analysis.capacity import Simulation
     from ci.analysis.workload import Workload
-    from ci.report.capacity import Goal
+    from ci.report.capacity_report import Goal
 
     Number = TypeVar("Number", int, float)
 
@@ -124,7 +124,7 @@ def execute(options: argparse.Namespace) -> int:
         raise UsageError(message, remedy=SIMPY_REMEDY) from None
     from ci.analysis.capacity import Demand, Simulation
     from ci.analysis.workload import Scenario, find_jobs
-    from ci.report.capacity import CapacityReport
+    from ci.report.capacity_report import CapacityReport
 
     project, rate, workloads = _read(options)
     names = [it.platform for it in workloads]
@@ -160,8 +160,8 @@ def execute(options: argparse.Namespace) -> int:
 
 def _read(options: argparse.Namespace) -> tuple[str, float, list[Workload]]:
     """Read the project, the commits per hour and the recorded runs of the platforms."""
-    from ci.analysis.history import find_project
-    from ci.analysis.regressions import IN_USE
+    from ci.analysis.level_changes import IN_USE
+    from ci.analysis.platform_history import find_project
     from ci.analysis.workload import read_workloads, recorded_rate
 
     with reading_store(options.results) as store:
@@ -179,7 +179,7 @@ def _read(options: argparse.Namespace) -> tuple[str, float, list[Workload]]:
 
 
 def _set_goal(simulated: Simulation, model: Callable[[int], Simulation], limit_s: float) -> Goal:
-    from ci.report.capacity import Goal
+    from ci.report.capacity_report import Goal
 
     met, shards = simulated.is_possible(limit_s), None
     with suppress(UsageError):  # no records show what shards would change

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from ci.commands.options import add_format, add_repository, add_results, choice_of
+from ci.commands.options import add_fail_on, add_format, add_repository, add_results
 from ci.errors import ExitCode, UsageError
+from ci.gates.rules import COMPARISON, RULES
 
-REGRESSION, SUSPECTED = "regression", "suspected"
 REFERENCE = (
     "a run id, 'latest', a commit (at least 7 digits), a branch, a tag or any other git revision;"
     " append /PLATFORM to compare one platform only. Or the file of a contract"
@@ -35,13 +35,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("head", metavar="HEAD", help="same forms as BASE")
     add_format(parser, "table", "markdown", "json")
-    parser.add_argument(
-        "--fail-on",
-        type=choice_of((REGRESSION, SUSPECTED)),
-        metavar=f"{{{REGRESSION},{SUSPECTED}}}",
-        help="exit with 4 if tests vanished, newly fail or newly skip, or if times rose for good"
-        " (regression). With 'suspected', also exit with 4 if times may have risen. Rises accepted"
-        " with `history --accept` do not count",
+    add_fail_on(
+        parser,
+        COMPARISON,
+        f"exit with 4 if {RULES['regression'].broken_by} (regression). With 'suspected', also if"
+        f" {RULES['suspected'].broken_by}. Accepted rises do not count: see `accept`",
     )
     add_repository(parser, "in whose git repository branches and tags are looked up")
     add_results(parser)
@@ -53,16 +51,16 @@ def execute(options: argparse.Namespace) -> int:
     # nor a wrong command line needs them.
     from ci.analysis.comparison import compare
     from ci.commands.reading import reading_store
-    from ci.report.comparison import ComparisonReport
+    from ci.report.comparison_report import ComparisonReport
 
     open_store = partial(reading_store, options.results)
     found = compare(open_store, options.source, options.base, options.head)
     ComparisonReport(found).show(options.format)
     if options.fail_on is None:
         return ExitCode.PASSED
-    if found.regression or (options.fail_on == SUSPECTED and found.suspected):
-        return ExitCode.REGRESSION
-    if undecided := list(found.undecided()):
+    subject = found.gate_subject()
+    code = COMPARISON.exit_code(subject, options.fail_on)
+    if code is ExitCode.USAGE:
         remedy = "Name another run of it, or leave out --fail-on."
-        raise UsageError("\n".join(undecided), remedy=remedy)
-    return ExitCode.PASSED
+        raise UsageError("\n".join(subject.gaps), remedy=remedy)
+    return code

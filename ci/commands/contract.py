@@ -13,7 +13,8 @@ from ci.commands.options import add_config, add_format, add_results, config_file
 from ci.commands.reading import reading_store
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts.contract import Contract, ContractBase, load_contract, make_contract
-from ci.facts.difference import ChangeKind, compare_suites
+from ci.facts.difference import compare_suites
+from ci.gates.regression import ChangeKind
 from ci.model.results import RunResult, device_kind
 from ci.plan.project import chosen_platforms, config_option, load_project
 from ci.report.document import output, print_document
@@ -76,7 +77,7 @@ def execute(options: argparse.Namespace) -> int:
     if before and found:
         # Imported here: NumPy and the change-point library take 0.2 s, and --help needs neither.
         from ci.analysis.comparison import contract_side
-        from ci.report.comparison import tests_document
+        from ci.report.comparison_report import tests_document
 
         base, head = contract_side("before", before), contract_side("now", now)
         print_document(tests_document(base, head, found), output())

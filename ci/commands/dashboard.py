@@ -52,7 +52,7 @@ def execute(options: argparse.Namespace) -> int:
     """Write the pages, and print the one to open."""
     # Imported here: NumPy, the change-point library and the models take 0.5 s, and neither --help
     # nor a wrong command line needs them.
-    from ci.analysis.history import find_project
+    from ci.analysis.platform_history import find_project
     from ci.report.dashboard.collection import collect
     from ci.report.dashboard.site import check_folder, write_site
 

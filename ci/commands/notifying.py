@@ -17,7 +17,7 @@ from ci.util.webhook import FORMS, post_json, split_form
 
 if TYPE_CHECKING:  # they import NumPy and SQLAlchemy
     from ci.analysis.alarms import Alarm
-    from ci.analysis.history import PlatformHistory, ProjectLine
+    from ci.analysis.platform_history import PlatformHistory, ProjectLine
     from ci.store.store import Store
 
 Target = tuple[str, str]  # form and URL
@@ -70,7 +70,7 @@ def notify(
     A platform that joins an alarm later is remembered, and not sent.
     """
     from ci.analysis.alarms import lasting, notices, unsent
-    from ci.report.alarms import notification
+    from ci.report.alarm_report import notification
 
     form, url = target
     digest = hashlib.sha256(url.encode()).hexdigest()[:16]  # the store does not get the secret

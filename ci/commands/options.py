@@ -6,11 +6,14 @@ import argparse
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ci.util.files import REPOSITORY
 from ci.util.invocation import CONFIG_FILE, RESULTS, RESULTS_VARIABLE
 from ci.util.text import near_match
+
+if TYPE_CHECKING:  # it imports pydantic
+    from ci.gates.rules import Gate
 
 LONGEST_NUMBER = 10  # digits, more than any count needs; int() raises an error from 4,301 on
 
@@ -82,6 +85,36 @@ def add_format(options: Options, *forms: str) -> None:
     # The old name of --format json in some commands.
     options.add_argument(
         "--json", dest="format", action="store_const", const="json", help=argparse.SUPPRESS
+    )
+
+
+def add_project(parser: argparse.ArgumentParser) -> None:
+    """Add ``--project``, whose runs are read."""
+    parser.add_argument(
+        "--project", metavar="NAME", help="project (default: that of the newest run)"
+    )
+
+
+def add_line(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose what is read of a history: runs along a branch, and a stage."""
+    parser.add_argument(
+        "--branch",
+        metavar="NAME",
+        help="follow this branch: the runs of its target up to their newest common commit, then"
+        " its own (default: the main branch; a run records both)",
+    )
+    parser.add_argument("--stage", metavar="S", help="only this stage: install, compile, pytest")
+    parser.add_argument("--last", type=whole_number(1), metavar="N", help="only the last N runs")
+    add_project(parser)
+
+
+def add_fail_on(parser: argparse.ArgumentParser, gate: Gate, about: str) -> None:
+    """Add ``--fail-on``, the rules of the gate to choose from."""
+    parser.add_argument(
+        "--fail-on",
+        type=choice_of(gate.choices),
+        metavar="{" + ",".join(gate.choices) + "}",
+        help=about,
     )
 
 

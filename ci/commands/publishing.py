@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from ci.commands.reading import reading_store
 from ci.errors import CiError, ExitCode
-from ci.model.results import RunResult, exit_code
+from ci.gates.rules import exit_code
+from ci.model.results import RunResult
 from ci.util import process
 from ci.util.terminal import ACTIONS_VARIABLE, complain, show_workflow_commands
 from ci.util.text import first_line

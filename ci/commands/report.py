@@ -13,10 +13,11 @@ from ci.commands.options import add_format, add_repository, add_results, whole_n
 from ci.commands.publishing import Form, Publication
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
+from ci.gates.rules import RESULTS
 from ci.model.platforms import PLATFORMS
 from ci.model.results import selected_title, title
+from ci.report.flaky_and_slowest import SlowestReport
 from ci.report.table import ResultsReport
-from ci.report.tests import SlowestReport
 from ci.util.terminal import show
 from ci.util.text import near_match
 
@@ -97,7 +98,7 @@ def execute(options: argparse.Namespace) -> int:
         if not options.check:
             return ExitCode.PASSED
         publication.show(os.environ)
-        return found.exit_code
+        return RESULTS.exit_code(found.gate_subject())
 
 
 def _slowest(store: Store, found: CombinedResults, most: int) -> SlowestReport:

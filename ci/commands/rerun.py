@@ -6,7 +6,7 @@ import argparse
 
 from ci.commands.recorded import add_recorded, recorded_session
 from ci.errors import ExitCode
-from ci.model.results import exit_code
+from ci.gates.rules import exit_code
 from ci.util.terminal import show
 from ci.util.text import mask_credentials
 

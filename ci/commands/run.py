@@ -28,8 +28,9 @@ from ci.engines.host.prerequisites import check_python
 from ci.engines.packages import require
 from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode, UsageError
+from ci.gates.rules import exit_code
 from ci.model.plan import EngineKind, Priority, RunPlan
-from ci.model.results import MOST_SHARDS, Harness, exit_code
+from ci.model.results import MOST_SHARDS, Harness
 from ci.model.trust import Trust
 from ci.plan.ci_variables import read_ci_job
 from ci.plan.config import MOST_RERUNS

@@ -48,33 +48,25 @@ def agent_modules() -> dict[str, CodeType]:
 
     They need only the standard library of Python 3.8.
     """
-    paths = [REPOSITORY / "ci/__init__.py", *(REPOSITORY / "ci/agent").glob("*.py")]
+    paths = [REPOSITORY / "ci/__init__.py", *REPOSITORY.glob("ci/agent/*.py")]
     found: dict[str, CodeType] = {}
     for path in paths:  # which grows
         name = str(path.relative_to(REPOSITORY))
         if name not in found:
             found[name] = cast("CodeType", SourceFileLoader(name, str(path)).get_code(name))
-            paths += _imports(found[name])
+            paths += [path.with_name("__init__.py"), *_imports(found[name])]
     return dict(sorted(found.items()))
 
 
 def _imports(code: CodeType) -> Iterator[Path]:
-    """Yield the modules of ``ci`` that a module imports, and the packages that they are in."""
-    names = {*_names(code)}
-    for name in names:
+    """Yield the modules of ``ci`` that a module imports."""
+    for name in code.co_names:
         if name.startswith("ci."):  # of all names, only those of imported modules have dots
             module = REPOSITORY.joinpath(*name.split("."))
             if module.is_dir():  # whose modules are names as well
-                yield from filter(Path.is_file, (module / f"{it}.py" for it in names))
+                yield from filter(Path.is_file, (module / f"{it}.py" for it in code.co_names))
             else:
-                yield from (module.with_suffix(".py"), module.with_name("__init__.py"))
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
+                yield module.with_suffix(".py")
 
 
 @cache

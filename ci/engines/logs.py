@@ -19,9 +19,9 @@ from time import monotonic
 from ci.engines import EngineMessage, Observer
 from ci.facts.events import LARGEST_RECORD, parse_event
 from ci.facts.measures import IMAGE
-from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.plan import DEFAULT_LIMITS
 from ci.model.results import HOST_LOCK, POOL_RECORD
+from ci.protocol.agent_files import ENGINE_EVENTS
 from ci.protocol.events import Event, Output, PrintedEvent, RunFinished
 from ci.util.lines import LONGEST_EVENT, LineSplitter, TruncatedLine
 from ci.util.text import mask_credentials

@@ -6,7 +6,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import TypeVar
 
 from ci.facts.suite import (
@@ -17,7 +16,8 @@ from ci.facts.suite import (
     suite_from,
     suite_name,
 )
-from ci.model.tests import TORCH_DECIDES, OperatorTest, State, Suite
+from ci.gates.regression import ChangeKind, change_kind
+from ci.model.tests import OperatorTest, State, Suite
 from ci.util.text import counted, first_line, join_names, shorten
 
 LINES = 10  # groups that are shown, the largest; readers do not read more
@@ -28,31 +28,6 @@ ANY_DEVICE = "any"  # in the names of tests of two platforms
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
 
 Name = TypeVar("Name", bound=OperatorTest | str)
-
-
-class ChangeKind(StrEnum):
-    """The kind of a change, in the order of reports."""
-
-    VANISHED = "vanished"
-    NEWLY_FAILING = "newly failing"
-    PASS_TO_SKIP = "pass -> skip"  # noqa: S105
-    NEWLY_SKIPPED = "newly skipped"  # new, or failing before
-    CHANGED_REASON = "skipped for another reason"
-    SKIP_TO_PASS = "skip -> pass"  # noqa: S105
-    # torch alone refused the call before, or died of it
-    REFUSED_TO_PASS = "refused -> pass"  # noqa: S105
-    ADDED = "added"
-    FIXED = "fixed"
-    SLOWER = "slower"  # by more than the usual, large noise of single durations
-
-    @property
-    def regression(self) -> bool:
-        return self in (
-            ChangeKind.VANISHED,
-            ChangeKind.NEWLY_FAILING,
-            ChangeKind.PASS_TO_SKIP,
-            ChangeKind.NEWLY_SKIPPED,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +171,7 @@ def _compare_by_name(
 ) -> Iterator[ChangedTest]:
     for name in sorted({*base, *head}):
         before, after = base.get(name), head.get(name)
-        if kind := _change_kind(before, after):
+        if kind := change_kind(before, after):
             yield ChangedTest(kind=kind, test=name, before=before, after=after)
 
 
@@ -215,7 +190,7 @@ def _compare_by_count(
         while lost or gained:
             before, after = _first(lost), _first(gained)
             count = min(side[state] for side, state in ((lost, before), (gained, after)) if state)
-            if kind := _change_kind(before, after):
+            if kind := change_kind(before, after):
                 yield ChangedTest(kind=kind, test=name, before=before, after=after, count=count)
             lost = lost - Counter({before: count} if before else {})
             gained = gained - Counter({after: count} if after else {})
@@ -223,26 +198,6 @@ def _compare_by_count(
 
 def _first(states: Counter[State]) -> State | None:
     return min(states, key=lambda state: (state.outcome, str(state)), default=None)
-
-
-def _change_kind(before: State | None, after: State | None) -> ChangeKind | None:
-    if before == after:
-        return None
-    if after is None:
-        return ChangeKind.VANISHED
-    if after.outcome.bad:
-        return None if before and before.outcome.bad else ChangeKind.NEWLY_FAILING
-    if before is None:
-        return ChangeKind.NEWLY_SKIPPED if after.idle else ChangeKind.ADDED
-    if before.outcome.bad:
-        return ChangeKind.NEWLY_SKIPPED if after.idle else ChangeKind.FIXED
-    if before.idle and after.idle:
-        return ChangeKind.CHANGED_REASON
-    if before.reason in TORCH_DECIDES:
-        return ChangeKind.REFUSED_TO_PASS
-    if before.idle:
-        return ChangeKind.SKIP_TO_PASS
-    return ChangeKind.PASS_TO_SKIP if after.idle else None
 
 
 # For people

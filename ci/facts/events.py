@@ -15,12 +15,11 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from ci.facts.record import EventTime, RunRecord
 from ci.protocol.events import (
     EVENTS,
     Event,
-    EventTime,
     Output,
-    RunRecord,
     RunStarted,
     StageFinished,
 )

@@ -11,13 +11,15 @@ from ci.errors import UsageError
 from ci.facts import sentences as say
 from ci.facts.case import Case
 from ci.facts.contract import check_recordable
-from ci.facts.difference import ChangeKind, group_lines
+from ci.facts.difference import group_lines
 from ci.facts.pytest_verdict import besides_failures, exit_status
+from ci.facts.record import RunRecord
 from ci.facts.verdict import BREACHES, code_after_summary, not_provided
+from ci.gates.regression import ChangeKind
 from ci.model.details import Rerun
 from ci.model.results import Evidence, Harness, OverloadCount, Product, Verdict
 from ci.model.tests import INSTRUCTION_SET, KERNELS, NO_DEVICE, Outcome, TestOutcome
-from ci.protocol.events import LeaseTaken, RerunsEnded, RunRecord
+from ci.protocol.events import LeaseTaken, RerunsEnded
 from ci.protocol.job import StagePlan
 from ci.protocol.pytest_status import is_pytest
 from ci.util.invocation import command

@@ -15,11 +15,11 @@ from ci.facts.build import Build, read_build
 from ci.facts.events import parse_events
 from ci.facts.files import read_log_lines, read_text_file
 from ci.facts.pytest_log import PytestOutput, parse_log, read_output
+from ci.facts.record import RunRecord
 from ci.facts.shards import merge_outputs
 from ci.model.details import Details, Rerun
 from ci.model.tests import Outcome, PytestLog
-from ci.protocol.agent_files import ENVIRONMENT, EVENTS, PYTEST_LOG, files_of
-from ci.protocol.events import RunRecord
+from ci.protocol.agent_files import ENGINE_EVENTS, ENVIRONMENT, EVENTS, PYTEST_LOG, files_of
 from ci.protocol.job import Column, StagePlan
 from ci.protocol.stable_names import TestNames
 from ci.util.lines import (
@@ -30,7 +30,6 @@ from ci.util.lines import (
 )
 from ci.util.text import make_inert, make_json_storable
 
-ENGINE_EVENTS = "engine-events.jsonl"
 _RERUN_LOG = re.compile(r"pytest\.rerun-([1-9][0-9]*)\.jsonl", re.ASCII)
 
 # Last lines of an output that evidence quotes: pytest's usage errors have four.

@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 from ci.facts.build import NINJA_LOG, NinjaCommand, parse_ninja_log
 from ci.facts.files import read_text_file
+from ci.facts.record import RunRecord
 from ci.facts.result_files import ResultFiles
 from ci.protocol.agent_files import PYTEST_LOG
-from ci.protocol.events import RunRecord, StageFinished, StageStarted
+from ci.protocol.events import StageFinished, StageStarted
 from ci.protocol.pytest_report import SHARD, SUBTEST, TEST, parse_report
 from ci.protocol.stable_names import TestNames
 from ci.util.lines import LONGEST_REPORT, lines_of_file

@@ -14,7 +14,7 @@ from signal import Signals
 
 from ci.facts import sentences as say
 from ci.facts.case import UNFINISHED, Case, exit_of
-from ci.facts.difference import ChangeKind, group_lines
+from ci.facts.difference import group_lines
 from ci.facts.events import compare_records
 from ci.facts.pytest_verdict import (
     FAULTS,
@@ -23,6 +23,7 @@ from ci.facts.pytest_verdict import (
     ProductOpinion,
     judge_suite,
 )
+from ci.gates.regression import ChangeKind
 from ci.model.results import Evidence, Harness, Product, Verdict
 from ci.protocol.events import (
     AgentRestarted,
@@ -36,7 +37,7 @@ from ci.protocol.job import StagePlan
 from ci.protocol.pytest_status import USUAL, is_pytest
 
 # Changes that break a contract. Newly failing tests are not listed: they fail the run anyway.
-BREACHES = [kind for kind in ChangeKind if kind.regression and kind is not ChangeKind.NEWLY_FAILING]
+BREACHES = [kind for kind in ChangeKind if kind.is_loss]
 BREACHES.append(ChangeKind.REFUSED_TO_PASS)  # only with the torch that the contract states
 
 HarnessOpinion = tuple[Harness, list[Evidence]]

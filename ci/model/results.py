@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -31,7 +31,7 @@ from pydantic import (
     model_validator,
 )
 
-from ci.errors import ExitCode, UsageError
+from ci.errors import UsageError
 from ci.model.platforms import PLATFORMS
 from ci.model.schema import described_schema
 from ci.model.tests import Outcome
@@ -524,29 +524,6 @@ def is_compiled_only(platform: str, *, simulated: bool) -> bool:
 def device_kind(*, simulated: bool) -> str:
     """The word for the kind of device in messages: ``simulated`` or ``real``."""
     return "simulated" if simulated else "real"
-
-
-# An incomplete result is an infrastructure failure only if the evidence points to the harness: the
-# product itself may cause a crash or a timeout. A product that reached a configured memory limit
-# is failed, not incomplete.
-_INFRASTRUCTURE = frozenset({Harness.LOST, Harness.INFRASTRUCTURE, Harness.OOM_KILLED})
-
-
-def exit_code(platforms: Sequence[PlatformResult]) -> ExitCode:
-    """Return the exit code of a run.
-
-    A product failure outranks an infrastructure failure: a second try of the other platforms
-    cannot change it.
-    """
-    verdicts = [platform.verdict for platform in platforms]
-    unfinished = [verdict for verdict in verdicts if verdict.product is not Product.PASSED]
-    if verdicts and not unfinished:
-        return ExitCode.PASSED
-    if any(verdict.product is Product.FAILED for verdict in unfinished):
-        return ExitCode.PRODUCT_FAILURE
-    if not verdicts or any(verdict.harness in _INFRASTRUCTURE for verdict in unfinished):
-        return ExitCode.INFRASTRUCTURE
-    return ExitCode.PRODUCT_FAILURE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,8 @@ from ci.util.invocation import ACCEPTED_FILE, CONFIG_FILE
 from ci.util.process import ProcessError
 
 HEADER = """\
-# Accepted rises of build and test cost. `python -m ci history` writes this file with --accept and
-# edits it with --withdraw. Review it like source code.
+# Accepted rises of build and test cost. `python -m ci accept` and `python -m ci withdraw` write
+# this file. Review it like source code.
 """
 UNBROKEN = 1_000_000
 """Columns: a line per key, whatever its length, is the easiest to review."""

@@ -28,14 +28,22 @@ from pydantic_core import PydanticCustomError
 
 from ci.model.plan import RESERVED_VARIABLES, Exposure
 from ci.model.platforms import GROUPS, PLATFORMS
+from ci.protocol.agent_files import (
+    CACHE_LOG,
+    ENGINE_EVENTS,
+    ENVIRONMENT,
+    EVENTS,
+    JUNIT,
+    PYTEST_LOG,
+)
 from ci.protocol.job import Column, StageKind, StageNetwork
 
 ENGINE_STAGES = ("image", "sync")
 LONGEST_TIMEOUT_S = 1e7  # 116 days; far more overflows the timers of the kernel
 # Files that the agent and the engines write into a platform's results, in addition to stage logs.
 RECORDS = frozenset(
-    {"events.jsonl", "engine-events.jsonl", "pytest.jsonl", "junit.xml"}
-    | {"environment.json", "environment.tmp", "host.lock", "ccache.txt"}
+    {EVENTS, ENGINE_EVENTS, PYTEST_LOG, JUNIT, ENVIRONMENT, CACHE_LOG}
+    | {"environment.tmp", "host.lock"}
 )
 PARTS = ("pytest.rerun-", "pytest.shard-", "junit.shard-")  # begin names of further ones
 MOST_RERUNS = 100  # reveal a test that fails in 3 % of its runs with a probability of 95 %

@@ -24,7 +24,7 @@ from ci.model.plan import (
 )
 from ci.model.platforms import PLATFORMS
 from ci.model.tests import Suite
-from ci.plan import history
+from ci.plan import git_history
 from ci.plan.config import IMAGE_REFERENCE, Config, DevicePolicy, NetworkConfig
 from ci.plan.load import load_config, load_site
 from ci.plan.network import folder_word, network_settings, resolve_network
@@ -235,7 +235,7 @@ def plan_run(
     if not source.is_dir():
         raise UsageError(f"--source: {source} is not a folder")
     network = project.network()
-    subfolder = history.subfolder(source)
+    subfolder = git_history.subfolder(source)
     plans = []
     for name in chosen_platforms(project.config, platforms):
         requirements = DEFAULT_REQUIREMENTS

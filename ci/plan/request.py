@@ -19,7 +19,7 @@ from typing import Literal
 from ci.errors import UsageError
 from ci.model.plan import RunPlan
 from ci.model.results import NO_LINEAGE, Lineage, PlatformResult, RunResult
-from ci.plan import history, source
+from ci.plan import git_history, source
 from ci.plan.lineage import read_lineage
 from ci.plan.planning import AS_CONFIGURED, RunOptions
 from ci.plan.project import SELECTION_FILES, Project, plan_run
@@ -259,8 +259,8 @@ def _source_digest(folder: Path, results: Path, *, packed: bool) -> str:
     Also of the tags, if the build may read its version from them.
     """
     digest = hashlib.sha256()
-    if not packed and history.travels(folder):
-        digest.update(os.fsencode(history.tags_of(folder)))
+    if not packed and git_history.travels(folder):
+        digest.update(os.fsencode(git_history.tags_of(folder)))
     results = results.resolve()
     for relative in source.files(folder, packed=packed):
         path = folder / relative

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from ci.errors import InfrastructureError, UsageError
 from ci.model.results import RUN_ID
-from ci.plan import history
+from ci.plan import git_history
 from ci.plan.uncommitted import find_changes
 from ci.util import git
 from ci.util.process import ProcessError
@@ -137,7 +137,7 @@ def write_archive(
 
     Links are stored as links that work anywhere. A link that leads out of the tree is left out,
     never followed. Files of git have the modes that git knows, and a fixed time. Others keep
-    theirs. The history goes with them if their version may depend on it: see ``ci.plan.history``.
+    theirs. The history goes with them if their version may depend on it: see ``git_history``.
 
     Args:
         prefix: Folder that all names start with; it is part of the archive, its parents are not.
@@ -149,8 +149,8 @@ def write_archive(
     """
     listing = _listing(folder, packed=packed)
     left_out = _Reasons(listing.left_out)
-    has_history = listing.in_git and not only and history.travels(folder)
-    place = Path(prefix, history.place_of(folder) if has_history else ".")
+    has_history = listing.in_git and not only and git_history.travels(folder)
+    place = Path(prefix, git_history.place_of(folder) if has_history else ".")
     copied = []
     folders = {Path(), *Path(prefix).parents}  # folders that need no further entry
     root = folder.resolve()
@@ -194,10 +194,10 @@ def _add_history(
     prefix: Path,
     owner: int,
 ) -> None:
-    """Add the repository of ``ci.plan.history``; without one most builds still work."""
+    """Add the repository of ``ci.plan.git_history``; without one most builds still work."""
     known = {Path(), *prefix.parents, prefix}
     try:
-        with history.copied_history(folder, copied) as made:
+        with git_history.copied_history(folder, copied) as made:
             for relative in made.names:
                 path, name = made.folder / relative, prefix / relative
                 _add_folders(archive, name if path.is_dir() else name.parent, known, owner)

@@ -1,14 +1,15 @@
-"""The files that the agent leaves in a platform's results, beside the logs of its stages."""
+"""The files of the agent in a platform's results, beside the logs of its stages."""
 
 from __future__ import annotations
 
 from ci.protocol.job import StagePlan
 
 EVENTS = "events.jsonl"
+ENGINE_EVENTS = "engine-events.jsonl"  # the same, as the engine received them
 ENVIRONMENT = "environment.json"  # machine, tools, packages, devices
 PYTEST_LOG = "pytest.jsonl"  # the per-test log, of pytest-reportlog
 JUNIT = "junit.xml"
-CACHE_LOG = "ccache.txt"  # ccache's log: each compilation, and lines of these
+CACHE_LOG = "ccache.txt"  # ccache's log of all compilations: sources, each before such lines
 CACHE_HITS = ("direct_cache_hit", "preprocessed_cache_hit")
 CACHE_MISSES = ("cache_miss", "recache")
 

@@ -14,9 +14,9 @@ from itertools import chain, islice, zip_longest
 from ci.analysis.combined import CombinedResults
 from ci.analysis.comparison import Comparison
 from ci.model.results import MOST_FAILURES, Failure, PlatformResult, Product, RunResult
-from ci.report.comparison import ComparisonReport
+from ci.report.comparison_report import ComparisonReport
 from ci.report.document import Block, Document, Fold, Heading, Items, Span, Table, markdown
-from ci.report.failures import failure_blocks, failure_count
+from ci.report.failure_list import failure_blocks, failure_count
 from ci.report.table import HEADINGS, SECONDS, origin, table_rows
 from ci.util.invocation import naming_commands_for_others
 from ci.util.text import counted, shorten, strip_controls

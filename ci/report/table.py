@@ -17,7 +17,7 @@ from ci.model.results import (
     StageResult,
 )
 from ci.report.document import Block, Document, Heading, Items, Report, Span, Table
-from ci.report.failures import COLORS, failure_sections
+from ci.report.failure_list import COLORS, failure_sections
 from ci.util.text import commit_name, counted
 
 MISSING = "-"

@@ -14,11 +14,12 @@ from ci.protocol.job import StageNetwork, StagePlan
 from ci.util.text import mask_credentials
 
 WIDTH = 80
+NOT_SHOWN = ("isolated", "only", "hold", "seconds")  # of a stage: what follows from others
 
 
 def plan_document(plan: RunPlan, engine: Engine) -> dict[str, Any]:
     """Return what a run would do, without the passwords."""
-    devices, cache = plan.devices, plan.cache
+    devices = plan.devices
     document = {
         "title": plan.title,
         "platform": plan.platform,
@@ -28,17 +29,9 @@ def plan_document(plan: RunPlan, engine: Engine) -> dict[str, Any]:
         "source": str(plan.source),
         "results": str(plan.results),
         **engine.describe(plan),
-        "passwords": [*plan.network.credentials],  # names of variables
-        "devices": devices
-        and {
-            "count": devices.count,
-            "uuids": devices.uuids,
-            "exposure": devices.exposure,
-            "privileged": devices.privileged,
-            "wait_s": devices.wait_s,
-            "lease_folder": devices.folder,
-        },
-        "cache": cache and {"name": cache.name, "cold": cache.cold, "read_only": cache.trusted},
+        "credentials": [*plan.network.credentials],  # the names of the variables
+        "devices": devices and {it: vars(devices)[it] for it in vars(devices) if it != "facts"},
+        "cache": plan.cache and vars(plan.cache),
         "stages": [_stage(stage, plan, engine) for stage in plan.stages],
         "artifacts": {it.name: it.path for it in plan.artifacts},
     }
@@ -49,17 +42,10 @@ def plan_document(plan: RunPlan, engine: Engine) -> dict[str, Any]:
 def _stage(stage: StagePlan, plan: RunPlan, engine: Engine) -> dict[str, Any]:
     isolated = stage.isolated and engine.capabilities.isolates_network
     return {
-        "name": stage.name,
-        "kind": stage.kind,
-        "command": stage.command,
-        "environment": stage.environment,
-        "timeout_s": stage.timeout_s,
-        "column": stage.column,
+        **{name: value for name, value in vars(stage).items() if name not in NOT_SHOWN},
         "network": StageNetwork.NONE if isolated else StageNetwork.FULL,
         "device": stage.device and plan.devices is not None,
-        "passwords": stage.credentials and bool(plan.network.credentials),
-        "reruns": stage.reruns,
-        "shards": stage.shards,
+        "credentials": stage.credentials and bool(plan.network.credentials),
     }
 
 

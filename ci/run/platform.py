@@ -19,9 +19,10 @@ from ci.facts.platform_result import (
 )
 from ci.facts.result_files import ResultFiles
 from ci.facts.shards import merge_files
+from ci.gates.rules import exit_code
 from ci.model.details import NO_DETAILS, Details
 from ci.model.plan import RunPlan
-from ci.model.results import ExecutionFacts, ImageFacts, PlatformResult, Product, exit_code
+from ci.model.results import ExecutionFacts, ImageFacts, PlatformResult, Product
 from ci.plan.request import RunRequest, source_changes
 from ci.protocol.events import StageStarted
 from ci.protocol.job import PROTOCOL

@@ -18,14 +18,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ci.model.results import PlatformResult, Product
-from ci.protocol.events import (
-    Event,
-    PrintedEvent,
-    StageFinished,
-    StageLost,
-    StageSkipped,
-    StageStarted,
-)
+from ci.protocol import events
 from ci.run.screen import ASCII, UNICODE, describe, draw
 from ci.run.status import (
     Expectation,
@@ -101,22 +94,22 @@ class Progress:
         with self._lock:
             self._run.platform(label).estimates = seconds
 
-    def event(self, label: str, event: Event) -> None:
+    def event(self, label: str, event: events.Event) -> None:
         """Show one event of the agent or the engine of the platform called ``label``."""
         with self._lock:
             platform = self._run.platform(label)
             platform.apply(event, self._clock())
             match event:
-                case StageStarted():
+                case events.StageStarted():
                     if self._live is None:
                         self._say(platform, f"{event.stage} started")
-                case StageFinished():
+                case events.StageFinished():
                     self._show_end(platform, event)
-                case PlatformFailed() | StageLost():
+                case PlatformFailed() | events.StageLost():
                     self._say(platform, event.reason)
-                case StageSkipped():
+                case events.StageSkipped():
                     self._say(platform, f"{event.stage}: {event.reason}")
-                case PrintedEvent():
+                case events.PrintedEvent():
                     pass
                 case _ if text := getattr(event, "text", ""):  # of engines, leases and reruns
                     self._say(platform, text)
@@ -178,7 +171,7 @@ class Progress:
             self._drawn = lines
             live.update(Group(*lines), refresh=True)
 
-    def _show_end(self, platform: PlatformStatus, event: StageFinished) -> None:
+    def _show_end(self, platform: PlatformStatus, event: events.StageFinished) -> None:
         took = f"after {event.seconds:.1f} s"
         if event.exit_code == 0:
             reason = f" ({event.reason})" if isinstance(event, ImagePrepared) else ""
@@ -206,5 +199,5 @@ class PlatformObserver:
     progress: Progress
     label: str
 
-    def event(self, event: Event) -> None:
+    def event(self, event: events.Event) -> None:
         self.progress.event(self.label, event)

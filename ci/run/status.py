@@ -17,23 +17,7 @@ from ci.engines import EngineMessage
 from ci.engines.logs import SHOWN_LINES
 from ci.facts.measures import IMAGE, percent
 from ci.model.results import Harness, PlatformResult
-from ci.protocol.events import (
-    Event,
-    LeaseFailed,
-    LeaseReleased,
-    LeaseTaken,
-    LeaseWaiting,
-    NetworkRemained,
-    NetworkWaiting,
-    Output,
-    RerunFinished,
-    RerunStarted,
-    StageFinished,
-    StageLost,
-    StageProgress,
-    StageSkipped,
-    StageStarted,
-)
+from ci.protocol import events
 
 TAIL_LINES = SHOWN_LINES  # of a failed stage's log; no more lines are passed on
 FAILURES = 5  # names of the tests that failed last
@@ -43,14 +27,14 @@ _IMAGE_STEP = re.compile(r"Step (\d{1,6})/(\d{1,6}) : ")
 
 
 @dataclass(frozen=True)
-class PlatformFailed(Event):
+class PlatformFailed(events.Event):
     """Why a platform cannot go on; its result may still come."""
 
     reason: str
 
 
 @dataclass(frozen=True)
-class ImagePrepared(StageFinished):
+class ImagePrepared(events.StageFinished):
     """The end of the stage in which an engine prepares the image."""
 
     reason: str = ""
@@ -110,39 +94,44 @@ class PlatformStatus:
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
     _finished: set[str] = field(default_factory=set)
 
-    def apply(self, event: Event, now: float) -> None:
+    def apply(self, event: events.Event, now: float) -> None:
         """Change with an event of the agent or the engine."""
         if self.phase is Phase.WAITING:
             self.phase, self.began, self.stage_began = Phase.RUNNING, now, now
         match event:
-            case StageStarted():
+            case events.StageStarted():
                 if event.stage == IMAGE:  # of the first attempt, or of another one
                     self._finished.clear()
                     self.failures.clear()
                     self.failed, self.broken, self.problem = 0, False, ""
                 self._begin_stage(event.stage, now)
-            case StageFinished():
+            case events.StageFinished():
                 if event.exit_code:
                     self._break(f"{event.stage} failed with exit code {event.exit_code}")
                 self._begin_stage("", now)
-            case StageLost() | StageSkipped() | LeaseFailed() | NetworkRemained():
+            case (
+                events.StageLost()
+                | events.StageSkipped()
+                | events.LeaseFailed()
+                | events.NetworkRemained()
+            ):
                 self._break(event.reason)
                 self._begin_stage("", now)
-            case RerunStarted():
+            case events.RerunStarted():
                 self._begin_stage(f"rerun {event.attempt}", now)
-            case RerunFinished():
+            case events.RerunFinished():
                 self._begin_stage("", now)
-            case StageProgress(stage=self.stage):
+            case events.StageProgress(stage=self.stage):
                 self._count(event)
-            case LeaseWaiting() | NetworkWaiting() if event.text:
+            case events.LeaseWaiting() | events.NetworkWaiting() if event.text:
                 self.waits = event.text
-            case LeaseTaken():
+            case events.LeaseTaken():
                 self.waits, self.device = "", device_names(event.devices)
-            case LeaseReleased():
+            case events.LeaseReleased():
                 self.device = ""
             case PlatformFailed():
                 self.fail(event.reason, now)
-            case Output():
+            case events.Output():
                 self._read_line(event.text)
             case EngineMessage() if not self.stage:  # else it is not of the stage's log
                 self._read_line(event.text)
@@ -173,7 +162,7 @@ class PlatformStatus:
         if stage:
             self.tail.clear()
 
-    def _count(self, event: StageProgress) -> None:
+    def _count(self, event: events.StageProgress) -> None:
         self.done = event.done
         # Tests that vanished leave the bar incomplete, new ones do not complete it early.
         totals = (self.expected.tests.get(self.stage), event.total)

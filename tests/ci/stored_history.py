@@ -171,9 +171,18 @@ class Project:
         """The history, with the acceptances in the project's folder."""
         return self.ci("history", "cpu", "--source", str(self.source), *arguments)
 
+    def accept(self, run: str, *arguments: str) -> tuple[int, str]:
+        return self.ci("accept", "cpu", run, "--source", str(self.source), *arguments)
+
+    def withdraw(self, name: str, *arguments: str) -> tuple[int, str]:
+        return self.ci("withdraw", "cpu", name, "--source", str(self.source), *arguments)
+
     def ci(self, command: str, *arguments: str) -> tuple[int, str]:
         """Return the exit code and the output: stdout, or the error."""
         out, err = StringIO(), StringIO()
         with redirect_stdout(out), redirect_stderr(err):
-            code = cli.main([command, "--results", str(self.results), *arguments])
+            try:
+                code = cli.main([command, "--results", str(self.results), *arguments])
+            except SystemExit as end:  # argparse refuses the command line
+                code = int(end.code or 0)
         return code, err.getvalue() if code == ExitCode.USAGE else out.getvalue()

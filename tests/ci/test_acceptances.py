@@ -19,7 +19,7 @@ from ci.plan.load import load_accepted
 from ci.store.folder import default_url
 from ci.store.store import Store
 
-ACCEPT = ("--accept", "run-012", "--reason", "two new kernels")
+ACCEPT = ("run-012", "--reason", "two new kernels")
 LEVELS = [*noisy(900, 12, 1), *noisy(1080, 8, 2)]
 """Seconds of install: 20 % more from run 12 on."""
 
@@ -47,7 +47,7 @@ def project(slower: Project, tmp_path: Path) -> Project:
 @pytest.fixture
 def accepted(project: Project) -> Project:
     assert project.tracked("--check")[0] == ExitCode.REGRESSION
-    assert project.tracked(*ACCEPT)[0] == ExitCode.PASSED
+    assert project.accept(*ACCEPT)[0] == ExitCode.PASSED
     return project
 
 
@@ -71,7 +71,7 @@ def test_an_acceptance_outlasts_the_store_and_the_names_of_its_runs(accepted: Pr
 def test_the_file_says_what_who_when_and_why(project: Project) -> None:
     git(project.source, "init", "--quiet")
     git(project.source, "config", "user.name", "Ada L.")
-    code, said = project.tracked(*ACCEPT, "--until", "2999-12-31")
+    code, said = project.accept(*ACCEPT, "--until", "2999-12-31")
     assert code == ExitCode.PASSED
     assert f"{accepted_file(project)}: written. Review the change, then commit the file." in said
     assert "accepted: install up to 1,0" in said
@@ -112,7 +112,7 @@ def test_a_rise_that_was_accepted_on_a_branch_is_accepted_once_merged(
         project.measure(result(seconds))
     project.configure()
     assert project.tracked("--check")[0] == ExitCode.REGRESSION
-    assert project.tracked(*ACCEPT)[0] == ExitCode.PASSED
+    assert project.accept(*ACCEPT)[0] == ExitCode.PASSED
     path = accepted_file(project)
     text = path.read_text(encoding="utf-8")
     path.write_text(re.sub("commit: .*", f"commit: {slow}", text), encoding="utf-8")
@@ -126,7 +126,7 @@ def test_a_rise_that_was_accepted_on_a_branch_is_accepted_once_merged(
 def test_uncommitted_changes_are_accepted_by_their_run(project: Project) -> None:
     lose_store(project)
     store_runs(project, dirty_from=12)
-    assert project.tracked(*ACCEPT)[0] == ExitCode.PASSED
+    assert project.accept(*ACCEPT)[0] == ExitCode.PASSED
     text = accepted_file(project).read_text(encoding="utf-8")
     assert "\n  run: run-012\n" in text
     assert "commit:" not in text
@@ -135,7 +135,7 @@ def test_uncommitted_changes_are_accepted_by_their_run(project: Project) -> None
 
 @pytest.mark.parametrize("name", ["run-012", f"{12:040x}", f"{12:040x}"[:39]])
 def test_a_withdrawn_acceptance_alarms_again(accepted: Project, name: str) -> None:
-    code, said = accepted.tracked("--withdraw", name)
+    code, said = accepted.withdraw(name)
     assert code == ExitCode.PASSED
     assert "withdrawn: install up to 1,0" in said
     assert "accepted: []\n" in accepted_file(accepted).read_text(encoding="utf-8")
@@ -145,23 +145,23 @@ def test_a_withdrawn_acceptance_alarms_again(accepted: Project, name: str) -> No
 
 
 def test_what_is_withdrawn_as_json(accepted: Project) -> None:
-    code, said = accepted.tracked("--withdraw", "run-012", "--format", "json")
+    code, said = accepted.withdraw("run-012", "--format", "json")
     assert code == ExitCode.PASSED
     measures = {it["measure"] for it in json.loads(said)["withdrawn"]}
     assert {"install.wall_s", "total.wall_s"} <= measures
 
 
 def test_only_what_is_accepted_can_be_withdrawn(accepted: Project) -> None:
-    code, said = accepted.tracked("--withdraw", "run-003")
+    code, said = accepted.withdraw("run-003")
     assert code == ExitCode.USAGE
-    assert "--withdraw: no rise of cpu is accepted since 'run-003'" in said
+    assert "withdraw: no rise of cpu is accepted since 'run-003'" in said
     assert f"Accepted are rises since {12:040x}." in said
-    accepted.tracked("--withdraw", "run-012")
-    assert "None is accepted on cpu." in accepted.tracked("--withdraw", "run-012")[1]
+    accepted.withdraw("run-012")
+    assert "None is accepted on cpu." in accepted.withdraw("run-012")[1]
 
 
 def test_an_acceptance_ends_after_its_last_day(project: Project) -> None:
-    assert project.tracked(*ACCEPT, "--until", "2999-01-31")[0] == ExitCode.PASSED
+    assert project.accept(*ACCEPT, "--until", "2999-01-31")[0] == ExitCode.PASSED
     assert project.tracked("--check")[0] == ExitCode.PASSED
     path = accepted_file(project)
     ended = path.read_text(encoding="utf-8").replace("2999-01-31", "2020-01-31")
@@ -196,7 +196,7 @@ def test_a_store_that_cannot_be_written_is_a_warning(
         connection.execute(text("DROP TABLE accepted"))
         connection.execute(text("CREATE VIEW accepted AS SELECT * FROM keep"))
     place = ("--source", str(project.source), "--results", str(project.results))
-    assert main(["history", "cpu", *ACCEPT, *place]) == ExitCode.PASSED
+    assert main(["accept", "cpu", *ACCEPT, *place]) == ExitCode.PASSED
     assert "warning: the store cannot save the acceptances: " in capsys.readouterr().err
     assert main(["history", "cpu", "--check", *place]) == ExitCode.PASSED
     assert "warning: the store cannot save the acceptances: " in capsys.readouterr().err
@@ -207,18 +207,18 @@ def test_a_new_file_keeps_what_only_the_store_had(accepted: Project) -> None:
     accepted_file(accepted).unlink()
     for seconds in noisy(1300, 8, 3):
         accepted.run(f"{len(accepted.runs):040x}", result(seconds))
-    assert accepted.tracked("--accept", "run-020", "--reason", "a third")[0] == ExitCode.PASSED
+    assert accepted.accept("run-020", "--reason", "a third")[0] == ExitCode.PASSED
     text = accepted_file(accepted).read_text(encoding="utf-8")
     assert {"two new kernels", "a third"} == {*re.findall("reason: (.*)", text)}
     assert accepted.tracked("--check")[0] == ExitCode.PASSED
 
 
 def test_what_is_accepted_cannot_be_accepted_again(accepted: Project) -> None:
-    code, said = accepted.tracked(*ACCEPT)
+    code, said = accepted.accept(*ACCEPT)
     assert code == ExitCode.USAGE
-    assert "--accept: the rises of cpu with run 'run-012' are accepted\n" in said
+    assert "accept: the rises of cpu with run 'run-012' are accepted\n" in said
     assert "Edit ci-accepted.yaml, or withdraw them first: " in said
-    assert "history cpu --withdraw run-012" in said
+    assert "withdraw cpu run-012" in said
 
 
 def test_an_acceptance_of_a_measure_replaces_the_last_one(accepted: Project) -> None:
@@ -229,7 +229,7 @@ def test_an_acceptance_of_a_measure_replaces_the_last_one(accepted: Project) -> 
     lowest = re.sub("level: .*", "level: 1.0", kept[-1])
     entries = [*kept[:-1], f"{lowest}# total\n"]
     path.write_text("- platform: cpu\n".join([first, *entries]), encoding="utf-8")
-    assert accepted.tracked(*ACCEPT[:-1], "measured")[0] == ExitCode.PASSED
+    assert accepted.accept(*ACCEPT[:-1], "measured")[0] == ExitCode.PASSED
     found = load_accepted(path).accepted
     assert len({it.place for it in found}) == len(found) == len(others)
     assert {it.reason for it in found} == {"measured"}
@@ -239,8 +239,8 @@ def test_an_acceptance_of_a_measure_replaces_the_last_one(accepted: Project) -> 
 
 def test_an_acceptance_given_again_replaces_the_first(accepted: Project) -> None:
     before = accepted_file(accepted).read_text(encoding="utf-8")
-    accepted.tracked("--withdraw", "run-012")
-    accepted.tracked(*ACCEPT[:-1], "measured")
+    accepted.withdraw("run-012")
+    accepted.accept(*ACCEPT[:-1], "measured")
     after = accepted_file(accepted).read_text(encoding="utf-8")
     assert after == before.replace("two new kernels", "measured")
 
@@ -273,16 +273,16 @@ accepted:
 def test_comments_and_other_lines_are_kept(project: Project) -> None:
     path = accepted_file(project)
     path.write_text(COMMENTED.rstrip("\n"), encoding="utf-8")
-    assert project.tracked(*ACCEPT)[0] == ExitCode.PASSED
+    assert project.accept(*ACCEPT)[0] == ExitCode.PASSED
     added = path.read_text(encoding="utf-8")
     body, end = COMMENTED[: -len("# the end\n")], "# the end\n"
     assert added.startswith(body)
     assert added.endswith(end)
     assert added[len(body) :].startswith("  - platform: cpu\n    stage: install\n")
     assert project.tracked("--check")[0] == ExitCode.PASSED
-    assert project.tracked("--withdraw", "run-012")[0] == ExitCode.PASSED
+    assert project.withdraw("run-012")[0] == ExitCode.PASSED
     assert path.read_text(encoding="utf-8") == COMMENTED
-    assert project.tracked("--withdraw", "run-003")[0] == ExitCode.PASSED
+    assert project.withdraw("run-003")[0] == ExitCode.PASSED
     left = COMMENTED[: COMMENTED.index("  # next")] + "# the end\n"
     assert path.read_text(encoding="utf-8") == left
 
@@ -301,12 +301,12 @@ def test_any_form_of_the_file_can_be_edited(project: Project, content: str) -> N
     path = accepted_file(project)
     path.write_text(content.format(fields=f"{fields} who: a, date: 2026-01-02}}"), encoding="utf-8")
     before = load_accepted(path).accepted
-    assert project.tracked(*ACCEPT)[0] == ExitCode.PASSED
+    assert project.accept(*ACCEPT)[0] == ExitCode.PASSED
     assert path.read_text(encoding="utf-8").startswith("# Ours\n")
     found = load_accepted(path).accepted
     assert found[: len({*before})] == tuple(dict.fromkeys(before))
     assert {it.platform for it in found[len({*before}) :]} == {"cpu"}
-    assert project.tracked("--withdraw", "run-012")[0] == ExitCode.PASSED
+    assert project.withdraw("run-012")[0] == ExitCode.PASSED
     assert load_accepted(path).accepted == tuple(dict.fromkeys(before))
 
 
@@ -315,7 +315,7 @@ def test_the_file_of_another_project_is_left_alone(accepted: Project) -> None:
     other = path.read_text(encoding="utf-8").replace("project: tiny", "project: other")
     path.write_text(other, encoding="utf-8")
     assert accepted.tracked("--check")[0] == ExitCode.PASSED  # of the store's copy
-    code, said = accepted.tracked("--withdraw", "run-012")
+    code, said = accepted.withdraw("run-012")
     assert code == ExitCode.USAGE
     assert "project: got 'other', expected 'tiny', the project of the runs" in said
     assert "Name the folder of that project: --source DIR" in said
@@ -323,7 +323,7 @@ def test_the_file_of_another_project_is_left_alone(accepted: Project) -> None:
 
 
 def test_no_acceptance_is_written_into_another_project(project: Project) -> None:
-    code, said = project.ci("history", "cpu", *ACCEPT)  # in the folder of this program
+    code, said = project.ci("accept", "cpu", *ACCEPT)  # in the folder of this program
     assert code == ExitCode.USAGE
     assert re.search(r"/ci\.yaml: project: got 'infini-ops', expected 'tiny'", said)
 
@@ -401,8 +401,8 @@ def test_a_damaged_file_is_reported_with_its_line(
     commands: Mapping[str, Callable[[], tuple[int, str]]] = {
         "history": lambda: project.tracked("--check"),
         "compare": lambda: project.compare("run-000", "run-019"),
-        "accept": lambda: project.tracked(*ACCEPT),
-        "withdraw": lambda: project.tracked("--withdraw", "run-012"),
+        "accept": lambda: project.accept(*ACCEPT),
+        "withdraw": lambda: project.withdraw("run-012"),
     }
     code, said = commands[command]()
     assert code == ExitCode.USAGE
@@ -426,36 +426,50 @@ def test_a_damaged_file_is_not_imported(accepted: Project, content: bytes | None
 @pytest.mark.parametrize(
     ("reason", "expected"),
     [
-        ("x" * 10_001, "--accept: reason: String should have at most 10000 characters"),
-        ("\udcff", "--accept: reason: Input should be a valid string"),
+        ("x" * 10_001, "--reason: String should have at most 10000 characters"),
+        ("\udcff", "--reason: Input should be a valid string"),
     ],
 )
 def test_a_reason_that_cannot_be_kept_is_refused(
     project: Project, reason: str, expected: str
 ) -> None:
-    code, said = project.tracked(*ACCEPT[:-1], reason)
+    code, said = project.accept(*ACCEPT[:-1], reason)
     assert code == ExitCode.USAGE
     assert expected in said
 
 
 @pytest.mark.parametrize(
-    ("options", "expected"),
+    ("words", "expected"),
     [
-        (["--until", "2999-12-31"], "--until: can only be used with --accept"),
-        ([*ACCEPT, "--until", "2020-01-31"], "--until: got 2020-01-31, expected 20"),
-        ([*ACCEPT, "--withdraw", "run-012"], "--accept: cannot be combined with --withdraw"),
-        (["--withdraw", "run-012", "--check"], "--withdraw: cannot be combined with --check"),
+        ("history cpu --until 2999-12-31", "unknown option '--until'"),
+        ("accept cpu run-012", "the following arguments are required: --reason"),
+        ("accept cpu run-012 --reason=", "--reason: String should have at least 1 character"),
+        (
+            "accept cpu run-012 --reason x --until 2020-01-31",
+            "got 2020-01-31, expected 20",
+        ),
+        ("accept cpu run-012 --reason x --until soon", "got 'soon', expected a day such as 2026"),
+        ("history cpu --accept run-012 --reason x --check", "unknown option '--check'"),
+        ("history cpu --accept run-012 --reason x --withdraw run-012", "unknown option '--withdr"),
+        ("history cpu nvidia --accept run-012 --reason x", "unknown argument 'run-012'"),
+        ("history cpu --withdraw run-012 --check", "unknown option '--check'"),
+        ("history cpu --accept", "the following arguments are required: RUN, --reason"),
     ],
 )
-def test_a_wrong_command_line_is_reported(
-    project: Project, options: list[str], expected: str
-) -> None:
-    code, said = project.tracked(*options)
+def test_a_wrong_command_line_is_reported(project: Project, words: str, expected: str) -> None:
+    code, said = project.ci(*words.split())
     assert code == ExitCode.USAGE
     assert expected in said
 
 
-def test_a_day_that_is_none_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match=r"^2$"):
-        main(["history", "cpu", *ACCEPT, "--until", "soon"])
-    assert "--until: got 'soon', expected a day such as 2026-12-31" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    "words", ["cpu --accept run-012", "cpu --accept=run-012", "--accept run-012 cpu"]
+)
+def test_the_earlier_spelling_is_understood(project: Project, words: str) -> None:
+    """Scripts of the time when these were options of ``history``."""
+    place = ("--source", str(project.source))
+    assert project.ci("history", *words.split(), *place, "--reason", "x")[0] == ExitCode.PASSED
+    assert project.tracked("--check")[0] == ExitCode.PASSED
+    code, said = project.tracked("--withdraw", "run-012", "--format", "json")
+    assert (code, [*json.loads(said)]) == (ExitCode.PASSED, ["withdrawn"])
+    assert project.tracked("--check")[0] == ExitCode.REGRESSION

@@ -136,12 +136,3 @@ def test_a_store_without_runs_has_no_alarms(tmp_path: Path) -> None:
     code, said = project.ci("history", "--check")
     assert code == ExitCode.USAGE
     assert "the store holds no run yet" in said
-
-
-@pytest.mark.parametrize("option", [("--accept", "run-012", "--reason", "x"), ("--flaky",)])
-def test_some_options_need_one_platform(
-    slower: tuple[Project, list[str]], option: tuple[str, ...]
-) -> None:
-    code, said = slower[0].ci("history", "cpu", "moore", *option)
-    assert code == ExitCode.USAGE
-    assert f"{option[0]}: got 2 platforms, expected one" in said

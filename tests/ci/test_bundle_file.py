@@ -20,7 +20,7 @@ from ci.errors import ConfigError, ExitCode, UsageError
 from ci.model.plan import CONTAINER_WHEELS
 from ci.model.results import Lineage
 from ci.plan import bundle as names
-from ci.plan import history, source
+from ci.plan import git_history, source
 from ci.plan.bundle import VERSION, BundledImage, BundleDocument
 from ci.plan.config import NetworkConfig
 from ci.plan.planning import RunOptions
@@ -124,7 +124,7 @@ def test_sources_with_a_history_above_them(project: Path, tmp_path: Path) -> Non
         "    command = ['git', 'describe', '--tags', '--dirty']\n"
         "    assert subprocess.check_output(command, text=True) == 'v1-dirty\\n'\n"
     )
-    path = write_bundle(project, tmp_path / "bundle.tar", history.subfolder(project))
+    path = write_bundle(project, tmp_path / "bundle.tar", git_history.subfolder(project))
     assert run("run", "--bundle", path) == ExitCode.PASSED
     result = read_results(tmp_path / "results" / "latest" / "results.json")
     assert result.platforms[0].notes == ("full suite passed",)

@@ -25,7 +25,7 @@ from ci.errors import ExitCode, UsageError
 from ci.facts.suite import outcomes_of
 from ci.model.results import Harness, PlatformResult, Product, StageResult, Verdict
 from ci.model.tests import Outcome, TestOutcome
-from ci.report.capacity import CapacityReport
+from ci.report.capacity_report import CapacityReport
 
 MEAN_S = 600.0
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "capacity.md"

@@ -9,9 +9,10 @@ from dataclasses import replace
 from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
-from stored_history import BEGIN, ENVIRONMENT, Project, git, noisy, result
+from stored_history import BEGIN, ENVIRONMENT, TESTS, Project, git, noisy, result
 
 from ci.analysis.references import commit_places, order_runs, runs_to_read
 from ci.errors import ExitCode
@@ -236,15 +237,52 @@ def test_what_cannot_be_judged_is_no_success(project: Project) -> None:
     code, said = project.compare("run-000", "run-001", *FIRM)
     assert code == ExitCode.USAGE
     assert "run-001/cpu has no tests: the engine went away\n" in said
-    failed = Verdict(product=Product.FAILED, harness=Harness.CLEAN, evidence=evidence)
-    project.run(commit, result(verdict=failed), outcomes={})  # counted by the summary alone
+    project.run(commit, result(verdict=lost))  # although all its tests passed before it
     code, said = project.compare("run-000", "run-002", *FIRM)
     assert code == ExitCode.USAGE
-    assert "run-002/cpu has no tests: the engine went away\n" in said
-    project.run(commit, result(built=False, pytest=None, verdict=failed), outcomes={})
-    code, said = project.compare("run-000", "run-003", *FIRM)
-    assert (code, "\nregression: the build now fails\n" in said) == (ExitCode.REGRESSION, True)
-    assert "the build now fails" in project.compare("run-000", "run-003", "--format=markdown")[1]
+    assert "run-002/cpu is incomplete: the engine went away\n" in said
+
+
+@pytest.mark.parametrize(
+    ("product", "harness", "changes", "expected"),
+    [
+        # pytest exited with 2, a test ran on another device, or the contract is broken.
+        (Product.FAILED, Harness.CLEAN, {}, "passed before, now failed: it went wrong"),
+        (Product.INCOMPLETE, Harness.CLEAN, {}, "passed before, now incomplete: it went wrong"),
+        (Product.INCOMPLETE, Harness.CRASHED, {}, "passed before, now incomplete: it went wrong"),
+        (
+            Product.INCOMPLETE,
+            Harness.TIMED_OUT,
+            {"pytest": None},
+            "passed before, now incomplete",
+        ),
+        (Product.FAILED, Harness.CLEAN, {"built": False, "pytest": None}, "the build now fails"),
+    ],
+)
+def test_a_worse_end_is_a_regression_without_a_failed_test(
+    project: Project,
+    product: Product,
+    harness: Harness,
+    changes: dict[str, Any],
+    expected: str,
+) -> None:
+    commit = project.commit()
+    evidence = (Evidence(grade=Grade.FACT, text="it went wrong"),)
+    worse = result(verdict=Verdict(product=product, harness=harness, evidence=evidence), **changes)
+    outcomes = TESTS if worse.pytest else {}
+    project.run(commit)
+    project.run(commit, worse, outcomes=outcomes)
+    code, said = project.compare("run-000", "run-001", *FIRM)
+    assert (code, f"\nregression: {expected}" in said) == (ExitCode.REGRESSION, True)
+    assert expected in project.compare("run-000", "run-001", "--format=markdown")[1]
+    assert json.loads(project.compare("run-000", "run-001", "--format=json")[1])["regression"]
+    # A failure that both have is no regression; an incomplete result is never a success.
+    is_complete = product is Product.FAILED and worse.pytest
+    code = ExitCode.PASSED if is_complete else ExitCode.USAGE
+    project.run(commit, worse, outcomes=outcomes)
+    assert project.compare("run-001", "run-002", *FIRM)[0] == code
+    project.run(commit)
+    assert project.compare("run-002", "run-003", *FIRM)[0] == code
 
 
 def test_all_platforms_that_both_have(project: Project) -> None:

@@ -14,8 +14,9 @@ from operator_log import node_id
 
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts.contract import Contract, ContractBase, contract_text, load_contract
-from ci.facts.difference import ChangeKind, compare_suites
+from ci.facts.difference import compare_suites
 from ci.facts.suite import DTYPE_CLASSES, LACKS_INSTRUCTIONS, adapt_to_processor, suite_of
+from ci.gates.regression import ChangeKind
 from ci.model.tests import SKIP_REASONS, OperatorTest, Outcome, Processor, State, Suite, TestOutcome
 
 PASSED = State(Outcome.PASSED)

@@ -141,7 +141,7 @@ def test_the_pages_of_runs_are_in_one_order(project: Project) -> None:
 def test_an_accepted_rise_is_marked_as_one(project: Project) -> None:
     commits = project.history([*noisy(100, 12), *noisy(130, 12, seed=2)])
     project.configure()
-    assert project.tracked("--accept", "run-012", "--reason", "a new torch")[0] == 0
+    assert project.accept("run-012", "--reason", "a new torch")[0] == 0
     _, site = write(project)
     marks = data(site, "platform-cpu")["marks"]
     assert {it["kind"] for it in marks if it["measure"] == "install.wall_s"} == {"accepted rise"}

@@ -11,13 +11,13 @@ from operator_log import FUNCTION, node_id
 
 from ci.facts.difference import (
     ChangedTest,
-    ChangeKind,
     Difference,
     compare_outcomes,
     compare_suites,
     group_lines,
 )
 from ci.facts.suite import Outcomes, abbreviate_variants, outcomes_of, suite_of
+from ci.gates.regression import ChangeKind
 from ci.model.tests import OperatorTest, Outcome, State, Suite, TestOutcome
 
 PASSED, FAILED = State(Outcome.PASSED), State(Outcome.FAILED)

@@ -19,7 +19,9 @@ from ci.facts import sentences
 from ci.facts.case import Case
 from ci.facts.notes import notes_of
 from ci.facts.pytest_log import ListedFailure
+from ci.facts.record import RunRecord
 from ci.facts.verdict import judge, not_run
+from ci.gates.rules import exit_code
 from ci.model.results import (
     Evidence,
     Grade,
@@ -28,10 +30,9 @@ from ci.model.results import (
     Product,
     RunResult,
     Verdict,
-    exit_code,
 )
 from ci.model.tests import Outcome, PytestLog, TestOutcome
-from ci.protocol.events import LeaseFailed, NetworkRemained, RunRecord, StageSkipped
+from ci.protocol.events import LeaseFailed, NetworkRemained, StageSkipped
 from ci.report.table import ResultsReport, table_rows
 from ci.util.files import REPOSITORY
 

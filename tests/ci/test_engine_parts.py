@@ -25,8 +25,8 @@ from ci.engines.packages import package_manager
 from ci.engines.select import ENGINES, select_engine
 from ci.errors import ExitCode, InfrastructureError
 from ci.facts.measures import IMAGE
-from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.plan import EngineKind, EnginePlan, ImagePlan, SystemPackages
+from ci.protocol.agent_files import ENGINE_EVENTS
 from ci.protocol.events import Event, Output, RunFinished, StageStarted
 
 

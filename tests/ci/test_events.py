@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ci.facts.events import MOST_EVENTS, compare_records, parse_event, parse_events
+from ci.facts.record import RunRecord
 from ci.protocol.events import (
     EVENTS,
     AgentRestarted,
@@ -26,7 +27,6 @@ from ci.protocol.events import (
     RerunsEnded,
     RerunStarted,
     RunFinished,
-    RunRecord,
     RunStarted,
     ShardFinished,
     StageFinished,

@@ -13,7 +13,7 @@ from ci.errors import ExitCode
 from ci.facts.failures import error_line, reason_line
 from ci.model.results import LONGEST_MESSAGE, LONGEST_TEST, MOST_FAILURES, Failure, Product
 from ci.model.tests import Outcome
-from ci.report.failures import command_for
+from ci.report.failure_list import command_for
 from ci.store.folder import read_results
 from ci.util.text import first_line
 

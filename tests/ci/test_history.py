@@ -91,11 +91,11 @@ def test_the_cause_is_reported_with_the_regression(project: Project) -> None:
 
 
 def test_what_is_accepted_as_json(regressed: Project) -> None:
-    accept = ("--accept", "run-012", "--reason", "more operators")
-    code, said = regressed.tracked(*accept, "--format=markdown")
+    accept = ("run-012", "--reason", "more operators")
+    code, said = regressed.accept(*accept, "--format=markdown")
     assert code == ExitCode.USAGE
-    assert "--accept: got --format markdown, expected table or json" in said
-    code, said = regressed.tracked(*accept, "--format=json")
+    assert "--format: got 'markdown', expected one of table, json" in said
+    code, said = regressed.accept(*accept, "--format=json")
     accepted = json.loads(said)["accepted"]
     assert code == ExitCode.PASSED
     assert {taken["commit"] for taken in accepted} == {f"{12:040x}"}
@@ -103,7 +103,7 @@ def test_what_is_accepted_as_json(regressed: Project) -> None:
 
 
 def test_what_is_accepted_alarms_no_more(regressed: Project) -> None:
-    code, said = regressed.tracked("--accept", "run-012", "--reason", "more operators")
+    code, said = regressed.accept("run-012", "--reason", "more operators")
     assert code == ExitCode.PASSED
     assert "accepted: install up to 1,0" in said
     code, said = regressed.tracked("--check")
@@ -114,9 +114,9 @@ def test_what_is_accepted_alarms_no_more(regressed: Project) -> None:
 
 
 def test_only_what_got_worse_can_be_accepted(regressed: Project) -> None:
-    code, said = regressed.ci("history", "cpu", "--accept", "run-003", "--reason", "no")
+    code, said = regressed.accept("run-003", "--reason", "no")
     assert code == ExitCode.USAGE
-    assert "--accept: no measure of cpu rose with run 'run-003'" in said
+    assert "accept: no measure of cpu rose with run 'run-003'" in said
     assert "Runs with rises that are not accepted: run-012." in said
 
 
@@ -138,13 +138,8 @@ def test_the_last_runs_alone(regressed: Project) -> None:
         (["cup"], "no run of 'cup'; did you mean 'cpu'?"),
         (["cpu", "--stage", "instal"], "no measure of 'instal'; did you mean 'install'?"),
         (["cpu", "--project", "tin"], "'tin'; did you mean 'tiny'?"),
-        (["cpu", "--accept", "run-012"], "--accept: got no reason, expected one"),
         (["cpu", "--fail-on", "environment"], "--fail-on: can only be used with --check"),
-        (["cpu", "--reason", "x"], "--reason: can only be used with --accept"),
-        (
-            ["cpu", "--accept", "run-012", "--reason", "x", "--check"],
-            "--accept: cannot be combined with --check",
-        ),
+        (["cpu", "--reason", "x"], "unknown option '--reason'"),
     ],
 )
 def test_a_wrong_command_line_is_reported(
@@ -235,7 +230,7 @@ def test_a_rise_with_a_change_of_the_environment_fails_where_asked(
     fail = ("--check", "--fail-on", "environment")
     assert project.tracked(*fail)[0] == ExitCode.REGRESSION
     assert project.tracked(*fail, "--stage", "pytest")[0] == ExitCode.PASSED
-    assert project.tracked("--accept", "run-012", "--reason", "needed")[0] == 0
+    assert project.accept("run-012", "--reason", "needed")[0] == 0
     code, said = project.tracked(*fail)
     assert (code, re.search("accepted on .*: needed", said) is not None) == (ExitCode.PASSED, True)
 

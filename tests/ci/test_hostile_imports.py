@@ -407,7 +407,7 @@ def test_every_text_of_a_run_is_shown_without_what_a_terminal_obeys(
         ("report", RUN_ID, "--slowest"),
         *(("compare", GOOD, RUN_ID, "--format", form) for form in ("table", "markdown", "json")),
         *(("history", "nvidia", "--format", form) for form in ("table", "markdown", "json")),
-        ("history", "nvidia", "--flaky"),
+        ("flaky", "nvidia"),
     ]
     for words in commands:
         assert run_ci(here, *words) == ExitCode.PASSED

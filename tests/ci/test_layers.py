@@ -18,6 +18,7 @@ ROOMS = (
     "engines",
     "plan",
     "facts",
+    "gates",
     "model",
     "agent",
     "protocol",

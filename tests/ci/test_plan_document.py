@@ -53,8 +53,8 @@ def test_a_plan_as_text(plan: RunPlan) -> None:
         "    command: make -j2\n"
         "    timeout_s: 60.0\n"
         "    column: none\n"
-        "    network: full\n"
         "    shards: 1\n"
+        "    network: full\n"
         "  pytest:\n"
         "    kind: pytest\n"
         "    command: python -m pytest 'a b'\n"
@@ -62,8 +62,8 @@ def test_a_plan_as_text(plan: RunPlan) -> None:
         "      A:\n"
         "    timeout_s: 60.0\n"
         "    column: pytest\n"
-        "    network: none\n"
-        "    shards: 2"
+        "    shards: 2\n"
+        "    network: none"
     )
 
 
@@ -120,8 +120,8 @@ def test_no_password_is_shown(
     for shown in (plan_text(document), json.dumps(document)):
         assert "secret" not in shown
         assert "https://***@index.example/simple" in shown
-    assert document["passwords"] == ["NETRC", "A"]
-    assert document["stages"][0]["passwords"]
+    assert document["credentials"] == ["NETRC", "A"]
+    assert document["stages"][0]["credentials"]
 
 
 def test_an_image_of_a_bundle(plan: RunPlan) -> None:

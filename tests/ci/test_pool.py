@@ -38,9 +38,9 @@ from ci.engines.ray.queue import GONE_S, Queue
 from ci.engines.ray.transfer import PIECE, Tree, fetched, send
 from ci.engines.select import select_engine
 from ci.errors import ConfigError, ExitCode, InfrastructureError
-from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.plan import EngineKind, EnginePlan, Priority, RunPlan
 from ci.plan.project import Project, load_project, plan_run
+from ci.protocol.agent_files import ENGINE_EVENTS
 from ci.protocol.events import Event, Output, RunFinished, StageStarted
 from ci.run.dry_run import plan_document
 from ci.util.files import REPOSITORY

@@ -23,7 +23,8 @@ from ci.engines.host import prerequisites
 from ci.engines.host.engine import HostEngine
 from ci.engines.packages import install_line, require
 from ci.errors import ExitCode, PrerequisiteError
-from ci.model.results import Harness, Product, exit_code
+from ci.gates.rules import exit_code
+from ci.model.results import Harness, Product
 from ci.upkeep.doctor.prerequisites import check_first_use, check_git, docker_answers
 from ci.util import interpreters
 from ci.util.files import REPOSITORY

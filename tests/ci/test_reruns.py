@@ -18,6 +18,7 @@ from ci.agent.user import Handover
 from ci.cli import main
 from ci.facts.events import parse_events
 from ci.facts.notes import rerun_notes
+from ci.facts.record import RunRecord
 from ci.facts.result_files import ResultFiles
 from ci.model.details import Rerun
 from ci.model.results import Harness, Product
@@ -25,7 +26,7 @@ from ci.model.tests import Outcome
 from ci.plan.planning import RunOptions
 from ci.plan.project import load_project, plan_run
 from ci.plan.request import RunRequest, new_request
-from ci.protocol.events import CommandEnd, Event, RerunsEnded, RunRecord
+from ci.protocol.events import CommandEnd, Event, RerunsEnded
 from ci.protocol.job import Column, StageKind, StagePlan
 
 # Counts its own attempts in a file: what the tests leave behind is there in the next one, too.

@@ -11,6 +11,7 @@ import pytest
 from published import PUBLISHED, platform_result
 
 from ci.errors import ExitCode, InfrastructureError
+from ci.gates.rules import exit_code
 from ci.model.results import (
     SCHEMA_VERSION,
     Harness,
@@ -19,7 +20,6 @@ from ci.model.results import (
     Product,
     RunResult,
     Verdict,
-    exit_code,
     results_schema,
 )
 from ci.store.folder import read_results

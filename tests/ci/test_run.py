@@ -19,8 +19,9 @@ from workplace import CONFIG, CONTRACT, PASSING, Workplace, new_workplace
 
 from ci.engines import Observer
 from ci.errors import ExitCode, InfrastructureError, UsageError
+from ci.gates.rules import exit_code
 from ci.model.plan import RunPlan
-from ci.model.results import BuildResult, Harness, ImageFacts, PlatformResult, Product, exit_code
+from ci.model.results import BuildResult, Harness, ImageFacts, PlatformResult, Product
 from ci.plan.request import RunRequest, load_request
 from ci.protocol.events import Event
 from ci.report.table import stage_rows, table_rows

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from ci.engines.archives import chunks_of, extract
-from ci.plan import history, source
+from ci.plan import git_history, source
 from ci.plan.project import load_project, plan_run
 from ci.util.process import run
 
 DYNAMIC = '[project]\nname = "tiny"\ndynamic = ["version"]\n'
 STATIC = '[project]\nname = "tiny"\nversion = "1.0"\n'
-SHALLOW = f"tags ({history.LACKING_TAGS})"
+SHALLOW = f"tags ({git_history.LACKING_TAGS})"
 
 # What plugins ask: setuptools-scm and hatch-vcs, versioningit and versioneer, dunamai, pbr.
 QUESTIONS = (
@@ -208,7 +208,7 @@ def test_shallow_clone_without_tags_is_named(repository: Path, tmp_path: Path, d
 def test_long_history_is_cut(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "MOST_COMMITS", 2)
+    monkeypatch.setattr(git_history, "MOST_COMMITS", 2)
     assert copy(repository, tmp_path / "copy") == (SHALLOW,)
     assert git(tmp_path / "copy", "rev-list", "--count", "HEAD") == "2\n"
     git(repository, "tag", "v1.3", "HEAD~1")
@@ -251,16 +251,16 @@ def test_who_needs_a_history(repository: Path, text: str | None, *, expected: bo
     (repository / "pyproject.toml").unlink()
     if text is not None:
         (repository / "pyproject.toml").write_text(text)
-    assert history.travels(repository) is expected
+    assert git_history.travels(repository) is expected
 
 
 def test_outside_of_git_there_is_none(repository: Path, tmp_path: Path) -> None:
-    assert not history.travels(tmp_path)
+    assert not git_history.travels(tmp_path)
     (repository / ".gitignore").write_text("scratch\n")
     (repository / "scratch").mkdir()
     (repository / "scratch/a.py").touch()
-    assert not history.travels(repository / "scratch")
-    assert history.subfolder(repository / "scratch") == "."
+    assert not git_history.travels(repository / "scratch")
+    assert git_history.subfolder(repository / "scratch") == "."
 
 
 def test_submodules_that_are_checked_out(repository: Path, tmp_path: Path) -> None:

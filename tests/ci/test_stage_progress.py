@@ -14,7 +14,7 @@ from agent_job import Job, printed_events
 from ci.agent import stage_progress
 from ci.agent.stage_progress import INTERVAL_S, LARGEST_PIECE, GrowingFile, ProgressWatch
 from ci.engines.logs import EventReader
-from ci.facts.result_files import ENGINE_EVENTS
+from ci.protocol.agent_files import ENGINE_EVENTS
 from ci.protocol.events import StageProgress
 from ci.protocol.job import StageKind
 

@@ -105,7 +105,7 @@ def test_a_dry_run_names_the_level(source: Path, capsys: pytest.CaptureFixture[s
     shown = capsys.readouterr().out
     assert "\ntrust: untrusted\n" in shown
     name = "infini-ci-cache-tiny-cpu"
-    assert f"\n  name: {name}-untrusted\n  read_only: {name}-release, {name}-branch\n" in shown
+    assert f"\n  name: {name}-untrusted\n  trusted: {name}-release, {name}-branch\n" in shown
 
 
 def test_level_is_part_of_the_resumed_request(

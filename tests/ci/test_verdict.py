@@ -14,6 +14,7 @@ from ci.facts.case import Case
 from ci.facts.events import parse_events
 from ci.facts.notes import notes_of
 from ci.facts.pytest_log import ListedFailure, parse_log
+from ci.facts.record import RunRecord
 from ci.facts.suite import suite_of
 from ci.facts.verdict import judge, not_run
 from ci.model.plan import ContractPlan
@@ -28,7 +29,6 @@ from ci.protocol.events import (
     NetworkRemained,
     RerunFinished,
     RunFinished,
-    RunRecord,
     StageFinished,
     StageLost,
     StageSkipped,

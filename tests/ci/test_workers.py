@@ -20,8 +20,9 @@ from workplace import CONFIG, Workplace, new_workplace
 from ci.engines import EngineMachine, EngineMessage, Observer
 from ci.errors import CiError, ConfigError, ExitCode, InfrastructureError, UsageError
 from ci.facts.result_files import ResultFiles
+from ci.gates.rules import exit_code
 from ci.model.plan import EnginePlan, RunPlan
-from ci.model.results import ExecutionFacts, Harness, ImageFacts, Product, RunResult, exit_code
+from ci.model.results import ExecutionFacts, Harness, ImageFacts, Product, RunResult
 from ci.plan.request import load_request
 from ci.run.progress import Progress
 from ci.run.records import Records

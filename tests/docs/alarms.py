@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from ci.analysis.alarms import Alarm, AlarmKind, AlarmRow
+from ci.analysis.alarms import Alarm, AlarmRow
 from ci.analysis.changes import ChangePoint
-from ci.analysis.regressions import LevelChange
-from ci.report.alarms import LONGEST_NOTIFICATION, notification
+from ci.analysis.level_changes import LevelChange
+from ci.gates.regression import Judgement
+from ci.report.alarm_report import LONGEST_NOTIFICATION, notification
 from ci.store.rows import RunMeasures
 
 BODY_KEYS: Mapping[str, str] = {
@@ -100,7 +101,7 @@ def example() -> dict[str, Any]:
         environment="cpu; Intel Xeon, 4 cores, 16 GiB; g++ 13.2; …",
         cause="14 s of it in 2 new units of the cpu backend (attention.cc, conv.cc)",
     )
-    alarm = Alarm(kind=AlarmKind.REGRESSION, rows=(row,), before=before, first=first, place=14)
+    alarm = Alarm(kind=Judgement.REGRESSION, rows=(row,), before=before, first=first, place=14)
     return notification(alarm, "json", project="infini-ops", branch="main")
 
 

@@ -20,6 +20,7 @@ from pydantic import BaseModel
 
 from ci import cli
 from ci.errors import ExitCode
+from ci.gates.rules import GATES, RULES
 from ci.model.plan import PLATFORM_VARIABLE, SIMULATED_VARIABLE, TORCH_DEVICE_VARIABLE
 from ci.model.platforms import PLATFORMS
 from ci.model.results import RunResult, results_schema
@@ -30,7 +31,9 @@ from ci.plan.site import SiteConfig
 from ci.util.invocation import RESULTS_VARIABLE
 from ci.util.process import NOTIFY_VARIABLE, STORE_VARIABLE
 from codegen import cli as codegen_cli
+from codegen import cpp
 from codegen.inputs import SELECTION_VARIABLE
+from codegen.native import read_bases
 from codegen.triton.compiler import CACHE_VARIABLE
 from tests.docs import alarms, findings
 
@@ -126,6 +129,7 @@ def pages() -> dict[str, str]:
         "findings.md": _findings(),
         "alarms.md": _alarms(),
         "environment.md": _environment(),
+        "operators.md": _operators(),
     }
     titles = {name: text.partition("# ")[2].partition("\n")[0] for name, text in made.items()}
     listed = "\n".join(f"* [{title}]({name})" for name, title in titles.items())
@@ -404,7 +408,24 @@ def _exit_codes() -> str:
         "Exit codes",
         "## python -m ci",
         _table(("Code", "Name", "Meaning"), described),
-        "A product failure outranks an infrastructure failure of another platform in the same run.",
+        "Some commands are gates: the first of these rules that is broken decides their exit code.",
+        _table(
+            ("Rule", "Code", "Broken if", "Checked by"),
+            [
+                (
+                    f"`{rule.name}`",
+                    str(int(rule.exit_code)),
+                    _cell(rule.broken_by),
+                    ", ".join(
+                        f"`{command}`"
+                        for gate in GATES
+                        for command in gate.commands
+                        if rule.name in (*gate.always, *gate.choices)
+                    ),
+                )
+                for rule in RULES.values()
+            ],
+        ),
         "## nox",
         "nox ends with 1 whenever a session fails. `noxfile.py` itself ends with 3 if this machine"
         " lacks something that the session needs, before anything is downloaded.",
@@ -444,3 +465,35 @@ def _environment() -> str:
 def _meaning(field: Mapping[str, Any]) -> str:
     """A description without the variables at its end, which have a column of their own."""
     return re.sub(r" \([^()]*[A-Z]+_[A-Z_]+[^()]*\)\.$", ".", _cell(field["description"]))
+
+
+# The library: what the hand-written operators take
+
+
+def _operators() -> str:
+    named = (ROOT / "src" / "include" / "infini" / "ops" / "requirements.h").read_text()
+    names = dict(re.findall(r'DataTypes (k\w+)\{.*?"([^"]+)"\}', named, re.S))
+    rows = []
+    for name, base in read_bases(ROOT / "src" / "base").items():
+        header = (ROOT / "src" / "base" / f"{name}.h").read_text(encoding="utf-8")
+        stated = header.partition("kRequirements = {")[2].partition("}};")[0]
+        texts = [_joined(each) for each in re.findall(r'Condition::k\w+,\s*("[^}]+")', stated)]
+        types = names.get(stated.split(",")[0].strip()) or _joined(stated.partition("},")[0])
+        typing = "any" if "Typing::kAny" in stated else "one"
+        place = ", or an input unless both are the same view"
+        out = f"itself{' or an input' if 'Reading::kOften' in stated else place}"
+        takes = ", ".join((f"tensors of {typing} {types}", *texts[:-1], f"and {texts[-1]}"))
+        operator = f"`{name}({cpp.signature(base.overload)})`"
+        rows.append((operator, f"{takes}; `out` must not overlap {out}"))
+    return _page(
+        "Operators",
+        "What the hand-written operators take: aligned strided tensors. A kernel can take less. The"
+        " error of a call says what its slot takes. [The hand-written operators]"
+        "(../add-an-operator.md#the-hand-written-operators) has the slots.",
+        _table(("Operator", "Takes"), rows),
+    )
+
+
+def _joined(literals: str) -> str:
+    """The text of C++ literals."""
+    return "".join(re.findall(r'"([^"]*)"', literals))

@@ -18,9 +18,10 @@ from ci.engines.archives import pack
 from ci.engines.select import select_engine
 from ci.errors import InfrastructureError
 from ci.facts.measures import IMAGE
+from ci.facts.record import AnyEvent
 from ci.model.plan import EngineKind, EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts
-from ci.protocol.events import AnyEvent, Event, Output
+from ci.protocol.events import Event, Output
 from ci.protocol.job import StagePlan
 
 

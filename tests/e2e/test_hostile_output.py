@@ -13,8 +13,9 @@ from benches import Bench
 from plans import REQUIREMENTS, python_stage, stage
 
 from ci.errors import ExitCode
+from ci.gates.rules import exit_code
 from ci.model.plan import ResultLimits
-from ci.model.results import Harness, Product, exit_code
+from ci.model.results import Harness, Product
 from ci.protocol.events import RunFinished
 from ci.protocol.job import StageKind
 from ci.run.platform import judge_platform

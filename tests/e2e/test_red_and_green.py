@@ -24,8 +24,9 @@ from plans import REQUIREMENTS, stage, write_project
 
 from ci.engines.host.workfolder import MAKE_VENV
 from ci.errors import ExitCode
+from ci.gates.rules import exit_code
 from ci.model.plan import HostPlan, RunPlan
-from ci.model.results import Harness, PlatformResult, Product, exit_code
+from ci.model.results import Harness, PlatformResult, Product
 from ci.plan.session import rerun_plan
 from ci.protocol.job import Column, StageKind
 from ci.report.table import table_rows

@@ -330,8 +330,9 @@ def test_a_planted_secret_is_nowhere(engine: str, index: Index, tmp_path: Path) 
     assert {"print.log", "pytest.jsonl", "junit.xml", "leaked.txt", "ci.db", "tests.csv"} <= names
     assert found_in(kept, *VARIABLES.values(), *OF_NETWORK) == []
     # The configuration names the four values: only addresses are without their passwords.
-    script = {"the script": printed.stdout.encode()}
-    assert found_in({**watcher.seen, **script}, *OF_NETWORK) == []
+    plan = {"the plan": printed.stdout.encode()}
+    assert printed.returncode == 0, printed.stderr
+    assert found_in({**watcher.seen, **plan}, *OF_NETWORK) == []
     if client is not None:
         assert watcher.programs == {"agent.pyz", "-m\0pytest\0--report-log", "top"}
         [tag] = re.findall(r"^image: (\S+)$", printed.stdout, re.MULTILINE)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ci.model.results import PlatformResult, RunResult, exit_code
+from ci.gates.rules import exit_code
+from ci.model.results import PlatformResult, RunResult
 from ci.store.folder import RESULTS_FILE, default_url, read_results
 from ci.store.store import Store
 from ci.util.process import STORE_VARIABLE

@@ -51,7 +51,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     *(("compare", GOOD, HOSTILE, "--format", form) for form in FORMS),
     ("compare", HOSTILE, GOOD),
     *(("history", "cpu", "--format", form) for form in FORMS),
-    ("history", "cpu", "--flaky"),
+    ("flaky", "cpu"),
 )
 
 

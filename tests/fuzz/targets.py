@@ -29,10 +29,11 @@ from ci.errors import CiError
 from ci.facts import build, files
 from ci.facts.events import compare_records, parse_events
 from ci.facts.pytest_log import parse_log, read_output
+from ci.facts.record import RunRecord
 from ci.facts.result_files import ResultFiles
 from ci.model.plan import ResultLimits
 from ci.protocol.agent_files import CACHE_LOG
-from ci.protocol.events import Event, RunRecord
+from ci.protocol.events import Event
 from ci.protocol.job import Column, StageKind, StagePlan
 from ci.run.progress import Progress
 from ci.run.screen import draw

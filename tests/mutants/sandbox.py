@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ci.errors import ExitCode, UsageError
-from ci.model.results import exit_code
+from ci.gates.rules import exit_code
 from ci.plan import source
 from ci.util.process import run
 from codegen.inputs import SELECTION_VARIABLE

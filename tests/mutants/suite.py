@@ -19,11 +19,12 @@ from pathlib import Path
 from ci.engines.job import job_document
 from ci.engines.logs import SHOWN_BYTES_PER_S
 from ci.errors import ExitCode
+from ci.gates.rules import exit_code
 from ci.model.plan import RunPlan
-from ci.model.results import ExecutionFacts, Failure, Harness, PlatformResult, exit_code
+from ci.model.results import ExecutionFacts, Failure, Harness, PlatformResult
 from ci.plan.project import load_project, plan_run
 from ci.plan.session import rerun_plan
-from ci.report.failures import command_for
+from ci.report.failure_list import command_for
 from ci.run.platform import judge_platform
 from ci.util.invocation import naming_commands_for_others
 from ci.util.process import run

@@ -21,15 +21,7 @@ from ci.engines.docker.link import Link
 from ci.engines.logs import EventReader
 from ci.errors import InfrastructureError
 from ci.model.plan import RunPlan
-from ci.protocol.events import (
-    Event,
-    RunFinished,
-    RunStarted,
-    StageFinished,
-    StageLost,
-    StageSkipped,
-    StageStarted,
-)
+from ci.protocol import events
 
 MOST_STARTS = 3  # of a container that ends at once: two first shells may disturb each other
 
@@ -58,16 +50,16 @@ class Doorway:
         self._observer = observer
         self._stage = stage
 
-    def event(self, event: Event) -> None:
+    def event(self, event: events.Event) -> None:
         """Pass a new event on; raises ``Opened`` at the one that the environment is held open."""
         match event:
-            case RunStarted():
+            case events.RunStarted():
                 self.is_open, self.reason = False, None
-            case StageSkipped() | StageLost():
+            case events.StageSkipped() | events.StageLost():
                 self.is_open, self.reason = False, self.reason or event.reason
-            case StageFinished() | RunFinished():
+            case events.StageFinished() | events.RunFinished():
                 self.is_open = False
-            case StageStarted(stage=self._stage):
+            case events.StageStarted(stage=self._stage):
                 self.is_open = True
                 if self.is_live:
                     raise Opened
@@ -77,7 +69,7 @@ class Doorway:
 
     def enter(self) -> None:
         """Report to the observer that a shell opens."""
-        self._observer.event(StageStarted(self._stage))
+        self._observer.event(events.StageStarted(self._stage))
 
 
 def enter(link: Link, plan: RunPlan, observer: Observer, *, interactive: bool) -> int | None:

@@ -40,8 +40,8 @@ from ci.engines.ray.placement import Record, find_or_start_actor, host_lost
 from ci.engines.ray.transfer import PIECE, Tree, fetched, send
 from ci.errors import CiError, InfrastructureError, PrerequisiteError
 from ci.facts.events import parse_event
-from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.plan import RunPlan
+from ci.protocol.agent_files import ENGINE_EVENTS
 from ci.protocol.events import EVENTS, Output, RunFinished
 from ci.util.lines import LineSplitter
 from ci.util.text import counted

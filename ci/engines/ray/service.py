@@ -27,9 +27,9 @@ from ci.engines.ray.actor import ARCHIVE, INTERRUPTS, RESULTS, feed_name
 from ci.engines.ray.messages import Archive, HostStep, Request, StepOutcome, plan_on_host
 from ci.engines.select import select_engine
 from ci.errors import CiError, InfrastructureError
-from ci.facts.result_files import ENGINE_EVENTS
 from ci.model.plan import RunPlan
 from ci.model.results import HOST_LOCK, ExecutionFacts, ImageFacts
+from ci.protocol.agent_files import ENGINE_EVENTS
 from ci.protocol.events import Event
 from ci.util.files import open_for_replacement
 from ci.util.process import end_with_parent, handle_interrupts

@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING
 
 from ci.analysis.acceptances import project_acceptances
 from ci.analysis.alarms import Alarm, find_alarms
-from ci.analysis.history import PlatformHistory, ProjectLine, platform_histories, project_line
-from ci.analysis.regressions import IN_USE
+from ci.analysis.level_changes import IN_USE
+from ci.analysis.platform_history import (
+    PlatformHistory,
+    ProjectLine,
+    platform_histories,
+    project_line,
+)
 from ci.analysis.repository import Repository
 from ci.facts.environment_key import EnvironmentKey
 from ci.model.platforms import PLATFORMS

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ci.analysis.comparison import Comparison, compare
 from ci.errors import CiError
-from ci.report.comparison import ComparisonReport
+from ci.report.comparison_report import ALARMING, ComparisonReport
 from ci.report.dashboard.collection import Collection
 from ci.store.rows import RunHead
 from ci.util.text import counted, join_names
@@ -70,9 +70,8 @@ def _outcome(found: Comparison) -> str:
     if first and not others and first.base.platform != first.head.platform:
         count = sum(it.count for it in first.tests.changes) if first.tests else 0
         return f"{counted(count, 'test')} of another outcome"
-    for what in ("regression", "suspected"):
-        if names := [it.name for it in found.platforms if getattr(it, what)]:
-            kind = what if what == "regression" else "suspected regression"
+    for judgement, kind in ALARMING.items():
+        if names := [it.name for it in found.platforms if judgement in it.judgements]:
             return f"{kind} on {join_names(names, len(names))}"
     if any(it.operator_difference for it in found.platforms):
         return "no regression in the operators that both have"

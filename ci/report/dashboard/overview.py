@@ -9,15 +9,14 @@ from enum import StrEnum
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from ci.analysis.alarms import AlarmKind
-from ci.facts.difference import ChangeKind, compare_outcomes, group_lines
+from ci.facts.difference import compare_outcomes, group_lines
 from ci.facts.measures import percent
 from ci.facts.sentences import contract_differs, no_contract, quarantine_stale
+from ci.gates.regression import ChangeKind, Judgement
 from ci.model.results import Harness, Product
-from ci.report.alarms import bisect_command, headline, place_text, row_texts
+from ci.report.alarm_report import bisect_command, headline, place_text, row_texts
 from ci.report.dashboard.collection import Collection
-from ci.report.failures import reason_of
-from ci.report.history import suspected
+from ci.report.failure_list import reason_of
 from ci.store.rows import ResultHead, RunHead
 from ci.util.invocation import command
 from ci.util.text import commit_name, counted
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 COMMITS = 30  # of the grid
 # The notes of a run on a contract or a quarantine that no longer fits it.
 _STALE = (contract_differs.code, no_contract.code, quarantine_stale.code)
-_SHRUNK = (ChangeKind.VANISHED, ChangeKind.PASS_TO_SKIP, ChangeKind.NEWLY_SKIPPED)
 
 
 class Urgency(StrEnum):
@@ -140,7 +138,7 @@ def attention(store: Store, found: Collection) -> list[Attention]:
             own = [*_failing(store, found, results), *_changed_suite(store, results)]
             own += _stale(store, results[-1])
             listed += [replace(it, platforms=(name,)) for it in own]
-        if count := suspected(found.histories[name]):
+        if count := len(found.histories[name].history.of(Judgement.SUSPECTED)):
             text = f"{counted(count, 'suspected regression')}: more runs will confirm or refute"
             then = command("history", found.platform(name), "--check")
             listed.append(
@@ -182,7 +180,7 @@ def _failing(store: Store, found: Collection, results: Sequence[ResultHead]) -> 
 
 def _alarms(found: Collection) -> Iterator[Attention]:
     for alarm in found.alarms:
-        kind = Urgency.REGRESSION if alarm.kind is AlarmKind.REGRESSION else Urgency.SUSPECTED
+        kind = Urgency.REGRESSION if alarm.kind is Judgement.REGRESSION else Urgency.SUSPECTED
         yield Attention(
             urgency=kind,
             platforms=alarm.platforms,
@@ -203,7 +201,7 @@ def _changed_suite(store: Store, results: Sequence[ResultHead]) -> Iterator[Atte
     if not all(side.names for side in sides):
         return
     difference = compare_outcomes(*sides)
-    if kinds := [kind for kind in _SHRUNK if difference.of(kind)]:
+    if kinds := [it for it in ChangeKind if it.is_loss and difference.of(it)]:
         before, after = tested
         yield Attention(
             urgency=Urgency.SHRUNK,

@@ -9,12 +9,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ci.analysis.flaky import FlakyTest, find_flaky_tests
-from ci.analysis.regressions import Environment, LevelChange, Series
+from ci.analysis.level_changes import Environment, LevelChange, Series
 from ci.facts.environment_key import EnvironmentKey
 from ci.facts.measures import LABELS, headline, measure_name, stage_and_quantity
 from ci.model.tests import Outcome
 from ci.report.dashboard.collection import NO_REASON, Collection
-from ci.report.history import HistoryReport, accepted_text, change_kind, change_status
+from ci.report.history_report import KINDS, HistoryReport, accepted_text, change_status
 from ci.store.rows import RunMeasures
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _marks(found: Collection, name: str, order: Mapping[str, int]) -> Iterator[d
                 yield {
                     "measure": change.measure,
                     "at": order[change.run.run_id],
-                    "kind": "accepted rise" if change.accepted else change_kind(change),
+                    "kind": "accepted rise" if change.accepted else KINDS[change.judgement],
                     "text": _change_text(change, cause.causes if cause else None),
                 }
 

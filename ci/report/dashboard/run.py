@@ -12,7 +12,7 @@ from ci.model.details import Unit
 from ci.model.results import MOST_FAILURES, Failure, PlatformResult, Product, RunResult
 from ci.model.tests import Outcome
 from ci.report.document import Table
-from ci.report.failures import command_for
+from ci.report.failure_list import command_for
 from ci.report.table import (
     STAGE_HEADINGS,
     STAGE_NUMBERS,

@@ -24,7 +24,7 @@ from ci.errors import ConfigError, InfrastructureError, UsageError
 from ci.facts.files import GZIP
 from ci.model.plan import RunPlan
 from ci.plan import bundle as names
-from ci.plan import history, source
+from ci.plan import git_history, source
 from ci.plan.bundle import BundledImage, BundleDocument
 from ci.plan.project import SITE_FILE, Project
 from ci.plan.request import RunRequest
@@ -96,7 +96,7 @@ class Packer:
                 images={each.plan.platform: each.image for each in platforms},
                 members=writer.members,
                 left_out=tuple(left_out),
-                subfolder=history.subfolder(self.request.source),
+                subfolder=git_history.subfolder(self.request.source),
             )
             writer.add_text(names.DOCUMENT, document.model_dump_json(indent=1))
         return document
@@ -215,7 +215,7 @@ def find_configuration(project: Project, request: RunRequest) -> Configuration:
         files += filter(Path.is_file, paths)
     listed = {request.source / name for name in source.files(request.source)}
     if listed.issuperset(files):
-        place = Path("source", history.subfolder(request.source))
+        place = Path("source", git_history.subfolder(request.source))
         return Configuration(path=str(place / project.path.relative_to(request.source)), files={})
     outside = [file for file in files if not file.is_relative_to(project.folder)]
     if outside:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ci.analysis.changes import POLICY
 from ci.analysis.comparison import Comparison, PlatformComparison, Side
-from ci.analysis.times import Judgement, MeasureChange, MissingTimes, Times
-from ci.facts.difference import ChangedTest, ChangeKind, Difference, group_lines
+from ci.analysis.times import MeasureChange, MissingTimes, Times
+from ci.facts.difference import ChangedTest, Difference, group_lines
 from ci.facts.measures import LABELS, amount, growth, headline, percent, stage_and_quantity
+from ci.gates.regression import ChangeKind, Judgement, Standing
 from ci.model.tests import OperatorTest, Outcome
 from ci.report.document import (
     Block,
@@ -24,14 +25,17 @@ from ci.report.document import (
     Table,
     select_attributes,
 )
-from ci.report.history import certainty, change_data, change_status, run_name
+from ci.report.history_report import certainty, change_data, change_status, run_name
 from ci.report.table import MISSING
 from ci.util.invocation import command
 from ci.util.text import SHORT, counted
 
 SCHEMA_VERSION = 2  # version 1 had one platform and no times
 NEWS = [judgement for judgement in Judgement if judgement.is_news]
-BROKEN = "the build now fails"
+ALARMING = {
+    Judgement.REGRESSION: "regression",
+    Judgement.SUSPECTED: "suspected regression",
+}
 MOST_SHOWN = 5  # measures in a cell, to be read at one glance; the table has all of them
 COLORS = {
     Judgement.REGRESSION: "red",
@@ -66,8 +70,9 @@ class ComparisonReport(Report):
     def _page(self) -> Document:
         """A row for each platform, then its news; the rest is folded."""
         found = self.found
-        outcome = "suspected regression" if found.suspected else "no regression"
-        outcome = "regression" if found.regression else outcome
+        outcome = "no regression"
+        if alarming := [it for it in ALARMING if it in found.judgements]:
+            outcome = ALARMING[alarming[0]]
         if any(it.operator_difference for it in found.platforms):
             outcome += " in the operators that both have"
         yield [Heading(3, f"{found.base} → {found.head}: {outcome}")]
@@ -86,11 +91,12 @@ class ComparisonReport(Report):
 
     def data(self) -> dict[str, Any]:
         """Collect every test and every measure for programs."""
-        names = ("base", "head", "regression", "suspected", "only_base", "only_head", "notes")
         left = self.found.merge_base
         return {
             "schema_version": SCHEMA_VERSION,
-            **select_attributes(self.found, *names),
+            **select_attributes(self.found, "base", "head"),
+            **_alarming_data(self.found.judgements),
+            **select_attributes(self.found, "only_base", "only_head", "notes"),
             "merge_base": left and select_attributes(left, "commit", "nearest", "gained"),
             "platforms": [*map(_platform_data, self.found.platforms)],
         }
@@ -120,8 +126,8 @@ def _verdict(platform: PlatformComparison) -> str:
     """``2 tests vanished; regression: compile +38 s (+21 %)``."""
     tests, times = platform.tests, platform.times
     found = ["selected operators differ"] if platform.operator_difference else []
-    if platform.is_newly_broken:
-        found.append(BROKEN)
+    if standing := _worse_standing(platform):
+        found.append(standing)
     if tests is None:
         found.append("no tests")
     else:
@@ -134,6 +140,15 @@ def _verdict(platform: PlatformComparison) -> str:
         if leading:
             found.append(f"{judgement}: {', '.join(map(_headline, leading[:MOST_SHOWN]))}")
     return "; ".join(found) or "no difference"
+
+
+def _worse_standing(platform: PlatformComparison) -> str | None:
+    """How HEAD ended, if that is worse than BASE and no change of a test shows it."""
+    if not platform.ended_worse or (platform.tests and platform.tests.regression):
+        return None
+    if platform.head.standing is Standing.NOT_BUILT:
+        return "the build now fails"
+    return f"{platform.base.standing} before, now {platform.head.standing}: {platform.head.reason}"
 
 
 def _sides(platform: PlatformComparison, mark: str) -> Iterator[str]:
@@ -190,8 +205,8 @@ def _row(change: MeasureChange) -> Sequence[str]:
 
 def _screen_times(platform: PlatformComparison, *, whole: bool) -> Document:
     lines: list[Line] = [*_environment(platform), *_news(platform)]
-    if whole and platform.is_newly_broken:
-        lines.insert(0, Span(f"regression: {BROKEN}", COLORS[Judgement.REGRESSION]))
+    if whole and (standing := _worse_standing(platform)):
+        lines.insert(0, Span(f"regression: {standing}", COLORS[Judgement.REGRESSION]))
     last: list[str] = []
     shown: list[MeasureChange] = []
     if isinstance(platform.times, Times):
@@ -287,12 +302,16 @@ def _advice(platform: str, times: Times) -> Iterator[str]:
 # For programs
 
 
+def _alarming_data(judgements: Set[Judgement]) -> dict[str, bool]:
+    return {str(it): it in judgements for it in ALARMING}
+
+
 def _platform_data(platform: PlatformComparison) -> dict[str, Any]:
     tests = platform.tests
     return {
         "base": _side_data(platform.base),
         "head": _side_data(platform.head),
-        **select_attributes(platform, "regression", "suspected"),
+        **_alarming_data(platform.judgements),
         "tests": tests
         and {
             **select_attributes(tests, "regression", "unchanged"),

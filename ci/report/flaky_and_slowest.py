@@ -65,7 +65,7 @@ class SlowestReport(Report):
 
 @dataclass(frozen=True)
 class FlakyReport(Report):
-    """``history PLATFORM --flaky``: the tests that the store has evidence of flakiness for."""
+    """``flaky PLATFORM``: the tests that the store has evidence of flakiness for."""
 
     platform: str
     found: Sequence[FlakyTest]

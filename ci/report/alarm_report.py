@@ -6,17 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ci.analysis.alarms import Alarm, AlarmKind, AlarmRow
-from ci.analysis.history import PlatformHistory
+from ci.analysis.alarms import Alarm, AlarmRow
+from ci.analysis.platform_history import PlatformHistory
 from ci.facts.measures import amount, growth, measure_name, percent, stage_and_quantity
+from ci.gates.regression import Judgement
 from ci.report.document import Document, Heading, Items, Report, Table
-from ci.report.history import (
+from ci.report.history_report import (
     ENVIRONMENT_RISE,
     SCHEMA_VERSION,
+    accept_command,
     change_data,
     run_data,
     run_name,
-    suspected,
 )
 from ci.report.table import MISSING
 from ci.util.invocation import command
@@ -50,13 +51,13 @@ class AlarmReport(Report):
         yield [Items([*self._conclusion()])]
 
     def _conclusion(self) -> Iterator[str]:
-        found = [it for it in self.alarms if it.kind is AlarmKind.REGRESSION]
+        found = [it for it in self.alarms if it.kind is Judgement.REGRESSION]
         yield counted(len(found), "open regression") if found else "no open regression"
         for record in self.histories:
             if not record.history.environments:
                 runs = counted(record.runs, "run")
                 yield f"{record.platform}: nothing to judge: no stage completed in {runs}"
-            if count := suspected(record):
+            if count := len(record.history.of(Judgement.SUSPECTED)):
                 details = command("history", record.platform, "--check")
                 yield f"{record.platform}: {counted(count, 'suspected regression')}: {details}"
 
@@ -67,7 +68,7 @@ class AlarmReport(Report):
             "project": self.project,
             "branch": self.branch,
             "platforms": [it.platform for it in self.histories],
-            "regression": any(it.kind is AlarmKind.REGRESSION for it in self.alarms),
+            "regression": any(it.kind is Judgement.REGRESSION for it in self.alarms),
             "alarms": [*map(alarm_data, self.alarms)],
         }
 
@@ -79,7 +80,7 @@ def headline(alarm: Alarm) -> str:
     most = "up to " if len(alarm.rows) > 1 else ""
     platforms = join_names(alarm.platforms, len(alarm.platforms))
     text = f"{measure_name(row.change.measure)} {most}{size} on {platforms}"
-    is_environment = alarm.kind is AlarmKind.ENVIRONMENT
+    is_environment = alarm.kind is Judgement.ENVIRONMENT
     return f"together with a change of the environment: {text}" if is_environment else text
 
 
@@ -122,13 +123,12 @@ def _details(alarm: Alarm) -> Iterator[str]:
     if len(alarm.platforms) < len(alarm.rows):  # one platform in several environments
         yield from (f"{row.platform}: in {row.environment}" for row in alarm.rows)
     yield from _causes(alarm)
-    if alarm.kind is AlarmKind.ENVIRONMENT:
+    if alarm.kind is Judgement.ENVIRONMENT:
         yield ENVIRONMENT_RISE
     if narrow := bisect_command(alarm):
         yield f"to find the commit: {narrow}"
     for row in alarm.rows:
-        accept = ("--accept", row.change.run.run_id, "--reason", "TEXT")
-        yield f"to accept it: {command('history', row.platform, *accept)}"
+        yield f"to accept it: {accept_command(row.platform, row.change.run)}"
 
 
 def _causes(alarm: Alarm) -> Iterator[str]:
@@ -145,7 +145,7 @@ def _causes(alarm: Alarm) -> Iterator[str]:
 def bisect_command(alarm: Alarm) -> str | None:
     """The command that finds the first commit with the rise; ``None`` without two commits."""
     good, bad = alarm.before.commit, alarm.first.commit
-    if alarm.kind is AlarmKind.ENVIRONMENT or not good or not bad or good == bad:
+    if alarm.kind is Judgement.ENVIRONMENT or not good or not bad or good == bad:
         return None
     row = _largest(alarm)
     stage, _ = stage_and_quantity(row.change.measure)
@@ -189,7 +189,7 @@ def notification(alarm: Alarm, form: str, *, project: str, branch: str | None) -
 
 def _lines(alarm: Alarm, project: str) -> Iterator[str]:
     """The lines of a message, the most important first, as a long one is cut."""
-    kind = "regression: " if alarm.kind is AlarmKind.REGRESSION else ""  # the headline has others
+    kind = "regression: " if alarm.kind is Judgement.REGRESSION else ""  # the headline has others
     yield f"{project}: {kind}{headline(alarm)}"
     yield place_text(alarm)
     if narrow := bisect_command(alarm):

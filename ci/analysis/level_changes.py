@@ -11,18 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from ci.analysis.changes import POLICY, ChangePoint, SeriesFinding, analyze, judge_step
+from ci.analysis.changes import ChangePoint, SeriesFinding, analyze, judge_step
 from ci.analysis.parts import group_by
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import ALL_OPERATORS, EnvironmentKey
 from ci.facts.measures import IMAGE, TOTAL, Quantity, measure_key, stage_and_quantity
+from ci.gates.regression import EXACT_ALARM, Judgement, judge_change
 from ci.store.rows import RunMeasures
 
 IN_USE = 20
 """The latest runs of a platform; an environment that none of them had is no longer in use."""
-WALL_ALONE = 20
-"""Runs for which a rise of wall time alone has to last. Load on a machine goes away, slower code
-does not. Code that waits for a device or a lock gets slower without more CPU seconds."""
 TOGETHER = 3
 """The largest distance in runs between changes of one cause: noise shifts the found places."""
 LATEST = 10
@@ -62,6 +60,8 @@ class LevelChange:
     """The first run of a later level that is as low as the level before the change."""
     wall_alone: bool = False
     """Whether wall time rose without CPU seconds, although these would have shown the rise."""
+    with_environment: bool = False
+    """Whether the environment changed with it."""
 
     @property
     def size(self) -> float:
@@ -80,13 +80,19 @@ class LevelChange:
     @property
     def is_small(self) -> bool:
         """Whether the change is certain, but too small for a regression."""
-        return _is_exact(self.measure) and abs(self.point.relative) < POLICY.exact_alarm
+        return _is_exact(self.measure) and abs(self.point.relative) < EXACT_ALARM
 
     @property
-    def is_open(self) -> bool:
-        """Whether the change is an open regression."""
-        waits = self.wall_alone and self.runs_since < WALL_ALONE
-        return self.is_rise and self.point.confirmed and not waits and not self.is_small
+    def judgement(self) -> Judgement:
+        return judge_change(
+            is_worse=self.is_worse,
+            is_accepted=self.accepted is not None,
+            is_undone=self.undone is not None,
+            is_small=self.is_small,
+            is_confirmed=self.point.confirmed,
+            runs_of_wall_alone=self.runs_since if self.wall_alone else None,
+            with_environment=self.with_environment,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,15 +105,15 @@ class Shift:
     @property
     def headline(self) -> LevelChange:
         """The first open regression; else the first rise; else the most specific change."""
-        return min(self.changes, key=lambda change: (not change.is_open, not change.is_rise))
+        return min(self.changes, key=lambda it: (not it.judgement.is_open, not it.is_rise))
 
     @property
     def others(self) -> tuple[LevelChange, ...]:
         return tuple(change for change in self.changes if change is not self.headline)
 
     @property
-    def is_open(self) -> bool:
-        return any(change.is_open for change in self.changes)
+    def judgement(self) -> Judgement:
+        return self.headline.judgement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,9 +148,8 @@ class Environment:
     shifts: tuple[Shift, ...] = ()
     """Newest first."""
 
-    @property
-    def open(self) -> tuple[Shift, ...]:
-        return tuple(shift for shift in self.shifts if shift.is_open)
+    def of(self, judgement: Judgement) -> list[Shift]:
+        return [shift for shift in self.shifts if shift.judgement is judgement]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +164,7 @@ class KeyChange:
     @property
     def is_open(self) -> bool:
         """Whether a rise is confirmed and not accepted."""
-        return any(rise.is_open for rise in self.rises)
+        return any(rise.judgement.is_open for rise in self.rises)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,10 +179,9 @@ class History:
     key_changes: tuple[KeyChange, ...]
     """Newest first."""
 
-    @property
-    def open(self) -> tuple[Shift, ...]:
-        """The open regressions of all environments."""
-        return tuple(shift for environment in self.environments for shift in environment.open)
+    def of(self, judgement: Judgement) -> list[Shift]:
+        """The shifts of this judgment in all environments."""
+        return [shift for environment in self.environments for shift in environment.of(judgement)]
 
     @property
     def environment_rises(self) -> tuple[KeyChange, ...]:
@@ -491,6 +495,7 @@ def _environment_rises(
                 point=point,
                 runs_since=len(after),
                 accepted=known if known and _covers(known, point, TOLERANCE) else None,
+                with_environment=True,
             )
 
 

@@ -9,9 +9,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ci.analysis.regressions import History, Shift, accepted_levels, history
+from ci.analysis.level_changes import History, Shift, accepted_levels, history
 from ci.facts.acceptance import Acceptance, accept_level
 from ci.facts.environment_key import EnvironmentKey
+from ci.gates.regression import Judgement
 from ci.store.rows import RunMeasures
 
 KEY = EnvironmentKey(
@@ -84,7 +85,7 @@ def acceptance(measure: str, run: str, level: float, commit: str | None = None) 
 def test_a_step_is_reported_between_the_runs_around_it() -> None:
     found = history(runs({"install.wall_s": step()}), KEYS)
     shift = only(found)
-    assert found.open == (shift,)
+    assert found.of(Judgement.REGRESSION) == [shift]
     change = shift.headline
     assert (change.before_run.run_id, change.run.run_id) == ("run-19", "run-20")
     assert change.point.before == pytest.approx(100, rel=0.02)
@@ -134,14 +135,14 @@ def test_a_quiet_history_has_nothing_open_and_says_what_it_could_have_seen() -> 
     found = history(runs({"install.wall_s": noisy((100, 40))}), KEYS)
     [environment] = found.environments
     [series] = environment.series
-    assert not found.open
+    assert not found.of(Judgement.REGRESSION)
     assert series.finding.detectable is not None
     assert series.runs == 40
 
 
 def test_a_few_runs_are_no_error() -> None:
     found = history(runs({"install.wall_s": [100.0, 101.0, 150.0]}), KEYS)
-    assert not found.open
+    assert not found.of(Judgement.REGRESSION)
     assert found.environments[0].series[0].finding.detectable is None
 
 
@@ -159,7 +160,7 @@ def test_no_runs_are_no_error() -> None:
 def test_an_improvement_is_no_regression() -> None:
     found = history(runs({"install.wall_s": step(130, 100)}), KEYS)
     assert not only(found).headline.is_worse
-    assert not found.open
+    assert not found.of(Judgement.REGRESSION)
 
 
 def test_runs_that_failed_are_gaps() -> None:
@@ -178,7 +179,7 @@ def test_measures_of_one_cause_are_reported_once_the_specific_stage_first() -> N
         "pytest.wall_s": noisy((100, 32), seed=5),
     }
     found = history(runs(together), KEYS)
-    [shift] = found.open
+    [shift] = found.of(Judgement.REGRESSION)
     names = [change.measure for change in shift.changes]
     assert names == ["compile.wall_s", "install.wall_s", "install.cpu_s", "total.wall_s"]
 
@@ -189,7 +190,7 @@ def test_changes_far_from_each_other_are_reported_separately() -> None:
         "pytest.wall_s": step(at=30, since=15, seed=2),
     }
     found = history(runs(values), KEYS)
-    newest, oldest = found.open
+    newest, oldest = found.of(Judgement.REGRESSION)
     assert [newest.headline.measure, oldest.headline.measure] == ["pytest.wall_s", "install.wall_s"]
 
 
@@ -203,13 +204,13 @@ def test_a_single_stage_is_reported_with_its_own_measures() -> None:
 def test_a_rise_that_was_taken_back_does_not_alarm() -> None:
     found = history(runs({"install.wall_s": noisy((100, 20), (130, 15), (100, 15))}), KEYS)
     fall, rise = found.environments[0].shifts
-    assert not found.open
+    assert not found.of(Judgement.REGRESSION)
     assert rise.headline.undone == fall.headline.run
 
 
 def test_a_rise_that_was_taken_back_in_part_alarms() -> None:
     found = history(runs({"install.wall_s": noisy((100, 20), (150, 15), (125, 15))}), KEYS)
-    [shift] = found.open
+    [shift] = found.of(Judgement.REGRESSION)
     assert shift.headline.undone is None
 
 
@@ -243,7 +244,7 @@ def test_environments_that_alternate_have_a_series_each() -> None:
         rows += runs({"install.wall_s": [fast]}, WARM, 2 * n + 1)
     found = history(rows, KEYS)
     warm_runs, cold_runs = found.environments
-    assert len(warm_runs.open) == 1
+    assert len(warm_runs.of(Judgement.REGRESSION)) == 1
     assert not cold_runs.shifts
 
 
@@ -251,7 +252,7 @@ def test_an_environment_of_the_past_does_not_alarm() -> None:
     rows = runs({"install.wall_s": step()})
     rows += runs({"install.wall_s": noisy((130, 25))}, NEWER, at=32)
     found = history(rows, KEYS)
-    assert not found.open
+    assert not found.of(Judgement.REGRESSION)
     assert [(it.key, len(it.runs)) for it in found.past] == [(KEY, 32)]
 
 
@@ -259,7 +260,7 @@ def test_an_accepted_rise_is_the_new_level() -> None:
     found = history(
         runs({"install.wall_s": step()}), KEYS, [acceptance("install.wall_s", "run-20", 130)]
     )
-    assert not found.open
+    assert not found.of(Judgement.REGRESSION)
     accepted = only(found).headline.accepted
     assert accepted is not None
     assert accepted.reason == "a new backend"
@@ -270,12 +271,12 @@ def test_an_acceptance_survives_that_the_change_is_now_seen_elsewhere(run: str) 
     found = history(
         runs({"install.wall_s": step()}), KEYS, [acceptance("install.wall_s", run, 128)]
     )
-    assert not found.open
+    assert not found.of(Judgement.REGRESSION)
 
 
 def test_an_acceptance_is_found_by_its_commit_when_its_run_is_gone() -> None:
     it = acceptance("install.wall_s", "no-more", 130, commit=f"{20:040x}")
-    assert not history(runs({"install.wall_s": step()}), KEYS, [it]).open
+    assert not history(runs({"install.wall_s": step()}), KEYS, [it]).of(Judgement.REGRESSION)
 
 
 @pytest.mark.parametrize(
@@ -289,23 +290,23 @@ def test_an_acceptance_is_found_by_its_commit_when_its_run_is_gone() -> None:
     ids=["measure", "run", "lost run", "level"],
 )
 def test_an_acceptance_of_something_else_changes_nothing(other: Acceptance) -> None:
-    assert history(runs({"install.wall_s": step()}), KEYS, [other]).open
+    assert history(runs({"install.wall_s": step()}), KEYS, [other]).of(Judgement.REGRESSION)
 
 
 def test_changes_that_are_not_accepted_come_first() -> None:
     values = {"install.wall_s": step(seed=1), "pytest.wall_s": step(seed=2)}
     accepted = [acceptance("pytest.wall_s", "run-20", 130)]
-    [shift] = history(runs(values), KEYS, accepted).open
+    [shift] = history(runs(values), KEYS, accepted).of(Judgement.REGRESSION)
     assert shift.headline.measure == "install.wall_s"
     accepted = [acceptance("install.wall_s", "run-20", 130)]
-    [shift] = history(runs(values), KEYS, accepted).open
+    [shift] = history(runs(values), KEYS, accepted).of(Judgement.REGRESSION)
     assert shift.headline.measure == "pytest.wall_s"
 
 
 def test_what_rises_above_the_accepted_level_alarms_again() -> None:
     it = acceptance("install.wall_s", "run-20", 130)
     found = history(runs({"install.wall_s": noisy((100, 20), (130, 12), (160, 12))}), KEYS, [it])
-    [shift] = found.open
+    [shift] = found.of(Judgement.REGRESSION)
     assert shift.headline.run.run_id == "run-32"
 
 
@@ -331,40 +332,40 @@ def test_wall_time_alone_is_reported_and_does_not_alarm() -> None:
     change = only(found).headline
     assert change.wall_alone
     assert change.point.confirmed
-    assert not found.open
+    assert not found.of(Judgement.REGRESSION)
 
 
 def test_wall_time_alone_alarms_when_it_lasts() -> None:
     lasting = {"pytest.wall_s": step(since=30), "pytest.cpu_s": noisy((180, 50), seed=2)}
-    assert history(runs(lasting), KEYS).open
+    assert history(runs(lasting), KEYS).of(Judgement.REGRESSION)
 
 
 def test_cpu_seconds_that_never_differ_say_nothing_about_wall_time() -> None:
-    assert history(runs({**BUSY, "pytest.cpu_s": [180.0] * 32}), KEYS).open
+    assert history(runs({**BUSY, "pytest.cpu_s": [180.0] * 32}), KEYS).of(Judgement.REGRESSION)
 
 
 def test_counts_alarm_at_once_unless_they_grow_little() -> None:
     rows = runs({"compile.units": [20.0] * 3 + [24.0], "generate.lines": [1000.0] * 3 + [1020.0]})
     found = history(rows, KEYS)
-    [shift] = found.open
+    [shift] = found.of(Judgement.REGRESSION)
     units, lines = sorted(shift.changes, key=lambda change: change.measure)
-    assert units.is_open
+    assert units.judgement.is_open
     assert lines.is_small
-    assert not lines.is_open
+    assert not lines.judgement.is_open
 
 
 def test_a_drift_is_reported_with_its_first_run() -> None:
     values = [value * (1 + n / 200) for n, value in enumerate(noisy((100, 60)))]
     found = history(runs({"install.wall_s": values}), KEYS)
     [series] = found.environments[0].series
-    assert not found.open
+    assert not found.of(Judgement.REGRESSION)
     assert series.drifts_since is not None
     assert series.drifts_since.run_id == "run-0"
 
 
 def test_wall_time_of_a_part_is_held_against_the_cpu_seconds_of_the_whole() -> None:
     values = {"compile.wall_s": step(seed=1), "install.cpu_s": noisy((180, 32), seed=2)}
-    assert not history(runs(values), KEYS).open
+    assert not history(runs(values), KEYS).of(Judgement.REGRESSION)
 
 
 @pytest.mark.parametrize("cores", [2, 10, 64])
@@ -377,7 +378,7 @@ def test_wall_time_alone_of_a_parallel_build_does_not_alarm(cores: int) -> None:
     }
     found = history(runs(values), KEYS)
     assert only(found).headline.wall_alone
-    assert not found.open
+    assert not found.of(Judgement.REGRESSION)
 
 
 def test_a_part_of_a_parallel_build_is_held_against_the_wall_time_of_the_whole() -> None:
@@ -386,14 +387,15 @@ def test_a_part_of_a_parallel_build_is_held_against_the_wall_time_of_the_whole()
         "install.wall_s": noisy((100, 32), seed=3),
         "install.cpu_s": noisy((900, 32), seed=2),
     }
-    assert history(runs(values), KEYS).open  # 1.5 % of the install: its CPU seconds would hide it
+    # 1.5 % of the install: its CPU seconds would hide it.
+    assert history(runs(values), KEYS).of(Judgement.REGRESSION)
 
 
 def test_seconds_that_would_be_lost_among_those_of_the_whole_are_not_expected_there() -> None:
     values = {"link.wall_s": step(5, 6.5, seed=1), "install.cpu_s": noisy((900, 32), seed=2)}
-    assert history(runs(values), KEYS).open
+    assert history(runs(values), KEYS).of(Judgement.REGRESSION)
 
 
 def test_unknown_cpu_seconds_excuse_nothing() -> None:
     few: list[float | None] = [None] * 30 + [180.0, 181.0]
-    assert history(runs({**BUSY, "pytest.cpu_s": few}), KEYS).open
+    assert history(runs({**BUSY, "pytest.cpu_s": few}), KEYS).of(Judgement.REGRESSION)

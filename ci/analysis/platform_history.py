@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from ci.analysis.ancestry import Ancestry, Line
 from ci.analysis.cause import Explanation, explain
+from ci.analysis.level_changes import IN_USE, History, history
 from ci.analysis.parts import BuildSide, pytest_stages
-from ci.analysis.regressions import IN_USE, History, history
 from ci.analysis.repository import Repository
 from ci.errors import UsageError
 from ci.facts.acceptance import Acceptance, split_expired
 from ci.facts.measures import stage_and_quantity
+from ci.gates.regression import Judgement
 from ci.model.results import PlatformResult
 from ci.store.rows import RunHead, RunMeasures
 from ci.util.invocation import command
@@ -209,7 +210,9 @@ def _unknown(message: str, name: str, known: Collection[str], none: str) -> Usag
 def _causes(
     store: Store, platform: str, found: History
 ) -> Iterator[tuple[tuple[str, str], Explanation]]:
-    shifts = [(it, shift) for it in found.environments for shift in it.open][:EXPLAINED]
+    shifts = [(it, shift) for it in found.environments for shift in it.of(Judgement.REGRESSION)][
+        :EXPLAINED
+    ]
     for environment, shift in shifts:
         change, runs = shift.headline, environment.runs
         place = runs.index(change.before_run) + 1

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ci.analysis.changes import POLICY, ChangePoint
-from ci.analysis.history import PlatformHistory
-from ci.analysis.regressions import WALL_ALONE, Environment, LevelChange, Series, Shift
+from ci.analysis.level_changes import Environment, LevelChange, Series, Shift
+from ci.analysis.platform_history import PlatformHistory
 from ci.facts.acceptance import Acceptance
 from ci.facts.measures import (
     LABELS,
@@ -20,6 +20,7 @@ from ci.facts.measures import (
     percent,
     stage_and_quantity,
 )
+from ci.gates.regression import EXACT_ALARM, IN_WORDS, Judgement
 from ci.report.document import Document, Heading, Items, Report, Table, select_attributes
 from ci.report.table import MISSING
 from ci.store.rows import RunMeasures
@@ -29,13 +30,6 @@ from ci.util.text import commit_name, counted, join_names
 SCHEMA_VERSION = 1
 MOST = 10
 """Lines of each kind, so that all kinds fit on two screens. JSON has all lines."""
-ALARMS = (
-    "An open regression is a level that rose for good: enough later runs confirm it, no one has"
-    " accepted it, and no later run is back at the old level. A rise of wall time alone, without"
-    f" one of CPU seconds, is open only after {WALL_ALONE} runs: before that, a busy machine"
-    " explains it as well. Counts and sizes of files have no noise: a rise of at least"
-    f" {percent(POLICY.exact_alarm)} is open at once."
-)
 TOO_FEW = (
     f"too few runs to judge: a change needs at least {POLICY.confirm} runs before it and"
     f" {POLICY.confirm} after it"
@@ -44,8 +38,16 @@ ENVIRONMENT_RISE = (
     "no open regression, since the sources may not be the cause: `--check --fail-on environment`"
     " fails on it"
 )
-_ALARMING = ("open regression", "suspected regression")
-_KINDS = (*_ALARMING, "small rise", "improvement", "past regression")
+KINDS = {
+    Judgement.REGRESSION: "open regression",
+    Judgement.SUSPECTED: "suspected regression",
+    Judgement.SMALL_RISE: "small rise",
+    Judgement.IMPROVEMENT: "improvement",
+    Judgement.ACCEPTED: "past regression",
+    Judgement.UNDONE: "past regression",
+}
+"""The headings of changes, in their order."""
+_ALARMING = [KINDS[Judgement.REGRESSION], KINDS[Judgement.SUSPECTED]]
 
 Section = tuple[str, list[str]]  # a heading and its lines; an indented line continues the last
 
@@ -82,7 +84,7 @@ class HistoryReport(Report):
                 yield Heading(3, heading), Items(lines, indent="  ")
         for heading, lines in _environment_sections(record):
             yield Heading(2, heading), Items(lines, indent="  ")
-        yield [ALARMS]
+        yield [IN_WORDS]
         yield [Items(_conclusion(record))]
 
     def data(self) -> dict[str, Any]:
@@ -91,7 +93,7 @@ class HistoryReport(Report):
         return {
             "schema_version": SCHEMA_VERSION,
             **select_attributes(record, "project", "platform", "branch", "runs", "elsewhere"),
-            "regression": bool(history.open),
+            "regression": bool(history.of(Judgement.REGRESSION)),
             "environments": [_environment_data(record, it) for it in history.environments],
             "past_environments": [*map(_key_data, history.past)],
             "environment_changes": [
@@ -126,7 +128,8 @@ def _conclusion(record: PlatformHistory) -> list[str]:
 
     ``environment 1, 9 runs: smallest detectable change: install 4 %, pytest 6 %``.
     """
-    environments, found = record.history.environments, record.history.open
+    environments = record.history.environments
+    found = record.history.of(Judgement.REGRESSION)
     if not environments:
         return [f"nothing to judge: no stage completed in {counted(record.runs, 'run')}"]
     lines = [counted(len(found), "open regression") if found else "no open regression"]
@@ -168,19 +171,14 @@ def _environment_rises(record: PlatformHistory) -> Iterator[Section]:
         return
     lines = []
     for change in found[:MOST]:
-        first = next((rise for rise in change.rises if rise.is_open), change.rises[0])
-        quantity = stage_and_quantity(first.measure)[1]
-        then, now = (amount(it, quantity) for it in (first.point.before, first.point.after))
+        first = next((it for it in change.rises if it.judgement.is_open), change.rises[0])
         lines.append(f"{_headline(first)}, together with: {'; '.join(change.changes)}")
-        lines.append(f"  {then} -> {now}, {certainty(first.point)}")
-        place = f"between {run_name(first.before_run)} and {run_name(first.run)}"
-        lines.append(f"  {place}; seen in {counted(first.runs_since, 'run')}")
+        lines += _level_lines(first)
         if others := [_headline(rise) for rise in change.rises if rise is not first]:
             lines.append(f"  also rose: {join_names(others, MOST)}")
         lines.append(f"  {change_status(first) or ENVIRONMENT_RISE}")
         if first.is_rise:
-            accept = ("--accept", change.run.run_id, "--reason", "TEXT")
-            lines.append(f"  to accept it: {command('history', record.platform, *accept)}")
+            lines.append(f"  to accept it: {accept_command(record.platform, change.run)}")
     heading = f"{counted(len(found), 'rise')} together with a change of the environment"
     yield heading, [*lines, *_omitted(len(found))]
 
@@ -233,6 +231,10 @@ def _relative(before: float, after: float) -> str:
     return percent(after / before - 1, "+") if before else "from 0"
 
 
+def accept_command(platform: str, run: RunMeasures) -> str:
+    return command("accept", platform, run.run_id, "--reason", "TEXT")
+
+
 def accepted_text(accepted: Acceptance) -> str:
     """``compile up to 130 s, since commit 0123456789ab``."""
     highest = amount(accepted.level, accepted.quantity)
@@ -245,10 +247,10 @@ def accepted_text(accepted: Acceptance) -> str:
 
 
 def _change_sections(
-    record: PlatformHistory, environment: Environment, kinds: Sequence[str] = _KINDS
+    record: PlatformHistory, environment: Environment, kinds: Iterable[str] = KINDS.values()
 ) -> Iterator[Section]:
-    for kind in kinds:
-        if shifts := [it for it in environment.shifts if shift_kind(it) == kind]:
+    for kind in dict.fromkeys(kinds):
+        if shifts := [it for it in environment.shifts if KINDS[it.judgement] == kind]:
             lines = [line for shift in shifts[:MOST] for line in _shift_lines(record, shift)]
             yield counted(len(shifts), kind), [*lines, *_omitted(len(shifts))]
     drifts = []
@@ -262,36 +264,11 @@ def _change_sections(
         yield counted(len(drifts), "drift") + ", no single change", drifts
 
 
-def shift_kind(shift: Shift) -> str:
-    """The kind of a shift, as headings name it."""
-    return change_kind(shift.headline)
-
-
-def change_kind(change: LevelChange) -> str:
-    """The kind of the change of one measure."""
-    if not change.is_worse:
-        return "improvement"
-    if change.is_open:
-        return "open regression"
-    if not change.is_rise:
-        return "past regression"
-    return "small rise" if change.is_small else "suspected regression"
-
-
-def suspected(record: PlatformHistory) -> int:
-    """The number of suspected regressions of a platform."""
-    shifts = (shift for it in record.history.environments for shift in it.shifts)
-    return sum(shift_kind(shift) == "suspected regression" for shift in shifts)
-
-
 def _shift_lines(record: PlatformHistory, shift: Shift) -> Iterator[str]:
     change = shift.headline
-    own, quantity = change_status(change), stage_and_quantity(change.measure)[1]
-    then, now = (amount(it, quantity) for it in (change.point.before, change.point.after))
+    own = change_status(change)
     yield _cause(record, change) or _headline(change)
-    yield f"  {then} -> {now}, {certainty(change.point)}"
-    place = f"between {run_name(change.before_run)} and {run_name(change.run)}"
-    yield f"  {place}; seen in {counted(change.runs_since, 'run')}"
+    yield from _level_lines(change)
     if shift.others:
         yield f"  also changed: {join_names([*map(_headline, shift.others)], MOST)}"
     if own is not None:
@@ -299,9 +276,17 @@ def _shift_lines(record: PlatformHistory, shift: Shift) -> Iterator[str]:
     for other in shift.others:
         if not other.wall_alone and (note := change_status(other)) not in (None, own):
             yield f"  {measure_name(other.measure)}: {note}"
-    if shift.is_open:
-        accept = ("--accept", change.run.run_id, "--reason", "TEXT")
-        yield f"  to accept it: {command('history', record.platform, *accept)}"
+    if shift.judgement.is_open:
+        yield f"  to accept it: {accept_command(record.platform, change.run)}"
+
+
+def _level_lines(change: LevelChange) -> Iterator[str]:
+    """Both levels, how certain the change is, and the runs around it."""
+    quantity = stage_and_quantity(change.measure)[1]
+    then, now = (amount(it, quantity) for it in (change.point.before, change.point.after))
+    yield f"  {then} -> {now}, {certainty(change.point)}"
+    place = f"between {run_name(change.before_run)} and {run_name(change.run)}"
+    yield f"  {place}; seen in {counted(change.runs_since, 'run')}"
 
 
 def _cause(record: PlatformHistory, change: LevelChange) -> str | None:
@@ -321,7 +306,7 @@ def change_status(change: LevelChange) -> str | None:
     if change.undone is not None:
         return f"undone by {run_name(change.undone)}"
     if change.is_worse and change.is_small:
-        return f"too small for a regression: below {percent(POLICY.exact_alarm)}"
+        return f"too small for a regression: below {percent(EXACT_ALARM)}"
     if not change.point.confirmed:
         missing = max(1, POLICY.confirm - change.runs_since)
         return f"not confirmed yet: {counted(missing, 'more run')} may confirm it"
@@ -362,8 +347,8 @@ def _environment_data(record: PlatformHistory, environment: Environment) -> dict
         ],
         "shifts": [
             {
-                "kind": shift_kind(shift),
-                "open": shift.is_open,
+                "kind": KINDS[shift.judgement],
+                "open": shift.judgement.is_open,
                 "cause": _cause(record, shift.headline),
                 "changes": [*map(change_data, shift.changes)],
             }
@@ -390,7 +375,7 @@ def change_data(change: LevelChange) -> dict[str, Any]:
         "low": point.low if point.before else None,
         "high": point.high if point.before else None,
         **select_attributes(point, "probability", "confirmed"),
-        "open": change.is_open,
+        "open": change.judgement.is_open,
         "wall_alone": change.wall_alone,
         "last_run_before": run_data(change.before_run),
         "first_run_after": run_data(change.run),
