@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ci.facts.build import NINJA_LOG
 from ci.model.details import Details, Unit
+from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import PlatformResult, RunResult
-from ci.model.tests import Outcome, TestOutcome
 from ci.protocol.agent_files import ENGINE_EVENTS, PYTEST_LOG
 from ci.protocol.events import StageFinished, StageStarted
 

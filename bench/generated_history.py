@@ -27,6 +27,7 @@ from pydantic import JsonValue
 
 from ci.facts.sentences import full_suite, overloads_executed
 from ci.model.details import BuildDetails, Details, Unit, UnitKind
+from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.platforms import PLATFORMS
 from ci.model.results import (
     MOST_ANCESTORS,
@@ -43,7 +44,6 @@ from ci.model.results import (
     StageResult,
     Verdict,
 )
-from ci.model.tests import Outcome, TestOutcome
 from ci.store.folder import default_url
 from ci.store.store import Store
 

@@ -17,7 +17,7 @@ from bench.generated_files import write_files
 from bench.generated_history import GeneratedRun, Scale, history
 from bench.rows import Measurement, MeasurementError
 from ci.commands.dashboard import RUN_PAGES
-from ci.model.tests import Outcome
+from ci.model.outcomes import Outcome
 from ci.store.folder import default_url
 from ci.store.store import Store
 from ci.util.process import STORE_VARIABLE

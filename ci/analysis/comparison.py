@@ -35,8 +35,8 @@ from ci.facts.operators import read_record
 from ci.facts.suite import adapt_to_processor, suite_name, suite_of
 from ci.gates.regression import ChangeKind, Judgement, Standing, standing
 from ci.gates.rules import Subject
+from ci.model.outcomes import Outcome, Processor, Suite
 from ci.model.results import PlatformResult, Product, title
-from ci.model.tests import Outcome, Processor, Suite
 from ci.util.text import commit_name, counted, join_names
 
 if TYPE_CHECKING:  # 0.3 s for SQLAlchemy, 0.1 s for YAML

@@ -15,9 +15,9 @@ from ci.facts.sentences import Exit, killed_for_memory
 from ci.facts.shards import Shards, division_errors
 from ci.facts.suite import adapt_to_processor, restrict_to_selection, suite_of
 from ci.model.details import Rerun
+from ci.model.outcomes import ClosingSummary, PytestLog, Selection
 from ci.model.plan import ContractPlan
 from ci.model.results import Evidence, ExecutionFacts, OverloadCount, is_compiled_only
-from ci.model.tests import ClosingSummary, PytestLog, Selection
 from ci.protocol.events import CommandEnd, StageFinished
 from ci.protocol.job import StageKind, StagePlan
 from ci.protocol.pytest_status import TESTS_FAILED, is_pytest

@@ -3,7 +3,7 @@
 A contract is written from a run, reviewed by people, and read as strictly as the configuration.
 The file defines its abbreviations of dtypes, so it can be read without this program.
 
-``passed with avx512_fp16: float16`` depends on the processor: see ``ci.model.tests.State``.
+``passed with avx512_fp16: float16`` depends on the processor: see ``ci.model.outcomes.State``.
 ``torch`` is the version that the outcomes are of. With another one they are compared all the same,
 but a call that torch no longer refuses does not break the contract.
 A contract with a ``base``, another contract, lists only the differences from it. ``null`` marks an
@@ -37,9 +37,9 @@ from ci.facts.suite import (
     suite_name,
     suite_of,
 )
+from ci.model.outcomes import SKIP_REASONS, OperatorTest, Outcome, PytestLog, State, Suite
 from ci.model.platforms import PLATFORMS
 from ci.model.results import Product, RunResult, device_kind, is_compiled_only
-from ci.model.tests import SKIP_REASONS, OperatorTest, Outcome, PytestLog, State, Suite
 from ci.util.invocation import command
 from ci.util.text import join_names, near_match
 from ci.util.yaml import Document, FileFinding, Location, format_findings, read_document

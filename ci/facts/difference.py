@@ -17,7 +17,7 @@ from ci.facts.suite import (
     suite_name,
 )
 from ci.gates.regression import ChangeKind, change_kind
-from ci.model.tests import OperatorTest, State, Suite
+from ci.model.outcomes import OperatorTest, State, Suite
 from ci.util.text import counted, first_line, join_names, shorten
 
 LINES = 10  # groups that are shown, the largest; readers do not read more

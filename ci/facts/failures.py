@@ -15,6 +15,7 @@ from ci.facts.case import Case, exit_of
 from ci.facts.files import read_log_lines
 from ci.facts.result_files import ResultFiles
 from ci.facts.verdict import broken_contract
+from ci.model.outcomes import Outcome
 from ci.model.results import (
     LONGEST_MESSAGE,
     LONGEST_TEST,
@@ -23,7 +24,6 @@ from ci.model.results import (
     Harness,
     Verdict,
 )
-from ci.model.tests import Outcome
 from ci.protocol.job import StagePlan
 from ci.util.text import mask_credentials, strip_controls
 

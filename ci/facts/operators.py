@@ -16,8 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from ci.model.results import OverloadCount, device_kind, is_compiled_only
-from ci.model.tests import (
+from ci.model.outcomes import (
     KERNELS,
     NO_DEVICE,
     NOT_ACTIVE,
@@ -29,6 +28,7 @@ from ci.model.tests import (
     Selection,
     TestOutcome,
 )
+from ci.model.results import OverloadCount, device_kind, is_compiled_only
 from ci.util.text import join_names
 
 # Characters; a selection of all operators has 30,000. The record becomes a part of results.json.

@@ -20,6 +20,7 @@ from ci.facts.notes import cache_notes, notes_of, requirement_notes, source_note
 from ci.facts.result_files import ResultFiles
 from ci.facts.shards import shard_results
 from ci.facts.verdict import judge, not_run
+from ci.model.outcomes import Outcome
 from ci.model.plan import RunPlan
 from ci.model.results import (
     Evidence,
@@ -31,7 +32,6 @@ from ci.model.results import (
     selected_title,
     title,
 )
-from ci.model.tests import Outcome
 from ci.protocol.events import StageFinished
 from ci.protocol.job import Column, StagePlan
 from ci.protocol.pytest_status import TESTS_FAILED

@@ -22,7 +22,7 @@ from ci.facts.operators import (
     recorded_properties,
     skip_reason,
 )
-from ci.model.tests import (
+from ci.model.outcomes import (
     ClosingSummary,
     OperatorRecord,
     Outcome,

@@ -14,8 +14,8 @@ from signal import Signals
 
 from ci.facts import sentences as say
 from ci.facts.case import UNFINISHED, Case, exit_of
+from ci.model.outcomes import Outcome, PytestLog
 from ci.model.results import Evidence, Product
-from ci.model.tests import Outcome, PytestLog
 from ci.protocol.pytest_status import NO_TESTS, TESTS_FAILED, is_pytest, worst_status
 from ci.util.text import counted, join_names
 

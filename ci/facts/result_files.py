@@ -18,7 +18,7 @@ from ci.facts.pytest_log import PytestOutput, parse_log, read_output
 from ci.facts.record import RunRecord
 from ci.facts.shards import merge_outputs
 from ci.model.details import Details, Rerun
-from ci.model.tests import Outcome, PytestLog
+from ci.model.outcomes import Outcome, PytestLog
 from ci.protocol.agent_files import ENGINE_EVENTS, ENVIRONMENT, EVENTS, PYTEST_LOG, files_of
 from ci.protocol.job import Column, StagePlan
 from ci.protocol.stable_names import TestNames

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ci.facts.pytest_log import PytestOutput
+from ci.model.outcomes import ClosingSummary, Outcome, PytestLog
 from ci.model.results import ShardResult
-from ci.model.tests import ClosingSummary, Outcome, PytestLog
 from ci.protocol.agent_files import JUNIT, PYTEST_LOG, files_of
 from ci.protocol.events import ShardFinished
 from ci.protocol.job import StagePlan

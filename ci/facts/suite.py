@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ci.model.tests import (
+from ci.model.outcomes import (
     INSTRUCTION_SET,
     NOT_SELECTED,
     Ending,

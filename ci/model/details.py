@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ci.model.tests import Outcome, TestOutcome
+from ci.model.outcomes import Outcome, TestOutcome
 
 
 class UnitKind(StrEnum):

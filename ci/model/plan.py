@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ci.errors import ConfigError
+from ci.model.outcomes import Suite
 from ci.model.platforms import (
     OFFLINE_BASE_COMMAND,
     OFFLINE_BASE_IMAGE,
@@ -18,7 +19,6 @@ from ci.model.platforms import (
     DeviceFacts,
 )
 from ci.model.results import selected_title, title
-from ci.model.tests import Suite
 from ci.model.trust import Trust
 from ci.protocol.job import ArtifactPlan, StageKind, StagePlan
 

@@ -32,9 +32,9 @@ from pydantic import (
 )
 
 from ci.errors import UsageError
+from ci.model.outcomes import Outcome
 from ci.model.platforms import PLATFORMS
 from ci.model.schema import described_schema
-from ci.model.tests import Outcome
 from ci.util.lines import DEEPEST, LARGEST_INTEGER, LONGEST_SECONDS, is_deep
 from ci.util.text import join_names, make_storable, near_match, shorten
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ci.errors import ConfigError, UsageError
 from ci.facts.contract import load_contract
+from ci.model.outcomes import Suite
 from ci.model.plan import (
     ContractPlan,
     EngineKind,
@@ -23,7 +24,6 @@ from ci.model.plan import (
     RunPlan,
 )
 from ci.model.platforms import PLATFORMS
-from ci.model.tests import Suite
 from ci.plan import git_history
 from ci.plan.config import IMAGE_REFERENCE, Config, DevicePolicy, NetworkConfig
 from ci.plan.load import load_config, load_site

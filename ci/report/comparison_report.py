@@ -12,7 +12,7 @@ from ci.analysis.times import MeasureChange, MissingTimes, Times
 from ci.facts.difference import ChangedTest, Difference, group_lines
 from ci.facts.measures import LABELS, amount, growth, headline, percent, stage_and_quantity
 from ci.gates.regression import ChangeKind, Judgement, Standing
-from ci.model.tests import OperatorTest, Outcome
+from ci.model.outcomes import OperatorTest, Outcome
 from ci.report.document import (
     Block,
     Document,

@@ -16,8 +16,8 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from ci.facts.suite import Outcomes
 from ci.model.details import Rerun
+from ci.model.outcomes import Ending, Outcome
 from ci.model.results import PlatformResult, Product, RunResult, selected_title
-from ci.model.tests import Ending, Outcome
 from ci.util.text import first_line, strip_controls
 
 

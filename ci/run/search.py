@@ -18,8 +18,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from ci.analysis.bisection import Bisection, LevelModel, OutcomeModel
 from ci.errors import ConfigError, InfrastructureError, UsageError
 from ci.facts.measures import Quantity, measure_key
+from ci.model.outcomes import Outcome
 from ci.model.results import Harness, RunResult
-from ci.model.tests import Outcome
 from ci.plan.planning import RunOptions
 from ci.run.commit_runs import Checkout
 from ci.store.folder import open_store

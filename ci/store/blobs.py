@@ -21,7 +21,7 @@ from pydantic_core import from_json
 
 from ci.errors import InfrastructureError
 from ci.model.details import BuildDetails, Rerun, Unit, UnitKind
-from ci.model.tests import Ending, Outcome, State, TestOutcome
+from ci.model.outcomes import Ending, Outcome, State, TestOutcome
 from ci.store.connect import refill_remedy
 
 SECOND = 1_000_000  # durations are stored in whole microseconds

@@ -25,8 +25,8 @@ from ci.errors import UsageError
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import EnvironmentKey, environment_key
 from ci.facts.measures import measures_of
+from ci.model.outcomes import TestOutcome
 from ci.model.results import BuildResult, Lineage, RunResult, StageResult
-from ci.model.tests import TestOutcome
 
 if TYPE_CHECKING:  # it imports SQLAlchemy
     from ci.store.store import Store

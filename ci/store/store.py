@@ -18,8 +18,8 @@ from ci.facts.environment_key import environment_key
 from ci.facts.measures import measures_of
 from ci.facts.suite import Outcomes, outcomes_of
 from ci.model.details import NO_DETAILS, BuildDetails, Details, Rerun
+from ci.model.outcomes import TestOutcome
 from ci.model.results import SCHEMA_VERSION, PlatformResult, RunResult, parse_run
-from ci.model.tests import TestOutcome
 from ci.store import blobs
 from ci.store.connect import (
     Unreadable,

@@ -11,7 +11,7 @@ import pytest
 from bench.generated_history import GeneratedRun, Scale, history, main
 from ci.facts.environment_key import environment_key
 from ci.facts.measures import measures_of
-from ci.model.tests import Outcome
+from ci.model.outcomes import Outcome
 
 SMALL = Scale(runs=60, tests=320, platforms=("cpu", "ascend"))
 

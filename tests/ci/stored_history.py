@@ -19,8 +19,8 @@ from published import platform_result
 from ci import cli
 from ci.errors import ExitCode
 from ci.model.details import BuildDetails, Details
+from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import PlatformResult, RunResult
-from ci.model.tests import Outcome, TestOutcome
 from ci.plan.lineage import read_lineage
 from ci.store.folder import default_url
 from ci.store.store import Store

@@ -16,8 +16,8 @@ import pytest
 from stored_history import ENVIRONMENT, Project, git, result
 
 from ci.errors import ConfigError, ExitCode, UsageError
+from ci.model.outcomes import Outcome
 from ci.model.results import Harness, PlatformResult, Product, RunResult, Verdict
-from ci.model.tests import Outcome
 from ci.run.commit_runs import Checkout, temporary_checkout
 from ci.store.folder import open_store
 from ci.store.rows import RunMeasures

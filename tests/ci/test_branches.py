@@ -14,8 +14,8 @@ from foreign_runs import write_run
 from stored_history import BEGIN, Project, git, noisy, result
 
 from ci.errors import ExitCode
+from ci.model.outcomes import Outcome
 from ci.model.results import Lineage
-from ci.model.tests import Outcome
 from ci.plan.lineage import read_lineage
 from ci.store.folder import default_url
 from ci.store.store import Store

@@ -23,8 +23,8 @@ from ci.analysis.capacity import Capacity, Demand, Jobs, Simulation, simulate
 from ci.analysis.workload import Sample, Scenario, Workload, find_jobs
 from ci.errors import ExitCode, UsageError
 from ci.facts.suite import outcomes_of
+from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import Harness, PlatformResult, Product, StageResult, Verdict
-from ci.model.tests import Outcome, TestOutcome
 from ci.report.capacity_report import CapacityReport
 
 MEAN_S = 600.0

@@ -18,8 +18,8 @@ from ci.analysis.references import commit_places, order_runs, runs_to_read
 from ci.errors import ExitCode
 from ci.facts.acceptance import accept_level
 from ci.model.details import BuildDetails, Unit, UnitKind
+from ci.model.outcomes import Outcome
 from ci.model.results import BuildResult, Evidence, Grade, Harness, Product, Verdict
-from ci.model.tests import Outcome
 from ci.plan.accepted import write_accepted
 from ci.store.rows import RunHead
 

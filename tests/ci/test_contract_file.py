@@ -17,7 +17,15 @@ from ci.facts.contract import Contract, ContractBase, contract_text, load_contra
 from ci.facts.difference import compare_suites
 from ci.facts.suite import DTYPE_CLASSES, LACKS_INSTRUCTIONS, adapt_to_processor, suite_of
 from ci.gates.regression import ChangeKind
-from ci.model.tests import SKIP_REASONS, OperatorTest, Outcome, Processor, State, Suite, TestOutcome
+from ci.model.outcomes import (
+    SKIP_REASONS,
+    OperatorTest,
+    Outcome,
+    Processor,
+    State,
+    Suite,
+    TestOutcome,
+)
 
 PASSED = State(Outcome.PASSED)
 HEAD = """\

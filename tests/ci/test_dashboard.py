@@ -14,8 +14,8 @@ from stored_history import ENVIRONMENT, Project, noisy, result
 from ci import cli
 from ci.errors import ExitCode
 from ci.facts.sentences import contract_differs
+from ci.model.outcomes import Outcome
 from ci.model.results import Evidence, Grade, Harness, Product, Verdict
-from ci.model.tests import Outcome
 from ci.report.dashboard.html import clean, file_stem, script, spark_path
 from ci.store.folder import default_url
 from ci.store.store import Store

@@ -18,7 +18,7 @@ from ci.facts.difference import (
 )
 from ci.facts.suite import Outcomes, abbreviate_variants, outcomes_of, suite_of
 from ci.gates.regression import ChangeKind
-from ci.model.tests import OperatorTest, Outcome, State, Suite, TestOutcome
+from ci.model.outcomes import OperatorTest, Outcome, State, Suite, TestOutcome
 
 PASSED, FAILED = State(Outcome.PASSED), State(Outcome.FAILED)
 NO_SAMPLE = State(Outcome.SKIPPED, "no sample")

@@ -11,8 +11,8 @@ import pytest
 from workplace import Workplace, new_workplace
 
 from ci.facts.environment_key import EnvironmentKey
+from ci.model.outcomes import Outcome, State, Suite
 from ci.model.plan import ContractPlan, RunPlan, SelectionPlan
-from ci.model.tests import Outcome, State, Suite
 from ci.plan.planning import RunOptions
 from ci.plan.project import load_project, plan_run
 from ci.run.coordinator import expectation_of

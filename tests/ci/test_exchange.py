@@ -13,8 +13,8 @@ import pytest
 
 from ci.facts.suite import outcomes_of
 from ci.model.details import Rerun
+from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import Evidence, Failure, Grade, Harness, Product, RunResult, Verdict
-from ci.model.tests import Outcome, TestOutcome
 from ci.report.exchange import PlatformTests, ctrf, junit
 
 # The rules of junit-10.xsd of Jenkins' xunit plugin: attributes with whether they are required, and

@@ -14,8 +14,8 @@ from ci.cli import main
 from ci.errors import ExitCode
 from ci.facts.suite import outcomes_of
 from ci.model.details import Details
+from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import RunResult
-from ci.model.tests import Outcome, TestOutcome
 from ci.store.folder import default_url
 from ci.store.store import Store
 

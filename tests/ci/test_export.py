@@ -17,8 +17,8 @@ from ci.errors import ExitCode
 from ci.facts.environment_key import environment_key
 from ci.facts.measures import measures_of
 from ci.model.details import Details
+from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import BuildResult, Lineage, RunResult, ShardResult
-from ci.model.tests import Outcome, TestOutcome
 from ci.store import exporting
 from ci.store.exporting import TABLES, ColumnKind
 from ci.store.folder import default_url

@@ -11,8 +11,8 @@ from workplace import CONTRACT, Workplace, new_workplace
 from ci.cli import main
 from ci.errors import ExitCode
 from ci.facts.failures import error_line, reason_line
+from ci.model.outcomes import Outcome
 from ci.model.results import LONGEST_MESSAGE, LONGEST_TEST, MOST_FAILURES, Failure, Product
-from ci.model.tests import Outcome
 from ci.report.failure_list import command_for
 from ci.store.folder import read_results
 from ci.util.text import first_line

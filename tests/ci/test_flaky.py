@@ -13,7 +13,7 @@ from ci.analysis.flaky import Attempts, flaky_tests, wilson_interval
 from ci.cli import main
 from ci.facts.suite import Outcomes, outcomes_of
 from ci.model.details import Rerun
-from ci.model.tests import Outcome, TestOutcome
+from ci.model.outcomes import Outcome, TestOutcome
 from ci.report.document import escape
 
 LETTERS = {"p": Outcome.PASSED, "f": Outcome.FAILED, "e": Outcome.ERROR, "s": Outcome.SKIPPED}

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from ci.facts.contract import load_contract
+from ci.model.outcomes import State
 from ci.model.platforms import PLATFORMS
-from ci.model.tests import State
 from ci.plan.load import load_config
 from ci.util.files import REPOSITORY
 

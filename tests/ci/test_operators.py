@@ -12,8 +12,8 @@ from operator_log import FINISH, SIMULATED, lines, properties
 
 from ci.facts.operators import operator_record, overload_counts, recorded_properties
 from ci.facts.pytest_log import parse_log
+from ci.model.outcomes import SKIP_REASONS, OperatorRecord, PytestLog
 from ci.model.results import OverloadCount
-from ci.model.tests import SKIP_REASONS, OperatorRecord, PytestLog
 from ci.util.files import REPOSITORY
 
 

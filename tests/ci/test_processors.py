@@ -10,8 +10,8 @@ from workplace import CONFIG, Workplace, new_workplace
 
 from ci import cli
 from ci.facts.contract import load_contract
+from ci.model.outcomes import OperatorTest
 from ci.model.results import PlatformResult, Product
-from ci.model.tests import OperatorTest
 
 SUITE = """\
 import pytest

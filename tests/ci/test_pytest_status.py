@@ -9,7 +9,7 @@ import pytest
 from agent_job import Job
 
 from ci.facts.pytest_log import parse_log
-from ci.model.tests import Outcome
+from ci.model.outcomes import Outcome
 from ci.protocol.job import StageKind
 from ci.protocol.pytest_status import is_pytest
 from tests.cases import narrowed

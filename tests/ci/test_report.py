@@ -12,6 +12,7 @@ from published import PUBLISHED, platform_result, table_markdown
 from rich.console import Console
 
 from ci.facts.sentences import failed_tests, reported
+from ci.model.outcomes import Outcome
 from ci.model.results import (
     LONGEST_TEST,
     BuildResult,
@@ -25,7 +26,6 @@ from ci.model.results import (
     Verdict,
     title,
 )
-from ci.model.tests import Outcome
 from ci.report.table import (
     ALWAYS_EXPLAINED,
     EXPLAINED,

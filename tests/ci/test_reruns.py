@@ -21,8 +21,8 @@ from ci.facts.notes import rerun_notes
 from ci.facts.record import RunRecord
 from ci.facts.result_files import ResultFiles
 from ci.model.details import Rerun
+from ci.model.outcomes import Outcome
 from ci.model.results import Harness, Product
-from ci.model.tests import Outcome
 from ci.plan.planning import RunOptions
 from ci.plan.project import load_project, plan_run
 from ci.plan.request import RunRequest, new_request

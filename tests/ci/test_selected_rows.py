@@ -13,6 +13,7 @@ import pytest
 from stored_history import ENVIRONMENT, TESTS, Project, result
 
 from ci.errors import ExitCode
+from ci.model.outcomes import Outcome
 from ci.model.results import (
     Evidence,
     Grade,
@@ -23,7 +24,6 @@ from ci.model.results import (
     Verdict,
     selected_title,
 )
-from ci.model.tests import Outcome
 
 OVERLOADS = {f"test_a.py::test_it[{name}.out-float32-cpu-slot8]": name for name in ("abs", "add")}
 WHOLE = {**TESTS, **dict.fromkeys(OVERLOADS, Outcome.PASSED)}

@@ -18,8 +18,8 @@ from ci.facts.contract import make_contract
 from ci.facts.environment_key import environment_key
 from ci.facts.operators import read_record, recorded_properties
 from ci.facts.suite import UNSELECTED, restrict_to_selection
+from ci.model.outcomes import OperatorTest, Outcome, Selection, State, Suite
 from ci.model.results import PlatformResult
-from ci.model.tests import OperatorTest, Outcome, Selection, State, Suite
 from ci.plan.config import Config, NetworkConfig, SelectionConfig
 from ci.plan.project import Project, refuse_typos
 from ci.plan.request import selected_operators

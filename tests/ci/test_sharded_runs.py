@@ -22,9 +22,9 @@ from ci.facts.shards import division_errors, merge_files, merge_outputs
 from ci.facts.suite import suite_of
 from ci.facts.timeline import read_timeline
 from ci.gates.rules import exit_code
+from ci.model.outcomes import Outcome, PytestLog
 from ci.model.plan import SelectionPlan
 from ci.model.results import Evidence, Harness, PlatformResult, Product
-from ci.model.tests import Outcome, PytestLog
 from ci.plan.planning import RunOptions
 from ci.plan.project import load_project, plan_run
 from ci.plan.request import RunRequest, new_request, read_request

@@ -11,7 +11,7 @@ from operator_log import FUNCTION, node_id
 from ci.analysis.durations import MANY, find_slower_tests
 from ci.facts.suite import Outcomes, outcomes_of
 from ci.gates.regression import ChangeKind
-from ci.model.tests import OperatorTest, Outcome, TestOutcome
+from ci.model.outcomes import OperatorTest, Outcome, TestOutcome
 
 NAMES = [node_id(f"op{n}") for n in range(1000)]
 

@@ -15,8 +15,8 @@ from sqlalchemy import Dialect, Update, func, select, update
 from ci.errors import InfrastructureError, UsageError
 from ci.facts.sentences import reported
 from ci.model.details import Details
+from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import BuildResult, OverloadCount, RunResult, StageResult
-from ci.model.tests import Outcome, TestOutcome
 from ci.store.blobs import decode_names, find_names
 from ci.store.connect import refill_remedy
 from ci.store.folder import default_url

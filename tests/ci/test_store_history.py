@@ -14,8 +14,8 @@ from ci.facts.acceptance import accept_level
 from ci.facts.environment_key import environment_key
 from ci.facts.measures import measures_of
 from ci.model.details import BuildDetails, Details, Rerun, Unit, UnitKind
+from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import BuildResult, RunResult
-from ci.model.tests import Outcome, TestOutcome
 from ci.store.rows import Notice
 from ci.store.store import Store
 

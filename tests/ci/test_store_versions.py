@@ -21,8 +21,8 @@ from sqlalchemy import inspect, text
 from ci.cli import main
 from ci.errors import ExitCode, InfrastructureError
 from ci.model.details import Details
+from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import SCHEMA_VERSION, Lineage, RunResult
-from ci.model.tests import Outcome, TestOutcome
 from ci.store import connect
 from ci.store.connect import refill_remedy
 from ci.store.folder import default_url

@@ -12,8 +12,8 @@ from postgresql_server import Server, connected
 from sqlalchemy import func, select
 
 from ci.model.details import Details
+from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import RunResult
-from ci.model.tests import Outcome, TestOutcome
 from ci.store.connect import connect, read_transaction
 from ci.store.store import Store
 from ci.store.tables import BLOBS, PLATFORMS

@@ -21,6 +21,7 @@ from ci.analysis.comparison import Comparison
 from ci.commands.publishing import publish_run
 from ci.errors import ExitCode
 from ci.facts.sentences import reported
+from ci.model.outcomes import Outcome
 from ci.model.results import (
     MOST_FAILURES,
     Evidence,
@@ -33,7 +34,6 @@ from ci.model.results import (
     RunResult,
     Verdict,
 )
-from ci.model.tests import Outcome
 from ci.report.forge import LONGEST_PAGE, Summary, error_commands, marker, page
 from tests.cases import narrowed
 

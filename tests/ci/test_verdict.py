@@ -17,9 +17,9 @@ from ci.facts.pytest_log import ListedFailure, parse_log
 from ci.facts.record import RunRecord
 from ci.facts.suite import suite_of
 from ci.facts.verdict import judge, not_run
+from ci.model.outcomes import ClosingSummary, Outcome, PytestLog, Suite, TestOutcome
 from ci.model.plan import ContractPlan
 from ci.model.results import ExecutionFacts, Grade, Harness, Product, Verdict
-from ci.model.tests import ClosingSummary, Outcome, PytestLog, Suite, TestOutcome
 from ci.protocol.events import (
     AgentRestarted,
     ArtifactCut,

@@ -17,6 +17,7 @@ from bench.generated_history import GeneratedRun, Scale, history
 from ci.facts.failures import reason_line
 from ci.facts.sentences import contract_differs, full_suite
 from ci.model.details import Details
+from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import (
     Evidence,
     Failure,
@@ -27,7 +28,6 @@ from ci.model.results import (
     RunResult,
     Verdict,
 )
-from ci.model.tests import Outcome, TestOutcome
 from ci.store.folder import default_url
 from ci.store.store import Store
 

@@ -19,8 +19,8 @@ import pytest
 
 from bench.generated_history import Scale, history
 from ci.model.details import Details
+from ci.model.outcomes import Outcome
 from ci.model.results import Product, RunResult, StageResult
-from ci.model.tests import Outcome
 from ci.store.folder import default_url, link_latest
 from ci.store.store import Store
 from tests.docs.blocks import Block, blocks

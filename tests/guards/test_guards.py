@@ -9,7 +9,7 @@ import guards
 import pytest
 from toy_suite import Run, run_suite
 
-from ci.model.tests import Outcome
+from ci.model.outcomes import Outcome
 
 TOYS = """
 import ctypes, os, signal, unittest

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ci.facts.pytest_log import parse_log
-from ci.model.tests import PytestLog, TestOutcome
+from ci.model.outcomes import PytestLog, TestOutcome
 
 OPERATOR_SUITE = Path(__file__).resolve().parents[1] / "ops"
 

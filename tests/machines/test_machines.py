@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ci.model.tests import (
+from ci.model.outcomes import (
     INSTRUCTION_SET,
     OperatorRecord,
     Outcome,

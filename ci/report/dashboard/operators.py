@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from ci.facts.suite import suite_name
-from ci.model.tests import OperatorTest, Outcome, State
+from ci.model.outcomes import OperatorTest, Outcome, State
 from ci.report.dashboard.collection import NO_REASON, Collection
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from ci.analysis.flaky import FlakyTest, find_flaky_tests
 from ci.analysis.level_changes import Environment, LevelChange, Series
 from ci.facts.environment_key import EnvironmentKey
 from ci.facts.measures import LABELS, headline, measure_name, stage_and_quantity
-from ci.model.tests import Outcome
+from ci.model.outcomes import Outcome
 from ci.report.dashboard.collection import NO_REASON, Collection
 from ci.report.history_report import KINDS, HistoryReport, accepted_text, change_status
 from ci.store.rows import RunMeasures

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ci.facts.timeline import Timeline, read_timeline, stages_in_order
 from ci.model.details import Unit
+from ci.model.outcomes import Outcome
 from ci.model.results import MOST_FAILURES, Failure, PlatformResult, Product, RunResult
-from ci.model.tests import Outcome
 from ci.report.document import Table
 from ci.report.failure_list import command_for
 from ci.report.table import (
