@@ -19,6 +19,12 @@ class Add : public OperatorBase<Add> {
       Parameter(Parameter::Type::kScalar, "alpha").Default(1),
       Parameter(Parameter::Type::kTensor, "out").Out(),
   };
+  static constexpr Requirements kRequirements = {
+      kRealTypes,
+      Typing::kOne,
+      Reading::kOnce,
+      {{Condition::kFactors, "an alpha that the type can hold"},
+       {Condition::kElementwise, "an out of the shape that they broadcast to"}}};
 
   static void Call(const Tensor& input, const Tensor& other, const Scalar& alpha, const Tensor& out,
                    const CallOptions& options = {}) {

@@ -19,6 +19,11 @@ class Cast : public OperatorBase<Cast> {
       {Parameter::Type::kTensor, "input"},
       Parameter(Parameter::Type::kTensor, "out").Out(),
   };
+  static constexpr Requirements kRequirements = {
+      kStoredTypes,
+      Typing::kAny,
+      Reading::kOnce,
+      {{Condition::kBroadcast, "an out of a shape that the input broadcasts to"}}};
 
   static void Call(const Tensor& input, const Tensor& out, const CallOptions& options = {}) {
     static const Overload& overload = FindOverload(kName, kOverloadName);

@@ -15,6 +15,12 @@ class Cat : public OperatorBase<Cat> {
       Parameter(Parameter::Type::kInt, "dim").Default(0),
       Parameter(Parameter::Type::kTensor, "out").Out(),
   };
+  static constexpr Requirements kRequirements = {
+      kStoredTypes,
+      Typing::kOne,
+      Reading::kOnce,
+      {{Condition::kConcatenation,
+        "an out of their concatenated shape; their shapes may differ only in dimension `dim`"}}};
 
   static void Call(Span<Tensor> tensors, std::int64_t dim, const Tensor& out,
                    const CallOptions& options = {}) {

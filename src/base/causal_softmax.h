@@ -16,6 +16,11 @@ class CausalSoftmax : public OperatorBase<CausalSoftmax> {
       {Parameter::Type::kTensor, "input"},
       Parameter(Parameter::Type::kTensor, "out").Out(),
   };
+  static constexpr Requirements kRequirements = {
+      kFloatTypes,
+      Typing::kOne,
+      Reading::kOnce,
+      {{Condition::kCausalRows, "an input and an out of one shape [..., m, n], m <= n"}}};
 
   static void Call(const Tensor& input, const Tensor& out, const CallOptions& options = {}) {
     static const Overload& overload = FindOverload(kName, kOverloadName);

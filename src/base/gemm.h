@@ -7,8 +7,9 @@ namespace infini::ops {
 
 // out = alpha * op(a) @ op(b) + beta * out, where op optionally transposes the last two dimensions.
 //
-// `a` is [..., m, k], `b` [..., k, n] and `out` [..., m, n] after op. The leading dimensions of the
-// inputs broadcast to those of `out`. If `beta` is 0, the old values of `out` are not read.
+// `a` is [..., m, k], `b` [..., k, n] and `out` [..., m, n] after op. `out` has the shape that the
+// leading dimensions of the inputs broadcast to. If `beta` is 0, the old values of `out` are not
+// read.
 class Gemm : public OperatorBase<Gemm> {
  public:
   static constexpr char kName[] = "gemm";
@@ -22,6 +23,12 @@ class Gemm : public OperatorBase<Gemm> {
       Parameter(Parameter::Type::kBool, "trans_b").Default(false),
       Parameter(Parameter::Type::kTensor, "out").Out(),
   };
+  static constexpr Requirements kRequirements = {
+      kRealTypes,
+      Typing::kOne,
+      Reading::kOften,
+      {{Condition::kFactors, "an alpha and a beta that the type can hold"},
+       {Condition::kGemm, "an out of the shape of their product, after `trans_a` and `trans_b`"}}};
 
   static void Call(const Tensor& a, const Tensor& b, const Scalar& alpha, const Scalar& beta,
                    bool trans_a, bool trans_b, const Tensor& out, const CallOptions& options = {}) {

@@ -17,6 +17,13 @@ class Linear : public OperatorBase<Linear> {
       Parameter(Parameter::Type::kTensor, "bias").Optional().Default(std::nullopt),
       Parameter(Parameter::Type::kTensor, "out").Out(),
   };
+  static constexpr Requirements kRequirements = {
+      kRealTypes,
+      Typing::kOne,
+      Reading::kOften,
+      {{Condition::kLinear,
+        "a weight [out, in] and a bias [out], or a weight [in] and a bias [], with an out of the "
+        "product's shape"}}};
 
   static void Call(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
                    const Tensor& out, const CallOptions& options = {}) {

@@ -16,6 +16,11 @@ class Matmul : public OperatorBase<Matmul> {
       {Parameter::Type::kTensor, "other"},
       Parameter(Parameter::Type::kTensor, "out").Out(),
   };
+  static constexpr Requirements kRequirements = {
+      kRealTypes,
+      Typing::kOne,
+      Reading::kOften,
+      {{Condition::kMatmul, "an out of the shape of their product"}}};
 
   static void Call(const Tensor& input, const Tensor& other, const Tensor& out,
                    const CallOptions& options = {}) {

@@ -15,6 +15,11 @@ class Mul : public OperatorBase<Mul> {
       {Parameter::Type::kTensor, "other"},
       Parameter(Parameter::Type::kTensor, "out").Out(),
   };
+  static constexpr Requirements kRequirements = {
+      kRealTypes,
+      Typing::kOne,
+      Reading::kOnce,
+      {{Condition::kElementwise, "an out of the shape that they broadcast to"}}};
 
   static void Call(const Tensor& input, const Tensor& other, const Tensor& out,
                    const CallOptions& options = {}) {

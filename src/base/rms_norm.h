@@ -17,6 +17,12 @@ class RmsNorm : public OperatorBase<RmsNorm> {
       Parameter(Parameter::Type::kFloat, "eps").Default(1e-6),
       Parameter(Parameter::Type::kTensor, "out").Out(),
   };
+  static constexpr Requirements kRequirements = {
+      {kFloatTypes.bits, "floating-point type, or of a 16-bit one with a float32 weight", true},
+      Typing::kOne,
+      Reading::kOnce,
+      {{Condition::kNorm,
+        "a weight of the size of the last dimension and an out of the input's shape"}}};
 
   static void Call(const Tensor& input, const Tensor& weight, double eps, const Tensor& out,
                    const CallOptions& options = {}) {

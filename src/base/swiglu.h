@@ -15,6 +15,11 @@ class Swiglu : public OperatorBase<Swiglu> {
       {Parameter::Type::kTensor, "gate"},
       Parameter(Parameter::Type::kTensor, "out").Out(),
   };
+  static constexpr Requirements kRequirements = {
+      kFloatTypes,
+      Typing::kOne,
+      Reading::kOnce,
+      {{Condition::kElementwise, "an out of the shape that they broadcast to"}}};
 
   static void Call(const Tensor& input, const Tensor& gate, const Tensor& out,
                    const CallOptions& options = {}) {

@@ -13,8 +13,7 @@ inline bool IsNothing(const Tensor& tensor) {
   return tensor.dimensions() == 1 && tensor.shape()[0] == 0;
 }
 
-// True if `out` has the type and the shape of the tensors concatenated along `dim`, and can be
-// written while they are read.
+// True if `out` has the shape of the tensors concatenated along `dim`.
 bool IsConcatenation(Span<Tensor> tensors, std::int64_t dim, const Tensor& out);
 
 // The dimension's index, counted from the first one.

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/requirements.h"
 #include "infini/ops/operator.h"
 
 #ifdef INFINI_OPS_WITH_TORCH
@@ -17,13 +18,16 @@ namespace {
 thread_local Call last_call;
 
 // Runs an implementation, and records it afterwards: an implementation can call operators itself.
-void Run(const Overload& overload, const Implementation& implementation,
-         const Invocation& invocation) {
+void Run(const Overload& overload, const Selection& selection, const Invocation& invocation) {
+  const Implementation& implementation = selection.implementation;
   struct Record {
     const Call call;
     ~Record() { last_call = call; }
   } const record{{&overload, implementation.device, implementation.slot}};
-  implementation.Run(invocation);
+  if (!selection.is_supported && !implementation.Takes(invocation)) {
+    throw std::invalid_argument(Refusal(overload, implementation, invocation));
+  }
+  implementation.kernel(invocation, implementation.data);
 }
 
 // The torch slot takes torch's own tensors directly. Every other slot takes views.
@@ -164,12 +168,12 @@ void RunOnViews(const Overload& overload, const Invocation& invocation, std::opt
   const Views views({invocation.arguments, invocation.size});
   Invocation viewed = invocation;
   viewed.arguments = views.arguments();
-  const Implementation& implementation = overload.Select(viewed, slot);
-  if (TakesForeign(implementation)) return Run(overload, implementation, invocation);
+  const Selection selection = overload.Select(viewed, slot);
+  if (TakesForeign(selection.implementation)) return Run(overload, selection, invocation);
   // Torch's own kernels find the stream themselves.
   const bool has_streams = invocation.device.type() != Device::Type::kCpu;
   if (has_streams && !viewed.stream) viewed.stream = torch_backend::CurrentStream(viewed.device);
-  Run(overload, implementation, viewed);
+  Run(overload, selection, viewed);
 }
 
 #else

@@ -19,7 +19,7 @@ using Computed =
                        std::conditional_t<std::is_same_v<T, double>, double, float>>;
 
 // Calls `function` with a null pointer to the element type and returns its result. For a type that
-// is not a float type, returns a default value (false, a null pointer).
+// is not a float type, returns a default value (a null pointer).
 template <typename Float16, typename BFloat16, typename Function>
 auto WithFloatType(DataType type, const Function& function) {
   switch (type) {
@@ -61,20 +61,6 @@ auto WithRealType(DataType type, const Function& function) {
 // The type that these pointers point to, in a generic lambda.
 template <typename Pointer>
 using ElementOf = std::remove_pointer_t<Pointer>;
-
-inline bool IsFloatType(DataType type) {
-  return WithFloatType<float, float>(type, [](auto*) { return true; });
-}
-inline bool IsRealType(DataType type) {
-  return WithRealType<float, float>(type, [](auto*) { return true; });
-}
-inline bool IsIntegerType(DataType type) { return IsRealType(type) && !IsFloatType(type); }
-inline bool IsUnsignedType(DataType type) {
-  return type == DataType::kUInt8 || type == DataType::kUInt16 || type == DataType::kUInt32 ||
-         type == DataType::kUInt64;
-}
-// Types that can be copied, even if no arithmetic is implemented for them.
-inline bool IsStoredType(DataType type) { return type == DataType::kBool || IsRealType(type); }
 
 }  // namespace infini::ops
 

@@ -79,24 +79,23 @@ bool Continues(const Geometry<operands>& geometry, int dimension) {
 
 }  // namespace internal
 
-// The loop over `out` with inputs that broadcast to it, with as few dimensions as possible.
-template <typename... Inputs>
-Geometry<1 + sizeof...(Inputs)> MakeGeometry(const Tensor& out, const Inputs&... inputs) {
-  constexpr int kOperands = 1 + sizeof...(Inputs);
-  const Tensor* tensors[kOperands] = {&out, &inputs...};
-  Geometry<kOperands> geometry;
+// The loop over `out` with inputs that broadcast to it, with as few dimensions as possible. All are
+// tensors, or have the same members. In place: a geometry takes longer to copy than to make.
+template <int kOperands, typename T, typename... Inputs>
+void FillGeometry(Geometry<kOperands>& geometry, const T& out, const Inputs&... inputs) {
+  const T* tensors[kOperands] = {&out, &inputs...};
   for (int operand = 0; operand < kOperands; ++operand) {
     geometry.data[operand] = tensors[operand]->template data<char>();
   }
   if (out.element_count() == 0) {
     geometry.AddDimension(0);
-    return geometry;
+    return;
   }
   for (std::size_t i = out.dimensions(); i-- > 0;) {
     if (out.shape()[i] == 1) continue;
     geometry.AddDimension(out.shape()[i]);
     for (int operand = 0; operand < kOperands; ++operand) {
-      const Tensor& tensor = *tensors[operand];
+      const T& tensor = *tensors[operand];
       const std::size_t missing = out.dimensions() - tensor.dimensions();
       if (i < missing || tensor.shape()[i - missing] == 1) continue;
       geometry.strides[operand][geometry.rank - 1] =
@@ -110,6 +109,12 @@ Geometry<1 + sizeof...(Inputs)> MakeGeometry(const Tensor& out, const Inputs&...
     geometry.sizes[i - 1] *= geometry.sizes[i];
     geometry.RemoveDimension(i);
   }
+}
+
+template <typename... Inputs>
+Geometry<1 + sizeof...(Inputs)> MakeGeometry(const Tensor& out, const Inputs&... inputs) {
+  Geometry<1 + sizeof...(Inputs)> geometry;
+  FillGeometry(geometry, out, inputs...);
   return geometry;
 }
 

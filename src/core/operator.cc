@@ -119,21 +119,18 @@ int RankOf(std::string_view operator_name, const Implementation& implementation)
 
 }  // namespace
 
-const Implementation& Overload::Select(const Invocation& invocation,
-                                       std::optional<int> slot) const {
+Selection Overload::Select(const Invocation& invocation, std::optional<int> slot) const {
   const Device::Type device = invocation.device.type();
   const Implementation* lowest = nullptr;
   for (const Implementation& implementation : implementations) {
     if (implementation.device != device) continue;
-    if (slot ? *slot == implementation.slot
-             : !implementation.supports || implementation.supports(invocation)) {
-      return implementation;
-    }
+    if (slot == implementation.slot) return {implementation, false};
+    if (!slot && implementation.Supports(invocation)) return {implementation, true};
     if (!lowest || implementation.slot < lowest->slot) lowest = &implementation;
   }
   // If none supports the call, use the lowest slot, whose error explains why.
   if (slot || !lowest) ThrowNotActive(*this, device, slot);
-  return *lowest;
+  return {*lowest, false};
 }
 
 std::vector<int> OperatorEntry::ActiveSlots(Device::Type device) const {

@@ -6,41 +6,27 @@
 #include <limits>
 #include <optional>
 
-#include "core/elements.h"
+#include "core/concatenation.h"
+#include "core/product.h"
 
 namespace infini::ops {
 namespace {
 
-// The tensor's size in a dimension of a shape of `rank` dimensions that it broadcasts to.
-std::int64_t ExtentIn(std::size_t rank, std::size_t dimension, const Tensor& tensor) {
-  const std::size_t missing = rank - tensor.dimensions();
-  return dimension < missing ? 1 : tensor.shape()[dimension - missing];
-}
-
-bool HasBroadcastShape(const Tensor& out, std::initializer_list<const Tensor*> inputs) {
-  std::size_t rank = 0;
-  for (const Tensor* input : inputs) rank = std::max(rank, input->dimensions());
-  if (out.dimensions() != rank) return false;
-  for (std::size_t i = 0; i < rank; ++i) {
-    bool comes_from_input = false;
-    for (const Tensor* input : inputs) {
-      const std::int64_t extent = ExtentIn(rank, i, *input);
-      if (extent != 1 && extent != out.shape()[i]) return false;
-      comes_from_input |= extent == out.shape()[i];
-    }
-    if (!comes_from_input) return false;
-  }
-  return true;
+// The size in a dimension of a shape of `rank` dimensions that `shape` broadcasts to.
+std::int64_t ExtentIn(std::size_t rank, std::size_t dimension, Span<std::int64_t> shape) {
+  const std::size_t missing = rank - shape.size();
+  return dimension < missing ? 1 : shape[dimension - missing];
 }
 
 bool HaveSameShape(const Tensor& a, const Tensor& b) {
   return std::equal(a.shape().begin(), a.shape().end(), b.shape().begin(), b.shape().end());
 }
 
-// False for types that this library does not know, whose size is unknown.
+// False for types that this library does not know, whose size is unknown. NumPy views of raw bytes
+// can be unaligned.
 bool IsAligned(const Tensor& tensor) {
   const std::size_t size = DataTypeSize(tensor.data_type());
-  // The size is a power of two. This runs twice per call, and a division would double the time.
+  // The size is a power of two. A division would double the time.
   return size != 0 && (reinterpret_cast<std::uintptr_t>(tensor.data()) & (size - 1)) == 0;
 }
 
@@ -60,52 +46,7 @@ std::optional<double> LargestFloat(DataType type) {
   }
 }
 
-}  // namespace
-
-bool BroadcastsTo(const Tensor& tensor, const Tensor& out) {
-  const std::size_t rank = out.dimensions();
-  if (tensor.dimensions() > rank) return false;
-  for (std::size_t i = 0; i < rank; ++i) {
-    const std::int64_t extent = ExtentIn(rank, i, tensor);
-    if (extent != 1 && extent != out.shape()[i]) return false;
-  }
-  return true;
-}
-
-bool IsInput(const Tensor& input, const Tensor& out) {
-  return input.defined() && out.defined() && IsAligned(input) && IsAligned(out) &&
-         IsWritable(out, input);
-}
-
-bool IsProductInput(const Tensor& input, const Tensor& out) {
-  return IsInput(input, out) && input.data_type() == out.data_type() &&
-         (input.data() != out.data() || input.element_count() == 0 || out.element_count() == 0);
-}
-
-bool IsBias(const Tensor& bias, const Tensor& weight, const Tensor& out) {
-  return IsProductInput(bias, out) && bias.dimensions() + 1 == weight.dimensions() &&
-         std::equal(bias.shape().begin(), bias.shape().end(), weight.shape().begin());
-}
-
-bool IsElementwise(const Tensor& out, std::initializer_list<const Tensor*> inputs) {
-  for (const Tensor* input : inputs) {
-    if (!IsInput(*input, out) || input->data_type() != out.data_type()) return false;
-  }
-  return HasBroadcastShape(out, inputs);
-}
-
-bool IsRmsNorm(const Tensor& input, const Tensor& weight, const Tensor& out) {
-  return IsInput(input, out) && IsInput(weight, out) && input.data_type() == out.data_type() &&
-         HaveSameShape(input, out) && out.dimensions() > 0 && weight.dimensions() == 1 &&
-         weight.shape()[0] == out.shape()[out.dimensions() - 1];
-}
-
-bool IsCausalSoftmax(const Tensor& input, const Tensor& out) {
-  const std::size_t rank = out.dimensions();
-  return IsInput(input, out) && input.data_type() == out.data_type() && HaveSameShape(input, out) &&
-         rank >= 2 && out.shape()[rank - 2] <= out.shape()[rank - 1];
-}
-
+// True if torch also accepts `value` as a factor for tensors of this real type.
 bool IsFactor(const Scalar& value, DataType type) {
   if (value.kind() == Scalar::Kind::kBool || value.kind() == Scalar::Kind::kComplex) return false;
   const std::optional<double> largest = LargestFloat(type);
@@ -114,13 +55,196 @@ bool IsFactor(const Scalar& value, DataType type) {
     return std::isinf(real) || std::isnan(real) || std::abs(real) <= *largest;
   }
   if (!value.is_integral()) return false;
-  const bool is_unsigned = IsUnsignedType(type);
+  const bool is_unsigned = kUnsignedTypes.Has(type);
   const auto bits = static_cast<int>(8 * DataTypeSize(type)) - (is_unsigned ? 0 : 1);
   const std::uint64_t limit = ~std::uint64_t{0} >> (64 - bits);
   const auto integer = value.To<std::uint64_t>();
   const bool is_negative = value.kind() == Scalar::Kind::kInt && value.To<std::int64_t>() < 0;
   // Torch lets a negative number be subtracted from an unsigned one.
   return is_negative ? -integer <= limit + (is_unsigned ? 0 : 1) : integer <= limit;
+}
+
+// True if `holds` does for each input. It gets the place of the argument, and an input.
+template <typename Function>
+bool AllInputs(const Invocation& call, const Function& holds) {
+  for (std::size_t i = 0; i + 1 < call.size; ++i) {
+    const Argument& argument = call.arguments[i];
+    if (argument.tag != Argument::Tag::kTensor && argument.tag != Argument::Tag::kTensors) continue;
+    for (std::uint32_t j = 0; j < argument.size; ++j) {
+      if (!holds(i, argument.As<Tensor>()[j])) return false;
+    }
+  }
+  return true;
+}
+
+bool HasTypes(const Invocation& call, const DataTypes& types, Typing typing) {
+  const DataType type = call.out().data_type();
+  return types.Has(type) && AllInputs(call, [&](std::size_t i, const Tensor& input) {
+           if (input.data_type() == type) return true;
+           if (typing == Typing::kAny) return types.Has(input.data_type());
+           return types.has_float32_weight && i == 1 && DataTypeSize(type) == 2 &&
+                  input.data_type() == DataType::kFloat32;
+         });
+}
+
+bool CanRead(const Invocation& call, Reading reading) {
+  const Tensor& out = call.out();
+  return out.defined() && IsAligned(out) && AllInputs(call, [&](std::size_t, const Tensor& input) {
+           if (!input.defined() || !IsAligned(input) || !IsWritable(out, input)) return false;
+           return reading == Reading::kOnce || input.data() != out.data() ||
+                  input.element_count() == 0 || out.element_count() == 0;
+         });
+}
+
+bool AreFactors(const Invocation& call) {
+  for (std::size_t i = 0; i < call.size; ++i) {
+    if (call.parameters[i].type == Parameter::Type::kScalar &&
+        !IsFactor(call.arguments[i].scalar, call.out().data_type())) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool IsNorm(const Tensor& input, const Tensor& weight, const Tensor& out) {
+  return HaveSameShape(input, out) && out.dimensions() > 0 && weight.dimensions() == 1 &&
+         weight.shape()[0] == out.shape()[out.dimensions() - 1];
+}
+
+bool HasCausalRows(const Tensor& input, const Tensor& out) {
+  const std::size_t rank = out.dimensions();
+  return HaveSameShape(input, out) && rank >= 2 && out.shape()[rank - 2] <= out.shape()[rank - 1];
+}
+
+bool Meets(const Invocation& call, Condition condition) {
+  switch (condition) {
+    case Condition::kNone:
+      return true;
+    case Condition::kFactors:
+      return AreFactors(call);
+    case Condition::kElementwise:
+      return IsBroadcastOf(call.out().shape(), {call.tensor(0).shape(), call.tensor(1).shape()});
+    case Condition::kBroadcast:
+      return BroadcastsTo(call.tensor(0).shape(), call.out().shape());
+    case Condition::kConcatenation:
+      return IsConcatenation({call.arguments[0].As<Tensor>(), call.arguments[0].size},
+                             call.arguments[1].scalar.To<std::int64_t>(), call.out());
+    case Condition::kCausalRows:
+      return HasCausalRows(call.tensor(0), call.out());
+    case Condition::kNorm:
+      return IsNorm(call.tensor(0), call.tensor(1), call.out());
+    case Condition::kGemm:
+      return GemmOf(call, nullptr);
+    case Condition::kLinear:
+      return LinearOf(call, nullptr);
+    case Condition::kMatmul:
+      return MatmulOf(call, nullptr);
+  }
+  return false;
+}
+
+std::string DescribeScalar(const Scalar& value) {
+  switch (value.kind()) {
+    case Scalar::Kind::kBool:
+      return value.To<bool>() ? "True" : "False";
+    case Scalar::Kind::kInt:
+      return std::to_string(value.To<std::int64_t>());
+    case Scalar::Kind::kUnsigned:
+      return std::to_string(value.To<std::uint64_t>());
+    case Scalar::Kind::kDouble:
+      return std::to_string(value.To<double>());
+    default:
+      return "complex";
+  }
+}
+
+bool IsDefault(const Argument& argument, const Parameter& parameter) {
+  if (!parameter.has_default || argument.tag != parameter.default_value.tag) return false;
+  return argument.tag == Argument::Tag::kNone ||
+         (argument.scalar.kind() != Scalar::Kind::kComplex &&
+          argument.scalar.To<double>() == parameter.default_value.scalar.To<double>());
+}
+
+std::string DescribeArgument(const Argument& argument, const Parameter& parameter) {
+  switch (argument.tag) {
+    case Argument::Tag::kTensor:
+      return Describe(*argument.As<Tensor>());
+    case Argument::Tag::kTensors: {
+      std::string text;
+      for (std::uint32_t i = 0; i < argument.size; ++i) {
+        text += (i ? ", " : "") + Describe(argument.As<Tensor>()[i]);
+      }
+      return '(' + text + ')';
+    }
+    default:
+      return parameter.name + (' ' + DescribeScalar(argument.scalar));
+  }
+}
+
+}  // namespace
+
+bool BroadcastsTo(Span<std::int64_t> shape, Span<std::int64_t> out) {
+  if (shape.size() > out.size()) return false;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::int64_t extent = ExtentIn(out.size(), i, shape);
+    if (extent != 1 && extent != out[i]) return false;
+  }
+  return true;
+}
+
+bool IsBroadcastOf(Span<std::int64_t> out, std::initializer_list<Span<std::int64_t>> shapes) {
+  std::size_t rank = 0;
+  for (const Span<std::int64_t> shape : shapes) rank = std::max(rank, shape.size());
+  if (out.size() != rank) return false;
+  for (std::size_t i = 0; i < rank; ++i) {
+    bool comes_from_input = false;
+    for (const Span<std::int64_t> shape : shapes) {
+      const std::int64_t extent = ExtentIn(rank, i, shape);
+      if (extent != 1 && extent != out[i]) return false;
+      comes_from_input |= extent == out[i];
+    }
+    if (!comes_from_input) return false;
+  }
+  return true;
+}
+
+bool Implementation::Takes(const Invocation& call) const {
+  if (!requirements) return true;
+  const DataTypes& types = limits ? limits->types : requirements->types;
+  if (!CanRead(call, requirements->reading) || !HasTypes(call, types, requirements->typing)) {
+    return false;
+  }
+  for (const Requirement& requirement : requirements->others) {
+    if (!Meets(call, requirement.condition)) return false;
+  }
+  return !limits || !limits->hold || limits->hold(call);
+}
+
+std::string Refusal(const Overload& overload, const Implementation& implementation,
+                    const Invocation& invocation) {
+  const Requirements& requirements = *implementation.requirements;
+  const Limits* const limits = implementation.limits;
+  std::string text = overload.operator_name + (": slot " + std::to_string(implementation.slot)) +
+                     " takes aligned strided tensors of " +
+                     (requirements.typing == Typing::kAny ? "any " : "one ") +
+                     (limits ? limits->types : requirements.types).name;
+  const auto& others = requirements.others;
+  const Requirement* const last = others[1].text ? &others[1] : &others[0];
+  for (const Requirement& other : others) {
+    if (other.text) text += std::string(&other == last ? ", and " : ", ") + other.text;
+  }
+  text += "; out must not overlap itself";
+  text += requirements.reading == Reading::kOnce ? ", or an input unless both are the same view"
+                                                 : " or an input";
+  if (limits && limits->text) text += std::string("; ") + limits->text;
+  text += "; got ";
+  for (std::size_t i = 0; i + 1 < invocation.size; ++i) {
+    const Argument& argument = invocation.arguments[i];
+    const Parameter& parameter = invocation.parameters[i];
+    if (IsDefault(argument, parameter)) continue;
+    text += (i ? ", " : "") + DescribeArgument(argument, parameter);
+  }
+  return text + " and out " + Describe(invocation.out());
 }
 
 }  // namespace infini::ops

@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "core/concatenation.h"
-#include "core/elements.h"
 #include "cpu/convert.h"
 #include "cpu/parallel.h"
 #include "infini/ops/tensor.h"
@@ -82,28 +79,11 @@ bool HasManyContiguousRows(Span<Tensor> tensors, std::size_t dimension, const Te
                      [](const Tensor& tensor) { return tensor.is_contiguous(); });
 }
 
-std::string DescribeAll(Span<Tensor> tensors) {
-  std::string text;
-  for (const Tensor& tensor : tensors) text += (text.empty() ? "" : ", ") + Describe(tensor);
-  return "(" + text + ")";
-}
-
 }  // namespace
 
 template <>
 struct Operator<Cat, Device::Type::kCpu, 0> {
-  static bool Supports(Span<Tensor> tensors, std::int64_t dim, const Tensor& out) {
-    return IsStoredType(out.data_type()) && IsConcatenation(tensors, dim, out);
-  }
-
   static void Run(Span<Tensor> tensors, std::int64_t dim, const Tensor& out) {
-    if (!Supports(tensors, dim, out)) {
-      throw std::invalid_argument(
-          "cat: slot 0 takes aligned strided tensors of one bool or real type, whose shapes differ "
-          "only in dimension `dim`, and an out of the concatenated shape; out must not overlap "
-          "itself or an input; got " +
-          DescribeAll(tensors) + ", dim " + std::to_string(dim) + " and out " + Describe(out));
-    }
     const std::size_t dimension = DimensionOf(dim, out);
     if (HasManyContiguousRows(tensors, dimension, out)) {
       ContiguousRows(tensors, dimension, out).Copy();

@@ -2,9 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
-#include <stdexcept>
 
-#include "core/requirements.h"
 #include "cpu/elements.h"
 #include "cpu/kernels.h"
 #include "cpu/rows.h"
@@ -23,18 +21,7 @@ constexpr std::int64_t kMostLanes = 16;
 
 template <>
 struct Operator<CausalSoftmax, Device::Type::kCpu, 0> {
-  static bool Supports(const Tensor& input, const Tensor& out) {
-    return IsCausalSoftmax(input, out) && IsFloatType(out.data_type());
-  }
-
   static void Run(const Tensor& input, const Tensor& out) {
-    if (!Supports(input, out)) {
-      throw std::invalid_argument(
-          "causal_softmax: slot 0 takes aligned strided tensors of one floating-point type and "
-          "shape [..., m, n], m <= n; out must not overlap itself, or the input unless both are "
-          "the same view; got " +
-          Describe(input) + " and out " + Describe(out));
-    }
     const auto normalize = cpu::WithFloatType(out.data_type(), [](auto* element) {
       return INFINI_OPS_KERNEL(SoftmaxRow<ElementOf<decltype(element)>>);
     });

@@ -15,6 +15,7 @@
 #include "cpu/elements.h"
 #include "cpu/iteration.h"
 #include "cpu/kernels.h"
+#include "infini/ops/requirements.h"
 
 #define INFINI_OPS_KERNELS "cpu/convert_kernels.h"
 #include "cpu/for_each_isa.h"
@@ -137,8 +138,8 @@ Step StepBetween(DataType from, DataType to) {
 
 // True if the bits do not change.
 bool IsCopy(DataType from, DataType to) {
-  return from == to ||
-         (IsIntegerType(from) && IsIntegerType(to) && DataTypeSize(from) == DataTypeSize(to));
+  return from == to || (kIntegerTypes.Has(from) && kIntegerTypes.Has(to) &&
+                        DataTypeSize(from) == DataTypeSize(to));
 }
 
 bool IsHalf(DataType type) { return type == DataType::kFloat16 || type == DataType::kBFloat16; }
@@ -222,7 +223,7 @@ class Conversion {
     if (from == DataType::kFloat16) Add(INFINI_OPS_KERNEL(Widen<Float16>));
     if (from == DataType::kBFloat16) Add(INFINI_OPS_KERNEL(Widen<BFloat16>));
     from = Widened(from);
-    if (IsFloatType(from) && IsIntegerType(to)) {
+    if (kFloatTypes.Has(from) && kIntegerTypes.Has(to)) {
       truncation_.emplace(from, to);
     } else if (from != Widened(to)) {
       Add(StepBetween(from, Widened(to)));

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <utility>
 
-#include "core/requirements.h"
 #include "cpu/elements.h"
 #include "cpu/kernels.h"
 #include "cpu/parallel.h"
@@ -16,15 +14,6 @@
 
 namespace infini::ops::cpu {
 namespace {
-
-// Elements of any type.
-struct Matrix {
-  Matrix Transposed() const { return {data, column_stride, row_stride}; }
-
-  char* data;
-  std::int64_t row_stride;  // in elements
-  std::int64_t column_stride;
-};
 
 // The epilogue: out = alpha * sums + beta * out + bias. The data of `bias` can be null.
 struct ProductEnd {
@@ -360,86 +349,22 @@ void MatrixProduct::MultiplyPacked(std::int64_t row, std::int64_t rows, std::int
   });
 }
 
-// One matrix of each operand for each index of a batch.
-struct Batch {
-  std::vector<std::int64_t> shape;
-  std::vector<std::int64_t> strides[4];  // of a, b, bias, out
+using Batch = decltype(Product::batch);
 
-  std::int64_t Count() const {
-    std::int64_t count = 1;
-    for (const std::int64_t size : shape) count *= size;
-    return count;
-  }
-
-  std::int64_t Offset(std::size_t operand, std::int64_t index) const {
-    std::int64_t offset = 0;
-    for (std::size_t i = shape.size(); i-- > 0; index /= shape[i]) {
-      offset += index % shape[i] * strides[operand][i];
-    }
-    return offset;
-  }
-};
-
-// The tensor's stride in a leading dimension of `out`; 0 if the tensor repeats along it.
-std::int64_t BatchStride(const Matrices& matrices, const Matrices& out, std::size_t dimension) {
-  const std::size_t missing = out.stack_shape.size() - matrices.stack_shape.size();
-  if (dimension < missing || matrices.stack_shape[dimension - missing] == 1) return 0;
-  return matrices.stack_strides[dimension - missing];
-}
-
-Batch BatchOf(const Product& product) {
-  const Matrices& bias = product.bias ? *product.bias : product.out;
-  Batch batch;
-  for (std::size_t i = 0; i < product.out.stack_shape.size(); ++i) {
-    if (product.out.stack_shape[i] == 1) continue;
-    batch.shape.push_back(product.out.stack_shape[i]);
-    const Matrices* const operands[] = {&product.a, &product.b, &bias, &product.out};
-    for (std::size_t operand = 0; operand < 4; ++operand) {
-      batch.strides[operand].push_back(BatchStride(*operands[operand], product.out, i));
-    }
-  }
-  return batch;
-}
-
-Matrix MatrixOf(const Matrices& matrices) {
-  const auto stride = [](const Matrices::Dimension& dimension) {
-    return dimension.size == 1 ? 0 : dimension.stride;
-  };
-  return {static_cast<char*>(matrices.data), stride(matrices.rows), stride(matrices.columns)};
-}
-
-// Merges matrices that are stacked in memory and are multiplied with the same `b` into one matrix.
-void Merge(MatrixProduct* one, Batch* batch) {
-  while (!batch->shape.empty()) {
-    const auto stride = [&](std::size_t operand) { return batch->strides[operand].back(); };
-    const bool repeats =
-        stride(1) == 0 && (!one->bias.data || (stride(2) == 0 && one->bias.row_stride == 0));
-    const bool continues =
-        stride(0) == one->m * one->a.row_stride && stride(3) == one->m * one->out.row_stride;
-    // The stride of a single row has no meaning.
-    if (!repeats || (one->m != 1 && !continues)) return;
-    if (one->m == 1) {
-      one->a.row_stride = stride(0);
-      one->out.row_stride = stride(3);
-    }
-    one->m *= batch->shape.back();
-    batch->shape.pop_back();
-    for (std::vector<std::int64_t>& strides : batch->strides) strides.pop_back();
-  }
-}
-
-MatrixProduct At(const MatrixProduct& first, const Batch& batch, std::int64_t i) {
-  const std::int64_t size = first.kernels->element_size;
+MatrixProduct At(const MatrixProduct& first, const Batch& batch, std::int64_t index) {
   MatrixProduct one = first;
-  one.a.data += batch.Offset(0, i) * size;
-  one.b.data += batch.Offset(1, i) * size;
-  if (one.bias.data) one.bias.data += batch.Offset(2, i) * size;
-  one.out.data += batch.Offset(3, i) * size;
+  for (int i = 0; i < batch.rank; index /= batch.sizes[i++]) {
+    const std::int64_t place = index % batch.sizes[i];
+    one.a.data += place * batch.strides[Product::kA][i];
+    one.b.data += place * batch.strides[Product::kB][i];
+    one.out.data += place * batch.strides[Product::kOut][i];
+    if (one.bias.data) one.bias.data += place * batch.strides[Product::kBias][i];
+  }
   return one;
 }
 
 void RunBatch(const MatrixProduct& first, const Batch& batch) {
-  const std::int64_t count = batch.Count();
+  const std::int64_t count = batch.count();
   const std::int64_t multiplications = std::max<std::int64_t>(first.m * first.n * first.k, 1);
   const auto run = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) At(first, batch, i).Run();
@@ -474,9 +399,9 @@ bool IsForBlas(const Matrix& matrix, std::int64_t rows, std::int64_t columns) {
 bool IsFasterOnTorch(const MatrixProduct& one, const Batch& batch) {
   const std::int64_t rows = std::min(one.m, one.n);
   if (one.kernels->converts()) {
-    return rows > kFewRowsAcross && one.m * one.n * one.k * batch.Count() >= kOneDnnMultiplications;
+    return rows > kFewRowsAcross && one.m * one.n * one.k * batch.count() >= kOneDnnMultiplications;
   }
-  const std::int64_t multiplications = one.m * one.n * one.k * batch.Count();
+  const std::int64_t multiplications = one.m * one.n * one.k * batch.count();
   if (multiplications <= one.kernels->small_multiplications && one.Oriented().CanRunInPlace()) {
     return false;
   }
@@ -489,8 +414,8 @@ bool IsFasterOnTorch(const MatrixProduct& one, const Batch& batch) {
 // strides that a library does not support.
 bool IsForTorch(const MatrixProduct& one, const Batch& batch) {
   if (one.m == 0 || one.n == 0 || one.k == 0) return false;
-  for (const std::vector<std::int64_t>& strides : batch.strides) {
-    if (std::any_of(strides.begin(), strides.end(), [](auto stride) { return stride < 0; })) {
+  for (const auto& strides : batch.strides) {
+    if (std::any_of(strides, strides + batch.rank, [](auto stride) { return stride < 0; })) {
       return false;
     }
   }
@@ -498,14 +423,15 @@ bool IsForTorch(const MatrixProduct& one, const Batch& batch) {
          IsForBlas(one.out, one.m, one.n) && (!one.bias.data || one.bias.column_stride >= 0);
 }
 
-// `rows` x `columns`, for as many matrices as the last dimension of the batch has.
+// `rows` x `columns`, for as many matrices as the first dimension of the batch has.
 Tensor ViewOf(const Matrix& matrix, std::int64_t rows, std::int64_t columns, const Batch& batch,
-              std::size_t operand, DataType type) {
-  const bool is_stack = !batch.shape.empty();
-  const std::int64_t shape[] = {is_stack ? batch.shape.back() : 1, rows, columns};
+              Product::Operand operand, DataType type) {
+  const bool is_stack = batch.rank > 0;
+  const auto size = static_cast<std::int64_t>(DataTypeSize(type));
+  const std::int64_t shape[] = {is_stack ? batch.sizes[0] : 1, rows, columns};
   // The strides of single rows and columns affect torch's choice of a kernel.
   const std::int64_t alone = matrix.column_stride > 1 ? 1 : columns;
-  const std::int64_t strides[] = {is_stack ? batch.strides[operand].back() : 0,
+  const std::int64_t strides[] = {is_stack ? batch.strides[operand][0] / size : 0,
                                   rows == 1 ? alone : matrix.row_stride,
                                   columns == 1 ? 1 : matrix.column_stride};
   const std::size_t dimensions = is_stack ? 3 : 2;
@@ -516,14 +442,14 @@ Tensor ViewOf(const Matrix& matrix, std::int64_t rows, std::int64_t columns, con
 }
 
 void RunOnTorch(const MatrixProduct& first, const Batch& batch, DataType type) {
-  const std::int64_t at_once = batch.shape.empty() ? 1 : batch.shape.back();
-  for (std::int64_t i = 0; i < batch.Count(); i += at_once) {
+  const std::int64_t at_once = batch.rank == 0 ? 1 : batch.sizes[0];
+  for (std::int64_t i = 0; i < batch.count(); i += at_once) {
     const MatrixProduct one = At(first, batch, i);
-    const Tensor a = ViewOf(one.a, one.m, one.k, batch, 0, type);
-    const Tensor b = ViewOf(one.b, one.k, one.n, batch, 1, type);
-    const Tensor out = ViewOf(one.out, one.m, one.n, batch, 3, type);
+    const Tensor a = ViewOf(one.a, one.m, one.k, batch, Product::kA, type);
+    const Tensor b = ViewOf(one.b, one.k, one.n, batch, Product::kB, type);
+    const Tensor out = ViewOf(one.out, one.m, one.n, batch, Product::kOut, type);
     if (one.bias.data) {
-      const Tensor bias = ViewOf(one.bias, one.m, one.n, batch, 2, type);
+      const Tensor bias = ViewOf(one.bias, one.m, one.n, batch, Product::kBias, type);
       torch_backend::Multiply(a, b, bias, one.alpha, 1, out);
     } else {
       torch_backend::Multiply(a, b, out, one.alpha, one.beta, out);
@@ -533,83 +459,31 @@ void RunOnTorch(const MatrixProduct& first, const Batch& batch, DataType type) {
 
 #endif  // INFINI_OPS_WITH_TORCH
 
-// The tensor's size in a leading dimension of `out`.
-std::int64_t BatchSize(const Matrices& matrices, const Matrices& out, std::size_t dimension) {
-  const std::size_t missing = out.stack_shape.size() - matrices.stack_shape.size();
-  return dimension < missing ? 1 : matrices.stack_shape[dimension - missing];
-}
-
-// True if the leading dimensions of `out` are exactly the broadcast ones of the inputs.
-bool HasBroadcastShape(const Matrices& a, const Matrices& b, const Matrices& out) {
-  if (out.stack_shape.size() != std::max(a.stack_shape.size(), b.stack_shape.size())) return false;
-  for (std::size_t i = 0; i < out.stack_shape.size(); ++i) {
-    const std::int64_t x = BatchSize(a, out, i);
-    const std::int64_t y = BatchSize(b, out, i);
-    if ((x != y && x != 1 && y != 1) || out.stack_shape[i] != (x == 1 ? y : x)) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
-Matrices::Matrices(const Tensor& tensor, bool has_rows, bool has_columns) : data(tensor.data()) {
-  const Span<std::int64_t> shape = tensor.shape();
-  const Span<std::int64_t> strides = tensor.strides();
-  std::size_t last = shape.size();
-  is_valid = last >= static_cast<std::size_t>(has_rows) + static_cast<std::size_t>(has_columns);
-  if (!is_valid) return;
-  if (has_columns) {
-    --last;
-    columns = {shape[last], strides[last]};
-  }
-  if (has_rows) {
-    --last;
-    rows = {shape[last], strides[last]};
-  }
-  stack_shape = {shape.data(), last};
-  stack_strides = {strides.data(), last};
-}
-
-Matrices Matrices::Transposed() const {
-  Matrices result = *this;
-  std::swap(result.rows, result.columns);
-  return result;
-}
-
-bool Product::HasFittingShapes() const {
-  if (!a.is_valid || !b.is_valid || !out.is_valid || (bias && !bias->is_valid)) return false;
-  if (a.rows.size != out.rows.size || b.columns.size != out.columns.size ||
-      a.columns.size != b.rows.size) {
-    return false;
-  }
-  if (bias && (bias->rows.size != 1 || bias->columns.size != out.columns.size)) return false;
-  return HasBroadcastShape(a, b, out);
-}
-
-bool Product::HasFittingScalars() const {
-  return IsRealType(type) && IsFactor(alpha, type) && IsFactor(beta, type);
-}
-
-void Product::Run() const {
+void Multiply(const Invocation& call, ProductOf product_of) {
+  Product product;
+  product_of(call, &product);
+  const DataType type = product.type;
   const ProductKernels* const kernels = WithRealType(type, [](auto* element) {
     return &INFINI_OPS_KERNEL(kProductKernels<ElementOf<decltype(element)>>);
   });
+  product.MergeBatchIntoRows();
+  const Scalar& alpha = product.alpha;
   // As in BLAS, a factor that is multiplied by 0 is not read. Float32 has the fewest numbers that
   // are not 0.
   const bool is_zero = kernels->sum_size == 4 ? alpha.To<float>() == 0 : alpha.To<double>() == 0;
-  MatrixProduct one{kernels,     out.rows.size, out.columns.size, is_zero ? 0 : a.columns.size,
-                    MatrixOf(a), MatrixOf(b),   Matrix{},         MatrixOf(out),
-                    alpha,       beta};
-  if (bias) one.bias = MatrixOf(*bias);
-  Batch batch = BatchOf(*this);
-  Merge(&one, &batch);
+  const MatrixProduct one{
+      kernels,   product.out.rows, product.out.columns, is_zero ? 0 : product.a.columns,
+      product.a, product.b,        product.bias,        product.out,
+      alpha,     product.beta};
 #ifdef INFINI_OPS_WITH_TORCH
-  if (torch_backend::HasFastProducts(type) && IsFasterOnTorch(one, batch) &&
-      IsForTorch(one, batch)) {
-    return RunOnTorch(one, batch, type);
+  if (torch_backend::HasFastProducts(type) && IsFasterOnTorch(one, product.batch) &&
+      IsForTorch(one, product.batch)) {
+    return RunOnTorch(one, product.batch, type);
   }
 #endif
-  RunBatch(one, batch);
+  RunBatch(one, product.batch);
 }
 
 }  // namespace infini::ops::cpu

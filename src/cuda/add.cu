@@ -1,7 +1,4 @@
-#include <stdexcept>
-
 #include "base/add.h"
-#include "core/requirements.h"
 #include "cuda/elementwise.h"
 #include "cuda/types.h"
 
@@ -23,23 +20,11 @@ struct AddFunction {
 
 template <>
 struct Operator<Add, cuda::kDevice, 0> {
-  static bool Supports(const Tensor& input, const Tensor& other, const Scalar& alpha,
-                       const Tensor& out) {
-    return IsElementwise(out, {&input, &other}) && IsRealType(out.data_type()) &&
-           IsFactor(alpha, out.data_type());
-  }
-
   static void Run(const Invocation& invocation, const Tensor& input, const Tensor& other,
                   const Scalar& alpha, const Tensor& out) {
-    if (!Supports(input, other, alpha, out)) {
-      throw std::invalid_argument(
-          "add: slot 0 takes aligned strided tensors of one real type, an alpha that the type can "
-          "hold, and an out of the shape that they broadcast to; out must not overlap itself, or "
-          "an input unless both are the same view; got " +
-          Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
-    }
     cuda::WithRealType(out.data_type(), [&](auto* element) {
       using T = ElementOf<decltype(element)>;
+      // Not rounded to the type, as torch does on CUDA. On the CPU, torch and cpu/add.cc round it.
       const AddFunction<T> function{alpha.To<Computed<T>>()};
       cuda::RunElementwise<T, T>(invocation, MakeGeometry(out, input, other), function);
     });

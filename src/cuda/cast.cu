@@ -1,8 +1,6 @@
 #include <cstdint>
-#include <stdexcept>
 
 #include "base/cast.h"
-#include "core/requirements.h"
 #include "cuda/copy.h"
 #include "cuda/elementwise.h"
 #include "cuda/types.h"
@@ -177,19 +175,7 @@ bool CastFloats(const Invocation& invocation, const Tensor& input, const Tensor&
 
 template <>
 struct Operator<Cast, cuda::kDevice, 0> {
-  static bool Supports(const Tensor& input, const Tensor& out) {
-    return IsInput(input, out) && IsStoredType(input.data_type()) &&
-           IsStoredType(out.data_type()) && BroadcastsTo(input, out);
-  }
-
   static void Run(const Invocation& invocation, const Tensor& input, const Tensor& out) {
-    if (!Supports(input, out)) {
-      throw std::invalid_argument(
-          "cast: slot 0 takes an aligned strided tensor of an integer, float or bool type and an "
-          "out of such a type and of a shape that the tensor broadcasts to; out must not overlap "
-          "itself, or the input unless both are the same view; got " +
-          Describe(input) + " and out " + Describe(out));
-    }
     if (input.data_type() == out.data_type()) {
       cuda::Copier copier(invocation);
       copier.Add(MakeGeometry(out, input), DataTypeSize(out.data_type()));

@@ -1,9 +1,7 @@
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
 #include "base/causal_softmax.h"
-#include "core/requirements.h"
 #include "cuda/rows.h"
 
 namespace infini::ops {
@@ -152,19 +150,9 @@ void Softmax(const Rows& rows, const Operands<T>& operands, bool vectorized, Str
 
 template <>
 struct Operator<CausalSoftmax, cuda::kDevice, 0> {
-  static bool Supports(const Tensor& input, const Tensor& out) {
-    return IsCausalSoftmax(input, out) && IsFloatType(out.data_type()) &&
-           cuda::RowsOf(input, out).has_value();
-  }
+  static constexpr Limits kLimits{kFloatTypes, &cuda::HasRows, cuda::kRowsLimit};
 
   static void Run(const Invocation& invocation, const Tensor& input, const Tensor& out) {
-    if (!Supports(input, out)) {
-      throw std::invalid_argument(
-          "causal_softmax: slot 0 takes aligned tensors of one type (float16, bfloat16, float32 or "
-          "float64) and one shape [..., m, n], m <= n; out must not overlap itself, or the input "
-          "unless both are the same view; got " +
-          Describe(input) + " and out " + Describe(out));
-    }
     if (out.element_count() == 0) return;
     const bool vectorized = cuda::IsVectorizable(input) && cuda::IsVectorizable(out);
     // At most the number of rows.

@@ -1,7 +1,4 @@
-#include <stdexcept>
-
 #include "base/mul.h"
-#include "core/requirements.h"
 #include "cuda/elementwise.h"
 #include "cuda/types.h"
 
@@ -21,19 +18,8 @@ struct MulFunction {
 
 template <>
 struct Operator<Mul, cuda::kDevice, 0> {
-  static bool Supports(const Tensor& input, const Tensor& other, const Tensor& out) {
-    return IsElementwise(out, {&input, &other}) && IsRealType(out.data_type());
-  }
-
   static void Run(const Invocation& invocation, const Tensor& input, const Tensor& other,
                   const Tensor& out) {
-    if (!Supports(input, other, out)) {
-      throw std::invalid_argument(
-          "mul: slot 0 takes aligned strided tensors of one real type and an out of the shape that "
-          "they broadcast to; out must not overlap itself, or an input unless both are the same "
-          "view; got " +
-          Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
-    }
     cuda::WithRealType(out.data_type(), [&](auto* element) {
       using T = ElementOf<decltype(element)>;
       cuda::RunElementwise<T, T>(invocation, MakeGeometry(out, input, other), MulFunction<T>());

@@ -1,8 +1,6 @@
 #include <cmath>
-#include <stdexcept>
 
 #include "base/rms_norm.h"
-#include "core/requirements.h"
 #include "cuda/rows.h"
 
 namespace infini::ops {
@@ -119,21 +117,10 @@ void Norm(const Rows& rows, const Operands<T>& operands, bool vectorized, Stream
 
 template <>
 struct Operator<RmsNorm, cuda::kDevice, 0> {
-  static bool Supports(const Tensor& input, const Tensor& weight, double, const Tensor& out) {
-    return IsRmsNorm(input, weight, out) && weight.data_type() == out.data_type() &&
-           IsFloatType(out.data_type()) && cuda::RowsOf(input, out).has_value();
-  }
+  static constexpr Limits kLimits{kFloatTypes, &cuda::HasRows, cuda::kRowsLimit};
 
   static void Run(const Invocation& invocation, const Tensor& input, const Tensor& weight,
                   double eps, const Tensor& out) {
-    if (!Supports(input, weight, eps, out)) {
-      throw std::invalid_argument(
-          "rms_norm: slot 0 takes aligned tensors of one type (float16, bfloat16, float32 or "
-          "float64), a weight of the size of the last dimension, and an out of the shape of the "
-          "input; out must not overlap itself, or another tensor unless both are the same view; "
-          "got " +
-          Describe(input) + ", weight " + Describe(weight) + " and out " + Describe(out));
-    }
     if (out.element_count() == 0) return;
     const bool vectorized =
         cuda::IsVectorizable(input) && cuda::IsVectorizable(weight) && cuda::IsVectorizable(out);

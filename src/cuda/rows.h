@@ -10,7 +10,7 @@
 #include "cuda/types.h"
 #include "cuda/vector.h"
 #include "cuda/walk.h"
-#include "infini/ops/tensor.h"
+#include "infini/ops/operator.h"
 
 // The shared part of kernels that work row by row; a row is the last dimension.
 //
@@ -75,6 +75,12 @@ inline std::optional<Rows> RowsOf(const Tensor& input, const Tensor& out) {
   }
   return rows;
 }
+
+// The limit of `RowsOf`, for operators whose input is the first argument.
+inline bool HasRows(const Invocation& call) {
+  return RowsOf(call.tensor(0), call.out()).has_value();
+}
+inline constexpr char kRowsLimit[] = "fewer than 2^31 rows, in at most 8 dimensions after merging";
 
 // True if every row of the tensor starts at a vector boundary and consists of whole vectors.
 inline bool IsVectorizable(const Tensor& tensor) {

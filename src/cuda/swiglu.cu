@@ -1,8 +1,6 @@
 #include <cmath>
-#include <stdexcept>
 
 #include "base/swiglu.h"
-#include "core/requirements.h"
 #include "cuda/elementwise.h"
 #include "cuda/types.h"
 
@@ -32,19 +30,8 @@ struct SwigluFunction {
 
 template <>
 struct Operator<Swiglu, cuda::kDevice, 0> {
-  static bool Supports(const Tensor& input, const Tensor& gate, const Tensor& out) {
-    return IsElementwise(out, {&input, &gate}) && IsFloatType(out.data_type());
-  }
-
   static void Run(const Invocation& invocation, const Tensor& input, const Tensor& gate,
                   const Tensor& out) {
-    if (!Supports(input, gate, out)) {
-      throw std::invalid_argument(
-          "swiglu: slot 0 takes aligned strided tensors of one type (float16, bfloat16, float32 or "
-          "float64) and an out of the shape that they broadcast to; out must not overlap itself, "
-          "or an input unless both are the same view; got " +
-          Describe(input) + ", " + Describe(gate) + " and out " + Describe(out));
-    }
     cuda::WithFloatType(out.data_type(), [&](auto* element) {
       using T = ElementOf<decltype(element)>;
       cuda::RunElementwise<T, T>(invocation, MakeGeometry(out, input, gate), SwigluFunction<T>());

@@ -6,9 +6,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/elements.h"
 #include "core/geometry.h"
-#include "infini/ops/tensor.h"
+#include "infini/ops/operator.h"
 
 // How the glue code of operators describes tensors to kernels.
 namespace infini::ops::triton {
@@ -23,17 +22,24 @@ inline Tensor Leading(const Tensor& tensor, std::size_t own) {
           tensor.device()};
 }
 
-// True for the types that all operators except add are compiled for.
-inline bool IsSmallFloatType(DataType type) {
-  return IsFloatType(type) && type != DataType::kFloat64;
-}
+// The types that all operators except add are compiled for.
+inline constexpr DataTypes kSmallFloatTypes{kFloatTypes.bits & ~DataTypes::Bits(DataType::kFloat64),
+                                            "type (float16, bfloat16 or float32)"};
 
-// True if 32 bits are enough for the index in every dimension, up to the end of the last block.
-inline bool IsCountable(const Tensor& tensor) {
-  const Span<std::int64_t> shape = tensor.shape();
-  return std::all_of(shape.begin(), shape.end(),
-                     [](std::int64_t size) { return size <= std::int64_t{1} << 30; });
+// True if 32 bits are enough for the index in every dimension of all tensors, up to the end of the
+// last block.
+inline bool IsCountable(const Invocation& call) {
+  for (std::size_t i = 0; i < call.size; ++i) {
+    if (call.arguments[i].tag != Argument::Tag::kTensor) continue;
+    const Span<std::int64_t> shape = call.tensor(i).shape();
+    const bool is_countable = std::all_of(shape.begin(), shape.end(), [](std::int64_t size) {
+      return size <= std::int64_t{1} << 30;
+    });
+    if (!is_countable) return false;
+  }
+  return true;
 }
+inline constexpr char kCountableLimit[] = "no dimension of more than 2^30 elements";
 
 // Limit for kernels with 32-bit offsets, which count up to the end of the last block of elements.
 inline constexpr std::int64_t kMaxOffset = std::numeric_limits<std::int32_t>::max() - 1024;

@@ -86,7 +86,7 @@ int Supports(const char* name, const Value* values, std::size_t count) {
   const Overload& overload = FindOverload(name, "out");
   const Invocation invocation{arguments.arguments.data(), count, *arguments.main, nullptr,
                               overload.parameters};
-  return overload.Select(invocation, 9).supports(invocation);
+  return overload.Select(invocation, 9).implementation.Supports(invocation);
 }
 
 }  // extern "C"

@@ -13,6 +13,7 @@
 
 #include "infini/ops/argument.h"
 #include "infini/ops/export.h"
+#include "infini/ops/requirements.h"
 #include "infini/ops/schema.h"
 #include "infini/ops/slot.h"
 
@@ -20,6 +21,10 @@ namespace infini::ops {
 
 // One call, ready to run: the arguments in schema order, outs last.
 struct Invocation {
+  // An argument of a hand-written operator, which has one out.
+  const Tensor& tensor(std::size_t index) const { return *arguments[index].As<Tensor>(); }
+  const Tensor& out() const { return tensor(size - 1); }
+
   const Argument* arguments = nullptr;
   std::size_t size = 0;
   Device device;
@@ -31,19 +36,31 @@ struct Invocation {
 
 // `data` is the pointer that the implementation was registered with.
 using Kernel = void (*)(const Invocation& invocation, const void* data);
-// Returns true if a kernel supports these arguments. nullptr: it supports all that fit the schema.
+// Returns true if a kernel can run here. nullptr: it can.
 using Predicate = bool (*)(const Invocation& invocation);
 
 // An implementation of one (overload, device, slot).
-struct Implementation {
+struct INFINI_OPS_API Implementation {
   Device::Type device;
   int slot;
   Kernel kernel;
   Predicate supports = nullptr;
-  void (*clear_cache)() = nullptr;  // nullptr: keeps nothing between calls
-  const void* data = nullptr;       // handed to `kernel`
+  void (*clear_cache)() = nullptr;             // nullptr: keeps nothing between calls
+  const void* data = nullptr;                  // handed to `kernel`
+  const Requirements* requirements = nullptr;  // nullptr: takes all that fits the schema
+  const Limits* limits = nullptr;
 
-  void Run(const Invocation& invocation) const { kernel(invocation, data); }
+  // True if the arguments meet the requirements, within the limits.
+  bool Takes(const Invocation& invocation) const;
+  bool Supports(const Invocation& invocation) const {
+    return Takes(invocation) && (!supports || supports(invocation));
+  }
+};
+
+// The implementation of a call, and whether it is known to support the call.
+struct Selection {
+  const Implementation& implementation;
+  bool is_supported;
 };
 
 // One schema of an operator and its implementations, in the order in which calls try them: the
@@ -57,7 +74,7 @@ struct INFINI_OPS_API Overload {
 
   // The implementation at `slot`. Without a slot: the first that supports the call, or the one with
   // the lowest slot if none does. Throws `std::invalid_argument` that lists the active slots.
-  const Implementation& Select(const Invocation& invocation, std::optional<int> slot) const;
+  Selection Select(const Invocation& invocation, std::optional<int> slot) const;
 };
 
 // An operator by its public name. The overloads are in the order in which calls try them. They are
@@ -119,9 +136,10 @@ class OperatorBase {
 };
 
 // A hand-written implementation is a specialisation with a static `Run` that takes the overload's
-// parameters. A `const Invocation&` before them gives access to the device and the stream. Optional
-// members: a static `Supports` with the overload's parameters, which returns true if `Run` supports
-// the call, and a static `ClearCache`. `INFINI_OPS_REGISTER` registers it.
+// parameters. A `const Invocation&` before them gives access to the device and the stream. `Run` is
+// called only with arguments that meet the operator's `kRequirements`. Optional members: `kLimits`,
+// a static `Supports` with the overload's parameters, which returns true if `Run` can run here, and
+// a static `ClearCache`. `INFINI_OPS_REGISTER` registers it.
 template <typename Op, Device::Type device, int slot>
 struct Operator;
 
@@ -192,6 +210,24 @@ struct ClearCacheOf<T, std::void_t<decltype(&T::ClearCache)>> {
   static constexpr void (*value)() = &T::ClearCache;
 };
 
+template <typename T, typename = void>
+struct RequirementsOf {
+  static constexpr const Requirements* value = nullptr;
+};
+template <typename T>
+struct RequirementsOf<T, std::void_t<decltype(T::kRequirements)>> {
+  static constexpr const Requirements* value = &T::kRequirements;
+};
+
+template <typename T, typename = void>
+struct LimitsOf {
+  static constexpr const Limits* value = nullptr;
+};
+template <typename T>
+struct LimitsOf<T, std::void_t<decltype(T::kLimits)>> {
+  static constexpr const Limits* value = &T::kLimits;
+};
+
 template <typename Op, Device::Type device, int slot>
 struct Registration {
   static_assert(0 <= slot && slot < kSlotCount);
@@ -200,7 +236,8 @@ struct Registration {
   Registration() {
     Register(Op::kName, Op::kOverloadName, {Op::kParameters, std::size(Op::kParameters)},
              {device, slot, &Unpacked<&Implemented::Run>::Run, SupportsOf<Implemented>::value,
-              ClearCacheOf<Implemented>::value});
+              ClearCacheOf<Implemented>::value, nullptr, RequirementsOf<Op>::value,
+              LimitsOf<Implemented>::value});
   }
 };
 

@@ -1,10 +1,7 @@
 #include "base/add.h"
 
 #include <cstdint>
-#include <stdexcept>
 
-#include "core/elements.h"
-#include "core/requirements.h"
 #include "triton/add.h"
 #include "triton/launch.h"
 #include "triton/operands.h"
@@ -16,10 +13,9 @@ using Request = InfiniOpsTritonAddRequest;
 
 constexpr int kMaxRank = 5;
 
-bool HasKernels(DataType type) {
-  if (IsUnsignedType(type)) return type == DataType::kUInt8;
-  return IsRealType(type) && type != DataType::kFloat64;
-}
+constexpr DataTypes kTypes{(kIntegerTypes.bits & ~kUnsignedTypes.bits) |
+                               DataTypes::Bits(DataType::kUInt8) | triton::kSmallFloatTypes.bits,
+                           "type (float16, bfloat16, float32, uint8 or a signed integer type)"};
 
 Request MakeRequest(const Geometry<3>& geometry, DataType type, const Scalar& alpha) {
   Request request{};
@@ -51,34 +47,18 @@ Request MakeRequest(const Geometry<3>& geometry, DataType type, const Scalar& al
 
 template <>
 struct Operator<Add, Device::Type::kNvidia, 9> {
-  static bool Supports(const Invocation& invocation, const Tensor& input, const Tensor& other,
-                       const Scalar& alpha, const Tensor& out) {
-    return TakesArguments(input, other, alpha, out) && triton::HasKernelsFor(invocation.device);
-  }
+  static constexpr Limits kLimits{kTypes};
+
+  static bool Supports(const Invocation& call) { return triton::HasKernelsFor(call.device); }
 
   static void Run(const Invocation& invocation, const Tensor& input, const Tensor& other,
                   const Scalar& alpha, const Tensor& out) {
-    if (!TakesArguments(input, other, alpha, out)) {
-      throw std::invalid_argument(
-          "add: slot 9 takes aligned strided tensors of one type (float16, bfloat16, float32, "
-          "uint8 or a signed integer type), an alpha that the type can hold, and an out of the "
-          "shape that they broadcast to; out must not overlap itself, or an input unless both are "
-          "the same view; got " +
-          Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
-    }
     if (out.element_count() == 0) return;
     ForEachPiece(MakeGeometry(out, input, other), kMaxRank, triton::kMaxOffset,
                  [&](const Geometry<3>& piece) {
                    triton::Launch("add", &InfiniOpsTritonAdd,
                                   MakeRequest(piece, out.data_type(), alpha), invocation);
                  });
-  }
-
- private:
-  static bool TakesArguments(const Tensor& input, const Tensor& other, const Scalar& alpha,
-                             const Tensor& out) {
-    return IsElementwise(out, {&input, &other}) && HasKernels(out.data_type()) &&
-           IsFactor(alpha, out.data_type());
   }
 };
 

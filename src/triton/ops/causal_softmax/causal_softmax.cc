@@ -1,8 +1,5 @@
 #include "base/causal_softmax.h"
 
-#include <stdexcept>
-
-#include "core/requirements.h"
 #include "triton/causal_softmax.h"
 #include "triton/launch.h"
 #include "triton/operands.h"
@@ -37,30 +34,18 @@ Request MakeRequest(const Geometry<2>& matrices, const Tensor& input, const Tens
 
 template <>
 struct Operator<CausalSoftmax, Device::Type::kNvidia, 9> {
-  static bool Supports(const Invocation& invocation, const Tensor& input, const Tensor& out) {
-    return TakesArguments(input, out) && triton::HasKernelsFor(invocation.device);
-  }
+  static constexpr Limits kLimits{triton::kSmallFloatTypes, &triton::IsCountable,
+                                  triton::kCountableLimit};
+
+  static bool Supports(const Invocation& call) { return triton::HasKernelsFor(call.device); }
 
   static void Run(const Invocation& invocation, const Tensor& input, const Tensor& out) {
-    if (!TakesArguments(input, out)) {
-      throw std::invalid_argument(
-          "causal_softmax: slot 9 takes aligned tensors of one type (float16, bfloat16 or float32) "
-          "with no more rows than columns, and an out of the shape of the input; out must not "
-          "overlap itself, or the input unless both are the same view; got " +
-          Describe(input) + " and out " + Describe(out));
-    }
     if (out.element_count() == 0) return;
     const auto matrices = MakeGeometry(triton::Leading(out, 2), triton::Leading(input, 2));
     ForEachPiece(matrices, 1, [&](const Geometry<2>& part) {
       triton::Launch("causal_softmax", &InfiniOpsTritonCausalSoftmax, MakeRequest(part, input, out),
                      invocation);
     });
-  }
-
- private:
-  static bool TakesArguments(const Tensor& input, const Tensor& out) {
-    return IsCausalSoftmax(input, out) && triton::IsSmallFloatType(out.data_type()) &&
-           triton::IsCountable(out);
   }
 };
 

@@ -1,8 +1,5 @@
 #include "base/rms_norm.h"
 
-#include <stdexcept>
-
-#include "core/requirements.h"
 #include "triton/launch.h"
 #include "triton/operands.h"
 #include "triton/rms_norm.h"
@@ -40,32 +37,19 @@ Request MakeRequest(const Geometry<2>& rows, const Tensor& input, const Tensor& 
 
 template <>
 struct Operator<RmsNorm, Device::Type::kNvidia, 9> {
-  static bool Supports(const Invocation& invocation, const Tensor& input, const Tensor& weight,
-                       double, const Tensor& out) {
-    return TakesArguments(input, weight, out) && triton::HasKernelsFor(invocation.device);
-  }
+  static constexpr Limits kLimits{triton::kSmallFloatTypes, &triton::IsCountable,
+                                  triton::kCountableLimit};
+
+  static bool Supports(const Invocation& call) { return triton::HasKernelsFor(call.device); }
 
   static void Run(const Invocation& invocation, const Tensor& input, const Tensor& weight,
                   double eps, const Tensor& out) {
-    if (!TakesArguments(input, weight, out)) {
-      throw std::invalid_argument(
-          "rms_norm: slot 9 takes aligned tensors of one type (float16, bfloat16 or float32), a "
-          "weight of the size of the last dimension, and an out of the shape of the input; out "
-          "must not overlap itself, or another tensor unless both are the same view; got " +
-          Describe(input) + ", weight " + Describe(weight) + " and out " + Describe(out));
-    }
     if (out.element_count() == 0) return;
     const auto rows = MakeGeometry(triton::Leading(out, 1), triton::Leading(input, 1));
     ForEachPiece(rows, 2, [&](const Geometry<2>& part) {
       triton::Launch("rms_norm", &InfiniOpsTritonRmsNorm,
                      MakeRequest(part, input, weight, eps, out), invocation);
     });
-  }
-
- private:
-  static bool TakesArguments(const Tensor& input, const Tensor& weight, const Tensor& out) {
-    return IsRmsNorm(input, weight, out) && weight.data_type() == out.data_type() &&
-           triton::IsSmallFloatType(out.data_type()) && triton::IsCountable(out);
   }
 };
 

@@ -1,8 +1,5 @@
 #include "base/swiglu.h"
 
-#include <stdexcept>
-
-#include "core/requirements.h"
 #include "triton/launch.h"
 #include "triton/operands.h"
 #include "triton/swiglu.h"
@@ -33,31 +30,18 @@ Request MakeRequest(const Geometry<3>& geometry, DataType type) {
 
 template <>
 struct Operator<Swiglu, Device::Type::kNvidia, 9> {
-  static bool Supports(const Invocation& invocation, const Tensor& input, const Tensor& gate,
-                       const Tensor& out) {
-    return TakesArguments(input, gate, out) && triton::HasKernelsFor(invocation.device);
-  }
+  static constexpr Limits kLimits{triton::kSmallFloatTypes};
+
+  static bool Supports(const Invocation& call) { return triton::HasKernelsFor(call.device); }
 
   static void Run(const Invocation& invocation, const Tensor& input, const Tensor& gate,
                   const Tensor& out) {
-    if (!TakesArguments(input, gate, out)) {
-      throw std::invalid_argument(
-          "swiglu: slot 9 takes aligned strided tensors of one type (float16, bfloat16 or "
-          "float32), and an out of the shape that they broadcast to; out must not overlap itself, "
-          "or an input unless both are the same view; got " +
-          Describe(input) + ", gate " + Describe(gate) + " and out " + Describe(out));
-    }
     if (out.element_count() == 0) return;
     ForEachPiece(MakeGeometry(out, input, gate), 2, triton::kMaxOffset,
                  [&](const Geometry<3>& piece) {
                    triton::Launch("swiglu", &InfiniOpsTritonSwiglu,
                                   MakeRequest(piece, out.data_type()), invocation);
                  });
-  }
-
- private:
-  static bool TakesArguments(const Tensor& input, const Tensor& gate, const Tensor& out) {
-    return IsElementwise(out, {&input, &gate}) && triton::IsSmallFloatType(out.data_type());
   }
 };
 

@@ -1,0 +1,85 @@
+#ifndef INFINI_OPS_REQUIREMENTS_H_
+#define INFINI_OPS_REQUIREMENTS_H_
+
+#include <cstdint>
+
+#include "infini/ops/data_type.h"
+
+// What the hand-written implementations of an operator take, as data. An operator states it once,
+// as `kRequirements` in src/base. An implementation adds what it does not take, as `kLimits`. The
+// check of a call, the message of a refusal and the documentation derive from both.
+namespace infini::ops {
+
+struct Invocation;
+
+// A set of element types, and its name in "tensors of one <name>".
+struct DataTypes {
+  template <typename... Types>
+  static constexpr std::uint64_t Bits(Types... types) {
+    return ((std::uint64_t{1} << static_cast<int>(types)) | ...);
+  }
+  constexpr bool Has(DataType type) const { return bits >> static_cast<int>(type) & 1; }
+
+  std::uint64_t bits;
+  const char* name;
+  bool has_float32_weight = false;  // the second tensor can be float32 beside 16-bit ones
+};
+
+inline constexpr DataTypes kFloatTypes{DataTypes::Bits(DataType::kFloat16, DataType::kBFloat16,
+                                                       DataType::kFloat32, DataType::kFloat64),
+                                       "type (float16, bfloat16, float32 or float64)"};
+inline constexpr DataTypes kUnsignedTypes{
+    DataTypes::Bits(DataType::kUInt8, DataType::kUInt16, DataType::kUInt32, DataType::kUInt64),
+    "unsigned integer type"};
+inline constexpr DataTypes kIntegerTypes{
+    kUnsignedTypes.bits |
+        DataTypes::Bits(DataType::kInt8, DataType::kInt16, DataType::kInt32, DataType::kInt64),
+    "integer type"};
+inline constexpr DataTypes kRealTypes{kFloatTypes.bits | kIntegerTypes.bits, "real type"};
+// Types that can be copied, even if no arithmetic is implemented for them.
+inline constexpr DataTypes kStoredTypes{kRealTypes.bits | DataTypes::Bits(DataType::kBool),
+                                        "bool or real type"};
+
+// Whether all tensors have the same type, or each its own.
+enum class Typing : std::uint8_t { kOne, kAny };
+
+// How often an element of an input is read. All tensors are aligned, and the elements of `out` do
+// not overlap. An operator that reads once can also write into the view that it reads.
+enum class Reading : std::uint8_t { kOnce, kOften };
+
+// What else is checked, of all arguments. The last argument is `out`.
+enum class Condition : std::uint8_t {
+  kNone,
+  kFactors,        // torch accepts the scalars as factors for the type
+  kElementwise,    // `out` has the shape that the inputs broadcast to. Torch resizes another `out`
+  kBroadcast,      // the input broadcasts to the shape of `out`
+  kConcatenation,  // `out` has the shape of the tensors concatenated along a dimension
+  kCausalRows,     // matrices with no more rows than columns
+  kNorm,           // a weight for each element of the last dimension
+  kGemm,           // shapes of products, see core/product.h
+  kLinear,
+  kMatmul,
+};
+
+struct Requirement {
+  Condition condition = Condition::kNone;
+  const char* text = nullptr;  // what the operator takes, in a sentence
+};
+
+struct Requirements {
+  DataTypes types;
+  Typing typing;
+  Reading reading;
+  Requirement others[2];
+};
+
+// What one implementation does not take, of what its operator takes.
+struct Limits {
+  DataTypes types;
+  bool (*hold)(const Invocation& call) = nullptr;
+  const char* text = nullptr;  // "no dimension exceeds 2^30 elements"
+};
+
+}  // namespace infini::ops
+
+#endif  // INFINI_OPS_REQUIREMENTS_H_
