@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/requirements.h"
+#include "infini/ops/operator.h"
 
 namespace infini::ops {
 namespace {

@@ -4,10 +4,12 @@
 #include <cstdint>
 
 #include "core/geometry.h"
-#include "infini/ops/operator.h"
+#include "infini/ops/argument.h"
 
 // The shared part of gemm, matmul and linear, for every device.
 namespace infini::ops {
+
+struct Invocation;
 
 // In elements. A dimension of one element has stride 0.
 struct Matrix {

@@ -208,8 +208,7 @@ bool IsBroadcastOf(Span<std::int64_t> out, std::initializer_list<Span<std::int64
   return true;
 }
 
-bool Implementation::Takes(const Invocation& call) const {
-  if (!requirements) return true;
+bool Implementation::Check(const Invocation& call) const {
   const DataTypes& types = limits ? limits->types : requirements->types;
   if (!CanRead(call, requirements->reading) || !HasTypes(call, types, requirements->typing)) {
     return false;

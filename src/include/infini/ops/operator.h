@@ -51,10 +51,13 @@ struct INFINI_OPS_API Implementation {
   const Limits* limits = nullptr;
 
   // True if the arguments meet the requirements, within the limits.
-  bool Takes(const Invocation& invocation) const;
+  bool Takes(const Invocation& invocation) const { return !requirements || Check(invocation); }
   bool Supports(const Invocation& invocation) const {
     return Takes(invocation) && (!supports || supports(invocation));
   }
+
+ private:
+  bool Check(const Invocation& invocation) const;
 };
 
 // The implementation of a call, and whether it is known to support the call.
