@@ -30,7 +30,9 @@ from ci.plan.site import SiteConfig
 from ci.util.invocation import RESULTS_VARIABLE
 from ci.util.process import NOTIFY_VARIABLE, STORE_VARIABLE
 from codegen import cli as codegen_cli
+from codegen import cpp
 from codegen.inputs import SELECTION_VARIABLE
+from codegen.native import read_bases
 from codegen.triton.compiler import CACHE_VARIABLE
 from tests.docs import alarms
 
@@ -125,6 +127,7 @@ def pages() -> dict[str, str]:
         "results.md": _results(),
         "alarms.md": _alarms(),
         "environment.md": _environment(),
+        "operators.md": _operators(),
     }
     titles = {name: text.partition("# ")[2].partition("\n")[0] for name, text in made.items()}
     listed = "\n".join(f"* [{title}]({name})" for name, title in titles.items())
@@ -428,3 +431,35 @@ def _environment() -> str:
 def _meaning(field: Mapping[str, Any]) -> str:
     """A description without the variables at its end, which have a column of their own."""
     return re.sub(r" \([^()]*[A-Z]+_[A-Z_]+[^()]*\)\.$", ".", _cell(field["description"]))
+
+
+# The library: what the hand-written operators take
+
+
+def _operators() -> str:
+    named = (ROOT / "src" / "include" / "infini" / "ops" / "requirements.h").read_text()
+    names = dict(re.findall(r'DataTypes (k\w+)\{.*?"([^"]+)"\}', named, re.S))
+    rows = []
+    for name, base in read_bases(ROOT / "src" / "base").items():
+        header = (ROOT / "src" / "base" / f"{name}.h").read_text(encoding="utf-8")
+        stated = header.partition("kRequirements = {")[2].partition("}};")[0]
+        texts = [_joined(each) for each in re.findall(r'Condition::k\w+,\s*("[^}]+")', stated)]
+        types = names.get(stated.split(",")[0].strip()) or _joined(stated.partition("},")[0])
+        typing = "any" if "Typing::kAny" in stated else "one"
+        place = ", or an input unless both are the same view"
+        out = f"itself{' or an input' if 'Reading::kOften' in stated else place}"
+        takes = ", ".join((f"tensors of {typing} {types}", *texts[:-1], f"and {texts[-1]}"))
+        operator = f"`{name}({cpp.signature(base.overload)})`"
+        rows.append((operator, f"{takes}; `out` must not overlap {out}"))
+    return _page(
+        "Operators",
+        "What the hand-written operators take: aligned strided tensors. A kernel can take less. The"
+        " error of a call says what its slot takes. [The hand-written operators]"
+        "(../add-an-operator.md#the-hand-written-operators) has the slots.",
+        _table(("Operator", "Takes"), rows),
+    )
+
+
+def _joined(literals: str) -> str:
+    """The text of C++ literals."""
+    return "".join(re.findall(r'"([^"]*)"', literals))

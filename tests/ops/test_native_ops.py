@@ -317,6 +317,15 @@ def _shapes(value: Any) -> str:
     return repr(value)
 
 
+@pytest.mark.cpu_kernels
+@pytest.mark.operators("gemm")
+def test_a_refusal_names_the_arguments_that_are_not_the_default() -> None:
+    x = torch.ones(2, 3)
+    got = r"; got float32\[2, 3\], float32\[2, 3\], beta 2, trans_a True and out float32\[2, 2\]$"
+    with pytest.raises(ValueError, match=got):
+        infini.ops.gemm(x, x, 1, 2, True, False, torch.ones(2, 2), implementation_index=0)
+
+
 def test_torch_takes_a_call_that_no_native_slot_takes(shadowing: str, device: str) -> None:
     """Complex numbers, which no native slot takes."""
     arguments, out = _complex(shadowing, device)
