@@ -21,6 +21,7 @@ from filelock import FileLock
 
 from ci import cli
 from ci.engines.docker.leftovers import EngineContents, image_size
+from ci.engines.docker.link import DOCKER
 from ci.engines.host.leftovers import HostLeftovers
 from ci.engines.leftovers import Item, ItemKind, Scope
 from ci.errors import ExitCode
@@ -117,6 +118,7 @@ def test_a_session_is_needed_unless_its_caller_was_killed_here(
         container("ended", "exited", run="b", session="1"),
     )
     engine = EngineContents(
+        product=DOCKER,
         client=DockerClient(base_url="unix:///nowhere", version="1.41"),  # not asked
         identity="here",
         place="here",

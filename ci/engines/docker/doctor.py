@@ -57,13 +57,15 @@ def engine_findings(
     for run in runs:
         looks[f"image of {run.platform}"] = partial(image_findings, run, images, info)
         looks[f"devices of {run.platform}"] = partial(_device_findings, run, info)
-    yield from carry_out([Check(subject, partial(_typed, look)) for subject, look in looks.items()])
+    yield from carry_out(
+        [Check(name, partial(_typed, look, product)) for name, look in looks.items()]
+    )
 
 
-def _typed(look: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+def _typed(look: Callable[[], Iterator[Finding]], product: EngineProduct) -> Iterator[Finding]:
     """Yield findings; errors of the SDK are typed ones."""
     try:
-        with typed_bad_answers("the Docker Engine"):
+        with typed_bad_answers(f"the {product.name}"):
             yield from look()
     except SDK_ERRORS as error:
         raise InfrastructureError(explain(error)) from error

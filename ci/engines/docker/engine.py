@@ -189,7 +189,7 @@ class DockerEngine(ImageEngine):
 
     def leftovers(self) -> EngineContents:
         """Return the containers, images and volumes that the engine has."""
-        return EngineContents.read(self.client, self.info(), self._link.product.name)
+        return EngineContents.read(self.client, self.info(), self._link.product)
 
     def describe(self, plan: RunPlan) -> Mapping[str, object]:
         """Return the image and the container of ``plan``."""

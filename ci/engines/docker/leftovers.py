@@ -14,7 +14,7 @@ from docker.errors import APIError, ImageNotFound
 
 from ci.engines import typed_errors
 from ci.engines.docker.images import BASE_DIGEST_LABEL
-from ci.engines.docker.link import DOCKER, SDK_ERRORS, explain, typed_bad_answers
+from ci.engines.docker.link import DOCKER, SDK_ERRORS, EngineProduct, explain, typed_bad_answers
 from ci.engines.docker.wheelhouse import PREFIX as WHEELS_PREFIX
 from ci.engines.job import TRUST_LABEL
 from ci.engines.leftovers import NO_LEVEL, Item, ItemKind, Scope, from_seconds
@@ -32,13 +32,27 @@ Entry = Mapping[str, Any]  # a container, an image or a volume, as the engine de
 
 
 @contextmanager
-def _typed_errors() -> Iterator[None]:
-    what, remedy = "asking the Docker Engine", "check `docker info` and the engine's log"
+def _typed_errors(product: EngineProduct) -> Iterator[None]:
+    what = f"asking the {product.name}"
+    remedy = f"check `{product.command} info` and the engine's log"
     with (
         typed_errors(what, *SDK_ERRORS, remedy=remedy, explain=explain),
-        typed_bad_answers("a Docker Engine"),
+        typed_bad_answers(f"a {product.name}"),
     ):
         yield
+
+
+def _disk_usage(client: DockerClient) -> Mapping[str, Any]:
+    """Ask what an engine stores; it answers one caller at a time."""
+    deadline = monotonic() + BUSY_S
+    while True:
+        try:
+            found: Mapping[str, Any] = client.df()
+            return found
+        except APIError as error:
+            if "already running" not in explain(error) or monotonic() > deadline:
+                raise
+        sleep(POLL_S)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +60,7 @@ class EngineContents:
     """What one engine stores, as ``docker system df --verbose`` shows it."""
 
     client: DockerClient
+    product: EngineProduct
     identity: str
     place: str
     containers: Sequence[Entry]
@@ -53,28 +68,21 @@ class EngineContents:
     volumes: Sequence[Entry]
 
     @classmethod
-    @_typed_errors()
     def read(
-        cls, client: DockerClient, info: Mapping[str, Any], product: str = DOCKER.name
+        cls, client: DockerClient, info: Mapping[str, Any], product: EngineProduct = DOCKER
     ) -> EngineContents:
-        """Ask the engine that ``info`` describes, which answers one caller at a time."""
-        deadline = monotonic() + BUSY_S
-        while True:
-            try:
-                answer = client.df()
-                break
-            except APIError as error:
-                if "already running" not in explain(error) or monotonic() > deadline:
-                    raise
-            sleep(POLL_S)
-        return cls(
-            client=client,
-            identity=info["ID"],
-            place=f"{product} of {info['Name']}",
-            containers=answer.get("Containers") or (),
-            images=answer.get("Images") or (),
-            volumes=answer.get("Volumes") or (),
-        )
+        """Ask the engine that ``info`` describes."""
+        with _typed_errors(product):
+            answer = _disk_usage(client)
+            return cls(
+                client=client,
+                product=product,
+                identity=info["ID"],
+                place=f"{product.name} of {info['Name']}",
+                containers=answer.get("Containers") or (),
+                images=answer.get("Images") or (),
+                volumes=answer.get("Volumes") or (),
+            )
 
     @property
     def running(self) -> frozenset[str]:
@@ -85,7 +93,7 @@ class EngineContents:
 
     def items(self, scope: Scope) -> Iterator[Item]:
         """The containers, images and volumes of a project."""
-        with _typed_errors():
+        with _typed_errors(self.product):
             yield from self._container_items(scope)
             yield from self._image_items(scope)
             yield from self._shared_volume_items(scope)
