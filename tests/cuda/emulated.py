@@ -7,6 +7,7 @@ as text and the bytes of its arrays. numpy has no bfloat16: its bits are sent as
 from __future__ import annotations
 
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from typing import IO, TypeAlias
 
 import numpy as np
 
-FOLDER = Path(__file__).resolve().parent / "emulator"
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "tests" / "cuda" / "emulator"
 
 Value: TypeAlias = np.ndarray | Sequence[np.ndarray] | float | bool | None
 
@@ -35,11 +37,12 @@ class Launch:
 def build(folder: Path, environment: Mapping[str, str]) -> None:
     """The programs `self_test` and `operators` in `folder`."""
     for command in (
+        [sys.executable, "-m", "codegen", "platforms", "--output-dir", folder],
         ["cmake", "-S", FOLDER, "-B", folder, "-G", "Ninja"],
         ["cmake", "--build", folder, "-j", "2"],
     ):
         finished = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
         )
         assert finished.returncode == 0, finished.stdout + finished.stderr
 
