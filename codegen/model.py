@@ -23,11 +23,20 @@ RESERVED_NAMES = frozenset(  # in `infini.ops`
 )
 RESERVED_CLASS_NAMES = frozenset(  # in C++ `infini::ops`, and in `infini.ops`
     {
-        *("Argument", "Call", "CallOptions", "ClearCacheOf", "DataType", "Device"),
-        *("DeviceType", "DeviceTypeInfo", "Implementation", "Invocation", "Kernel", "Layout"),
-        *("MemoryFormat", "Operator", "OperatorBase", "OperatorEntry", "Overload", "Parameter"),
-        *("Platform", "Predicate", "Registration", "Scalar", "Slot", "SlotOrder", "Span"),
-        *("SupportsOf", "Tensor", "Unpacked"),
+        *("Argument", "Call", "CallOptions", "ClearCacheOf", "Condition", "DataType"),
+        *("DataTypes", "Device", "DeviceType", "DeviceTypeInfo", "Implementation", "Invocation"),
+        *("Kernel", "Layout", "Limits", "LimitsOf", "MemoryFormat", "Operator", "OperatorBase"),
+        *("OperatorEntry", "Overload", "Parameter", "Platform", "Predicate", "Reading"),
+        *(
+            "Registration",
+            "Requirement",
+            "Requirements",
+            "Scalar",
+            "Selection",
+            "Slot",
+            "SlotOrder",
+        ),
+        *("Span", "SupportsOf", "Tensor", "Typing", "Unpacked"),
     }
 )
 # Keyword parameters of every operator, and local names of the generated `Call`.

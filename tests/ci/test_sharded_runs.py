@@ -18,13 +18,14 @@ from ci.engines.job import host_job
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts.environment_key import environment_key
 from ci.facts.pytest_log import PytestOutput, parse_log, read_output
+from ci.facts.sentences import suite_passed
 from ci.facts.shards import division_errors, merge_files, merge_outputs
 from ci.facts.suite import suite_of
 from ci.facts.timeline import read_timeline
 from ci.gates.rules import exit_code
 from ci.model.outcomes import Outcome, PytestLog
 from ci.model.plan import SelectionPlan
-from ci.model.results import Evidence, Harness, PlatformResult, Product
+from ci.model.results import Harness, PlatformResult, Product
 from ci.plan.planning import RunOptions
 from ci.plan.project import load_project, plan_run
 from ci.plan.request import RunRequest, new_request, read_request
@@ -118,12 +119,7 @@ def test_a_passing_suite_passes(work: Workplace) -> None:
     """Three shards and one test: no test is left for two of them."""
     row, _ = row_of(work, 3)
     assert (row.verdict.product, row.verdict.harness) == (Product.PASSED, Harness.CLEAN)
-    assert row.verdict.evidence == (
-        Evidence(
-            grade=row.verdict.evidence[0].grade,
-            text="pytest ended with status 0: 1 passed, 0 skipped",
-        ),
-    )
+    assert row.verdict.evidence == (suite_passed(passed=1, skipped=0, ended=True),)
     assert row.pytest is not None
     assert (row.pytest.summary or "").startswith("1 passed in ")
     assert [it.exit_code for it in row.shards] == [0, 5, 5]

@@ -20,6 +20,7 @@ from ci.model.plan import EngineKind, EnginePlan, RunPlan
 from ci.model.results import Product
 from ci.plan.project import load_project
 from ci.plan.request import new_request
+from ci.protocol.events import Event
 from ci.protocol.job import Column, StageKind
 from ci.run.attempts import carry_out
 from ci.run.platform import PlatformOutcome
@@ -63,7 +64,7 @@ def test_next_engine_is_used_when_the_container_must_have_ended(
 
     def be_the_parent() -> None:
         for message in iter(ours.recv, None):
-            text = str(message.get("text", "")) if isinstance(message, dict) else "ready"
+            text = getattr(message, "text", "") if isinstance(message, Event) else "ready"
             said.append(text)
             if text == "ready":
                 ours.send(None)

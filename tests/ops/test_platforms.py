@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from platforms import (
     DEVICES,
     PLATFORMS,
@@ -16,16 +15,13 @@ import infini.ops
 import torch
 from codegen import devices
 
-HARDWARE = [
-    (platform.torch_device, name, platform.name)
-    for platform in devices.platforms()
-    for name in platform.examples
-]
 
-
-@pytest.mark.parametrize(("device", "name", "platform"), HARDWARE)
-def test_hardware_is_known_by_its_name(device: str, name: str, platform: str) -> None:
-    assert identify(device, name) == platform
+def test_hardware_is_known_by_its_name() -> None:
+    """One test for all platforms: a further one changes no contract."""
+    known = [(platform, name) for platform in devices.platforms() for name in platform.examples]
+    assert len(known) >= 17
+    for platform, name in known:
+        assert identify(platform.torch_device, name) == platform.name, name
 
 
 def test_unknown_hardware_has_no_platform() -> None:
