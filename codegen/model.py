@@ -27,16 +27,8 @@ RESERVED_CLASS_NAMES = frozenset(  # in C++ `infini::ops`, and in `infini.ops`
         *("DataTypes", "Device", "DeviceType", "DeviceTypeInfo", "Implementation", "Invocation"),
         *("Kernel", "Layout", "Limits", "LimitsOf", "MemoryFormat", "Operator", "OperatorBase"),
         *("OperatorEntry", "Overload", "Parameter", "Platform", "Predicate", "Reading"),
-        *(
-            "Registration",
-            "Requirement",
-            "Requirements",
-            "Scalar",
-            "Selection",
-            "Slot",
-            "SlotOrder",
-        ),
-        *("Span", "SupportsOf", "Tensor", "Typing", "Unpacked"),
+        *("Registration", "Requirement", "Requirements", "RequirementsOf", "Scalar", "Selection"),
+        *("Slot", "SlotOrder", "Span", "SupportsOf", "Tensor", "Typing", "Unpacked"),
     }
 )
 # Keyword parameters of every operator, and local names of the generated `Call`.
