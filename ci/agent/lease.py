@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ci.agent.locks import LockFolder
+from ci.agent.time_limits import PROBE_KILL_S, PROBE_S
 from ci.protocol.events import Event, LeaseReleased, LeaseTaken, LeaseWaiting
 from ci.protocol.job import DeviceJob
 from ci.util.lines import parse_object
@@ -223,9 +224,6 @@ def _join_reasons(reasons: list[str]) -> str:
     return "; ".join(reasons) or "other runs leased the devices first"
 
 
-PROBE_TIMEOUT_S = 60.0  # without its daemon, a driver takes seconds to wake up each device
-KILL_TIMEOUT_S = 5.0  # a process that survives SIGKILL for so long hangs in the kernel
-
 # What a lease needs of an answer, which a vendor's library may have garbled.
 FACTS = frozenset(("uuid", "index", "health", "memory_used"))
 TEXT = (str, type(None))
@@ -249,7 +247,7 @@ def detect(
     command: Sequence[str],
     environment: Mapping[str, str],
     *,
-    timeout_s: float = PROBE_TIMEOUT_S,
+    timeout_s: float = PROBE_S,
 ) -> Detection:
     """Run the probe; if it fails, the result is ``unknown`` with the reason."""
     try:
@@ -268,7 +266,7 @@ def detect(
     except subprocess.TimeoutExpired:
         process.kill()
         with suppress(subprocess.TimeoutExpired):  # a hung driver keeps it in the kernel
-            process.communicate(timeout=KILL_TIMEOUT_S)
+            process.communicate(timeout=PROBE_KILL_S)
         return Detection("unknown", f"the probe did not answer within {timeout_s:.0f} s")
     if process.returncode != 0:
         return Detection("unknown", _failure(process.returncode, complaints))

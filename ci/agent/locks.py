@@ -17,13 +17,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from ci.agent.time_limits import DEAD_RUN_GRACE_S
 from ci.util.lines import parse_object
 
 # Any user may create a lock, but not remove another user's, as in /tmp and /run/lock.
 FOLDER_MODE = 0o1777
 FILE_MODE = 0o666
 LONGEST_OWNER = 1 << 16  # bytes; a run writes a few hundred
-REAP_GRACE_S = 20.0  # between SIGTERM and SIGKILL for leftovers of a dead run; these take 12 s
 
 
 class LockFolder:
@@ -33,7 +33,9 @@ class LockFolder:
     descriptor releases the lock of this process.
     """
 
-    def __init__(self, folder: str, owner: dict[str, Any], grace_s: float = REAP_GRACE_S) -> None:
+    def __init__(
+        self, folder: str, owner: dict[str, Any], grace_s: float = DEAD_RUN_GRACE_S
+    ) -> None:
         self._folder = Path(folder)
         self._owner = {**owner, **_identity()}
         self._grace_s = grace_s

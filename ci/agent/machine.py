@@ -11,11 +11,11 @@ import subprocess
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
+from ci.agent.time_limits import TOOL_S
 from ci.agent.user import StageUser
 from ci.util.lines import parse_object
 from ci.util.text import mask_credentials
 
-PROBE_TIMEOUT_S = 60.0  # tools answer in a second; a tool that hangs is recorded as unknown
 CPUINFO = Path("/proc/cpuinfo")
 # Variable that restricts a build of this library to some operators.
 SELECTION = "INFINI_OPS_TORCH_OPS"
@@ -258,7 +258,7 @@ def tool_output(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=PROBE_TIMEOUT_S,
+            timeout=TOOL_S,
             check=False,
             preexec_fn=user.become if user else None,
         )

@@ -23,10 +23,11 @@ from ci.agent.stage import SupervisorError
 from ci.agent.user import Handover, LogPipe, make_public
 from ci.protocol.agent_files import PYTEST_LOG
 from ci.protocol.events import CommandEnd, Event, RerunFinished, RerunsEnded, RerunStarted
-from ci.protocol.job import StageKind, StagePlan
+from ci.protocol.job import StagePlan
 from ci.protocol.pytest_report import SUBTEST, TEST, damaged_report, parse_report
 from ci.protocol.pytest_status import is_pytest
 from ci.protocol.stable_names import name_rules
+from ci.protocol.stage_kind import StageKind
 from ci.util.files import remove_folder
 from ci.util.lines import LONGEST_REPORT, lines_of_file
 

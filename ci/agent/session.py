@@ -19,13 +19,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Mapping, Sequence
 
+from ci.agent.time_limits import FOUND_S
 from ci.protocol.job import INTERACTIVE
 
 HOLD = "hold"
 SHELLS = ("bash", "sh")  # the first that there is, at a terminal
 DOOR = 0  # the descriptor of a pipe that every shell writes to, and keeps open until it ends
 KNOCK = b"."
-FOUND_S = 10.0  # until the stage's process exists, after the event that it starts
 POLL_S = 0.05
 OWN_VARIABLES = ("TERM", "COLUMNS", "LINES")  # of the terminal, not of the stage
 

@@ -22,13 +22,11 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
+from ci.agent.time_limits import GRACE_S, KILL_S, LEFTOVER_GRACE_S, OVERDUE_S
 from ci.agent.user import StageUser
 from ci.protocol.events import CommandEnd
 from ci.util.text import signal_name
 
-GRACE_S = 10.0  # between SIGTERM and SIGKILL when a stage must end; the default of `docker stop`
-LEFTOVER_GRACE_S = 2.0  # the same for leftover processes of a finished stage
-OVERDUE_S = 5.0  # after a time limit; a supervisor that is not stopped acts within milliseconds
 SUPERVISOR_FAILED = 70  # EX_SOFTWARE of sysexits.h
 
 EVENTS = "memory.events"  # of cgroup v2
@@ -39,7 +37,6 @@ ENDING = {signal.SIGTERM, signal.SIGINT}
 # Between two scans for processes that started while others were being ended. A scan of /proc takes
 # a few milliseconds.
 RESCAN_S = 0.1
-KILL_TIMEOUT_S = 30.0  # a process stuck in the kernel (a hung device) may never end
 
 
 @dataclass(frozen=True)
@@ -192,7 +189,7 @@ class ProcessTree:
 
     def end(self, grace_s: float) -> None:
         """End every process: SIGTERM, ``grace_s``, then SIGKILL."""
-        for number, timeout_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, KILL_TIMEOUT_S)):
+        for number, timeout_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, KILL_S)):
             signalled: set[int] = set()  # signal each process once, also one that starts meanwhile
             deadline = time.monotonic() + timeout_s
             while not self._reap() and time.monotonic() < deadline:

@@ -18,8 +18,9 @@ from ci.agent.stage_progress import GrowingFile, ProgressWatch
 from ci.agent.user import Handover, LogPipe
 from ci.protocol import events
 from ci.protocol.agent_files import JUNIT, PYTEST_LOG, files_of
-from ci.protocol.job import NETRC, Job, StageKind, StagePlan
+from ci.protocol.job import NETRC, Job, StagePlan
 from ci.protocol.stable_names import run_folders
+from ci.protocol.stage_kind import StageKind
 
 
 @dataclass(frozen=True)

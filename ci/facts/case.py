@@ -19,8 +19,9 @@ from ci.model.outcomes import ClosingSummary, PytestLog, Selection
 from ci.model.plan import ContractPlan
 from ci.model.results import Evidence, ExecutionFacts, OverloadCount, is_compiled_only
 from ci.protocol.events import CommandEnd, StageFinished
-from ci.protocol.job import StageKind, StagePlan
+from ci.protocol.job import StagePlan
 from ci.protocol.pytest_status import TESTS_FAILED, is_pytest
+from ci.protocol.stage_kind import StageKind
 
 # What pytest means by its other exit statuses (pytest.ExitCode).
 UNFINISHED = {

@@ -20,7 +20,8 @@ from ci.model.platforms import (
 )
 from ci.model.results import selected_title, title
 from ci.model.trust import Trust
-from ci.protocol.job import ArtifactPlan, StageKind, StagePlan
+from ci.protocol.job import ArtifactPlan, StagePlan
+from ci.protocol.stage_kind import StageKind
 
 # Environment variables of every stage; tests read their platform and device from them.
 PLATFORM_VARIABLE = "INFINI_CI_PLATFORM"

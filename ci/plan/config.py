@@ -36,7 +36,8 @@ from ci.protocol.agent_files import (
     JUNIT,
     PYTEST_LOG,
 )
-from ci.protocol.job import Column, StageKind, StageNetwork
+from ci.protocol.job import Column, StageNetwork
+from ci.protocol.stage_kind import StageKind
 
 ENGINE_STAGES = ("image", "sync")
 LONGEST_TIMEOUT_S = 1e7  # 116 days; far more overflows the timers of the kernel

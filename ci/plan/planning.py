@@ -44,7 +44,8 @@ from ci.model.plan import (
 from ci.model.platforms import OFFLINE_BASE_COMMAND, OFFLINE_BASE_IMAGE, Platform
 from ci.model.trust import Trust
 from ci.plan.config import Config, DevicePolicy, PlatformConfig, StageConfig
-from ci.protocol.job import ArtifactPlan, Column, StageKind, StageNetwork, StagePlan
+from ci.protocol.job import ArtifactPlan, Column, StageNetwork, StagePlan
+from ci.protocol.stage_kind import StageKind
 
 DOCKERFILE = "Dockerfile"
 CA_BUNDLE_IN_CONTEXT = "site-ca-bundle.pem"

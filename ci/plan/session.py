@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ci.model.plan import CONTAINER_FOLDER, SESSION_LABEL, RunPlan
-from ci.protocol.job import Column, StageKind, StagePlan
+from ci.protocol.job import Column, StagePlan
+from ci.protocol.stage_kind import StageKind
 
 SHELL = "shell"  # name of the stage that a shell enters
 LONGEST_S = 12 * 3600.0  # of a shell: a forgotten one ends, and with it the lease of its devices

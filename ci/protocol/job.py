@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from enum import Enum
 from typing import Any
+
+from ci.protocol.stage_kind import StageKind, StringEnum
 
 PROTOCOL = 5  # version of the job's document; the agent refuses any other
 # What the agent gets instead of a document: to open a shell in its environment, and to fill the
@@ -18,19 +19,6 @@ PROTOCOL = 5  # version of the job's document; the agent refuses any other
 ENTER, UNPACK = "enter", "unpack"
 INTERACTIVE = "--interactive"  # of ``ENTER``: the shell has a terminal
 NETRC = "NETRC"  # the variable that names a file of passwords, to pip and other programs
-
-
-class StringEnum(str, Enum):
-    """An enum whose members print as their values (``enum.StrEnum``, from Python 3.11 on)."""
-
-    __str__ = str.__str__
-
-
-class StageKind(StringEnum):
-    """How the agent treats a stage's command."""
-
-    COMMAND = "command"
-    PYTEST = "pytest"  # the agent adds --report-log and --junitxml
 
 
 class Column(StringEnum):

@@ -17,7 +17,7 @@ from ci.facts.environment_key import (
 )
 from ci.facts.measures import Quantity, measure_key
 from ci.model.plan import RunPlan
-from ci.protocol.job import StageKind
+from ci.protocol.stage_kind import StageKind
 from ci.store.rows import RunMeasures
 
 if TYPE_CHECKING:  # it imports SQLAlchemy

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ci.engines.job import agent_archive
-from ci.protocol.job import PROTOCOL, ArtifactPlan, Column, DeviceJob, StageKind, StagePlan
+from ci.protocol.job import PROTOCOL, ArtifactPlan, Column, DeviceJob, StagePlan
 from ci.protocol.job import Job as AgentJob
+from ci.protocol.stage_kind import StageKind
 
 
 class Job:

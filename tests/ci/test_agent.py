@@ -28,7 +28,8 @@ from ci.agent.output import PACE_S, Printer, StageOutput
 from ci.agent.stage import Stage, StageCommand
 from ci.engines.job import agent_archive, agent_modules
 from ci.protocol.events import ArtifactCut
-from ci.protocol.job import PROTOCOL, ArtifactPlan, StageKind
+from ci.protocol.job import PROTOCOL, ArtifactPlan
+from ci.protocol.stage_kind import StageKind
 from ci.util.files import REPOSITORY, copy_file
 from tests.cases import narrowed
 

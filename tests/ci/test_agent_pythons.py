@@ -15,7 +15,7 @@ from agent_job import Job
 from ci.agent.lease import detect
 from ci.engines import devices
 from ci.engines.job import agent_modules
-from ci.protocol.job import StageKind
+from ci.protocol.stage_kind import StageKind
 from ci.util.files import REPOSITORY
 from tests.compat.interpreters import find_interpreters, places
 

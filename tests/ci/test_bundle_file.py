@@ -26,7 +26,8 @@ from ci.plan.config import NetworkConfig
 from ci.plan.planning import RunOptions
 from ci.plan.project import Project, load_project
 from ci.plan.request import RunRequest, new_request, source_changes
-from ci.protocol.job import Column, StageKind, StagePlan
+from ci.protocol.job import Column, StagePlan
+from ci.protocol.stage_kind import StageKind
 from ci.run import session
 from ci.store.folder import read_results
 from ci.upkeep.bundle.file import new_bundle, open_archive

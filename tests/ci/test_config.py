@@ -9,7 +9,8 @@ import pytest
 from ci.errors import ConfigError, ExitCode
 from ci.model.platforms import GROUPS, PLATFORMS
 from ci.plan.load import load_config, load_site, schema_text
-from ci.protocol.job import Column, StageKind
+from ci.protocol.job import Column
+from ci.protocol.stage_kind import StageKind
 from ci.util.files import REPOSITORY
 
 PACKAGE = "expected only a package's name: letters, digits, '+', '-', '.' and '_'"

@@ -12,7 +12,8 @@ import pytest
 
 from ci.agent.machine import tool_facts
 from ci.facts.notes import requirement_notes, source_notes
-from ci.protocol.job import Column, StageKind, StagePlan
+from ci.protocol.job import Column, StagePlan
+from ci.protocol.stage_kind import StageKind
 
 FILE = f"tiny/_fast{EXTENSION_SUFFIXES[0]}"
 PYTEST = ("python", "-m", "pytest")

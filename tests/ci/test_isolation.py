@@ -13,7 +13,8 @@ from agent_job import Job, printed_events
 
 from ci.agent.network import NetworkError, active_interfaces, wait_until_isolated
 from ci.protocol.events import Event, NetworkWaiting
-from ci.protocol.job import Column, StageKind, StagePlan
+from ci.protocol.job import Column, StagePlan
+from ci.protocol.stage_kind import StageKind
 
 connected = pytest.mark.skipif(not active_interfaces(), reason="this machine has no network")
 SHOW = "import json, socket; print(json.dumps([name for _, name in socket.if_nameindex()]))"

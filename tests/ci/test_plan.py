@@ -19,7 +19,8 @@ from ci.model.results import ExecutionFacts
 from ci.model.trust import Trust
 from ci.plan.config import Config, DevicePolicy
 from ci.plan.planning import PlanInputs, RunOptions, make_plan
-from ci.protocol.job import Column, StageKind
+from ci.protocol.job import Column
+from ci.protocol.stage_kind import StageKind
 
 CONFIG = {
     "project": "tiny",

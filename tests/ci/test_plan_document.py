@@ -16,7 +16,8 @@ from ci.engines.host.engine import HostEngine
 from ci.engines.ray.engine import RayEngine
 from ci.errors import ExitCode
 from ci.model.plan import EngineKind, EnginePlan, ImageArchive, RunPlan
-from ci.protocol.job import Column, StageKind, StagePlan
+from ci.protocol.job import Column, StagePlan
+from ci.protocol.stage_kind import StageKind
 from ci.run.dry_run import WIDTH, plan_document, plan_text
 
 # It describes a container, as the Docker engine does, without a connection.

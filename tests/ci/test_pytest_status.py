@@ -10,8 +10,8 @@ from agent_job import Job
 
 from ci.facts.pytest_log import parse_log
 from ci.model.outcomes import Outcome
-from ci.protocol.job import StageKind
 from ci.protocol.pytest_status import is_pytest
+from ci.protocol.stage_kind import StageKind
 from tests.cases import narrowed
 
 OURS = f"{sys.executable} -m pytest -p no:cacheprovider tests"

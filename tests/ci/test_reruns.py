@@ -27,7 +27,8 @@ from ci.plan.planning import RunOptions
 from ci.plan.project import load_project, plan_run
 from ci.plan.request import RunRequest, new_request
 from ci.protocol.events import CommandEnd, Event, RerunsEnded
-from ci.protocol.job import Column, StageKind, StagePlan
+from ci.protocol.job import Column, StagePlan
+from ci.protocol.stage_kind import StageKind
 
 # Counts its own attempts in a file: what the tests leave behind is there in the next one, too.
 SUITE = """\

@@ -15,7 +15,8 @@ from ci.model.plan import SESSION_LABEL
 from ci.plan.project import load_project, plan_run
 from ci.plan.request import read_request
 from ci.plan.session import SHELL, kept_plan, rerun_plan, shell_plan
-from ci.protocol.job import Column, StageKind
+from ci.protocol.job import Column
+from ci.protocol.stage_kind import StageKind
 from ci.run.session import Recorded, recorded_sources
 
 

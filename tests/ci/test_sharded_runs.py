@@ -30,7 +30,8 @@ from ci.plan.planning import RunOptions
 from ci.plan.project import load_project, plan_run
 from ci.plan.request import RunRequest, new_request, read_request
 from ci.protocol.events import ShardFinished
-from ci.protocol.job import Column, StageKind, StagePlan
+from ci.protocol.job import Column, StagePlan
+from ci.protocol.stage_kind import StageKind
 from ci.run.dry_run import plan_document
 from ci.run.estimates import with_recorded_times
 from ci.run.session import Recorded, Sources

@@ -30,7 +30,8 @@ from ci.agent.shards import (
 )
 from ci.protocol.agent_files import shard_file
 from ci.protocol.events import CommandEnd
-from ci.protocol.job import DeviceJob, StageKind
+from ci.protocol.job import DeviceJob
+from ci.protocol.stage_kind import StageKind
 
 FILES = ("tests/test_a.py", "tests/test_b.py", "other.py")
 NAMES = st.builds(

@@ -16,7 +16,7 @@ from ci.agent.stage_progress import INTERVAL_S, LARGEST_PIECE, GrowingFile, Prog
 from ci.engines.logs import EventReader
 from ci.protocol.agent_files import ENGINE_EVENTS
 from ci.protocol.events import StageProgress
-from ci.protocol.job import StageKind
+from ci.protocol.stage_kind import StageKind
 
 
 class Clock:

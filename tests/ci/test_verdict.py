@@ -34,7 +34,8 @@ from ci.protocol.events import (
     StageSkipped,
     StageStarted,
 )
-from ci.protocol.job import Column, StageKind, StagePlan
+from ci.protocol.job import Column, StagePlan
+from ci.protocol.stage_kind import StageKind
 
 DATA = Path(__file__).parent / "data"
 

@@ -14,7 +14,8 @@ from ci.engines.host.workfolder import MAKE_VENV
 from ci.model.plan import ContainerPlan, EngineKind, EnginePlan, HostPlan, ImagePlan, RunPlan
 from ci.plan.network import resolve_network
 from ci.plan.planning import RESULTS, WORKSPACE
-from ci.protocol.job import ArtifactPlan, Column, StageKind, StagePlan
+from ci.protocol.job import ArtifactPlan, Column, StagePlan
+from ci.protocol.stage_kind import StageKind
 
 # The command, with a program for Python that makes the host engine's environments. It is no
 # `python -m ci`, so the lines that it prints name the `python` of the shell.

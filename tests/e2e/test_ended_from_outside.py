@@ -12,7 +12,8 @@ from plans import stage
 
 from ci.model.plan import RunPlan
 from ci.model.results import Harness, Product
-from ci.protocol.job import Column, StageKind
+from ci.protocol.job import Column
+from ci.protocol.stage_kind import StageKind
 from ci.run.platform import judge_platform
 from tests.cases import narrowed
 

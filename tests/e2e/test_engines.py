@@ -20,7 +20,7 @@ from ci.facts.result_files import ResultFiles
 from ci.model.plan import RunPlan
 from ci.model.results import Product
 from ci.protocol.events import RunFinished
-from ci.protocol.job import StageKind
+from ci.protocol.stage_kind import StageKind
 
 INSTALL = stage("install", "python", "-m", "pip", "install", ".", "--no-build-isolation")
 PYTEST = stage("pytest", "python", "-m", "pytest", "tests", kind=StageKind.PYTEST)

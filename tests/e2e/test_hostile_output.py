@@ -17,7 +17,7 @@ from ci.gates.rules import exit_code
 from ci.model.plan import ResultLimits
 from ci.model.results import Harness, Product
 from ci.protocol.events import RunFinished
-from ci.protocol.job import StageKind
+from ci.protocol.stage_kind import StageKind
 from ci.run.platform import judge_platform
 
 sys.path.append(str(Path(__file__).parents[1] / "ci"))

@@ -21,7 +21,8 @@ from ci.model.results import Product
 from ci.plan.project import load_project
 from ci.plan.request import new_request
 from ci.protocol.events import Event
-from ci.protocol.job import Column, StageKind
+from ci.protocol.job import Column
+from ci.protocol.stage_kind import StageKind
 from ci.run.attempts import carry_out
 from ci.run.platform import PlatformOutcome
 from ci.run.workers import Caller

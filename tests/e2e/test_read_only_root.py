@@ -23,7 +23,7 @@ from ci.engines.docker.containers import find_containers
 from ci.errors import ExitCode
 from ci.model.plan import ResultLimits, RunPlan
 from ci.plan.planning import WRITABLE
-from ci.protocol.job import StageKind
+from ci.protocol.stage_kind import StageKind
 
 pytestmark = pytest.mark.docker
 

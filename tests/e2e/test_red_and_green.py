@@ -28,7 +28,8 @@ from ci.gates.rules import exit_code
 from ci.model.plan import HostPlan, RunPlan
 from ci.model.results import Harness, PlatformResult, Product
 from ci.plan.session import rerun_plan
-from ci.protocol.job import Column, StageKind
+from ci.protocol.job import Column
+from ci.protocol.stage_kind import StageKind
 from ci.report.table import table_rows
 from ci.run.platform import judge_platform
 from tests.cases import narrowed

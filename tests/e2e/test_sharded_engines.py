@@ -14,7 +14,7 @@ from ci.facts.result_files import ResultFiles
 from ci.model.plan import RunPlan
 from ci.model.results import Harness, Product
 from ci.protocol.events import StageProgress
-from ci.protocol.job import StageKind
+from ci.protocol.stage_kind import StageKind
 from ci.run.platform import judge_platform
 
 INSTALL = stage("install", "python", "-m", "pip", "install", ".", "--no-build-isolation")

@@ -34,7 +34,8 @@ from ci.facts.result_files import ResultFiles
 from ci.model.plan import ResultLimits
 from ci.protocol.agent_files import CACHE_LOG
 from ci.protocol.events import Event
-from ci.protocol.job import Column, StageKind, StagePlan
+from ci.protocol.job import Column, StagePlan
+from ci.protocol.stage_kind import StageKind
 from ci.run.progress import Progress
 from ci.run.screen import draw
 from ci.run.status import RunStatus

@@ -18,7 +18,8 @@ from ci.engines.archives import chunks_of, extract
 from ci.errors import InfrastructureError
 from ci.model.plan import ResultLimits, RunPlan
 from ci.model.results import ImageFacts
-from ci.protocol.job import ArtifactPlan, Column, StageKind, StagePlan
+from ci.protocol.job import ArtifactPlan, Column, StagePlan
+from ci.protocol.stage_kind import StageKind
 from ci.util.files import REPOSITORY
 from ci.util.process import last_lines, run
 
