@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from io import StringIO
 
 import pytest
+from judged_runs import ADD, MUL, begin, case, contract, end, ended, last, log, operators
 from published import PUBLISHED, platform_result
 from rich.console import Console
-from test_verdict import ADD, MUL, begin, case, contract, end, ended, last, log, operators
 
 from ci.agent.network import still_connected
 from ci.engines.docker.engine import lost_note

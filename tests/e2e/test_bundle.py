@@ -92,7 +92,7 @@ def without_network() -> list[str]:
 
 
 @pytest.mark.docker
-@pytest.mark.complete  # tests/ci/test_bundle_file.py has its parts
+@pytest.mark.complete  # tests/ci/upkeep/test_bundle_file.py has its parts
 def test_the_same_row_from_nothing_but_the_file(place: Place, tmp_path: Path) -> None:
     source = place.folder / "project"
     here = place.ci("run", "cpu", "--source", source, "--results", place.folder / "results")

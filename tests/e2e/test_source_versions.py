@@ -82,7 +82,7 @@ def check(top: Path, project: Path, plugin: str, engine: str, results: Path) -> 
     assert "2 passed" in done.stdout
 
 
-@pytest.mark.complete  # tests/ci/test_source_history.py asks git what they ask
+@pytest.mark.complete  # tests/ci/plan/test_git_history.py asks git what they ask
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_version_is_that_of_the_commit(tmp_path: Path, plugin: str) -> None:
     project = tmp_path / "project"

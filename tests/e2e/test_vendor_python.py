@@ -141,7 +141,7 @@ def test_a_named_python_is_used_on_any_platform(machine: Machine) -> None:
     assert row["environment"]["torch"] == OWN
 
 
-@pytest.mark.complete  # tests/ci/test_prerequisites.py has such requirements
+@pytest.mark.complete  # tests/ci/engines/test_prerequisites.py has such requirements
 def test_requirements_that_bring_torch_get_a_bare_environment(machine: Machine) -> None:
     needs = machine.project / "needs.txt"
     needs.write_text(needs.read_text() + f"torch=={IN_THE_FOLDER}\nacme-kernels\n")

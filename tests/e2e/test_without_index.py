@@ -38,7 +38,7 @@ def copy_checkout(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.complete  # minutes: tests/ci/test_doctor.py and test_vendor_python.py have its parts
+@pytest.mark.complete  # minutes: test_doctor.py and test_vendor_python.py have its parts
 def test_a_release_from_a_folder_of_wheels(tmp_path: Path) -> None:
     without_route = without_network()
     if not without_route:

@@ -133,7 +133,7 @@ def test_a_wheel_that_shrinks_while_it_is_copied(tmp_path: Path) -> None:
         list(archive)
 
 
-OWN_RECIPE = (Path(__file__).parents[2] / "docker" / "Dockerfile").read_text()
+OWN_RECIPE = (Path(__file__).parents[3] / "docker" / "Dockerfile").read_text()
 
 
 @pytest.mark.parametrize(

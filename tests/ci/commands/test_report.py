@@ -38,7 +38,7 @@ from ci.report.table import (
     whole_seconds,
 )
 
-REFERENCE = Path(__file__).parent / "data" / "published.md"
+REFERENCE = Path(__file__).parents[1] / "data" / "published.md"
 
 
 def terminal(run: RunResult, width: int = 200) -> str:

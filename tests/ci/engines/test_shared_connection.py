@@ -192,7 +192,7 @@ def test_a_refusal_counts_for_all_platforms(
 
 CALLER = """\
 import socket, sys, threading
-sys.path.insert(0, "tests/ci")
+sys.path[:0] = ["tests/ci", "tests/ci/engines"]
 import test_shared_connection as ours
 from ci.model.plan import EngineKind, EnginePlan
 ours.shared.RayCluster = ours.InProcess

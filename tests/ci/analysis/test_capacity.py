@@ -28,7 +28,7 @@ from ci.model.results import Harness, PlatformResult, Product, StageResult, Verd
 from ci.report.capacity_report import CapacityReport
 
 MEAN_S = 600.0
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "capacity.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "capacity.md"
 
 
 def jobs(*seconds: float) -> Jobs:

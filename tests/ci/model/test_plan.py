@@ -7,49 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from made_plans import CONFIG, INPUTS, plan
 
 from ci.engines.job import container_job, host_job
 from ci.errors import ConfigError
 from ci.facts.platform_result import LONGEST_TEXT, judged_result, not_run_result
 from ci.facts.result_files import ResultFiles
 from ci.facts.sentences import reported
-from ci.model.plan import EngineKind, EnginePlan, NetworkPlan, RunPlan, SystemPackages
+from ci.model.plan import NetworkPlan, SystemPackages
 from ci.model.platforms import OFFLINE_BASE_IMAGE, PLATFORMS
 from ci.model.results import ExecutionFacts
 from ci.model.trust import Trust
-from ci.plan.config import Config, DevicePolicy
-from ci.plan.planning import PlanInputs, RunOptions, make_plan
+from ci.plan.planning import RunOptions
 from ci.protocol.job import Column
 from ci.protocol.stage_kind import StageKind
-
-CONFIG = {
-    "project": "tiny",
-    "platforms": {"cpu": {"environment": {"A": "1"}, "memory_bytes": 2**30}},
-    "stages": [
-        {"name": "build", "command": "make 'two words'", "environment": {"B": "2"}},
-        {"name": "size", "command": "du -s .", "column": "none"},
-        {"name": "tests", "command": "python -m pytest", "kind": "pytest", "timeout_s": 60},
-    ],
-    "artifacts": {"generated": "build/generated"},
-}
-INPUTS = PlanInputs(
-    run_id="20260101T000000Z-abc-1234",
-    source=Path("/source"),
-    results=Path("/results/run"),
-    context={"Dockerfile": b"FROM x", "requirements-cpu.txt": b"pytest"},
-    requirements=Path("/requirements.txt"),
-    base_image=None,
-    network=NetworkPlan(environment={}),
-    engine=EnginePlan(name="auto", kind=EngineKind.AUTO),
-    devices=DevicePolicy(),
-)
-
-
-def plan(config: dict[str, object] = CONFIG, **changes: object) -> RunPlan:
-    inputs = replace(INPUTS, **changes)
-    validated = Config.model_validate(config, strict=False)
-    [name] = validated.platforms
-    return make_plan(validated, PLATFORMS[name], inputs)
 
 
 def network(**environment: str) -> NetworkPlan:

@@ -15,7 +15,7 @@ from ci.facts.files import ArchiveMember, read_archive
 from ci.protocol.events import ArtifactCut
 from ci.protocol.job import ArtifactPlan
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 
 
 def traced(*events: dict[str, Any]) -> dict[str, float]:

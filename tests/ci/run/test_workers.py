@@ -339,7 +339,8 @@ work.run(platforms=THREE, jobs=1)
 def test_a_killed_parent_takes_its_workers_along(work: Workplace) -> None:
     hanging = work.folder / "hanging"
     os.mkfifo(hanging)
-    paths = [str(REPOSITORY), str(Path(__file__).parent)]
+    here = Path(__file__).parent
+    paths = map(str, (REPOSITORY, here, here.parent))
     caller = subprocess.Popen([sys.executable, "-c", CALLER, str(work.folder), *paths])
     worker = os.pidfd_open(int(hanging.read_text()))
     caller.kill()

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_plans import CONFIG, plan
 from rich.console import Console
-from test_plan import CONFIG, plan
 
 from ci import cli
 from ci.agent.lease import Detection

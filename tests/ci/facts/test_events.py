@@ -39,7 +39,9 @@ from ci.util.lines import LONGEST_EVENT, lines_of_file
 from ci.util.text import describe_unreadable
 
 LINES = (
-    (Path(__file__).parent / "data" / "events-crash.jsonl").read_text(encoding="utf-8").splitlines()
+    (Path(__file__).parents[1] / "data" / "events-crash.jsonl")
+    .read_text(encoding="utf-8")
+    .splitlines()
 )
 
 

@@ -18,7 +18,7 @@ from ci.protocol.pytest_report import ANSI
 from ci.protocol.stable_names import TestNames
 from ci.util.lines import LONGEST_REPORT, lines_of_file
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 
 
 def recorded(name: str) -> PytestLog:

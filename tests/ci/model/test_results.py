@@ -25,7 +25,7 @@ from ci.model.results import (
 from ci.store.folder import read_results
 from ci.util.files import write_atomically
 
-DATA = Path(__file__).with_name("data")
+DATA = Path(__file__).parents[1] / "data"
 RUN_FIELDS = {
     *("schema_version", "run_id", "project", "commit", "dirty", "started_at", "finished_at"),
     *("engine", "platforms", "lineage"),

@@ -9,17 +9,32 @@ from typing import Any
 
 import operator_log
 import pytest
+from judged_runs import (
+    ADD,
+    FAILING,
+    MUL,
+    PASSING,
+    STAGES,
+    SUMMARY,
+    begin,
+    case,
+    contract,
+    end,
+    ended,
+    last,
+    log,
+    operators,
+    stage,
+)
 
 from ci.facts.case import Case
 from ci.facts.events import parse_events
 from ci.facts.notes import notes_of
 from ci.facts.pytest_log import ListedFailure, parse_log
 from ci.facts.record import RunRecord
-from ci.facts.suite import suite_of
 from ci.facts.verdict import judge, not_run
 from ci.model.outcomes import ClosingSummary, Outcome, PytestLog, Suite, TestOutcome
-from ci.model.plan import ContractPlan
-from ci.model.results import ExecutionFacts, Grade, Harness, Product, Verdict
+from ci.model.results import Grade, Harness, Product, Verdict
 from ci.protocol.events import (
     AgentRestarted,
     ArtifactCut,
@@ -29,65 +44,11 @@ from ci.protocol.events import (
     NetworkRemained,
     RerunFinished,
     RunFinished,
-    StageFinished,
     StageLost,
     StageSkipped,
-    StageStarted,
 )
-from ci.protocol.job import Column, StagePlan
-from ci.protocol.stage_kind import StageKind
 
-DATA = Path(__file__).parent / "data"
-
-
-def stage(name: str, kind: StageKind = StageKind.COMMAND) -> StagePlan:
-    column = Column.PYTEST if kind is StageKind.PYTEST else Column.BUILD_INSTALL
-    return StagePlan(
-        name=name, kind=kind, command=("pytest",), column=column, timeout_s=10.0, environment={}
-    )
-
-
-STAGES = (stage("install"), stage("pytest", StageKind.PYTEST))
-FACTS = ExecutionFacts(engine="docker", engine_version="20.10", sync_seconds=0.1)
-
-
-def end(name: str, exit_code: int = 0, **more: Any) -> StageFinished:
-    fields = {"oom_kills": 0, "seconds": 12.0, **more}
-    return StageFinished(stage=name, exit_code=exit_code, **fields)
-
-
-def begin(name: str) -> StageStarted:
-    return StageStarted(stage=name)
-
-
-def last(exit_code: int = 0) -> RunFinished:
-    return RunFinished(exit_code=exit_code)
-
-
-def log(*outcomes: Outcome, status: int | None = 0, **more: Any) -> PytestLog:
-    tests = tuple(
-        TestOutcome(node_id=f"t.py::test_{n}", outcome=outcome, seconds=0.1, reason=None)
-        for n, outcome in enumerate(outcomes)
-    )
-    fields = {"warnings": 0, "running": (), "crashed": (), "exit_status": status, **more}
-    return PytestLog(tests=tests, **fields)
-
-
-SUMMARY = ClosingSummary(text="2 passed in 0.1s", seconds=0.1)
-PASSING = log(Outcome.PASSED, Outcome.PASSED, Outcome.SKIPPED)
-FAILING = log(Outcome.PASSED, Outcome.FAILED, Outcome.ERROR, status=1)
-
-
-def case(tests: PytestLog | None, *events: Event, **facts: Any) -> Case:
-    return Case(
-        stages=STAGES,
-        record=RunRecord(events=events),
-        tests=tests,
-        facts=replace(FACTS, **facts),
-        platform="cpu",
-        torch_device="cpu",
-        summary=SUMMARY if tests is not None and tests.exit_status is not None else None,
-    )
+DATA = Path(__file__).parents[1] / "data"
 
 
 def texts(verdict: Verdict) -> str:
@@ -1073,17 +1034,6 @@ def test_a_recorded_crash_end_to_end() -> None:
     assert "stage pytest was killed by signal SIGSEGV (exit code 139)" in texts(verdict)
 
 
-def operators(*tests: list[str]) -> PytestLog:
-    return parse_log([line for test in tests for line in test] + [operator_log.FINISH])
-
-
-def ended(tests: PytestLog, **changes: Any) -> Case:
-    """A run in which nothing but the tests can be wrong."""
-    status = tests.exit_status or 0
-    given = case(tests, end("install"), end("pytest", status), last(status), exit_code=status)
-    return replace(given, **changes)
-
-
 def note_texts(given: Case, verdict: Verdict) -> tuple[str, ...]:
     return tuple(it.text for it in notes_of(given, verdict))
 
@@ -1092,12 +1042,6 @@ def notes(given: Case) -> str:
     return "; ".join(note_texts(given, judge(given)))
 
 
-def contract(*tests: list[str]) -> ContractPlan:
-    expected = suite_of(operators(*tests).tests)
-    return ContractPlan(suite=expected)
-
-
-ADD, MUL = (operator_log.lines(name) for name in ("add.out", "mul.out"))
 MUL_SKIPPED = operator_log.lines("mul.out", "skipped", executed=0, reason="no sample")
 MUL_FAILED = operator_log.lines("mul.out", "failed")
 

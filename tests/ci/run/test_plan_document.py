@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_devices import make_plan
+from made_plans import device_plan
 
 from ci import cli
 from ci.engines.host.engine import HostEngine
@@ -35,7 +35,7 @@ def plan(tmp_path: Path) -> RunPlan:
     """With one command after the other, the last one without a network."""
     last = {"kind": StageKind.PYTEST, "column": Column.PYTEST, "isolated": True, "shards": 2}
     tests = stage("pytest", "python", "-m", "pytest", "a b", environment={"A": ""}, **last)
-    return replace(make_plan(tmp_path, "metax"), stages=(stage("build", "make", "-j2"), tests))
+    return replace(device_plan(tmp_path, "metax"), stages=(stage("build", "make", "-j2"), tests))
 
 
 def test_a_plan_as_text(plan: RunPlan) -> None:

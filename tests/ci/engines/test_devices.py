@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_plans import device_plan
 
 from ci.engines.devices import DeviceFiles, check_exposure, container_devices, exposure_of
 from ci.engines.docker.engine import container_description
@@ -14,21 +15,8 @@ from ci.engines.job import container_options, job_document
 from ci.errors import ConfigError
 from ci.model.plan import DevicePlan, Exposure, RunPlan
 from ci.model.platforms import PLATFORMS
-from ci.plan.project import load_project, plan_run
 
 ACCELERATORS = [name for name, platform in PLATFORMS.items() if platform.devices]
-
-
-def make_plan(folder: Path, name: str, **policy: Any) -> RunPlan:
-    """A run of a project that says nothing but a platform's devices."""
-    platform = {"devices": policy, "base_image": "base:1", "recipe": "Dockerfile"}
-    config = {"project": "tiny", "platforms": {name: platform}}
-    (folder / "Dockerfile").write_text("ARG BASE_IMAGE")
-    (folder / "ci.yaml").write_text(json.dumps(config))
-    (folder / "site.yaml").write_text("{}")
-    project = load_project(folder / "ci.yaml", {"INFINI_CI_SITE": str(folder / "site.yaml")})
-    [plan] = plan_run(project, [name], run_id="run-1", source=folder, results=folder / "results")
-    return plan
 
 
 def job_of(plan: RunPlan, **more: Any) -> dict[str, Any]:
@@ -44,7 +32,7 @@ def devices_of(plan: RunPlan) -> DevicePlan:
 
 @pytest.mark.parametrize("name", ACCELERATORS)
 def test_every_vendor_has_its_way(tmp_path: Path, name: str) -> None:
-    devices = devices_of(make_plan(tmp_path, name))
+    devices = devices_of(device_plan(tmp_path, name))
     expected = Exposure.REQUEST if name == "nvidia" else Exposure.FILES
     assert exposure_of(devices) is expected
     check_exposure(name, devices)
@@ -65,7 +53,7 @@ def test_every_vendor_has_its_way(tmp_path: Path, name: str) -> None:
 def test_a_request_has_the_devices_of_the_policy(
     tmp_path: Path, policy: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    [request] = container_devices(devices_of(make_plan(tmp_path, "nvidia", **policy)))[
+    [request] = container_devices(devices_of(device_plan(tmp_path, "nvidia", **policy)))[
         "device_requests"
     ]
     assert request.items() >= expected.items()
@@ -73,7 +61,7 @@ def test_a_request_has_the_devices_of_the_policy(
 
 
 def test_files_are_those_of_the_machine(tmp_path: Path) -> None:
-    devices = devices_of(make_plan(tmp_path, "ascend"))
+    devices = devices_of(device_plan(tmp_path, "ascend"))
     found = DeviceFiles(files=("/dev/davinci0",), mounts=("/usr/local/dcmi",), groups=(1000,))
     assert container_devices(devices, found) == {
         "devices": ["/dev/davinci0:/dev/davinci0:rw"],
@@ -95,28 +83,28 @@ def test_files_are_those_of_the_machine(tmp_path: Path) -> None:
 def test_a_way_that_the_vendor_has_not(
     tmp_path: Path, name: str, exposure: str, message: str
 ) -> None:
-    devices = devices_of(make_plan(tmp_path, name, exposure=exposure))
+    devices = devices_of(device_plan(tmp_path, name, exposure=exposure))
     with pytest.raises(ConfigError, match=rf"platforms\.{name}\.devices\.exposure: {message}"):
         check_exposure(name, devices)
 
 
 def test_only_a_platform_that_requests_it_gets_a_privileged_container(tmp_path: Path) -> None:
-    plan = make_plan(tmp_path, "iluvatar", privileged=True)
+    plan = device_plan(tmp_path, "iluvatar", privileged=True)
     assert container_options(plan)["privileged"] is True
-    assert "privileged" not in container_options(make_plan(tmp_path, "iluvatar"))
+    assert "privileged" not in container_options(device_plan(tmp_path, "iluvatar"))
 
 
 def test_a_run_without_devices_has_none_of_it(tmp_path: Path) -> None:
-    plan = make_plan(tmp_path, "nvidia", count=0)
+    plan = device_plan(tmp_path, "nvidia", count=0)
     options = container_options(plan)
     assert not options.keys() & {"device_requests", "devices", "group_add", "privileged"}
     assert options["volumes"] == ["infini-ci-cache-tiny-nvidia-branch:/cache:nocopy"]
     assert job_of(plan)["devices"] is None
-    assert container_options(make_plan(tmp_path, "metax", count=0))["ulimits"] == []
+    assert container_options(device_plan(tmp_path, "metax", count=0))["ulimits"] == []
 
 
 def test_the_driver_s_limits_are_the_container_s(tmp_path: Path) -> None:
-    limits = container_options(make_plan(tmp_path, "metax"))["ulimits"]
+    limits = container_options(device_plan(tmp_path, "metax"))["ulimits"]
     assert [(limit.name, limit.soft, limit.hard) for limit in limits] == [
         ("memlock", -1, -1),
         ("stack", 64 * 2**20, 64 * 2**20),
@@ -137,13 +125,13 @@ def test_the_driver_s_limits_are_the_container_s(tmp_path: Path) -> None:
 def test_a_dry_run_shows_the_way(
     tmp_path: Path, name: str, policy: dict[str, Any], shown: str
 ) -> None:
-    described = container_description(make_plan(tmp_path, name, **policy))
+    described = container_description(device_plan(tmp_path, name, **policy))
     assert shown in json.dumps(described["container"])
     assert '"/run/lock/infini-ci:/run/lock/infini-ci"' in json.dumps(described["container"])
 
 
 def test_the_agent_gets_the_policy_and_the_probe(tmp_path: Path) -> None:
-    plan = make_plan(tmp_path, "cambricon", uuids=["MLU-1"], wait_s=5)
+    plan = device_plan(tmp_path, "cambricon", uuids=["MLU-1"], wait_s=5)
     document = job_of(plan, probe=("python", "devices.py"))
     devices = document["devices"]
     assert devices.pop("user").count("@") == 1

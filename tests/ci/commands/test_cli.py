@@ -355,7 +355,7 @@ def test_report_of_the_latest_run_and_of_a_named_one(
     assert run("report", "--results", tmp_path, "--format", "json") == ExitCode.PASSED
     assert capsys.readouterr().out == published.to_json()
     assert run("report", "--results", tmp_path, "--format", "markdown") == ExitCode.PASSED
-    reference = Path(__file__).parent / "data" / "published.md"
+    reference = Path(__file__).parents[1] / "data" / "published.md"
     assert reference.read_text(encoding="utf-8") in capsys.readouterr().out
 
 

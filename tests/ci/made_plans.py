@@ -1,0 +1,55 @@
+"""Plans of small projects."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ci.model.plan import EngineKind, EnginePlan, NetworkPlan, RunPlan
+from ci.model.platforms import PLATFORMS
+from ci.plan.config import Config, DevicePolicy
+from ci.plan.planning import PlanInputs, make_plan
+from ci.plan.project import load_project, plan_run
+
+CONFIG = {
+    "project": "tiny",
+    "platforms": {"cpu": {"environment": {"A": "1"}, "memory_bytes": 2**30}},
+    "stages": [
+        {"name": "build", "command": "make 'two words'", "environment": {"B": "2"}},
+        {"name": "size", "command": "du -s .", "column": "none"},
+        {"name": "tests", "command": "python -m pytest", "kind": "pytest", "timeout_s": 60},
+    ],
+    "artifacts": {"generated": "build/generated"},
+}
+INPUTS = PlanInputs(
+    run_id="20260101T000000Z-abc-1234",
+    source=Path("/source"),
+    results=Path("/results/run"),
+    context={"Dockerfile": b"FROM x", "requirements-cpu.txt": b"pytest"},
+    requirements=Path("/requirements.txt"),
+    base_image=None,
+    network=NetworkPlan(environment={}),
+    engine=EnginePlan(name="auto", kind=EngineKind.AUTO),
+    devices=DevicePolicy(),
+)
+
+
+def plan(config: dict[str, object] = CONFIG, **changes: object) -> RunPlan:
+    inputs = replace(INPUTS, **changes)
+    validated = Config.model_validate(config, strict=False)
+    [name] = validated.platforms
+    return make_plan(validated, PLATFORMS[name], inputs)
+
+
+def device_plan(folder: Path, name: str, **policy: Any) -> RunPlan:
+    """A run of a project that says nothing but a platform's devices."""
+    platform = {"devices": policy, "base_image": "base:1", "recipe": "Dockerfile"}
+    config = {"project": "tiny", "platforms": {name: platform}}
+    (folder / "Dockerfile").write_text("ARG BASE_IMAGE")
+    (folder / "ci.yaml").write_text(json.dumps(config))
+    (folder / "site.yaml").write_text("{}")
+    project = load_project(folder / "ci.yaml", {"INFINI_CI_SITE": str(folder / "site.yaml")})
+    [plan] = plan_run(project, [name], run_id="run-1", source=folder, results=folder / "results")
+    return plan
