@@ -274,7 +274,7 @@ def mutants(session: nox.Session) -> None:
     if any(word.startswith("--draw") for word in session.posargs):
         # Drawing needs none of its dependencies: one of them replaces Python's own `typing`.
         session.install("--no-deps", *nox.project.dependency_groups(PYPROJECT, "draw"))
-    session.run("python", "-m", "tests.mutants", *session.posargs)
+    session.run("python", "-m", "tools.mutants", *session.posargs)
 
 
 @nox.session
@@ -284,7 +284,7 @@ def faults(session: nox.Session) -> None:
     The selection has one fault of each kind.
     """
     install_groups(session, "tests")
-    pytest = ("python", "-m", "pytest", "tests/faults/test_fault_suite.py", "-n", "4")
+    pytest = ("python", "-m", "pytest", "tools/faults/test_fault_suite.py", "-n", "4")
     session.run(*pytest, *session.posargs)
 
 
@@ -293,7 +293,7 @@ def sanitizers(session: nox.Session) -> None:
     """Test the hand-written code under the compiler's sanitizers; `-- thread` runs only one."""
     install_groups(session, "sanitizers")
     folder = session.cache_dir / "sanitizers"
-    session.run("python", "-m", "tests.sanitizers", f"--work-dir={folder}", *session.posargs)
+    session.run("python", "-m", "tools.sanitizers", f"--work-dir={folder}", *session.posargs)
 
 
 @nox.session
@@ -304,7 +304,7 @@ def machines(session: nox.Session) -> None:
     `-- --fast`, only they run.
     """
     install_groups(session, "machines")
-    session.run("python", "-m", "tests.machines", *session.posargs)
+    session.run("python", "-m", "tools.machines", *session.posargs)
     if not session.posargs:
         session.run("python", "-m", "pytest", "-m", "machines", *FRESH)
 
@@ -316,7 +316,7 @@ def compat(session: nox.Session) -> None:
     # torchgen needs typing-extensions, which comes with torch otherwise.
     session.install(*requirements, "cmake", "ninja", "typing-extensions")
     folder = session.cache_dir / "compat"
-    session.run("python", "-m", "tests.compat", f"--work-dir={folder}", *session.posargs)
+    session.run("python", "-m", "tools.compat", f"--work-dir={folder}", *session.posargs)
 
 
 @nox.session

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.faults.model import Fault, batches, matches
-from tests.faults.page import COMMAND, PAGE, as_markdown
-from tests.faults.suite import FAULTS, selection
+from tools.faults.model import Fault, batches, matches
+from tools.faults.page import COMMAND, PAGE, as_markdown
+from tools.faults.suite import FAULTS, selection
 
 
 def test_the_page_has_the_faults_of_the_suite() -> None:

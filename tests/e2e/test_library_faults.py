@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ci.plan import source
-from tests.mutants.edits import WRONG_NATIVE_KERNELS
-from tests.mutants.faults import replace_once
+from tools.mutants.edits import WRONG_NATIVE_KERNELS
+from tools.mutants.faults import replace_once
 
 ROOT = Path(__file__).resolve().parents[2]
 

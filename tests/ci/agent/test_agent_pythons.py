@@ -17,7 +17,7 @@ from ci.engines import devices
 from ci.engines.job import agent_modules
 from ci.protocol.stage_kind import StageKind
 from ci.util.files import REPOSITORY
-from tests.compat.interpreters import find_interpreters, places
+from tools.compat.interpreters import find_interpreters, places
 
 VERSIONS = [f"3.{minor}" for minor in range(8, 15)]
 LEFT_OUT = {"__main__", "status_plugin", "shard_plugin"}  # which pytest alone imports

@@ -13,7 +13,7 @@ from agent_job import Job
 
 from ci.agent.user import LARGEST_PIPE, LogPipe
 from ci.protocol.stage_kind import StageKind
-from tests.compat.interpreters import find_interpreters
+from tools.compat.interpreters import find_interpreters
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start other users")
 OTHER_USER = 65534

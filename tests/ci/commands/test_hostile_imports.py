@@ -1,7 +1,7 @@
 """Nothing that is imported can hurt: it is refused by name, the rest goes on, the store stays good.
 
-With `INFINI_CI_FUZZ=10000`, the tests of `-k fuzz` make 10,000 hostile folders; without the variable,
-a sample of them.
+With `INFINI_CI_FUZZ=10000`, the tests of `-k fuzz` make 10,000 hostile folders; without it, a
+sample of them.
 """
 
 from __future__ import annotations

@@ -1,0 +1,134 @@
+"""Memory that runs out, at every place of a run."""
+
+from __future__ import annotations
+
+import itertools
+import string
+from typing import Any
+
+from ci.model.results import Harness, Product
+from tools.faults.model import Fault
+
+KIND = "Memory"
+LIMIT = 128 << 20  # bytes: pytest with its plugins takes 35 MiB, the agent 20
+EATS = "def eat(): return [bytearray(1 << 20) for _ in range(1000)]\n"
+GREEN = "def test_a(): pass\ndef test_b(): pass\n"
+IN_CHILD = (
+    "import subprocess, sys\n"
+    "PROGRAM = 'x = [bytearray(1 << 20) for _ in range(1000)]'\n"
+    "def test_a(): pass\n"
+    "def test_b(): subprocess.run([sys.executable, '-c', PROGRAM], check={check})\n"
+)
+# An array of 8 ** 8 numbers: the compiler takes more than a gigabyte.
+LEVELS = string.ascii_uppercase[:8]
+LARGE_SOURCE = "#define A 1,1,1,1,1,1,1,1,\n" + "".join(
+    f"#define {each} {' '.join([inner] * 8)}\n" for inner, each in itertools.pairwise(LEVELS)
+)
+
+WHY = f"for memory: the configured limit is {LIMIT:,} bytes"
+KILLED = f"the kernel killed 1 process of stage {{}} {WHY}"
+PASSED = "pytest ended with status 0: 2 passed, 0 skipped"
+CUT = "pytest did not finish; its log has {}"
+RED = "1 failed, 0 errors: …/test_it.py::test_b"
+
+
+def out_of_memory(name: str, *evidence: str, stage: str = "pytest", **given: Any) -> Fault:
+    """Return a fault in which the kernel kills a process for memory."""
+    usual = {
+        "settings": {"memory_bytes": LIMIT},
+        "product": Product.FAILED,
+        "harness": Harness.OOM_KILLED,
+        "evidence": (*evidence, KILLED.format(stage)),
+        "exits": (1,),
+    }
+    return Fault(name=f"out of memory {name}", kind=KIND, **{**usual, **given})
+
+
+FAULTS = (
+    out_of_memory(
+        "in a test",
+        CUT.format("1 result"),
+        "pytest was running …/test_it.py::test_b",
+        files={"test_it.py": f"{EATS}def test_a(): pass\ndef test_b(): eat()\n"},
+        results="1 passed",
+    ),
+    out_of_memory(
+        "in a fixture",
+        CUT.format("1 result"),
+        files={
+            "test_it.py": f"import pytest\n{EATS}@pytest.fixture\ndef f(): eat()\n"
+            "def test_a(): pass\ndef test_b(f): pass\n"
+        },
+        results="1 passed",
+    ),
+    out_of_memory(
+        "while pytest collects",
+        CUT.format("0 results"),
+        files={"test_it.py": f"{EATS}eat()\n{GREEN}"},
+    ),
+    out_of_memory(
+        "after the summary",
+        files={
+            "test_it.py": GREEN,
+            "conftest.py": f"{EATS}def pytest_unconfigure(config): eat()\n",
+        },
+        product=Product.PASSED,
+        harness=Harness.EXIT_AFTER_SUMMARY,
+        evidence=(PASSED, "exit code 137 after the pytest summary", KILLED.format("pytest")),
+        exits=(0,),
+        results="2 passed",
+    ),
+    out_of_memory(
+        "in a child of a test, which fails",
+        RED,
+        files={"test_it.py": IN_CHILD.format(check=True)},
+        results="1 passed, 1 failed",
+    ),
+    out_of_memory(
+        "in a child of a test, which does not look",
+        files={"test_it.py": IN_CHILD.format(check=False)},
+        product=Product.PASSED,
+        evidence=(
+            PASSED,
+            f"the engine reports an out-of-memory kill{WHY.removeprefix('for memory')}",
+            "the kernel killed 1 process of stage pytest for memory, but the stage succeeded",
+        ),
+        exits=(0,),
+        results="2 passed",
+    ),
+    out_of_memory(
+        "in a worker of pytest-xdist",
+        RED,
+        files={"test_it.py": f"{EATS}def test_a(): pass\ndef test_b(): eat()\n"},
+        tests="python -m pytest -n 2 {folder}",
+        results="1 passed, 1 failed",
+    ),
+    out_of_memory(
+        "while it installs",
+        "stage install ended with signal SIGKILL (exit code 137); its output is install.log",
+        stage="install",
+        files={"test_it.py": GREEN, "eat.py": f"{EATS}eat()\n"},
+        install="python {folder}/eat.py",
+        kept=("install.log",),
+    ),
+    out_of_memory(
+        "in a compiler",
+        "stage install ended with exit code 1; its output is install.log",
+        stage="install",
+        files={"test_it.py": GREEN, "large.c": f"{LARGE_SOURCE}int v[] = {{ H }};\n"},
+        install="gcc -c -o /dev/null {folder}/large.c",
+        kept=("install.log",),
+    ),
+    out_of_memory(
+        "at a limit of the test's own (RLIMIT_AS)",
+        files={
+            "test_it.py": f"import resource\n{EATS}"
+            "resource.setrlimit(resource.RLIMIT_AS, (200 << 20, 200 << 20))\n"
+            "def test_a(): pass\ndef test_b(): eat()\n"
+        },
+        settings={},
+        harness=Harness.CLEAN,
+        evidence=(RED,),
+        results="1 passed, 1 failed",
+    ),
+)
