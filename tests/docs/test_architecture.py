@@ -77,7 +77,7 @@ def test_an_arrow_makes_the_lower_shape(arrow: pictures.Arrow) -> None:
 def test_a_trap_has_its_test() -> None:
     page = (ROOT / "docs" / "things-that-bite.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| to .*$", page, re.MULTILINE)
-    tests = re.findall(r"`(tests/\w+/\w+\.py)(?:::(?:\w+::)?(\w+))?` \|$", page, re.MULTILINE)
+    tests = re.findall(r"`(tests/[\w/]+\.py)(?:::(?:\w+::)?(\w+))?` \|$", page, re.MULTILINE)
     assert len(tests) == len(rows) > 20
     for path, name in tests:
         assert f"def {name}" in (ROOT / path).read_text(encoding="utf-8"), f"{path}::{name}"
