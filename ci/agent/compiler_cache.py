@@ -26,32 +26,22 @@ class CompilerCache:
     """ccache for a job's stages; off if ccache is missing or the folder is not writable."""
 
     def __init__(
-        self,
-        job: CacheJob | None,
-        environment: Mapping[str, str],
-        results: Path,
-        handover: Handover | None = None,
+        self, job: CacheJob | None, environment: Mapping[str, str], handover: Handover
     ) -> None:
-        self._handover = handover or Handover(results, None)
+        self._job, self._handover = job, handover
         self.variables: dict[str, str] = {}  # for the stages, in addition to ``environment``
-        self._job = job
-        self._folder = Path(job.folder) if job else None
-        self._tool: str | None = None
-        self._log = results / CACHE_LOG
+        self._tool = shutil.which("ccache", path=environment.get("PATH")) if job else None
         self._before: Counter[str] = Counter()
         self._cold = False
         self._copied = 0
-        if job is None or self._folder is None:
-            return
-        tool = shutil.which("ccache", path=environment.get("PATH"))
-        if tool is None:
+        if job is None or self._tool is None:
             return
         with self._handover.access():
             with suppress(OSError):
-                self._folder.mkdir(parents=True, exist_ok=True)
+                Path(job.folder).mkdir(parents=True, exist_ok=True)
             if not os.access(job.folder, os.W_OK, effective_ids=True):
+                self._tool = None
                 return
-        self._tool = tool
         wanted = {
             **{f"CMAKE_{name}_COMPILER_LAUNCHER": "ccache" for name in ("C", "CXX", "CUDA")},
             "CCACHE_DIR": job.folder,
@@ -96,16 +86,18 @@ class CompilerCache:
         yet, so the engine need not keep it.
         """
         with self._handover.access():
-            if self._folder is None or not self._folder.is_dir():
+            folder = Path(self._job.folder) if self._job else None
+            if folder is None or not folder.is_dir():
                 return None
-            empty = not any(self._folder.iterdir())
+            empty = not any(folder.iterdir())
         if self._tool is None:
             return {"tool": None, "state": None, "empty": empty}
         # From 4.4 on, ccache writes a log for this run alone. The cache's own counters, all that
         # older versions have, also count other runs at the same time.
         self._handover.take(CACHE_LOG)
-        if self._log.exists():
-            counted = parse_statistics_log(lines_of_file(self._log, LONGEST_LOG_LINE))
+        log = self._handover.results / CACHE_LOG
+        if log.exists():
+            counted = parse_statistics_log(lines_of_file(log, LONGEST_LOG_LINE))
         else:
             counted = self._counters() - self._before
         hits, misses = hits_and_misses(counted)
@@ -126,10 +118,8 @@ class CompilerCache:
         return parse_statistics(self._printed("--print-stats"))
 
     def _printed(self, option: str) -> str:
-        return (
-            tool_output([str(self._tool), option], self._environment, user=self._handover.user)
-            or ""
-        )
+        command, user = [str(self._tool), option], self._handover.user
+        return tool_output(command, self._environment, user=user) or ""
 
 
 def parse_statistics_log(lines: Iterable[str]) -> Counter[str]:

@@ -156,10 +156,8 @@ class Leases:
             self._queue_lock = self._folder.take(queue)
         if self._queue_lock is None:
             before = self._folder.holder(queue)
-            return [
-                *self._held_devices(),
-                *([f"{before} is first in the queue"] if before else []),
-            ], POLL_S
+            first = [f"{before} is first in the queue"] if before else []
+            return self._held_devices() + first, POLL_S
         locks = {uuid: self._folder.take(uuid) for uuid in self._candidates}
         free = {uuid: lock for uuid, lock in locks.items() if lock is not None}
         if len(free) < self._count:

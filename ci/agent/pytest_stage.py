@@ -12,13 +12,13 @@ import pkgutil
 import re
 import tempfile
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, ContextManager, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 from ci.agent.artifacts import open_regular
-from ci.agent.rerun_plugin import FILE_VARIABLE
 from ci.agent.stage import SupervisorError
 from ci.agent.user import Handover, LogPipe, make_public
 from ci.protocol.agent_files import PYTEST_LOG
@@ -27,7 +27,6 @@ from ci.protocol.job import StagePlan
 from ci.protocol.pytest_report import SUBTEST, TEST, damaged_report, parse_report
 from ci.protocol.pytest_status import is_pytest
 from ci.protocol.stable_names import name_rules
-from ci.protocol.stage_kind import StageKind
 from ci.util.files import remove_folder
 from ci.util.lines import LONGEST_REPORT, lines_of_file
 
@@ -60,23 +59,12 @@ MOST_TESTS = 200  # more failed tests mean a broken suite, not flaky tests
 PHASES = (TEST, SUBTEST)
 
 
-def extra_arguments(
-    stage: StagePlan, log: Path, junit: Path, environment: Mapping[str, str], workspace: Path
-) -> list[str]:
-    """Return pytest's arguments in addition to the stage's own; none for other kinds.
-
-    ``environment`` are the variables that the stage inherits, ``workspace`` is its folder.
-    """
-    if stage.kind is not StageKind.PYTEST:
-        return []
-    return [*log_arguments(stage, log, environment, workspace), f"--junitxml={junit}"]
-
-
 def log_arguments(
     stage: StagePlan, log: Path, environment: Mapping[str, str], workspace: Path
 ) -> list[str]:
     """Return the arguments for a per-test log, which may need its plugin loaded.
 
+    ``environment`` are the variables that the stage inherits, ``workspace`` is its folder.
     A stage whose pytest loads no plugins by itself may load that one under the name of its module.
     pytest stops if it gets the plugin under two names, so it is added only if the stage does not.
     """
@@ -113,108 +101,98 @@ def python_path(*folders: str | None) -> str:
     return os.pathsep.join(filter(None, folders))
 
 
+@contextmanager
+def plugin_folder(
+    handover: Handover, name: str, module: str, written: str | None = None
+) -> Iterator[Path]:
+    """Create a folder with one of the agent's pytest plugins, and a folder that it writes to."""
+    folder = make_public(Path(tempfile.mkdtemp(prefix=f"{name.replace('_', '-')}-")))
+    try:
+        (folder / f"{name}.py").write_bytes(pkgutil.get_data(__package__ or "", module) or b"")
+        if written is not None:
+            (folder / written).mkdir()
+            if handover.user is not None:
+                (folder / written).chmod(0o777)
+        yield folder
+    finally:
+        with suppress(OSError):  # the code under test may have written to it
+            remove_folder(folder)
+
+
+def with_plugin(
+    stage: StagePlan, name: str, folder: Path, environment: Mapping[str, str]
+) -> StagePlan:
+    """Return the stage whose pytest loads a plugin from a folder."""
+    path = python_path(str(folder), {**environment, **stage.environment}.get("PYTHONPATH"))
+    variables = {**stage.environment, "PYTHONPATH": path}
+    return replace(stage, command=(*stage.command, "-p", name), environment=variables)
+
+
 # The exit code of a command such as `sh -c 'pytest; clean-up'` need not be pytest's, so a small
 # pytest plugin records pytest's own exit status. The plugin is found through PYTHONPATH only. A
 # wrapper that clears its environment runs without it, and pytest cannot fail to import it.
 
 
 @contextmanager
-def status_folder(
-    stage: StagePlan, log: Path, *, other_user: bool = False
-) -> Iterator[Path | None]:
-    """Create a folder with the plugin, for a stage that runs pytest in a wrapper.
-
-    With ``other_user`` the stage does not run as the agent's user.
-    """
+def status_folder(stage: StagePlan, log: Path, handover: Handover) -> Iterator[Path | None]:
+    """Create a folder with the plugin, for a stage that runs pytest in a wrapper."""
     folder: Path | None = None
-    # The exit code of a command that is pytest itself is pytest's.
-    if stage.kind is StageKind.PYTEST and not is_pytest(stage.command):
-        try:
-            folder = Path(tempfile.mkdtemp(prefix="infini-ci-status-"))
-            metadata = folder / f"{PACKAGE}-1.dist-info"
-            metadata.mkdir()
-            (metadata / "METADATA").write_text(METADATA, encoding="utf-8")
-            (metadata / "entry_points.txt").write_text(ENTRY_POINTS, encoding="utf-8")
-            (folder / f"{PACKAGE}.py").write_bytes(plugin("status_plugin"))
-            (folder / "report-log").write_text(str(log.resolve()), encoding="utf-8")
-            (folder / "statuses").mkdir()
-            if other_user:
-                make_public(folder)
-                (folder / "statuses").chmod(0o777)
-        except OSError:  # such as a full disk: the tests run without the plugin
-            remove(folder)
-            folder = None
-    try:
+    with ExitStack() as stack:
+        # The exit code of a command that is pytest itself is pytest's.
+        if not is_pytest(stage.command):
+            with suppress(OSError):  # such as a full disk: the tests run without the plugin
+                made = plugin_folder(handover, PACKAGE, "status_plugin.py", written="statuses")
+                place = stack.enter_context(made)
+                metadata = place / f"{PACKAGE}-1.dist-info"
+                metadata.mkdir()
+                (metadata / "METADATA").write_text(METADATA, encoding="utf-8")
+                (metadata / "entry_points.txt").write_text(ENTRY_POINTS, encoding="utf-8")
+                (place / "report-log").write_text(str(log.resolve()), encoding="utf-8")
+                folder = place
         yield folder
-    finally:
-        remove(folder)
-
-
-def remove(folder: Path | None) -> None:
-    """Remove the folder of a plugin, to which the code under test may have written."""
-    if folder is not None:
-        with suppress(OSError):
-            remove_folder(folder)
 
 
 class PytestRuns(NamedTuple):
     """The runs of pytest in a wrapper, as far as they are known."""
 
-    status: int | None = None
-    """pytest's exit status."""
-    number: int | None = None
+    pytest_status: int | None = None
+    pytest_runs: int | None = None
 
 
-def pytest_runs(folder: Path) -> PytestRuns:
+def read_runs(folder: Path | None) -> PytestRuns:
     """Return what the plugin recorded of the runs of a stage, once it has ended.
 
     Of several, the exit status is that of a failed one. Next comes one that did not end: its
     results are in no log. A single one counts if it wrote the log, and not if its process is the
     stage's own: the exit code is then pytest's.
     """
-    try:
-        with os.scandir(folder / "statuses") as entries:
-            found = [(it.path, _RUN.fullmatch(it.name)) for _, it in zip(range(MOST_RUNS), entries)]
-    except OSError:
+    kinds = {}
+    if folder is not None:
+        with suppress(OSError), os.scandir(folder / "statuses") as entries:
+            for entry in islice(entries, MOST_RUNS):
+                if match := _RUN.fullmatch(entry.name):
+                    kinds[entry.path] = match["kind"]
+    statuses = [_status(Path(path)) for path in kinds]
+    if len(kinds) == 1 and ("log" not in kinds.values() or statuses == [None]):
+        return PytestRuns(pytest_runs=1)
+    if not kinds:
         return PytestRuns()
-    files = {path: match["kind"] for path, match in found if match}
-    if not files:
-        return PytestRuns()
-    if len(files) == 1 and "log" not in files.values():
-        return PytestRuns(number=1)
-    statuses = [_status(path) for path in files]
-    if statuses == [None]:
-        return PytestRuns(number=1)
     failed = [status for status in statuses if status]
     status = min(failed, default=INTERRUPTED if None in statuses else 0)
-    return PytestRuns(status, number=len(files))
+    return PytestRuns(status, len(kinds))
 
 
-def _status(path: str) -> int | None:
+def _status(path: Path) -> int | None:
     """Read the exit status in a file; ``None``: not a valid file."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-        try:
-            text = os.read(file, LONGEST_STATUS)
-        finally:
-            os.close(file)
-    except OSError:
-        return None
+    text = b""
+    with suppress(OSError), open_regular(path, os.O_NOFOLLOW) as file:
+        text = file.read(LONGEST_STATUS)
     return int(text) if text.isdigit() and int(text) <= LARGEST_STATUS else None
 
 
-def plugin(name: str) -> bytes:
-    """Return the source of one of the agent's pytest plugins."""
-    return pkgutil.get_data(__package__ or "", f"{name}.py") or b""
-
-
-@contextmanager
-def selection_folder() -> Iterator[Path]:
+def selection_folder(handover: Handover) -> ContextManager[Path]:
     """Create a folder with the plugin that selects tests."""
-    with tempfile.TemporaryDirectory(prefix="infini-ci-rerun-") as folder:
-        make_public(Path(folder))  # the stage may have another user
-        Path(folder, f"{RERUN_PLUGIN}.py").write_bytes(plugin("rerun_plugin"))
-        yield Path(folder)
+    return plugin_folder(handover, RERUN_PLUGIN, "rerun_plugin.py")
 
 
 def select_tests(
@@ -230,28 +208,9 @@ def select_tests(
     ``folder`` has the plugin. ``environment`` are the variables that the stage inherits, and
     ``folders`` those of ``run_folders``.
     """
-    file = folder / "tests.json"
     content = {"tests": [*tests], "last": sorted(last), "rules": name_rules(folders)}
-    file.write_text(json.dumps(content), encoding="utf-8")
-    variables = {**environment, **stage.environment}
-    path = python_path(str(folder), variables.get("PYTHONPATH"))
-    return replace(
-        stage,
-        command=(*stage.command, "-p", RERUN_PLUGIN),
-        environment={**stage.environment, FILE_VARIABLE: str(file), "PYTHONPATH": path},
-    )
-
-
-@contextmanager
-def only_tests(
-    stage: StagePlan, environment: Mapping[str, str], folders: Sequence[str]
-) -> Iterator[StagePlan]:
-    """Yield the stage with its tests selected, if it runs only some."""
-    if not stage.only:
-        yield stage
-        return
-    with selection_folder() as folder:
-        yield select_tests(stage, folder, stage.only, (), environment, folders)
+    (folder / "tests.json").write_text(json.dumps(content), encoding="utf-8")
+    return with_plugin(stage, RERUN_PLUGIN, folder, environment)
 
 
 @dataclass
@@ -290,7 +249,7 @@ class Reruns:
         """Make all attempts that the stage configures, within the stage's own time limit."""
         limit_s, most = self.stage.timeout_s, self.stage.reruns
         deadline = time.monotonic() + limit_s
-        with selection_folder() as folder:
+        with selection_folder(self.handover) as folder:
             for attempt in range(1, most + 1):
                 try:
                     end = self._attempt(attempt, folder, deadline)

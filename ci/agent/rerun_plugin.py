@@ -6,17 +6,16 @@ It is copied out of the agent's archive and imported by the pytest of the stage.
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
 
-FILE_VARIABLE = "INFINI_CI_RERUN_FILE"
+TESTS = Path(__file__).resolve().parent / "tests.json"
 
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
     """Select the tests, after the conftest files: plugins of the command line register first."""
-    wanted = json.loads(Path(os.environ[FILE_VARIABLE]).read_text(encoding="utf-8"))
+    wanted = json.loads(TESTS.read_text(encoding="utf-8"))
     tests, last = set(wanted["tests"]), set(wanted["last"])
     names = {}
     for item in items:

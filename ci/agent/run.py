@@ -44,9 +44,7 @@ class JobRun:
         if self._user is not None and "HOME" not in job.environment:
             self._environment["HOME"] = self._user.home  # an engine sets that of the agent
         self._handover = Handover(self._results, self._user)
-        self._cache = CompilerCache(
-            job.compiler_cache, self._environment, self._results, self._handover
-        )
+        self._cache = CompilerCache(job.compiler_cache, self._environment, self._handover)
         self._environment.update(self._cache.variables)
         credentials: dict[str, str] = {}
         if job.credentials is not None:
@@ -118,7 +116,8 @@ class JobRun:
         self._describe(**described)
         if self._reruns is not None and not self._interrupted:
             self._reruns.run()
-            self._release()
+            if self._leases is not None:
+                self._leases.release()
             self._describe(**described)  # with the final state of the devices
         self._handover.remove()
         code = INTERRUPTED if self._interrupted else 0 if passed else 1
@@ -161,8 +160,8 @@ class JobRun:
                     logs=files_of(stage, PYTEST_LOG),
                 )
                 self._reruns = reruns if reruns.can_run(end) else None
-        if self._reruns is None:  # reruns still need the devices
-            self._release()
+        if self._reruns is None and self._leases is not None:  # reruns still need the devices
+            self._leases.release()
         return reason is None and failed is None
 
     def _lease_for(self, stage: StagePlan | None) -> str | None:
@@ -197,10 +196,6 @@ class JobRun:
             self._log.emit(events.NetworkRemained(stage.name, reason=reason, text=reason))
             return f"not run: {reason}"
         return None
-
-    def _release(self) -> None:
-        if self._leases is not None:
-            self._leases.release()
 
     def _stage_environment(self, stage: StagePlan) -> dict[str, str]:
         return {**self._environment, **stage.environment}

@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
 
 from ci.agent.artifacts import open_regular
-from ci.agent.pytest_stage import PytestRuns, plugin, python_path, remove
-from ci.agent.user import make_public
+from ci.agent.pytest_stage import PytestRuns, plugin_folder, with_plugin
+from ci.agent.user import Handover
 from ci.protocol.events import CommandEnd
 from ci.protocol.job import StagePlan
 from ci.protocol.pytest_status import NO_TESTS, severity, worst_status
@@ -56,43 +55,26 @@ def only_shard(
     shard: int,
     environment: Mapping[str, str],
     folders: Sequence[str],
-    *,
-    other_user: bool,
+    handover: Handover,
 ) -> Iterator[tuple[StagePlan, Path]]:
     """Yield the stage with the tests of one shard, counted from 0, and the folder of its plugin.
 
     ``environment`` are the variables that the stage inherits, and ``folders`` those of
-    ``run_folders``. With ``other_user`` it does not run as the agent's user.
+    ``run_folders``.
     """
-    folder = make_public(Path(tempfile.mkdtemp(prefix="infini-ci-shard-")))
-    try:
-        (folder / f"{PLUGIN}.py").write_bytes(plugin("shard_plugin"))
-        rules = name_rules(folders)
-        content = json.dumps([shard, stage.shards, dict(stage.seconds), rules])
-        (folder / "shard.json").write_text(content, encoding="utf-8")
-        report = folder / "report"
-        report.mkdir()
-        if other_user:
-            report.chmod(0o777)
-        variables = {**environment, **stage.environment}
-        path = python_path(str(folder), variables.get("PYTHONPATH"))
-        yield (
-            replace(
-                stage,
-                command=(*stage.command, "-p", PLUGIN),
-                environment={**stage.environment, "PYTHONPATH": path},
-            ),
-            folder,
-        )
-    finally:
-        remove(folder)
+    with plugin_folder(handover, PLUGIN, "shard_plugin.py", written="report") as folder:
+        content = [shard, stage.shards, dict(stage.seconds), name_rules(folders)]
+        (folder / "shard.json").write_text(json.dumps(content), encoding="utf-8")
+        yield with_plugin(stage, PLUGIN, folder, environment), folder
 
 
-def read_collection(folder: Path) -> ShardCollection:
-    """Read what the plugin of a shard wrote; empty if it wrote nothing."""
-    found = None
-    with suppress(OSError), open_regular(folder / "report/collected", os.O_NOFOLLOW) as file:
-        found = _REPORT.fullmatch(file.read(LONGEST_REPORT).decode(errors="replace"))
+def read_collection(folder: Path | None) -> ShardCollection:
+    """Read what the plugin of a shard wrote; empty if it wrote nothing, or there is none."""
+    text = b""
+    if folder is not None:
+        with suppress(OSError), open_regular(folder / "report/collected", os.O_NOFOLLOW) as file:
+            text = file.read(LONGEST_REPORT)
+    found = _REPORT.fullmatch(text.decode(errors="replace"))
     return ShardCollection(int(found[1]), int(found[2]), found[3]) if found else ShardCollection()
 
 
@@ -125,9 +107,8 @@ def combined_runs(shards: Sequence[PytestRuns]) -> PytestRuns:
 
     A failed one counts, even if the exit status of another shard is unknown.
     """
-    known = [status for status, _ in shards if status is not None]
+    known = [it.pytest_status for it in shards if it.pytest_status is not None]
     worst = worst_status(known) if known else 0
     is_unknown = worst in (0, NO_TESTS) and len(known) < len(shards)
-    return PytestRuns(
-        status=None if is_unknown else worst, number=_known(max, (number for _, number in shards))
-    )
+    number = _known(max, (it.pytest_runs for it in shards))
+    return PytestRuns(None if is_unknown else worst, number)

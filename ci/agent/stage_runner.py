@@ -40,18 +40,6 @@ class StageProcess:
     selection: Path | None = None
     """The folder of the plugin that selects the tests of a shard."""
 
-    def pytest_runs(self) -> pytest_stage.PytestRuns:
-        """Return the runs of pytest in a wrapper, once it has ended; empty if unknown."""
-        if self.statuses is None:
-            return pytest_stage.PytestRuns()
-        return pytest_stage.pytest_runs(self.statuses)
-
-    def collection(self) -> shards.ShardCollection:
-        """Return what the pytest of a shard collected; empty if it is no shard."""
-        return (
-            shards.read_collection(self.selection) if self.selection else shards.ShardCollection()
-        )
-
 
 @dataclass
 class StageRunner:
@@ -86,19 +74,18 @@ class StageRunner:
             self.log.emit(events.StageStarted(stage=stage.name, command=command))
             ends = self._follow(stage.name, processes)
             with self.handover.access():
-                runs = [it.pytest_runs() for it in processes]
-                collections = [it.collection() for it in processes]
+                runs = [pytest_stage.read_runs(it.statuses) for it in processes]
+                collections = [shards.read_collection(it.selection) for it in processes]
         if stage.kind is StageKind.PYTEST:
             for name in files_of(stage, JUNIT):
                 if self.handover.take(name):
                     self.log.emit(events.ArtifactCut(name=name, path=name, left_out=1))
         if stage.shards > 1:
-            for shard, (end, (status, number), found) in enumerate(zip(ends, runs, collections), 1):
-                facts = {**asdict(end), **found._asdict()}
-                facts.update(pytest_status=status, pytest_runs=number)
+            for shard, (end, run, found) in enumerate(zip(ends, runs, collections), 1):
+                facts = {**asdict(end), **run._asdict(), **found._asdict()}
                 self.log.emit(events.ShardFinished(stage=stage.name, shard=shard, **facts))
-        end, (status, number) = shards.combined_end(ends), shards.combined_runs(runs)
-        facts = {**asdict(end), "pytest_status": status, "pytest_runs": number}
+        end = shards.combined_end(ends)
+        facts = {**asdict(end), **shards.combined_runs(runs)._asdict()}
         self.log.emit(events.StageFinished(stage=stage.name, **facts))
         return end
 
@@ -113,32 +100,31 @@ class StageRunner:
         """Prepare the command of a stage, or of one of its shards, until ``stack`` ends."""
         names = (PYTEST_LOG, JUNIT, f"{stage.name}.log")
         log_name, junit_name, output = (files_of(stage, name)[shard] for name in names)
-        has_log = stage.kind is StageKind.PYTEST
-        log, pipe = stack.enter_context(self.handover.log(log_name if has_log else None))
-        junit = self.handover.path(junit_name)
-        workspace = Path(self.job.workspace)
-        with self.handover.access():  # the files of the tests have options of pytest
-            added = pytest_stage.extra_arguments(stage, log, junit, self.environment, workspace)
-        command = (*stage.command, *added)
-        if stage.hold:
-            command = (sys.executable, "-I", sys.argv[0], session.HOLD)
-        other = self.handover.user is not None
-        folder = stack.enter_context(pytest_stage.status_folder(stage, log, other_user=other))
+        if stage.kind is not StageKind.PYTEST:
+            held = (sys.executable, "-I", sys.argv[0], session.HOLD)
+            changed = replace(stage, command=held) if stage.hold else stage
+            return StageProcess(changed, output, shard=shard)
+        handover, workspace = self.handover, Path(self.job.workspace)
+        log, pipe = stack.enter_context(handover.log(log_name))
+        with handover.access():  # the files of the tests have options of pytest
+            added = pytest_stage.log_arguments(stage, log, self.environment, workspace)
         variables = dict(stage.environment)
-        if folder is not None:
+        statuses = stack.enter_context(pytest_stage.status_folder(stage, log, handover))
+        if statuses is not None:
             own = {**self.environment, **variables}.get("PYTHONPATH")
-            variables["PYTHONPATH"] = pytest_stage.python_path(own, str(folder))
+            variables["PYTHONPATH"] = pytest_stage.python_path(own, str(statuses))
+        command = (*stage.command, *added, f"--junitxml={handover.path(junit_name)}")
         changed = replace(stage, command=command, environment=variables)
-        folders = run_folders(self.job.workspace)
-        only = pytest_stage.only_tests(changed, self.environment, folders)
-        changed = stack.enter_context(only)
-        selection = None
-        if stage.shards > 1:
-            selected = shards.only_shard(
-                changed, shard, self.environment, folders, other_user=other
+        folders, selection = run_folders(self.job.workspace), None
+        if stage.only:
+            folder = stack.enter_context(pytest_stage.selection_folder(handover))
+            changed = pytest_stage.select_tests(
+                changed, folder, stage.only, (), self.environment, folders
             )
+        if stage.shards > 1:
+            selected = shards.only_shard(changed, shard, self.environment, folders, handover)
             changed, selection = stack.enter_context(selected)
-        return StageProcess(changed, output, pipe, shard, statuses=folder, selection=selection)
+        return StageProcess(changed, output, pipe, shard, statuses, selection)
 
     def _follow(self, name: str, processes: Sequence[StageProcess]) -> list[events.CommandEnd]:
         """Run commands side by side, and show their output and progress under one name."""
@@ -148,26 +134,16 @@ class StageRunner:
             if self.stopped():  # the signal came before the stage existed
                 self.end_running()
             group: list[ProgressWatch] = []
-            outputs = [
-                StageOutput(
-                    self._results / it.output,
-                    self.log.printer,
-                    stage=name,
-                    bytes_per_s=rate,
-                    progress=self._watch(name, it, group),
-                )
-                for it in processes
-            ]
+            followed = []
+            for it, running in zip(processes, self._running):
+                log, watch = self._results / it.output, self._watch(name, it, group)
+                output = StageOutput(log, self.log.printer, name, rate, watch)
+                followed.append(FollowedStage(running, output, it.pipe))
             try:
-                return follow_stages(
-                    [
-                        FollowedStage(running, output, it.pipe)
-                        for running, output, it in zip(self._running, outputs, processes)
-                    ]
-                )
+                return follow_stages(followed)
             finally:
-                for output in outputs:
-                    output.finish()
+                for stage in followed:
+                    stage.output.finish()
                 self._running = []
 
     def _start(self, process: StageProcess, of: int, stack: ExitStack) -> Stage:

@@ -18,6 +18,7 @@ import re
 import shutil
 import stat
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import Callable, Iterator, Sequence, Tuple
 
 # ccache's folders: one hexadecimal digit per level. It has 2 to 4 levels, and at most 8.
@@ -81,24 +82,21 @@ def _size(status: os.stat_result) -> int:
 
 def _files(cache: int, digit: str) -> dict[Name, os.stat_result]:
     """Return the cached files below a digit's folder, at most ``MOST_FILES``."""
-    found: dict[Name, os.stat_result] = {}
     with suppress(OSError), _opened(cache, (digit,)) as folder:
-        _list(folder, (digit,), found)
-    return found
+        return dict(islice(_listed(folder, (digit,)), MOST_FILES))
+    return {}
 
 
-def _list(folder: int, above: Name, found: dict[Name, os.stat_result]) -> None:
+def _listed(folder: int, above: Name) -> Iterator[tuple[Name, os.stat_result]]:
     with os.scandir(folder) as entries:
         for entry in entries:
             name = (*above, entry.name)
-            if len(found) == MOST_FILES:
-                return
             with suppress(OSError):
                 if entry.is_file(follow_symlinks=False) and CACHED.fullmatch(entry.name):
-                    found[name] = entry.stat(follow_symlinks=False)
+                    yield name, entry.stat(follow_symlinks=False)
                 elif entry.name in DIGITS and len(above) < DEEPEST:
                     with _opened(folder, (entry.name,)) as inner:
-                        _list(inner, name, found)
+                        yield from _listed(inner, name)
 
 
 def _copy(source: int, target: int, path: Name, status: os.stat_result) -> None:

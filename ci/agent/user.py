@@ -13,10 +13,10 @@ import fcntl
 import os
 import pwd
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator
+from typing import ContextManager, Iterator
 
 from ci.agent.artifacts import open_regular
 from ci.util.files import copy_file, open_for_replacement, remove_folder
@@ -71,26 +71,21 @@ class Handover:
     """Where stages write files of the results: there, or in a folder of their own."""
 
     def __init__(self, results: Path, user: StageUser | None) -> None:
+        self.results = results
         self.user = user
-        self._results = results
-        self._folder = results
+        self._written = results
         if user is not None:
-            self._folder = self._private_folder()
-            (self._folder / "files").mkdir()
-            (self._folder / "files").chmod(0o777)
+            self._written = self._private_folder() / "files"
+            self._written.mkdir()
+            self._written.chmod(0o777)
 
-    @contextmanager
-    def access(self) -> Iterator[None]:
+    def access(self) -> ContextManager[None]:
         """Open files with the rights of the stages."""
-        if self.user is None:
-            yield
-        else:
-            with self.user.access():
-                yield
+        return nullcontext() if self.user is None else self.user.access()
 
     def path(self, name: str) -> Path:
         """Return where a stage writes a file of the results."""
-        return self._results / name if self.user is None else self._folder / "files" / name
+        return self._written / name
 
     def take(self, name: str) -> bool:
         """Copy a file that a stage has written into the results, if it is a regular one.
@@ -104,24 +99,18 @@ class Handover:
                 content = open_regular(self.path(name), os.O_NOFOLLOW)
         except OSError:  # no stage wrote it
             return False
-        with content:
-            try:
-                with open_for_replacement(self._results / name) as file:
-                    copy_file(content, file)
-            except OSError:
-                return True
-        return False
+        with content, suppress(OSError), open_for_replacement(self.results / name) as file:
+            copy_file(content, file)
+            return False
+        return True
 
     @contextmanager
-    def log(self, name: str | None) -> Iterator[tuple[Path, LogPipe | None]]:
+    def log(self, name: str) -> Iterator[tuple[Path, LogPipe | None]]:
         """Yield the path to which a stage writes a log, and the pipe that is there, if any.
 
         Of several processes that open the log, none can replace the lines of another.
         """
-        if name is None:
-            yield self._results, None
-            return
-        log = self._results / name
+        log = self.results / name
         try:
             pipe = LogPipe(self._private_folder() / name, log)
         except OSError:
@@ -157,7 +146,7 @@ class Handover:
     def remove(self) -> None:
         if self.user is not None:
             with suppress(OSError):
-                remove_folder(self._folder)
+                remove_folder(self._written.parent)
 
 
 class LogPipe:

@@ -106,12 +106,18 @@ class CommandEnd:
 
 
 @dataclass(frozen=True)
-class StageFinished(CommandEnd, StageEvent):
-    event = "stage_finished"
+class PytestEnd(CommandEnd):
+    """How a command ended that may have run pytest."""
+
     pytest_status: int | None = field(default=None, metadata=EXIT_STATUS)
     """pytest's exit status, if it ran in a child process of the stage; ``None``: unknown."""
     pytest_runs: int | None = field(default=None, metadata=COUNT)
     """Runs of pytest in a wrapper, without those that tests start; ``None``: unknown."""
+
+
+@dataclass(frozen=True)
+class StageFinished(PytestEnd, StageEvent):
+    event = "stage_finished"
 
 
 @dataclass(frozen=True)
@@ -123,12 +129,10 @@ class ShardEvent(StageEvent):
 
 
 @dataclass(frozen=True)
-class ShardFinished(CommandEnd, ShardEvent):
+class ShardFinished(PytestEnd, ShardEvent):
     """The end of a shard, and the tests that it collected and selected; ``None``: unknown."""
 
     event = "shard_finished"
-    pytest_status: int | None = field(default=None, metadata=EXIT_STATUS)
-    pytest_runs: int | None = field(default=None, metadata=COUNT)
     collected: int | None = field(default=None, metadata=COUNT)
     """Tests that pytest would run without shards."""
     selected: int | None = field(default=None, metadata=COUNT)
@@ -315,19 +319,6 @@ class Output(PrintedEvent):
 
 EVENTS: Mapping[str, type[Event]] = {
     kind.event: kind
-    for kind in (
-        *(
-            RunStarted,
-            StageStarted,
-            ShardFinished,
-            StageFinished,
-            StageLost,
-            StageSkipped,
-            RunFinished,
-        ),
-        *(AgentRestarted, Output, StageProgress),
-        *(LeaseWaiting, LeaseTaken, LeaseReleased, LeaseFailed, ArtifactMissing, ArtifactCut),
-        *(NetworkWaiting, NetworkRemoved, NetworkRemained),
-        *(RerunStarted, RerunFinished, RerunsEnded),
-    )
+    for kind in list(globals().values())
+    if isinstance(kind, type) and issubclass(kind, Event) and "event" in vars(kind)
 }

@@ -8,6 +8,7 @@ import select
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,7 @@ class Job:
         self.interpreter = sys.executable
 
     def stage(self, name: str, *command: str, **changes: Any) -> None:
-        fields = {"kind": StageKind.COMMAND, "environment": {}, "timeout_s": 60.0, **changes}
-        self._stages.append(StagePlan(name=name, command=command, column=Column.NONE, **fields))
+        self._stages.append(stage_plan(name, *command, **changes))
 
     def python(self, name: str, program: str, **changes: Any) -> None:
         self.stage(name, self.interpreter, "-c", program, **changes)
@@ -83,8 +83,33 @@ class Job:
         (event,) = [e for e in self.events("stage_finished") if e["stage"] == stage]
         return event
 
+    def environment(self) -> dict[str, Any]:
+        facts: dict[str, Any] = json.loads((self.results / "environment.json").read_text())
+        return facts
+
     def log(self, stage: str) -> str:
         return (self.results / f"{stage}.log").read_text()
+
+
+def stage_plan(name: str, *command: str, **changes: Any) -> StagePlan:
+    usual = {"kind": StageKind.COMMAND, "environment": {}, "timeout_s": 60.0, "column": Column.NONE}
+    return StagePlan(**{"name": name, "command": command, **usual, **changes})
+
+
+def device_job(folder: Path, **changes: Any) -> DeviceJob:
+    """A policy for the devices in the folder's ``devices.json``, with the leases beside it."""
+    usual = DeviceJob(
+        count=1,
+        uuids=(),
+        wait_s=0,
+        busy_memory=0.1,
+        folder=str(folder / "leases"),
+        probe=("cat", str(folder / "devices.json")),
+        visible="VISIBLE",
+        visible_by="uuid",
+        user="tester",
+    )
+    return replace(usual, **changes)
 
 
 def printed_events(process: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:

@@ -13,9 +13,10 @@ import signal
 import sys
 from pathlib import Path
 
+from agent_job import device_job
+
 from ci.agent import lease
 from ci.agent.lease import Leases
-from ci.protocol.job import DeviceJob
 
 LEASES = 200
 DOOMED = "doomed"
@@ -52,19 +53,8 @@ def make_leases(folder: Path, chance: random.Random) -> Leases:
             die()
         return False
 
-    plan = DeviceJob(
-        count=chance.choice((1, 1, 2)),
-        uuids=(),
-        wait_s=60,
-        busy_memory=0.1,
-        folder=str(folder / "leases"),
-        probe=("cat", str(folder / "devices.json")),
-        visible="VISIBLE",
-        visible_by="uuid",
-        user="tester",
-    )
     return Leases(
-        plan,
+        device_job(folder, count=chance.choice((1, 1, 2)), wait_s=60),
         run_id=sys.argv[2],
         platform="nvidia",
         environment=os.environ,

@@ -115,7 +115,7 @@ VARIABLES_SET: Mapping[str, str] = {
     SIMULATED_VARIABLE: "`1` if the run does without the vendor's hardware.",
 }
 # For the program's own use: no one sets them.
-INTERNAL = ("INFINI_CI_NOX", "INFINI_NOX", "INFINI_CI_RERUN_FILE")
+INTERNAL = ("INFINI_CI_NOX", "INFINI_NOX")
 
 
 def pages() -> dict[str, str]:

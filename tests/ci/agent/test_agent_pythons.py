@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import tomllib
@@ -57,8 +56,7 @@ def test_a_job_on_every_python(pythons: list[str], tmp_path: Path) -> None:
         assert re.fullmatch(r"--report-log=\S+/pytest\.jsonl", log)
         assert junit == f"--junitxml={job.results / 'junit.xml'}"
         assert (job.results / "made.tar.gz").exists()
-        facts = json.loads((job.results / "environment.json").read_text())
-        assert facts["machine"]["cores"] >= 1
+        assert job.environment()["machine"]["cores"] >= 1
 
 
 def test_every_python_imports_all_of_the_agent(pythons: list[str]) -> None:
@@ -66,11 +64,8 @@ def test_every_python_imports_all_of_the_agent(pythons: list[str]) -> None:
     names = [".".join(path.parts) for path in paths if path.name not in LEFT_OUT]
     program = f"import importlib\nfor name in {names}: importlib.import_module(name)"
     for python in pythons:
-        subprocess.run(
-            [python, "-B", "-W", "error", "-S", "-c", program],
-            cwd=REPOSITORY,
-            check=True,
-        )
+        command = [python, "-B", "-W", "error", "-S", "-c", program]
+        subprocess.run(command, cwd=REPOSITORY, check=True)
 
 
 def test_every_python_runs_the_probe(pythons: list[str]) -> None:

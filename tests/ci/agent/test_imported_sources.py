@@ -9,15 +9,16 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
+from agent_job import stage_plan
 
 from ci.agent.machine import tool_facts
 from ci.facts.notes import requirement_notes, source_notes
-from ci.protocol.job import Column, StagePlan
+from ci.protocol.job import StagePlan
 from ci.protocol.stage_kind import StageKind
 
 FILE = f"tiny/_fast{EXTENSION_SUFFIXES[0]}"
 PYTEST = ("python", "-m", "pytest")
-HERE = None  # installed from the folder of the project
+HERE: Mapping[str, object] = {"dir_info": {}}  # installed from the folder of the project
 
 
 @pytest.fixture
@@ -28,11 +29,6 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def uncompiled(project: Path, origin: Mapping[str, object]) -> object:
-    """What the agent records of a project whose installation has one compiled module."""
-    return recorded(project, origin)["uncompiled"]
-
-
 def unpackaged(project: Path, installed: Iterable[str], **variables: str) -> object:
     """The modules of the sources that the agent misses among those that were installed."""
     return recorded(project, HERE, installed, **variables)["unpackaged"]
@@ -40,7 +36,7 @@ def unpackaged(project: Path, installed: Iterable[str], **variables: str) -> obj
 
 def recorded(
     project: Path,
-    origin: Mapping[str, object] | None,
+    origin: Mapping[str, object] = HERE,
     installed: Iterable[str] = ("tiny/__init__.py", FILE, f"_alone{EXTENSION_SUFFIXES[0]}"),
     **variables: str,
 ) -> dict[str, object]:
@@ -49,43 +45,40 @@ def recorded(
     metadata.mkdir(parents=True, exist_ok=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny\nVersion: 1\n")
     (metadata / "RECORD").write_text("".join(f"{file},,\n" for file in installed))
-    origin = {"url": project.as_uri(), "dir_info": {}} if origin is HERE else origin
-    (metadata / "direct_url.json").write_text(json.dumps(origin))
+    (metadata / "direct_url.json").write_text(json.dumps({"url": project.as_uri(), **origin}))
     facts = tool_facts({**os.environ, "PYTHONPATH": str(site), **variables}, project)
     assert isinstance(facts["packages"], dict)
     assert facts["packages"]["tiny"] == "1"
     return facts
 
 
-def test_a_module_that_the_sources_lack(project: Path) -> None:
-    assert uncompiled(project, {"url": project.as_uri(), "dir_info": {}}) == ["tiny._fast"]
+@pytest.mark.parametrize(
+    ("origin", "found"),
+    [
+        pytest.param(HERE, ["tiny._fast"], id="this project"),
+        pytest.param({"dir_info": {"editable": True}}, [], id="editable"),
+        pytest.param(
+            {"url": "https://example.org/tiny.whl", "archive_info": {}}, [], id="download"
+        ),
+        pytest.param({"url": "file:///", "dir_info": {}}, [], id="another folder"),
+        pytest.param({"url": 3}, [], id="not pip's"),
+    ],
+)
+def test_a_module_that_the_sources_lack(
+    project: Path, origin: Mapping[str, object], found: list[str]
+) -> None:
+    assert recorded(project, origin)["uncompiled"] == found
 
 
 def test_a_module_that_was_compiled_in_the_sources(project: Path) -> None:
     (project / FILE).touch()
-    assert uncompiled(project, {"url": project.as_uri(), "dir_info": {}}) == []
+    assert recorded(project)["uncompiled"] == []
 
 
 def test_a_package_that_is_not_in_the_root(project: Path) -> None:
     (project / "src").mkdir()
     (project / "tiny").rename(project / "src" / "tiny")
-    assert uncompiled(project, {"url": project.as_uri(), "dir_info": {}}) == []
-
-
-@pytest.mark.parametrize(
-    "origin",
-    [
-        pytest.param({"url": "https://example.org/tiny.whl", "archive_info": {}}, id="a download"),
-        pytest.param({"url": "file:///", "dir_info": {}}, id="another folder"),
-        pytest.param({"url": 3}, id="not pip's"),
-    ],
-)
-def test_what_is_not_this_project(project: Path, origin: Mapping[str, object]) -> None:
-    assert uncompiled(project, origin) == []
-
-
-def test_an_editable_installation(project: Path) -> None:
-    assert uncompiled(project, {"url": project.as_uri(), "dir_info": {"editable": True}}) == []
+    assert recorded(project)["uncompiled"] == []
 
 
 # The sources of a project, and which of their modules a complete wheel has.
@@ -140,14 +133,7 @@ def test_a_wheel_of_a_package_that_is_not_in_the_root(complete: Path) -> None:
 
 
 def planned(*command: str, **variables: str) -> StagePlan:
-    return StagePlan(
-        name="tests",
-        kind=StageKind.PYTEST,
-        command=command,
-        environment=variables,
-        timeout_s=60.0,
-        column=Column.PYTEST,
-    )
+    return stage_plan("tests", *command, kind=StageKind.PYTEST, environment=variables)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +178,7 @@ def test_requirements_of_the_build_that_are_missing(
     project: Path, text: str, unmet: list[str]
 ) -> None:
     (project / "pyproject.toml").write_text(text)
-    assert recorded(project, HERE)["unmet"] == unmet
+    assert recorded(project)["unmet"] == unmet
 
 
 def test_when_missing_requirements_are_noted() -> None:

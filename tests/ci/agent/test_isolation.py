@@ -9,11 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from agent_job import Job, printed_events
+from agent_job import Job, printed_events, stage_plan
 
 from ci.agent.network import NetworkError, active_interfaces, wait_until_isolated
 from ci.protocol.events import Event, NetworkWaiting
-from ci.protocol.job import Column, StagePlan
 from ci.protocol.stage_kind import StageKind
 
 connected = pytest.mark.skipif(not active_interfaces(), reason="this machine has no network")
@@ -44,15 +43,7 @@ def test_a_stage_does_not_run_while_a_network_remains(job: Job) -> None:
 def test_it_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The caller may have died, or its request may have failed."""
     monkeypatch.setattr("ci.agent.network.ASK_AGAIN_S", 0.05)
-    stage = StagePlan(
-        name="tests",
-        kind=StageKind.COMMAND,
-        command=("true",),
-        environment={},
-        timeout_s=0.3,
-        column=Column.NONE,
-        isolated=True,
-    )
+    stage = stage_plan("tests", "true", timeout_s=0.3, isolated=True)
     events: list[Event] = []
     with pytest.raises(NetworkError, match="remained for 0 s, as no caller disconnected it"):
         wait_until_isolated(stage, "run-1", events.append, lambda: False)

@@ -8,16 +8,16 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import competitor
 import pytest
-from agent_job import Job, printed_events, wait_for_end
+from agent_job import Job, device_job, printed_events, wait_for_end
 
 from ci.agent import lease
 from ci.agent.lease import LeaseError, Leases
@@ -57,18 +57,7 @@ class Machine:
         self._answer.write_text(json.dumps({"status": status, "devices": devices, **more}))
 
     def policy(self, **changes: Any) -> DeviceJob:
-        policy = DeviceJob(
-            count=1,
-            uuids=(),
-            wait_s=0,
-            busy_memory=0.1,
-            folder=str(self.folder),
-            probe=("cat", str(self._answer)),
-            visible="CUDA_VISIBLE_DEVICES",
-            visible_by="uuid",
-            user="tester",
-        )
-        return replace(policy, **changes)
+        return device_job(self._answer.parent, **{"visible": "CUDA_VISIBLE_DEVICES", **changes})
 
     def leases(
         self, run: str = "run-1", environment: Mapping[str, str] = os.environ, **changes: Any
@@ -83,6 +72,19 @@ class Machine:
             stopped=lambda: False,
         )
         return leases, events
+
+    def checked(self, run: str = "run-1", **changes: Any) -> Leases:
+        leases, _ = self.leases(run, **changes)
+        leases.check()
+        return leases
+
+    @contextmanager
+    def taken(self, run: str = "run-1", **changes: Any) -> Iterator[Leases]:
+        """Leases that hold their devices."""
+        leases = self.checked(run, **changes)
+        leases.take("pytest")
+        yield leases
+        leases.release()
 
 
 @pytest.fixture
@@ -110,24 +112,11 @@ def test_lease_names_its_devices_and_their_state_before_and_after(machine: Machi
     assert (leases.variables(), leases.descriptors) == ({}, ())
 
 
-def test_stages_that_follow_each_other_keep_their_lease(machine: Machine) -> None:
-    leases, events = machine.leases()
-    leases.check()
-    leases.take("pytest")
-    kept = leases.descriptors
-    leases.take("benchmark")
-    assert leases.descriptors == kept
-    assert len(events) == 1
-    leases.release()
-
-
 def test_a_framework_that_counts_its_devices_gets_indices(machine: Machine) -> None:
     machine.has(device(5), device(7))
-    leases, _ = machine.leases(uuids=("GPU-7",), visible="MLU_VISIBLE_DEVICES", visible_by="index")
-    leases.check()
-    leases.take("pytest")
-    assert leases.variables() == {"MLU_VISIBLE_DEVICES": "7"}
-    leases.release()
+    named = {"visible": "MLU_VISIBLE_DEVICES", "visible_by": "index"}
+    with machine.taken(uuids=("GPU-7",), **named) as leases:
+        assert leases.variables() == {"MLU_VISIBLE_DEVICES": "7"}
 
 
 @pytest.mark.parametrize(
@@ -137,17 +126,8 @@ def test_a_framework_that_counts_its_devices_gets_indices(machine: Machine) -> N
 def test_only_devices_that_a_scheduler_gave_are_leased(
     machine: Machine, named: str, leased: str
 ) -> None:
-    leases, _ = machine.leases(environment={**os.environ, "CUDA_VISIBLE_DEVICES": named})
-    leases.check()
-    leases.take("pytest")
-    assert leases.variables() == {"CUDA_VISIBLE_DEVICES": leased}
-    leases.release()
-
-
-def test_a_scheduler_that_gave_too_few_devices_is_an_error(machine: Machine) -> None:
-    leases, _ = machine.leases(environment={**os.environ, "CUDA_VISIBLE_DEVICES": "2"}, count=2)
-    with pytest.raises(LeaseError, match=r"devices\.count is 2; found: GPU-2 \("):
-        leases.check()
+    with machine.taken(environment={**os.environ, "CUDA_VISIBLE_DEVICES": named}) as leases:
+        assert leases.variables() == {"CUDA_VISIBLE_DEVICES": leased}
 
 
 # What keeps a device from being taken
@@ -170,35 +150,27 @@ def test_devices_that_are_not_fit_are_skipped_with_the_reason(
     machine: Machine, state: dict[str, object], reason: str
 ) -> None:
     machine.has(device(0, **state))
-    leases, _ = machine.leases()
-    leases.check()
+    leases = machine.checked()
     with pytest.raises(LeaseError, match=f"device lease timed out after 0 s: {reason}"):
         leases.take("pytest")
     leases.release()
     machine.has(device(0, **state), device(1))
-    leases.check()
-    leases.take("pytest")
-    assert leases.variables() == {"CUDA_VISIBLE_DEVICES": "GPU-1"}
-    leases.release()
+    with machine.taken() as leases:
+        assert leases.variables() == {"CUDA_VISIBLE_DEVICES": "GPU-1"}
 
 
 def test_an_undetected_device_is_leased_only_by_its_name(machine: Machine) -> None:
     machine.has(status="unknown", reason="the library does not load")
-    leases, _ = machine.leases()
     message = r"device detection failed: the library does not load \(install gpustack-runtime"
     with pytest.raises(LeaseError, match=message):
-        leases.check()
-    leases, _ = machine.leases(uuids=("GPU-9",))
-    leases.check()
-    leases.take("pytest")
-    assert leases.variables() == {"CUDA_VISIBLE_DEVICES": "GPU-9"}
-    assert leases.records[0]["before"]["health"] == "unknown"
-    leases.release()
+        machine.checked()
+    with machine.taken(uuids=("GPU-9",)) as leases:
+        assert leases.variables() == {"CUDA_VISIBLE_DEVICES": "GPU-9"}
+        assert leases.records[0]["before"]["health"] == "unknown"
 
 
 def test_a_device_that_vanishes_is_not_taken(machine: Machine) -> None:
-    leases, _ = machine.leases(uuids=("GPU-3",))
-    leases.check()
+    leases = machine.checked(uuids=("GPU-3",))
     machine.has(device(0))
     with pytest.raises(LeaseError, match="GPU-3 is no longer found"):
         leases.take("pytest")
@@ -211,80 +183,66 @@ def test_a_device_that_vanishes_is_not_taken(machine: Machine) -> None:
         ({"count": 5}, "devices.count is 5; found: GPU-0, GPU-1, GPU-2, GPU-3 \\(lower the count"),
         ({"uuids": ("GPU-0",), "count": 2}, r"devices.count is 2; found: GPU-0 \(lower the count"),
         ({"uuids": ("GPU-8",)}, r"no device GPU-8 \(devices.uuids\); found: GPU-0, GPU-1"),
+        (
+            {"count": 3, "shards": 2},
+            r"devices.count is 3 for each of 2 shards; found: GPU-0, GPU-1, GPU-2, GPU-3 \(use"
+            " fewer shards, lower the count, or choose another engine; with 0 the run uses no",
+        ),
+        # A scheduler gave too few.
+        (
+            {"environment": {**os.environ, "CUDA_VISIBLE_DEVICES": "2"}, "count": 2},
+            r"devices\.count is 2; found: GPU-2 \(",
+        ),
     ],
 )
 def test_what_no_waiting_would_change_fails_at_once(
-    machine: Machine, policy: dict[str, object], message: str
+    machine: Machine, policy: dict[str, Any], message: str
 ) -> None:
-    leases, _ = machine.leases(**policy)
     with pytest.raises(LeaseError, match=message):
-        leases.check()
+        machine.checked(**policy)
 
 
 def test_no_device_at_all(machine: Machine) -> None:
     machine.has(status="none", reason="no nvidia device on the PCI bus")
-    leases, _ = machine.leases()
-    with pytest.raises(
-        LeaseError, match=r"devices.count is 1; found: no nvidia device on the PCI bus"
-    ):
-        leases.check()
+    message = r"devices.count is 1; found: no nvidia device on the PCI bus"
+    with pytest.raises(LeaseError, match=message):
+        machine.checked()
 
 
 def test_an_unusable_folder_has_a_remedy(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.folder.write_text("a file")
-    leases, _ = machine.leases()
     message = r"the lease folder .* cannot be used: Not a directory \(as root: install -d -m 1777"
     with pytest.raises(LeaseError, match=message):
-        leases.check()
+        machine.checked()
 
 
 def test_folder_and_files_are_for_everybody(machine: Machine) -> None:
     before = os.umask(0o077)
     try:
-        leases, _ = machine.leases()
-        leases.check()
-        leases.take("pytest")
+        with machine.taken():
+            assert machine.folder.stat().st_mode & 0o7777 == 0o1777
+            assert {path.stat().st_mode & 0o777 for path in machine.folder.iterdir()} == {0o666}
     finally:
         os.umask(before)
-    assert machine.folder.stat().st_mode & 0o7777 == 0o1777
-    assert {path.stat().st_mode & 0o777 for path in machine.folder.iterdir()} == {0o666}
-    leases.release()
 
 
 # Two runs
-
-
-def test_a_taken_device_says_by_whom(machine: Machine) -> None:
-    machine.has(device(0))
-    first, _ = machine.leases("run-1")
-    second, events = machine.leases("run-2")
-    first.check()
-    second.check()
-    first.take("pytest")
-    message = r"GPU-0 is held by run run-1 \(nvidia\) of user tester since 20\d\d-"
-    with pytest.raises(LeaseError, match=f"device lease timed out after 0 s: {message}"):
-        second.take("pytest")
-    second.release()
-    first.release()
-    second.take("pytest")
-    assert [event.event for event in events] == ["lease_taken"]
-    second.release()
 
 
 def test_waiting_is_reported_and_ends_with_the_earlier_lease(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.has(device(0))
-    first, _ = machine.leases("run-1")
+    first = machine.checked("run-1")
     second, events = machine.leases("run-2", wait_s=60)
-    first.check()
     second.check()
     first.take("pytest")
     monkeypatch.setattr(lease.time, "sleep", lambda _: first.release())
     second.take("pytest")
     assert [event.event for event in events] == ["lease_waiting", "lease_taken"]
-    message = r"pytest has waited \d+ s for devices: GPU-0 is held by run run-1"
+    held = r"GPU-0 is held by run run-1 \(nvidia\) of user tester since 20\d\d-"
+    message = rf"pytest has waited \d+ s for devices: {held}"
     assert isinstance(events[0], LeaseWaiting)
     assert re.search(message, events[0].text)
     second.release()
@@ -292,11 +250,9 @@ def test_waiting_is_reported_and_ends_with_the_earlier_lease(
 
 def test_leases_are_taken_in_order_and_all_devices_at_once(machine: Machine) -> None:
     machine.has(device(0), device(1))
-    one, _ = machine.leases("one")
-    two, _ = machine.leases("two", count=2)
-    behind, _ = machine.leases("behind")
-    for leases in (one, two, behind):
-        leases.check()
+    one, two, behind = (
+        machine.checked(run, count=count) for run, count in (("one", 1), ("two", 2), ("behind", 1))
+    )
     one.take("pytest")
     with pytest.raises(LeaseError, match="GPU-0 is held by run one"):
         two.take("pytest")
@@ -357,7 +313,7 @@ def test_stages_with_a_device_hold_it_and_the_others_do_not(machine: Machine, jo
     stage = ["stage_started", "stage_finished"]
     device = ["lease_taken", *stage, *stage, "lease_released"]
     assert kinds == ["run_started", *stage, *device, *stage, "run_finished"]
-    environment = json.loads((job.results / "environment.json").read_text())
+    environment = job.environment()
     assert environment["detection"] == {"status": "devices", "reason": None}
     (leased,) = environment["devices"]
     assert (leased["uuid"], leased["after"]["health"]) == ("GPU-0", "healthy")
@@ -385,18 +341,14 @@ def test_a_job_without_such_stages_asks_for_nothing(machine: Machine, job: Job) 
 
 def test_an_interrupt_ends_the_waiting(machine: Machine, job: Job) -> None:
     machine.has(device(0))
-    other, _ = machine.leases()
-    other.check()
-    other.take("pytest")
     job.devices = machine.policy(wait_s=3600)
     job.stage("pytest", "true", device=True)
-    with job.start() as process:
+    with machine.taken(), job.start() as process:
         for event in printed_events(process):
             if event["event"] == "lease_waiting":
                 process.send_signal(signal.SIGTERM)
     assert process.returncode == 130
     assert job.events("stage_skipped")[0]["reason"] == "not run: interrupted"
-    other.release()
 
 
 @pytest.mark.parametrize("supervised", [True, False])
@@ -426,8 +378,7 @@ open("let-go").read()
     if not supervised:
         os.kill(supervisor, signal.SIGKILL)
         wait_for_end(supervisor)
-    second, _ = machine.leases("run-2")
-    second.check()
+    second = machine.checked("run-2")
     left = r"GPU-0 is held by leftover processes of run run-1 \(cpu\) of user tester since .* died"
     with pytest.raises(LeaseError, match=left):
         second.take("pytest")

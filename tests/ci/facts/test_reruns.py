@@ -128,7 +128,7 @@ def test_with_worker_processes_a_crash_takes_nothing_with_it(suite: Job) -> None
 # A stage like pytest's: the log of one failed test, then as each test says what it does.
 LIKE_PYTEST = """\
 import json, os, signal, sys, time
-again = "INFINI_CI_RERUN_FILE" in os.environ
+again = "infini_ci_rerun" in sys.argv
 [log] = [word.partition("=")[2] for word in sys.argv if word.startswith("--report-log=")]
 test = {"$report_type": "TestReport", "nodeid": "t.py::a"}
 with open(log, "w") as file:

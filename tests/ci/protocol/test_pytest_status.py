@@ -22,40 +22,32 @@ import pytest
 def pytest_sessionfinish(session):
     session.exitstatus = 1
 """
-NESTED = """\
-import subprocess, sys
-
-def test_nested(tmp_path):
-    (tmp_path / "test_red.py").write_text("def test_red(): assert False")
-    log = tmp_path / "nested.jsonl"
-    for more in ([], [f"--report-log={log}"]):
-        command = [sys.executable, "-m", "pytest", tmp_path, *more]
-        assert subprocess.run(command, check=False).returncode == 1
-"""
 
 
 @pytest.fixture
 def suite(job: Job) -> Job:
-    (job.workspace / "tests").mkdir()
-    (job.workspace / "tests/test_a.py").write_text("def test_a(): pass\ndef test_b(): pass\n")
+    for folder in ("tests", "other"):
+        (job.workspace / folder).mkdir()
+    (job.workspace / "other/test_other.py").write_text("def test_other(): pass\n")
+    add(job, test_a="def test_a(): pass\ndef test_b(): pass\n")
     return job
 
 
-def wrapped(job: Job, script: str, environment: dict[str, str] | None = None) -> tuple[int, object]:
+def add(job: Job, **files: str) -> None:
+    """Write modules of the suite."""
+    for name, text in files.items():
+        (job.workspace / f"tests/{name}.py").write_text(text)
+
+
+def wrapped(job: Job, script: str, **environment: str) -> tuple[int, object]:
     """Run a shell script as the test command; return its exit code, and pytest's if known."""
-    return in_stage(job, "sh", "-c", script, "sh", environment=environment)
+    return in_stage(job, "sh", "-c", script, "sh", **environment)
 
 
-def in_stage(
-    job: Job, *command: str, environment: dict[str, str] | None = None
-) -> tuple[int, object]:
-    added = {
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "",
-        # Hypothesis takes a third of the start of each process, and no suite here uses it.
-        "PYTEST_ADDOPTS": "-p no:hypothesispytest",
-        **(environment or {}),
-    }
-    job.stage("pytest", *command, kind=StageKind.PYTEST, environment=added)
+def in_stage(job: Job, *command: str, **environment: str) -> tuple[int, object]:
+    # Hypothesis takes a third of the start of each process, and no suite here uses it.
+    usual = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "", "PYTEST_ADDOPTS": "-p no:hypothesispytest"}
+    job.stage("pytest", *command, kind=StageKind.PYTEST, environment={**usual, **environment})
     job.run()
     finished = job.finished("pytest")
     return finished["exit_code"], finished.get("pytest_status")
@@ -92,7 +84,7 @@ def in_stage(
 )
 def test_what_a_wrapper_hides(suite: Job, script: str, expected: tuple[int, object]) -> None:
     leave = "import os\nif os.environ.get('LEAVE'):\n    os._exit(0)\n"
-    (suite.workspace / "tests/conftest.py").write_text(leave)
+    add(suite, conftest=leave)
     assert wrapped(suite, script) == expected
     assert "2 passed" in suite.log("pytest") or "2 deselected" in suite.log("pytest")
 
@@ -136,8 +128,6 @@ for folder in ("tests", "other"):
     ),
 )
 def test_each_run_of_pytest_is_counted(suite: Job, script: str, runs: int) -> None:
-    (suite.workspace / "other").mkdir()
-    (suite.workspace / "other/test_other.py").write_text("def test_other(): pass\n")
     for name, in_process in (("in_process.py", True), ("processes.py", False)):
         (suite.workspace / name).write_text(RUNS_TWICE.format(in_process=in_process))
     wrapped(suite, script)
@@ -145,7 +135,7 @@ def test_each_run_of_pytest_is_counted(suite: Job, script: str, runs: int) -> No
 
 
 def test_the_log_has_the_results_of_both_runs(suite: Job) -> None:
-    (suite.workspace / "tests/test_red.py").write_text("def test_red(): assert False\n")
+    add(suite, test_red="def test_red(): assert False\n")
     assert wrapped(suite, f'{OURS} "$@"; {OURS} "$@" -k test_a') == (0, 1)
     log = parse_log((suite.results / "pytest.jsonl").read_text().splitlines())
     assert log.node_ids(Outcome.FAILED) == ("tests/test_red.py::test_red",)
@@ -153,11 +143,12 @@ def test_the_log_has_the_results_of_both_runs(suite: Job) -> None:
 
 
 def test_a_process_that_replaces_itself_is_one_run(suite: Job) -> None:
-    (suite.workspace / "tests/conftest.py").write_text(
-        "import os, sys\n"
+    add(
+        suite,
+        conftest="import os, sys\n"
         "if not os.environ.get('AGAIN'):\n"
         "    os.environ['AGAIN'] = '1'\n"
-        "    os.execv(sys.executable, [sys.executable, '-m', 'pytest', *sys.argv[1:]])\n"
+        "    os.execv(sys.executable, [sys.executable, '-m', 'pytest', *sys.argv[1:]])\n",
     )
     assert wrapped(suite, f'{OURS} "$@"; exit 7') == (7, 0)
     assert suite.finished("pytest")["pytest_runs"] == 1
@@ -172,24 +163,25 @@ def test_in_process(tmp_path):
     for _ in range(2):
         assert pytest.main([str(tmp_path), "-p", "no:cacheprovider"]) == 1
 
+@pytest.mark.parametrize("arguments", [[], ["--report-log=nested.jsonl"]])
 @pytest.mark.parametrize("names", [list(os.environ), ["PYTHONPATH"]])
-def test_in_a_process(tmp_path, names):
+def test_in_a_process(tmp_path, names, arguments):
     (tmp_path / "test_red.py").write_text("def test_red(): assert False")
     environment = {name: os.environ[name] for name in names}
-    command = [sys.executable, "-m", "pytest", tmp_path]
+    command = [sys.executable, "-m", "pytest", tmp_path, *arguments]
     assert subprocess.run(command, env=environment, check=False).returncode == 1
 """
 
 
 @pytest.mark.parametrize("options", ["", "-n 2"])
 def test_a_pytest_that_tests_start_is_no_run_of_the_stage(suite: Job, options: str) -> None:
-    (suite.workspace / "tests/test_nested.py").write_text(IN_TEST)
+    add(suite, test_nested=IN_TEST)
     assert wrapped(suite, f'{OURS} "$@" {options}; exit 7') == (7, 0), suite.log("pytest")
     assert suite.finished("pytest")["pytest_runs"] == 1
 
 
 def test_hooks_that_decide_after_the_log_are_known(suite: Job) -> None:
-    (suite.workspace / "tests/conftest.py").write_text(RED)
+    add(suite, conftest=RED)
     assert wrapped(suite, f'{OURS} "$@"; true') == (0, 1)
     assert '"exitstatus": 0' in (suite.results / "pytest.jsonl").read_text()
 
@@ -197,7 +189,7 @@ def test_hooks_that_decide_after_the_log_are_known(suite: Job) -> None:
 @pytest.mark.parametrize("raised", ["KeyError('a')", "pytest.exit.Exception('a', 7)"])
 def test_a_hook_that_raises_is_no_end_that_is_known(suite: Job, raised: str) -> None:
     hook = RED.replace("session.exitstatus = 1", f"raise {raised}")
-    (suite.workspace / "tests/conftest.py").write_text(hook)
+    add(suite, conftest=hook)
     assert wrapped(suite, f'{OURS} "$@" || exit 9') in ((9, None), (9, 7))
 
 
@@ -222,23 +214,16 @@ def test_which_commands_are_pytest_itself(command: list[str], answer: bool) -> N
     assert is_pytest(command) is answer
 
 
-def test_a_nested_pytest_is_another(suite: Job) -> None:
-    (suite.workspace / "tests/test_nested.py").write_text(NESTED)
-    assert wrapped(suite, f'{OURS} "$@"; exit 7') == (7, 0)
-
-
 def test_coverage_and_the_stages_own_python_path(suite: Job) -> None:
-    (suite.workspace / "tests/test_path.py").write_text("import mine\ndef test_c(): pass\n")
+    add(suite, test_path="import mine\ndef test_c(): pass\n")
     (suite.workspace / "here").mkdir()
     (suite.workspace / "here/mine.py").touch()
-    path = {"PYTHONPATH": str(suite.workspace / "here")}
-    assert wrapped(suite, f'{OURS} "$@"; exit 7', path) == (7, 0)
+    path = str(suite.workspace / "here")
+    assert wrapped(suite, f'{OURS} "$@"; exit 7', PYTHONPATH=path) == (7, 0)
 
 
 def test_a_pytest_that_writes_another_log_hides_nothing(suite: Job) -> None:
-    (suite.workspace / "tests/conftest.py").write_text(RED)
-    (suite.workspace / "other").mkdir()
-    (suite.workspace / "other/test_other.py").write_text("def test_other(): pass\n")
+    add(suite, conftest=RED)
     other = OURS.replace("tests", "other")
     assert wrapped(suite, f'{OURS} "$@"; {other}; true') == (0, 1)
 
@@ -252,7 +237,7 @@ def test_a_pytest_that_writes_another_log_hides_nothing(suite: Job) -> None:
     ],
 )
 def test_a_command_that_only_looks_like_pytest(suite: Job, arguments: list[str]) -> None:
-    (suite.workspace / "tests/conftest.py").write_text(RED)
+    add(suite, conftest=RED)
     (suite.workspace / "wrapper.py").write_text(
         "import subprocess, sys\n"
         "command = [sys.executable, '-m', 'pytest', *sys.argv[sys.argv.index('tests'):]]\n"
@@ -269,7 +254,7 @@ def test_a_status_that_no_process_has_is_not_read(suite: Job, status: str) -> No
     hook = "import infini_ci_status\ndef pytest_unconfigure():\n    {}\n".format(
         "with (infini_ci_status.STATUSES / '1-1-0.log').open('w') as file: file.write(TEXT)"
     )
-    (suite.workspace / "tests/conftest.py").write_text(f"TEXT = {status}\n{hook}")
+    add(suite, conftest=f"TEXT = {status}\n{hook}")
     assert wrapped(suite, f'{OURS} "$@"; exit 7') == (7, 2)
 
 
@@ -293,10 +278,11 @@ def test_a_suite_cannot_break_the_agent(
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    (suite.workspace / "tests/conftest.py").write_text(
-        "import os, pathlib, shutil, infini_ci_status\n"
+    add(
+        suite,
+        conftest="import os, pathlib, shutil, infini_ci_status\n"
         f"folder, other = infini_ci_status.FOLDER, pathlib.Path({str(tmp_path / 'other')!r})\n"
-        f"def pytest_unconfigure():\n    {attack}\n"
+        f"def pytest_unconfigure():\n    {attack}\n",
     )
     code, status = wrapped(suite, f'{OURS} "$@"; exit 7')
     assert (code, status) in ((7, 0), (7, 2), (7, None))
