@@ -351,7 +351,7 @@ def test_a_part_of_a_parallel_build_is_held_against_the_wall_time_of_the_whole()
 
 def test_seconds_that_would_be_lost_among_those_of_the_whole_are_not_expected_there() -> None:
     values = {"link.wall_s": step(5, 6.5, seed=1), "install.cpu_s": noisy((900, 32), seed=2)}
-    assert history(runs(values), KEYS).of(Judgement.REGRESSION)
+    assert regressions(values)
 
 
 def test_unknown_cpu_seconds_excuse_nothing() -> None:
