@@ -15,7 +15,13 @@ from random import Random
 from statistics import mean
 
 from bench.rows import MeasurementError
-from ci.analysis.bisection import MOST_RUNS, Bisection, ChangeModel, LevelModel, OutcomeModel
+from ci.analysis.bisection import (
+    MOST_RUNS,
+    Bisection,
+    LogLikelihood,
+    likelihood_of_outcomes,
+    likelihood_of_times,
+)
 
 COMMITS = tuple(f"c{number:02}" for number in range(21))
 SEARCHES = 400
@@ -36,12 +42,14 @@ def failing(first_bad: int, random: Random, *, rate: float, before: float = 0.0)
 
 
 def search(
-    measure: Measure, model: ChangeModel, skipped: Collection[str] = ()
+    measure: Measure, likelihood: LogLikelihood, skipped: Collection[str] = ()
 ) -> tuple[Bisection, int]:
     """Search to the end; also return the number of runs."""
     values: dict[str, list[float]] = {}
     for runs in range(MOST_RUNS * len(COMMITS) + 1):
-        found = Bisection(commits=COMMITS, values=values, skipped=skipped, model=model)
+        found = Bisection(
+            commits=COMMITS, values=values, skipped=skipped, log_likelihood=likelihood
+        )
         commit = found.next_commit()
         if commit is None:
             return found, runs
@@ -72,7 +80,7 @@ class Case:
     """The noise, or how often the test fails."""
     measure: Callable[[int, Random], Measure]
     """Runs of commits, from the first bad one."""
-    model: ChangeModel
+    likelihood: LogLikelihood
     limit: float | None = None
     """As in ``halve``."""
 
@@ -82,7 +90,7 @@ class Case:
         for seed in range(SEARCHES):
             random = Random(seed)  # noqa: S311
             first_bad = random.randrange(1, len(COMMITS))
-            found, runs = search(self.measure(first_bad, random), self.model)
+            found, runs = search(self.measure(first_bad, random), self.likelihood)
             counts.append(runs)
             if found.ends_differ and found.answer.is_sure:
                 is_right = found.answer.first_bad == (COMMITS[first_bad],)
@@ -97,7 +105,7 @@ def _stage(rise: float, noise: float) -> Case:
         change=f"{100 * rise:+.0f} %",
         seen=f"{100 * noise:.0f} %",
         measure=partial(slower, rise=rise, noise=noise),
-        model=LevelModel(),
+        likelihood=likelihood_of_times,
     )
 
 
@@ -106,7 +114,7 @@ def _test(rate: float) -> Case:
         change="a test fails",
         seen="always" if rate == 1 else f"in {100 * rate:.0f} % of the runs",
         measure=partial(failing, rate=rate),
-        model=OutcomeModel(),
+        likelihood=likelihood_of_outcomes,
         limit=0.5,
     )
 

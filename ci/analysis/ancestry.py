@@ -68,9 +68,8 @@ class Ancestry:
         Raises ``UsageError`` if no run recorded the branch.
         """
         if branch is not None and branch not in self.branches:
-            message = (
-                f"the store holds no run of branch '{branch}'{near_match(branch, self.branches)}"
-            )
+            hint = near_match(branch, self.branches)
+            message = f"the store holds no run of branch '{branch}'{hint}"
             known = ", ".join(sorted(self.branches)) or "none"
             raise UsageError(message, remedy=f"Branches with runs: {known}.")
         branch = branch or self.main
@@ -128,9 +127,8 @@ class Ancestry:
         deepest = sorted(own, key=lambda run: run.depth or 0, reverse=True)
         read: list[RunHead] = []
         for run in deepest:
-            if run.depth and read and (read[-1].depth or 0) - run.depth < READ_EVERY:
-                continue
-            if run.commit:
+            is_near = run.depth and read and (read[-1].depth or 0) - run.depth < READ_EVERY
+            if run.commit and not is_near:
                 read.append(run)
         found = self._read([run.run_id for run in read])
         lists = {run.commit: found.get(run.run_id, ()) for run in read if run.commit}

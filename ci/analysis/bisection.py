@@ -9,12 +9,11 @@ that always fails.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import accumulate, pairwise
 from statistics import fmean
-from typing import Protocol
 
 SURE = 0.95  # the probability at which the search ends, as of the intervals in reports
 NO_CHANGE = 0.2  # its prior probability: the user has seen a change, which may be noise
@@ -22,41 +21,35 @@ LEAST_RUNS = 2  # of the ends, and on both sides of the answer: one value may be
 MOST_RUNS = 10  # of a commit; ten halve the error of three, and more would only take longer
 
 
-class ChangeModel(Protocol):
-    """How well a change for the worse explains values."""
+LogLikelihood = Callable[[Sequence[float], Sequence[float]], float]
+"""The log probability of the values before and after a change for the worse, up to a constant.
 
-    def log_likelihood(self, before: Sequence[float], after: Sequence[float]) -> float:
-        """The log probability of the values before and after the change, up to a constant.
+Without values after it, that of no change.
+"""
 
-        Without values after it, that of no change.
-        """
+RISE = 5.0  # standard deviation of the rise, in units of the noise: 10 % if the noise is 2 %
+PRIOR_RUNS = 1.0  # the weight of the prior; without one, two equal values would have no noise
+PRIOR_NOISE = 0.02  # relative; of CPU seconds on a quiet machine
+SHORTEST_S = 0.01  # the resolution of CPU times
 
 
-class LevelModel:
-    """Two levels of a time with normal noise on a logarithmic scale: noise grows with the time.
+def likelihood_of_times(before: Sequence[float], after: Sequence[float]) -> float:
+    """The likelihood of two levels with normal noise on a logarithmic scale.
 
-    The Bayes factor of the two-sample t-test, with a prior of the noise besides (Gönen, Johnson,
-    Lu, Westfall: The Bayesian Two-Sample t Test, The American Statistician 59, 2005).
+    Noise grows with the time. This is the Bayes factor of the two-sample t-test, with a prior of
+    the noise besides (Gönen, Johnson, Lu, Westfall: The Bayesian Two-Sample t Test, The American
+    Statistician 59, 2005).
     """
-
-    RISE = 5.0  # standard deviation of the rise, in units of the noise: 10 % if the noise is 2 %
-    PRIOR_RUNS = 1.0  # the weight of the prior; without one, two equal values would have no noise
-    PRIOR_NOISE = 0.02  # relative; of CPU seconds on a quiet machine
-    SHORTEST_S = 0.01  # the resolution of CPU times
-
-    def log_likelihood(self, before: Sequence[float], after: Sequence[float]) -> float:
-        good, bad = (
-            [math.log(max(value, self.SHORTEST_S)) for value in side] for side in (before, after)
-        )
-        if bad and fmean(bad) <= fmean(good):
-            return -math.inf
-        runs = len(good) + len(bad)
-        inside = _squares(good) + _squares(bad)
-        between = _squares([*good, *bad]) - inside
-        shrinkage = 1 + self.RISE**2 * len(good) * len(bad) / runs
-        squares = self.PRIOR_RUNS * self.PRIOR_NOISE**2 + inside + between / shrinkage
-        degrees = runs - 1 + self.PRIOR_RUNS
-        return -(degrees * math.log(squares) + math.log(shrinkage)) / 2
+    good, bad = ([math.log(max(it, SHORTEST_S)) for it in side] for side in (before, after))
+    if bad and fmean(bad) <= fmean(good):
+        return -math.inf
+    runs = len(good) + len(bad)
+    inside = _squares(good) + _squares(bad)
+    between = _squares([*good, *bad]) - inside
+    shrinkage = 1 + RISE**2 * len(good) * len(bad) / runs
+    squares = PRIOR_RUNS * PRIOR_NOISE**2 + inside + between / shrinkage
+    degrees = runs - 1 + PRIOR_RUNS
+    return -(degrees * math.log(squares) + math.log(shrinkage)) / 2
 
 
 def _squares(values: Sequence[float]) -> float:
@@ -65,21 +58,20 @@ def _squares(values: Sequence[float]) -> float:
     return sum((value - mean) ** 2 for value in values)
 
 
-class OutcomeModel:
-    """Two rates of failure; a value is 1 for a failure, else 0."""
+# Beta priors of the rates of failure, each with the weight of one run: Jeffreys' prior, and for
+# good commits one that expects fewer failures. With more trust in passes and failures, a test that
+# always fails takes 2 runs less, but the probability is too high for flaky ones.
+ANY_RATE = (0.5, 0.5)
+GOOD_RATE = (0.25, 0.75)
 
-    # Beta priors of the rates, each with the weight of one run: Jeffreys' prior, and for good
-    # commits one that expects fewer failures. With more trust in passes and failures, a test that
-    # always fails takes 2 runs less, but the probability is too high for flaky ones.
-    ANY = (0.5, 0.5)
-    GOOD = (0.25, 0.75)
 
-    def log_likelihood(self, before: Sequence[float], after: Sequence[float]) -> float:
-        if not after:
-            return _log_beta_binomial(before, *self.ANY)
-        if fmean(after) <= fmean(before):
-            return -math.inf
-        return _log_beta_binomial(before, *self.GOOD) + _log_beta_binomial(after, *self.ANY)
+def likelihood_of_outcomes(before: Sequence[float], after: Sequence[float]) -> float:
+    """The likelihood of two rates of failure; a value is 1 for a failure, else 0."""
+    if not after:
+        return _log_beta_binomial(before, *ANY_RATE)
+    if fmean(after) <= fmean(before):
+        return -math.inf
+    return _log_beta_binomial(before, *GOOD_RATE) + _log_beta_binomial(after, *ANY_RATE)
 
 
 def _log_beta_binomial(values: Sequence[float], fails: float, passes: float) -> float:
@@ -118,7 +110,7 @@ class Bisection:
     """Of runs, by commit."""
     skipped: Collection[str]
     """Commits that cannot be judged, because they do not build; neither end is one of them."""
-    model: ChangeModel
+    log_likelihood: LogLikelihood
 
     @cached_property
     def _judged(self) -> list[str]:
@@ -140,7 +132,7 @@ class Bisection:
 
         @cache  # commits without values have the likelihood of those before them
         def likelihood(runs: int) -> float:
-            return self.model.log_likelihood(values[:runs], values[runs:])
+            return self.log_likelihood(values[:runs], values[runs:])
 
         counts = accumulate(len(self._runs(commit)) for commit in self._judged)
         # Without values, every commit is as likely as any other.

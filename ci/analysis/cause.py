@@ -259,11 +259,9 @@ class _MeasurePair:
         """
         if self.quantity is not Quantity.WALL:
             return min(1.0, _ratio(side.own(self.name), side.work(*UnitKind)))
-        own = (
-            side.own(measures.measure_key(_STAGES[kind], Quantity.WALL))
-            if kind in _STAGES
-            else None
-        )
+        if kind not in _STAGES:
+            return 1.0
+        own = side.own(measures.measure_key(_STAGES[kind], Quantity.WALL))
         return _ratio(own, side.work(kind))
 
     def _test_rows(self) -> Iterator[Contributor]:

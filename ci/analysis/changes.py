@@ -104,11 +104,9 @@ def analyze(
     numbers of files, lines or bytes.
     """
     for name, values in series.items():
-        if not all(map(math.isfinite, values)):
-            place = next(place for place, it in enumerate(values) if not math.isfinite(it))
-            raise ValueError(
-                f"series {name!r}: value {place} is {values[place]}; expected a number"
-            )
+        for place, value in enumerate(values):
+            if not math.isfinite(value):
+                raise ValueError(f"series {name!r}: value {place} is {value}; expected a number")
     noisy = sum(name not in exact for name in series)
     return {
         name: _exact_finding(values)
@@ -129,8 +127,7 @@ def judge_step(before: Sequence[float], after: Sequence[float], series: int) -> 
         return None
     step = analysis.step(0, index, len(values))
     confirmed = analysis.passes_tests(step)
-    limit = POLICY.suspicion * analysis.correction
-    if confirmed or (abs(step.effect) >= POLICY.minimum and step.p_value <= limit):
+    if confirmed or analysis.is_suspected(step):
         return analysis.change_point(step, index, confirmed=confirmed)
     return None
 
@@ -220,6 +217,10 @@ class _SeriesAnalysis:
             and abs(step.detrended_t()) >= POLICY.detrended_t
         )
 
+    def is_suspected(self, step: Step) -> bool:
+        limit = POLICY.suspicion * self.correction
+        return abs(step.effect) >= POLICY.minimum and step.p_value <= limit
+
     def step(self, start: int, index: int, end: int) -> Step:
         before = self.values[max(start, index - POLICY.window) : index]
         return Step(Level(before), Level(self.values[index : min(end, index + POLICY.window)]))
@@ -229,13 +230,7 @@ class _SeriesAnalysis:
         end = len(self.values)
         first = max(start + POLICY.confirm, end - POLICY.confirm + 1)
         steps = ((self.step(start, at, end), at) for at in range(first, end))
-        limit = POLICY.suspicion * self.correction
-        suspects = [
-            (step, at)
-            for step, at in steps
-            if abs(step.effect) >= POLICY.minimum and step.p_value <= limit
-        ]
-        if suspects:
+        if suspects := [(step, at) for step, at in steps if self.is_suspected(step)]:
             step, index = max(suspects, key=lambda pair: abs(pair[0].deviate))
             yield self.change_point(step, index, confirmed=False)
 
@@ -257,9 +252,8 @@ class _SeriesAnalysis:
         if len(level) < POLICY.confirm or not level.median:
             return None
         noise = max(math.sqrt(level.squares / (len(level) - 1)), levels.least_noise(level.median))
-        error = (
-            noise * math.sqrt(1 / len(level) + 1 / POLICY.confirm) * levels.error_inflation(level)
-        )
+        error = noise * math.sqrt(1 / len(level) + 1 / POLICY.confirm)
+        error *= levels.error_inflation(level)
         deviate = -levels.NORMAL.inv_cdf(POLICY.alarm * self.correction / 2)
         limit = levels.normal_to_student(deviate, len(level) + POLICY.confirm - 2) * error
         seen = max(limit, POLICY.minimum * abs(level.median)) + _POWER * error
@@ -276,23 +270,16 @@ class _SeriesAnalysis:
         degrees = len(level) - 2
         noise = max(math.sqrt(float(rest @ rest) / degrees), levels.least_noise(level.median))
         error = noise / math.sqrt(own)
-        limit = POLICY.alarm * self.correction
-        if (
-            not error
-            or levels.two_sided_p_value(levels.student_to_normal(slope / error, degrees)) > limit
-        ):
+        deviate = levels.student_to_normal(slope / error, degrees) if error else 0.0
+        if levels.two_sided_p_value(deviate) > POLICY.alarm * self.correction:
             return None
         first = level.mean + slope * float(place[0])
         length = float(place[-1] - place[0])
         change = slope * length / first if first else math.inf
-        half = (
-            levels.normal_to_student(-levels.NORMAL.inv_cdf((1 - _CONFIDENCE) / 2), degrees)
-            * error
-            * length
-        )
         if abs(change) < POLICY.minimum:
             return None
-        half = abs(half / first) if first else math.inf
+        quantile = levels.normal_to_student(levels.NORMAL.inv_cdf((1 + _CONFIDENCE) / 2), degrees)
+        half = abs(quantile * error * length / first) if first else math.inf
         return Drift(index=start, relative=change, low=change - half, high=change + half)
 
 

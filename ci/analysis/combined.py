@@ -13,13 +13,7 @@ from ci.errors import UsageError
 from ci.facts.sentences import no_result, only_selected
 from ci.gates.rules import Subject
 from ci.model.platforms import PLATFORMS
-from ci.model.results import (
-    Harness,
-    PlatformResult,
-    Product,
-    RunResult,
-    Verdict,
-)
+from ci.model.results import Harness, PlatformResult, Product, RunResult, Verdict
 from ci.store.rows import LATEST
 from ci.util.invocation import command
 from ci.util.text import SHORT, shorten
@@ -59,18 +53,14 @@ class CombinedResults:
         whole = {
             row.platform: run.started_at for row, run in self.rows if run and row.selected is None
         }
-        return Subject(
-            verdicts=[
-                row.verdict
-                for row, run in self.rows
-                if row.selected is None
-                or (
-                    row.verdict.product is not Product.PASSED
-                    and run is not None
-                    and run.started_at >= whole.get(row.platform, run.started_at)
-                )
-            ]
-        )
+
+        def is_judged(row: PlatformResult, run: RunResult | None) -> bool:
+            if row.selected is None:
+                return True
+            is_last = run is not None and run.started_at >= whole.get(row.platform, run.started_at)
+            return is_last and row.verdict.product is not Product.PASSED
+
+        return Subject(verdicts=[row.verdict for row, run in self.rows if is_judged(row, run)])
 
 
 def single_run(run: RunResult) -> CombinedResults:

@@ -25,12 +25,7 @@ from ci.analysis.repository import Repository
 from ci.analysis.times import MissingTimes, Times, compare_times
 from ci.errors import UnreadableRunError
 from ci.facts.acceptance import Acceptance, split_expired
-from ci.facts.difference import (
-    Difference,
-    common_changes,
-    compare_outcomes,
-    compare_suites,
-)
+from ci.facts.difference import Difference, common_changes, compare_outcomes, compare_suites
 from ci.facts.operators import read_record
 from ci.facts.suite import adapt_to_processor, suite_name, suite_of
 from ci.gates.regression import ChangeKind, Judgement, Standing, standing
@@ -213,8 +208,8 @@ def compare(
     repository = Repository(source)
     if base is None or not any(files.values()):
         with open_store() as store:
-            find = partial(_compare_runs, store, repository, source, base, head)
-            return _without_unreadable(store, [*files], find)
+            find = partial(_compare_runs, store, source, base, head)
+            return _without_unreadable(store, repository, [*files], find)
     from ci.facts.contract import load_contract  # 0.1 s, not needed for two runs
 
     contracts = {name: load_contract(file) for name, file in files.items() if file}
@@ -225,8 +220,8 @@ def compare(
             continue
         with open_store() as store:
             other = next(iter(contracts.values()))
-            find_side = partial(_run_side, store, repository, name, other.platform)
-            sides.append(_without_unreadable(store, (name,), find_side))
+            find_side = partial(_run_side, store, name, other.platform)
+            sides.append(_without_unreadable(store, repository, (name,), find_side))
     (first, before, here), (second, after, there) = sides
     suites = adapt_to_processor(before, after, there), adapt_to_processor(after, before, here)
     found = PlatformComparison(
@@ -239,14 +234,8 @@ def compare(
 
 
 def _compare_runs(
-    store: Store,
-    repository: Repository,
-    source: Path,
-    base: str | None,
-    head: str,
-    heads: Sequence[RunHead],
+    store: Store, source: Path, base: str | None, head: str, finder: ReferenceFinder
 ) -> Comparison:
-    finder = ReferenceFinder(heads, repository, store.ancestors)
     pair = finder.find_pair(base, head)
     known = project_acceptances(store, source, pair[1].project)
     accepted, _ = split_expired(known, datetime.now(UTC).date())
@@ -254,9 +243,9 @@ def _compare_runs(
 
 
 def _run_side(
-    store: Store, repository: Repository, name: str, platform: str, heads: Sequence[RunHead]
+    store: Store, name: str, platform: str, finder: ReferenceFinder
 ) -> tuple[Side, Suite, Processor | None]:
-    runs = ReferenceFinder(heads, repository, store.ancestors).find_runs(name)
+    runs = finder.find_runs(name)
     platform = references.choose_platform(runs, platform)
     run_id = runs.runs[platform].run_id
     result = store.load(run_id).platform(platform)
@@ -268,9 +257,12 @@ Found = TypeVar("Found")
 
 
 def _without_unreadable(
-    store: Store, names: Sequence[str], find: Callable[[Sequence[RunHead]], Found]
+    store: Store,
+    repository: Repository,
+    names: Sequence[str],
+    find: Callable[[ReferenceFinder], Found],
 ) -> Found:
-    """Call ``find`` with the runs of the store, again without each one that cannot be read.
+    """Call ``find`` for the runs of the store, again without each one that cannot be read.
 
     Raises ``UnreadableRunError`` for a run that the user named.
     """
@@ -278,7 +270,7 @@ def _without_unreadable(
     heads = [it for it in store.heads() if it.platforms or store.load_or_skip(it.run_id)]
     while True:
         try:
-            return find(heads)
+            return find(ReferenceFinder(heads, repository, store.ancestors))
         except UnreadableRunError as error:
             if any(name.partition("/")[0] == error.run_id for name in names):
                 raise
@@ -459,10 +451,8 @@ class _RunComparison:
     def _explanations(self, platform: str, times: Times | MissingTimes) -> Sequence[Explanation]:
         if isinstance(times, MissingTimes) or not times.headlines:
             return ()
-        ends = []
-        for run_id, levels in (
-            (times.base.run_id, {it.measure: it.before for it in times.changes}),
-            (times.head.run_id, {it.measure: it.after for it in times.changes}),
-        ):
-            ends.append((self._load(run_id).platform(platform), [run_id], levels))
+        before = {it.measure: it.before for it in times.changes}
+        after = {it.measure: it.after for it in times.changes}
+        sides = ((times.base.run_id, before), (times.head.run_id, after))
+        ends = [(self._load(it).platform(platform), [it], levels) for it, levels in sides]
         return explain_changes(self._store, times.headlines, ends)

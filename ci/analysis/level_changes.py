@@ -32,12 +32,8 @@ TOLERANCE = 0.05
 
 INSTALL = "install"
 _PARTS_OF_INSTALL = ("generate", "configure", "compile", "link")
-_ORDER = (
-    IMAGE,
-    "sync",
-    *_PARTS_OF_INSTALL,
-    INSTALL,
-)  # in order of execution; other stages follow, then the total
+# In order of execution; other stages follow, then the total.
+_ORDER = (IMAGE, "sync", *_PARTS_OF_INSTALL, INSTALL)
 _PLACES = {**{stage: place for place, stage in enumerate(_ORDER)}, TOTAL: len(_ORDER) + 1}
 
 
@@ -226,9 +222,7 @@ def history(
             change = replace(change, rises=tuple(_sort_by_specificity(rises)))
         changes.append(change)
     return History(
-        environments=tuple(environments),
-        past=tuple(past),
-        key_changes=tuple(changes)[::-1],
+        environments=tuple(environments), past=tuple(past), key_changes=tuple(changes)[::-1]
     )
 
 
@@ -460,10 +454,8 @@ def _key_changes(
             }
             if alike:
                 before = min(reversed(alike), key=lambda it: len(now.changes(alike[it])))
-                yield (
-                    KeyChange(run=row, changes=tuple(map(str, now.changes(alike[before])))),
-                    before,
-                )
+                changes = tuple(map(str, now.changes(alike[before])))
+                yield KeyChange(run=row, changes=changes), before
         known[row.key] = now
 
 

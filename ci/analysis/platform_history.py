@@ -210,20 +210,17 @@ def _unknown(message: str, name: str, known: Collection[str], none: str) -> Usag
 def _causes(
     store: Store, platform: str, found: History
 ) -> Iterator[tuple[tuple[str, str], Explanation]]:
-    shifts = [(it, shift) for it in found.environments for shift in it.of(Judgement.REGRESSION)][
-        :EXPLAINED
-    ]
-    for environment, shift in shifts:
+    shifts = [(it, shift) for it in found.environments for shift in it.of(Judgement.REGRESSION)]
+    for environment, shift in shifts[:EXPLAINED]:
         change, runs = shift.headline, environment.runs
         place = runs.index(change.before_run) + 1
+        before = {it.measure: it.point.before for it in shift.changes}
+        after = {it.measure: it.point.after for it in shift.changes}
         ends: list[ChangeEnd] = []
-        for near, levels in (  # the run nearest to the change first
-            (runs[:place][::-1], {it.measure: it.point.before for it in shift.changes}),
-            (runs[change.place :], {it.measure: it.point.after for it in shift.changes}),
-        ):
+        # The run nearest to the change first.
+        for near, levels in ((runs[:place][::-1], before), (runs[change.place :], after)):
             run_ids = [run.run_id for run in near[:STEADY]]
-            result = store.load_platform(run_ids[0], platform)
-            ends.append((result, run_ids, levels))
+            ends.append((store.load_platform(run_ids[0], platform), run_ids, levels))
         [explanation] = explain_changes(store, [change.measure], ends)
         yield (change.run.run_id, change.measure), explanation
 

@@ -18,7 +18,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 
 from ci.analysis.ancestry import Ancestry, ReadAncestors
@@ -222,10 +221,8 @@ class ReferenceFinder:
             remedy = f"Run a platform first: {command('run', 'cpu')}"
             raise UsageError("the store holds no run yet", remedy=remedy)
         whole = text.rstrip("/")
-        readings: list[tuple[str, str | None]] = [(whole, None)]
-        if "/" in whole:
-            name, _, last = whole.rpartition("/")
-            readings.append((name, last))
+        name, slash, last = whole.rpartition("/")
+        readings = [(whole, None), (name, last)] if slash else [(whole, None)]
         named = {LATEST: self.heads[0]} | {run.run_id: run for run in self.heads}
         for name, platform in readings:
             if run := named.get(name):
@@ -314,11 +311,10 @@ class ReferenceFinder:
         """
         runs: dict[str, RunHead] = {}
         clean = [run for run in known if not run.dirty]
-        for run, platforms in chain(
-            ((run, run.whole) for run in clean), ((run, run.begun) for run in clean)
-        ):
-            for each in platforms:
-                runs.setdefault(each, run)
+        places = [(each, run) for run in clean for each in run.whole]
+        places += [(each, run) for run in clean for each in run.begun]
+        for each, run in places:
+            runs.setdefault(each, run)
         return runs
 
     @property
@@ -335,14 +331,11 @@ class ReferenceFinder:
         """The error for a commit that exists but has no run."""
         wanted = f" with '{platform}'" if platform else ""
         count = counted(len(commits), "commit")
-        message = (
-            f"'{name}' is commit {commits[0][:SHORT]}: the store holds no run{wanted} of it or"
-        )
-        message += f" its ancestors ({count})"
+        message = f"'{name}' is commit {commits[0][:SHORT]}: the store holds no run{wanted}"
+        message += f" of it or its ancestors ({count})"
         if platforms := sorted({it for run in known if not run.dirty for it in run.platforms}):
-            message += (
-                f", but has runs with {', '.join(platforms)}{near_match(platform, platforms)}"
-            )
+            hint = near_match(platform, platforms)
+            message += f", but has runs with {', '.join(platforms)}{hint}"
         changed = [run for run in known if run.dirty and platform in (None, *run.platforms)]
         if changed:
             message += "; runs with uncommitted changes belong to no commit"
@@ -406,9 +399,8 @@ def choose_platform(side: ReferenceRuns, other: str | None) -> str:
         return next(iter(side.runs))
     name = side.platform or other
     if name is None or name not in side.runs:
-        wanted = (
-            f", not '{name}'{near_match(name, side.runs)}" if name else ", expected one of them"
-        )
+        hint = near_match(name, side.runs)
+        wanted = f", not '{name}'{hint}" if name else ", expected one of them"
         remedy = f"Name a platform of it: {side.name}/{next(iter(side.runs))}"
         raise UsageError(f"{_platforms_text(side)}{wanted}", remedy=remedy)
     return name

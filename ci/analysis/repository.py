@@ -45,8 +45,7 @@ class Repository:
 
     def line(self, commit: str) -> tuple[str, ...]:
         """A commit and its first parents, newest first; empty if git does not know it."""
-        found = self._git("rev-list", "--first-parent", "--end-of-options", commit)
-        return tuple(found.stdout.split()) if found and found.exit_code == 0 else ()
+        return tuple(self._words("rev-list", "--first-parent", "--end-of-options", commit))
 
     def branch(self, name: str) -> str | None:
         """The branch that a revision names, without its remote; ``None`` for any other revision.
@@ -55,31 +54,32 @@ class Repository:
         """
         if name in ("HEAD", "@"):
             return None
-        found = self._git("rev-parse", "--symbolic-full-name", "--end-of-options", name)
-        # git repeats --end-of-options in its output.
-        full = found.stdout.split()[-1:] if found and found.exit_code == 0 else []
+        found = self._words("rev-parse", "--symbolic-full-name", "--end-of-options", name)
+        full = found[-1] if found else ""  # git repeats --end-of-options in its output
         for start in BRANCHES:
-            if full and full[0].startswith(start):
-                branch = full[0].removeprefix(start)
+            if full.startswith(start):
+                branch = full.removeprefix(start)
                 return branch if start == BRANCHES[0] else branch.partition("/")[2]
         return None
 
     def merge_base(self, first: str, second: str) -> str | None:
         """The newest common commit of two commits, if git knows both and finds one."""
-        found = self._git("merge-base", "--end-of-options", first, second)
-        commit = found.stdout.strip() if found and found.exit_code == 0 else ""
-        return commit if _HASH.fullmatch(commit) else None
+        found = self._words("merge-base", "--end-of-options", first, second)
+        return found[0] if found and _HASH.fullmatch(found[0]) else None
 
     def commits_since(self, commit: str, tip: str) -> frozenset[str]:
         """The commits up to ``tip`` that have ``commit`` among their ancestors."""
         between = f"{commit}..{tip}"
-        found = self._git("rev-list", "--ancestry-path", "--end-of-options", between)
-        return frozenset(found.stdout.split() if found and found.exit_code == 0 else ())
+        return frozenset(self._words("rev-list", "--ancestry-path", "--end-of-options", between))
 
     @cached_property
     def is_shallow(self) -> bool:
-        found = self._git("rev-parse", "--is-shallow-repository")
-        return found is not None and found.stdout.strip() == "true"
+        return self._words("rev-parse", "--is-shallow-repository") == ["true"]
+
+    def _words(self, *arguments: str) -> list[str]:
+        """The words that git prints; none if it fails."""
+        found = self._git(*arguments)
+        return found.stdout.split() if found and found.exit_code == 0 else []
 
     def _git(self, *arguments: str) -> ProcessResult | None:
         try:

@@ -120,9 +120,8 @@ def find_jobs(workloads: Iterable[Workload], scenario: Scenario) -> dict[str, Jo
         except UsageError as error:
             lacking[it.platform] = str(error)
     if lacking:
-        remedy = (
-            f"Run them: {command('run', *lacking)}\nOr use more of the recorded runs: --last 1000"
-        )
+        remedy = f"Run them: {command('run', *lacking)}"
+        remedy += "\nOr use more of the recorded runs: --last 1000"
         if jobs:
             remedy += f"\nOr leave them out: {command('capacity', *jobs)}"
         raise UsageError("\n".join(lacking.values()), remedy=remedy)
@@ -147,9 +146,8 @@ def read_workloads(
             name, kind = result.platform, (result.simulated, result.selected)
             is_read = name in samples and (result.selected is None or name not in with_all)
             sample = _sample(head.run_id, result) if is_read else None
-            if sample is None or kinds.setdefault(name, kind) != kind:
-                continue
-            samples[name].append(sample)
+            if sample and kinds.setdefault(name, kind) == kind:
+                samples[name].append(sample)
     workloads = []
     for name, found in samples.items():
         whole = next((it.run for it in found if it.shards == 1), None)

@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ci.analysis.bisection import Bisection, LevelModel, OutcomeModel
+from ci.analysis.bisection import Bisection, likelihood_of_outcomes, likelihood_of_times
 from ci.errors import ConfigError, InfrastructureError, UsageError
 from ci.facts.measures import Quantity, measure_key
 from ci.model.outcomes import Outcome
@@ -105,7 +105,7 @@ class Search:
             commits=self.commits,
             values={commit: list(runs.values()) for commit, runs in values.items()},
             skipped=self.record.skipped,
-            model=OutcomeModel() if self.question.test else LevelModel(),
+            log_likelihood=likelihood_of_outcomes if self.question.test else likelihood_of_times,
         )
 
     def go_on(self, checkout: Checkout) -> Values:

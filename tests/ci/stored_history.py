@@ -18,6 +18,7 @@ from published import platform_result
 
 from ci import cli
 from ci.errors import ExitCode
+from ci.facts.acceptance import Acceptance, accept_level
 from ci.model.details import BuildDetails, Details
 from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import PlatformResult, RunResult
@@ -57,6 +58,17 @@ def tests(outcomes: Mapping[str, Outcome]) -> list[TestOutcome]:
         )
         for name, outcome in outcomes.items()
     ]
+
+
+def acceptance(measure: str, level: float, **changes: Any) -> Acceptance:
+    """An accepted rise on cpu, whose first run or commit is among the changes."""
+    fields = {
+        "platform": "cpu",
+        "reason": "a new backend",
+        "who": "a developer",
+        "date": BEGIN.date(),
+    }
+    return accept_level(measure, level, **{**fields, **changes})
 
 
 def noisy(level: float, count: int, seed: int = 1) -> list[float]:
@@ -156,6 +168,10 @@ class Project:
         self.run(commit, *platforms, **{"lineage": lineage, **changes})
         return commit
 
+    def measure_each(self, installs: Sequence[float]) -> list[str]:
+        """The same for each of these seconds of install; returns the commits."""
+        return [self.measure(result(seconds)) for seconds in installs]
+
     def history(self, installs: Sequence[float], **changes: Any) -> list[str]:
         """Commits, each with a run whose install took so long; returns the commits."""
         commits = []
@@ -186,3 +202,11 @@ class Project:
             except SystemExit as end:  # argparse refuses the command line
                 code = int(end.code or 0)
         return code, err.getvalue() if code == ExitCode.USAGE else out.getvalue()
+
+
+def expect(answer: tuple[int, str], *texts: str, code: ExitCode = ExitCode.PASSED) -> str:
+    """The output of a command, which must end with this code and contain these texts."""
+    assert answer[0] == code, answer[1]
+    for text in texts:
+        assert text in answer[1]
+    return answer[1]

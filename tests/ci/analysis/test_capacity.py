@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from io import StringIO
 from itertools import accumulate
 from math import factorial, log
@@ -16,9 +17,8 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from stored_history import ENVIRONMENT, Project, result
+from stored_history import ENVIRONMENT, Project, expect, result
 
-from ci import cli
 from ci.analysis.capacity import Capacity, Demand, Jobs, Simulation, simulate
 from ci.analysis.workload import Sample, Scenario, Workload, find_jobs
 from ci.errors import ExitCode, UsageError
@@ -131,9 +131,10 @@ def test_a_queue_that_grows_without_bound_has_no_times() -> None:
 
 def test_a_job_holds_a_host_for_each_shard() -> None:
     demand = Demand(jobs={"cpu": FIXED}, commits_per_hour=3, commits=100)
-    sharded = Demand(jobs={"cpu": FIXED}, commits_per_hour=3, commits=100, shards=3)
     [one] = Simulation(demand).capacity({"cpu": 2}).platforms
-    [three] = Simulation(sharded).capacity({"cpu": 7}).platforms  # the seventh is of no use
+    [three] = (
+        Simulation(replace(demand, shards=3)).capacity({"cpu": 7}).platforms
+    )  # the seventh is of no use
     assert (three.waiting, three.utilization) == (one.waiting, one.utilization)
     assert (one.host_s, three.host_s, three.least_hosts) == (MEAN_S, 3 * MEAN_S, 3)
 
@@ -151,11 +152,9 @@ def test_another_platform_changes_nothing() -> None:
     runs = {f"run-{place}": float(place) for place in range(9)}
     both = Jobs(kinds=((0.5, runs), (0.5, {"other": 40.0})))
     demand = Demand(jobs={"cpu": both}, commits_per_hour=60, commits=100)
-    more = Demand(jobs={"cpu": both, "ascend": both}, commits_per_hour=60, commits=100)
-    assert (
-        Simulation(demand).capacity({"cpu": 1}).platforms[0]
-        == (Simulation(more).capacity({"cpu": 1, "ascend": 1}).platforms[0])
-    )
+    more = replace(demand, jobs={"cpu": both, "ascend": both})
+    [alone] = Simulation(demand).capacity({"cpu": 1}).platforms
+    assert Simulation(more).capacity({"cpu": 1, "ascend": 1}).platforms[0] == alone
 
 
 # From recorded runs
@@ -254,8 +253,7 @@ Answer = Callable[..., dict[str, Any]]
 @pytest.fixture
 def answer(recorded: Project) -> Answer:
     def ask(*words: str) -> dict[str, Any]:
-        code, said = recorded.ci("capacity", *words, "--format", "json")
-        assert code == ExitCode.PASSED, said
+        said = expect(recorded.ci("capacity", *words, "--format", "json"))
         document: dict[str, Any] = json.loads(said)
         return document
 
@@ -303,19 +301,16 @@ def test_within_finds_hosts(recorded: Project, answer: Answer) -> None:
 
 def test_shards_are_suggested_if_no_host_helps(recorded: Project) -> None:
     words = ("cpu", "--within", "12m", "--suite-scale", "9")
-    code, said = recorded.ci("capacity", *words)
-    assert code == ExitCode.PASSED
+    said = expect(recorded.ci("capacity", *words))
     assert "No number of hosts gives 95 % of the commits a verdict within 12 min" in said
     assert "even without waiting it takes 14.1 min." in said
     [shards] = re.findall(r"`--shards (\d+)` makes it possible", said)
-    code, said = recorded.ci("capacity", *words, "--shards", shards)
-    assert "With these hosts, 95 %" in said
+    said = expect(recorded.ci("capacity", *words, "--shards", shards), "With these hosts, 95 %")
     assert f"Fewer than 3 recorded runs with {shards} shards, so estimated" in said
 
 
 def test_a_queue_without_bound_is_named(recorded: Project) -> None:
-    code, said = recorded.ci("capacity", "--commits-per-hour", "5")
-    assert code == ExitCode.PASSED
+    said = expect(recorded.ci("capacity", "--commits-per-hour", "5"))
     growing = r"ascend: the queue grows without bound: jobs need 187 % of the time of 1 host\."
     assert re.search(rf"^{growing} At least 2 hosts keep up\.$", said, re.MULTILINE)
     assert re.search(r"^ascend +1 +187 % +- +- +- +- +- +22\.4$", said, re.MULTILINE)
@@ -330,52 +325,30 @@ def test_a_queue_that_is_nearly_too_long_is_named(recorded: Project) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--hosts", "cpu=0"), "got '0', expected a number of at least 1"),
-        (("--hosts", "2,cpu=1"), "got '2,cpu=1', expected one number, or one for each platform"),
-        (("--hit-rate", "80"), "got '80', expected a number from 0 to 1"),
-        (("--commits-per-hour", "nan"), "got 'nan', expected a number from 0.001 to 1,000"),
-        (("--within", "15"), "got '15', expected a time such as 900s, 15m or 1h"),
-    ],
-)
-def test_wrong_numbers_are_usage_errors(
-    words: tuple[str, str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match=r"^2$"):
-        cli.main(["capacity", *words])
-    assert f"argument {words[0]}: {message}" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("cpu", "--hosts", "cup=2"), "--hosts: got platform 'cup', expected one of cpu; did you"),
-        (("--shards", "2", "--hosts", "ascend=1,cpu=2"), "--hosts: got 1 for ascend, expected at"),
-        (("--within", "1h", "--hosts", "1"), "--within: cannot be combined with --hosts"),
-        (("nvidia",), "the store holds no run of 'nvidia'"),
-        (
-            ("--last", "1"),
-            "--commits-per-hour: got none, and the store has too few runs to derive it",
-        ),
-        (
-            ("--last", "4"),
-            "ascend: got 2 judged runs without shards, expected at least 3\nRun them: ",
-        ),
+        ("--hosts cpu=0", "argument --hosts: got '0', expected a number of at least 1"),
+        ("--hosts 2,cpu=1", "argument --hosts: got '2,cpu=1', expected one number, or"),
+        ("--hit-rate 80", "argument --hit-rate: got '80', expected a number from 0 to 1"),
+        ("--commits-per-hour nan", "--commits-per-hour: got 'nan', expected a number from 0.001"),
+        ("--within 15", "argument --within: got '15', expected a time such as 900s, 15m or 1h"),
+        ("cpu --hosts cup=2", "error: --hosts: got platform 'cup', expected one of cpu; did you"),
+        ("--shards 2 --hosts ascend=1,cpu=2", "error: --hosts: got 1 for ascend, expected at"),
+        ("--within 1h --hosts 1", "error: --within: cannot be combined with --hosts"),
+        ("nvidia", "error: the store holds no run of 'nvidia'"),
+        ("--last 1", "error: --commits-per-hour: got none, and the store has too few runs"),
+        ("--last 4", "error: ascend: got 2 judged runs without shards, expected at least 3\nRun "),
     ],
 )
 def test_questions_without_an_answer_are_usage_errors(
-    recorded: Project, words: tuple[str, ...], message: str
+    recorded: Project, words: str, message: str
 ) -> None:
-    code, said = recorded.ci("capacity", *words)
-    assert code == ExitCode.USAGE
-    assert said.startswith(f"error: {message}")
+    expect(recorded.ci("capacity", *words.split()), message, code=ExitCode.USAGE)
 
 
 def test_without_simpy_the_remedy_is_named(
     recorded: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "simpy", None)
-    code, said = recorded.ci("capacity")
-    assert code == ExitCode.USAGE
+    said = expect(recorded.ci("capacity"), code=ExitCode.USAGE)
     assert said.startswith("error: capacity: the package simpy is not installed\nInstall it: pip ")
 
 

@@ -91,8 +91,7 @@ def test_the_message_that_all_this_is_for() -> None:
 
 
 def test_what_is_gone_is_named() -> None:
-    found = compile_time(side(details({**CPU, **FOUR})), BEFORE)
-    assert found.text == (
+    assert compile_time(side(details({**CPU, **FOUR})), BEFORE).text == (
         "compile -31 s (-15 %), 31 s of it in 4 removed units of the triton backend "
         "(add.c, cast.c, driver.c and 1 more)"
     )
@@ -129,8 +128,7 @@ def test_several_units_that_grew_are_reported_by_their_common_folder() -> None:
     small = {f"main/{number}.cc": 1.0 for number in range(9)}
     before = side(details({**small, **dict.fromkeys(names, 4.0)}))
     after = side(details({**small, **dict.fromkeys(names, 8.0)}))
-    found = compile_time(before, after)
-    assert only(found, CauseKind.GREW).text == (
+    assert only(compile_time(before, after), CauseKind.GREW).text == (
         "in 8 units in src/kernels (src/kernels/a/one.cu, src/kernels/a/two.cu, "
         "src/kernels/b/one.cu and 5 more) that grew"
     )
@@ -163,15 +161,12 @@ def test_units_that_are_all_alike_are_no_units_fault(
 
 
 def test_what_changed_with_them_is_likely_and_no_more() -> None:
-    environment = {**ENVIRONMENT, "compiler": "g++ 13.1", "packages": {"numpy": "2.4"}}
-    before = side(
-        details(CPU, flags=("-O2", "-g")),
-        environment={**ENVIRONMENT, "packages": {"numpy": "2.3"}},
-    )
+    older = {**ENVIRONMENT, "packages": {"numpy": "2.3"}}
+    newer = {**ENVIRONMENT, "compiler": "g++ 13.1", "packages": {"numpy": "2.4"}}
     slower = {name: seconds * 1.2 for name, seconds in CPU.items()}
-    found = compile_time(
-        before, side(details(slower, flags=("-O3", "-g")), environment=environment)
-    )
+    before = side(details(CPU, flags=("-O2", "-g")), environment=older)
+    after = side(details(slower, flags=("-O3", "-g")), environment=newer)
+    found = compile_time(before, after)
     assert found.causes == (
         "36 s of it in all 60 units alike, each about 20 % longer; at the same time: compiler "
         "flags changed: added -O3, removed -O2; packages changed: numpy 2.3 -> 2.4; "
@@ -204,17 +199,14 @@ def test_a_single_slow_one_is_not_taken_for_all() -> None:
     small = {f"a/{number}.cc": 0.5 for number in range(9)}
     before = side(details({**small, "a/large.cc": 40.0}))
     after = side(details({**small, "a/large.cc": 80.0}))
-    assert (
-        compile_time(before, after).causes
-        == "20 s of it in src/a/large.cc (40 s -> 80 s, 2.0 at a time)"
-    )
+    expected = "20 s of it in src/a/large.cc (40 s -> 80 s, 2.0 at a time)"
+    assert compile_time(before, after).causes == expected
 
 
 def test_noise_is_spread_over_many_and_names_none() -> None:
     noise = [1.0, 1.09, 0.95, 1.12, 1.03]
     noisy = {name: value * noise[n % 5] for n, (name, value) in enumerate(CPU.items())}
-    found = compile_time(BEFORE, side(details(noisy)))
-    assert found.causes == "6.8 s of it spread over 60 units"
+    assert compile_time(BEFORE, side(details(noisy))).causes == "6.8 s of it spread over 60 units"
 
 
 def test_on_a_busy_machine_much_is_noise() -> None:
@@ -243,16 +235,11 @@ def test_a_target_that_was_renamed_is_no_change() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "who"),
-    [
-        (side(wall=100.0), BEFORE, "the run before has no"),
-        (side(wall=100.0), side(wall=200.0), "neither run has a"),
-    ],
+    ("after", "who"),
+    [(BEFORE, "the run before has no"), (side(wall=200.0), "neither run has a")],
 )
-def test_without_a_build_log_the_remedy_is_named(
-    before: BuildSide, after: BuildSide, who: str
-) -> None:
-    assert compile_time(before, after).causes == (
+def test_without_a_build_log_the_remedy_is_named(after: BuildSide, who: str) -> None:
+    assert compile_time(side(wall=100.0), after).causes == (
         f"unexplained: {who} Ninja log "
         "(set `ninja_log: build/.ninja_log` in `artifacts` of ci.yaml)"
     )
@@ -280,8 +267,7 @@ def test_generated_lines_are_reported_by_files() -> None:
 
 
 def test_units_are_counted_in_words() -> None:
-    found = explain("compile.units", BEFORE, side(details({**CPU, **FOUR})))
-    assert found.text == (
+    assert explain("compile.units", BEFORE, side(details({**CPU, **FOUR}))).text == (
         "compile +4 units (+6.7 %), 4 new units of the triton backend "
         "(add.c, cast.c, driver.c and 1 more)"
     )
@@ -332,8 +318,8 @@ def test_tests_are_reported_by_operators() -> None:
 
 def test_unchanged_and_unmeasured_values_are_not_reported() -> None:
     assert compile_time(BEFORE, BEFORE).text == "compile +0.0 s (+0 %)"
-    found = explain("link.wall_s", BEFORE, BEFORE)
-    assert found.text == "link.wall_s was not measured on both sides"
+    unmeasured = "link.wall_s was not measured on both sides"
+    assert explain("link.wall_s", BEFORE, BEFORE).text == unmeasured
 
 
 SECONDS = st.floats(0.01, 100.0)

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -57,7 +57,6 @@ class Project:
 
     folder: Path
     builds: int = 0
-    environment: dict[str, str] = field(default_factory=lambda: {**os.environ, "PATH": SEARCHED})
 
     def write(self, name: str, size: int) -> None:
         path = self.folder / "src" / name
@@ -70,7 +69,15 @@ class Project:
         results, build = self.folder / f"results{self.builds}", self.folder / "build"
         results.mkdir()
         shutil.rmtree(build, ignore_errors=True)
-        environment = {**self.environment, **self._cached(cache, results)}
+        environment = {**os.environ, "PATH": SEARCHED}
+        if cache:
+            environment |= {
+                "CMAKE_CXX_COMPILER_LAUNCHER": "ccache",
+                "CCACHE_DIR": str(self.folder / cache),
+                "CCACHE_BASEDIR": str(self.folder),
+                "CCACHE_NOHASHDIR": "1",
+                "CCACHE_STATSLOG": str(results / "ccache.txt"),
+            }
         start = time.monotonic()
         for command in (
             ["cmake", "-S", ".", "-B", "build", "-G", "Ninja", *options],
@@ -83,17 +90,6 @@ class Project:
         shutil.copy(build / ".ninja_log", results / "ninja_log")
         shutil.copy(build / "compile_commands.json", results)
         return side(results, seconds)
-
-    def _cached(self, name: str | None, results: Path) -> dict[str, str]:
-        if name is None:
-            return {}
-        return {
-            "CMAKE_CXX_COMPILER_LAUNCHER": "ccache",
-            "CCACHE_DIR": str(self.folder / name),
-            "CCACHE_BASEDIR": str(self.folder),
-            "CCACHE_NOHASHDIR": "1",
-            "CCACHE_STATSLOG": str(results / "ccache.txt"),
-        }
 
 
 def side(results: Path, seconds: float) -> BuildSide:

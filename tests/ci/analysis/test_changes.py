@@ -60,8 +60,7 @@ def test_a_step_of_10_percent_in_noise_of_3_is_known_within_5_runs(size: float) 
 
 
 def test_noise_raises_no_alarm() -> None:
-    alarms = sum(false_alarms(noise(110, seed=seed)) for seed in range(9))
-    assert alarms == 0  # of 909 looks
+    assert not any(false_alarms(noise(110, seed=seed)) for seed in range(9))  # 909 looks
 
 
 def test_spikes_raise_no_alarm() -> None:

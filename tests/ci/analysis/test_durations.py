@@ -8,16 +8,14 @@ from pathlib import Path
 
 import pytest
 from operator_log import node_id
+from stored_history import Project, expect
 
 from ci.analysis.durations import OTHERS, Share, add_up_costs
-from ci.cli import main
 from ci.errors import ExitCode
 from ci.facts.suite import outcomes_of
 from ci.model.details import Details
 from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import RunResult
-from ci.store.folder import default_url
-from ci.store.store import Store
 
 SECONDS = {
     node_id("fft_fft.out", "float32"): 4.0,
@@ -68,16 +66,16 @@ def test_a_suite_that_takes_no_time_has_no_shares() -> None:
 
 
 @pytest.fixture
-def results(tmp_path: Path, published: RunResult, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.delenv("INFINI_CI_DB", raising=False)
-    with Store(default_url(tmp_path)) as store:
+def project(tmp_path: Path, published: RunResult) -> Project:
+    project = Project(folder=tmp_path)
+    with project.open() as store:
         store.save(published, {published.platforms[0].platform: Details(tests=TESTS)})
-    return tmp_path
+    return project
 
 
-def test_the_store_has_the_same_tests_as_columns(results: Path, published: RunResult) -> None:
+def test_the_store_has_the_same_tests_as_columns(project: Project, published: RunResult) -> None:
     platform = published.platforms[0].platform
-    with Store(default_url(results)) as store:
+    with project.open() as store:
         outcomes = store.outcomes(published.run_id, platform)
         assert [*zip(outcomes.names, outcomes.seconds, strict=True)] == sorted(SECONDS.items())
         again = [replace(test, outcome=Outcome.FAILED, reason="why") for test in TESTS]
@@ -87,9 +85,8 @@ def test_the_store_has_the_same_tests_as_columns(results: Path, published: RunRe
         assert store.outcomes("another", platform).names == []
 
 
-def test_the_report(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "--slowest", "2", "--results", str(results)]) == ExitCode.PASSED
-    shown = capsys.readouterr().out
+def test_the_report(project: Project) -> None:
+    shown = expect(project.ci("report", "--slowest", "2"))
     assert "nvidia: 11 tests took 10.0 s in total\n" in shown
     assert "The most expensive tests: 2 of 11 took 6.0 s (60 %)" in shown
     assert "The most expensive families: 2 of 4 took 9.0 s (90 %)" in shown
@@ -97,24 +94,18 @@ def test_the_report(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "fft_rfft" not in shown
 
 
-def test_a_run_without_tests(
-    tmp_path: Path, published: RunResult, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with Store(default_url(tmp_path)) as store:
+def test_a_run_without_tests(tmp_path: Path, published: RunResult) -> None:
+    project = Project(folder=tmp_path)
+    with project.open() as store:
         store.save(published, {})
-    assert main(["report", "--slowest", "--results", str(tmp_path)]) == ExitCode.USAGE
-    assert (
-        f"--slowest: run {published.run_id}: got no recorded tests, expected at least one"
-        in capsys.readouterr().err
-    )
+    message = f"--slowest: run {published.run_id}: got no recorded tests, expected at least one"
+    expect(project.ci("report", "--slowest"), message, code=ExitCode.USAGE)
 
 
-def test_the_report_as_markdown_and_json(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["report", "--slowest", "--results", str(results), "--format"]
-    assert main([*command, "markdown"]) == ExitCode.PASSED
-    assert "| 4 | 8.00 | 80 % | fft\\_ |\n" in capsys.readouterr().out
-    assert main([*command, "json"]) == ExitCode.PASSED
-    nvidia = json.loads(capsys.readouterr().out)["platforms"]["nvidia"]
+def test_the_report_as_markdown_and_json(project: Project) -> None:
+    command = ("report", "--slowest", "--format")
+    expect(project.ci(*command, "markdown"), "| 4 | 8.00 | 80 % | fft\\_ |\n")
+    nvidia = json.loads(expect(project.ci(*command, "json")))["platforms"]["nvidia"]
     assert (nvidia["tests"], nvidia["seconds"]) == (11, 10.0)
     assert nvidia["families"][0] == {"name": "fft_", "tests": 4, "seconds": 8.0}
     assert len(nvidia["slowest"]) == 10

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from stored_history import Project, git, result
+from stored_history import Project, expect, git, result
 
 from ci.errors import ExitCode
 from ci.model.results import Harness, Product, Verdict
@@ -40,7 +40,7 @@ def commit_of(project: Project, revision: str) -> str:
 
 
 def test_branches_tags_prefixes_and_revisions(branched: Project) -> None:
-    project, prefix = branched, commit_of(branched, "v1")[:7].upper()
+    prefix = commit_of(branched, "v1")[:7].upper()
     first = f"base  run-000/cpu (commit {commit_of(branched, 'v1')[:12]}"
     second = f"head  run-001/cpu (commit {commit_of(branched, 'topic/fast')[:12]}"
     for base, reference in {
@@ -52,11 +52,10 @@ def test_branches_tags_prefixes_and_revisions(branched: Project) -> None:
         "v1": " of v1)",
         prefix: f" of {prefix})",
     }.items():
-        code, said = project.compare(base, "topic/fast")
-        assert (code, f"{first}{reference}: 1 passed, 1 skipped\n" in said) == (0, True), said
-        assert f"{second} of topic/fast): " in said
-    assert "only base has ascend\n" in project.compare("main", "topic/fast")[1]
-    assert f"{second} of topic/fast): " in project.compare("v1", "topic/fast/cpu")[1]
+        said = expect(branched.compare(base, "topic/fast"), f"{second} of topic/fast): ")
+        assert f"{first}{reference}: 1 passed, 1 skipped\n" in said
+    assert "only base has ascend\n" in branched.compare("main", "topic/fast")[1]
+    assert f"{second} of topic/fast): " in branched.compare("v1", "topic/fast/cpu")[1]
 
 
 def test_a_commit_is_its_newest_run_of_each_platform(project: Project) -> None:
@@ -80,13 +79,9 @@ def test_a_run_that_has_not_begun_does_not_represent_its_commit(project: Project
 def test_changes_without_a_commit_stand_for_none(project: Project) -> None:
     commit = project.commit()
     project.run(commit, dirty=True)
-    code, said = project.compare("main", "latest")
-    assert code == ExitCode.USAGE
-    message = (
-        "the store holds no run of it or its ancestors (1 commit); runs with uncommitted changes"
-    )
-    message += " belong to no commit\n"
-    assert message in said
+    said = expect(project.compare("main", "latest"), code=ExitCode.USAGE)
+    assert "the store holds no run of it or its ancestors (1 commit); runs with " in said
+    assert " uncommitted changes belong to no commit\n" in said
     assert "Name the run itself: run-000\n" in said
 
 
@@ -107,95 +102,83 @@ def test_changes_without_a_commit_stand_for_none(project: Project) -> None:
     ],
 )
 def test_what_is_unknown(branched: Project, base: str, message: str) -> None:
-    code, said = branched.compare("--", base, "topic/fast")
-    assert (code, message in said) == (ExitCode.USAGE, True), said
+    expect(branched.compare("--", base, "topic/fast"), message, code=ExitCode.USAGE)
 
 
 def test_the_beginning_of_two_commits(project: Project) -> None:
     project.run("0123456a" + "0" * 32)
     project.run("0123456b" + "0" * 32)
-    code, said = project.compare("0123456", "latest")
-    assert code == ExitCode.USAGE
+    said = expect(project.compare("0123456", "latest"), code=ExitCode.USAGE)
     assert "'0123456' is ambiguous: 2 commits of the store begin with it: 0123456a" in said
     assert "Write more digits of the commit." in said
     assert project.compare("0123456a", "latest")[0] == ExitCode.PASSED  # which needs no git
 
 
 def test_what_was_never_run_says_how_to(copied: Project) -> None:
-    project = copied
-    git(project.source, "checkout", "--quiet", "--orphan", "new")
-    commit = project.commit("another beginning")[:12]
-    code, said = project.compare("new", "main")
-    assert code == ExitCode.USAGE
+    git(copied.source, "checkout", "--quiet", "--orphan", "new")
+    commit = copied.commit("another beginning")[:12]
+    said = expect(copied.compare("new", "main"), code=ExitCode.USAGE)
     assert (
         f"'new' is commit {commit}: the store holds no run of it or its ancestors (1 commit)"
         in said
     )
-    command = f"python -m ci run cpu --source {project.source} --results"
+    command = f"python -m ci run cpu --source {copied.source} --results"
     assert f"Run it: git checkout {commit} && {command} " in said
 
 
 def test_a_shallow_clone_says_that_it_is_one(copied: Project) -> None:
-    project = copied
-    origin = project.source.rename(project.folder / "origin")
+    origin = copied.source.rename(copied.folder / "origin")
     clone = ("clone", "--quiet", "--depth=1", "--branch=main", origin.as_uri())
-    git(project.folder, *clone, str(project.source))
-    code, said = project.compare("main", "latest")
-    assert code == ExitCode.USAGE
-    assert f"{project.source} is a shallow clone. Fetch its history: git fetch --unshallow" in said
+    git(copied.folder, *clone, str(copied.source))
+    said = expect(copied.compare("main", "latest"), code=ExitCode.USAGE)
+    assert f"{copied.source} is a shallow clone. Fetch its history: git fetch --unshallow" in said
 
 
-@pytest.mark.parametrize("without", ["repository", "git", "folder"])
+@pytest.mark.parametrize(
+    ("without", "message"),
+    [
+        (".git", "not a git repository"),
+        ("git", "git was not found"),
+        (".", "is not a folder"),
+    ],
+)
 def test_without_git_runs_and_commits_are_known(
-    copied: Project, monkeypatch: pytest.MonkeyPatch, without: str
+    copied: Project, monkeypatch: pytest.MonkeyPatch, without: str, message: str
 ) -> None:
-    project, commit = copied, commit_of(copied, "v1")
+    commit = commit_of(copied, "v1")
     if without == "git":
-        monkeypatch.setenv("PATH", str(project.folder))
-        message = "git was not found"
-    elif without == "repository":
-        shutil.rmtree(project.source / ".git")
-        message = "not a git repository"
+        monkeypatch.setenv("PATH", str(copied.folder))
     else:
-        shutil.rmtree(project.source)
-        message = "is not a folder"
-    assert project.compare(commit[:9], "run-001")[0] == ExitCode.PASSED
-    code, said = project.compare("main", "latest")
-    assert (code, message in said) == (ExitCode.USAGE, True), said
+        shutil.rmtree(copied.source / without)
+    expect(copied.compare(commit[:9], "run-001"))
+    expect(copied.compare("main", "latest"), message, code=ExitCode.USAGE)
 
 
 def test_what_base_has_and_head_has_not(branched: Project) -> None:
-    project = branched
-    said = project.compare(commit_of(project, "main"), "topic/fast")[1]
+    said = branched.compare(commit_of(branched, "main"), "topic/fast")[1]
     assert "note: HEAD does not contain 1 commit of BASE: " in said
-    assert "note: HEAD is 1 commit older than BASE\n" in project.compare("topic/fast", "v1")[1]
-    assert "note" not in project.compare("v1", "main")[1]
+    assert "note: HEAD is 1 commit older than BASE\n" in branched.compare("topic/fast", "v1")[1]
+    assert "note" not in branched.compare("v1", "main")[1]
 
 
-def test_a_run_that_both_mean_says_nothing_of_head(
-    copied: Project,
-) -> None:
-    project = copied
-    git(project.source, "checkout", "--quiet", "-b", "idle", "main")
-    project.commit("not run either")
+def test_a_run_that_both_mean_says_nothing_of_head(copied: Project) -> None:
+    git(copied.source, "checkout", "--quiet", "-b", "idle", "main")
+    copied.commit("not run either")
     for base, head, idle in (
         ("v1", "idle", "idle"),
         ("v1", "idle/cpu", "idle"),
         ("main", "v1", "main"),
     ):
-        code, said = project.compare(base, head)
-        assert code == ExitCode.USAGE
+        said = expect(copied.compare(base, head), code=ExitCode.USAGE)
         assert " are the same run, run-000: nothing to compare\n" in said
-        assert f"Run it: git checkout {git(project.source, 'rev-parse', idle)[:12]} && " in said
-    code, said = project.compare("v1", "run-000/cpu")
-    assert (code, "note: BASE and HEAD are the same run, run-000\n" in said) == (0, True)
+        assert f"Run it: git checkout {git(copied.source, 'rev-parse', idle)[:12]} && " in said
+    expect(copied.compare("v1", "run-000/cpu"), "note: BASE and HEAD are the same run, run-000\n")
 
 
 def test_platforms_that_only_one_has(project: Project) -> None:
     project.run(None, result(platform="moore"), result(platform="ascend"))
     project.run(None, result(), result(platform="nvidia"))
-    code, said = project.compare("run-000", "run-001")
-    assert code == ExitCode.USAGE
+    said = expect(project.compare("run-000", "run-001"), code=ExitCode.USAGE)
     assert "no common platform: run run-000 has ascend, moore, run run-001 has cpu, nv" in said
     assert "Name one platform of each: run-000/ascend run-001/cpu\n" in said
     assert project.compare("run-000/moore", "run-001/cpu")[0] == ExitCode.PASSED
