@@ -16,12 +16,12 @@ from docker.errors import APIError
 from urllib3.exceptions import ProtocolError
 
 from ci.engines import EngineMessage
+from ci.engines.checks import package_manager
 from ci.engines.docker.images import server_stage
 from ci.engines.docker.link import is_connection_lost, typed_sdk_errors
 from ci.engines.docker.wheelhouse import volume_name, wheel_archive
 from ci.engines.host.engine import HostEngine, missing_packages
 from ci.engines.logs import AGENT_LOG, LONGEST_SHOWN, MOST_SHOWN, EventReader, ImageLog
-from ci.engines.packages import package_manager
 from ci.engines.select import ENGINES, select_engine
 from ci.errors import ExitCode, InfrastructureError
 from ci.facts.measures import IMAGE

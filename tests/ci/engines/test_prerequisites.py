@@ -18,10 +18,9 @@ from pathlib import Path
 import pytest
 from workplace import Workplace, new_workplace
 
-from ci.engines.checks import Severity, check_folder, problem, warning
+from ci.engines.checks import Severity, check_folder, install_line, problem, require, warning
 from ci.engines.host import prerequisites
 from ci.engines.host.engine import HostEngine
-from ci.engines.packages import install_line, require
 from ci.errors import ExitCode, PrerequisiteError
 from ci.gates.rules import exit_code
 from ci.model.results import Harness, Product
