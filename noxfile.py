@@ -42,7 +42,7 @@ sys.path.insert(0, str(ROOT))
 
 def refuse_unfit_machine() -> None:
     """Exit before any download if this machine lacks a prerequisite of the sessions."""
-    from ci.engines.packages import require
+    from ci.engines.checks import require
     from ci.errors import PrerequisiteError
     from ci.upkeep.doctor.prerequisites import check_first_use
 

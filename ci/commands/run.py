@@ -23,9 +23,8 @@ from ci.commands.options import (
     whole_number,
 )
 from ci.commands.publishing import publish_run
-from ci.engines.checks import Severity
+from ci.engines.checks import Severity, require
 from ci.engines.host.prerequisites import check_python
-from ci.engines.packages import require
 from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode, UsageError
 from ci.gates.rules import exit_code

@@ -29,7 +29,6 @@ from ci.model.plan import (
     CONTAINER_FOLDER,
     CONTAINER_WHEELS,
     CachePlan,
-    ContainerPlan,
     RunPlan,
 )
 from ci.model.platforms import PLATFORMS
@@ -144,7 +143,6 @@ COMMAND = ("python3", "-I", AGENT, JOB)
 ENTER_SHELL = ("python3", "-I", AGENT, ENTER)
 # The capabilities of an agent with a user of its own: to start stages as theirs, and to end them.
 CAPABILITIES = ("SETUID", "SETGID", "KILL")
-AGENT_USER = "0"
 # The only driver whose logs can always be read. The run is judged from this log: an engine whose
 # own settings rotate logs must not lose its beginning. The agent limits what it prints.
 LOG_DRIVER = "json-file"
@@ -184,9 +182,13 @@ def container_options(
     volumes += [f"{name}:{TRUSTED_MOUNT}/{name}:{TRUSTED_CACHE_MODE}" for name in trusted_caches]
     volumes += [f"{wheels}:{CONTAINER_WHEELS}:ro,nocopy"] if wheels else []
     devices = container_devices(plan.devices, found) if plan.devices else {}
+    labels = dict(container.labels)
+    # New volumes with the content of the image's folders. The labels are for gc, if the container
+    # is removed without its volumes.
+    mounts = [Mount(folder, None, labels=labels) for folder in container.writable or ()]
     return {
         "name": container.name,
-        "labels": dict(container.labels),
+        "labels": labels,
         "user": str(agent_user(plan)),
         "environment": {**plan.network.environment, **plan.environment},
         "init": True,
@@ -199,19 +201,10 @@ def container_options(
         or (machine_memory and machine_memory // 10 * MEMORY_TENTHS),
         "memswap_limit": container.memory_bytes,  # the same as memory alone: no swap
         "ulimits": [Ulimit(name=name, soft=limit, hard=limit) for name, limit in ulimits],
-        **({"read_only": True, "mounts": _volumes(container)} if container.writable else {}),
+        **({"read_only": True, "mounts": mounts} if mounts else {}),
         **devices,
         "volumes": [*volumes, *devices.get("volumes", ())],
     }
-
-
-def _volumes(container: ContainerPlan) -> list[Mount]:
-    """Return a new volume for each writable folder, with the content of the image's folder.
-
-    The labels are for gc, if the container is removed without its volumes.
-    """
-    labels = dict(container.labels)
-    return [Mount(folder, None, labels=labels) for folder in container.writable or ()]
 
 
 def by_place(plan: RunPlan, items: Mapping[str, Item]) -> dict[str, dict[str, Item]]:
@@ -239,7 +232,7 @@ def has_own_user(plan: RunPlan) -> bool:
 
 def agent_user(plan: RunPlan) -> int:
     """Return the number of the user that runs the agent in a container."""
-    return int(AGENT_USER if has_own_user(plan) else plan.container.user)
+    return 0 if has_own_user(plan) else int(plan.container.user)
 
 
 def credentials_of(plan: RunPlan) -> dict[str, str]:

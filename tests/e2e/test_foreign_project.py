@@ -18,7 +18,7 @@ from plans import PROJECT
 
 from ci import cli
 from ci.engines import Engine
-from ci.engines.packages import package_manager
+from ci.engines.checks import package_manager
 from ci.errors import ExitCode
 from ci.plan.load import load_config
 from tests.built import built_once

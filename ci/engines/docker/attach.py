@@ -9,7 +9,7 @@ import sys
 import termios
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from http import HTTPStatus
 from threading import Thread
 from time import monotonic, sleep
@@ -85,28 +85,19 @@ def attach(client: APIClient, command: str, *, interactive: bool) -> int:
     passed on as it is, like that of a shell on this machine.
     """
     stream = client.exec_start(command, tty=interactive, socket=True)
-    connection = _connection_of(stream)
-    try:
+    with closing(stream), ExitStack() as terminal:
         if interactive:
-            with _raw_terminal(), _same_size(client, command):
-                _exchange(stream, connection, interactive=True)
-        else:
-            _exchange(stream, connection, interactive=False)
-    finally:
-        stream.close()
+            terminal.enter_context(_raw_terminal())
+            terminal.enter_context(_same_size(client, command))
+        _exchange(stream, interactive=interactive)
     code: int | None = client.exec_inspect(command)["ExitCode"]
     return 1 if code is None else code  # None: the connection ended before the command
 
 
-def _connection_of(stream: Any) -> socket.socket:
-    """Return the socket below the file that the SDK returns."""
-    connection: socket.socket = getattr(stream, "_sock", stream)
-    connection.settimeout(None)  # a person may think for an hour
-    return connection
-
-
-def _exchange(stream: Any, connection: socket.socket, *, interactive: bool) -> None:
+def _exchange(stream: Any, *, interactive: bool) -> None:
     """Send the standard input, and write the command's output until it ends."""
+    connection: socket.socket = getattr(stream, "_sock", stream)  # below the file of the SDK
+    connection.settimeout(None)  # a person may think for an hour
     Thread(target=_send_input, args=(connection,), daemon=True).start()
     frames: Iterator[tuple[int, bytes]] = frames_iter(stream, interactive)  # type: ignore[no-untyped-call]
     for source, data in frames:

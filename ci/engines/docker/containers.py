@@ -164,13 +164,11 @@ def read_log(container: Container, reader: EventReader, watch: Watch) -> None:
 class Isolation:
     """Disconnects the container when a stage waits for that, and passes all events on."""
 
-    def __init__(
-        self, container: Container, link: Link, observer: Observer, *, wanted: bool
-    ) -> None:
+    def __init__(self, container: Container, link: Link, plan: RunPlan, observer: Observer) -> None:
         self._container = container
         self._link = link
         self._observer = observer
-        self._wanted = wanted
+        self._wanted = any(stage.isolated for stage in plan.stages)
 
     def event(self, event: Event) -> None:
         self._observer.event(event)

@@ -25,7 +25,7 @@ from ci.engines.checks import (
     unknown,
     warning,
 )
-from ci.engines.device_checks import device_findings
+from ci.engines.devices import device_findings
 from ci.engines.docker.images import ARCHITECTURES, ImageBuilder
 from ci.engines.docker.link import (
     DOCKER,

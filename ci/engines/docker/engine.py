@@ -52,6 +52,7 @@ from ci.util.process import delay_interrupt
 PRIVILEGED = "the container was privileged, as configured (devices.privileged)"
 
 MOST_MEMORY = f"{job.MEMORY_TENTHS}/10 of the memory of the engine's machine"
+REMOVED_NOTE = "container {} was removed from outside, with the results in it"
 LAST_S = 3  # for each request after the third Ctrl-C
 
 
@@ -66,7 +67,6 @@ class DockerEngine(ImageEngine):
         self._link = link
         self.client: DockerClient = link.client  # also used without a run: gc, doctor
         self.images: ImageBuilder = ImageBuilder(link.client, link.info, link.environment)
-        self._version = link.version
         self._creating = False  # a container was requested, and the engine has not answered
 
     @classmethod
@@ -121,7 +121,7 @@ class DockerEngine(ImageEngine):
                 self._remove(plan, facts, observer)
         return replace(
             facts,
-            engine_version=self._version,
+            engine_version=self._link.version,
             image=image,
             sync_seconds=sync_seconds,
             wrapper_seconds=monotonic() - begun,
@@ -146,7 +146,7 @@ class DockerEngine(ImageEngine):
                 self._remove(plan, facts, observer)
         return replace(
             facts,
-            engine_version=self._version,
+            engine_version=self._link.version,
             image=self.images.facts(plan, container.attrs["Image"], "of the adopted container"),
             wrapper_seconds=monotonic() - start,
             notes=(*notes, *facts.notes),
@@ -262,10 +262,7 @@ class DockerEngine(ImageEngine):
         """
         logs = {stage.name: plan.results / f"{stage.name}.log" for stage in plan.stages}
         live = LiveLogs(observer, logs, most_bytes=plan.result_limits.total_bytes)
-        isolation = Isolation(
-            container, self._link, live, wanted=any(stage.isolated for stage in plan.stages)
-        )
-        reader = EventReader(isolation, plan.results)
+        reader = EventReader(Isolation(container, self._link, plan, live), plan.results)
         for number in (None, signal.SIGTERM, signal.SIGKILL):
             interrupted = number is not None
             try:
@@ -308,7 +305,7 @@ class DockerEngine(ImageEngine):
                     lost=True,
                     interrupted=interrupted,
                     ended_by=self._command(REMOVED) if removed else None,
-                    notes=(removed_note(name) if removed else lost_note(name, why),),
+                    notes=(REMOVED_NOTE.format(name) if removed else lost_note(name, why),),
                 )
         self.client.api.timeout = LAST_S
         return ExecutionFacts(engine=self.name, interrupted=True)
@@ -376,11 +373,6 @@ def container_description(plan: RunPlan) -> dict[str, object]:
         "entry": image.entry,
         "container": options,
     }
-
-
-def removed_note(container: str) -> str:
-    """Return the note on a container that another program removed before its results were out."""
-    return f"container {container} was removed from outside, with the results in it"
 
 
 def lost_note(container: str, why: str) -> str:

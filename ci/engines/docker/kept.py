@@ -110,10 +110,8 @@ def _is_held_open(
 
     Its log has the events of its run, and of earlier shells: those are read, but not shown.
     """
-    isolated = any(stage.isolated for stage in plan.stages)
     with TemporaryDirectory(prefix="infini-ci-kept-") as folder:
-        isolation = Isolation(container, link, doorway, wanted=isolated)
-        reader = EventReader(isolation, Path(folder))
+        reader = EventReader(Isolation(container, link, plan, doorway), Path(folder))
         for chunk in container.logs(stream=True, follow=False):
             reader.feed(chunk)
         if is_started_here:

@@ -95,17 +95,19 @@ class RemoteMachine:
             config=environ.get(CONFIG_VARIABLE) or None,
         )
 
+    @property
+    def _ssh(self) -> list[str]:
+        return ["ssh", *(["-F", self.config] if self.config else [])]
+
     def command(self, *options: str) -> list[str]:
         """Return the ssh command to this machine; ssh takes the first of two equal options."""
         settings = [word for name, value in OPTIONS.items() for word in ("-o", f"{name}={value}")]
-        config = ["-F", self.config] if self.config else []
-        return ["ssh", *config, "-nT", *options, *settings, "--", self.destination]
+        return [*self._ssh, "-nT", *options, *settings, "--", self.destination]
 
     def failure(self, message: str) -> InfrastructureError:
         """Return the error for a message of ssh."""
         reason = strip_controls(message.strip()).replace("\n", "\n    ") or "it printed no message"
-        config = ["-F", self.config] if self.config else []
-        by_hand = f"try it by hand: {' '.join(['ssh', *config, self.destination])}"
+        by_hand = f"try it by hand: {' '.join([*self._ssh, self.destination])}"
         known = [text for hint, text in REMEDIES.items() if hint in message]
         return InfrastructureError(
             f"ssh cannot reach {self.destination}: {reason}",
@@ -165,16 +167,12 @@ class SocketForward:
         deadline = monotonic() + START_S
         while not _is_listening(self.socket):
             if child.poll() is not None or monotonic() > deadline:
-                raise self.machine.failure(self.output())
+                raise self.machine.failure(self._log.read_text(errors="replace"))
             sleep(POLL_S)
 
     def alive(self) -> bool:
         """Tell whether ssh still runs."""
         return any(child.poll() is None for child in self._children)
-
-    def output(self) -> str:
-        """Return the error messages of ssh."""
-        return self._log.read_text(errors="replace")
 
 
 def _is_listening(path: Path) -> bool:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from threading import Event, Thread
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 from docker.api.client import APIClient
+from docker.types import CancellableStream
 
 from ci.engines import EngineMessage, Observer
 from ci.util.process import SIGNALS
@@ -30,13 +31,6 @@ PING = "GET /_ping"
 _VERSION = re.compile(r"^/v[0-9.]+(?=/)")
 
 
-class Closable(Protocol):
-    """Something that another thread can close."""
-
-    def close(self) -> None:
-        """End the reading of it."""
-
-
 class Watch:
     """Watches the requests of a client, and the engine behind it."""
 
@@ -45,7 +39,7 @@ class Watch:
         self._place = place
         self._ask = ask
         self._request: tuple[str, float] | None = None  # its name, and since when it waits
-        self._stream: Closable | None = None
+        self._stream: CancellableStream[bytes] | None = None
         self._send = api.send
         api.send = self._recorded  # type: ignore[method-assign]
 
@@ -59,7 +53,7 @@ class Watch:
             self._request = None
 
     @contextmanager
-    def reading(self, stream: Closable) -> Iterator[None]:
+    def reading(self, stream: CancellableStream[bytes]) -> Iterator[None]:
         """Close ``stream`` if the engine does not answer for ``LOST_S``."""
         self._stream = stream
         try:
@@ -70,8 +64,14 @@ class Watch:
     @contextmanager
     def reporting_to(self, observer: Observer) -> Iterator[None]:
         """Report missing answers until the block ends."""
-        with _background_thread(self._keep_asking, observer):
+        ended = Event()
+        thread = Thread(target=self._keep_asking, args=(observer, ended), daemon=True)
+        thread.start()
+        try:
             yield
+        finally:
+            ended.set()
+            thread.join()
 
     def _keep_asking(self, observer: Observer, ended: Event) -> None:
         # An interrupt is for the main thread, which may block it. This thread starts no programs,
@@ -102,19 +102,6 @@ class Watch:
 
     def _say(self, observer: Observer, text: str) -> None:
         observer.event(EngineMessage(text))
-
-
-@contextmanager
-def _background_thread(work: Callable[..., None], *arguments: object) -> Iterator[None]:
-    """Run ``work`` in a thread; its last argument is an event that is set when the block ends."""
-    ended = Event()
-    thread = Thread(target=work, args=(*arguments, ended), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def _answers(client: APIClient) -> bool:

@@ -11,7 +11,7 @@ from functools import partial
 from importlib.util import find_spec
 
 from ci.engines.checks import Check, Finding, carry_out, ok, problem, warning
-from ci.engines.device_checks import device_findings
+from ci.engines.devices import device_findings
 from ci.engines.host.environment import base_python, passed_variables
 from ci.engines.host.prerequisites import check_host_engine, check_python
 from ci.model.plan import RunPlan

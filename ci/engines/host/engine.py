@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 from ci.engines import Capabilities, Engine, EngineMachine, EngineMessage, Observer, typed_errors
 from ci.engines.archives import chunks_of, extract
-from ci.engines.checks import Finding
+from ci.engines.checks import Finding, install_command, package_manager, require
 from ci.engines.docker.attach import OPEN_AGAIN
 from ci.engines.docker.kept import MOST_STARTS, Doorway, Opened
 from ci.engines.host.doctor import machine_findings, prerequisites_of
@@ -40,7 +40,6 @@ from ci.engines.host.leftovers import HostLeftovers
 from ci.engines.host.workfolder import PIP_INSTALL, VENV_SETTINGS, WorkFolder
 from ci.engines.job import host_job, remove_empty_cache
 from ci.engines.logs import EventReader, ImageLog, LiveLogs
-from ci.engines.packages import install_command, package_manager, require
 from ci.errors import InfrastructureError
 from ci.model.plan import EngineKind, EnginePlan, RunPlan, SystemPackages
 from ci.model.results import ExecutionFacts, ImageFacts

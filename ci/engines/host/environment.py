@@ -75,14 +75,10 @@ def base_python(host: HostPlan) -> BasePython:
     return BasePython(path=path or host.python, is_seen=False)
 
 
-def venv_options(host: HostPlan, base: BasePython) -> list[str]:
-    """Return the options for virtualenv beside those of every environment."""
-    return [] if base.path == host.python else ["--python", base.path]
-
-
 def creating_commands(host: HostPlan, base: BasePython, venv: Path) -> Iterator[list[str]]:
     """Yield the commands that make an environment, which has only pip of its own."""
-    yield [host.python, *MAKE_VENV, str(venv), *venv_options(host, base)]
+    other = [] if base.path == host.python else ["--python", base.path]
+    yield [host.python, *MAKE_VENV, str(venv), *other]
     if base.is_seen:
         yield [base.path, str(VENDOR_PACKAGES), "link", str(venv)]
 

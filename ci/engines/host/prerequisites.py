@@ -20,16 +20,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from ci.engines.checks import (
+    COMPLETE_PYTHON,
     LEAST_DISK_BYTES,
     Finding,
     Severity,
     check_folder,
     gigabytes,
+    install,
     judge_room,
+    missing_package,
     ok,
+    packaged_python,
     problem,
 )
-from ci.engines.packages import COMPLETE_PYTHON, install, missing_package, packaged_python
 from ci.util.interpreters import Interpreter, locate, own_interpreter, read_interpreter
 from ci.util.process import ProcessError, run
 

@@ -10,8 +10,7 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.text import Text
 
-from ci.engines.checks import Finding, Severity
-from ci.engines.packages import install_line
+from ci.engines.checks import Finding, Severity, install_line
 from ci.errors import ExitCode
 from ci.util.text import counted, make_inert
 

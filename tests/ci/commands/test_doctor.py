@@ -21,7 +21,7 @@ from rich.console import Console
 
 from ci import cli
 from ci.agent.lease import Detection
-from ci.engines import device_checks
+from ci.engines import devices
 from ci.engines.checks import (
     Check,
     Finding,
@@ -35,7 +35,7 @@ from ci.engines.checks import (
     unknown,
     warning,
 )
-from ci.engines.device_checks import (
+from ci.engines.devices import (
     held_leases,
     judge_files,
     judge_lease_folder,
@@ -661,7 +661,7 @@ def test_a_probe_that_fails(
 ) -> None:
     path = config.with_name("probe.py")
     path.write_text(program)
-    monkeypatch.setattr(device_checks, "PROBE", path)
+    monkeypatch.setattr(devices, "PROBE", path)
     monkeypatch.setenv("PIP_INDEX_URL", index)
     config.write_text("project: tiny\nplatforms:\n  nvidia: {}\n")
     doctor(config, "--engine=host")

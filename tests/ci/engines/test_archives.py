@@ -28,12 +28,10 @@ def tar(*members: Member, form: int = tarfile.PAX_FORMAT) -> bytes:
     with tarfile.open(fileobj=buffer, mode="w", format=form) as file:
         for name, kind, text in members:
             entry = tarfile.TarInfo(name)
-            entry.type = kind
-            if kind == FILE:
-                entry.size = len(text.encode())
-            else:
-                entry.linkname = text
-            file.addfile(entry, io.BytesIO(text.encode()))
+            content = os.fsencode(text) if kind == FILE else b""
+            entry.type, entry.size = kind, len(content)
+            entry.linkname = "" if kind == FILE else text
+            file.addfile(entry, io.BytesIO(content))
     return buffer.getvalue()
 
 
@@ -120,12 +118,8 @@ def test_an_entry_replaces_what_has_its_name(results: Path, before: str, kind: b
 
 
 def test_of_two_entries_of_one_name_the_last_one_counts(results: Path) -> None:
-    members = [
-        ("a.b", FILE, "1"),
-        ("a.b/c.d", FILE, "2"),
-        ("e/g.h", FILE, "3"),
-        ("e", FILE, "4"),
-    ]
+    entries = {"a.b": "1", "a.b/c.d": "2", "e/g.h": "3", "e": "4"}
+    members = [(name, FILE, text) for name, text in entries.items()]
     assert extract(pieces(tar(*members)), results) == ()
     assert (results / "a.b/c.d").read_text() == "2"
     assert (results / "e").read_text() == "4"
@@ -299,46 +293,40 @@ def test_no_archive_leads_out(
 ) -> None:
     top = tmp_path_factory.mktemp("top")
     folder = top / "a" / "b"
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as file:
-        for name, kind, text in found:
-            entry = tarfile.TarInfo(name)
-            content = os.fsencode(text)
-            entry.type, entry.linkname = kind, text
-            entry.size = len(content) if kind == FILE else 0
-            file.addfile(entry, io.BytesIO(content) if kind == FILE else None)
-    extract(pieces(buffer.getvalue()), folder, links=links, strip=strip)
+    extract(pieces(tar(*found, form=tarfile.GNU_FORMAT)), folder, links=links, strip=strip)
     assert [path.name for path in top.rglob("*") if not path.is_relative_to(folder)] == ["a"]
     for path in folder.rglob("*"):
         assert Path(os.path.realpath(path)).is_relative_to(folder)
         assert links or not path.is_symlink()
 
 
-@given(
-    st.binary(max_size=3000),
-    st.lists(st.tuples(st.integers(0, 2047), st.binary(max_size=20)), max_size=8),
-)
+CHANGES = st.lists(st.tuples(st.integers(0, 2047), st.binary(max_size=20)), max_size=8)
+
+
+def changed(changes: list[tuple[int, bytes]]) -> bytes:
+    """An archive with some bytes changed."""
+    content = bytearray(tar(("a/b", FILE, "x" * 600), ("c" * 120, FILE, "y")))
+    for at, new in changes:
+        content[at : at + len(new)] = new
+    return bytes(content)
+
+
+@given(st.binary(max_size=3000), CHANGES)
 def test_any_bytes_are_read_to_their_end(
     tmp_path_factory: pytest.TempPathFactory, tail: bytes, changes: list[tuple[int, bytes]]
 ) -> None:
     """Raises nothing, and ends. Half of the inputs are archives with some bytes changed."""
-    content = bytearray(tar(("a/b", FILE, "x" * 600), ("c" * 120, FILE, "y")))
-    for at, new in changes:
-        content[at : at + len(new)] = new
-    for text in (tail, bytes(content) + tail):
+    for text in (tail, changed(changes) + tail):
         extract(pieces(text), tmp_path_factory.mktemp("any"))
 
 
-@given(st.lists(st.tuples(st.integers(0, 2047), st.binary(max_size=20)), max_size=8))
+@given(CHANGES)
 @example([(124, (-512).to_bytes(12, "big", signed=True))])  # tarfile reads it over and over
 def test_any_artifact_is_read_to_its_end(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, bytes]]
 ) -> None:
-    content = bytearray(tar(("a/b", FILE, "x" * 600), ("c" * 120, FILE, "y")))
-    for at, new in changes:
-        content[at : at + len(new)] = new
     path = tmp_path_factory.mktemp("any") / "generated.tar.gz"
-    path.write_bytes(gzip.compress(bytes(content)))
+    path.write_bytes(gzip.compress(changed(changes)))
     list(read_archive(path) or ())
 
 

@@ -73,18 +73,11 @@ def test_files_are_those_of_the_machine(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "exposure", "message"),
-    [
-        ("ascend", "request", "got 'request', expected one of cdi, files"),
-        ("metax", "request", "got 'request', expected one of cdi, files"),
-    ],
-)
-def test_a_way_that_the_vendor_has_not(
-    tmp_path: Path, name: str, exposure: str, message: str
-) -> None:
-    devices = devices_of(device_plan(tmp_path, name, exposure=exposure))
-    with pytest.raises(ConfigError, match=rf"platforms\.{name}\.devices\.exposure: {message}"):
+@pytest.mark.parametrize("name", ["ascend", "metax"])
+def test_a_way_that_the_vendor_has_not(tmp_path: Path, name: str) -> None:
+    devices = devices_of(device_plan(tmp_path, name, exposure="request"))
+    message = rf"^platforms\.{name}\.devices\.exposure: got 'request', expected one of cdi, files$"
+    with pytest.raises(ConfigError, match=message):
         check_exposure(name, devices)
 
 
@@ -114,8 +107,6 @@ def test_the_driver_s_limits_are_the_container_s(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "policy", "shown"),
     [
-        ("nvidia", {}, '"Count": -1, "DeviceIDs": []'),
-        ("nvidia", {"uuids": ["GPU-1"]}, '"DeviceIDs": ["GPU-1"]'),
         ("nvidia", {"exposure": "cdi"}, '"DeviceIDs": ["nvidia.com/gpu=all"]'),
         ("metax", {}, '{"Name": "memlock", "Soft": -1, "Hard": -1}'),
         ("ascend", {}, '"/dev/davinci[0-9]*:/dev/davinci[0-9]*:rw"'),

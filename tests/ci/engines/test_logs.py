@@ -1,18 +1,30 @@
-"""Output on its way: all of it into a log, of a flood only the end to a display."""
+"""Output and events on their way: into logs, and of a flood only the end to a display."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from ci.engines import EngineMessage
-from ci.engines.logs import SHOWN_CHARACTERS, SHOWN_LINES, LiveLogs
-from ci.protocol.events import Event, Output, StageFinished
+from ci.engines.logs import (
+    AGENT_LOG,
+    LONGEST_SHOWN,
+    MOST_SHOWN,
+    SHOWN_CHARACTERS,
+    SHOWN_LINES,
+    EventReader,
+    ImageLog,
+    LiveLogs,
+)
+from ci.facts.measures import IMAGE
+from ci.protocol.agent_files import ENGINE_EVENTS
+from ci.protocol.events import Event, Output, RunFinished, StageFinished, StageStarted
 
 
 class Shown:
-    """The calls that a display gets."""
+    """Keeps the events that a display gets."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -129,3 +141,132 @@ def test_log_that_cannot_be_written(log: Path, shown: Shown) -> None:
     live.event(output("second\n"))
     wrong = "build.log cannot be written while the stage runs: File exists"
     assert shown.lines == [wrong, "first", "second"]
+
+
+# The agent's stream
+
+STREAM = (
+    b'\n{"event": "stage_started", "time": 1, "monotonic": 1, "stage": "build"}\n'
+    b'{"event": "output", "stage": "build", "text": "caf\xc3\xa9"}\n'
+    b"Traceback (most recent call last):\n"
+    b"[1, 2]\n"
+    b'{"event": "of a newer agent"}\n'
+    b'\n{"event": "run_finished", "time": 2, "monotonic": 2, "exit_code": 0}\n'
+)
+
+EVENTS_OF_STREAM = [
+    StageStarted("build"),
+    Output("build", "café"),
+    EngineMessage("Traceback (most recent call last):"),
+    EngineMessage("[1, 2]"),
+    RunFinished(exit_code=0),
+]
+
+
+@pytest.fixture
+def reader(tmp_path: Path, shown: Shown) -> EventReader:
+    return EventReader(shown, tmp_path)
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 1000])
+def test_events_from_pieces_of_any_size(
+    reader: EventReader, shown: Shown, tmp_path: Path, size: int
+) -> None:
+    for start in range(0, len(STREAM), size):
+        reader.feed(STREAM[start : start + size])
+    assert shown.events == EVENTS_OF_STREAM
+    assert reader.finished == RunFinished(exit_code=0)
+    assert (reader.unreadable_lines, reader.longest_line) == (2, 0)
+    kept = (tmp_path / AGENT_LOG).read_text()
+    assert kept == "Traceback (most recent call last):\n[1, 2]\n"
+
+
+def test_events_are_kept_the_last_one_with_the_results(reader: EventReader, tmp_path: Path) -> None:
+    kept = tmp_path / ENGINE_EVENTS
+    kept.write_text("of a caller that died\n")
+
+    def names() -> list[str]:
+        return [json.loads(line)["event"] for line in kept.read_text().splitlines()]
+
+    reader.feed(STREAM)
+    reader.restart()
+    reader.feed(STREAM)
+    assert names() == ["stage_started"]
+    reader.complete()
+    assert names() == ["stage_started", "run_finished"]
+
+
+def test_kept_events_are_bounded(
+    reader: EventReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ci.engines.logs.LARGEST_RECORD", 1000)
+    for _ in range(100):
+        reader.feed(STREAM)
+    assert (tmp_path / ENGINE_EVENTS).stat().st_size <= 1000 + 100
+
+
+def test_events_are_passed_once_when_the_stream_starts_again(
+    reader: EventReader, shown: Shown
+) -> None:
+    reader.feed(STREAM[:100])
+    reader.restart()
+    reader.feed(STREAM[:90])
+    reader.restart()  # cut off again, earlier than the first time
+    reader.feed(STREAM)
+    assert shown.events == EVENTS_OF_STREAM
+
+
+HOSTILE = (
+    b'{"event": "stage_started"}\n',
+    b'{"event": "stage_started", "time": 1, "monotonic": 1, "stage": []}\n',
+    b'{"event": "run_finished", "time": 1, "monotonic": 1, "exit_code": "0"}\n',
+    b'{"event": "output", "stage": 1, "text": "x"}\n',
+    b'{"event": "stage_finished", "time": 1, "monotonic": 1, "stage": "x", "seconds": 1e999,'
+    b' "exit_code": 0}\n',
+    b"[" * 200_000 + b"\n",
+    b"1" * 5000 + b"\n",
+    b"\0\xff\n",
+)
+
+
+@pytest.mark.parametrize("line", HOSTILE, ids=range(len(HOSTILE)))
+def test_what_is_no_event_is_a_message(reader: EventReader, shown: Shown, line: bytes) -> None:
+    reader.feed(line + STREAM)
+    first, *rest = shown.events
+    assert isinstance(first, EngineMessage)
+    assert len(first.text) < 2 * LONGEST_SHOWN
+    assert rest == EVENTS_OF_STREAM
+    assert reader.unreadable_lines == 3
+    assert reader.finished == RunFinished(exit_code=0)
+
+
+def test_a_line_without_an_end(reader: EventReader, shown: Shown, tmp_path: Path) -> None:
+    for _ in range(300):
+        reader.feed(b"x" * (1 << 20))
+    reader.feed(STREAM)  # whose first line is empty: an agent's event begins a line
+    first, *rest = shown.events
+    assert isinstance(first, EngineMessage)
+    assert first.text.endswith("x [the beginning of 314,572,800 bytes]")
+    assert rest == EVENTS_OF_STREAM
+    assert (reader.unreadable_lines, reader.longest_line) == (3, 300 << 20)
+    assert (tmp_path / AGENT_LOG).stat().st_size < 2 * LONGEST_SHOWN
+
+
+def test_of_a_flood_of_junk_the_beginning_is_kept(
+    reader: EventReader, shown: Shown, tmp_path: Path
+) -> None:
+    reader.feed(b"junk\n" * (3 * MOST_SHOWN))
+    assert len(shown.events) == MOST_SHOWN
+    assert reader.unreadable_lines == 3 * MOST_SHOWN
+    last = (tmp_path / AGENT_LOG).read_text().splitlines()[-1]
+    assert last == "[further lines are counted, not kept]"
+
+
+def test_image_log_hides_passwords(tmp_path: Path, shown: Shown) -> None:
+    log = ImageLog(tmp_path, shown)
+    assert log.path.read_text() == ""
+    log.write("Looking in indexes: https://user:s3cretpw@host.invalid/simple")
+    expected = "Looking in indexes: https://***@host.invalid/simple"
+    assert log.tail().strip() == expected
+    assert log.path.read_text() == expected + "\n"
+    assert shown.events == [Output(IMAGE, expected)]

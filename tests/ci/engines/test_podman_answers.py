@@ -11,8 +11,7 @@ from docker.errors import APIError
 from requests import Response
 
 from ci.engines.docker.images import _STEP_RESULT
-from ci.engines.podman.client import PodmanAPI
-from ci.engines.podman.link import PodmanLink, own_socket
+from ci.engines.podman.engine import PodmanAPI, PodmanLink, own_socket
 from ci.model.plan import EngineKind, EnginePlan
 from ci.plan.project import load_project
 

@@ -18,10 +18,17 @@ from pathlib import Path
 import pytest
 from workplace import Workplace, new_workplace
 
-from ci.engines.checks import Severity, check_folder, problem, warning
+from ci.engines.checks import (
+    Finding,
+    Severity,
+    check_folder,
+    install_line,
+    problem,
+    require,
+    warning,
+)
 from ci.engines.host import prerequisites
 from ci.engines.host.engine import HostEngine
-from ci.engines.packages import install_line, require
 from ci.errors import ExitCode, PrerequisiteError
 from ci.gates.rules import exit_code
 from ci.model.results import Harness, Product
@@ -132,8 +139,8 @@ def test_a_python_that_cannot_be_used(tmp_path: Path, text: str | None, reason: 
     assert found.configuration
 
 
-def test_a_python_that_is_not_on_path(programs: Path) -> None:
-    assert programs.is_dir()
+@pytest.mark.usefixtures("programs")
+def test_a_python_that_is_not_on_path() -> None:
     assert prerequisites.check_python("python3.12").found == "python3.12 is not on PATH"
 
 
@@ -169,12 +176,19 @@ def test_requirements_that_bring_torch(line: str, brings: bool) -> None:
 # Compilers
 
 
-def test_no_compiler(programs: Path) -> None:
+def compilers(source: Path, *environs: Mapping[str, str]) -> list[Finding]:
+    """The findings about compilers of platforms with these variables."""
+    variables = [{**os.environ, **environ} for environ in environs]
+    findings = prerequisites.check_host_engine(source, *variables)
+    return [found for found in findings if found.subject == "C++ compiler"]
+
+
+@pytest.mark.usefixtures("programs")
+def test_no_compiler() -> None:
     found = prerequisites.check_compiler(os.environ)
     assert found.found == "none of c++, CC, g++, clang++ is on PATH"
     assert (found.level, found.package) == (Severity.PROBLEM, "compiler")
     assert (found.remedy or "").endswith("--no-install-recommends g++") or os.geteuid()
-    assert programs.is_dir()
 
 
 def test_a_compiler_that_is_too_old(programs: Path) -> None:
@@ -209,39 +223,22 @@ def test_platforms_with_one_compiler_compile_once(tmp_path: Path, programs: Path
     for name in ("c++", "other-c++"):
         add(programs, name, COMPILER)
     platforms = [
-        {
-            **os.environ,
-            "INFINI_CI_PLATFORM": name,
-            "SKBUILD_CMAKE_DEFINE": f"WITH_{name.upper()}=ON",
-        }
+        {"INFINI_CI_PLATFORM": name, "SKBUILD_CMAKE_DEFINE": f"WITH_{name.upper()}=ON"}
         for name in ("cpu", "nvidia", "ascend")
     ]
-    others = [
-        {**os.environ, "CXX": "other-c++"},
-        {**os.environ, "CXXFLAGS": "-O1"},
-        {**os.environ, "CPATH": "/opt/include"},
-    ]
+    others = [{"CXX": "other-c++"}, {"CXXFLAGS": "-O1"}, {"CPATH": "/opt/include"}]
 
     def compilations(*environs: Mapping[str, str]) -> int:
         (programs / "asked").write_text("")
-        assert all(
-            found.level is Severity.OK
-            for found in prerequisites.check_host_engine(tmp_path, *environs)
-            if found.subject == "C++ compiler"
-        )
+        assert {found.level for found in compilers(tmp_path, *environs)} == {Severity.OK}
         return len((programs / "asked").read_text().splitlines())
 
     assert compilations(*platforms) == 0  # the project compiles nothing
     (tmp_path / "CMakeLists.txt").touch()
     assert compilations(*platforms) == 1
     assert compilations(*platforms, *others) == 4
-    chosen = {**os.environ, "CMAKE_ARGS": "-DCMAKE_CXX_COMPILER=/opt/c++"}
-    subjects = [
-        found.found
-        for found in prerequisites.check_host_engine(tmp_path, *platforms, chosen)
-        if found.subject == "C++ compiler"
-    ]
-    assert subjects[1:] == ["the one that CMAKE_ARGS chooses, not tried"]
+    _, chosen = compilers(tmp_path, *platforms, {"CMAKE_ARGS": "-DCMAKE_CXX_COMPILER=/opt/c++"})
+    assert chosen.found == "the one that CMAKE_ARGS chooses, not tried"
 
 
 def test_the_compiler_of_this_machine() -> None:
@@ -267,13 +264,11 @@ def test_what_compiles(tmp_path: Path) -> None:
     assert not wrote("pyproject.toml", "no TOML")
 
 
-def test_a_project_that_compiles_nothing_needs_no_compiler(tmp_path: Path, programs: Path) -> None:
-    assert programs.is_dir()
-    found = {each.subject: each for each in prerequisites.check_host_engine(tmp_path, os.environ)}
-    assert found["C++ compiler"].level is Severity.WARNING
+@pytest.mark.usefixtures("programs")
+def test_a_project_that_compiles_nothing_needs_no_compiler(tmp_path: Path) -> None:
+    assert [found.level for found in compilers(tmp_path, {})] == [Severity.WARNING]
     (tmp_path / "CMakeLists.txt").touch()
-    found = {each.subject: each for each in prerequisites.check_host_engine(tmp_path, os.environ)}
-    assert found["C++ compiler"].level is Severity.PROBLEM
+    assert [found.level for found in compilers(tmp_path, {})] == [Severity.PROBLEM]
 
 
 # One line that installs all of it
@@ -302,12 +297,8 @@ def test_the_line_to_paste(
     if user == "without" and manager != "apk":
         line = f"su -c '{line}'"
     (programs / ".git").mkdir()
-    findings = [
-        check_git(programs),
-        prerequisites.check_compiler(os.environ),
-        check_git(programs),
-    ]
-    assert install_line(findings) == line
+    git = check_git(programs)
+    assert install_line([git, prerequisites.check_compiler(os.environ), git]) == line
 
 
 # Whether an engine answers, as far as the standard library can tell
@@ -332,22 +323,23 @@ def test_engines_that_answer(listening: dict[str, str], tmp_path: Path) -> None:
 # noxfile.py, before it installs nox
 
 
+def run_program(*command: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **environ}
+    return subprocess.run(
+        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False
+    )
+
+
 def nox(*words: str, python: str = sys.executable, **environ: str) -> tuple[int, str]:
     """``noxfile.py`` where nox is not installed (``-S``) and no engine answers."""
     variables = {"DOCKER_HOST": "tcp://127.0.0.1:1", "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [python, "-S", str(NOXFILE), *words]
-    done = subprocess.run(
-        command,
-        env={**os.environ, **variables, **environ},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_program(python, "-S", str(NOXFILE), *words, **variables, **environ)
     return done.returncode, done.stderr
 
 
 @pytest.mark.parametrize("session", ["build-cpu", "release"])
-def test_noxfile_names_everything_at_once(session: str, tmp_path: Path, programs: Path) -> None:
+@pytest.mark.usefixtures("programs")
+def test_noxfile_names_everything_at_once(session: str, tmp_path: Path) -> None:
     in_git = (REPOSITORY / ".git").exists()
     code, said = nox("-s", session, "--", f"--results={tmp_path}")
     assert code == ExitCode.INFRASTRUCTURE
@@ -358,7 +350,6 @@ def test_noxfile_names_everything_at_once(session: str, tmp_path: Path, programs
     assert ("apt-get install --yes --no-install-recommends git " in line) is in_git
     assert "g++" in line
     assert "Traceback" not in said
-    assert programs.is_dir()
 
 
 def test_noxfile_needs_no_compiler_for_an_engine(programs: Path, tmp_path: Path) -> None:
@@ -410,6 +401,7 @@ def test_an_old_python_gets_the_required_version() -> None:
 # Runs and doctor
 
 
+CI = (sys.executable, "-m", "ci")
 CONFIG = "cpu: {}\n  moore: {simulated: true}\n  metax: {simulated: true}"
 SITE = """\
 engines:
@@ -454,17 +446,6 @@ def test_what_a_platform_lacks_is_in_its_row_and_stops_no_other(
     assert line not in work.output()  # once, below the table
 
 
-def command(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "ci", *words],
-        cwd=REPOSITORY,
-        env={**os.environ, **environ},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def make_repository(work: Workplace) -> None:
     """Without git: this is what git itself takes for a repository."""
     own = work.folder / "source" / ".git"
@@ -473,30 +454,32 @@ def make_repository(work: Workplace) -> None:
     (own / "HEAD").write_text("ref: refs/heads/main\n")
 
 
-def test_run_without_git_names_everything_at_once(work: Workplace, programs: Path) -> None:
+@pytest.mark.usefixtures("programs")
+def test_run_without_git_names_everything_at_once(work: Workplace) -> None:
     make_repository(work)
     words = ("run", "cpu", "--engine=host", f"--source={work.folder / 'source'}")
-    done = command(*words, f"--results={work.results}")
+    done = run_program(*CI, *words, f"--results={work.results}")
     assert done.returncode == ExitCode.INFRASTRUCTURE
     assert "\n  git: git was not found" in done.stderr
     assert "\n  C++ compiler: none of " in done.stderr
     assert done.stderr.count("apt-get install ") == 1
     assert not work.results.exists()
-    assert programs.is_dir()
 
 
-def test_doctor_finds_the_same(work: Workplace, programs: Path) -> None:
+@pytest.mark.usefixtures("programs")
+def test_doctor_finds_the_same(work: Workplace) -> None:
     make_repository(work)
     config = work.folder / "source" / "ci.yaml"
     words = ("doctor", "cpu", "--engine=host", f"--config={config}", "--json")
     index = work.folder.as_uri()
-    done = command(*words, PIP_INDEX_URL=index, PIP_EXTRA_INDEX_URL="", PIP_CONFIG_FILE="/dev/null")
+    done = run_program(
+        *CI, *words, PIP_INDEX_URL=index, PIP_EXTRA_INDEX_URL="", PIP_CONFIG_FILE="/dev/null"
+    )
     document = json.loads(done.stdout)
     assert done.returncode == document["exit_code"] == ExitCode.INFRASTRUCTURE
     packages = {found["subject"]: found["package"] for found in document["findings"]}
     assert (packages["git"], packages["C++ compiler"]) == ("git", "compiler")
     assert "git g++" in document["install"]
-    assert programs.is_dir()
 
 
 def test_nothing_is_refused_for_a_warning() -> None:

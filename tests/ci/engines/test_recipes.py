@@ -28,16 +28,10 @@ ACCELERATORS = [name for name in PLATFORMS if name != "cpu"]
 
 
 def plan(folder: Path, platform: str, **environ: str) -> RunPlan:
-    project = load_project(
-        folder / "ci.yaml", {f"INFINI_CI_BASE_IMAGE_{platform.upper()}": "base:1", **environ}
-    )
-    [planned] = plan_run(
-        project,
-        [platform],
-        run_id="run",
-        source=folder,
-        results=folder / "results",
-    )
+    base = {f"INFINI_CI_BASE_IMAGE_{platform.upper()}": "base:1"}
+    project = load_project(folder / "ci.yaml", {**base, **environ})
+    where = {"source": folder, "results": folder / "results"}
+    [planned] = plan_run(project, [platform], run_id="run", **where)
     return planned
 
 
@@ -115,29 +109,18 @@ def test_each_python_of_the_library_gets_one_version_of_each_package(python: str
     assert numpy.specifier.contains("2.2.6" if python == "3.10" else "2.4.6")
 
 
-def test_the_first_image(folder: Path) -> None:
-    assert reason_to_build(plan(folder, "nvidia"), []) == "no image of platform nvidia yet"
-    assert reason_to_build(plan(folder, "nvidia"), [{"infini-ci.platform": "nvidia"}]) == (
-        "no image of platform nvidia yet"  # another program's, or of an older version
-    )
-
-
 def labels(planned: RunPlan) -> dict[str, str]:
     return image_labels(planned, "base:1", "sha256:0")
 
 
-def test_what_changed_since(folder: Path) -> None:
-    before = plan(folder, "nvidia")
-    (folder / "needs.txt").write_text("pytest>=9\n")
-    changed = reason_to_build(plan(folder, "nvidia"), [labels(before)])
-    assert changed == "requirements-nvidia.txt changed"
-
-
-@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"a": NaN}', '{"a": 1}', "[1]", "null"])
-def test_labels_that_another_program_wrote(folder: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", [None, "", "{", "[" * 100_000, '{"a": NaN}', '{"a": 1}', "[1]", "null"]
+)
+def test_labels_that_another_program_wrote(folder: Path, text: str | None) -> None:
     planned = plan(folder, "nvidia")
-    odd = labels(planned) | {INPUTS_LABEL: text}
-    assert reason_to_build(planned, [odd]) == "no image of platform nvidia yet"
+    odd = {} if text is None else labels(planned) | {INPUTS_LABEL: text}
+    for others in ([], [odd]):
+        assert reason_to_build(planned, others) == "no image of platform nvidia yet"
 
 
 def test_the_most_similar_image_is_compared_with(folder: Path) -> None:
@@ -161,17 +144,22 @@ def test_system_packages_are_a_reason_to_build(folder: Path) -> None:
     assert set(now.needed_image.context) == {*before.needed_image.context, "system-packages"}
 
 
-def test_an_argument_that_changed(folder: Path) -> None:
-    before = plan(folder, "nvidia", PIP_INDEX_URL="https://a.example/")
-    now = plan(folder, "nvidia", PIP_INDEX_URL="https://b.example/")
-    assert reason_to_build(now, [labels(before)]) == "argument PIP_INDEX_URL changed"
-    assert reason_to_build(now, [labels(plan(folder, "nvidia"))]) == "argument PIP_INDEX_URL is new"
+INDEX = {"PIP_INDEX_URL": "https://a.example/"}
 
 
-def test_another_base_image(folder: Path) -> None:
-    before = plan(folder, "nvidia")
-    now = plan(folder, "nvidia", INFINI_CI_BASE_IMAGE_NVIDIA="base:2")
-    assert reason_to_build(now, [labels(before)]) == "base image is base:2, was base:1"
+@pytest.mark.parametrize(
+    ("before", "now", "reason"),
+    [
+        (INDEX, {"PIP_INDEX_URL": "https://b.example/"}, "argument PIP_INDEX_URL changed"),
+        ({}, INDEX, "argument PIP_INDEX_URL is new"),
+        ({}, {"INFINI_CI_BASE_IMAGE_NVIDIA": "base:2"}, "base image is base:2, was base:1"),
+    ],
+)
+def test_what_changed(
+    folder: Path, before: dict[str, str], now: dict[str, str], reason: str
+) -> None:
+    others = [labels(plan(folder, "nvidia", **before))]
+    assert reason_to_build(plan(folder, "nvidia", **now), others) == reason
 
 
 def test_an_image_that_has_lost_its_name(folder: Path) -> None:
