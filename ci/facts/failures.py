@@ -16,14 +16,7 @@ from ci.facts.files import read_log_lines
 from ci.facts.result_files import ResultFiles
 from ci.facts.verdict import broken_contract
 from ci.model.outcomes import Outcome
-from ci.model.results import (
-    LONGEST_MESSAGE,
-    LONGEST_TEST,
-    MOST_FAILURES,
-    Failure,
-    Harness,
-    Verdict,
-)
+from ci.model.results import LONGEST_MESSAGE, LONGEST_TEST, MOST_FAILURES, Failure, Harness, Verdict
 from ci.protocol.job import StagePlan
 from ci.util.text import mask_credentials, strip_controls
 

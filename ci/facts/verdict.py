@@ -24,12 +24,7 @@ from ci.facts.pytest_verdict import (
     judge_suite,
 )
 from ci.gates.regression import ChangeKind
-from ci.model.results import (
-    Evidence,
-    Harness,
-    Product,
-    Verdict,
-)
+from ci.model.results import Evidence, Harness, Product, Verdict
 from ci.protocol.events import (
     AgentRestarted,
     ArtifactCut,

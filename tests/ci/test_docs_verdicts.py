@@ -36,15 +36,7 @@ from ci.facts.record import RunRecord
 from ci.facts.verdict import judge, not_run
 from ci.gates.rules import exit_code
 from ci.model.outcomes import Outcome, PytestLog, TestOutcome
-from ci.model.results import (
-    Evidence,
-    Grade,
-    Harness,
-    PlatformResult,
-    Product,
-    RunResult,
-    Verdict,
-)
+from ci.model.results import Evidence, Grade, Harness, PlatformResult, Product, RunResult, Verdict
 from ci.protocol.events import LeaseFailed, NetworkRemained, StageSkipped
 from ci.report.table import ResultsReport, table_rows
 from ci.util.files import REPOSITORY
