@@ -102,7 +102,8 @@ def _several_runs(case: Case) -> ProductOpinion | None:
     if case.pytest_runs <= 1:
         return None
     status, stage = exit_status(case), case.pytest_stage.name
-    found = say.several_runs(case.pytest_runs, stage, _named(status) if status else None)
+    named = f"{status}{_meaning(status)}" if status else None
+    found = say.several_runs(case.pytest_runs, stage, named)
     return Product.FAILED if status == TESTS_FAILED else Product.INCOMPLETE, [found]
 
 
@@ -135,9 +136,9 @@ def _not_run(case: Case) -> list[Evidence]:
     return [say.omitted_tests(left, collected, ending, repeats=tests.crashed_again)]
 
 
-def _named(status: int) -> str:
-    """``4: usage error``; ``1`` has no such words."""
-    return f"{status}: {UNFINISHED[status]}" if status in UNFINISHED else str(status)
+def _meaning(status: int) -> str:
+    """``: usage error``; 1 has no such words."""
+    return f": {UNFINISHED[status]}" if status in UNFINISHED else ""
 
 
 def exit_status(case: Case) -> int | None:
@@ -172,7 +173,7 @@ def _by_exit_status(case: Case) -> ProductOpinion | None:
         return None
     inner = end.pytest_status if end is not None else None
     is_wrapped = end is not None and status == end.exit_code and inner not in (None, status)
-    meaning = f": {UNFINISHED[status]}" if status in UNFINISHED else ""
+    meaning = _meaning(status)
     if status == INTERNAL_ERROR and case.left_by_worker:
         return Product.INCOMPLETE, [say.worker_left([case.left_by_worker]), *_last_lines(case)]
     reporter, detail = say.Reporter.PYTEST, meaning
