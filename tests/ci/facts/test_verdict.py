@@ -1,13 +1,12 @@
 """Judging is pure: the product and the harness apart, each with evidence.
 
 ``golden/verdicts.txt`` has the verdict and the notes of each scenario. After a wanted change:
-``INFINI_OPS_UPDATE_GOLDEN=1 pytest tests/ci/facts/test_verdict.py``.
+``INFINI_OPS_UPDATE_GOLDEN=1 pytest tests/ci/facts -k golden``.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,8 @@ from judged_runs import (
     ran,
     stage,
 )
+from report_log import report
+from review import check_golden
 
 from ci.facts.case import Case
 from ci.facts.events import parse_events
@@ -65,7 +66,7 @@ def shown(given: Case) -> str:
     verdict = judge(given)
     evidence = [f"{it.grade}: {it.text}" for it in verdict.evidence]
     notes = [f"note: {it.text}" for it in notes_of(given, verdict)]
-    return "\n".join([f"{verdict.product}, {verdict.harness}", *evidence, *notes]) + "\n"
+    return "\n".join([f"{verdict.product}, {verdict.harness}", *evidence, *notes])
 
 
 def lease(event: str, waited_s: float, *, health: str = "healthy") -> Event:
@@ -510,20 +511,8 @@ def quarantined(name: str, entry: str, outcome: str = "skipped") -> list[str]:
     return operator_log.lines(name, outcome, quarantine=entry, reason="vendor defect")
 
 
-def in_quarantine(when: str, outcome: str, reason: str | None = None) -> str:
-    """A phase of a test of no operator."""
-    return json.dumps(
-        {
-            "$report_type": "TestReport",
-            "nodeid": "t.py::test_a",
-            "when": when,
-            "outcome": outcome,
-            "longrepr": reason and ["t.py", 1, f"Skipped: {reason}"],
-            "user_properties": [["quarantine", "X-1"]],
-        }
-    )
-
-
+IN_QUARANTINE: dict[str, Any] = {"user_properties": [["quarantine", "X-1"]]}
+DEFECT = ["t.py", 1, "Skipped: vendor defect X-1: a"]
 UNWRITTEN = replace(contract(), suite=None)
 REFUSED = {
     reason: ended(
@@ -547,9 +536,9 @@ SCENARIOS |= {
         operators(
             ADD,
             [
-                in_quarantine("setup", "passed"),
-                in_quarantine("call", "skipped", "vendor defect X-1: a"),
-                in_quarantine("teardown", "passed"),
+                report("t.py::test_a", "setup", **IN_QUARANTINE),
+                report("t.py::test_a", "call", "skipped", longrepr=DEFECT, **IN_QUARANTINE),
+                report("t.py::test_a", "teardown", **IN_QUARANTINE),
             ],
         )
     ),
@@ -600,13 +589,7 @@ SCENARIOS["a recorded crash"] = replace(
 
 
 def test_golden_verdicts() -> None:
-    """The verdicts and notes, to be read in review."""
-    found = {name: shown(given) for name, given in SCENARIOS.items()}
-    if os.environ.get("INFINI_OPS_UPDATE_GOLDEN"):
-        GOLDEN.write_text("\n".join(f"## {name}\n{text}" for name, text in found.items()))
-    blocks = f"\n{GOLDEN.read_text()}".split("\n## ")[1:]
-    recorded = dict(block.split("\n", 1) for block in blocks)
-    assert found == {name: f"{text.rstrip()}\n" for name, text in recorded.items()}
+    check_golden(GOLDEN, {name: shown(given) for name, given in SCENARIOS.items()})
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
