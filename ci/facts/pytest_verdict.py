@@ -63,7 +63,7 @@ def judge_suite(case: Case) -> ProductOpinion:
     if tests.unreadable_lines:
         lines, longest = tests.unreadable_lines, tests.longest_line
         return Product.INCOMPLETE, [say.unreadable_lines(say.Source.LOG, lines, longest)]
-    if short := _early_end(case, tests):
+    if short := _early_end(case):
         return Product.INCOMPLETE, short
     passed, skipped = tests.count(Outcome.PASSED), tests.count(Outcome.SKIPPED)
     if passed:
@@ -112,7 +112,7 @@ def _exit_call(case: Case) -> ProductOpinion | None:
     if case.exit_reason is None or case.pytest_end is None or case.pytest_end.ended_early:
         return None
     found = say.exit_called(exit_status(case), case.exit_reason)
-    return Product.INCOMPLETE, [found, *(_early_end(case, case.tests) if case.tests else ())]
+    return Product.INCOMPLETE, [found, *_early_end(case)]
 
 
 def _only_listed(case: Case) -> Evidence:
@@ -195,9 +195,8 @@ def _by_exit_status(case: Case) -> ProductOpinion | None:
         detail += f" before the end of {whose} session"
     elif status == TESTS_FAILED and not is_wrapped:
         detail += _without_failure(case)
-    evidence = [say.bad_exit(reporter, status, inner, detail)]
-    evidence += _early_end(case, case.tests) if case.tests else []
-    evidence += _last_lines(case)
+    bad = say.bad_exit(reporter, status, inner, detail)
+    evidence = [bad, *_early_end(case), *_last_lines(case)]
     return Product.INCOMPLETE if status in UNFINISHED else Product.FAILED, evidence
 
 
@@ -206,11 +205,9 @@ def _without_failure(case: Case) -> str:
     tests, summary = case.tests, case.summary
     if found := case.missing_failures:
         return f"; it lists as failed what its log lacks: {join_names([it.test for it in found])}"
-    count = summary.count("failed", "error", "errors") if summary else 0
-    if count:
-        counts = counted(count, "failure")
-        return f"; its closing summary counts {counts} that its log lacks"
-    if tests is not None and (tests.unreadable_lines or _early_end(case, tests)):
+    if count := summary.count("failed", "error", "errors") if summary else 0:
+        return f"; its closing summary counts {counted(count, 'failure')} that its log lacks"
+    if tests is not None and (tests.unreadable_lines or _early_end(case)):
         return ", and no result in its log is a failure"
     return " although no test failed: a plugin or hook set this status"
 
@@ -237,9 +234,10 @@ def _unfinished_session(case: Case, tests: PytestLog) -> ProductOpinion:
     return Product.FAILED if own else Product.INCOMPLETE, [found]
 
 
-def _early_end(case: Case, tests: PytestLog) -> list[Evidence]:
+def _early_end(case: Case) -> list[Evidence]:
     """Detect a session that ended early: ``pytest.exit`` can set any exit status, also 0."""
-    if not case.session_ended:
+    tests = case.tests
+    if tests is None or tests.exit_status is None:
         return []
     if tests.lost:
         return [say.outcomes_missing(tests.exit_status, tests.lost)]
