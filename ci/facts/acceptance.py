@@ -72,11 +72,9 @@ def split_expired(
     accepted: Iterable[Acceptance], today: datetime.date
 ) -> tuple[list[Acceptance], list[Acceptance]]:
     """Split acceptances into those that hold today and the expired ones."""
-    holding: list[Acceptance] = []
-    expired: list[Acceptance] = []
-    for it in accepted:
-        (expired if it.is_expired(today) else holding).append(it)
-    return holding, expired
+    known = [*accepted]
+    expired = [it for it in known if it.is_expired(today)]
+    return [it for it in known if not it.is_expired(today)], expired
 
 
 def accept_level(measure: str, level: float, **fields: Any) -> Acceptance:

@@ -80,6 +80,12 @@ class Case:
     def commands(self) -> list[StagePlan]:
         return [stage for stage in self.stages if stage.kind is StageKind.COMMAND]
 
+    @cached_property
+    def failed_commands(self) -> list[StagePlan]:
+        """The stages other than pytest's that ended with an error."""
+        ends = [(stage, self.end_of(stage)) for stage in self.commands]
+        return [stage for stage, end in ends if end is not None and end.failed]
+
     @property
     def pytest_stage(self) -> StagePlan:
         return next(stage for stage in self.stages if stage.kind is StageKind.PYTEST)

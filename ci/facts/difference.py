@@ -96,7 +96,6 @@ def compare_outcomes(base: Outcomes, head: Outcomes) -> Difference:
         here, there = _differing_states(base, head)
     else:
         here, there = _rename_device(base, device), _rename_device(head, device)
-    count = len(base.names)
     changed = {name for name, state in here.items() if there.get(name) != state}
     changed.update(there.keys() - here.keys())
     before, after = (
@@ -112,7 +111,7 @@ def compare_outcomes(base: Outcomes, head: Outcomes) -> Difference:
         replace(change, message=message_of.get(change.test)) if change.test in failing else change
         for change in changes
     )
-    return Difference(changes=tuple(with_messages), unchanged=count - known)
+    return Difference(changes=tuple(with_messages), unchanged=len(base.names) - known)
 
 
 def _differing_states(

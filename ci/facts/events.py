@@ -16,13 +16,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from ci.facts.record import EventTime, RunRecord
-from ci.protocol.events import (
-    EVENTS,
-    Event,
-    Output,
-    RunStarted,
-    StageFinished,
-)
+from ci.protocol.events import EVENTS, Event, Output, RunStarted, StageFinished
 from ci.util.lines import TruncatedLine, parse_object
 from ci.util.text import counted, make_json_storable
 

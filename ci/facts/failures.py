@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 from ci.facts.case import Case, exit_of
@@ -16,15 +15,7 @@ from ci.facts.files import read_log_lines
 from ci.facts.result_files import ResultFiles
 from ci.facts.verdict import broken_contract
 from ci.model.outcomes import Outcome
-from ci.model.results import (
-    LONGEST_MESSAGE,
-    LONGEST_TEST,
-    MOST_FAILURES,
-    Failure,
-    Harness,
-    Verdict,
-)
-from ci.protocol.job import StagePlan
+from ci.model.results import LONGEST_MESSAGE, LONGEST_TEST, MOST_FAILURES, Failure, Harness, Verdict
 from ci.util.text import mask_credentials, strip_controls
 
 # Errors in a build's log, the most telling kind first; the first line of that kind counts. pip
@@ -67,69 +58,56 @@ _SUBTEST = re.compile(
 _PROCESS = re.compile(r"(?:\w+\.)*CalledProcessError: Command '(.*)' (returned .*|died .*)")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Found:
-    """A failure as the files of the run have it."""
-
-    stage: str
-    test: str | None = None
-    outcome: Outcome = Outcome.FAILED
-    message: str | None
-    contract: str | None = None
-
-
 def failures_of(case: Case, verdict: Verdict, files: ResultFiles) -> tuple[Failure, ...]:
     """Return the first failures: of the stages before the tests, then in the order of the log."""
-    found = _failures(case, verdict, files)
-    return tuple(_storable(failure) for failure in islice(found, MOST_FAILURES))
+    return tuple(islice(_failures(case, verdict, files), MOST_FAILURES))
 
 
-def _failures(case: Case, verdict: Verdict, files: ResultFiles) -> Iterator[_Found]:
+def _failures(case: Case, verdict: Verdict, files: ResultFiles) -> Iterator[Failure]:
     name, end = case.pytest_stage.name, case.pytest_end
-    failed = [stage.name for stage in failed_commands(case)]
+    failed = [stage.name for stage in case.failed_commands]
     if case.tests is None and end is not None and end.failed:
         failed.append(name)
     for stage in failed:
         log = read_log_lines(files.folder / f"{stage}.log")
-        yield _Found(stage=stage, message=error_line(log))
+        yield _failure(stage, error_line(log))
     for listed in case.missing_failures if end is not None and end.failed else ():
         why = listed.message or "pytest listed it as failed; its log lacks the result"
-        yield _Found(stage=name, test=listed.test, message=why)
+        yield _failure(name, why, test=listed.test)
     if case.tests is None:
         return
     bad = [test for test in case.tests.tests if test.outcome.bad]
     for test in bad:
         message = reason_line(test.reason, test.node_id)
-        yield _Found(stage=name, test=test.node_id, outcome=test.outcome, message=message)
+        yield _failure(name, message, test=test.node_id, outcome=test.outcome)
     if verdict.harness in DIED:
         reported = {test.node_id for test in bad}
         for node_id in case.tests.running:
             if node_id not in reported:
                 died = case.shards.get(case.tests.shards.get(node_id, 0), end)
                 how = f" with {exit_of(died)}" if died else ""
-                message = f"the process ended in this test{how}"
-                yield _Found(stage=name, test=node_id, message=message)
+                yield _failure(name, f"the process ended in this test{how}", test=node_id)
     if broken := broken_contract(case):
         file = case.contract.file if case.contract else None
-        yield _Found(stage=name, message=broken[0].text, contract=file)
+        yield _failure(name, broken[0].text, contract=file)
 
 
-def _storable(found: _Found) -> Failure:
-    """Return a failure without passwords, and of limited length."""
-    message = mask_credentials(found.message)[:LONGEST_MESSAGE].strip() if found.message else None
+def _failure(
+    stage: str,
+    message: str | None,
+    *,
+    test: str | None = None,
+    outcome: Outcome = Outcome.FAILED,
+    contract: str | None = None,
+) -> Failure:
+    """Make a failure without passwords, and of limited length."""
     return Failure(
-        stage=found.stage,
-        test=found.test and mask_credentials(found.test)[:LONGEST_TEST],
-        outcome=Outcome.ERROR if found.outcome is Outcome.ERROR else Outcome.FAILED,
-        message=message or None,
-        contract=found.contract,
+        stage=stage,
+        test=test and mask_credentials(test)[:LONGEST_TEST],
+        outcome=Outcome.ERROR if outcome is Outcome.ERROR else Outcome.FAILED,
+        message=mask_credentials(message or "")[:LONGEST_MESSAGE].strip() or None,
+        contract=contract,
     )
-
-
-def failed_commands(case: Case) -> Sequence[StagePlan]:
-    """Return the stages other than pytest's that ended with an error."""
-    ends = ((stage, case.end_of(stage)) for stage in case.commands)
-    return [stage for stage, end in ends if end is not None and end.failed]
 
 
 def reason_line(message: str | None, test: str = "") -> str | None:

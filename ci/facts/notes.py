@@ -18,13 +18,7 @@ from ci.facts.verdict import BREACHES, code_after_summary, not_provided
 from ci.gates.regression import ChangeKind
 from ci.model.details import Rerun
 from ci.model.outcomes import INSTRUCTION_SET, KERNELS, NO_DEVICE, Outcome, TestOutcome
-from ci.model.results import (
-    Evidence,
-    Harness,
-    OverloadCount,
-    Product,
-    Verdict,
-)
+from ci.model.results import Evidence, Harness, OverloadCount, Product, Verdict
 from ci.protocol.events import LeaseTaken, RerunsEnded
 from ci.protocol.job import StagePlan
 from ci.protocol.pytest_status import is_pytest
@@ -38,11 +32,12 @@ def notes_of(case: Case, verdict: Verdict) -> tuple[Evidence, ...]:
     """Return the notes on a judged run."""
     failed = case.tests.node_ids(Outcome.FAILED, Outcome.ERROR) if case.tests else ()
     tests = case.tests.tests if case.tests else ()
+    shards, seconds = case.pytest_stage.shards, [it.seconds for it in case.shards.values()]
     waited = sum(lease.waited_s for lease in case.record.every(LeaseTaken))
     return (
         *_verdict_notes(case, verdict),
         *_selection_notes(case),
-        *_shard_notes(case),
+        *([say.shards(shards, seconds)] if shards > 1 else []),
         *rerun_notes(case.reruns, failed, case.record),
         *_simulated_notes(case),
         *_contract_notes(case, verdict),
@@ -60,12 +55,6 @@ def _selection_notes(case: Case) -> list[Evidence]:
     if case.selection is not None:
         return [say.selected(case.selection.overloads, case.selection.of)]
     return [say.selection_unrecorded(case.selected)] if case.selected and case.tests else []
-
-
-def _shard_notes(case: Case) -> list[Evidence]:
-    """Return the note on a suite that was shared: the time of each shard."""
-    count = case.pytest_stage.shards
-    return [say.shards(count, [it.seconds for it in case.shards.values()])] if count > 1 else []
 
 
 def _simulated_notes(case: Case) -> list[Evidence]:
@@ -172,9 +161,8 @@ def _product_notes(case: Case, verdict: Verdict) -> list[Evidence]:
         if case.compiled_only:
             return [say.suite_without_device()]
         return [say.selected_suite() if case.selected else say.full_suite()]
-    failed = [end.stage for end in case.record.finished_stages.values() if end.failed]
-    if any(stage.name in failed for stage in case.commands):
-        return [say.stage_failed(failed[0])]
+    if case.failed_commands:
+        return [say.stage_failed(case.failed_commands[0].name)]
     if case.tests is None or verdict.product is not Product.FAILED:
         return [verdict.evidence[0]]
     failures, errors = map(case.tests.count, (Outcome.FAILED, Outcome.ERROR))

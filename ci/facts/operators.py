@@ -190,21 +190,21 @@ def mismatches(
     executed = [(test, record) for test, record in operators if record.ran]
     # A failed test counts already, and may have failed before it recorded its device.
     passed = [(test, record) for test, record in executed if not test.outcome.bad]
+    kind = f"a {device_kind(simulated=simulated)} {device}"
+    wanted = f"{device} to be compiled only" if compiled_only else kind
+    asked = wanted if compiled_only else device
+    checks = [
+        (asked, operators, "tests were made for", _other_value("device", device)),
+        (platform, operators, "tests were made for", _other_value("platform", platform)),
+        (wanted, operators, "tests were on", _other_kind(simulated)),
+    ]
     if compiled_only:  # every test must skip because the device is missing
-        wanted = f"{device} to be compiled only"
-        checks = [
-            (wanted, operators, "tests were made for", _other_value("device", device)),
-            (platform, operators, "tests were made for", _other_value("platform", platform)),
-            (wanted, operators, "tests were on", _other_kind(simulated)),
+        checks += [
             (wanted, operators, "tests skipped:", _skipped(NOT_ACTIVE)),
             (wanted, operators, "tests", _ran_without_device),
         ]
     else:
-        wanted = f"a {device_kind(simulated=simulated)} {device}"
-        checks = [
-            (device, operators, "tests were made for", _other_value("device", device)),
-            (platform, operators, "tests were made for", _other_value("platform", platform)),
-            (wanted, operators, "tests were on", _other_kind(simulated)),
+        checks += [
             (device, executed, "executed tests ran on", _other_value("ran_device", device)),
             (platform, executed, "executed tests ran on", _other_value("ran_platform", platform)),
             ("the slot of each test", executed, "executed tests ran on", _other_slot),

@@ -15,7 +15,7 @@ from pydantic import BaseModel, JsonValue
 
 from ci.facts import sentences as say
 from ci.facts.case import UNFINISHED, Case
-from ci.facts.failures import failed_commands, failures_of
+from ci.facts.failures import failures_of
 from ci.facts.notes import cache_notes, notes_of, requirement_notes, source_notes, tool_notes
 from ci.facts.result_files import ResultFiles
 from ci.facts.shards import shard_results
@@ -55,7 +55,7 @@ def judged_result(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> P
     environment = {**_environment(case, files), "trust": plan.trust.value}
     notes = (
         *notes_of(case, verdict),
-        *requirement_notes(environment, failed_commands(case)),
+        *requirement_notes(environment, case.failed_commands),
         *source_notes(environment, case.pytest_stage),
         *tool_notes(environment),
         *cache_notes(environment),

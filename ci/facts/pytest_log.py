@@ -16,12 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ci.facts.operators import (
-    operator_record,
-    read_record,
-    recorded_properties,
-    skip_reason,
-)
+from ci.facts.operators import operator_record, read_record, recorded_properties, skip_reason
 from ci.model.outcomes import (
     ClosingSummary,
     OperatorRecord,

@@ -63,7 +63,7 @@ def judge_suite(case: Case) -> ProductOpinion:
     if tests.unreadable_lines:
         lines, longest = tests.unreadable_lines, tests.longest_line
         return Product.INCOMPLETE, [say.unreadable_lines(say.Source.LOG, lines, longest)]
-    if short := _early_end(case, tests):
+    if short := _early_end(case):
         return Product.INCOMPLETE, short
     passed, skipped = tests.count(Outcome.PASSED), tests.count(Outcome.SKIPPED)
     if passed:
@@ -102,7 +102,8 @@ def _several_runs(case: Case) -> ProductOpinion | None:
     if case.pytest_runs <= 1:
         return None
     status, stage = exit_status(case), case.pytest_stage.name
-    found = say.several_runs(case.pytest_runs, stage, _named(status) if status else None)
+    named = f"{status}{_meaning(status)}" if status else None
+    found = say.several_runs(case.pytest_runs, stage, named)
     return Product.FAILED if status == TESTS_FAILED else Product.INCOMPLETE, [found]
 
 
@@ -111,7 +112,7 @@ def _exit_call(case: Case) -> ProductOpinion | None:
     if case.exit_reason is None or case.pytest_end is None or case.pytest_end.ended_early:
         return None
     found = say.exit_called(exit_status(case), case.exit_reason)
-    return Product.INCOMPLETE, [found, *(_early_end(case, case.tests) if case.tests else ())]
+    return Product.INCOMPLETE, [found, *_early_end(case)]
 
 
 def _only_listed(case: Case) -> Evidence:
@@ -135,9 +136,9 @@ def _not_run(case: Case) -> list[Evidence]:
     return [say.omitted_tests(left, collected, ending, repeats=tests.crashed_again)]
 
 
-def _named(status: int) -> str:
-    """``4: usage error``; ``1`` has no such words."""
-    return f"{status}: {UNFINISHED[status]}" if status in UNFINISHED else str(status)
+def _meaning(status: int) -> str:
+    """``: usage error``; 1 has no such words."""
+    return f": {UNFINISHED[status]}" if status in UNFINISHED else ""
 
 
 def exit_status(case: Case) -> int | None:
@@ -172,7 +173,7 @@ def _by_exit_status(case: Case) -> ProductOpinion | None:
         return None
     inner = end.pytest_status if end is not None else None
     is_wrapped = end is not None and status == end.exit_code and inner not in (None, status)
-    meaning = f": {UNFINISHED[status]}" if status in UNFINISHED else ""
+    meaning = _meaning(status)
     if status == INTERNAL_ERROR and case.left_by_worker:
         return Product.INCOMPLETE, [say.worker_left([case.left_by_worker]), *_last_lines(case)]
     reporter, detail = say.Reporter.PYTEST, meaning
@@ -194,9 +195,8 @@ def _by_exit_status(case: Case) -> ProductOpinion | None:
         detail += f" before the end of {whose} session"
     elif status == TESTS_FAILED and not is_wrapped:
         detail += _without_failure(case)
-    evidence = [say.bad_exit(reporter, status, inner, detail)]
-    evidence += _early_end(case, case.tests) if case.tests else []
-    evidence += _last_lines(case)
+    bad = say.bad_exit(reporter, status, inner, detail)
+    evidence = [bad, *_early_end(case), *_last_lines(case)]
     return Product.INCOMPLETE if status in UNFINISHED else Product.FAILED, evidence
 
 
@@ -205,11 +205,9 @@ def _without_failure(case: Case) -> str:
     tests, summary = case.tests, case.summary
     if found := case.missing_failures:
         return f"; it lists as failed what its log lacks: {join_names([it.test for it in found])}"
-    count = summary.count("failed", "error", "errors") if summary else 0
-    if count:
-        counts = counted(count, "failure")
-        return f"; its closing summary counts {counts} that its log lacks"
-    if tests is not None and (tests.unreadable_lines or _early_end(case, tests)):
+    if count := summary.count("failed", "error", "errors") if summary else 0:
+        return f"; its closing summary counts {counted(count, 'failure')} that its log lacks"
+    if tests is not None and (tests.unreadable_lines or _early_end(case)):
         return ", and no result in its log is a failure"
     return " although no test failed: a plugin or hook set this status"
 
@@ -236,9 +234,10 @@ def _unfinished_session(case: Case, tests: PytestLog) -> ProductOpinion:
     return Product.FAILED if own else Product.INCOMPLETE, [found]
 
 
-def _early_end(case: Case, tests: PytestLog) -> list[Evidence]:
+def _early_end(case: Case) -> list[Evidence]:
     """Detect a session that ended early: ``pytest.exit`` can set any exit status, also 0."""
-    if not case.session_ended:
+    tests = case.tests
+    if tests is None or tests.exit_status is None:
         return []
     if tests.lost:
         return [say.outcomes_missing(tests.exit_status, tests.lost)]

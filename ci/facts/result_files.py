@@ -22,12 +22,7 @@ from ci.model.outcomes import Outcome, PytestLog
 from ci.protocol.agent_files import ENGINE_EVENTS, ENVIRONMENT, EVENTS, PYTEST_LOG, files_of
 from ci.protocol.job import Column, StagePlan
 from ci.protocol.stable_names import TestNames
-from ci.util.lines import (
-    LONGEST_EVENT,
-    LONGEST_REPORT,
-    lines_of_file,
-    parse_object,
-)
+from ci.util.lines import LONGEST_EVENT, LONGEST_REPORT, lines_of_file, parse_object
 from ci.util.text import make_inert, make_json_storable
 
 _RERUN_LOG = re.compile(r"pytest\.rerun-([1-9][0-9]*)\.jsonl", re.ASCII)

@@ -24,12 +24,7 @@ from ci.facts.pytest_verdict import (
     judge_suite,
 )
 from ci.gates.regression import ChangeKind
-from ci.model.results import (
-    Evidence,
-    Harness,
-    Product,
-    Verdict,
-)
+from ci.model.results import Evidence, Harness, Product, Verdict
 from ci.protocol.events import (
     AgentRestarted,
     ArtifactCut,
@@ -91,14 +86,13 @@ def _product(case: Case) -> ProductOpinion:
 
 
 def _failed_command(case: Case) -> ProductOpinion | None:
-    for stage in case.commands:
-        end = case.end_of(stage)
-        if end is not None and end.failed:
-            killed = end.signal is not None and end.signal not in FAULTS
-            from_outside = killed or end.timed_out or end.interrupted or end.oom_kills
-            product = Product.INCOMPLETE if from_outside else Product.FAILED
-            return product, [say.command_failed(stage.name, exit_of(end))]
-    return None
+    if not case.failed_commands:
+        return None
+    end = case.record.finished_stages[case.failed_commands[0].name]
+    killed = end.signal is not None and end.signal not in FAULTS
+    from_outside = killed or end.ended_early or end.oom_kills
+    product = Product.INCOMPLETE if from_outside else Product.FAILED
+    return product, [say.command_failed(end.stage, exit_of(end))]
 
 
 def _missing_result(case: Case, stages: Sequence[StagePlan]) -> ProductOpinion | None:

@@ -52,6 +52,7 @@ def log(*outcomes: Outcome, status: int | None = 0, **more: Any) -> PytestLog:
     return PytestLog(tests=tests, **fields)
 
 
+INSTALLED = end("install")
 SUMMARY = ClosingSummary(text="2 passed in 0.1s", seconds=0.1)
 PASSING = log(Outcome.PASSED, Outcome.PASSED, Outcome.SKIPPED)
 FAILING = log(Outcome.PASSED, Outcome.FAILED, Outcome.ERROR, status=1)
@@ -73,11 +74,22 @@ def operators(*tests: list[str]) -> PytestLog:
     return parse_log([line for test in tests for line in test] + [operator_log.FINISH])
 
 
+def ran(tests: PytestLog | None, code: int = 0, **pytest_end: Any) -> Case:
+    """A run of all stages, of which the agent reported everything."""
+    failed = int(code != 0)
+    pytest = end("pytest", code, **pytest_end)
+    return case(tests, INSTALLED, pytest, last(failed), exit_code=failed)
+
+
 def ended(tests: PytestLog, **changes: Any) -> Case:
     """A run in which nothing but the tests can be wrong."""
-    status = tests.exit_status or 0
-    given = case(tests, end("install"), end("pytest", status), last(status), exit_code=status)
-    return replace(given, **changes)
+    return replace(ran(tests, tests.exit_status or 0), **changes)
+
+
+def in_wrapper(given: Case, *command: str) -> Case:
+    """The same run, whose test command is not pytest itself."""
+    install, pytest, *others = given.stages
+    return replace(given, stages=(install, replace(pytest, command=command), *others))
 
 
 def contract(*tests: list[str]) -> ContractPlan:

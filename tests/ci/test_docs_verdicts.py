@@ -8,7 +8,20 @@ from datetime import UTC, datetime
 from io import StringIO
 
 import pytest
-from judged_runs import ADD, MUL, begin, case, contract, end, ended, last, log, operators
+from judged_runs import (
+    ADD,
+    INSTALLED,
+    MUL,
+    begin,
+    case,
+    contract,
+    end,
+    ended,
+    last,
+    log,
+    operators,
+    ran,
+)
 from published import PUBLISHED, platform_result
 from rich.console import Console
 
@@ -23,15 +36,7 @@ from ci.facts.record import RunRecord
 from ci.facts.verdict import judge, not_run
 from ci.gates.rules import exit_code
 from ci.model.outcomes import Outcome, PytestLog, TestOutcome
-from ci.model.results import (
-    Evidence,
-    Grade,
-    Harness,
-    PlatformResult,
-    Product,
-    RunResult,
-    Verdict,
-)
+from ci.model.results import Evidence, Grade, Harness, PlatformResult, Product, RunResult, Verdict
 from ci.protocol.events import LeaseFailed, NetworkRemained, StageSkipped
 from ci.report.table import ResultsReport, table_rows
 from ci.util.files import REPOSITORY
@@ -54,7 +59,6 @@ PASSED = suite(*3 * [Outcome.PASSED])
 FAILED = suite(Outcome.PASSED, Outcome.FAILED, Outcome.PASSED, exit_status=1)
 SKIPPED = suite(*3 * [Outcome.SKIPPED])
 CUT = suite(Outcome.PASSED, exit_status=None, running=(TESTS[1],))
-BUILT = end("install")
 HELD = "GPU-3c1d is held by run 20261120T101500Z-0123abcd-0001 (nvidia) of user ci@a100"
 NO_LEASE = LeaseFailed(
     stage="pytest",
@@ -65,101 +69,54 @@ WITH_NETWORK = NetworkRemained("pytest", reason=still_connected("pytest", RUN_ID
 CONTAINER = "infini-ci-20261120T101500Z-0123abcd-0001-nvidia"
 
 
-def limited(given: Case) -> Case:
-    return replace(given, memory_limit_bytes=8 * GIB)
-
-
+RED = replace(PASSED, exit_status=1)
+NOT_RUN = StageSkipped(stage="pytest", reason="not run")
 CASES: dict[str, Case] = {
-    "passed": case(PASSED, BUILT, end("pytest"), last(), exit_code=0),
-    "tests failed": case(FAILED, BUILT, end("pytest", 1), last(1), exit_code=1),
+    "passed": ran(PASSED),
+    "tests failed": ran(FAILED, 1),
     "build failed": case(None, end("install", 1), last(1), exit_code=1),
-    "a hook": case(replace(PASSED, exit_status=1), BUILT, end("pytest", 1), last(1), exit_code=1),
-    "a failure that its log lacks": replace(
-        case(replace(PASSED, exit_status=1), BUILT, end("pytest", 1), last(1), exit_code=1),
-        listed=(ListedFailure(TESTS[1], "assert 0"),),
-    ),
-    "usage": case(None, BUILT, end("pytest", 4), last(1), exit_code=1),
-    "all skipped": case(SKIPPED, BUILT, end("pytest"), last(), exit_code=0),
-    "a wrapper": case(PASSED, BUILT, end("pytest", 137, pytest_status=0), last(1), exit_code=1),
-    "no summary": replace(case(PASSED, BUILT, end("pytest"), last(), exit_code=0), summary=None),
-    "a crash": case(CUT, BUILT, end("pytest", 139, signal=11), last(1), exit_code=1),
-    "killed": case(CUT, BUILT, end("pytest", 137, signal=9), last(1), exit_code=1),
-    "killed by an unknown sender": case(
-        CUT, BUILT, end("pytest", 137, signal=9, oom_kills=None), last(1), exit_code=1
-    ),
+    "a hook": ran(RED, 1),
+    "a failure that its log lacks": ended(RED, listed=(ListedFailure(TESTS[1], "assert 0"),)),
+    "usage": ran(None, 4),
+    "all skipped": ran(SKIPPED),
+    "a wrapper": ran(PASSED, 137, pytest_status=0),
+    "no summary": ended(PASSED, summary=None),
+    "a crash": ran(CUT, 139, signal=11),
+    "killed": ran(CUT, 137, signal=9),
+    "killed by an unknown sender": ran(CUT, 137, signal=9, oom_kills=None),
     "the machine's memory": case(None, end("install", 1, oom_kills=2), last(1), exit_code=1),
-    "the limit": limited(
-        case(
-            CUT,
-            BUILT,
-            end("pytest", 137, signal=9, oom_kills=1, memory_limit_hits=1),
-            last(1),
-            exit_code=1,
-        )
+    "the limit": replace(
+        ran(CUT, 137, signal=9, oom_kills=1, memory_limit_hits=1), memory_limit_bytes=8 * GIB
     ),
-    "too long": case(
-        CUT, BUILT, end("pytest", 143, signal=15, timed_out=True, seconds=20.0), last(1)
-    ),
+    "too long": ran(CUT, 143, signal=15, timed_out=True, seconds=20.0),
     "lost": case(
-        None,
-        BUILT,
-        begin("pytest"),
+        *(None, INSTALLED, begin("pytest")),
         lost=True,
         notes=(lost_note(CONTAINER, "Connection refused"),),
     ),
-    "a killed container": case(CUT, BUILT, begin("pytest"), exit_code=137),
-    "no lease": case(
-        None, BUILT, NO_LEASE, StageSkipped(stage="pytest", reason="not run"), last(1), exit_code=1
-    ),
-    "a network": case(
-        None,
-        BUILT,
-        WITH_NETWORK,
-        StageSkipped(stage="pytest", reason="not run"),
-        last(1),
-        exit_code=1,
-    ),
+    "a killed container": case(CUT, INSTALLED, begin("pytest"), exit_code=137),
+    "no lease": case(None, INSTALLED, NO_LEASE, NOT_RUN, last(1), exit_code=1),
+    "a network": case(None, INSTALLED, WITH_NETWORK, NOT_RUN, last(1), exit_code=1),
     "interrupted": case(
-        CUT, BUILT, end("pytest", 143, interrupted=True), last(130), interrupted=True
+        CUT, INSTALLED, end("pytest", 143, interrupted=True), last(130), interrupted=True
     ),
     "stopped": case(
-        CUT,
-        BUILT,
-        end("pytest", 143, interrupted=True),
-        last(130),
+        *(CUT, INSTALLED, end("pytest", 143, interrupted=True), last(130)),
         exit_code=130,
         ended_by="docker stop",
     ),
-    "a worker": case(
-        replace(FAILED, crashed=(TESTS[1],)), BUILT, end("pytest", 1), last(1), exit_code=1
-    ),
-    "twice": case(
-        PASSED, BUILT, end("pytest", pytest_runs=2, pytest_status=0), last(), exit_code=0
-    ),
-    "an exit": replace(
-        case(replace(CUT, exit_status=0), BUILT, end("pytest"), last(), exit_code=0),
-        ending="Exit: service is down",
-    ),
-    "only collected": replace(
-        case(suite(), BUILT, end("pytest"), last(), exit_code=0),
-        summary=None,
-        only_listed=True,
-        config_file="pytest.ini",
-    ),
-    "a crash loop": replace(
-        case(
-            replace(FAILED, begun=2, crashed=(f"{TESTS[1]} (9 times)",), crashed_again=True),
-            BUILT,
-            end("pytest", 1),
-            last(1),
-            exit_code=1,
-        ),
+    "a worker": ran(replace(FAILED, crashed=(TESTS[1],)), 1),
+    "twice": ran(PASSED, pytest_runs=2, pytest_status=0),
+    "an exit": ended(replace(CUT, exit_status=0), ending="Exit: service is down"),
+    "only collected": ended(suite(), summary=None, only_listed=True, config_file="pytest.ini"),
+    "a crash loop": ended(
+        replace(FAILED, begun=2, crashed=(f"{TESTS[1]} (9 times)",), crashed_again=True),
         collected=3,
         ending="maximum crashed workers reached: 8",
     ),
     "a contract": ended(operators(ADD), contract=contract(ADD, MUL)),
-    "a changed file": replace(
-        case(PASSED, BUILT, end("pytest"), last(), exit_code=0),
+    "a changed file": ended(
+        PASSED,
         agent_file=RunRecord(events=(end("install", seconds=0.001), end("pytest"), last())),
     ),
     "elsewhere": ended(operators(ADD, MUL), platform="nvidia", torch_device="cuda"),

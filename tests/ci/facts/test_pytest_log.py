@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from report_log import FINISH, finish, phases, report
 
 from ci.agent.pytest_stage import failed_tests
 from ci.facts.failures import reason_line
@@ -25,20 +26,8 @@ def recorded(name: str) -> PytestLog:
     return parse_log((DATA / f"{name}.jsonl").read_text(encoding="utf-8").splitlines())
 
 
-def report(node_id: str, when: str, outcome: str, **more: object) -> str:
-    fields = {"$report_type": "TestReport", "nodeid": node_id, "when": when, "outcome": outcome}
-    return json.dumps({**fields, "duration": 0.5, "longrepr": None, **more})
-
-
-def phases(node_id: str, call: str) -> list[str]:
-    return [
-        report(node_id, "setup", "passed"),
-        report(node_id, "call", call),
-        report(node_id, "teardown", "passed"),
-    ]
-
-
-FINISH = json.dumps({"$report_type": "SessionFinish", "exitstatus": 0})
+def printed(name: str) -> list[str]:
+    return (DATA / f"{name}.log").read_text(encoding="utf-8").splitlines()
 
 
 @pytest.mark.parametrize("name", ["mixed", "mixedx"])
@@ -169,7 +158,7 @@ def test_a_subtest_that_does_not_fail_leaves_its_test_as_it_is(
 @pytest.mark.parametrize("status", [0, 1])
 def test_a_plugin_that_repeats_a_test_may_take_back_its_subtests(status: int) -> None:
     """pytest-rerunfailures writes the subtests of an attempt before its setup."""
-    end = json.dumps({"$report_type": "SessionFinish", "exitstatus": status})
+    end = finish(status)
     first = [subtest("failed", "E"), *phases("a::b", "rerun")]
     log = parse_log([*first, subtest("passed"), *phases("a::b", "passed"), end])
     [test] = log.tests
@@ -252,27 +241,16 @@ def test_the_subtests_of_real_sessions(tmp_path: Path, options: tuple[str, ...])
 @pytest.mark.parametrize(
     "line",
     [
-        *(
-            '{"$report_type": "TestRep',
-            "[]",
-            "null",
-            "{}",
-            '{"$report_type": "TestReport"}',
-            "\x00",
-        ),
-        *("[" * 200_000, '{"$report_type": []}', '{"$report_type": null}'),
+        *('{"$report_type": "TestRep', "[]", "null", "{}", '{"$report_type": "TestReport"}'),
+        *("\x00", "[" * 200_000, '{"$report_type": []}', '{"$report_type": null}'),
         *(report("a::c", "call", "passed", duration=value) for value in ("x", -1, 1e300, [1])),
         report("a::c", "call", "passed").replace("0.5", "1e999"),
         report("a::c", "call", "passed").replace("0.5", "NaN"),
         report("a::c", "call", "passed").replace("0.5", "1" * 5000),
         *(report("a::c", "call", "passed").replace(f'"{text}"', "3") for text in ("a::c", "call")),
         report("a::c", "call", "passed").replace('"passed"', "[]"),
-        *(
-            json.dumps({"$report_type": "SessionFinish", "exitstatus": v})
-            for v in ("0", True, None)
-        ),
-        '{"$report_type": "SessionFinish", "exitstatus": 1e999}',
-        json.dumps({"$report_type": "SessionFinish", "exitstatus": 1 << 40}),
+        *map(finish, ("0", True, None, 1 << 40)),
+        finish().replace("0}", "1e999}"),
         '{"$report_type": "CollectReport", "outcome": "failed"}',
     ],
 )
@@ -297,27 +275,23 @@ def test_every_prefix_of_a_log_is_readable() -> None:
         assert {test.node_id for test in log.tests} <= known
 
 
+MIXED = "3 failed, 3 passed, 3 skipped, 1 xfailed, 1 xpassed, 2 warnings, 4 errors in 1.23s"
+
+
 @pytest.mark.parametrize(
-    ("name", "text", "seconds"),
-    [
-        ("crashx", "1 failed, 2 passed in 1.27s", 1.27),
-        (
-            "mixedx",
-            "3 failed, 3 passed, 3 skipped, 1 xfailed, 1 xpassed, 2 warnings, 4 errors in 1.23s",
-            1.23,
-        ),
-    ],
+    ("name", "text"), [("crashx", "1 failed, 2 passed in 1.27s"), ("mixedx", MIXED)]
 )
-def test_the_closing_summary_is_verbatim(name: str, text: str, seconds: float) -> None:
-    summary = read_output((DATA / f"{name}.log").read_text(encoding="utf-8").splitlines()).summary
-    assert summary is not None
-    assert (summary.text, summary.seconds) == (text, seconds)
+def test_the_closing_summary_is_verbatim(name: str, text: str) -> None:
+    summary = read_output(printed(name)).summary
+    assert summary == ClosingSummary(text=text, seconds=float(text[-5:-1]))
 
 
-@pytest.mark.parametrize(("name", "count"), [("mixed", 11), ("mixedx", 11)])
-def test_as_many_tests_began_as_were_collected(name: str, count: int) -> None:
-    lines = (DATA / f"{name}.log").read_text(encoding="utf-8").splitlines()
-    assert read_output(lines).collected == recorded(name).begun == count
+@pytest.mark.parametrize("name", ["mixed", "mixedx"])
+def test_the_output_agrees_with_its_log(name: str) -> None:
+    output, log = read_output(printed(name)), recorded(name)
+    assert output.collected == log.begun == 11
+    later = [*printed(name), "===== 1 failed, 30 passed in 0.10s ====="]
+    assert read_output(later, log).summary == output.summary
 
 
 def test_a_rerun_is_not_another_test() -> None:
@@ -397,14 +371,6 @@ def test_the_summary_is_the_line_that_agrees_with_the_log(
     assert (summary and summary.text) == (None if found is None else lines[found].strip("= "))
 
 
-@pytest.mark.parametrize("name", ["mixed", "mixedx"])
-def test_the_recorded_summaries_agree_with_their_logs(name: str) -> None:
-    lines = (DATA / f"{name}.log").read_text(encoding="utf-8").splitlines()
-    shown = read_output(lines).summary
-    later = [*lines, "===== 1 failed, 30 passed in 0.10s ====="]
-    assert read_output(later, recorded(name)).summary == shown
-
-
 @pytest.mark.parametrize(
     ("line", "is_summary"),
     [
@@ -446,9 +412,7 @@ def test_the_failures_that_pytest_lists() -> None:
 
 
 def test_a_crashed_session_has_no_summary() -> None:
-    assert (
-        read_output((DATA / "crash.log").read_text(encoding="utf-8").splitlines()).summary is None
-    )
+    assert read_output(printed("crash")).summary is None
 
 
 def test_the_counts_of_a_summary() -> None:
@@ -671,8 +635,7 @@ def test_the_configuration_file(line: str) -> None:
 
 
 def test_a_log_of_two_sessions_has_the_worse_status() -> None:
-    start, finish = '{"$report_type": "SessionStart"}', '{"$report_type": "SessionFinish", '
-    red, green = finish + '"exitstatus": 1}', finish + '"exitstatus": 0}'
+    start, red, green = '{"$report_type": "SessionStart"}', finish(1), finish(0)
     for lines, expected in [
         ([start, red, start, green], (2, 1)),
         ([start, start, green, red], (2, 1)),
@@ -685,14 +648,7 @@ def test_a_log_of_two_sessions_has_the_worse_status() -> None:
 
 
 def test_a_test_that_kills_worker_after_worker_is_named_once() -> None:
-    line = json.dumps(
-        {
-            "$report_type": "TestReport",
-            "nodeid": "t.py::test_a",
-            "when": "???",
-            "outcome": "failed",
-            "longrepr": "worker 'gw0' crashed while running 't.py::test_a'",
-        }
-    )
+    crash = "worker 'gw0' crashed while running 't.py::test_a'"
+    line = report("t.py::test_a", "???", "failed", longrepr=crash)
     assert parse_log([line] * 9).crashed == ("t.py::test_a (9 times)",)
     assert parse_log([line]).crashed == ("t.py::test_a",)

@@ -6,11 +6,14 @@ import json
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from agent_job import Job
+from judged_runs import stage as made_stage
+from report_log import finish, report
 from workplace import CONFIG, Workplace, new_workplace
 
 from ci.agent.pytest_stage import MOST_TESTS, Reruns, failed_tests
@@ -27,7 +30,6 @@ from ci.plan.planning import RunOptions
 from ci.plan.project import load_project, plan_run
 from ci.plan.request import RunRequest, new_request
 from ci.protocol.events import CommandEnd, Event, RerunsEnded
-from ci.protocol.job import Column, StagePlan
 from ci.protocol.stage_kind import StageKind
 
 # Counts its own attempts in a file: what the tests leave behind is there in the next one, too.
@@ -201,30 +203,12 @@ def test_interrupt_ends_the_reruns(job: Job) -> None:
 def test_when_nothing_is_run_again(
     tmp_path: Path, failed: int, end: bool, outcome: dict[str, bool], reason: str | None
 ) -> None:
-    lines = [
-        json.dumps(
-            {
-                "$report_type": "TestReport",
-                "nodeid": f"t.py::a[{n}]",
-                "when": "call",
-                "outcome": "failed",
-            }
-        )
-        for n in range(failed)
-    ]
-    lines += ['{"$report_type": "SessionFinish", "exitstatus": 1}'] if end else []
+    lines = [report(f"t.py::a[{n}]", "call", "failed") for n in range(failed)]
+    lines += [finish(1)] if end else []
     (tmp_path / "pytest.jsonl").write_text("\n".join(lines))
     events: list[Event] = []
     end = CommandEnd(seconds=1.0, exit_code=1, **outcome)
-    stage = StagePlan(
-        name="pytest",
-        kind=StageKind.PYTEST,
-        command=("pytest",),
-        environment={},
-        timeout_s=60.0,
-        column=Column.PYTEST,
-        reruns=1,
-    )
+    stage = replace(made_stage("pytest", StageKind.PYTEST), reruns=1)
     reruns = Reruns(
         stage,
         results=tmp_path,
@@ -242,11 +226,10 @@ def test_when_nothing_is_run_again(
 
 def test_a_log_without_an_end_names_no_tests(tmp_path: Path) -> None:
     log = tmp_path / "pytest.jsonl"
-    failed = {"$report_type": "TestReport", "nodeid": "t.py::a", "when": "call"}
-    failed["outcome"] = "failed"
-    log.write_text(json.dumps(failed) + "\n")
+    failed = report("t.py::a", "call", "failed")
+    log.write_text(f"{failed}\n")
     assert failed_tests(log) is None
-    log.write_text(log.read_text() + '{"$report_type": "SessionFinish", "exitstatus": 1}\n{"cut')
+    log.write_text(f'{failed}\n{finish(1)}\n{{"cut')
     assert failed_tests(log) == ["t.py::a"]
     assert failed_tests(tmp_path / "none") is None
 
@@ -269,11 +252,14 @@ ENDED = {"event": "rerun_finished", "attempt": 1, "seconds": 1.0, "exit_code": 1
 @pytest.mark.parametrize(
     ("passed", "notes"),
     [
-        ({"a": "ppf", "b": "ppp"[:2]}, None),
         (
-            {"a": "pf", "b": "pp"[:1] + "f", "c": "pf"},
-            ["3 failed tests passed in 3 of 6 reruns: flaky"],
+            {"a": "ppf", "b": "pp"},
+            [
+                "1 failed test passed in 2 of 3 reruns: flaky",
+                "1 failed test passed in all 2 reruns: flaky, or dependent on the tests before",
+            ],
         ),
+        ({"a": "pf", "b": "pf", "c": "pf"}, ["3 failed tests passed in 3 of 6 reruns: flaky"]),
         ({"a": "fff", "b": "fff"}, ["2 failed tests failed again in all 6 reruns"]),
         ({"a": "f"}, ["1 failed test failed again in all 1 rerun"]),
         (
@@ -284,22 +270,14 @@ ENDED = {"event": "rerun_finished", "attempt": 1, "seconds": 1.0, "exit_code": 1
         ({"a": "s"}, ["1 failed test without a result in any rerun"]),
     ],
 )
-def test_notes(passed: dict[str, str], notes: list[str] | None) -> None:
+def test_notes(passed: dict[str, str], notes: list[str]) -> None:
     word = {"p": Outcome.PASSED, "f": Outcome.FAILED, "s": Outcome.SKIPPED}
     reruns = [
         rerun(name, attempt, word[letter])
         for name, letters in passed.items()
         for attempt, letter in enumerate(letters, 1)
     ]
-    found = [it.text for it in rerun_notes(reruns, passed, record(ENDED))]
-    assert found == (
-        notes
-        if notes is not None
-        else [
-            "1 failed test passed in 2 of 3 reruns: flaky",
-            "1 failed test passed in all 2 reruns: flaky, or dependent on the tests before",
-        ]
-    )
+    assert [it.text for it in rerun_notes(reruns, passed, record(ENDED))] == notes
 
 
 def test_a_note_gives_the_reason_for_no_reruns() -> None:

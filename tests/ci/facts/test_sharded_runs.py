@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 from local_engine import LocalEngine
+from report_log import finish, phases, report
 from workplace import CONFIG, Workplace, new_workplace
 
 from ci import cli
@@ -24,7 +25,7 @@ from ci.facts.suite import suite_of
 from ci.facts.timeline import read_timeline
 from ci.gates.rules import exit_code
 from ci.model.outcomes import Outcome, PytestLog
-from ci.model.plan import SelectionPlan
+from ci.model.plan import RunPlan, SelectionPlan
 from ci.model.results import Harness, PlatformResult, Product
 from ci.plan.planning import RunOptions
 from ci.plan.project import load_project, plan_run
@@ -62,9 +63,21 @@ def write(work: Workplace, suite: Mapping[str, str]) -> None:
         work.write(f"tests/{name}.py", text)
 
 
+def planned(work: Workplace, options: RunOptions | None = None) -> RunPlan:
+    source = work.folder / "source"
+    project = load_project(source / "ci.yaml", {})
+    places: dict[str, Any] = {"run_id": "next", "source": source, "results": work.results}
+    [plan] = plan_run(project, ("cpu",), **places, options=options or RunOptions())
+    return plan
+
+
 def row_of(work: Workplace, shards: int) -> tuple[PlatformResult, Path]:
     result, run = work.run(shards=shards)
     return result.platforms[0], run.records.folder / "cpu"
+
+
+def judgment(row: PlatformResult) -> tuple[Product, Harness]:
+    return row.verdict.product, row.verdict.harness
 
 
 def texts(row: PlatformResult) -> list[str]:
@@ -119,7 +132,7 @@ def test_a_row_has_its_shards(work: Workplace) -> None:
 def test_a_passing_suite_passes(work: Workplace) -> None:
     """Three shards and one test: no test is left for two of them."""
     row, _ = row_of(work, 3)
-    assert (row.verdict.product, row.verdict.harness) == (Product.PASSED, Harness.CLEAN)
+    assert judgment(row) == (Product.PASSED, Harness.CLEAN)
     assert row.verdict.evidence == (suite_passed(passed=1, skipped=0, ended=True),)
     assert row.pytest is not None
     assert (row.pytest.summary or "").startswith("1 passed in ")
@@ -136,7 +149,7 @@ def test_no_test_at_all_is_no_pass(work: Workplace) -> None:
 def test_what_ran_before_and_beside_a_crash_counts(work: Workplace) -> None:
     write(work, {"test_a": CRASH, "test_b": "def test_b(): pass\n"})
     row, _ = row_of(work, 2)
-    assert (row.verdict.product, row.verdict.harness) == (Product.FAILED, Harness.CRASHED)
+    assert judgment(row) == (Product.FAILED, Harness.CRASHED)
     assert row.pytest is not None
     assert (row.pytest.passed, row.pytest.summary) == (1, None)
     found = "\n".join(texts(row))
@@ -181,24 +194,18 @@ def pytest_unconfigure(config):
     assert exit_code([row]) is ExitCode.PRODUCT_FAILURE
 
 
-def test_shards_that_group_tests_differently_are_detected(work: Workplace) -> None:
-    """The group of a test has the number of its process."""
-    grouped = "import os, pytest\n@pytest.mark.xdist_group(str(os.getpid()))\ndef test(): pass\n"
-    write(work, {"test_a": grouped, "test_b": "def test_b(): pass\n"})
+@pytest.mark.parametrize(
+    "test",
+    [
+        "@pytest.mark.xdist_group(str(os.getpid()))\ndef test(): pass\n",
+        "@pytest.mark.parametrize('n', [os.getpid()])\ndef test(n): pass\n",
+    ],
+)
+def test_shards_that_collect_other_tests_are_detected(work: Workplace, test: str) -> None:
+    """The group, or the name, of a test has the number of its process."""
+    write(work, {"test_a": f"import os, pytest\n{test}", "test_b": "def test_b(): pass\n"})
     row, _ = row_of(work, 2)
-    assert row.verdict.product is Product.INCOMPLETE
-    assert texts(row)[0].startswith("the shards collected different tests (2, 2), so some may")
-
-
-def test_shards_that_collect_other_tests_are_detected(work: Workplace) -> None:
-    """The name of a test has the number of its process."""
-    named = "import os, pytest\n@pytest.mark.parametrize('n', [os.getpid()])\ndef test(n): pass\n"
-    write(work, {"test_a": named, "test_b": "def test_b(): pass\n"})
-    row, _ = row_of(work, 2)
-    assert (row.verdict.product, row.verdict.harness) == (
-        Product.INCOMPLETE,
-        Harness.INFRASTRUCTURE,
-    )
+    assert judgment(row) == (Product.INCOMPLETE, Harness.INFRASTRUCTURE)
     assert texts(row)[0].startswith("the shards collected different tests (2, 2), so some may")
 
 
@@ -207,10 +214,7 @@ def test_a_suite_that_removes_the_plugin_is_detected(work: Workplace) -> None:
     remove += "    config.pluginmanager.unregister(name='infini_ci_shard')\n"
     write(work, {"conftest": remove, "test_a": "def test_a(): pass\n"})
     row, _ = row_of(work, 2)
-    assert (row.verdict.product, row.verdict.harness) == (
-        Product.INCOMPLETE,
-        Harness.INFRASTRUCTURE,
-    )
+    assert judgment(row) == (Product.INCOMPLETE, Harness.INFRASTRUCTURE)
     assert texts(row)[:2] == [
         "shard 1, 2 did not record which tests it collected: the test command must pass its"
         " arguments and PYTHONPATH on to pytest",
@@ -230,19 +234,6 @@ def stage(shards: int = 2) -> StagePlan:
         column=Column.PYTEST,
         shards=shards,
     )
-
-
-def report(test: str, when: str, **more: object) -> str:
-    fields = {"nodeid": test, "when": when, "outcome": "passed", "duration": 0.5, **more}
-    return json.dumps({"$report_type": "TestReport", **fields})
-
-
-def phases(test: str) -> list[str]:
-    return [report(test, when) for when in ("setup", "call", "teardown")]
-
-
-def finish(status: int) -> str:
-    return json.dumps({"$report_type": "SessionFinish", "exitstatus": status})
 
 
 def test_logs_of_a_killed_agent_are_merged(tmp_path: Path) -> None:
@@ -334,7 +325,7 @@ def test_a_summary_keeps_the_words_of_plugins() -> None:
 
 
 def test_counts_of_a_summary_come_from_the_log_if_it_is_complete() -> None:
-    lines = [*phases("a"), report("b", "setup", outcome="skipped"), report("b", "teardown")]
+    lines = [*phases("a"), report("b", "setup", "skipped"), report("b", "teardown")]
     log = parse_log([*lines, finish(0)])
     skips = [printed("1 passed, 2 skipped in 1.00s"), printed("1 skipped in 2.00s")]
     found = merge_outputs(skips, log, {**ended(1), **ended(2)})
@@ -362,11 +353,7 @@ def test_division_is_checked_only_where_it_can_be() -> None:
 
 def test_tests_are_shared_by_their_times_in_the_newest_run(work: Workplace) -> None:
     write(work, SUITE)
-    source = work.folder / "source"
-    options = RunOptions(engine="docker", shards=2)
-    places: dict[str, Any] = {"run_id": "next", "source": source, "results": work.results}
-    project = load_project(source / "ci.yaml", {})
-    [plan] = plan_run(project, ("cpu",), **places, options=options)
+    plan = planned(work, RunOptions(engine="docker", shards=2))
     assert [it.shards for it in plan.stages] == [1, 2]
     with work.open_store() as store:
         assert with_recorded_times(store, "tiny", plan) == plan
@@ -382,7 +369,7 @@ def test_tests_are_shared_by_their_times_in_the_newest_run(work: Workplace) -> N
         assert with_recorded_times(store, "tiny", replace(plan, simulated=True)).stages == (
             plan.stages
         )
-        [alone] = plan_run(project, ("cpu",), **places)
+        alone = planned(work)
         assert with_recorded_times(store, "tiny", alone) is alone
 
 
@@ -429,14 +416,7 @@ def test_a_resumed_run_keeps_its_shards(
 
 
 def test_a_dry_run_names_the_shards(work: Workplace) -> None:
-    source = work.folder / "source"
-    places: dict[str, Any] = {"run_id": "next", "source": source, "results": work.results}
-    [plan] = plan_run(
-        load_project(source / "ci.yaml", {}),
-        ("cpu",),
-        **places,
-        options=RunOptions(engine="docker", shards=2),
-    )
+    plan = planned(work, RunOptions(engine="docker", shards=2))
     document = plan_document(plan, LocalEngine())
     assert [it["shards"] for it in document["stages"]] == [1, 2]
 
@@ -450,27 +430,22 @@ def test_an_invalid_number_of_shards(number: str, capsys: pytest.CaptureFixture[
     )
 
 
-@pytest.mark.parametrize("option", ["-I", "-BE"])
-def test_a_python_that_would_not_find_the_plugin(work: Workplace, option: str) -> None:
-    work.write("ci.yaml", CONFIG.replace("python -m pytest", f"python -B {option} -m pytest"))
-    source = work.folder / "source"
-    project = load_project(source / "ci.yaml", {})
-    places: dict[str, Any] = {"run_id": "next", "source": source, "results": work.results}
-    [alone] = plan_run(project, ("cpu",), **places)
-    assert alone.shards == 1
-    with pytest.raises(UsageError, match=f"stage pytest: got `python {option}`, expected"):
-        plan_run(project, ("cpu",), **places, options=RunOptions(shards=2))
-
-
-@pytest.mark.parametrize("words", ["--basetemp=/tmp/of-tests", "--basetemp /tmp/of-tests"])
-def test_a_temporary_folder_that_shards_would_empty(work: Workplace, words: str) -> None:
-    work.write("ci.yaml", CONFIG.replace("python -m pytest", f"python -m pytest {words}"))
-    source = work.folder / "source"
-    project = load_project(source / "ci.yaml", {})
-    places: dict[str, Any] = {"run_id": "next", "source": source, "results": work.results}
-    plan_run(project, ("cpu",), **places)
-    with pytest.raises(UsageError, match="stage pytest: got `--basetemp`, expected"):
-        plan_run(project, ("cpu",), **places, options=RunOptions(shards=2))
+@pytest.mark.parametrize(
+    ("command", "got"),
+    [
+        # Such a Python would not find the plugin.
+        ("python -B -I -m pytest", "python -I"),
+        ("python -B -BE -m pytest", "python -BE"),
+        # Each shard would empty such a temporary folder.
+        ("python -m pytest --basetemp=/tmp/of-tests", "--basetemp"),
+        ("python -m pytest --basetemp /tmp/of-tests", "--basetemp"),
+    ],
+)
+def test_a_command_that_no_shards_can_share(work: Workplace, command: str, got: str) -> None:
+    work.write("ci.yaml", CONFIG.replace("python -m pytest", command))
+    assert planned(work).pytest_stage.shards == 1
+    with pytest.raises(UsageError, match=f"stage pytest: got `{got}`, expected"):
+        planned(work, RunOptions(shards=2))
 
 
 def test_a_session_runs_its_tests_in_one_process(work: Workplace) -> None:
