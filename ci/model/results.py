@@ -9,7 +9,6 @@ form.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ from pydantic import (
 from ci.errors import UsageError
 from ci.model.outcomes import Outcome
 from ci.model.platforms import PLATFORMS
-from ci.model.schema import described_schema
+from ci.model.schema import schema_text
 from ci.util.lines import DEEPEST, LARGEST_INTEGER, LONGEST_SECONDS, is_deep
 from ci.util.text import join_names, make_storable, near_match, shorten
 
@@ -279,9 +278,8 @@ class Failure(_Model):
     @property
     def name(self) -> str:
         """The node id of the test, ``stage install``, or the file of the contract."""
-        return self.test or (
-            f"contract {self.contract}" if self.contract else f"stage {self.stage}"
-        )
+        other = f"contract {self.contract}" if self.contract else f"stage {self.stage}"
+        return self.test or other
 
 
 class ShardResult(_Model):
@@ -467,12 +465,7 @@ class RunResult(_Model):
 
 def results_schema() -> str:
     """Return the JSON schema of ``results.json``, which the files of all versions match."""
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **described_schema(RunResult, "serialization"),
-        "title": "results.json",
-    }
-    return json.dumps(schema, indent=2) + "\n"
+    return schema_text(RunResult, "serialization", "results.json")
 
 
 def parse_run(document: Any) -> RunResult:

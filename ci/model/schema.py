@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 from collections.abc import Mapping
 from importlib import import_module
 from itertools import pairwise
@@ -11,10 +12,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+Mode = Literal["validation", "serialization"]
 
-def described_schema(
-    model: type[BaseModel], mode: Literal["validation", "serialization"] = "validation"
-) -> dict[str, Any]:
+
+def described_schema(model: type[BaseModel], mode: Mode = "validation") -> dict[str, Any]:
     """Return the JSON schema of a model and of those that its module defines or imports.
 
     With pydantic's ``use_attribute_docstrings``, importing the models would take 40 ms longer.
@@ -28,6 +29,13 @@ def described_schema(
             if isinstance(node, ast.ClassDef) and node.name in models:
                 _describe_fields(models[node.name], node)
     return schema
+
+
+def schema_text(model: type[BaseModel], mode: Mode, title: str) -> str:
+    """Return the JSON schema of a document as text."""
+    draft = "https://json-schema.org/draft/2020-12/schema"
+    schema = {"$schema": draft, **described_schema(model, mode), "title": title}
+    return json.dumps(schema, indent=2) + "\n"
 
 
 def _describe_fields(model: Mapping[str, Any], definition: ast.ClassDef) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
@@ -124,15 +125,9 @@ def _dump(data: object) -> str:
 
 def acceptor(folder: Path) -> str:
     """The name of the user who accepts: as in commits of the project, else that of the account."""
-    try:
-        name = (user_setting(folder, "user.name") or "").strip()
-    except ProcessError:
-        name = ""
-    return name or _account()
-
-
-def _account() -> str:
-    try:
+    with suppress(ProcessError):
+        if name := (user_setting(folder, "user.name") or "").strip():
+            return name
+    with suppress(OSError, KeyError):  # no variable has it, and the account has no name
         return getpass.getuser()
-    except (OSError, KeyError):  # no variable has it, and the account has no name
-        return "unknown"
+    return "unknown"

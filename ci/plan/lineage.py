@@ -38,9 +38,6 @@ def read_lineage(folder: Path, commit: str | None, environ: Mapping[str, str]) -
         return NO_LINEAGE
 
 
-# The clone
-
-
 class _Clone:
     """A clone, with what it knows of a commit that is checked out in it."""
 
@@ -101,10 +98,11 @@ class _Clone:
     def _ancestors(self) -> tuple[tuple[CommitId, ...], int | None]:
         """The nearest first parents, and the length of the line if the clone has all of it."""
         line = self._git("rev-list", "--first-parent", self._commit).split()
-        if self._git("rev-parse", "--is-shallow-repository") != "true":
-            return tuple(line[1 : MOST_ANCESTORS + 1]), len(line) or None
-        line += self._parents(line[-1])[:1] if line else ()
-        return tuple(line[1 : MOST_ANCESTORS + 1]), None
+        depth = len(line) or None
+        if line and self._git("rev-parse", "--is-shallow-repository") == "true":
+            line += self._parents(line[-1])[:1]
+            depth = None
+        return tuple(line[1 : MOST_ANCESTORS + 1]), depth
 
     def _branch_here(self, main: str | None) -> str | None:
         """The only branch, or the main one, that points to the commit."""

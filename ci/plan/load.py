@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from ci.errors import ConfigError
 from ci.facts.acceptance import AcceptedFile
-from ci.model.schema import described_schema
+from ci.model import schema
 from ci.plan.config import LIST_FORM, MAPPING_FORM, Config
 from ci.plan.site import SiteConfig
 from ci.util.text import near_match
@@ -130,9 +130,4 @@ def _known_keys(model: Any, location: Location) -> list[str]:
 
 def schema_text() -> str:
     """Return the content of ``ci/schema.json``."""
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **described_schema(Config),
-        "title": "ci.yaml",
-    }
-    return json.dumps(schema, indent=2) + "\n"
+    return schema.schema_text(Config, "validation", "ci.yaml")

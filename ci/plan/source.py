@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import tarfile
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,15 +99,14 @@ def _listing(folder: Path, *, packed: bool) -> _Listing:
     if not folder.is_dir():
         raise UsageError(f"the source {folder} is not a folder", remedy="Name an existing folder.")
     found = sorted(git.listed_files(folder)) if not packed and git.in_work_tree(folder) else []
-    in_git = bool(found)
-    reasons = {path: _special_kind(folder / path) for path in found}
-    if in_git:
+    if found:
+        reasons = {path: _special_kind(folder / path) for path in found}
         absent = (path for path in found if _is_folder(folder / path))
         reasons |= dict.fromkeys(absent, "a submodule that is not checked out")
     else:
         reasons = dict(sorted(_walk(folder, packed=packed)))
     return _Listing(
-        in_git=in_git,
+        in_git=bool(found),
         copied=[path for path, reason in reasons.items() if not reason],
         left_out=[(path, reason) for path, reason in reasons.items() if reason],
     )
@@ -148,7 +147,9 @@ def write_archive(
         timeless: Whether all files have a fixed time.
     """
     listing = _listing(folder, packed=packed)
-    left_out = _Reasons(listing.left_out)
+    left_out = _Reasons()
+    for name, reason in listing.left_out:
+        left_out.add(name, reason)
     has_history = listing.in_git and not only and git_history.travels(folder)
     place = Path(prefix, git_history.place_of(folder) if has_history else ".")
     copied = []
@@ -164,7 +165,7 @@ def write_archive(
                 continue
             copied.append(relative)
             _add_folders(archive, name.parent, folders, owner)
-            entry = _entry(name, tarfile.REGTYPE, 0o644, owner)
+            entry = _entry(name, owner)
             with readable(path):
                 status = path.lstat()
             if not listing.in_git:
@@ -202,7 +203,7 @@ def _add_history(
                 path, name = made.folder / relative, prefix / relative
                 _add_folders(archive, name if path.is_dir() else name.parent, known, owner)
                 if path.is_file():
-                    _add(archive, _entry(name, tarfile.REGTYPE, 0o644, owner), path, made.folder)
+                    _add(archive, _entry(name, owner), path, made.folder)
             if made.lack:
                 left_out.add(Path("tags"), made.lack)
     except ProcessError as error:
@@ -214,16 +215,16 @@ def _add_folders(archive: tarfile.TarFile, folder: Path, known: set[Path], owner
     for each in reversed((folder, *folder.parents)):
         if each not in known:
             known.add(each)
-            archive.addfile(_entry(each, tarfile.DIRTYPE, 0o755, owner))
+            entry = _entry(each, owner)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(entry)
 
 
 class _Reasons:
     """Why names, or what else a copy lacks, are left out."""
 
-    def __init__(self, reasons: Iterable[tuple[Path, str]]) -> None:
+    def __init__(self) -> None:
         self._names: dict[tuple[str, str], list[str]] = {}
-        for name, reason in reasons:
-            self.add(name, reason)
 
     def add(self, name: Path, reason: str, what: str = "{}") -> None:
         """Add a name; ``what`` is the part of it that is left out."""
@@ -320,10 +321,9 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))  # Path.resolve raises for cyclic links
 
 
-def _entry(name: Path, kind: bytes, mode: int, owner: int) -> tarfile.TarInfo:
+def _entry(name: Path, owner: int) -> tarfile.TarInfo:
+    """Return the entry of a file that is not a program."""
     entry = tarfile.TarInfo(name.as_posix())
-    entry.type = kind
-    entry.mode = mode
     entry.uid = entry.gid = owner
     entry.mtime = TIMESTAMP
     return entry

@@ -50,9 +50,8 @@ def find_changes(folder: Path) -> Changes:
     filters = filters_of(top, edited) if edited else {}
     stored = _pointers(top, {path: edited[path] for path, it in filters.items() if it == "lfs"})
     undecided = [path for path in edited if path in filters and path not in stored]
-    if len(stored) + len(undecided) < len(edited):
-        return Changes(dirty=True)
-    if not all(_is_stored_as(top / path, pointer) for path, pointer in stored.items()):
+    unequal = (path for path, pointer in stored.items() if not _is_stored_as(top / path, pointer))
+    if len(stored) + len(undecided) < len(edited) or any(unequal):
         return Changes(dirty=True)
     inner = [(path, find_changes(path)) for path in submodules(folder) if has_repository(path)]
     return Changes(
@@ -68,12 +67,9 @@ def _pointers(top: Path, objects: Mapping[str, str]) -> dict[str, tuple[str, int
     """Return the digests and sizes that ``objects``, by path, have in place of LFS files."""
     names = "".join(f"{name}\n" for name in {*objects.values()})
     sizes = call(top, "cat-file", "--batch-check=%(objectsize) %(objectname)", stdin=names).stdout
-    small = [
-        name
-        for size, name in map(str.split, sizes.splitlines())
-        if size.isdecimal() and int(size) < 1024
-    ]
-    text = call(top, "cat-file", "--batch", stdin="".join(f"{name}\n" for name in small)).stdout
+    rows = map(str.split, sizes.splitlines())
+    small = (f"{name}\n" for size, name in rows if size.isdecimal() and int(size) < 1024)
+    text = call(top, "cat-file", "--batch", stdin="".join(small)).stdout
     known = {name: (digest, int(size)) for name, digest, size in POINTER.findall(text)}
     return {path: known[name] for path, name in objects.items() if name in known}
 

@@ -128,8 +128,8 @@ def find_work_tree(folder: Path) -> WorkTree | None:
             raise _dangling(path, f"it links to {path.readlink()}, which does not exist") from None
         except OSError as error:
             raise _dangling(path, f"it cannot be read: {error.strerror}") from error
-        own = path if stat.S_ISDIR(mode) else _linked_folder(path, mode)
         try:
+            own = path if stat.S_ISDIR(mode) else _linked_folder(path, mode)
             common = _common_folder(own)
             missing = _missing_part(own, common)
         except OSError as error:
@@ -144,7 +144,7 @@ def find_work_tree(folder: Path) -> WorkTree | None:
         _refuse_other_owners(tree, path)
         is_bare = own == common and _settings(common).get("core.bare", "").lower() in TRUE
         return None if is_bare else tree
-    if damaged is not None:
+    if damaged:
         raise damaged
     return None
 
@@ -169,7 +169,7 @@ def user_setting(folder: Path, name: str) -> str | None:
     """Return a setting of the repository, or else of the caller."""
     tree = find_work_tree(folder)
     own = _settings(tree.common) if tree else {}
-    return own.get(name) or _user_settings().get(name)
+    return own.get(name) or dict(_user_entries()).get(name)
 
 
 # Files
@@ -233,14 +233,10 @@ def is_tracked(path: Path) -> bool:
 
 
 def _linked_folder(path: Path, mode: int) -> Path:
-    """Return the git folder that a ``.git`` file names."""
+    """Return the git folder that a ``.git`` file names; raises ``OSError`` if it cannot be read."""
     if not stat.S_ISREG(mode):
         raise _dangling(path, "it is neither a file nor a folder")
-    try:
-        text = _read(path)
-    except OSError as error:
-        raise _dangling(path, f"it cannot be read: {error.strerror}") from error
-    name, _, target = text.rstrip("\r\n").partition(": ")
+    name, _, target = _read(path).rstrip("\r\n").partition(": ")
     if name != "gitdir" or not target or "\0" in target:
         raise _dangling(path, "got no line `gitdir: FOLDER`, expected one")
     return (path.parent / target).resolve()
@@ -334,10 +330,6 @@ def _settings(common: Path, name: str = "config") -> dict[str, str]:
     return dict(_entries_of(("--file", str(path), "--no-includes"), identity, ()))
 
 
-def _user_settings() -> dict[str, str]:
-    return dict(_user_entries())
-
-
 def _user_entries() -> tuple[tuple[str, str], ...]:
     """Return the caller's settings: of this machine, of the user and of the environment."""
     named = ("HOME", "XDG_CONFIG_HOME")
@@ -361,7 +353,7 @@ def _entries_of(
 
 def _chosen_settings(tree: WorkTree) -> dict[str, str]:
     """Return the settings of a git folder of ours for a work tree."""
-    user, own = _user_settings(), _settings(tree.common)
+    user, own = dict(_user_entries()), _settings(tree.common)
     if own.get("extensions.worktreeconfig", "").lower() in TRUE:
         own |= _settings(tree.own, "config.worktree")
     chosen = {key: value for key, value in user.items() if USER_KEYS.fullmatch(key)}

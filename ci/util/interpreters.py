@@ -111,10 +111,11 @@ def brings_torch(requirements: str) -> bool:
     return _TORCH.search(requirements) is not None
 
 
-def _ask(python: str, *words: str) -> str | None:
-    command = [python, str(VENDOR_PACKAGES), *words]
+def _ask(python: str, word: str) -> str | None:
     try:
-        answer = run(command, environment=_variables(), timeout_s=LOOK_S)
+        answer = run(
+            [python, str(VENDOR_PACKAGES), word], environment=_variables(), timeout_s=LOOK_S
+        )
     except ProcessError:  # `read_interpreter` reports a Python that does not work
         return None
     return first_line(answer.stdout) or None

@@ -7,9 +7,10 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import TypeVar
 
 from ci.util.files import REPOSITORY
 
@@ -24,41 +25,32 @@ ACCEPTED_FILE = "ci-accepted.yaml"  # beside it
 SOURCE_COMMANDS = ("run", "bundle", "bisect", "manifest")
 CONFIG_COMMANDS = ("run", "bundle", "bisect", "doctor", "gc", "contract", "platforms", "manifest")
 RESULTS_COMMANDS = (
-    "run",
-    *SESSIONS,
-    "shell",
-    "rerun",
-    "bisect",
-    "contract",
-    "import",
-    "export",
-    "doctor",
-    "capacity",
-    "gc",
+    *("run", *SESSIONS, "shell", "rerun", "bisect", "contract", "import", "export"),
+    *("doctor", "capacity", "gc"),
 )
 
+Value = TypeVar("Value")
 _options: ContextVar[argparse.Namespace | None] = ContextVar("_options", default=None)
 _elsewhere: ContextVar[bool] = ContextVar("_elsewhere", default=False)
 
 
 @contextmanager
-def remember_options(options: argparse.Namespace) -> Iterator[None]:
+def _set(variable: ContextVar[Value], value: Value) -> Iterator[None]:
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+def remember_options(options: argparse.Namespace) -> AbstractContextManager[None]:
     """Repeat the options of the current command line in the commands that messages name."""
-    token = _options.set(options)
-    try:
-        yield
-    finally:
-        _options.reset(token)
+    return _set(_options, options)
 
 
-@contextmanager
-def naming_commands_for_others() -> Iterator[None]:
+def naming_commands_for_others() -> AbstractContextManager[None]:
     """Name commands as a reader on another machine types them: without folders of this one."""
-    token = _elsewhere.set(True)
-    try:
-        yield
-    finally:
-        _elsewhere.reset(token)
+    return _set(_elsewhere, True)
 
 
 def command(name: str, *words: object) -> str:

@@ -95,14 +95,11 @@ def run(
     start = monotonic()
     merged, source = on_line is not None, subprocess.DEVNULL if stdin is None else subprocess.PIPE
     process = _start(command, cwd, environment, decoding_errors, merged=merged, stdin=source)
-    wrong = None
     try:
         if on_line is None:
             stdout, stderr = process.communicate(stdin, timeout=timeout_s)
         else:
             stdout, stderr = _read_lines(process, on_line), ""
-        if check and process.returncode != 0:
-            wrong = f"failed with exit code {process.returncode}"
     except subprocess.TimeoutExpired:
         _kill_group(process)
         try:
@@ -115,13 +112,12 @@ def run(
         _kill_group(process)
         process.wait()
         raise
-    if wrong is not None:
-        raise ProcessError(f"{shlex.join(command)} {wrong}{last_lines(stderr or stdout)}")
+    if check and process.returncode != 0:
+        wrong = f"{shlex.join(command)} failed with exit code {process.returncode}"
+        raise ProcessError(f"{wrong}{last_lines(stderr or stdout)}")
+    seconds = monotonic() - start
     return ProcessResult(
-        exit_code=process.returncode,
-        stdout=stdout,
-        stderr=stderr,
-        seconds=monotonic() - start,
+        exit_code=process.returncode, stdout=stdout, stderr=stderr, seconds=seconds
     )
 
 
@@ -149,10 +145,8 @@ def _start(
             start_new_session=True,
         )
     except FileNotFoundError as error:
-        raise ProcessError(
-            f"{command[0]} was not found",
-            remedy=f"install {command[0]} or put it on PATH",
-        ) from error
+        remedy = f"install {command[0]} or put it on PATH"
+        raise ProcessError(f"{command[0]} was not found", remedy=remedy) from error
     except OSError as error:
         raise ProcessError(f"{command[0]} cannot be run: {error.strerror}") from error
 

@@ -32,6 +32,13 @@ NOT_RUN = result(Product.NOT_RUN, Harness.INFRASTRUCTURE)
         ([CRASHED, LOST], ExitCode.INFRASTRUCTURE),
         ([PASSED, NOT_RUN], ExitCode.INFRASTRUCTURE),
         ([PASSED, CRASHED], ExitCode.PRODUCT_FAILURE),
+        ([result(Product.PASSED, Harness.EXIT_AFTER_SUMMARY)], ExitCode.PASSED),
+        ([result(Product.INCOMPLETE)], ExitCode.PRODUCT_FAILURE),
+        ([result(Product.INCOMPLETE, Harness.TIMED_OUT)], ExitCode.PRODUCT_FAILURE),
+        ([result(Product.INCOMPLETE, Harness.OOM_KILLED)], ExitCode.INFRASTRUCTURE),
+        ([result(Product.FAILED, Harness.OOM_KILLED)], ExitCode.PRODUCT_FAILURE),
+        ([result(Product.INCOMPLETE, Harness.INFRASTRUCTURE)], ExitCode.INFRASTRUCTURE),
+        ([result(Product.FAILED, Harness.INFRASTRUCTURE)], ExitCode.PRODUCT_FAILURE),
         ([], ExitCode.INFRASTRUCTURE),
     ],
 )

@@ -27,38 +27,28 @@ def network(**environment: str) -> NetworkPlan:
     return NetworkPlan(environment=environment, build_environment=environment)
 
 
+SIMULATED = {"INFINI_CI_SIMULATED": "1"}
+
+
 def test_stages() -> None:
     build, size, tests = plan().stages
     assert build.command == ("make", "two words")
     assert build.environment == {"B": "2"}
-    assert (build.column, size.column, tests.column) == (
-        Column.BUILD_INSTALL,
-        Column.NONE,
-        Column.PYTEST,
-    )
+    columns = [build.column, size.column, tests.column]
+    assert columns == [Column.BUILD_INSTALL, Column.NONE, Column.PYTEST]
     assert (tests.kind, tests.timeout_s) == (StageKind.PYTEST, 60)
 
 
-def test_the_platform_is_in_the_environment() -> None:
-    assert plan().environment == {
-        "A": "1",
-        "INFINI_CI_PLATFORM": "cpu",
-        "INFINI_CI_TORCH_DEVICE": "cpu",
-    }
-
-
-def test_the_platform_and_its_device_are_known() -> None:
-    assert (plan().platform, plan().torch_device, plan().simulated) == ("cpu", "cpu", False)
-
-
-def test_stages_get_a_simulated_device_from_the_configuration() -> None:
-    simulated = plan({**CONFIG, "platforms": {"ascend": {"simulated": True}}})
-    assert simulated.simulated
-    assert simulated.environment == {
-        "INFINI_CI_PLATFORM": "ascend",
-        "INFINI_CI_TORCH_DEVICE": "npu",
-        "INFINI_CI_SIMULATED": "1",
-    }
+@pytest.mark.parametrize(
+    ("platform", "device", "simulated"), [("cpu", "cpu", {}), ("ascend", "npu", SIMULATED)]
+)
+def test_stages_know_their_platform(platform: str, device: str, simulated: dict[str, str]) -> None:
+    wanted = {"environment": {"A": "1"}, "simulated": bool(simulated)}
+    planned = plan({**CONFIG, "platforms": {platform: wanted}})
+    assert (planned.platform, planned.torch_device) == (platform, device)
+    assert planned.simulated is bool(simulated)
+    variables = {"INFINI_CI_PLATFORM": platform, "INFINI_CI_TORCH_DEVICE": device}
+    assert planned.environment == {"A": "1", **variables, **simulated}
 
 
 def test_a_simulated_device_that_was_not_run_is_one_too() -> None:
@@ -82,11 +72,7 @@ def test_the_compiler_cache(wanted: dict[str, object], name: str | None) -> None
 
 @pytest.mark.parametrize(
     ("level", "read"),
-    [
-        (Trust.RELEASE, []),
-        (Trust.BRANCH, ["release"]),
-        (Trust.UNTRUSTED, ["release", "branch"]),
-    ],
+    [(Trust.RELEASE, []), (Trust.BRANCH, ["release"]), (Trust.UNTRUSTED, ["release", "branch"])],
 )
 def test_compiler_caches_of_a_trust_level(level: Trust, read: list[str]) -> None:
     planned = plan(options=RunOptions(trust=level))
@@ -135,10 +121,8 @@ def test_an_image_gets_the_settings_of_builds() -> None:
 
 
 def test_equal_inputs_give_an_equal_tag() -> None:
-    assert (
-        plan().needed_image.tag
-        == plan(run_id="another", source=Path("/elsewhere")).needed_image.tag
-    )
+    other = plan(run_id="another", source=Path("/elsewhere"))
+    assert plan().needed_image.tag == other.needed_image.tag
 
 
 @pytest.mark.parametrize(
@@ -188,15 +172,11 @@ def test_a_recipe_that_would_leave_out_system_packages_is_refused() -> None:
 
 
 def test_a_proxy_reaches_the_build_but_not_the_tag() -> None:
-    image = plan(network=network(HTTP_PROXY="http://p:1", http_proxy="http://p:1")).needed_image
     proxies = {"HTTP_PROXY": "http://p:1", "http_proxy": "http://p:1"}
+    certificate = {"PIP_CERT": "/in/container.pem"}  # is too long for an argument
+    image = plan(network=network(**proxies, **certificate)).needed_image
     assert image.build_arguments == {**proxies, "PLATFORM": "cpu"}
     assert image.tag == plan().needed_image.tag
-
-
-def test_certificates_are_no_build_argument() -> None:
-    image = plan(network=network(PIP_CERT="/in/container.pem")).needed_image
-    assert image.build_arguments == {"PLATFORM": "cpu"}
 
 
 def test_the_offline_base_replaces_only_the_platforms_own_base() -> None:
@@ -206,12 +186,9 @@ def test_the_offline_base_replaces_only_the_platforms_own_base() -> None:
     assert own.offline_base_command == ("docker/make-base-image",)
     sites = plan(base_image="registry.example/python:3.11").needed_image
     assert (sites.offline_base_image, sites.offline_base_command) == (None, None)
-
-
-def test_the_offline_base_is_built_if_it_is_named() -> None:
     config = {**CONFIG, "platforms": {"ascend": {}}}
-    image = plan(config, base_image=OFFLINE_BASE_IMAGE).needed_image
-    assert (image.base_image, image.offline_base_image) == (OFFLINE_BASE_IMAGE,) * 2
+    named = plan(config, base_image=OFFLINE_BASE_IMAGE).needed_image
+    assert (named.base_image, named.offline_base_image) == (OFFLINE_BASE_IMAGE,) * 2
 
 
 def test_a_row_lists_only_as_many_files_as_can_be_read_again(
@@ -242,10 +219,8 @@ def test_only_containers_can_lose_their_network(tmp_path: Path) -> None:
     planned = plan({**CONFIG, "stages": stages})
     assert [stage.isolated for stage in planned.stages] == [True]
     in_container, on_host = container_job(planned), host_job(planned, tmp_path)
-    assert [json.loads(job)["stages"][0]["isolated"] for job in (in_container, on_host)] == [
-        True,
-        False,
-    ]
+    jobs = [json.loads(job)["stages"][0] for job in (in_container, on_host)]
+    assert [job["isolated"] for job in jobs] == [True, False]
     [with_network] = plan().stages[-1:]
     assert not with_network.isolated
     # The stage may wait as long as it may run.

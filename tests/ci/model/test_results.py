@@ -10,77 +10,18 @@ import jsonschema
 import pytest
 from published import PUBLISHED, platform_result
 
-from ci.errors import ExitCode, InfrastructureError
-from ci.gates.rules import exit_code
+from ci.errors import InfrastructureError
 from ci.model.results import (
     SCHEMA_VERSION,
-    Harness,
-    OverloadCount,
     PlatformResult,
     Product,
     RunResult,
-    Verdict,
     results_schema,
 )
 from ci.store.folder import read_results
 from ci.util.files import write_atomically
 
 DATA = Path(__file__).parents[1] / "data"
-RUN_FIELDS = {
-    *("schema_version", "run_id", "project", "commit", "dirty", "started_at", "finished_at"),
-    *("engine", "platforms", "lineage"),
-}
-PLATFORM_FIELDS = {
-    *(
-        "platform",
-        "label",
-        "simulated",
-        "built",
-        "pytest",
-        "overloads",
-        "stages",
-        "build",
-        "build_install_s",
-        "pytest_s",
-        "total_s",
-    ),
-    *("verdict", "notes", "environment", "artifacts", "failures", "shards", "findings"),
-}
-PYTEST_FIELDS = {
-    *("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "warnings", "deselected"),
-    *("seconds", "summary"),
-}
-STAGE_FIELDS = {
-    *("name", "seconds", "cpu_user_s", "cpu_system_s", "peak_rss_bytes", "exit_code"),
-    "in_total",
-}
-
-
-def verdict(product: Product, harness: Harness) -> PlatformResult:
-    judged = Verdict(product=product, harness=harness, evidence=())
-    return platform_result("CPU", PUBLISHED[0][1:], verdict=judged)
-
-
-PASSED = verdict(Product.PASSED, Harness.CLEAN)
-FAILED = verdict(Product.FAILED, Harness.CLEAN)
-LOST = verdict(Product.INCOMPLETE, Harness.LOST)
-
-
-def test_the_fields_are_those_of_the_contract(published: RunResult) -> None:
-    document = json.loads(published.to_json())
-    platform = document["platforms"][0]
-    assert set(document) == RUN_FIELDS
-    assert set(platform) == PLATFORM_FIELDS
-    assert set(platform["pytest"]) == PYTEST_FIELDS
-    assert set(platform["stages"][0]) == STAGE_FIELDS
-    assert set(platform["verdict"]) == {"product", "harness", "evidence"}
-    assert set(platform["verdict"]["evidence"][0]) == {"grade", "text", "code", "parameters"}
-    assert document["schema_version"] == SCHEMA_VERSION
-
-
-def test_seconds_are_exact(published: RunResult) -> None:
-    document = json.loads(published.to_json())
-    assert document["platforms"][0]["build_install_s"] == 888.75
 
 
 def test_results_are_read_back(published: RunResult, tmp_path: Path) -> None:
@@ -130,6 +71,7 @@ def test_a_file_of_every_version_is_read(version: int) -> None:
     assert (cpu.pytest and cpu.pytest.passed, ascend.verdict.product) == (9486, Product.FAILED)
     # What a version did not have yet is empty; what it had is read.
     assert bool(cpu.overloads) is (version >= 2)
+    assert [(it.simulated, it.kernels) for it in cpu.overloads] == [(False, {})] * (version >= 2)
     assert ascend.simulated is (version >= 3)
     assert (cpu.build is not None) is (version >= 4)
     assert read.lineage.branch == ("feature" if version >= 5 else None)
@@ -156,13 +98,6 @@ def test_a_file_of_every_version_matches_the_schema(version: int) -> None:
 def test_the_newest_file_has_every_field() -> None:
     text = (DATA / f"results-{SCHEMA_VERSION}.json").read_text(encoding="utf-8")
     assert read_results(DATA / f"results-{SCHEMA_VERSION}.json").to_json() == text
-    assert set(json.loads(text)["platforms"][1]) == PLATFORM_FIELDS
-
-
-def test_counts_of_version_2_are_read() -> None:
-    count = {"slot": 8, "device": "cpu", "active": 3, "executed": 2, "passed": 1}
-    read = OverloadCount.model_validate(count)
-    assert (read.simulated, read.kernels) == (False, {})
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -189,34 +124,6 @@ def test_a_failed_write_leaves_the_old_content(tmp_path: Path) -> None:
         write_atomically(path, "new \ud800")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize(
-    ("platforms", "code"),
-    [
-        ([PASSED, PASSED], ExitCode.PASSED),
-        ([verdict(Product.PASSED, Harness.EXIT_AFTER_SUMMARY)], ExitCode.PASSED),
-        ([PASSED, FAILED], ExitCode.PRODUCT_FAILURE),
-        ([LOST, FAILED], ExitCode.PRODUCT_FAILURE),
-        ([PASSED, LOST], ExitCode.INFRASTRUCTURE),
-        ([verdict(Product.NOT_RUN, Harness.INFRASTRUCTURE)], ExitCode.INFRASTRUCTURE),
-        ([verdict(Product.INCOMPLETE, Harness.CLEAN)], ExitCode.PRODUCT_FAILURE),
-        ([verdict(Product.INCOMPLETE, Harness.TIMED_OUT)], ExitCode.PRODUCT_FAILURE),
-        ([verdict(Product.INCOMPLETE, Harness.OOM_KILLED)], ExitCode.INFRASTRUCTURE),
-        ([verdict(Product.FAILED, Harness.OOM_KILLED)], ExitCode.PRODUCT_FAILURE),
-        ([verdict(Product.INCOMPLETE, Harness.INFRASTRUCTURE)], ExitCode.INFRASTRUCTURE),
-        ([verdict(Product.FAILED, Harness.INFRASTRUCTURE)], ExitCode.PRODUCT_FAILURE),
-        ([], ExitCode.INFRASTRUCTURE),
-    ],
-)
-def test_exit_codes(platforms: list[PlatformResult], code: ExitCode) -> None:
-    assert exit_code(platforms) is code
-
-
-@pytest.mark.parametrize("product", [p for p in Product if p is not Product.PASSED])
-@pytest.mark.parametrize("harness", Harness)
-def test_never_zero_without_a_complete_result(product: Product, harness: Harness) -> None:
-    assert exit_code([PASSED, verdict(product, harness)]) is not ExitCode.PASSED
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The trust level that the variables of CI systems state."""
+"""What the variables of CI systems state: trust level, branch, commits."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ci.plan.ci_variables import CiJob, read_ci_job
 GITHUB = {"GITHUB_ACTIONS": "true", "GITHUB_REF_TYPE": "branch", "GITHUB_REF_PROTECTED": "false"}
 PROTECTED = {**GITHUB, "GITHUB_REF_PROTECTED": "true"}
 TAG = {**GITHUB, "GITHUB_REF_TYPE": "tag"}
+PULL = {"GITHUB_HEAD_REF": "topic", "GITHUB_BASE_REF": "main"}
 GITEA = {**GITHUB, "GITEA_ACTIONS": "true"}
 GITLAB = {"GITLAB_CI": "true", "CI_PIPELINE_SOURCE": "push", "CI_COMMIT_REF_PROTECTED": "false"}
 MERGE = {"CI_PIPELINE_SOURCE": "merge_request_event", "CI_MERGE_REQUEST_PROJECT_ID": "7"}
@@ -20,7 +21,9 @@ EXTERNAL = {
     "CI_PIPELINE_SOURCE": "external_pull_request_event",
     "CI_EXTERNAL_PULL_REQUEST_TARGET_REPOSITORY": "team/library",
 }
+GITLAB_MAIN = {"CI_DEFAULT_BRANCH": "main"}
 JENKINS = {"JENKINS_URL": "https://jenkins.invalid/"}
+JENKINS_CHANGE = {"CHANGE_BRANCH": "topic", "CHANGE_TARGET": "main"}
 BUILDKITE = {"BUILDKITE": "true", "BUILDKITE_PULL_REQUEST": "false"}
 CHANGE = {
     **BUILDKITE,
@@ -98,23 +101,79 @@ def test_level_that_the_variables_state(environ: dict[str, str], trust: Trust | 
     assert job.trust is trust
 
 
-def repository(name: object) -> dict[str, object]:
-    return {"repo": {"full_name": name}}
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({**GITHUB, "GITHUB_REF": "refs/heads/main"}, {"branch": "main"}),
+        ({**GITHUB, "GITHUB_REF": "refs/tags/v1", "GITHUB_BASE_REF": ""}, {}),
+        (
+            {**GITHUB, **PULL, "GITHUB_REF": "refs/pull/12/merge"},
+            {"branch": "topic", "pull_request": "12", "target": "main"},
+        ),
+        (
+            {**GITLAB, "CI_COMMIT_BRANCH": "topic", "CI_COMMIT_SHA": "abc", **GITLAB_MAIN},
+            {"branch": "topic", "main_branch": "main", "commits": ("abc",)},
+        ),
+        (
+            {
+                **GITLAB,
+                **GITLAB_MAIN,
+                "CI_MERGE_REQUEST_IID": "7",
+                "CI_MERGE_REQUEST_EVENT_TYPE": "merged_result",
+                "CI_MERGE_REQUEST_SOURCE_BRANCH_NAME": "topic",
+                "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": "def",
+                "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "stable",
+                "CI_MERGE_REQUEST_DIFF_BASE_SHA": "012",
+            },
+            {
+                "branch": "topic",
+                "pull_request": "7",
+                "target": "stable",
+                "main_branch": "main",
+                "commits": ("def",),
+                "merged": True,
+                "merge_base": "012",
+            },
+        ),
+        (
+            {
+                **CHANGE,
+                "BUILDKITE_BRANCH": "topic",
+                "BUILDKITE_COMMIT": "HEAD",
+                "BUILDKITE_PIPELINE_DEFAULT_BRANCH": "main",
+                "BUILDKITE_PULL_REQUEST_BASE_BRANCH": "main",
+            },
+            {"branch": "topic", "pull_request": "12", "target": "main", "main_branch": "main"},
+        ),
+        ({**BUILDKITE, "BUILDKITE_BRANCH": "v1", "BUILDKITE_TAG": "v1"}, {}),
+        (
+            {**JENKINS, "BRANCH_NAME": "main", "BRANCH_IS_PRIMARY": "true"},
+            {"branch": "main", "main_branch": "main"},
+        ),
+        ({**JENKINS, "GIT_BRANCH": "origin/topic"}, {"branch": "topic"}),
+        (
+            {**JENKINS, "BRANCH_NAME": "PR-5", "CHANGE_ID": "5", **JENKINS_CHANGE},
+            {"branch": "topic", "pull_request": "5", "target": "main"},
+        ),
+    ],
+)
+def test_branches_and_commits(variables: dict[str, str], expected: dict[str, object]) -> None:
+    job = read_ci_job(variables)
+    assert job == CiJob(system=job.system, trust=job.trust, **expected)
+
+
+def pull_request(head: str | None) -> dict[str, object]:
+    source = {"repo": {"full_name": head} if head else None}
+    return {"pull_request": {"head": source, "base": {"repo": {"full_name": "A/b"}}}}
 
 
 @pytest.mark.parametrize(
     ("payload", "trust"),
     [
-        (
-            {"pull_request": {"head": repository("a/b"), "base": repository("A/b")}},
-            Trust.BRANCH,
-        ),
-        (
-            {"pull_request": {"head": repository("x/b"), "base": repository("a/b")}},
-            Trust.UNTRUSTED,
-        ),
+        (pull_request("a/b"), Trust.BRANCH),
+        (pull_request("x/b"), Trust.UNTRUSTED),
         # GitHub has no repository for a fork that was deleted.
-        ({"pull_request": {"head": {"repo": None}, "base": repository("a/b")}}, Trust.UNTRUSTED),
+        (pull_request(None), Trust.UNTRUSTED),
         ({"pull_request": []}, Trust.UNTRUSTED),
         ([], Trust.UNTRUSTED),
     ],
@@ -146,7 +205,10 @@ def test_target_of_a_merge_queue(tmp_path: Path) -> None:
     assert job.pull_request is None
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff", b"[" * 1_000_000, b'{"pull_request"'])
+DAMAGED = [b"", b"\xff", b"[" * 1_000_000, b'{"pull_request"', b'{"repository": 1, "head": []}']
+
+
+@pytest.mark.parametrize("content", DAMAGED)
 def test_damaged_payload_is_a_stranger_s(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "event.json"
     path.write_bytes(content)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -59,8 +57,7 @@ def commit(folder: Path, *names: str) -> str:
 def repository(tmp_path: Path) -> Path:
     """A project with a tag, two commits later."""
     folder = tmp_path / "repository"
-    folder.mkdir()
-    git(folder, "init", "--quiet", "--initial-branch", "trunk")
+    git(tmp_path, "init", "--quiet", "--initial-branch", "trunk", "repository")
     (folder / "pyproject.toml").write_text(DYNAMIC)
     commit(folder, "a.py")
     git(folder, "tag", "--annotate", "v1.2", "--message", "release")
@@ -129,8 +126,7 @@ def test_git_answers_in_the_copy_as_in_the_sources(
 
 
 def test_repository_of_another_object_format(tmp_path: Path) -> None:
-    (tmp_path / "new").mkdir()
-    git(tmp_path / "new", "init", "--quiet", "--object-format", "sha256")
+    git(tmp_path, "init", "--quiet", "--object-format", "sha256", "new")
     commit(tmp_path / "new", "a.py")
     commit(tmp_path / "new", "b.py")
     assert copy(tmp_path / "new", tmp_path / "copy") == ()
@@ -163,9 +159,8 @@ def test_files_of_a_filter_are_not_changes(repository: Path, tmp_path: Path) -> 
     git(repository, "commit", "--quiet", "--message", "filtered")
     copy(repository, tmp_path / "copy")
     assert (tmp_path / "copy/x.bin").read_text() == "content\n"
-    assert git(tmp_path / "copy", "describe", "--dirty") == "v1.2-3-g" + git(
-        repository, "rev-parse", "--short", "HEAD"
-    )
+    short = git(repository, "rev-parse", "--short", "HEAD")
+    assert git(tmp_path / "copy", "describe", "--dirty") == f"v1.2-3-g{short}"
 
 
 def test_subfolder_keeps_its_place(repository: Path, tmp_path: Path) -> None:
@@ -183,15 +178,12 @@ def test_subfolder_keeps_its_place(repository: Path, tmp_path: Path) -> None:
 
 
 def test_stages_run_in_the_subfolder(repository: Path, tmp_path: Path) -> None:
-    (repository / "sub/pyproject.toml").write_text(DYNAMIC)
     (repository / "sub/ci.yaml").write_text("project: tiny\nplatforms:\n  cpu: {}\n")
     project = load_project(repository / "sub/ci.yaml", {})
-    options: dict[str, Any] = {"run_id": "r", "results": tmp_path}
-    [plan] = plan_run(project, ["cpu"], source=repository / "sub", **options)
-    assert plan.subfolder == "sub"
-    (repository / "sub/pyproject.toml").write_text(STATIC)
-    [plan] = plan_run(project, ["cpu"], source=repository / "sub", **options)
-    assert plan.subfolder == "."
+    for text, subfolder in ((DYNAMIC, "sub"), (STATIC, ".")):
+        (repository / "sub/pyproject.toml").write_text(text)
+        [plan] = plan_run(project, ["cpu"], run_id="r", source=project.source, results=tmp_path)
+        assert plan.subfolder == subfolder
 
 
 @pytest.mark.parametrize("depth", ["1", "2"])
@@ -226,13 +218,10 @@ def test_history_that_git_cannot_read_is_named(repository: Path, tmp_path: Path)
     assert (tmp_path / "copy/a.py").exists()
 
 
-def test_static_version_needs_no_history(repository: Path) -> None:
+def test_static_version_needs_no_history(repository: Path, tmp_path: Path) -> None:
     (repository / "pyproject.toml").write_text(STATIC)
-    with io.BytesIO() as file:
-        source.write_archive(repository, file)
-        file.seek(0)
-        with tarfile.open(fileobj=file) as archive:
-            assert ".git" not in archive.getnames()
+    copy(repository, tmp_path / "copy")
+    assert not (tmp_path / "copy/.git").exists()
 
 
 @pytest.mark.parametrize(
@@ -265,8 +254,7 @@ def test_outside_of_git_there_is_none(repository: Path, tmp_path: Path) -> None:
 
 def test_submodules_that_are_checked_out(repository: Path, tmp_path: Path) -> None:
     outer = tmp_path / "outer"
-    outer.mkdir()
-    git(outer, "init", "--quiet")
+    git(tmp_path, "init", "--quiet", "outer")
     git(outer, "submodule", "--quiet", "add", str(repository), "vendor/lib")
     commit(outer, "pyproject.toml")
     git(outer, "tag", "v3")

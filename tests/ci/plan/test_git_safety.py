@@ -86,9 +86,15 @@ Plain = list[str]
 """Arguments with which plain git runs the program."""
 
 
-def monitor(trap: Trap) -> Plain:
-    trap.set("core.fsmonitor")
-    return ["status"]
+def setting(name: str, value: str, *plain: str) -> Callable[[Trap], Plain]:
+    """A trap of one setting of the repository; in ``value``, ``{}`` is the program."""
+
+    def plant(trap: Trap) -> Plain:
+        trap.set(name, value.format(trap.program))
+        return [*plain]
+
+    plant.__name__ = name
+    return plant
 
 
 def included_monitor(trap: Trap) -> Plain:
@@ -208,16 +214,6 @@ def text_conversion(trap: Trap) -> Plain:
     return ["diff"]
 
 
-def pager(trap: Trap) -> Plain:
-    trap.set("core.pager")
-    return ["log", "-1"]
-
-
-def alias(trap: Trap) -> Plain:
-    trap.set("alias.st", f"!{trap.program}")
-    return ["st"]
-
-
 def pack_of_a_submodule(trap: Trap) -> Plain:
     trap.submodule()
     own = trap.source / ".git" / "modules" / "vendor" / "lib" / "config"
@@ -267,27 +263,13 @@ def missing_object(trap: Trap) -> Plain:
 
 
 TRAPS: tuple[Callable[[Trap], Plain], ...] = (
-    monitor,
-    included_monitor,
-    clean_filter,
-    filter_process,
-    smudge_filter,
-    nested_repository,
-    embedded_bare_repository,
-    hook_of_a_commit,
-    hook_of_the_index,
-    worktree_configuration,
-    ssh_command,
-    signature_program,
-    external_diff,
-    text_conversion,
-    pager,
-    alias,
-    pack_of_a_submodule,
-    update_of_a_submodule,
-    monitor_of_a_submodule,
-    refs_of_alternates,
-    missing_object,
+    setting("core.fsmonitor", "{}", "status"),
+    setting("core.pager", "{}", "log", "-1"),
+    setting("alias.st", "!{}", "st"),
+    *(included_monitor, clean_filter, filter_process, smudge_filter, nested_repository),
+    *(embedded_bare_repository, hook_of_a_commit, hook_of_the_index, worktree_configuration),
+    *(ssh_command, signature_program, external_diff, text_conversion, pack_of_a_submodule),
+    *(update_of_a_submodule, monitor_of_a_submodule, refs_of_alternates, missing_object),
 )
 
 

@@ -28,9 +28,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def plan(folder: Path, environ: dict[str, str] | None = None) -> RunPlan:
+def plan(
+    folder: Path, environ: dict[str, str] | None = None, platform: str = "cpu", **options: str
+) -> RunPlan:
     project = load_project(folder / "ci.yaml", environ or {})
-    [planned] = plan_run(project, ["cpu"], run_id="run", source=folder, results=folder / "results")
+    places = {"source": folder, "results": folder / "results"}
+    given = RunOptions.model_validate(options)
+    [planned] = plan_run(project, [platform], run_id="run", options=given, **places)
     return planned
 
 
@@ -72,10 +76,7 @@ def test_the_environment_that_sees_torch(
         "project: tiny\nplatforms:\n  cpu: {requirements: needs.txt}\n"
         "  nvidia: {requirements: needs.txt}\n  moore: {simulated: true, requirements: needs.txt}\n"
     )
-    project = load_project(folder / "ci.yaml", environ)
-    [planned] = plan_run(
-        project, [platform], run_id="run", source=folder, results=folder / "results"
-    )
+    planned = plan(folder, environ, platform)
     assert planned.host.sees_torch is sees_torch
     assert planned.host.interpreter == environ.get(f"INFINI_CI_PYTHON_{platform.upper()}")
 
@@ -84,12 +85,8 @@ def test_the_sites_python_comes_after_the_option_and_the_environment(folder: Pat
     (folder / "ci.site.yaml").write_text("platforms: {cpu: {python: /site/python, engine: host}}\n")
     assert plan(folder).host.interpreter == "/site/python"
     assert plan(folder, {"INFINI_CI_PYTHON_CPU": "/my/python"}).host.interpreter == "/my/python"
-    project = load_project(folder / "ci.yaml", {"INFINI_CI_PYTHON_CPU": "/my/python"})
-    options = RunOptions(python="/named/python")
-    [planned] = plan_run(
-        project, ["cpu"], run_id="run", source=folder, results=folder / "results", options=options
-    )
-    assert planned.host.interpreter == "/named/python"
+    named = plan(folder, {"INFINI_CI_PYTHON_CPU": "/my/python"}, python="/named/python")
+    assert named.host.interpreter == "/named/python"
 
 
 def test_a_site_file_of_the_repository_chooses_nothing_that_runs_here(folder: Path) -> None:
@@ -105,15 +102,12 @@ def test_a_site_file_of_the_repository_chooses_nothing_that_runs_here(folder: Pa
     assert plan(folder, {"INFINI_CI_SITE": str(site)}).host.interpreter == "./evil"
 
 
-def test_the_certificates_are_in_the_build_context(folder: Path) -> None:
-    (folder / "ca.pem").write_text("certificates")
-    (folder / "ci.site.yaml").write_text("network: {ca_bundle: ca.pem}\n")
-    assert plan(folder).needed_image.context["site-ca-bundle.pem"] == b"certificates"
-
-
-def test_the_sites_limits_for_results(folder: Path) -> None:
+def test_the_sites_certificates_and_limits(folder: Path) -> None:
     assert plan(folder).result_limits == ResultLimits()
-    (folder / "ci.site.yaml").write_text("results: {total_bytes: 1048576, entries: 200}\n")
+    (folder / "ca.pem").write_text("certificates")
+    limits = "results: {total_bytes: 1048576, entries: 200}\n"
+    (folder / "ci.site.yaml").write_text(f"network: {{ca_bundle: ca.pem}}\n{limits}")
+    assert plan(folder).needed_image.context["site-ca-bundle.pem"] == b"certificates"
     assert plan(folder).result_limits == ResultLimits(total_bytes=1 << 20, entries=200)
 
 
@@ -128,11 +122,7 @@ def test_the_sites_base_image(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
-        (
-            "INFINI_CI_BASE_IMAGE_CPU",
-            "an image!",
-            "got 'an image!', expected a string that matches",
-        ),
+        ("INFINI_CI_BASE_IMAGE_CPU", "an image!", "got 'an image!', expected a string that"),
         ("INFINI_CI_ENGINE_CPU", "hots", "unknown engine 'hots', .*; did you mean 'host'"),
     ],
 )
@@ -155,25 +145,19 @@ def test_commands_name_a_configuration_of_this_repository() -> None:
     assert config_option(Path("/elsewhere/ci.yaml")) is None
 
 
-def test_a_site_file_elsewhere(folder: Path, tmp_path: Path) -> None:
-    site = tmp_path / "elsewhere.yaml"
-    site.write_text("network: {pip_index_url: 'https://mirror.example/'}\n")
-    planned = plan(folder, {"INFINI_CI_SITE": str(site)})
-    assert planned.network.environment == {"PIP_INDEX_URL": "https://mirror.example/"}
-
-
 def test_files_of_a_site_are_relative_to_its_own_file(folder: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "the site"
     (elsewhere / "wheels").mkdir(parents=True)
     (elsewhere / "ca.pem").write_text("certificates")
     links = "https://mirror.example/links wheels"
     (elsewhere / "ci.site.yaml").write_text(
-        f"network: {{ca_bundle: ca.pem, pip_find_links: {links}}}\n"
+        f"network: {{ca_bundle: ca.pem, pip_find_links: {links}, pip_proxy: p}}\n"
     )
     network = plan(folder, {"INFINI_CI_SITE": str(elsewhere / "ci.site.yaml")}).network
     assert network.ca_bundle == elsewhere / "ca.pem"
     assert network.wheelhouse == elsewhere / "wheels"
     assert network.environment["PIP_FIND_LINKS"].startswith("https://mirror.example/links ")
+    assert network.environment["PIP_PROXY"] == "p"  # no path
 
 
 def test_a_named_site_file_must_exist(folder: Path) -> None:

@@ -1,17 +1,15 @@
-"""The lineage that a run records: from real clones, and from the variables of CI systems."""
+"""The lineage that a run records: from real clones, in jobs of CI systems."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from stored_history import Project, git
 
 from ci.model.results import NO_LINEAGE, Lineage
-from ci.plan.ci_variables import CiJob, read_ci_job
 from ci.plan.lineage import read_lineage
 
 GITHUB = {"GITHUB_ACTIONS": "true"}
@@ -157,93 +155,3 @@ def test_a_name_that_cannot_be_stored_is_left_out(project: Project) -> None:
     git(project.source, "checkout", "--quiet", "-b", "a" * 200 + "/" + "b" * 200)
     found = lineage(project.source)
     assert (found.branch, found.depth) == (None, 3)
-
-
-@pytest.mark.parametrize(
-    ("variables", "expected"),
-    [
-        ({}, CiJob()),
-        ({**GITHUB, "GITHUB_REF": "refs/heads/main"}, CiJob(branch="main")),
-        ({**GITHUB, "GITHUB_REF": "refs/tags/v1", "GITHUB_BASE_REF": ""}, CiJob()),
-        (
-            {**GITHUB, **PULL_REQUEST},
-            CiJob(branch="topic", pull_request="12", target="main"),
-        ),
-        (
-            {
-                "GITLAB_CI": "true",
-                "CI_COMMIT_BRANCH": "topic",
-                "CI_DEFAULT_BRANCH": "main",
-                "CI_COMMIT_SHA": "abc",
-            },
-            CiJob(branch="topic", main_branch="main", commits=("abc",)),
-        ),
-        (
-            {
-                "GITLAB_CI": "true",
-                "CI_DEFAULT_BRANCH": "main",
-                "CI_MERGE_REQUEST_IID": "7",
-                "CI_MERGE_REQUEST_EVENT_TYPE": "merged_result",
-                "CI_MERGE_REQUEST_SOURCE_BRANCH_NAME": "topic",
-                "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": "def",
-                "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "stable",
-                "CI_MERGE_REQUEST_DIFF_BASE_SHA": "012",
-            },
-            CiJob(
-                branch="topic",
-                pull_request="7",
-                target="stable",
-                main_branch="main",
-                commits=("def",),
-                merged=True,
-                merge_base="012",
-            ),
-        ),
-        (
-            {
-                "BUILDKITE": "true",
-                "BUILDKITE_BRANCH": "topic",
-                "BUILDKITE_COMMIT": "HEAD",
-                "BUILDKITE_PIPELINE_DEFAULT_BRANCH": "main",
-                "BUILDKITE_PULL_REQUEST": "3",
-                "BUILDKITE_PULL_REQUEST_BASE_BRANCH": "main",
-            },
-            CiJob(branch="topic", pull_request="3", target="main", main_branch="main"),
-        ),
-        (
-            {
-                "BUILDKITE": "true",
-                "BUILDKITE_BRANCH": "v1",
-                "BUILDKITE_TAG": "v1",
-                "BUILDKITE_PULL_REQUEST": "false",
-            },
-            CiJob(),
-        ),
-        (
-            {"JENKINS_URL": "http://ci/", "BRANCH_NAME": "main", "BRANCH_IS_PRIMARY": "true"},
-            CiJob(branch="main", main_branch="main"),
-        ),
-        ({"JENKINS_URL": "http://ci/", "GIT_BRANCH": "origin/topic"}, CiJob(branch="topic")),
-        (
-            {
-                "JENKINS_URL": "http://ci/",
-                "BRANCH_NAME": "PR-5",
-                "CHANGE_ID": "5",
-                "CHANGE_BRANCH": "topic",
-                "CHANGE_TARGET": "main",
-            },
-            CiJob(branch="topic", pull_request="5", target="main"),
-        ),
-    ],
-)
-def test_the_variables_of_ci_systems(variables: dict[str, str], expected: CiJob) -> None:
-    job = read_ci_job(variables)
-    assert replace(job, system=None, trust=None) == expected
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"repository": 1, "pull_request": []}'])
-def test_an_event_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
-    (tmp_path / "event.json").write_text(text)
-    variables = {**GITHUB, "GITHUB_EVENT_PATH": str(tmp_path / "event.json")}
-    job = read_ci_job(variables)
-    assert replace(job, system=None, trust=None) == CiJob()

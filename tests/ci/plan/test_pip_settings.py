@@ -12,13 +12,7 @@ from pathlib import Path
 import pytest
 
 from ci.plan.config import NetworkConfig
-from ci.plan.network import (
-    FIELDS,
-    pip_variables,
-    read_pip_settings,
-    resolve_network,
-    with_folders,
-)
+from ci.plan.network import FIELDS, pip_variables, read_pip_settings, resolve_network, with_folders
 
 HOME = ".config/pip/pip.conf"
 SETTINGS = {
@@ -99,11 +93,19 @@ def test_a_file_that_pip_cannot_read_has_no_settings(text: bytes, tmp_path: Path
     assert read_pip_settings(environ) == NetworkConfig()
 
 
-def test_an_index_that_is_a_folder_of_this_machine_is_no_setting(tmp_path: Path) -> None:
-    file = tmp_path / "pip.conf"
-    file.write_text("[global]\nextra-index-url = file:///opt/simple\n")
-    found = read_pip_settings({"HOME": str(tmp_path), "PIP_CONFIG_FILE": str(file)})
-    assert found.pip_extra_index_url is None
+@pytest.mark.parametrize(
+    ("line", "field", "value"),
+    [
+        ("extra-index-url = file:///opt/simple", "pip_extra_index_url", None),  # not in a container
+        ("no-index = true", "pip_no_index", True),
+    ],
+)
+def test_settings_that_pip_has_in_another_form(
+    tmp_path: Path, line: str, field: str, value: object
+) -> None:
+    (tmp_path / "pip.conf").write_text(f"[global]\n{line}\n[install]\n")
+    environ = {"HOME": str(tmp_path), "PIP_CONFIG_FILE": str(tmp_path / "pip.conf")}
+    assert getattr(read_pip_settings(environ), field) is value
 
 
 def test_it_is_the_last_to_be_asked(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from ci.facts.environment_key import environment_key
 from ci.facts.operators import read_record, recorded_properties
 from ci.facts.suite import UNSELECTED, restrict_to_selection
 from ci.model.outcomes import OperatorTest, Outcome, Selection, State, Suite
-from ci.model.results import PlatformResult
+from ci.model.results import PlatformResult, RunResult
 from ci.plan.config import Config, NetworkConfig, SelectionConfig
 from ci.plan.project import Project, refuse_typos
 from ci.plan.request import selected_operators
@@ -111,8 +111,12 @@ class Tiny:
 
     def run(self, *arguments: str) -> tuple[int, PlatformResult]:
         code = self.command("run", "cpu", "--source", self.source, *arguments)
-        [row] = read_results(self.folder / "results" / "latest" / "results.json").platforms
+        [row] = self.latest.platforms
         return code, row
+
+    @property
+    def latest(self) -> RunResult:
+        return read_results(self.folder / "results" / "latest" / "results.json")
 
 
 @pytest.fixture
@@ -176,7 +180,6 @@ class TestRequestedOptions:
         (source / ".gitignore").write_text("ignored.yml\n")
         (tmp_path / "elsewhere.yaml").write_text("")
         subprocess.run(["git", "init", "--quiet"], cwd=source, check=True)
-        remedy = "Name a file of .*source that git does not ignore, or the operators: --select"
         for name, message in (
             ("no.yaml", "--select: the file no.yaml does not exist"),
             ("ignored.yml", "--select: .*/ignored.yml is not among the sources that a run copies"),
@@ -184,8 +187,7 @@ class TestRequestedOptions:
         ):
             with pytest.raises(UsageError, match=message) as caught:
                 self.asked(source, name)
-            assert caught.match(message)
-            assert Counter(str(caught.value.remedy).split())["--select"] == 1, remedy
+            assert str(caught.value.remedy).count("--select") == 1
 
     def test_a_project_that_cannot_be_narrowed(self, tmp_path: Path) -> None:
         message = r"--select: .*/ci\.yaml: got no `selection:`"
@@ -206,23 +208,28 @@ PASSED = State(Outcome.PASSED)
 class TestTypingErrors:
     def refuse(self, folder: Path, selected: str) -> None:
         known = suite("gelu.out", "fft_fft.out", "fft_ifft.out")
+        (folder / "bases").mkdir()
+        (folder / "bases" / "rms_norm.h").touch()
         refuse_typos(selected, known, folder, ["bases/*.h"])
 
-    def test_what_is_nearly_a_known_name(self, tmp_path: Path) -> None:
-        (tmp_path / "bases").mkdir()
-        (tmp_path / "bases" / "rms_norm.h").touch()
-        with pytest.raises(UsageError, match="'gelo' is not a known operator; did you mean 'gelu'"):
-            self.refuse(tmp_path, "gelu,gelo")
-        with pytest.raises(UsageError, match=r"'rms_nrm' is not a .*; did you mean 'rms_norm'"):
-            self.refuse(tmp_path, "rms_nrm")
-        with pytest.raises(UsageError, match=r"'fft_fff\*' is not a .*; did you mean 'fft_fft'"):
-            self.refuse(tmp_path, "fft_fff*")
+    @pytest.mark.parametrize(
+        ("selected", "wrong", "meant"),
+        [
+            ("gelu,gelo", "gelo", "gelu"),
+            ("rms_nrm", "rms_nrm", "rms_norm"),
+            ("fft_fff*", r"fft_fff\*", "fft_fft"),
+        ],
+    )
+    def test_what_is_nearly_a_known_name(
+        self, tmp_path: Path, selected: str, wrong: str, meant: str
+    ) -> None:
+        message = f"'{wrong}' is not a known operator; did you mean '{meant}'"
+        with pytest.raises(UsageError, match=message):
+            self.refuse(tmp_path, selected)
 
     @pytest.mark.parametrize("selected", ["gelu,fft_*", "*", "rms_norm", "xyzzy", "few/gelo.yaml"])
     def test_what_may_be_right(self, tmp_path: Path, selected: str) -> None:
         """A new operator is known to the build alone."""
-        (tmp_path / "bases").mkdir()
-        (tmp_path / "bases" / "rms_norm.h").touch()
         self.refuse(tmp_path, selected)
 
 
@@ -250,9 +257,8 @@ class TestNarrowing:
         "properties", [None, [], [["selection", None]], [["selection", {"asked": "abs"}]]]
     )
     def test_what_cannot_be_read_narrows_nothing(self, properties: object) -> None:
-        assert (
-            read_record("selection", recorded_properties({"user_properties": properties})) is None
-        )
+        recorded = recorded_properties({"user_properties": properties})
+        assert read_record("selection", recorded) is None
 
 
 def test_a_selected_run_is_judged_by_what_was_selected(
@@ -260,10 +266,8 @@ def test_a_selected_run_is_judged_by_what_was_selected(
 ) -> None:
     code, row = tiny.run("--select", "add*")
     assert code == ExitCode.PASSED
-    assert row.notes[:2] == (
-        "suite of the selected operators passed",
-        "selected 2 of 4 overloads",
-    )
+    assert row.notes[0] == "suite of the selected operators passed"
+    assert row.notes[1] == "selected 2 of 4 overloads"
     assert "overloads executed: 2 of 2" in row.notes
     assert not [note for note in row.notes if "contract" in note]
     assert row.environment["selection"] == {"operators": "add*", "overloads": 2, "of": 4}
@@ -285,11 +289,7 @@ def test_the_callers_variable_selects_too(tiny: Tiny, monkeypatch: pytest.Monkey
     ("old", "new", "breach"),
     narrowed(
         [
-            (
-                "TESTED = BUILT",
-                "TESTED = BUILT[1:]",
-                "1 test vanished: float32 of add.out (slot 8; was passed)",
-            ),
+            ("TESTED = BUILT", "TESTED = BUILT[1:]", "1 test vanished: float32 of add.out (slot 8"),
             (
                 "LEFT_OUT = len(ALL)",
                 "LEFT_OUT = -1 + len(ALL)",
@@ -354,10 +354,8 @@ def test_no_contract_is_written_from_a_selected_run(
     assert "has only selected operators: abs" in printed
     assert "python -m ci run cpu --select all" in printed
     assert contract.read_text() == before
-    results = tiny.folder / "results"
-    run = read_results(results / "latest" / "results.json")
-    with pytest.raises(UsageError) as caught:
-        make_contract(run, "cpu", results, config="tests/simulated/ci.yaml")
+    with pytest.raises(UsageError, match="has only selected operators") as caught:
+        make_contract(tiny.latest, "cpu", tiny.folder / "results", config="tests/simulated/ci.yaml")
     remedy = "python -m ci run cpu --config tests/simulated/ci.yaml --select all"
     assert caught.value.remedy == f"Run all operators first: {remedy}"
 
@@ -367,17 +365,15 @@ def test_a_selected_run_is_no_baseline_for_a_full_one(
     tiny: Tiny, capsys: pytest.CaptureFixture[str], *, is_base: bool
 ) -> None:
     assert tiny.run()[0] == ExitCode.PASSED
-    full = read_results(tiny.folder / "results" / "latest" / "results.json").run_id
+    full = tiny.latest.run_id
     tiny.run("--select", "add*")
-    selected = read_results(tiny.folder / "results" / "latest" / "results.json").run_id
+    selected = tiny.latest.run_id
     sides = (selected, full) if is_base else (full, selected)
     capsys.readouterr()
     assert tiny.command("compare", *sides) == ExitCode.PASSED
     shown = capsys.readouterr().out
     base, head = ("add*", "all operators") if is_base else ("all operators", "add*")
-    assert (
-        f"selected operators differ: base has {base}, head has {head}; only tests of both" in shown
-    )
+    assert f"operators differ: base has {base}, head has {head}; only tests of both" in shown
     assert "vanished" not in shown
     assert "times are not compared because the environments differ:" in shown
     assert tiny.command("compare", *sides, "--fail-on", "regression") == ExitCode.USAGE
@@ -407,7 +403,7 @@ def test_a_run_goes_on_with_what_was_selected(
 ) -> None:
     tiny.run("--select", "abs")
     results = tiny.folder / "results"
-    run_id = read_results(results / "latest" / "results.json").run_id
+    run_id = tiny.latest.run_id
     request = json.loads((results / run_id / "request.json").read_text())
     assert request["selected"] == "abs"
     monkeypatch.setenv("TINY_OPERATORS", "mul")
@@ -418,10 +414,7 @@ def test_a_run_goes_on_with_what_was_selected(
     assert row.environment["selection"] == {"operators": "abs", "overloads": 1, "of": 4}
     capsys.readouterr()
     assert tiny.command("run", "--resume", run_id, "--select", "mul") == ExitCode.USAGE
-    assert (
-        "--resume: continues the run with its original platforms and options"
-        in capsys.readouterr().err
-    )
+    assert "--resume: continues the run with its original" in capsys.readouterr().err
 
 
 def test_typing_errors_end_before_the_run(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:

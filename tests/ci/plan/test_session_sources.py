@@ -11,7 +11,7 @@ from workplace import Workplace, new_workplace
 
 from ci import cli
 from ci.errors import ExitCode, UsageError
-from ci.model.plan import SESSION_LABEL
+from ci.model.plan import SESSION_LABEL, RunPlan
 from ci.plan.project import load_project, plan_run
 from ci.plan.request import read_request
 from ci.plan.session import SHELL, kept_plan, rerun_plan, shell_plan
@@ -31,6 +31,16 @@ def recorded(work: Workplace) -> Recorded:
     result, _ = work.run()
     request = read_request(work.results, result.run_id)
     return Recorded(request=request, result=result.platforms[0], results=work.results)
+
+
+def refused(before: Recorded, message: str, *, only_configuration: bool = False) -> str:
+    """Refuse the sources of a run, and return the remedy."""
+    with (
+        pytest.raises(UsageError, match=message) as caught,
+        recorded_sources(before, only_configuration=only_configuration),
+    ):
+        pass
+    return str(caught.value.remedy)
 
 
 def test_unchanged_sources_are_used_in_their_place(work: Workplace) -> None:
@@ -57,12 +67,8 @@ def test_changed_sources_are_those_of_the_commit(work: Workplace) -> None:
 def test_changed_sources_without_a_commit(work: Workplace) -> None:
     before = recorded(work)
     work.write("tests/test_a.py", "changed")  # else it is the same commit, in the same second
-    with (
-        pytest.raises(UsageError, match=r"are gone: files in .* and the run had no commit") as it,
-        recorded_sources(before),
-    ):
-        pass
-    assert it.value.remedy == "Undo the changes, or start a new run."
+    remedy = refused(before, r"are gone: files in .* and the run had no commit")
+    assert remedy == "Undo the changes, or start a new run."
 
 
 def test_a_clone_without_the_commit(work: Workplace) -> None:
@@ -71,12 +77,8 @@ def test_a_clone_without_the_commit(work: Workplace) -> None:
     shutil.rmtree(work.folder / "source" / ".git")
     work.write("tests/test_a.py", "changed")  # else it is the same commit, in the same second
     work.commit()
-    with (
-        pytest.raises(UsageError, match=r"the clone .* has no commit .*, the sources of run") as it,
-        recorded_sources(before),
-    ):
-        pass
-    assert f"fetch origin {before.request.commit}" in str(it.value.remedy)
+    remedy = refused(before, r"the clone .* has no commit .*, the sources of run")
+    assert f"fetch origin {before.request.commit}" in remedy
 
 
 def test_only_the_configuration_counts(work: Workplace) -> None:
@@ -85,38 +87,33 @@ def test_only_the_configuration_counts(work: Workplace) -> None:
     with recorded_sources(before, only_configuration=True) as sources:
         assert (sources.folder, sources.notes) == (work.folder / "source", ())
     work.write("ci.yaml", "changed")
-    with (
-        pytest.raises(UsageError, match=r"are gone: .*ci\.yaml has changed since the run began"),
-        recorded_sources(before, only_configuration=True),
-    ):
-        pass
+    changed = r"are gone: .*ci\.yaml has changed since the run began"
+    refused(before, changed, only_configuration=True)
 
 
 def test_a_bundle_with_other_files(work: Workplace) -> None:
     before = recorded(work)
     request = before.request.model_copy(update={"bundle": Path("a.tar")})
     work.write("tests/test_a.py", "changed")
-    with (
-        pytest.raises(UsageError, match=r"a\.tar is not the bundle of run .*: files in"),
-        recorded_sources(replace(before, request=request)),
-    ):
-        pass
+    other = replace(before, request=request)
+    refused(other, r"a\.tar is not the bundle of run .*: files in")
 
 
 def test_sources_that_are_gone(work: Workplace) -> None:
     work.commit()
     before = recorded(work)
     shutil.rmtree(work.folder / "source")
-    with (
-        pytest.raises(UsageError, match="source no longer exists"),
-        recorded_sources(before),
-    ):
-        pass
+    refused(before, "source no longer exists")
+
+
+def planned(work: Workplace) -> RunPlan:
+    project = load_project(work.folder / "source" / "ci.yaml", {})
+    [plan] = plan_run(project, ["cpu"], run_id="a", source=project.source, results=work.results)
+    return plan
 
 
 def test_the_plan_of_a_session(work: Workplace) -> None:
-    project = load_project(work.folder / "source" / "ci.yaml", {})
-    [plan] = plan_run(project, ["cpu"], run_id="a", source=project.source, results=work.results)
+    plan = planned(work)
     shell = shell_plan(plan, results=work.folder)
     build, stage = shell.stages
     assert build == plan.stages[0]
@@ -136,8 +133,7 @@ def test_the_plan_of_a_session(work: Workplace) -> None:
 
 
 def test_the_plan_of_a_shell_in_what_a_run_kept(work: Workplace) -> None:
-    project = load_project(work.folder / "source" / "ci.yaml", {})
-    [plan] = plan_run(project, ["cpu"], run_id="a", source=project.source, results=work.results)
+    plan = planned(work)
     plan = replace(plan, network=replace(plan.network, credentials={"PIP_INDEX_URL": "secret"}))
     kept = kept_plan(plan, session="a-session-1")
     [stage] = kept.stages

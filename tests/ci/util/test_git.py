@@ -42,6 +42,10 @@ def repository(tmp_path: Path) -> Path:
     return new_repository(tmp_path / "repository")
 
 
+def is_clean(folder: Path, commit: str) -> bool:
+    return source.state(folder) == source.SourceState(commit=commit, dirty=False)
+
+
 def linked_worktree(repository: Path) -> Path:
     git(repository, "worktree", "add", "--quiet", "--detach", "../linked")
     return repository.with_name("linked")
@@ -98,16 +102,8 @@ def submodule(repository: Path) -> Path:
 @pytest.mark.parametrize(
     "make",
     [
-        linked_worktree,
-        shallow_clone,
-        shared_clone,
-        partial_clone,
-        sparse_checkout,
-        split_index,
-        packed_refs,
-        sha256,
-        separate_git_folder,
-        submodule,
+        *(linked_worktree, shallow_clone, shared_clone, partial_clone, sparse_checkout),
+        *(split_index, packed_refs, sha256, separate_git_folder, submodule),
     ],
     ids=lambda it: it.__name__,
 )
@@ -116,14 +112,14 @@ def test_every_kind_of_clone(
 ) -> None:
     folder = make(repository)
     commit = git(folder, "rev-parse", "HEAD")
-    assert source.state(folder) == source.SourceState(commit=commit, dirty=False)
+    assert is_clean(folder, commit)
     present = {str(it.relative_to(folder)) for it in folder.rglob("*.txt")}
     assert set(map(str, source.files(folder))) - {".gitmodules"} == present
     assert present
     lineage = read_lineage(folder, commit, {})
     assert lineage.parents == (git(folder, "cat-file", "commit", "HEAD").split()[3],)
     check_out(folder, commit, tmp_path / "copy")
-    assert source.state(tmp_path / "copy") == source.SourceState(commit=commit, dirty=False)
+    assert is_clean(tmp_path / "copy", commit)
     copied = {str(it.relative_to(tmp_path / "copy")) for it in (tmp_path / "copy").rglob("*.txt")}
     assert copied == present
     before = git(folder, "status", "--porcelain")
@@ -159,7 +155,7 @@ def test_commits_with_other_submodules(repository: Path, tmp_path: Path) -> None
     git(outer, "commit", "--quiet", "--all", "--message", "older")
     older = git(outer, "rev-parse", "HEAD")
     check_out(outer, older, copy)
-    assert source.state(copy) == source.SourceState(commit=older, dirty=False)
+    assert is_clean(copy, older)
     assert not (copy / "vendor/middle/lib").exists()
     check_out(outer, git(outer, "rev-parse", "HEAD~2"), copy)
     assert not (copy / "vendor").exists()
@@ -202,7 +198,7 @@ def test_variables_do_not_redirect_git(
     (other / "a.txt").write_text("other\n")
     values = {"GIT_WORK_TREE": other, "GIT_INDEX_FILE": other / ".git" / "index"}
     monkeypatch.setenv(name, str(values.get(name, other / ".git")))
-    assert source.state(repository) == source.SourceState(commit=commit, dirty=False)
+    assert is_clean(repository, commit)
     assert [*map(str, source.files(repository))] == ["a.txt", "src/b.txt"]
 
 
@@ -211,7 +207,7 @@ def test_all_variables_that_git_lists(repository: Path, monkeypatch: pytest.Monk
     for name in git(repository, "rev-parse", "--local-env-vars").split():
         if not name.startswith("GIT_CONFIG"):  # the caller's settings
             monkeypatch.setenv(name, "/nowhere")
-    assert source.state(repository) == source.SourceState(commit=commit, dirty=False)
+    assert is_clean(repository, commit)
 
 
 def test_git_is_not_taken_from_the_sources(
@@ -254,43 +250,29 @@ def remove_main_repository(folder: Path) -> Path:
     return linked
 
 
-def write_git_file(text: str) -> Callable[[Path], Path]:
-    def write(folder: Path) -> Path:
+def replacing_git(make: Callable[[Path], object]) -> Callable[[Path], Path]:
+    def replace(folder: Path) -> Path:
         shutil.rmtree(folder / ".git")
-        (folder / ".git").write_text(text)
+        make(folder / ".git")
         return folder
 
-    return write
+    return replace
 
 
-def empty_git_folder(folder: Path) -> Path:
-    shutil.rmtree(folder / ".git")
-    (folder / ".git").mkdir()
-    return folder
-
-
-def link_to_nothing(folder: Path) -> Path:
-    shutil.rmtree(folder / ".git")
-    (folder / ".git").symlink_to("gone")
-    return folder
-
-
-def fifo(folder: Path) -> Path:
-    shutil.rmtree(folder / ".git")
-    os.mkfifo(folder / ".git")
-    return folder
+def git_file(text: str) -> Callable[[Path], Path]:
+    return replacing_git(lambda path: path.write_text(text))
 
 
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
         (remove_main_repository, r"it names the repository .*/\.git/worktrees/linked, but "),
-        (write_git_file("gitdir: ../gone\n"), "it names the repository .*/gone, but .* is missing"),
-        (write_git_file("anything"), "got no line `gitdir: FOLDER`"),
-        (write_git_file(""), "got no line `gitdir: FOLDER`"),
-        (empty_git_folder, r".*/\.git/HEAD is missing"),
-        (link_to_nothing, "it links to gone, which does not exist"),
-        (fifo, "it is neither a file nor a folder"),
+        (git_file("gitdir: ../gone\n"), "it names the repository .*/gone, but .* is missing"),
+        (git_file("anything"), "got no line `gitdir: FOLDER`"),
+        (git_file(""), "got no line `gitdir: FOLDER`"),
+        (replacing_git(Path.mkdir), r".*/\.git/HEAD is missing"),
+        (replacing_git(lambda it: it.symlink_to("gone")), "it links to gone, which does not exist"),
+        (replacing_git(os.mkfifo), "it is neither a file nor a folder"),
     ],
 )
 def test_a_dangling_git(repository: Path, damage: Callable[[Path], Path], reason: str) -> None:

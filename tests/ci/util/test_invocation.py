@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shlex
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
 from ci.util.files import REPOSITORY
 from ci.util.invocation import NOX_VARIABLE, SESSIONS, command, remember_options
-
-
-def given(**options: object) -> argparse.Namespace:
-    return argparse.Namespace(**options)
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +50,7 @@ def test_a_user_of_nox_gets_a_session(
     words: list[str], shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(NOX_VARIABLE, "python3 noxfile.py")
-    with remember_options(given(results=Path("my results"), config=Path("a b.yaml"))):
+    with remember_options(Namespace(results=Path("my results"), config=Path("a b.yaml"))):
         assert command(*words) == f"python3 noxfile.py {shown}"
     assert command("run", "cpu") == "python3 noxfile.py -s build-cpu"
 
@@ -75,6 +71,7 @@ def test_without_a_session_of_nox_it_is_the_python_of_this_one(
     ("options", "words", "added"),
     [
         ({"results": Path("results")}, ["gc"], ""),
+        ({"results": Path("results"), "variable": True}, ["gc"], " --results results"),
         ({"results": Path("r")}, ["gc"], " --results r"),
         ({"results": Path("r")}, ["platforms"], ""),
         ({"config": Path("c")}, ["run", "--resume", "x"], ""),
@@ -86,16 +83,12 @@ def test_without_a_session_of_nox_it_is_the_python_of_this_one(
     ],
 )
 def test_options_other_than_the_default_are_part_of_the_command(
-    options: dict[str, object], words: list[str], added: str
+    options: dict[str, object], words: list[str], added: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with remember_options(given(**options)):
+    if "variable" in options:
+        monkeypatch.setenv("INFINI_CI_RESULTS", "elsewhere")
+    with remember_options(Namespace(**options)):
         assert command(*words) == f"python -m ci {shlex.join(words)}{added}"
-
-
-def test_results_that_only_a_variable_names_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("INFINI_CI_RESULTS", "elsewhere")
-    with remember_options(given(results=Path("results"))):
-        assert command("gc") == "python -m ci gc --results results"
 
 
 def test_what_it_prints_can_be_run(tmp_path: Path) -> None:

@@ -71,16 +71,17 @@ def test_missing_program() -> None:
     assert error.value.exit_code is ExitCode.INFRASTRUCTURE
 
 
-def test_program_that_may_not_run(tmp_path: Path) -> None:
-    program = tmp_path / "data.txt"
-    program.write_text("text")
-    with pytest.raises(ProcessError, match=r"data\.txt cannot be run: Permission denied"):
-        run([str(program)])
-
-
-def test_missing_folder(tmp_path: Path) -> None:
-    with pytest.raises(ProcessError, match=r"cannot run true: .*/nowhere is not a folder"):
-        run(["true"], cwd=tmp_path / "nowhere")
+@pytest.mark.parametrize(
+    ("program", "folder", "message"),
+    [
+        ("{}/data.txt", "", r"data\.txt cannot be run: Permission denied"),
+        ("true", "nowhere", r"cannot run true: .*/nowhere is not a folder"),
+    ],
+)
+def test_what_cannot_be_run(tmp_path: Path, program: str, folder: str, message: str) -> None:
+    (tmp_path / "data.txt").write_text("text")
+    with pytest.raises(ProcessError, match=message):
+        run([program.format(tmp_path)], cwd=tmp_path / folder)
 
 
 def test_failure_quotes_the_last_lines() -> None:
