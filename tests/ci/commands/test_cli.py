@@ -447,11 +447,6 @@ def test_an_interrupted_run_says_how_to_go_on(
     )
 
 
-def test_schema(capsys: Output) -> None:
-    assert run("schema") == ExitCode.PASSED
-    assert capsys.readouterr().out == schema_text()
-
-
 def test_without_its_dependencies_it_says_what_installs_them() -> None:
     command = [sys.executable, "-S", "-m", "ci", "platforms"]  # -S: no site-packages
     done = subprocess.run(

@@ -394,14 +394,6 @@ def test_github_obeys_no_line_of_a_stranger(
     assert token not in capfd.readouterr().err
 
 
-def test_a_file_outside_of_the_source_is_not_marked(tmp_path: Path) -> None:
-    project = branched(tmp_path)
-    with project.open() as store:
-        run = store.load()
-    [line] = error_commands(run, lambda name: name != "test_a.py")
-    assert line.startswith("::error title=")
-
-
 def test_a_platform_without_failed_tests_is_marked_with_its_verdict(published: RunResult) -> None:
     lost = verdict(Product.INCOMPLETE, "the container, it ended\n")
     cpu = published.platforms[0].model_copy(update={"verdict": lost})
