@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from ci.commands.options import add_fail_on, add_format, add_repository, add_results
+from ci.commands.options import add_choice, add_format, add_repository, add_results
 from ci.errors import ExitCode, UsageError
 from ci.gates.rules import COMPARISON, RULES
 
@@ -35,11 +35,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("head", metavar="HEAD", help="same forms as BASE")
     add_format(parser, "table", "markdown", "json")
-    add_fail_on(
+    add_choice(
         parser,
-        COMPARISON,
-        f"exit with 4 if {RULES['regression'].broken_by} (regression). With 'suspected', also if"
-        f" {RULES['suspected'].broken_by}. Accepted rises do not count: see `accept`",
+        "--fail-on",
+        COMPARISON.choices,
+        help=f"exit with 4 if {RULES['regression'].broken_by} (regression). With 'suspected', also"
+        f" if {RULES['suspected'].broken_by}. Accepted rises do not count: see `accept`",
     )
     add_repository(parser, "in whose git repository branches and tags are looked up")
     add_results(parser)

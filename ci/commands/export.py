@@ -6,7 +6,7 @@ import argparse
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ci.commands.options import add_results, choice_of
+from ci.commands.options import add_choice, add_results, choice_of
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
@@ -23,13 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " per table. Join tables on `run_id` and `platform`. Column names end with their units:"
         " `_s` for seconds, `_bytes` for bytes. Times are UTC."
     )
-    parser.add_argument(
-        "--format",
-        type=choice_of(WRITERS),
-        metavar="{" + ",".join(WRITERS) + "}",
-        required=True,
-        help="file format",
-    )
+    add_choice(parser, "--format", WRITERS, required=True, help="file format")
     parser.add_argument(
         "--output", type=Path, metavar="FOLDER", required=True, help="folder to write the files to"
     )

@@ -6,7 +6,7 @@ import argparse
 
 from ci.commands.accepting import mirror
 from ci.commands.notifying import add_notify, find_target, notify
-from ci.commands.options import add_fail_on, add_format, add_line, add_repository, add_results
+from ci.commands.options import add_choice, add_format, add_line, add_repository, add_results
 from ci.commands.reading import read_histories, reading_store
 from ci.errors import ExitCode, UsageError
 from ci.gates.rules import HISTORY, RULES
@@ -35,11 +35,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print only open and suspected regressions; exit with 4 if one is open",
     )
-    add_fail_on(
+    add_choice(
         parser,
-        HISTORY,
-        f"with --check, also exit with 4 if {RULES['environment'].broken_by} (environment; default:"
-        " regression)",
+        "--fail-on",
+        HISTORY.choices,
+        help=f"with --check, also exit with 4 if {RULES['environment'].broken_by} (environment;"
+        " default: regression)",
     )
     add_notify(parser)
     add_repository(parser, "with its file ci-accepted.yaml")

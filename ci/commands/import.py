@@ -59,7 +59,12 @@ def execute(options: argparse.Namespace) -> int:
     make_folder(options.results)
     with (
         open_store(options.results) as store,
-        Importer(options.results, store, render=_page, replace=options.replace) as importer,
+        Importer(
+            options.results,
+            store,
+            render=lambda run: ResultsReport(run).markdown(),
+            replace=options.replace,
+        ) as importer,
     ):
         for path in files:
             try:
@@ -110,10 +115,6 @@ def _import_accepted(path: Path, store: Store, form: str) -> dict[str, object]:
         here = "imported" if is_new else "already here"
         show(f"{path}: {count} of {file.project} {here}")
     return {"project": file.project, "count": len(file.accepted), "changed": is_new}
-
-
-def _page(run: RunResult) -> str:
-    return ResultsReport(run).markdown()
 
 
 def _folders(named: Sequence[Path], errors: list[CiError]) -> Iterator[Path]:

@@ -13,10 +13,10 @@ from pathlib import Path
 import yaml
 
 from ci.commands.options import (
+    add_choice,
     add_config,
     add_results,
     add_source,
-    choice_of,
     config_file,
     whole_number,
 )
@@ -51,29 +51,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("platforms", nargs="*", metavar="PLATFORM", help="platforms to run")
     parser.add_argument("--all", action="store_true", help="every configured platform")
-    parser.add_argument(
-        "--system",
-        type=choice_of(SYSTEMS),
-        metavar="{" + ",".join(SYSTEMS) + "}",
-        default=SYSTEMS[0],
-        help=f"the system (default: {SYSTEMS[0]})",
-    )
+    about = f"the system (default: {SYSTEMS[0]})"
+    add_choice(parser, "--system", SYSTEMS, default=SYSTEMS[0], help=about)
     parser.add_argument(
         "--engine",
         metavar="ENGINE",
         help="Slurm only: the engine of `run` on a node (default: that of ci.site.yaml, else auto)",
     )
-    parser.add_argument(
-        "--select",
-        metavar="OPERATORS",
-        help="build and test only these operators, as in `run`",
-    )
-    parser.add_argument(
-        "--trust",
-        type=choice_of(Trust),
-        metavar="{" + ",".join(Trust) + "}",
-        help="how far the code is trusted, as in `run`",
-    )
+    about = "build and test only these operators, as in `run`"
+    parser.add_argument("--select", metavar="OPERATORS", help=about)
+    add_choice(parser, "--trust", Trust, help="how far the code is trusted, as in `run`")
     parser.add_argument(
         "--reruns",
         type=whole_number(0, MOST_RERUNS),

@@ -6,14 +6,11 @@ import argparse
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from ci.util.files import REPOSITORY
 from ci.util.invocation import CONFIG_FILE, RESULTS, RESULTS_VARIABLE
 from ci.util.text import near_match
-
-if TYPE_CHECKING:  # it imports pydantic
-    from ci.gates.rules import Gate
 
 LONGEST_NUMBER = 10  # digits, more than any count needs; int() raises an error from 4,301 on
 
@@ -74,14 +71,8 @@ def add_results(parser: argparse.ArgumentParser) -> None:
 
 def add_format(options: Options, *forms: str) -> None:
     """Add ``--format``, the form of the output; the first of ``forms`` is the default."""
-    shown = "{" + ",".join(forms) + "}"
-    options.add_argument(
-        "--format",
-        type=choice_of(forms),
-        metavar=shown,
-        default=forms[0],
-        help=f"output format (default: {forms[0]})",
-    )
+    about = f"output format (default: {forms[0]})"
+    add_choice(options, "--format", forms, default=forms[0], help=about)
     # The old name of --format json in some commands.
     options.add_argument(
         "--json", dest="format", action="store_const", const="json", help=argparse.SUPPRESS
@@ -108,14 +99,11 @@ def add_line(parser: argparse.ArgumentParser) -> None:
     add_project(parser)
 
 
-def add_fail_on(parser: argparse.ArgumentParser, gate: Gate, about: str) -> None:
-    """Add ``--fail-on``, the rules of the gate to choose from."""
-    parser.add_argument(
-        "--fail-on",
-        type=choice_of(gate.choices),
-        metavar="{" + ",".join(gate.choices) + "}",
-        help=about,
-    )
+def add_choice(options: Options, name: str, words: Iterable[str], **settings: Any) -> None:
+    """Add an option or an argument for one of these words, which the help lists."""
+    known = [*words]
+    metavar = "{" + ",".join(known) + "}"
+    options.add_argument(name, type=choice_of(known), metavar=metavar, **settings)
 
 
 def choice_of(names: Iterable[str]) -> Callable[[str], str]:

@@ -14,11 +14,11 @@ from pathlib import Path
 from rich.console import Console
 
 from ci.commands.options import (
+    add_choice,
     add_config,
     add_format,
     add_results,
     add_source,
-    choice_of,
     config_file,
     whole_number,
 )
@@ -57,6 +57,12 @@ from ci.util.interpreters import locate
 from ci.util.process import handle_interrupts
 from ci.util.terminal import complain, show
 
+# What `--resume` takes from the earlier run.
+OF_A_NEW_RUN = (
+    *("all", "engine", "python", "ray_address", "priority", "source", "config", "cold", "trust"),
+    *("reruns", "shards", "select"),
+)
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
@@ -90,10 +96,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="head of the Ray cluster of `--engine ray` (default: the environment variable"
         " RAY_ADDRESS)",
     )
-    parser.add_argument(
+    add_choice(
+        parser,
         "--priority",
-        type=choice_of(Priority),
-        metavar="{" + ",".join(Priority) + "}",
+        Priority,
         help="which run gets a free host of a Ray cluster first (default: release with `--trust"
         " release`, else commit)",
     )
@@ -101,10 +107,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cold", action="store_true", help="build without using the compiler cache's contents"
     )
-    parser.add_argument(
+    add_choice(
+        parser,
         "--trust",
-        type=choice_of(Trust),
-        metavar="{" + ",".join(Trust) + "}",
+        Trust,
         help="how far the code is trusted. A run writes the compiler cache of its own level, and"
         " reads those of higher levels too (default: the level that the variables of a CI system"
         " state, else branch)",
@@ -160,15 +166,12 @@ def execute(options: argparse.Namespace) -> int:
         remedy = "Leave out --source and --config."
         message = "--bundle: cannot be combined with --source or --config: a bundle contains both"
         raise UsageError(message, remedy=remedy)
-    asked = (options.platforms, options.all, options.engine, options.source, options.config)
-    is_asked = any((*asked, options.cold, options.trust, options.ray_address, options.priority))
-    is_asked |= options.python is not None
-    is_asked |= (options.reruns, options.shards, options.select) != (None, None, None)
+    settings = [getattr(options, name) for name in OF_A_NEW_RUN]
+    is_asked = options.platforms or any(it is not None and it is not False for it in settings)
     if options.resume and is_asked:
         message = "--resume: continues the run with its original platforms and options"
-        named = "--all, --engine, --python, --ray-address, --priority, --source, --config, --cold,"
-        named += " --trust, --reruns, --shards and --select"
-        raise UsageError(message, remedy=f"Leave out PLATFORM, {named}.")
+        *names, last = (f"--{name.replace('_', '-')}" for name in OF_A_NEW_RUN)
+        raise UsageError(message, remedy=f"Leave out PLATFORM, {', '.join(names)} and {last}.")
     if options.ray_address and options.engine != EngineKind.RAY:
         message = f"--ray-address: got --engine {options.engine or 'auto'}, expected --engine ray"
         raise UsageError(message, remedy="Add it: --engine ray")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ci.commands.options import add_format, choice_of
+from ci.commands.options import add_choice, add_format
 from ci.errors import ExitCode
 from ci.model.results import results_schema
 from ci.plan.load import schema_text
@@ -15,11 +15,11 @@ SCHEMAS = {"config": schema_text, "results": results_schema}
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.add_argument(
+    add_choice(
+        parser,
         "file",
+        SCHEMAS,
         nargs="?",
-        type=choice_of(SCHEMAS),
-        metavar="{" + ",".join(SCHEMAS) + "}",
         default="config",
         help="the file: ci.yaml (config, the default), or results.json of any version (results)",
     )

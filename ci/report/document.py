@@ -180,10 +180,12 @@ def _render(block: Block, width: int) -> Iterator[Text | terminal.Table]:
             yield _text(Span(text, style))
         case Items(lines, indent):
             yield from (_text(line, indent) for line in lines)
-        case Table(below=below) if below and not _has_room(block, width):
-            yield _render_table(_without_last(block), width)
+        case Table(headings, rows, below=below) if below and not _has_room(block, width):
+            others = [row[:-1] for row in rows]
+            yield _render_table(replace(block, headings=headings[:-1], rows=others), width)
             yield Text("")
-            yield from (_text(line) for line in (below, *_last_cells(block)))
+            cells = [f"{row[0]}: {row[-1]}" for row in rows if row[-1]]
+            yield from map(_text, (below, *cells))
         case Table():
             yield _render_table(block, width)
         case Code(text):
@@ -202,18 +204,6 @@ def _has_room(table: Table, width: int) -> bool:
     headings = [len(heading) for heading in table.headings[:-1]]
     widest: list[int] = [max(column) for column in zip(headings, *cells, strict=True)]
     return sum(widest) + COLUMN_GAP * len(table.headings) + LAST_WIDTH <= width
-
-
-def _without_last(table: Table) -> Table:
-    rows = [row[:-1] for row in table.rows]
-    return replace(table, headings=table.headings[:-1], rows=rows, below="")
-
-
-def _last_cells(table: Table) -> Iterator[Line]:
-    """Yield the cells of the last column, each with the first cell of its row."""
-    for row in table.rows:
-        if row[-1]:
-            yield f"{row[0]}: {row[-1]}"
 
 
 def _render_table(table: Table, width: int) -> terminal.Table:

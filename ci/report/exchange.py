@@ -34,9 +34,6 @@ class PlatformTests:
             found.setdefault(rerun.node_id, []).append(rerun)
         return found
 
-    def has_failure(self) -> bool:
-        return any(ending.state.outcome.bad for ending in self.outcomes.endings)
-
 
 def failure_without_test(result: PlatformResult, tests: PlatformTests) -> tuple[str, str] | None:
     """Name and reason of a failure that no test shows, of a platform that did not pass.
@@ -44,7 +41,8 @@ def failure_without_test(result: PlatformResult, tests: PlatformTests) -> tuple[
     Without it, a platform whose build failed would be an empty report, which passes.
     """
     product = result.verdict.product
-    if product is Product.PASSED or tests.has_failure():
+    has_failure = any(ending.state.outcome.bad for ending in tests.outcomes.endings)
+    if product is Product.PASSED or has_failure:
         return None
     lines = [it.message for it in result.failures if it.message]
     lines += [it.text for it in result.verdict.evidence]

@@ -52,12 +52,8 @@ def failure_sections(
     """A section for each row that did not pass; the commands name its own run."""
     for result, run in rows:
         if result.verdict.product is not Product.PASSED:
-            yield [*_section(run, result)]
-
-
-def _section(run: RunResult, result: PlatformResult) -> Iterator[Block]:
-    yield Heading(3, f"{result.label}: why it did not pass", style="bold")
-    yield from failure_blocks(run, result, SHOWN)
+            heading = Heading(3, f"{result.label}: why it did not pass", style="bold")
+            yield heading, *failure_blocks(run, result, SHOWN)
 
 
 def failure_blocks(run: RunResult, result: PlatformResult, most: int) -> Iterator[Block]:

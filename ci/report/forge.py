@@ -148,16 +148,11 @@ def error_commands(run: RunResult, is_file: Callable[[str], bool]) -> Iterator[s
     ``is_file`` is whether the source has a file of this path: others cannot be marked.
     """
     failed = [it for it in run.platforms if it.verdict.product is not Product.PASSED]
-    by_platform = (
-        [_annotation(it, failure, is_file) for failure in _failures(it)] for it in failed
+    by_platform = (  # a platform without failures is marked with its verdict
+        [_annotation(it, failure, is_file) for failure in it.failures or (None,)] for it in failed
     )
     in_turn = chain.from_iterable(zip_longest(*by_platform))
     yield from islice(filter(None, in_turn), MOST_ANNOTATIONS)
-
-
-def _failures(result: PlatformResult) -> tuple[Failure | None, ...]:
-    """The failures of a platform; ``None``, for its verdict, if it has none."""
-    return result.failures or (None,)
 
 
 def _annotation(

@@ -108,19 +108,19 @@ class HistoryReport(Report):
         }
 
 
-def _elsewhere(record: PlatformHistory) -> list[str]:
-    """The runs that are not on the line: ``3 runs of other branches: a (2), b (1); ...``."""
-    if not record.elsewhere:
-        return []
-    found = [f"{name} ({count:,})" for name, count in record.elsewhere.items()]
-    runs = counted(sum(record.elsewhere.values()), "run")
-    return [f"{runs} of other branches not shown: {join_names(found)}; see one with --branch"]
-
-
 def _notes(record: PlatformHistory) -> list[str]:
-    """The runs that are not shown, and the acceptances that no longer hold."""
-    expired = (f"{accepted_text(it)}: {it.reason}" for it in record.expired)
-    return [*_elsewhere(record), *_shorten([f"no longer accepted: {it}" for it in expired])]
+    """The runs that are not on the line, and the acceptances that no longer hold.
+
+    ``3 runs of other branches not shown: a (2), b (1); ...``.
+    """
+    lines = []
+    if record.elsewhere:
+        found = [f"{name} ({count:,})" for name, count in record.elsewhere.items()]
+        runs = counted(sum(record.elsewhere.values()), "run")
+        what = f"{runs} of other branches not shown"
+        lines = [f"{what}: {join_names(found)}; see one with --branch"]
+    expired = [f"no longer accepted: {accepted_text(it)}: {it.reason}" for it in record.expired]
+    return [*lines, *_shorten(expired)]
 
 
 def _conclusion(record: PlatformHistory) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -49,23 +49,19 @@ _BY_REASON = {
 }
 
 
-@dataclass
-class _Tests:
-    """The tests of one overload on one platform."""
+_Tests = dict[OperatorTest, State]  # of one overload on one platform
 
-    states: dict[OperatorTest, State] = field(default_factory=dict)
 
-    def status(self) -> Status:
-        outcomes = {state.outcome for state in self.states.values()}
-        if any(it.bad for it in outcomes):
-            return Status.FAILED
-        if any(it.good for it in outcomes):
-            return Status.PASSED
-        if not outcomes:
-            return Status.NO_TEST
-        reasons = {_BY_REASON.get(state.reason or "") for state in self.states.values()}
-        found = next((it for it in _BY_REASON.values() if it in reasons), None)
-        return found if found and len(reasons) == 1 else Status.SKIPPED
+def _status(tests: _Tests) -> Status:
+    outcomes = {state.outcome for state in tests.values()}
+    if any(it.bad for it in outcomes):
+        return Status.FAILED
+    if any(it.good for it in outcomes):
+        return Status.PASSED
+    if not outcomes:
+        return Status.NO_TEST
+    reasons = {_BY_REASON.get(state.reason or "", Status.SKIPPED) for state in tests.values()}
+    return reasons.pop() if len(reasons) == 1 else Status.SKIPPED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,9 +89,8 @@ def operators_page(store: Store, found: Collection) -> OperatorsPage:
             suites[name] = _read_suite(store, run_id, found.platform(name))
     overloads = sorted({overload for suite in suites.values() for overload in suite})
     labels = {name: found.label(name) for name in suites}
-    nothing = _Tests()
     status = {
-        name: [suite.get(overload, nothing).status() for overload in overloads]
+        name: [_status(suite.get(overload, {})) for overload in overloads]
         for name, suite in suites.items()
     }
     return OperatorsPage(
@@ -120,7 +115,7 @@ def _read_suite(store: Store, run_id: str, platform: str) -> dict[str, _Tests]:
     for node_id, ending in zip(outcomes.names, outcomes.endings, strict=True):
         test = suite_name(node_id, outcomes.device)
         if isinstance(test, OperatorTest):
-            suite.setdefault(test.overload, _Tests()).states[test] = ending.state
+            suite.setdefault(test.overload, {})[test] = ending.state
     return suite
 
 
@@ -138,7 +133,7 @@ def _data(
         details[name] = []
         for overload in overloads:
             pairs: list[int] = []
-            for test, state in sorted(suite.get(overload, _Tests()).states.items()):
+            for test, state in sorted(suite.get(overload, {}).items()):
                 function = test.function.rpartition("::")[2]
                 pairs.append(tests[f"{function}\n{test.slot}\n{test.variant}"])
                 pairs.append(states[_state_text(state)])
@@ -156,8 +151,8 @@ def _data(
             }
             for name in suites
         ],
-        "states": states.listed(),
-        "tests": tests.listed(),
+        "states": [*states],
+        "tests": [*tests],
     }
 
 
@@ -167,9 +162,6 @@ class _Places(dict[str, int]):
     def __missing__(self, text: str) -> int:
         self[text] = len(self)
         return self[text]
-
-    def listed(self) -> list[str]:
-        return [*self]
 
 
 def _state_text(state: State) -> str:

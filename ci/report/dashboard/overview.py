@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -133,11 +133,10 @@ def attention(store: Store, found: Collection) -> list[Attention]:
                     command=command("run", platform, "--select", "all"),
                 )
             )
-        results = found.on_line(name)
-        if results:
-            own = [*_failing(store, found, results), *_changed_suite(store, results)]
-            own += _stale(store, results[-1])
-            listed += [replace(it, platforms=(name,)) for it in own]
+        if results := found.on_line(name):
+            listed += _failing(store, found, name, results)
+            listed += _changed_suite(store, name, results)
+            listed += _stale(store, name, results[-1])
         if count := len(found.histories[name].history.of(Judgement.SUSPECTED)):
             text = f"{counted(count, 'suspected regression')}: more runs will confirm or refute"
             then = command("history", found.platform(name), "--check")
@@ -148,7 +147,9 @@ def attention(store: Store, found: Collection) -> list[Attention]:
     return sorted(listed, key=lambda it: order.index(it.urgency))
 
 
-def _failing(store: Store, found: Collection, results: Sequence[ResultHead]) -> Iterator[Attention]:
+def _failing(
+    store: Store, found: Collection, name: str, results: Sequence[ResultHead]
+) -> Iterator[Attention]:
     """The newest result if it did not pass, and since which commit."""
     newest = results[-1]
     if newest.product is Product.PASSED:
@@ -170,7 +171,7 @@ def _failing(store: Store, found: Collection, results: Sequence[ResultHead]) -> 
         then = command("bisect", newest.platform, *places)
     yield Attention(
         urgency=Urgency.FAILING,
-        platforms=(newest.platform,),
+        platforms=(name,),
         text=f"{newest.product.shown}{harness}, {since}, {runs}",
         details=(reason_of(run.platform(newest.platform)),) if run else (),
         run_id=newest.run_id,
@@ -192,7 +193,7 @@ def _alarms(found: Collection) -> Iterator[Attention]:
         )
 
 
-def _changed_suite(store: Store, results: Sequence[ResultHead]) -> Iterator[Attention]:
+def _changed_suite(store: Store, name: str, results: Sequence[ResultHead]) -> Iterator[Attention]:
     """What the newest suite lost against the one before it on the branch."""
     tested = [it for it in results if it.counts][-2:]
     if len(tested) < 2 or tested[-1] is not results[-1]:
@@ -205,7 +206,7 @@ def _changed_suite(store: Store, results: Sequence[ResultHead]) -> Iterator[Atte
         before, after = tested
         yield Attention(
             urgency=Urgency.SHRUNK,
-            platforms=(after.platform,),
+            platforms=(name,),
             text="; ".join(map(difference.headline, kinds)),
             details=tuple(line for kind in kinds for line in group_lines(difference.of(kind))),
             run_id=after.run_id,
@@ -215,14 +216,14 @@ def _changed_suite(store: Store, results: Sequence[ResultHead]) -> Iterator[Atte
         )
 
 
-def _stale(store: Store, newest: ResultHead) -> Iterator[Attention]:
+def _stale(store: Store, name: str, newest: ResultHead) -> Iterator[Attention]:
     """The notes of the newest run on its contract and its quarantine."""
     run = store.load_or_skip(newest.run_id)
     for note in run.platform(newest.platform).findings if run else ():
         if note.code in _STALE:
             yield Attention(
                 urgency=Urgency.CONTRACT,
-                platforms=(newest.platform,),
+                platforms=(name,),
                 text=note.text.removeprefix("contract: "),
                 run_id=newest.run_id,
             )

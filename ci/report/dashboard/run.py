@@ -101,13 +101,15 @@ def _section(
     slowest = sorted(zip(outcomes.seconds, outcomes.names, strict=True), reverse=True)
     folder = _folder(results, run.run_id, result.platform)
     stages = stages_in_order((it.name, it.seconds) for it in result.stages)
+    # Of a platform that was not run, there is no environment.
+    has_shell = result.verdict.product not in (Product.PASSED, Product.NOT_RUN)
     return PlatformSection(
         result=result,
         stages=Table(STAGE_HEADINGS, stage_rows(result), numbers=STAGE_NUMBERS),
         build=build_text(result.build) if result.build else None,
         failures=tuple(failures),
         failed=max(len(failures), len(outcomes.failures)),
-        shell=_shell(run, result),
+        shell=command("shell", run.run_id, result.platform) if has_shell else None,
         units=tuple(build.units[:MOST_UNITS]) if build else (),
         tests=tuple((name, seconds) for seconds, name in slowest[:MOST_TESTS]),
         environment=tuple(_flatten(result.environment)),
@@ -123,13 +125,6 @@ def _folder(results: Path, run_id: str, platform: str) -> Path | None:
     folder = (results / run_id / platform).resolve()
     inside = folder.is_relative_to(results.resolve())
     return folder if inside and folder.is_dir() else None
-
-
-def _shell(run: RunResult, result: PlatformResult) -> str | None:
-    """Of a platform that was not run, there is no environment."""
-    if result.verdict.product in (Product.PASSED, Product.NOT_RUN):
-        return None
-    return command("shell", run.run_id, result.platform)
 
 
 def _failures(

@@ -24,6 +24,8 @@ from ci.store.rows import RunMeasures
 from ci.store.store import Store
 from ci.util.files import user_cache
 
+Patch = pytest.MonkeyPatch
+
 CONFIG = """\
 project: tiny
 platforms:
@@ -53,9 +55,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 @pytest.fixture
-def project(
-    repository: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Project]:
+def project(repository: Project, tmp_path: Path, monkeypatch: Patch) -> Iterator[Project]:
     """A copy of it, whose worktrees are gone at the end."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     project = repository.copy(tmp_path)
@@ -136,7 +136,7 @@ TEST = "tests/test_it.py::test_sum"
 class Runs:
     """Simulated runs of the commits; the real ones take seconds to hours."""
 
-    def __init__(self, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, project: Project, monkeypatch: Patch) -> None:
         self.project = project
         tags = [f"c{place}" for place in range(LAST + 1)]
         self.commits = git(project.source, "rev-parse", *tags).split()
@@ -165,7 +165,7 @@ class Runs:
 
 
 @pytest.fixture
-def runs(project: Project, monkeypatch: pytest.MonkeyPatch) -> Runs:
+def runs(project: Project, monkeypatch: Patch) -> Runs:
     return Runs(project, monkeypatch)
 
 
@@ -317,7 +317,7 @@ def test_an_interrupted_search_continues(runs: Runs) -> None:
     assert len(runs.places) <= 12 + 2
 
 
-def test_the_store_is_read_once_per_run(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_store_is_read_once_per_run(runs: Runs, monkeypatch: Patch) -> None:
     readings, measured = 0, Store.measured
 
     def counted(*arguments: Any, **names: Any) -> list[RunMeasures]:

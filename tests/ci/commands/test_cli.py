@@ -25,6 +25,9 @@ from ci.store.folder import default_url
 from ci.store.store import Store
 from ci.util.files import REPOSITORY
 
+Output = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+
 ALL = ", ".join(PLATFORMS)
 RUN = "did you mean 'run'?"
 CONFIG = "project: tiny\nplatforms:\n  cpu: {}\n"
@@ -36,7 +39,7 @@ stages:
 
 
 @pytest.fixture(autouse=True)
-def _no_site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _no_site(monkeypatch: Patch, tmp_path: Path) -> None:
     """The tests' machine may have settings of its own."""
     for name in ("PIP_INDEX_URL", "PIP_FIND_LINKS", "INFINI_CI_SITE", "DOCKER_HOST"):
         monkeypatch.delenv(name, raising=False)
@@ -53,7 +56,7 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LocalEngine:
+def engine(monkeypatch: Patch, tmp_path: Path) -> LocalEngine:
     local = LocalEngine(record=tmp_path / "calls")
     monkeypatch.setattr(run_command, "select_engine", lambda _: local)
     return local
@@ -65,7 +68,7 @@ def run(*arguments: object) -> int:
 
 @pytest.mark.usefixtures("engine")
 def test_run_shows_the_table_and_where_the_results_are(
-    source: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    source: Path, capsys: Output, tmp_path: Path
 ) -> None:
     assert run("run", "cpu", "--source", source) == ExitCode.PASSED
     shown = capsys.readouterr()
@@ -77,9 +80,7 @@ def test_run_shows_the_table_and_where_the_results_are(
 
 
 @pytest.mark.usefixtures("engine")
-def test_run_with_json_prints_nothing_else(
-    source: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_run_with_json_prints_nothing_else(source: Path, capsys: Output, tmp_path: Path) -> None:
     assert (
         run("run", "cpu", "--source", source, "--format", "json", "--results", "r")
         == ExitCode.PASSED
@@ -120,9 +121,7 @@ def test_an_interrupt_is_exit_code_130(source: Path, engine: LocalEngine) -> Non
     assert run("run", "cpu", "--source", source) == ExitCode.INTERRUPTED
 
 
-def test_no_engine_where_one_is_asked_for(
-    source: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_engine_where_one_is_asked_for(source: Path, monkeypatch: Patch, capsys: Output) -> None:
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
     assert run("run", "cpu", "--engine", "docker", "--source", source) == ExitCode.INFRASTRUCTURE
     shown = capsys.readouterr().err
@@ -132,10 +131,7 @@ def test_no_engine_where_one_is_asked_for(
 
 
 def test_a_dry_run_runs_nothing_and_masks_credentials(
-    source: Path,
-    engine: LocalEngine,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    source: Path, engine: LocalEngine, monkeypatch: Patch, capsys: Output
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "https://user:secret@host/simple")
     assert run("run", "cpu", "--dry-run", "--source", source) == ExitCode.PASSED
@@ -174,7 +170,7 @@ def test_a_dry_run_runs_nothing_and_masks_credentials(
     ],
 )
 def test_a_wrong_command_line_is_exit_code_2(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: Output
 ) -> None:
     assert run(*arguments) == ExitCode.USAGE
     shown = capsys.readouterr()
@@ -191,9 +187,7 @@ def test_a_wrong_command_line_is_exit_code_2(
         ["run", "cpu", "--trust", "higher"],
     ],
 )
-def test_what_the_parser_refuses_is_exit_code_2_too(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_parser_refuses_is_exit_code_2_too(arguments: list[str], capsys: Output) -> None:
     with pytest.raises(SystemExit, match="2"):
         run(*arguments)
     assert "usage: python -m ci" in capsys.readouterr().err
@@ -224,7 +218,7 @@ def test_what_the_parser_refuses_is_exit_code_2_too(
     ],
 )
 def test_a_word_that_is_nearly_right_gets_a_hint(
-    words: list[str], hint: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], hint: str, capsys: Output
 ) -> None:
     with pytest.raises(SystemExit, match=r"^2$"):
         run(*words)
@@ -232,9 +226,7 @@ def test_a_word_that_is_nearly_right_gets_a_hint(
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
-def test_no_option_of_any_command_answers_in_python_s_words(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_option_of_any_command_answers_in_python_s_words(name: str, capsys: Output) -> None:
     parser = argparse.ArgumentParser()
     import_module(f"ci.commands.{name}").add_options(parser)
     typed = [action for action in parser._actions if action.type or action.choices]
@@ -268,7 +260,7 @@ WITHOUT_JSON = ("export", "manifest", "shell", "rerun")
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
-def test_every_command_has_json(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_json(name: str, capsys: Output) -> None:
     with pytest.raises(SystemExit, match=r"^0$"):
         run(name, "--help")
     shown = capsys.readouterr().out
@@ -276,9 +268,7 @@ def test_every_command_has_json(name: str, capsys: pytest.CaptureFixture[str]) -
     assert name in WITHOUT_JSON or re.search(r"--format \{(table,)?(markdown,)?json[,}]", shown)
 
 
-def test_a_run_that_is_not_there(
-    published: RunResult, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_is_not_there(published: RunResult, tmp_path: Path, capsys: Output) -> None:
     for name, start in (("nosuchrun", "there is no run 'nosuchrun': "), ("latest", "")):
         assert run("report", name, "--results", "nowhere") == ExitCode.USAGE
         assert capsys.readouterr().err == (
@@ -296,16 +286,12 @@ def test_a_run_that_is_not_there(
 
 
 @pytest.mark.usefixtures("engine")
-def test_json_of_earlier_versions_is_the_same(
-    source: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_of_earlier_versions_is_the_same(source: Path, capsys: Output) -> None:
     assert run("platforms", "--json", "--config", source / "ci.yaml") == ExitCode.PASSED
     assert json.loads(capsys.readouterr().out) == ["cpu"]
 
 
-def test_a_wrong_configuration_shows_every_finding(
-    source: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_configuration_shows_every_finding(source: Path, capsys: Output) -> None:
     (source / "ci.yaml").write_text(CONFIG + "projct: x\nartifacts: 1\n")
     (source / "ci.site.yaml").write_text("netwrk: {}\n")
     assert run("run", "cpu", "--source", source) == ExitCode.USAGE
@@ -315,9 +301,7 @@ def test_a_wrong_configuration_shows_every_finding(
     assert "ci.site.yaml:1: netwrk: got an unknown key" in shown
 
 
-def test_a_source_without_files(
-    tmp_path: Path, engine: LocalEngine, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_source_without_files(tmp_path: Path, engine: LocalEngine, capsys: Output) -> None:
     (tmp_path / "ci.yaml").write_text(CONFIG + STAGES)
     (tmp_path / "empty").mkdir()
     assert run("run", "cpu", "--source", "empty", "--config", "ci.yaml") == ExitCode.USAGE
@@ -326,13 +310,13 @@ def test_a_source_without_files(
 
 
 @pytest.mark.usefixtures("engine")
-def test_a_folder_whose_name_is_not_utf_8(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_whose_name_is_not_utf_8(source: Path, capsys: Output) -> None:
     odd = source.rename(source.with_name("caf\udce9"))
     assert run("run", "cpu", "--source", odd) == ExitCode.USAGE
     assert r"caf\udce9: the name is not UTF-8" in capsys.readouterr().err
 
 
-def test_a_missing_recipe_is_named(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_recipe_is_named(source: Path, capsys: Output) -> None:
     (source / "ci.yaml").write_text(CONFIG.replace("{}", "{recipe: my.Dockerfile}"))
     assert run("run", "cpu", "--source", source) == ExitCode.USAGE
     assert "platforms.cpu.recipe: got 'my.Dockerfile', expected a file" in capsys.readouterr().err
@@ -345,7 +329,7 @@ def test_several_platforms_named_twice_run_once(source: Path, engine: LocalEngin
 
 
 def test_report_of_the_latest_run_and_of_a_named_one(
-    published: RunResult, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    published: RunResult, tmp_path: Path, capsys: Output
 ) -> None:
     with Store(default_url(tmp_path)) as store:
         store.save(published, {})
@@ -359,14 +343,14 @@ def test_report_of_the_latest_run_and_of_a_named_one(
     assert reference.read_text(encoding="utf-8") in capsys.readouterr().out
 
 
-def test_report_of_an_unknown_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_of_an_unknown_run(tmp_path: Path, capsys: Output) -> None:
     Store(default_url(tmp_path)).close()
     assert run("report", "x", "--results", tmp_path) == ExitCode.USAGE
     assert "the store holds no run yet" in capsys.readouterr().err
 
 
 def test_the_results_folder_comes_from_the_environment(
-    published: RunResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    published: RunResult, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     with Store(default_url(tmp_path)) as store:
         store.save(published, {})
@@ -375,16 +359,14 @@ def test_the_results_folder_comes_from_the_environment(
 
 
 @pytest.mark.usefixtures("engine")
-def test_a_results_folder_that_cannot_be_made(
-    source: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_results_folder_that_cannot_be_made(source: Path, capsys: Output) -> None:
     Path("file").touch()
     code = run("run", "cpu", "--source", source, "--results", "file/results")
     assert code == ExitCode.USAGE
     assert "--results: file/results: got a file, expected a folder" in capsys.readouterr().err
 
 
-def test_platforms(capsys: pytest.CaptureFixture[str]) -> None:
+def test_platforms(capsys: Output) -> None:
     assert run("platforms") == ExitCode.PASSED
     assert capsys.readouterr().out.splitlines()[:3] == [
         "cpu: CPU, torch device cpu",
@@ -395,7 +377,7 @@ def test_platforms(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == ALL.split(", ")
 
 
-def test_platforms_with_settings(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_platforms_with_settings(source: Path, capsys: Output) -> None:
     (source / "ci.yaml").write_text(
         "project: tiny\nplatforms:\n  ascend: {simulated: true}\n  moore: {label: MTT}\n"
         "  iluvatar: {base_image: x}\n  cpu: {}\n  nvidia: {}\n  cambricon: {}\n"
@@ -414,9 +396,7 @@ def test_platforms_with_settings(source: Path, capsys: pytest.CaptureFixture[str
     ]
 
 
-def test_a_container_needs_a_base_image(
-    source: Path, engine: LocalEngine, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_container_needs_a_base_image(source: Path, engine: LocalEngine, capsys: Output) -> None:
     platforms = "project: tiny\nplatforms:\n  iluvatar: {devices: {count: 0}}\n"
     (source / "ci.yaml").write_text(platforms + STAGES)
     for option in ([], ["--dry-run"]):
@@ -434,7 +414,7 @@ def test_a_container_needs_a_base_image(
 
 
 def test_a_dry_run_shows_the_platforms_that_can_be_run(
-    source: Path, engine: LocalEngine, capsys: pytest.CaptureFixture[str]
+    source: Path, engine: LocalEngine, capsys: Output
 ) -> None:
     platforms = "project: tiny\nplatforms:\n  iluvatar: {devices: {count: 0}}\n  cpu: {}\n"
     (source / "ci.yaml").write_text(platforms + STAGES)
@@ -445,9 +425,7 @@ def test_a_dry_run_shows_the_platforms_that_can_be_run(
 
 
 @pytest.mark.usefixtures("engine")
-def test_a_suite_that_refuses_to_run_is_not_resumed(
-    source: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_suite_that_refuses_to_run_is_not_resumed(source: Path, capsys: Output) -> None:
     (source / "ci.yaml").write_text(CONFIG + STAGES.replace("m pytest", "m pytest --no-such"))
     assert run("run", "cpu", "--source", source) == ExitCode.PRODUCT_FAILURE
     shown = capsys.readouterr().out
@@ -456,7 +434,7 @@ def test_a_suite_that_refuses_to_run_is_not_resumed(
 
 
 def test_an_interrupted_run_says_how_to_go_on(
-    source: Path, engine: LocalEngine, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    source: Path, engine: LocalEngine, capsys: Output, tmp_path: Path
 ) -> None:
     engine.prepare_error = KeyboardInterrupt()
     assert run("run", "cpu", "--source", source, "--results", "r") == ExitCode.INTERRUPTED
@@ -467,11 +445,6 @@ def test_an_interrupted_run_says_how_to_go_on(
         f"error: --resume: there is no run '{run_id}x' in r; did you mean '{run_id}'?\n"
         f"The newest: {run_id}.\n"
     )
-
-
-def test_schema(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("schema") == ExitCode.PASSED
-    assert capsys.readouterr().out == schema_text()
 
 
 def test_without_its_dependencies_it_says_what_installs_them() -> None:

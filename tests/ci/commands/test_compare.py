@@ -18,6 +18,8 @@ from ci.store.folder import default_url, read_results
 from ci.store.store import Store
 from tests.cases import narrowed
 
+Output = pytest.CaptureFixture[str]
+
 CONFIG = """\
 project: tiny
 platforms:
@@ -83,12 +85,7 @@ class Tiny:
         return self.folder / "source" / "contracts" / "cpu.yaml"
 
     def write(
-        self,
-        changes: dict[str, str | None],
-        *,
-        others: int = 3,
-        ran: str = "",
-        lies: bool = False,
+        self, changes: dict[str, str | None], *, others: int = 3, ran: str = "", lies: bool = False
     ) -> None:
         outcomes = {name: how for name, how in {**OUTCOMES, **changes}.items() if how}
         text = SUITE.format(outcomes=outcomes, others=others, ran_device=ran, lies=lies)
@@ -143,9 +140,7 @@ def test_a_run_without_a_contract_says_how_to_write_one(tiny: Tiny) -> None:
     }
 
 
-def test_the_run_that_made_a_contract_fulfils_it(
-    tiny: Tiny, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_run_that_made_a_contract_fulfils_it(tiny: Tiny, capsys: Output) -> None:
     tiny.run()
     assert tiny.write_contract() == ExitCode.PASSED
     first = tiny.contract.read_bytes()
@@ -188,11 +183,7 @@ def test_the_run_that_made_a_contract_fulfils_it(
     ),
 )
 def test_a_planted_breach_shows_everywhere(
-    tiny: Tiny,
-    capsys: pytest.CaptureFixture[str],
-    changes: dict[str, str | None],
-    others: int,
-    breach: str,
+    tiny: Tiny, capsys: Output, changes: dict[str, str | None], others: int, breach: str
 ) -> None:
     tiny.run()
     tiny.write_contract()
@@ -212,9 +203,7 @@ def test_a_planted_breach_shows_everywhere(
     assert tiny.run()[0] == ExitCode.PASSED
 
 
-def test_a_planted_fallback_shows_everywhere(
-    tiny: Tiny, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_planted_fallback_shows_everywhere(tiny: Tiny, capsys: Output) -> None:
     tiny.write({}, ran="cuda")
     code, result = tiny.run()
     elsewhere = (
@@ -229,9 +218,7 @@ def test_a_planted_fallback_shows_everywhere(
     assert not tiny.contract.exists()
 
 
-def test_a_simulated_run_is_named_so_everywhere(
-    tiny: Tiny, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_simulated_run_is_named_so_everywhere(tiny: Tiny, capsys: Output) -> None:
     tiny.simulate()
     code, result = tiny.run("ascend")
     shown = capsys.readouterr()
@@ -261,9 +248,7 @@ def test_a_simulated_run_is_named_so_everywhere(
     assert [platform[side]["simulated"] for side in ("base", "head")] == [True, True]
 
 
-def test_a_simulated_run_serves_no_real_platform(
-    tiny: Tiny, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_simulated_run_serves_no_real_platform(tiny: Tiny, capsys: Output) -> None:
     tiny.run("ascend")
     assert tiny.write_contract(platform="ascend") == ExitCode.PASSED
     contract = tiny.folder / "source" / "contracts" / "ascend.yaml"
@@ -311,9 +296,7 @@ def test_the_requested_device_and_the_recorded_one_must_agree(tiny: Tiny, simula
     )
 
 
-def test_a_failure_is_never_part_of_a_contract(
-    tiny: Tiny, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failure_is_never_part_of_a_contract(tiny: Tiny, capsys: Output) -> None:
     tiny.write({"mul.out-float32": "failed"})
     tiny.run()
     assert tiny.write_contract() == ExitCode.USAGE
@@ -354,9 +337,7 @@ def test_the_command_for_the_contract_is_proposed_where_it_works(
     assert tiny.write_contract() == (ExitCode.PASSED if works else ExitCode.USAGE)
 
 
-def test_a_run_that_broke_off_makes_no_contract(
-    tiny: Tiny, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_broke_off_makes_no_contract(tiny: Tiny, capsys: Output) -> None:
     tiny.run()
     tiny.write_contract()
     suite = tiny.folder / "source" / "test_ops.py"
@@ -374,9 +355,7 @@ def test_a_run_that_broke_off_makes_no_contract(
     assert tiny.write_contract("--run", first.parent.name) == ExitCode.PASSED
 
 
-def test_a_broken_contract_file_stops_the_run(
-    tiny: Tiny, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_broken_contract_file_stops_the_run(tiny: Tiny, capsys: Output) -> None:
     tiny.run()
     tiny.contract.parent.mkdir()
     tiny.contract.write_text("platfrom: cpu\n")
@@ -387,7 +366,7 @@ def test_a_broken_contract_file_stops_the_run(
     assert tiny.write_contract() == ExitCode.PASSED  # which is the remedy
 
 
-def test_comparing_two_runs(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
+def test_comparing_two_runs(tiny: Tiny, capsys: Output) -> None:
     _, first = tiny.run()
     tiny.write({"mul.out-float32": "failed", "add.out-bool": "passed", "mul.out-bool": "passed"})
     tiny.run()
@@ -407,7 +386,7 @@ def test_comparing_two_runs(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> N
     assert tiny.command("compare", "latest", "latest", "--fail-on", "regression") == 0
 
 
-def test_comparing_as_markdown_and_json(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
+def test_comparing_as_markdown_and_json(tiny: Tiny, capsys: Output) -> None:
     _, first = tiny.run()
     tiny.write({"mul.out-float32": None}, others=4)
     _, second = tiny.run()
@@ -438,9 +417,7 @@ def test_comparing_as_markdown_and_json(tiny: Tiny, capsys: pytest.CaptureFixtur
     ]
 
 
-def test_comparing_platforms(
-    published: RunResult, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_comparing_platforms(published: RunResult, tmp_path: Path, capsys: Output) -> None:
     with Store(default_url(tmp_path)) as store:
         store.save(published, {})
     run, results = published.run_id, ["--results", str(tmp_path)]
@@ -465,12 +442,7 @@ def test_comparing_platforms(
     ],
 )
 def test_what_cannot_be_compared(
-    published: RunResult,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    base: str,
-    head: str,
-    message: str,
+    published: RunResult, tmp_path: Path, capsys: Output, base: str, head: str, message: str
 ) -> None:
     with Store(default_url(tmp_path)) as store:
         store.save(published, {})
@@ -478,7 +450,7 @@ def test_what_cannot_be_compared(
     assert message in capsys.readouterr().err
 
 
-def test_two_contracts_need_no_store(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_contracts_need_no_store(tiny: Tiny, capsys: Output) -> None:
     tiny.run()
     other = tiny.folder / "other.yaml"
     assert tiny.write_contract("--output", other) == ExitCode.PASSED
@@ -487,7 +459,7 @@ def test_two_contracts_need_no_store(tiny: Tiny, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out.endswith("\n\nno difference: 6 tests\n")
 
 
-def test_a_contract_needs_a_place_and_a_run(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_contract_needs_a_place_and_a_run(tiny: Tiny, capsys: Output) -> None:
     assert tiny.write_contract() == ExitCode.USAGE
     assert " contains no results yet\n" in capsys.readouterr().err
     config = tiny.folder / "source" / "ci.yaml"
@@ -497,9 +469,7 @@ def test_a_contract_needs_a_place_and_a_run(tiny: Tiny, capsys: pytest.CaptureFi
     assert "contracts: got nothing, expected a folder" in capsys.readouterr().err
 
 
-def test_a_run_of_another_project_is_no_contract_of_this_one(
-    tiny: Tiny, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_of_another_project_is_no_contract_of_this_one(tiny: Tiny, capsys: Output) -> None:
     tiny.run()
     config = tiny.folder / "source" / "ci.yaml"
     config.write_text(CONFIG.replace("project: tiny", "project: great"))

@@ -10,43 +10,20 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 from stored_history import ENVIRONMENT, Project, noisy, result
+from written_site import FAILED, data, write
 
 from ci import cli
 from ci.errors import ExitCode
 from ci.facts.sentences import contract_differs
 from ci.model.outcomes import Outcome
-from ci.model.results import Evidence, Grade, Harness, Product, Verdict
 from ci.report.dashboard.html import clean, file_stem, script, spark_path
 from ci.store.folder import default_url
 from ci.store.store import Store
-
-FAILED = Verdict(
-    product=Product.FAILED,
-    harness=Harness.CLEAN,
-    evidence=(Evidence(grade=Grade.FACT, text="a test failed"),),
-)
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return Project(folder=tmp_path)
-
-
-def write(project: Project, *words: str) -> tuple[int, Path]:
-    """The exit code, and the folder of the dashboard."""
-    site = project.folder / "site"
-    arguments = ("--output", str(site), "--source", str(project.source), *words)
-    return project.ci("dashboard", *arguments)[0], site
-
-
-def data(site: Path, name: str) -> Any:
-    """What a data file passes to the script."""
-    content = (site / "data" / f"{name}.js").read_text(encoding="utf-8")
-    match = re.fullmatch(r"dashboard\.data\(\.\.\.(.*)\);\n", content, re.DOTALL)
-    assert match
-    [own, value] = json.loads(match[1])
-    assert own == name
-    return value
 
 
 # The folder

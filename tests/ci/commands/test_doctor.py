@@ -64,6 +64,9 @@ from ci.upkeep.doctor.output import exit_code, findings_json, print_findings
 from ci.util.files import REPOSITORY
 from tests.built import make_wheel
 
+Output = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 INFO = {
     "ServerVersion": "27.3.1",
@@ -102,7 +105,7 @@ def test_every_line_of_an_error_is_a_finding_and_the_last_has_the_remedy() -> No
     assert (second.found, second.remedy) == ("two", "do it")
 
 
-def test_findings_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+def test_findings_as_text(capsys: Output) -> None:
     findings = [
         ok("git", "2.39"),
         problem("index", "https://me:pw@host/ [red]is\x1b[31m down", expected="up", remedy="up it"),
@@ -525,7 +528,7 @@ def index() -> Iterator[str]:
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def config(tmp_path: Path, monkeypatch: Patch) -> Path:
     for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "INFINI_CI_SITE"):
         monkeypatch.delenv(name, raising=False)
     # The settings of this machine's pip would lead to network requests.
@@ -541,7 +544,7 @@ def doctor(config: Path, *arguments: str) -> int:
 
 
 def test_a_wrong_clock_is_the_only_warning_of_a_good_machine(
-    config: Path, index: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    config: Path, index: str, monkeypatch: Patch, capsys: Output
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", index)
     assert doctor(config, "--engine=host") == ExitCode.PASSED
@@ -556,7 +559,7 @@ def test_a_wrong_clock_is_the_only_warning_of_a_good_machine(
 
 
 def test_what_all_platforms_need_of_this_machine_is_looked_at_once(
-    config: Path, index: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    config: Path, index: str, monkeypatch: Patch, capsys: Output
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", index)
     available = count(8)  # GB: the free space changes between two calls
@@ -570,9 +573,7 @@ def test_what_all_platforms_need_of_this_machine_is_looked_at_once(
     assert [line for line in lines if "memory" in line] == ["ok       memory: 8 GB available"]
 
 
-def test_an_index_that_cannot_be_reached(
-    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_index_that_cannot_be_reached(config: Path, monkeypatch: Patch, capsys: Output) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "http://me:pw@127.0.0.1:1/simple")
     assert doctor(config, "--engine=host", "--format=json") == ExitCode.INFRASTRUCTURE
     document = json.loads(capsys.readouterr().out)
@@ -584,11 +585,7 @@ def test_an_index_that_cannot_be_reached(
 
 @pytest.mark.parametrize("has_torch", [False, True])
 def test_the_torch_of_a_vendors_python(
-    config: Path,
-    has_torch: bool,
-    index: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    config: Path, has_torch: bool, index: str, monkeypatch: Patch, capsys: Output
 ) -> None:
     python = config.with_name("python")
     facts = '{"version": [3, 12, 1], "include": "/usr/include"}'
@@ -608,10 +605,7 @@ def test_the_torch_of_a_vendors_python(
 
 @pytest.mark.parametrize("without_index", [False, True])
 def test_a_folder_of_wheels_in_place_of_an_index(
-    config: Path,
-    without_index: bool,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    config: Path, without_index: bool, monkeypatch: Patch, capsys: Output
 ) -> None:
     wheels = config.parent / "the wheels"
     make_wheel(wheels, "tiny-tool", "1.0", requires="tiny-part>=2")
@@ -652,12 +646,7 @@ def test_a_folder_of_wheels_in_place_of_an_index(
     ],
 )
 def test_a_probe_that_fails(
-    program: str,
-    reason: str,
-    config: Path,
-    index: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    program: str, reason: str, config: Path, index: str, monkeypatch: Patch, capsys: Output
 ) -> None:
     path = config.with_name("probe.py")
     path.write_text(program)
@@ -669,9 +658,7 @@ def test_a_probe_that_fails(
     assert f"unknown  devices of nvidia: detection failed: {reason}" in shown
 
 
-def test_all_that_is_wrong_with_the_configuration(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_that_is_wrong_with_the_configuration(config: Path, capsys: Output) -> None:
     config.write_text("project: tiny\nplatform: {}\nplatforms:\n  cpx: {}\n")
     assert doctor(config) == ExitCode.USAGE
     lines = capsys.readouterr().out.splitlines()
@@ -681,7 +668,7 @@ def test_all_that_is_wrong_with_the_configuration(
 
 
 def test_an_unknown_engine_is_reported_once(
-    config: Path, index: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    config: Path, index: str, monkeypatch: Patch, capsys: Output
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", index)
     assert doctor(config, "--engine=hots") == ExitCode.USAGE
@@ -690,7 +677,7 @@ def test_an_unknown_engine_is_reported_once(
 
 
 def test_an_engine_that_does_not_answer(
-    config: Path, index: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    config: Path, index: str, monkeypatch: Patch, capsys: Output
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", index)
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")

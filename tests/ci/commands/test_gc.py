@@ -28,6 +28,9 @@ from ci.errors import ExitCode
 from ci.upkeep.gc import decide, sessions
 from ci.util.files import remove_folder
 
+Output = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 GB = 10**9
 decide_now = partial(decide, now=NOW, age=timedelta(days=14), size_bytes=10 * GB)
@@ -139,9 +142,7 @@ def test_a_session_is_needed_unless_its_caller_was_killed_here(
 
 
 @pytest.fixture
-def results(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Path:
+def results(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: Patch) -> Path:
     """A folder of results, beside a project's configuration, on a machine without an engine."""
     monkeypatch.delenv("INFINI_CI_SITE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
@@ -153,12 +154,7 @@ def results(
 
 
 def add_run(
-    results: Path,
-    name: str,
-    *,
-    days: float = 100,
-    project: str = "tiny",
-    platform: str = "cpu",
+    results: Path, name: str, *, days: float = 100, project: str = "tiny", platform: str = "cpu"
 ) -> Path:
     folder = results / name
     folder.mkdir()
@@ -190,9 +186,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_old_results_go_and_the_latest_stay(
-    results: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_old_results_go_and_the_latest_stay(results: Path, capsys: Output) -> None:
     for name, days in (("old", 15), ("oldest", 30), ("young", 13)):
         add_run(results, name, days=days)
     (results / "latest").symlink_to("oldest")
@@ -209,7 +203,7 @@ def test_old_results_go_and_the_latest_stay(
     assert lines[-1] == "freed 1.1 kB"
 
 
-def test_a_dry_run_removes_nothing(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_removes_nothing(results: Path, capsys: Output) -> None:
     add_run(results, "old")
     assert gc(results, "--dry-run") == ExitCode.PASSED
     assert names(results) == ["old"]
@@ -218,7 +212,7 @@ def test_a_dry_run_removes_nothing(results: Path, capsys: pytest.CaptureFixture[
     assert shown.endswith("would free 1.1 kB\n")
 
 
-def test_what_it_did_as_json(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_it_did_as_json(results: Path, capsys: Output) -> None:
     add_run(results, "old")
     add_run(results, "young", days=2)
     assert gc(results, "--format=json") == ExitCode.PASSED
@@ -242,9 +236,7 @@ def test_the_age_is_the_callers(results: Path) -> None:
     assert names(results) == []
 
 
-def test_a_run_that_goes_on_keeps_its_results(
-    results: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_goes_on_keeps_its_results(results: Path, capsys: Output) -> None:
     with FileLock(add_run(results, "old") / ".lock"):
         gc(results)
     assert names(results) == ["old"]
@@ -286,7 +278,7 @@ def add_work_folder(tmp: Path, run: str, end: str = "ab_cd123") -> Path:
     return folder
 
 
-def test_unused_work_folders_are_removed(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unused_work_folders_are_removed(results: Path, capsys: Output) -> None:
     tmp = Path(tempfile.gettempdir())
     add_run(results, "theirs", project="other")
     dead, theirs, used = (add_work_folder(tmp, run) for run in ("dead", "theirs", "used"))
@@ -307,9 +299,7 @@ def test_unused_work_folders_are_removed(results: Path, capsys: pytest.CaptureFi
     assert "kept 1 work folder, 500 bytes: its run is in progress" in shown
 
 
-def test_compiler_caches_of_the_host_engine(
-    results: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_compiler_caches_of_the_host_engine(results: Path, capsys: Output) -> None:
     caches = results.parent / "caches" / "infini-ci"
     for name in ("tiny-cpu-release", "tiny-moore-untrusted", "tiny-more-cpu-branch"):
         path = caches / f"infini-ci-cache-{name}"
@@ -334,9 +324,7 @@ def test_compiler_caches_of_the_host_engine(
     assert names(caches) == kept[1:]
 
 
-def test_caches_without_a_trust_level_are_removed_at_any_age(
-    results: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_caches_without_a_trust_level_are_removed_at_any_age(results: Path, capsys: Output) -> None:
     caches = results.parent / "caches" / "infini-ci"
     for name in ("tiny-cpu", "tiny-moore", "tiny-cpu-branch"):
         (caches / f"infini-ci-cache-{name}").mkdir(parents=True)
@@ -367,7 +355,7 @@ def test_a_session_in_progress_keeps_its_folders(results: Path) -> None:
 
 
 @pytest.mark.usefixtures("results")
-def test_nothing_is_known_of_the_sessions_of_other_users(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_known_of_the_sessions_of_other_users(monkeypatch: Patch) -> None:
     tmp = Path(tempfile.gettempdir())
     add_work_folder(tmp, "20260101T000000Z-nogit-0001-session-12ab")
     monkeypatch.setattr(os, "geteuid", lambda: 1234)
@@ -375,7 +363,7 @@ def test_nothing_is_known_of_the_sessions_of_other_users(monkeypatch: pytest.Mon
 
 
 def test_what_cannot_be_removed_stops_nothing(
-    results: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    results: Path, capsys: Output, monkeypatch: Patch
 ) -> None:
     add_run(results, "a")
     add_run(results, "b")
@@ -391,18 +379,14 @@ def test_what_cannot_be_removed_stops_nothing(
     assert shown.endswith("freed 1.1 kB\n")
 
 
-def test_a_folder_deeper_than_a_path_is_removed(
-    results: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_deeper_than_a_path_is_removed(results: Path, capsys: Output) -> None:
     make_deep_folder(add_run(results, "a"))
     assert gc(results) == ExitCode.PASSED
     assert names(results) == []
     assert "  removed results a, 1.1 kB" in capsys.readouterr().out
 
 
-def test_an_engine_that_does_not_answer(
-    results: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_engine_that_does_not_answer(results: Path, capsys: Output, monkeypatch: Patch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
     add_run(results, "old")
     assert gc(results, "--engine=docker") == ExitCode.INFRASTRUCTURE
@@ -411,9 +395,7 @@ def test_an_engine_that_does_not_answer(
 
 
 @pytest.mark.parametrize("value", ["-1", "x", "nan", "inf"])
-def test_limits_that_make_no_sense(
-    results: Path, capsys: pytest.CaptureFixture[str], value: str
-) -> None:
+def test_limits_that_make_no_sense(results: Path, capsys: Output, value: str) -> None:
     with pytest.raises(SystemExit, match="2"):
         gc(results, f"--older-than={value}")
     assert "--older-than" in capsys.readouterr().err
@@ -428,7 +410,7 @@ class Vanishing(Scope):
         return super().covers(project)
 
 
-def test_a_folder_may_vanish_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_may_vanish_meanwhile(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     names = [f"infini-ci-20260101T120000Z-nogit-00ff-cpu-abcdefg{number}" for number in range(2)]
@@ -444,7 +426,7 @@ def test_a_folder_may_vanish_meanwhile(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_secrets_are_hidden_in_logs_of_a_killed_run(
-    results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    results: Path, monkeypatch: Patch, capsys: Output
 ) -> None:
     monkeypatch.setenv("LAB_TOKEN", "a-planted-secret")
     for name, project in (("killed", "tiny"), ("theirs", "other")):

@@ -34,6 +34,7 @@ from tests.cases import narrowed
 from tests.fuzz.documents import CONTROLS, nested
 
 Output = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
 ROW = ("platforms", 0)
 GOOD = "20260102T120000Z-0123abcd-0001"
 OTHER = "20260103T120000Z-0123abcd-0002"
@@ -50,7 +51,7 @@ def there(published: RunResult, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path: Path, monkeypatch: Patch) -> Path:
     """The results folder; `gc` also looks into the temporary folder, which others fill."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -186,12 +187,7 @@ def test_100_mb_of_json_are_refused_without_being_read(
     [("LARGEST_RUN", "got more than 10 bytes"), ("MOST_FILES", "got more than 10 files")],
 )
 def test_a_folder_out_of_bounds_is_not_copied(
-    there: Path,
-    here: Path,
-    capsys: Output,
-    monkeypatch: pytest.MonkeyPatch,
-    bound: str,
-    fault: str,
+    there: Path, here: Path, capsys: Output, monkeypatch: Patch, bound: str, fault: str
 ) -> None:
     for number in range(10):
         (there / RUN_ID / str(number)).touch()
@@ -213,7 +209,7 @@ def test_a_deep_folder_is_refused_by_name(there: Path, here: Path, capsys: Outpu
 
 
 def test_logs_out_of_bounds_are_not_read(
-    there: Path, here: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+    there: Path, here: Path, capsys: Output, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(importing, "LARGEST_LOGS", 10)
     assert run_ci(here, "import", there / RUN_ID) == ExitCode.PASSED
@@ -262,7 +258,7 @@ def test_a_folder_in_place_of_a_file_changes_nothing(
 
 
 def test_a_run_that_cannot_be_stored_changes_nothing(
-    there: Path, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+    there: Path, here: Path, monkeypatch: Patch, capsys: Output
 ) -> None:
     Store(default_url(here)).close()
     (here / "ci.db").rename(here / "kept.db")
@@ -315,7 +311,7 @@ def test_a_damaged_run_is_named_and_the_others_go_on(
     store_url: str,
     here: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
     capsys: Output,
     kind: str,
 ) -> None:
@@ -375,7 +371,7 @@ def _gc(here: Path, capsys: Output, *options: str) -> str:
 @pytest.mark.parametrize("kind", ["too much", "no platforms", "no object"])
 def test_importing_a_good_folder_again_repairs_its_rows(
     published: RunResult, store_url: str, here: Path, there: Path, kind: str,
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:  # fmt: skip
     monkeypatch.setenv("INFINI_CI_DB", store_url)
     assert run_ci(here, "import", there) == ExitCode.PASSED

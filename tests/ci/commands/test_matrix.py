@@ -11,6 +11,8 @@ import yaml
 from ci import cli
 from ci.errors import ExitCode
 
+Output = pytest.CaptureFixture[str]
+
 CONFIG = "project: tiny\nplatforms: {cpu: {}, ascend: {label: NPU}, moore: {}}\n"
 SITE = """\
 platforms:
@@ -27,13 +29,13 @@ def config(tmp_path: Path) -> Path:
     return tmp_path / "ci.yaml"
 
 
-def matrix(config: Path, capsys: pytest.CaptureFixture[str], form: str) -> str:
+def matrix(config: Path, capsys: Output, form: str) -> str:
     assert cli.main(["matrix", "--config", str(config), "--format", form]) == ExitCode.PASSED
     return capsys.readouterr().out
 
 
 def test_platforms_with_labels_in_the_order_of_the_configuration(
-    config: Path, capsys: pytest.CaptureFixture[str]
+    config: Path, capsys: Output
 ) -> None:
     assert json.loads(matrix(config, capsys, "json")) == [
         {"platform": "ascend", "title": "NPU", "labels": ["npu"]},
@@ -41,7 +43,7 @@ def test_platforms_with_labels_in_the_order_of_the_configuration(
     ]
 
 
-def test_github_gets_a_matrix_on_one_line(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_github_gets_a_matrix_on_one_line(config: Path, capsys: Output) -> None:
     text = matrix(config, capsys, "github")
     assert text.count("\n") == 1
     [first, second] = json.loads(text)["include"]
@@ -49,9 +51,7 @@ def test_github_gets_a_matrix_on_one_line(config: Path, capsys: pytest.CaptureFi
     assert second["runner"] == ["self-hosted", "moore.lab:2"]
 
 
-def test_gitlab_gets_jobs_that_extend_a_template(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_gitlab_gets_jobs_that_extend_a_template(config: Path, capsys: Output) -> None:
     jobs = yaml.safe_load(matrix(config, capsys, "gitlab"))
     assert [*jobs] == ["variables", "build-ascend", "build-moore"]
     assert jobs["variables"] == {"PLATFORMS": "ascend,moore"}
@@ -62,9 +62,7 @@ def test_gitlab_gets_jobs_that_extend_a_template(
     }
 
 
-def test_jenkins_gets_a_line_with_an_expression(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_jenkins_gets_a_line_with_an_expression(config: Path, capsys: Output) -> None:
     text = matrix(config, capsys, "jenkins")
     assert text == "ascend\tnpu\nmoore\tself-hosted && moore.lab:2\n"
 
@@ -72,17 +70,13 @@ def test_jenkins_gets_a_line_with_an_expression(
 @pytest.mark.parametrize(
     ("form", "text"), [("json", "[]\n"), ("github", '{"include": []}\n'), ("jenkins", "")]
 )
-def test_a_site_without_runners(
-    config: Path, capsys: pytest.CaptureFixture[str], form: str, text: str
-) -> None:
+def test_a_site_without_runners(config: Path, capsys: Output, form: str, text: str) -> None:
     (config.parent / "ci.site.yaml").unlink()
     assert matrix(config, capsys, form) == text
 
 
 @pytest.mark.parametrize("label", ["a b", "", "a&&b", "-a", '"a"'])
-def test_other_labels_are_refused(
-    config: Path, capsys: pytest.CaptureFixture[str], label: str
-) -> None:
+def test_other_labels_are_refused(config: Path, capsys: Output, label: str) -> None:
     site = {"platforms": {"moore": {"runner_labels": [label]}}}
     (config.parent / "ci.site.yaml").write_text(json.dumps(site))
     assert cli.main(["matrix", "--config", str(config)]) == ExitCode.USAGE

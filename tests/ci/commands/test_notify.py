@@ -25,6 +25,9 @@ from ci.util.files import REPOSITORY
 from ci.util.process import NOTIFY_VARIABLE, inherited_environment
 from ci.util.text import hide_values
 
+Output = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+
 
 class Receiver(HTTPServer):
     """A webhook on this machine, with prepared answers."""
@@ -65,7 +68,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+def receiver(monkeypatch: Patch) -> Iterator[Receiver]:
     monkeypatch.setattr(webhook, "BACKOFF_S", 0.0)
     monkeypatch.setenv("no_proxy", "*")
     with Receiver() as server:
@@ -97,7 +100,7 @@ class Check:
 
     project: Project
     url: str
-    capsys: pytest.CaptureFixture[str]
+    capsys: Output
 
     def __call__(self, *options: str, url: str | None = None) -> str:
         """Expect the exit code of a regression; return the errors and warnings."""
@@ -111,9 +114,7 @@ class Check:
 
 
 @pytest.fixture
-def check(
-    slower: Project, tmp_path: Path, receiver: Receiver, capsys: pytest.CaptureFixture[str]
-) -> Check:
+def check(slower: Project, tmp_path: Path, receiver: Receiver, capsys: Output) -> Check:
     return Check(slower.copy(tmp_path), receiver.url, capsys)
 
 
@@ -299,9 +300,7 @@ def test_a_host_that_cannot_be_reached_is_a_warning(
     assert f"warning: --notify: {message}" in check(url=address)
 
 
-def test_a_server_that_never_answers_is_a_warning(
-    check: Check, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_never_answers_is_a_warning(check: Check, monkeypatch: Patch) -> None:
     monkeypatch.setattr(webhook, "TIMEOUT_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as server:
         error = check(url=f"http://127.0.0.1:{server.getsockname()[1]}/hidden-word")
@@ -310,7 +309,7 @@ def test_a_server_that_never_answers_is_a_warning(
 
 
 def test_an_answer_without_end_is_a_warning(
-    check: Check, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    check: Check, receiver: Receiver, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(webhook, "LONGEST_S", 0.2)
     receiver.drips = True
@@ -375,10 +374,7 @@ def test_the_form_follows_from_the_address(address: str, expected: str) -> None:
 )
 @pytest.mark.parametrize("by_variable", [False, True])
 def test_other_addresses_are_refused_and_not_repeated(
-    address: str,
-    by_variable: bool,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    address: str, by_variable: bool, capsys: Output, monkeypatch: Patch
 ) -> None:
     words, expected = ["history", "--check"], "--notify: got '***', expected an address"
     if by_variable:
@@ -396,7 +392,7 @@ def test_other_addresses_are_refused_and_not_repeated(
 
 
 def test_the_variable_names_the_webhook_of_checks(
-    check: Check, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    check: Check, receiver: Receiver, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv(NOTIFY_VARIABLE, receiver.url)
     assert check.project.ci("history")[0] == ExitCode.PASSED

@@ -35,7 +35,6 @@ from ci.report.table import (
     build_text,
     stage_rows,
     table_rows,
-    whole_seconds,
 )
 
 REFERENCE = Path(__file__).parents[1] / "data" / "published.md"
@@ -183,19 +182,6 @@ def test_names_cannot_control_the_terminal(published: RunResult) -> None:
     assert not {"\x1b", "\x07"} & set(text)
 
 
-def test_markup_in_a_note_is_not_interpreted(published: RunResult) -> None:
-    result = platform_result("CPU", PUBLISHED[0][1:], notes=("[red]a[/red]",))
-    text = terminal(published.model_copy(update={"platforms": (result,)}))
-    assert "[red]a[/red]." in text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(888.6, "889s"), (0.0, "0s"), (0.4, "0s"), (None, "-")]
-)
-def test_seconds_are_rounded_for_the_table_only(seconds: float | None, text: str) -> None:
-    assert whole_seconds(seconds) == text
-
-
 def stage(name: str, seconds: float | None, exit_code: int | None) -> StageResult:
     return StageResult(name=name, seconds=seconds, exit_code=exit_code, in_total=False)
 
@@ -298,11 +284,6 @@ def test_a_page_has_the_failures_below_the_table(published: RunResult) -> None:
         f"```sh\npython -m ci rerun {run.run_id} cpu t.py::test_0\n```\n"
     ) in text
     assert text.index("### CPU: why") < text.index("* product: this project")
-
-
-def test_a_command_is_one_line_at_any_width(published: RunResult) -> None:
-    text = terminal(failed_run(published, *FAILURES[1:2]), width=60)
-    assert f"\n    python -m ci rerun {published.run_id} cpu t.py::test_0\n" in text
 
 
 def test_a_build_that_failed_is_repeated_or_entered(published: RunResult) -> None:

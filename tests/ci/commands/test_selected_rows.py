@@ -11,6 +11,7 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 from stored_history import ENVIRONMENT, TESTS, Project, result
+from written_site import FAILED, data, write
 
 from ci.errors import ExitCode
 from ci.model.outcomes import Outcome
@@ -28,11 +29,6 @@ from ci.model.results import (
 OVERLOADS = {f"test_a.py::test_it[{name}.out-float32-cpu-slot8]": name for name in ("abs", "add")}
 WHOLE = {**TESTS, **dict.fromkeys(OVERLOADS, Outcome.PASSED)}
 FEW = {**TESTS, **{test: Outcome.PASSED for test, name in OVERLOADS.items() if name == "add"}}
-FAILED = Verdict(
-    product=Product.FAILED,
-    harness=Harness.CLEAN,
-    evidence=(Evidence(grade=Grade.FACT, text="a test failed"),),
-)
 FULL_RUN = r"python -m ci run cpu --select all"
 
 
@@ -292,26 +288,11 @@ def test_the_newest_whole_run_makes_the_contract(project: Project) -> None:
 # The dashboard
 
 
-def dashboard(project: Project) -> Path:
-    site = project.folder / "site"
-    code, _ = project.ci("dashboard", "--output", str(site), "--source", str(project.source))
-    assert code == ExitCode.PASSED
-    return site
-
-
-def data(site: Path, name: str) -> Any:
-    match = re.fullmatch(
-        r"dashboard\.data\(\.\.\.(.*)\);\n", (site / "data" / f"{name}.js").read_text(), re.DOTALL
-    )
-    assert match
-    return json.loads(match[1])[1]
-
-
 def test_the_dashboard_has_a_row_for_the_selected_operators(project: Project) -> None:
     for _ in range(2):
         project.measure(result(), outcomes=WHOLE)
     project.measure(selected(), outcomes=FEW)
-    site = dashboard(project)
+    _, site = write(project)
     page = unescape((site / "index.html").read_text(encoding="utf-8"))
     assert "Nothing: the newest run of every platform passed" in page  # no smaller suite
     headings = re.findall(r'<th scope="row"><a href="(.*?)">(.*?)</a>', page)
@@ -335,7 +316,7 @@ def test_the_dashboard_has_a_row_for_the_selected_operators(project: Project) ->
 def test_the_dashboard_of_selected_runs_alone(project: Project) -> None:
     for _ in range(2):
         project.measure(selected(), outcomes=FEW)
-    site = dashboard(project)
+    _, site = write(project)
     page = unescape((site / "index.html").read_text(encoding="utf-8"))
     assert "cpu (selected add*)" in page
     assert "no run of all operators, only of selected ones" in page
@@ -346,5 +327,5 @@ def test_the_dashboard_of_selected_runs_alone(project: Project) -> None:
 def test_a_failing_selection_needs_attention_as_its_own_row(project: Project) -> None:
     project.measure(result(), outcomes=WHOLE)
     project.measure(selected(verdict=FAILED), outcomes=FEW)
-    page = unescape((dashboard(project) / "index.html").read_text(encoding="utf-8"))
+    page = unescape((write(project)[1] / "index.html").read_text(encoding="utf-8"))
     assert '<li data-kind="failing" data-platforms="cpu:add*">' in page

@@ -37,6 +37,8 @@ from ci.model.results import (
 from ci.report.forge import LONGEST_PAGE, Summary, error_commands, marker, page
 from tests.cases import narrowed
 
+Output = pytest.CaptureFixture[str]
+
 HOSTILE = (
     "t.py::test[<img src=x onerror=alert(1)>|</details>|**b**|`c`|[d](https://e.example)|@all|#1"
     "|www.e.example|a@b.example|<!--|&#64;all]"
@@ -271,7 +273,7 @@ def published_in(tmp_path: Path) -> Callable[..., Path]:
 
 
 def test_a_job_summary_is_appended_to(
-    published_in: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    published_in: Callable[..., Path], tmp_path: Path, capsys: Output
 ) -> None:
     file = tmp_path / "summary.md"
     file.write_text("before\n")
@@ -283,7 +285,7 @@ def test_a_job_summary_is_appended_to(
 
 
 def test_github_gets_a_mark_for_each_failure(
-    published_in: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+    published_in: Callable[..., Path], capsys: Output
 ) -> None:
     published_in(GITHUB_ACTIONS="true")
     said = capsys.readouterr()
@@ -293,14 +295,14 @@ def test_github_gets_a_mark_for_each_failure(
 
 @pytest.mark.parametrize("file", ["../source/test_a.py", "/etc/passwd", "a" * 300, "b.py"])
 def test_only_a_file_of_the_source_is_marked(
-    published_in: Callable[..., Path], capsys: pytest.CaptureFixture[str], file: str
+    published_in: Callable[..., Path], capsys: Output, file: str
 ) -> None:
     published_in(f"{file}::test", GITHUB_ACTIONS="true")
     assert capsys.readouterr().err.startswith("::error title=cpu%3A ")
 
 
 def test_a_summary_that_cannot_be_written_is_one_complaint(
-    published_in: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    published_in: Callable[..., Path], tmp_path: Path, capsys: Output
 ) -> None:
     published_in(GITHUB_STEP_SUMMARY=str(tmp_path / "missing" / "summary.md"))
     said = capsys.readouterr().err
@@ -324,7 +326,7 @@ def agent(folder: Path, code: int = 0) -> str:
 
 
 def test_buildkite_gets_an_annotation(
-    published_in: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    published_in: Callable[..., Path], tmp_path: Path, capsys: Output
 ) -> None:
     published_in(BUILDKITE="true", PATH=agent(tmp_path / "bin"))
     words, _, text = (tmp_path / "bin" / "record").read_text(encoding="utf-8").partition("\n")
@@ -347,7 +349,7 @@ def test_selected_operators_have_an_annotation_of_their_own(tmp_path: Path) -> N
 
 
 def test_an_agent_that_fails_is_one_complaint(
-    published_in: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    published_in: Callable[..., Path], tmp_path: Path, capsys: Output
 ) -> None:
     published_in(BUILDKITE="true", PATH=agent(tmp_path / "bin", code=1))
     said = capsys.readouterr().err
@@ -355,7 +357,7 @@ def test_an_agent_that_fails_is_one_complaint(
 
 
 def test_outside_of_a_ci_nothing_is_shown(
-    published_in: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+    published_in: Callable[..., Path], capsys: Output
 ) -> None:
     published_in(PATH="/nowhere", BUILDKITE="true")
     assert capsys.readouterr() == ("", "")
@@ -375,7 +377,7 @@ def test_a_workflow_command_has_one_line(published: RunResult) -> None:
 
 
 def test_github_obeys_no_line_of_a_stranger(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Output
 ) -> None:
     project = branched(tmp_path / "project")
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
@@ -390,14 +392,6 @@ def test_github_obeys_no_line_of_a_stranger(
     assert "::" not in re.sub(r"\w::\w", "", said.out)
     cli.main(words)
     assert token not in capfd.readouterr().err
-
-
-def test_a_file_outside_of_the_source_is_not_marked(tmp_path: Path) -> None:
-    project = branched(tmp_path)
-    with project.open() as store:
-        run = store.load()
-    [line] = error_commands(run, lambda name: name != "test_a.py")
-    assert line.startswith("::error title=")
 
 
 def test_a_platform_without_failed_tests_is_marked_with_its_verdict(published: RunResult) -> None:

@@ -16,6 +16,9 @@ from ci.commands import run as run_command
 from ci.errors import ExitCode
 from ci.util.files import REPOSITORY
 
+Output = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+
 CI_SYSTEMS = ("GITLAB_CI", "BUILDKITE", "JENKINS_URL", "GITHUB_ACTIONS", "GITEA_ACTIONS")
 STRANGERS = {"GITHUB_ACTIONS": "true", "GITHUB_EVENT_NAME": "pull_request_target"}
 ON_A_BRANCH = {"GITLAB_CI": "true", "CI_COMMIT_REF_PROTECTED": "false"}
@@ -47,13 +50,13 @@ noxfile.release(session)
 
 
 @pytest.fixture(autouse=True)
-def _no_ci_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_ci_job(monkeypatch: Patch) -> None:
     for name in CI_SYSTEMS:
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
-def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def source(tmp_path: Path, monkeypatch: Patch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "ci.yaml").write_text(CONFIG)
@@ -80,8 +83,8 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_level_of_a_run(
     source: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: Patch,
+    capsys: Output,
     environ: dict[str, str],
     options: list[str],
     level: str,
@@ -99,7 +102,7 @@ def test_level_of_a_run(
     assert bool(warning) is ("--trust" in said)
 
 
-def test_a_dry_run_names_the_level(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_names_the_level(source: Path, capsys: Output) -> None:
     options = ["--engine=host", "--dry-run", "--trust=untrusted", f"--source={source}"]
     assert cli.main(["run", "cpu", *options]) == ExitCode.PASSED
     shown = capsys.readouterr().out
@@ -109,7 +112,7 @@ def test_a_dry_run_names_the_level(source: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_level_is_part_of_the_resumed_request(
-    source: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    source: Path, monkeypatch: Patch, capsys: Output
 ) -> None:
     monkeypatch.setattr(run_command, "select_engine", lambda _: LocalEngine())
     options = [f"--source={source}", "--trust=untrusted"]

@@ -239,13 +239,6 @@ def test_a_platform_without_a_failed_test_is_not_green(
     assert document["results"]["summary"]["failed"] == 1
 
 
-def test_a_run_that_passed_has_no_failure(published: RunResult) -> None:
-    tests = [PlatformTests(outcomes=outcomes_of(TESTS[:1]), reruns=())] * len(published.platforms)
-    root = parsed(junit(published, tests))
-    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("6", "0", "0")
-    assert json.loads(ctrf(published, tests))["results"]["summary"]["failed"] == 0
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -1,0 +1,35 @@
+"""The dashboard of a stored history, and what its files say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from stored_history import Project
+
+from ci.model.results import Evidence, Grade, Harness, Product, Verdict
+
+FAILED = Verdict(
+    product=Product.FAILED,
+    harness=Harness.CLEAN,
+    evidence=(Evidence(grade=Grade.FACT, text="a test failed"),),
+)
+
+
+def write(project: Project, *words: str) -> tuple[int, Path]:
+    """The exit code, and the folder of the dashboard."""
+    site = project.folder / "site"
+    arguments = ("--output", str(site), "--source", str(project.source), *words)
+    return project.ci("dashboard", *arguments)[0], site
+
+
+def data(site: Path, name: str) -> Any:
+    """What a data file passes to the script."""
+    content = (site / "data" / f"{name}.js").read_text(encoding="utf-8")
+    match = re.fullmatch(r"dashboard\.data\(\.\.\.(.*)\);\n", content, re.DOTALL)
+    assert match
+    [own, value] = json.loads(match[1])
+    assert own == name
+    return value
