@@ -18,7 +18,7 @@ from ci.engines.logs import ENGINE_FILES
 from ci.facts.platform_result import not_run_result
 from ci.facts.result_files import ResultFiles
 from ci.manifests.kubernetes import SYSTEM, job_notes
-from ci.manifests.pods import UNKNOWN_END, PodEnd, read_pods
+from ci.manifests.pods import PodEnd, read_pods
 from ci.model.plan import RunPlan
 from ci.model.results import ExecutionFacts, Harness, ImageFacts, PlatformResult, RunResult
 from ci.plan.network import read_pip_settings
@@ -64,7 +64,7 @@ class DelegatedRun:
                 row = known.get(plan.platform) or self._pending(plan)
                 is_there = (folder / plan.platform).is_dir() or plan.platform in ends
                 if is_there and not _has_ended(row):
-                    outcome = self._judge(plan, folder, ends.get(plan.platform, UNKNOWN_END))
+                    outcome = self._judge(plan, folder, ends.get(plan.platform, PodEnd()))
                     self.records.add(plan.platform, outcome.details)
                     row = outcome.result
                 rows.append(row)
