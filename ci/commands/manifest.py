@@ -114,7 +114,7 @@ def _print_jobs(
             plans = tuple(with_recorded_times(store, request.project, plan) for plan in plans)
     jobs = [kubernetes.job_manifest(plan, clusters[plan.platform]) for plan in plans]
     records = Records(options.results / request.run_id, partial(open_store, options.results))
-    run = DelegatedRun(request=request, plans=plans, records=records, system=kubernetes.SYSTEM)
+    run = DelegatedRun(request=request, plans=plans, records=records)
     run.open()
     place = records.folder / kubernetes.SYSTEM
     for name in kubernetes.write_inputs(plans, place):

@@ -111,15 +111,11 @@ def writable_folders(plan: RunPlan) -> tuple[str, ...]:
     return plan.container.writable or (plan.container.workspace, CONTAINER_FOLDER)
 
 
-def job_name(plan: RunPlan) -> str:
-    return plan.container.name.lower()
-
-
 def job_manifest(plan: RunPlan, cluster: Cluster) -> dict[str, Any]:
     """Return the Job of a plan, as the API has it."""
     # Not the project's: the value of a label is shorter than its name may be.
     labels = {name: plan.container.labels[name] for name in (RUN_LABEL, PLATFORM_LABEL)}
-    metadata: dict[str, Any] = {"name": job_name(plan), "labels": labels}
+    metadata: dict[str, Any] = {"name": plan.container.name.lower(), "labels": labels}
     if cluster.site.namespace:
         metadata["namespace"] = cluster.site.namespace
     return {

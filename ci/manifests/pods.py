@@ -84,9 +84,6 @@ class PodEnd:
     notes: tuple[str, ...] = ()
 
 
-UNKNOWN_END = PodEnd()
-
-
 def read_pods(folder: Path, run_id: str) -> dict[str, PodEnd]:
     """Read how the pods of a run ended, by platform; empty if its folder has no such file.
 

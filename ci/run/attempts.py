@@ -8,7 +8,6 @@ answer, and its container has ended or has reached its time limits.
 from __future__ import annotations
 
 import math
-from collections.abc import Container
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from time import monotonic, sleep
@@ -27,32 +26,9 @@ ASK_AGAIN_S = 10.0  # between two questions whether an engine answers again
 SAY_AGAIN_S = 60.0  # between two messages about it
 
 
-def carry_out(
-    plan: RunPlan,
-    caller: Caller,
-    *,
-    request: RunRequest,
-    connect: Connect,
-    resumed: bool,
-    judged: Container[str],
-) -> Message:
-    """Carry a plan out in its worker, with all its attempts."""
-    attempts = PlatformAttempts(
-        plan=plan,
-        caller=caller,
-        request=request,
-        connect=connect,
-        resumed=resumed,
-        judged=plan.platform in judged,
-        # An earlier caller may have started a container on the engine.
-        may_run_until=monotonic() + plan.longest_s if resumed else 0.0,
-    )
-    return attempts.carry_out()
-
-
 @dataclass(kw_only=True)
 class PlatformAttempts:
-    """The attempts of a platform; ``may_run_until`` is when its container has surely ended."""
+    """The attempts of a platform, in its worker."""
 
     plan: RunPlan
     caller: Caller
@@ -60,10 +36,15 @@ class PlatformAttempts:
     connect: Connect
     resumed: bool
     judged: bool
-    may_run_until: float
+    _may_run_until: float = 0.0
+    """When the platform's container has surely ended."""
     _failed: list[Evidence] = field(default_factory=list)
     _last: PlatformOutcome | None = None
     _said_at: float = -math.inf
+
+    def __post_init__(self) -> None:
+        if self.resumed:  # an earlier caller may have started a container
+            self._may_run_until = monotonic() + self.plan.longest_s
 
     def carry_out(self) -> Message:
         """Return the outcome of the last attempt, with evidence of those before it."""
@@ -123,7 +104,7 @@ class PlatformAttempts:
             reasons = "; ".join(evidence.text for evidence in verdict.evidence)
             why = f"{verdict.product}, {verdict.harness}: {reasons}"
             self._last, self.resumed, self.judged = message, True, True
-            self.may_run_until = monotonic() + self.plan.longest_s if message.may_run else 0.0
+            self._may_run_until = monotonic() + self.plan.longest_s if message.may_run else 0.0
         else:
             why = str(message)
         failed = attempt_failed(len(self._failed) + 1, engine.name, why)
@@ -140,7 +121,7 @@ class PlatformAttempts:
 
     def _has_ended(self, engine: EnginePlan, other: EnginePlan) -> bool:
         """Whether no container of this platform can run on ``engine``; waits a while if not."""
-        remaining = self.may_run_until - monotonic()
+        remaining = self._may_run_until - monotonic()
         if remaining <= 0:
             return True
         if monotonic() - self._said_at > SAY_AGAIN_S:

@@ -19,12 +19,13 @@ from ci.model.plan import RunPlan
 from ci.model.results import PlatformResult, Product, RunResult
 from ci.plan.request import RunRequest
 from ci.protocol.events import Event
-from ci.run.attempts import carry_out
+from ci.run.attempts import PlatformAttempts
 from ci.run.platform import PlatformOutcome, error_text, judge_lost, not_judged_outcome
 from ci.run.progress import Progress
 from ci.run.records import Records
 from ci.run.status import Expectation
 from ci.run.workers import (
+    Caller,
     Message,
     Readiness,
     WorkerFailure,
@@ -62,13 +63,8 @@ class RunCoordinator:
             self._read_earlier()
         plans = [plan for plan in self.plans if not self._is_final(plan)]
         with ExitStack() as stack:
-            work = partial(
-                carry_out,
-                request=self.request,
-                connect=stack.enter_context(shared_connections(plans, self.connect)),
-                resumed=self.resumed,
-                judged={name for name, row in self._rows.items() if is_judged(row)},
-            )
+            connect = stack.enter_context(shared_connections(plans, self.connect))
+            work = partial(self._work, connect)
             stack.enter_context(self.records)
             workers = stack.enter_context(forked_workers(plans, work, jobs=self.jobs))
             stack.enter_context(self.progress)
@@ -93,6 +89,18 @@ class RunCoordinator:
                     remedy="Make room there, then resume the run, which keeps what has finished:"
                     f" {self.command_to_resume}",
                 ) from error
+
+    def _work(self, connect: Connect, plan: RunPlan, caller: Caller) -> Message:
+        """Carry out a plan in its worker."""
+        row = self._rows.get(plan.platform)
+        return PlatformAttempts(
+            plan=plan,
+            caller=caller,
+            request=self.request,
+            connect=connect,
+            resumed=self.resumed,
+            judged=row is not None and is_judged(row),
+        ).carry_out()
 
     def _read_earlier(self) -> None:
         """Keep the rows of an earlier attempt, until their platforms have new ones."""

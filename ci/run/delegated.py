@@ -17,8 +17,8 @@ from pathlib import Path
 from ci.engines.logs import ENGINE_FILES
 from ci.facts.platform_result import not_run_result
 from ci.facts.result_files import ResultFiles
-from ci.manifests import kubernetes
-from ci.manifests.pods import UNKNOWN_END, PodEnd, read_pods
+from ci.manifests.kubernetes import SYSTEM, job_notes
+from ci.manifests.pods import PodEnd, read_pods
 from ci.model.plan import RunPlan
 from ci.model.results import ExecutionFacts, Harness, ImageFacts, PlatformResult, RunResult
 from ci.plan.network import read_pip_settings
@@ -33,12 +33,11 @@ from ci.util.files import remove_folder
 
 @dataclass(kw_only=True)
 class DelegatedRun:
-    """The record of a run that a system carries out."""
+    """The record of a run that Kubernetes carries out."""
 
     request: RunRequest
     plans: Sequence[RunPlan]
     records: Records
-    system: str
     notes: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by platform
 
     def open(self) -> RunResult:
@@ -65,12 +64,12 @@ class DelegatedRun:
                 row = known.get(plan.platform) or self._pending(plan)
                 is_there = (folder / plan.platform).is_dir() or plan.platform in ends
                 if is_there and not _has_ended(row):
-                    outcome = self._judge(plan, folder, ends.get(plan.platform, UNKNOWN_END))
+                    outcome = self._judge(plan, folder, ends.get(plan.platform, PodEnd()))
                     self.records.add(plan.platform, outcome.details)
                     row = outcome.result
                 rows.append(row)
             if all(map(_has_ended, rows)):
-                remove_folder(self.records.folder / self.system)
+                remove_folder(self.records.folder / SYSTEM)
             return earlier, self._save(rows)
 
     def _judge(self, plan: RunPlan, folder: Path, end: PodEnd) -> PlatformOutcome:
@@ -81,7 +80,7 @@ class DelegatedRun:
                 (plan.results / name).unlink(missing_ok=True)
         files = ResultFiles(folder=plan.results, stages=plan.stages)
         if not files.record.events:
-            reason = "; ".join(end.notes) or f"{self.system} returned no events of its agent"
+            reason = "; ".join(end.notes) or f"{SYSTEM} returned no events of its agent"
             return PlatformOutcome(result=not_run_result(plan, reason))
         finished = files.record.run_finished
         code = end.exit_code if finished is None else finished.exit_code
@@ -90,10 +89,10 @@ class DelegatedRun:
             digest=end.digest,
             built=False,
             seconds=0.0,
-            reason=f"pulled by {self.system}",
+            reason=f"pulled by {SYSTEM}",
         )
         facts = ExecutionFacts(
-            engine=self.system,
+            engine=SYSTEM,
             image=image,
             exit_code=code,
             oom_killed=end.oom_killed,
@@ -103,10 +102,10 @@ class DelegatedRun:
         return judge_platform(plan, facts, files)
 
     def _pending(self, plan: RunPlan) -> PlatformResult:
-        return not_run_result(plan, f"{self.system} carries it out; no results were imported yet")
+        return not_run_result(plan, f"{SYSTEM} carries it out; no results were imported yet")
 
     def _save(self, rows: Sequence[PlatformResult]) -> RunResult:
-        result = self.request.result(self.system, rows)
+        result = self.request.result(SYSTEM, rows)
         self.records.save(result)
         return result
 
@@ -131,7 +130,6 @@ def judge_jobs(folder: Path, results: Path) -> tuple[RunResult, RunResult]:
         request=request,
         plans=plans,
         records=records,
-        system=kubernetes.SYSTEM,
-        notes={plan.platform: [*kubernetes.job_notes(plan), *missing] for plan in plans},
+        notes={plan.platform: [*job_notes(plan), *missing] for plan in plans},
     )
     return run.collect(folder, read_pods(folder, folder.name))

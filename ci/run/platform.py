@@ -122,10 +122,10 @@ class PlatformRun:
     def _carry_out(self, image: ImageFacts, changes: str | None) -> PlatformOutcome:
         try:
             facts = self.engine.execute(self.plan, image, self.observer)
+            notes = self.request.notes
             if changes:
-                note = f"the sources changed while the image was prepared: {changes}"
-                facts = replace(facts, notes=(note, *facts.notes))
-            facts = replace(facts, notes=(*self.request.notes, *facts.notes))
+                notes += (f"the sources changed while the image was prepared: {changes}",)
+            facts = replace(facts, notes=(*notes, *facts.notes))
         except (CiError, OSError) as error:
             self.observer.event(PlatformFailed(error_text(error)))
             with handle_interrupts(signal.SIG_IGN):
@@ -170,9 +170,9 @@ def judge_platform(
 
     Secret values are hidden in the folder first: what is read may be stored.
     """
-    facts = replace(facts, notes=(*facts.notes, *redact_folder(plan.results)))
-    notes = merge_files(plan.results, plan.pytest_stage)
-    facts = replace(facts, notes=(*facts.notes, *notes))
+    redacted = redact_folder(plan.results)
+    merged = merge_files(plan.results, plan.pytest_stage)
+    facts = replace(facts, notes=(*facts.notes, *redacted, *merged))
     files = files or ResultFiles(folder=plan.results, stages=plan.stages)
     if files.record.protocol not in (None, PROTOCOL):
         reason = f"the agent's events: got protocol {files.record.protocol}, expected {PROTOCOL}:"

@@ -11,7 +11,7 @@ from ci.model.plan import EngineKind, EnginePlan, NetworkPlan, RunPlan
 from ci.model.platforms import PLATFORMS
 from ci.plan.config import Config, DevicePolicy
 from ci.plan.planning import PlanInputs, make_plan
-from ci.plan.project import load_project, plan_run
+from ci.plan.project import Project, load_project, plan_run
 
 CONFIG = {
     "project": "tiny",
@@ -23,6 +23,12 @@ CONFIG = {
     ],
     "artifacts": {"generated": "build/generated"},
 }
+POOL_CONFIG = """\
+project: tiny
+platforms: {cpu: {}, ascend: {}, moore: {}}
+stages:
+  - {name: pytest, kind: pytest, command: python -m pytest, column: pytest}
+"""
 INPUTS = PlanInputs(
     run_id="20260101T000000Z-abc-1234",
     source=Path("/source"),
@@ -53,3 +59,24 @@ def device_plan(folder: Path, name: str, **policy: Any) -> RunPlan:
     project = load_project(folder / "ci.yaml", {"INFINI_CI_SITE": str(folder / "site.yaml")})
     [plan] = plan_run(project, [name], run_id="run-1", source=folder, results=folder / "results")
     return plan
+
+
+def pool_project(folder: Path) -> Project:
+    """A project for the hosts of a pool, in a folder of ``folder``."""
+    source = folder / "project"
+    source.mkdir(exist_ok=True)
+    (source / "ci.yaml").write_text(POOL_CONFIG)
+    return load_project(source / "ci.yaml", {})
+
+
+def pool_plans(folder: Path, **changes: Any) -> dict[str, RunPlan]:
+    """Plans of that project, by platform."""
+    made = plan_run(
+        pool_project(folder),
+        ("cpu", "ascend", "moore"),
+        run_id="20260101T000000Z-nogit-0000",
+        source=folder / "project",
+        results=folder / "results",
+        **changes,
+    )
+    return {it.platform: it for it in made}

@@ -23,7 +23,7 @@ from ci.plan.request import new_request
 from ci.protocol.events import Event
 from ci.protocol.job import Column
 from ci.protocol.stage_kind import StageKind
-from ci.run.attempts import carry_out
+from ci.run.attempts import PlatformAttempts
 from ci.run.platform import PlatformOutcome
 from ci.run.workers import Caller
 
@@ -75,9 +75,14 @@ def test_next_engine_is_used_when_the_container_must_have_ended(
 
     parent = Thread(target=be_the_parent)
     parent.start()
-    outcome = carry_out(
-        plan, Caller(theirs), request=request, connect=select_engine, resumed=False, judged=()
-    )
+    outcome = PlatformAttempts(
+        plan=plan,
+        caller=Caller(theirs),
+        request=request,
+        connect=select_engine,
+        resumed=False,
+        judged=False,
+    ).carry_out()
     theirs.send(None)
     parent.join()
     assert isinstance(outcome, PlatformOutcome)

@@ -147,11 +147,7 @@ class PlatformActor:
         """Write a part of a file of the run, which ends with it."""
         self._called = time.monotonic()
         self._folder.mkdir(exist_ok=True, mode=0o700)
-        path = self._folder / name
-        with path.open("r+b" if path.exists() else "wb") as file:
-            file.seek(offset)
-            file.write(data)
-            file.truncate()
+        write_end(self._folder / name, offset, data)
 
     def start(self, step: str, token: str, program: str) -> None:
         """Start a step, whose request is here, with the program of that tree.
@@ -272,6 +268,14 @@ class PlatformActor:
                     shutil.rmtree(path, ignore_errors=True)
                 else:
                     path.unlink()
+
+
+def write_end(path: Path, offset: int, data: bytes) -> None:
+    """Write a part of a file, which ends with it."""
+    with path.open("r+b" if path.exists() else "wb") as file:
+        file.seek(offset)
+        file.write(data)
+        file.truncate()
 
 
 def feed_name(token: str) -> str:

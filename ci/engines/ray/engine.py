@@ -40,6 +40,7 @@ from ci.model.results import ExecutionFacts, ImageFacts
 from ci.util.text import counted
 
 MOST_WAITING = 1000  # platforms of a run: the pool has a queue of its own
+INTERRUPTED = ExecutionFacts(engine=EngineKind.RAY, interrupted=True)
 NO_SHELL = "an engine of kind ray cannot open a shell"
 SHELL_REMEDY = (
     "Log in to the host and open the shell there, or start a new run with --engine docker or"
@@ -199,7 +200,7 @@ class RayEngine(Engine):
 
     def _finish(self, plan: RunPlan, hosted: HostedPlatform, answer: StepOutcome) -> ExecutionFacts:
         """End the actor, unless ``settle`` needs it; a run that may go on keeps its files."""
-        facts = cast(ExecutionFacts, answer.value or _interrupted())
+        facts = cast(ExecutionFacts, answer.value or INTERRUPTED)
         if facts.lost and facts.exit_code is None and not facts.interrupted:
             hosted.end(remove=False)
         elif plan.keep and not facts.interrupted:
@@ -208,10 +209,6 @@ class RayEngine(Engine):
             hosted.end(remove=True)
         notes = (f"ran on {hosted.name} of the pool", *hosted.notes, *facts.notes, *answer.notes)
         return replace(facts, notes=notes)
-
-
-def _interrupted() -> ExecutionFacts:
-    return ExecutionFacts(engine=RayEngine.name, interrupted=True)
 
 
 def _has_expired(record: Record, plan: RunPlan) -> bool:

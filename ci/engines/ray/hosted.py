@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
 from ci.engines import EngineMessage, Observer
 from ci.engines.archives import chunks_of, extract
 from ci.engines.logs import IMAGE_LOG
-from ci.engines.ray.actor import RESULTS, feed_name
+from ci.engines.ray.actor import RESULTS, feed_name, write_end
 from ci.engines.ray.cluster import (
     RETRY_S,
     ActorGoneError,
@@ -98,18 +97,12 @@ class Mirror:
                 # Without its last line the record is incomplete, and a later caller comes back.
                 end = data.find(LAST_LINE) if name.endswith(ENGINE_EVENTS) else -1
                 data = data if end < 0 else data[:end]
-                self._write(self._files[name], at, data)
+                with suppress(OSError):  # the complete files come at the end
+                    self._files[name].parent.mkdir(parents=True, exist_ok=True)
+                    write_end(self._files[name], at, data)
             advanced |= bool(data)
             self.offsets[name] = at + len(data)
         return advanced
-
-    def _write(self, path: Path, at: int, data: bytes) -> None:
-        with suppress(OSError):  # the complete files come at the end
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("r+b" if path.exists() else "wb") as file:
-                file.seek(at)
-                file.write(data)
-                file.truncate()
 
     def _show(self, line: str) -> None:
         try:

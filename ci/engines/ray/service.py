@@ -22,7 +22,6 @@ from time import monotonic, time
 from typing import cast
 
 from ci.engines import Engine
-from ci.engines.archives import chunks_of
 from ci.engines.ray.actor import ARCHIVE, INTERRUPTS, RESULTS, feed_name
 from ci.engines.ray.messages import Archive, HostStep, Request, StepOutcome, plan_on_host
 from ci.engines.select import select_engine
@@ -93,7 +92,7 @@ class Service:
         for name, content in request.files.items():
             (self._folder / name).write_bytes(content)
         plan = plan_on_host(request, self._folder, self._trees, sys.executable)
-        engine = self._connect(plan)
+        self._engine = engine = self._engine or select_engine(plan.engine)
         match step:
             case HostStep.PREPARE:
                 engine.check(plan)
@@ -101,15 +100,10 @@ class Service:
             case HostStep.SETTLE:
                 return StepOutcome(value=engine.settle(plan, keep=request.keep))
             case HostStep.EXECUTE:
-                facts = engine.execute(plan, cast(ImageFacts, request.image), observer)
+                image = cast(ImageFacts, request.image)
+                return self._finished(engine.execute(plan, image, observer))
             case HostStep.RESUME:
                 return self._resume(plan, engine, observer)
-        return self._finished(facts)
-
-    def _connect(self, plan: RunPlan) -> Engine:
-        if self._engine is None:
-            self._engine = select_engine(plan.engine)
-        return self._engine
 
     def _resume(self, plan: RunPlan, engine: Engine, observer: Feed) -> StepOutcome:
         """Return the outcome that an earlier service left, or adopt what it left running."""
@@ -141,11 +135,9 @@ class Service:
             for entry in sorted(results.iterdir(), key=lambda it: (it.name == ENGINE_EVENTS, it)):
                 if entry.name != HOST_LOCK:
                     archive.add(entry, entry.name)
-        digest = hashlib.sha256()
         with path.open("rb") as packed:
-            for chunk in chunks_of(packed):
-                digest.update(chunk)
-        return Archive(size=path.stat().st_size, digest=digest.hexdigest())
+            digest = hashlib.file_digest(packed, "sha256").hexdigest()
+        return Archive(size=path.stat().st_size, digest=digest)
 
 
 def main() -> None:

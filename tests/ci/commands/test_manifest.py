@@ -62,6 +62,8 @@ class Lab:
 
     place: Workplace
     capture: pytest.CaptureFixture[str]
+    messages: str = ""
+    """What the last command wrote to the standard error."""
 
     def site(self, **changes: object) -> None:
         self.place.write("ci.site.yaml", yaml.safe_dump({**SITE, **changes}))
@@ -70,8 +72,8 @@ class Lab:
         """Return the output of a command; its messages if it fails."""
         results = f"--results={self.place.results}"
         assert cli.main([*words, results]) == code, self.capture.readouterr()
-        shown = self.capture.readouterr()
-        return shown.out if code == ExitCode.PASSED else shown.out + shown.err
+        printed, self.messages = self.capture.readouterr()
+        return printed if code == ExitCode.PASSED else printed + self.messages
 
     def manifest(self, *words: str, code: int = ExitCode.PASSED) -> str:
         return self.ci("manifest", *words, f"--source={self.place.folder / 'source'}", code=code)
@@ -81,6 +83,10 @@ class Lab:
 
     def row(self, run_id: str, platform: str = "cpu") -> PlatformResult:
         return read_results(self.place.results / run_id / "results.json").platform(platform)
+
+    def pod(self, *words: str) -> Pod:
+        """Return the pod of the CPU's Job."""
+        return Pod(self, self.jobs("cpu", *words)[0])
 
 
 @pytest.fixture
@@ -96,6 +102,11 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 def spec_of(job: Mapping[str, Any]) -> Any:
     return job["spec"]["template"]["spec"]
+
+
+def agent_of(job: Mapping[str, Any]) -> Any:
+    [agent] = spec_of(job)["containers"]
+    return agent
 
 
 def run_of(job: Mapping[str, Any]) -> str:
@@ -120,17 +131,15 @@ def test_jobs_match_the_published_schemas(lab: Lab, version: str) -> None:
     assert spec_of(jobs[-1])["nodeSelector"] == {"lab/chip": "910b"}
 
 
-@pytest.mark.parametrize(("platform", "resource"), RESOURCES.items())
-def test_a_job_requests_what_its_limits_allow(lab: Lab, platform: str, resource: str) -> None:
-    [job] = lab.jobs(platform)
-    [agent] = spec_of(job)["containers"]
-    count = "2" if platform == "nvidia" else "1"
-    assert agent["resources"] == {"requests": {resource: count}, "limits": {resource: count}}
+def test_jobs_request_what_their_limits_allow(lab: Lab) -> None:
+    requests = [agent_of(job)["resources"] for job in lab.jobs(*RESOURCES)]
+    expected = [{it: "2" if it == "nvidia.com/gpu" else "1"} for it in RESOURCES.values()]
+    assert requests == [{"requests": it, "limits": it} for it in expected]
 
 
 def test_each_shard_gets_its_devices(lab: Lab) -> None:
     [job] = lab.jobs("nvidia", "--shards=3")
-    assert spec_of(job)["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "6"}
+    assert agent_of(job)["resources"]["limits"] == {"nvidia.com/gpu": "6"}
     text = slurm(lab, "nvidia", "--shards=3")
     assert "--gres=gpu:6" in text
     assert " --shards 3 " in text
@@ -138,8 +147,7 @@ def test_each_shard_gets_its_devices(lab: Lab) -> None:
 
 def test_limits_become_those_of_the_pod(lab: Lab) -> None:
     [job] = lab.jobs("cpu")
-    spec = spec_of(job)
-    [agent] = spec["containers"]
+    spec, agent = spec_of(job), agent_of(job)
     assert agent["resources"]["limits"] == {"memory": "8589934592"}
     memory = {"emptyDir": {"medium": "Memory", "sizeLimit": "67108864"}, "name": "memory"}
     assert memory in spec["volumes"]
@@ -170,9 +178,8 @@ def test_pods_are_unprivileged(lab: Lab) -> None:
 
 def test_only_a_configured_platform_is_privileged(lab: Lab) -> None:
     [job] = lab.jobs("moore")
-    spec = spec_of(job)
-    [first], [agent] = spec["initContainers"], spec["containers"]
-    assert agent["securityContext"] == {"privileged": True}
+    [first] = spec_of(job)["initContainers"]
+    assert agent_of(job)["securityContext"] == {"privileged": True}
     assert first["securityContext"]["allowPrivilegeEscalation"] is False
 
 
@@ -180,20 +187,17 @@ def test_a_site_replaces_image_and_resource(lab: Lab) -> None:
     own = {"image": "lab/vllm:1", "resource": "huawei.com/Ascend310P"}
     lab.site(platforms={"ascend": {"kubernetes": own}})
     [job] = lab.jobs("ascend")
-    [agent] = spec_of(job)["containers"]
+    agent = agent_of(job)
     assert agent["image"] == "lab/vllm:1"
     assert agent["resources"]["limits"] == {"huawei.com/Ascend310P": "1"}
 
 
 def test_images_to_push_are_named(lab: Lab) -> None:
     [job] = lab.jobs("cpu")
-    image = spec_of(job)["containers"][0]["image"]
+    image = agent_of(job)["image"]
     assert image.startswith("registry.lab:5000/ci/infini-ci/cpu:")
-    lab.manifest("cpu")
     local = image.removeprefix("registry.lab:5000/ci/")
-    assert cli.main(["manifest", "cpu", f"--config={lab.place.folder / 'source' / 'ci.yaml'}"]) == 0
-    said = lab.capture.readouterr().err
-    assert f"docker tag {local} {image}\ndocker push {image}\n" in said
+    assert f"docker tag {local} {image}\ndocker push {image}\n" in lab.messages
 
 
 # What they read
@@ -229,13 +233,9 @@ def test_a_wheelhouse_is_mounted(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> N
     [job] = lab.jobs("cpu")
     place = lab.place.results / run_of(job) / "kubernetes" / "inputs" / "wheels"
     assert (place / "a.whl").read_text() == "wheel"
-    [mount] = [
-        it
-        for it in spec_of(job)["containers"][0]["volumeMounts"]
-        if it["mountPath"] == "/opt/infini-ci/wheels"
-    ]
-    assert mount["subPath"] == f"{run_of(job)}/inputs/wheels"
-    assert mount["readOnly"] is True
+    mounts = {it["mountPath"]: it for it in agent_of(job)["volumeMounts"]}
+    mount = mounts["/opt/infini-ci/wheels"]
+    assert (mount["subPath"], mount["readOnly"]) == (f"{run_of(job)}/inputs/wheels", True)
 
 
 # What is refused
@@ -294,18 +294,24 @@ class Pod:
     lab: Lab
     job: Mapping[str, Any]
 
-    @property
-    def claim(self) -> Path:
-        """The folder of the run, as it is on the claim."""
-        return self.lab.place.folder / "claim" / run_of(self.job)
-
     def __post_init__(self) -> None:
+        self.run_id = run_of(self.job)
+        self.inputs = self.lab.place.results / self.run_id / "kubernetes"
+        self.claim = self.lab.place.folder / "claim" / self.run_id
+        """The folder of the run, as it is on the claim."""
         self.claim.parent.mkdir()
         subprocess.run(["cp", "-a", self.inputs, self.claim], check=True)
 
     @property
-    def inputs(self) -> Path:
-        return self.lab.place.results / run_of(self.job) / "kubernetes"
+    def row(self) -> PlatformResult:
+        return self.lab.row(self.run_id)
+
+    def imported(self, code: int = ExitCode.PASSED) -> str:
+        """Import the files so far; return what the command prints."""
+        return self.lab.ci("import", str(self.fetch()), code=code)
+
+    def check(self, code: int) -> str:
+        return self.lab.ci("report", self.run_id, "--check", code=code)
 
     def start(self) -> subprocess.Popen[bytes]:
         volume = self.lab.place.folder / "volume"
@@ -327,7 +333,7 @@ class Pod:
 
     def fetch(self) -> Path:
         """Copy the run's folder to another place, as ``kubectl cp`` does."""
-        fetched = self.lab.place.folder / "fetched" / run_of(self.job)
+        fetched = self.lab.place.folder / "fetched" / self.run_id
         subprocess.run(["rm", "-rf", fetched], check=True)
         fetched.parent.mkdir(exist_ok=True)
         subprocess.run(["cp", "-a", self.claim, fetched], check=True)
@@ -335,7 +341,7 @@ class Pod:
 
     def end(self, **status: Any) -> None:
         """Record what the cluster reports of the pod."""
-        labels = {"infini-ci.run": run_of(self.job), "infini-ci.platform": "cpu"}
+        labels = {"infini-ci.run": self.run_id, "infini-ci.platform": "cpu"}
         pod = {"metadata": {"name": "pod-1", "labels": labels}, "status": status}
         other = {"metadata": {"name": "other"}, "status": {"phase": "Failed", "reason": "No"}}
         (self.claim / "pods.json").write_text(json.dumps({"items": [pod, other]}))
@@ -343,62 +349,54 @@ class Pod:
 
 @pytest.fixture
 def pod(lab: Lab) -> Pod:
-    [job] = lab.jobs("cpu")
-    return Pod(lab, job)
+    return lab.pod()
 
 
 def terminated(code: int, reason: str) -> dict[str, Any]:
+    image = {"image": "registry.lab/cpu:1", "imageID": "registry.lab/cpu@sha256:0a"}
     state = {"terminated": {"exitCode": code, "reason": reason}}
-    return {
-        "name": "agent",
-        "image": "registry.lab/cpu:1",
-        "imageID": "registry.lab/cpu@sha256:0a",
-        "state": state,
-    }
+    return {"name": "agent", **image, "state": state}
 
 
-def test_a_new_run_has_no_result(lab: Lab, pod: Pod) -> None:
-    run_id = run_of(pod.job)
-    verdict = lab.row(run_id).verdict
-    assert (verdict.product, verdict.harness) == (Product.NOT_RUN, Harness.INFRASTRUCTURE)
-    table = lab.ci("report", run_id, "--check", code=ExitCode.INFRASTRUCTURE)
+def outcome(row: PlatformResult) -> tuple[Product, Harness]:
+    return row.verdict.product, row.verdict.harness
+
+
+def test_a_new_run_has_no_result(pod: Pod) -> None:
+    assert outcome(pod.row) == (Product.NOT_RUN, Harness.INFRASTRUCTURE)
+    table = pod.check(ExitCode.INFRASTRUCTURE)
     assert "kubernetes carries it out; no results were imported yet" in " ".join(table.split())
 
 
-def test_files_of_a_pod_become_a_row(lab: Lab, pod: Pod) -> None:
+def test_files_of_a_pod_become_a_row(pod: Pod) -> None:
     assert pod.run() == 0
     pod.end(phase="Succeeded", containerStatuses=[terminated(0, "Completed")])
     (pod.claim / "cpu" / "engine-events.jsonl").write_text("{}\n")  # an engine's name
     (pod.claim / "cpu" / "link").symlink_to("/etc/passwd")
-    run_id = run_of(pod.job)
-    assert lab.ci("import", str(pod.fetch())) == f"{run_id}: imported: cpu passed\n"
-    row = lab.row(run_id)
-    assert (row.verdict.product, row.verdict.harness) == (Product.PASSED, Harness.CLEAN)
+    assert pod.imported() == f"{pod.run_id}: imported: cpu passed\n"
+    row = pod.row
+    assert outcome(row) == (Product.PASSED, Harness.CLEAN)
     assert row.pytest is not None
     assert row.pytest.passed == 1
-    engine = row.facts("engine")
-    assert engine["name"] == "kubernetes"
-    assert (engine["image"]["reference"], engine["image"]["digest"]) == (
-        "registry.lab/cpu:1",
-        "sha256:0a",
-    )
+    assert row.facts("engine")["name"] == "kubernetes"
+    image = row.facts("engine", "image")
+    assert (image["reference"], image["digest"]) == ("registry.lab/cpu:1", "sha256:0a")
     assert "Kubernetes leaves pytest the network, despite `network: none`" in row.notes
     assert not {"engine-events.jsonl", "link"} & {*row.artifacts}
     assert "generated.tar.gz" in row.artifacts
-    lab.ci("report", run_id, "--check")
+    pod.check(ExitCode.PASSED)
     assert not pod.inputs.exists()  # no Job will read it
     # A second import changes nothing, and neither does one without the files.
     subprocess.run(["rm", "-r", pod.claim / "cpu"], check=True)
-    assert lab.ci("import", str(pod.fetch())) == f"{run_id}: already here: cpu passed\n"
+    assert pod.imported() == f"{pod.run_id}: already here: cpu passed\n"
 
 
 def test_shards_of_a_pod_are_one_row(lab: Lab) -> None:
     lab.place.write("tests/test_b.py", "def test_b(): pass\ndef test_c(): pass\n")
-    [job] = lab.jobs("cpu", "--shards=2")
-    pod = Pod(lab, job)
+    pod = lab.pod("--shards=2")
     assert pod.run() == 0
-    lab.ci("import", str(pod.fetch()))
-    row = lab.row(run_of(job))
+    pod.imported()
+    row = pod.row
     assert row.verdict.product is Product.PASSED
     assert row.pytest is not None
     assert row.pytest.passed == 3
@@ -407,11 +405,15 @@ def test_shards_of_a_pod_are_one_row(lab: Lab) -> None:
 
 def test_a_failed_test_is_a_product_failure(lab: Lab) -> None:
     lab.place.write("tests/test_a.py", "def test_a(): assert False\n")
-    [job] = lab.jobs("cpu")
-    pod = Pod(lab, job)
+    pod = lab.pod()
     assert pod.run() == 1
-    lab.ci("import", str(pod.fetch()))
-    lab.ci("report", run_of(job), "--check", code=ExitCode.PRODUCT_FAILURE)
+    pod.imported()
+    pod.check(ExitCode.PRODUCT_FAILURE)
+
+
+def unpacking(phase: str, **state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the status of a pod whose first container is in this state."""
+    return {"phase": phase, "initContainerStatuses": [{"name": "unpack", "state": state}]}
 
 
 @pytest.mark.parametrize(
@@ -424,36 +426,20 @@ def test_a_failed_test_is_a_product_failure(lab: Lab) -> None:
             "pod pod-1: Evicted: low on memory",
         ),
         (
-            {
-                "phase": "Pending",
-                "initContainerStatuses": [
-                    {
-                        "name": "unpack",
-                        "state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}},
-                    }
-                ],
-            },
+            unpacking("Pending", waiting={"reason": "ErrImagePull", "message": "not found"}),
             "container unpack: ErrImagePull: not found",
         ),
         (
-            {
-                "phase": "Failed",
-                "initContainerStatuses": [
-                    {"name": "unpack", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}
-                ],
-            },
+            unpacking("Failed", terminated={"exitCode": 1, "reason": "Error"}),
             "container unpack ended with exit code 1: Error",
         ),
     ],
 )
-def test_a_pod_that_never_ran_is_not_run(
-    lab: Lab, pod: Pod, status: Mapping[str, Any], said: str
-) -> None:
+def test_a_pod_that_never_ran_is_not_run(pod: Pod, status: Mapping[str, Any], said: str) -> None:
     pod.end(**status)
-    lab.ci("import", str(pod.fetch()))
-    row = lab.row(run_of(pod.job))
-    assert (row.verdict.product, row.verdict.reason) == (Product.NOT_RUN, said)
-    lab.ci("report", run_of(pod.job), "--check", code=ExitCode.INFRASTRUCTURE)
+    pod.imported()
+    assert (pod.row.verdict.product, pod.row.verdict.reason) == (Product.NOT_RUN, said)
+    pod.check(ExitCode.INFRASTRUCTURE)
 
 
 WAITING = """\
@@ -476,25 +462,22 @@ def kill_all(agent: subprocess.Popen[bytes]) -> None:
 
 
 def test_platforms_can_be_fetched_one_by_one(lab: Lab) -> None:
-    job, _ = lab.jobs("cpu", "ascend")
-    pod = Pod(lab, job)
+    pod = lab.pod("ascend")
     assert pod.run() == 0
     fetched = pod.fetch()
     (fetched / "ascend").rmdir()
     assert "cpu passed, ascend not_run" in lab.ci("import", str(fetched))
-    assert lab.row(run_of(job), "ascend").verdict.reason == (
-        "kubernetes carries it out; no results were imported yet"
-    )
+    reason = "kubernetes carries it out; no results were imported yet"
+    assert lab.row(pod.run_id, "ascend").verdict.reason == reason
     assert pod.inputs.exists()
-    lab.ci("report", run_of(job), "--check", code=ExitCode.INFRASTRUCTURE)
+    pod.check(ExitCode.INFRASTRUCTURE)
 
 
 @pytest.fixture
 def waiting(lab: Lab) -> Pod:
     """A pod whose test waits."""
     lab.place.write("tests/test_a.py", WAITING.format(file=str(lab.place.folder / "waiting")))
-    [job] = lab.jobs("cpu")
-    return Pod(lab, job)
+    return lab.pod()
 
 
 def start(pod: Pod) -> subprocess.Popen[bytes]:
@@ -506,34 +489,24 @@ def start(pod: Pod) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize(
-    ("state", "product", "harness", "code"),
+    ("reason", "product", "harness", "code"),
     [
-        ({}, Product.INCOMPLETE, Harness.LOST, ExitCode.INFRASTRUCTURE),
-        (
-            terminated(137, "OOMKilled"),
-            Product.FAILED,  # it exceeded the limit of its configuration
-            Harness.OOM_KILLED,
-            ExitCode.PRODUCT_FAILURE,
-        ),
-        (
-            terminated(137, "Error"),
-            Product.INCOMPLETE,
-            Harness.INFRASTRUCTURE,
-            ExitCode.INFRASTRUCTURE,
-        ),
+        (None, Product.INCOMPLETE, Harness.LOST, ExitCode.INFRASTRUCTURE),
+        # It exceeded the limit of its configuration.
+        ("OOMKilled", Product.FAILED, Harness.OOM_KILLED, ExitCode.PRODUCT_FAILURE),
+        ("Error", Product.INCOMPLETE, Harness.INFRASTRUCTURE, ExitCode.INFRASTRUCTURE),
     ],
     ids=["lost", "out of memory", "killed"],
 )
 def test_a_pod_that_was_killed_is_no_pass(
-    waiting: Pod, state: Mapping[str, Any], product: Product, harness: Harness, code: ExitCode
+    waiting: Pod, reason: str | None, product: Product, harness: Harness, code: ExitCode
 ) -> None:
     kill_all(start(waiting))
-    if state:
-        waiting.end(phase="Failed", containerStatuses=[state])
-    waiting.lab.ci("import", str(waiting.fetch()))
-    verdict = waiting.lab.row(run_of(waiting.job)).verdict
-    assert (verdict.product, verdict.harness) == (product, harness), verdict
-    waiting.lab.ci("report", run_of(waiting.job), "--check", code=code)
+    if reason:
+        waiting.end(phase="Failed", containerStatuses=[terminated(137, reason)])
+    waiting.imported()
+    assert outcome(waiting.row) == (product, harness), waiting.row.verdict
+    waiting.check(code)
 
 
 def test_the_time_limit_of_a_pod_is_no_product_failure(waiting: Pod) -> None:
@@ -541,58 +514,49 @@ def test_the_time_limit_of_a_pod_is_no_product_failure(waiting: Pod) -> None:
     agent.terminate()  # as a node does, before it kills what remains
     assert agent.wait() == ExitCode.INTERRUPTED
     waiting.end(phase="Failed", reason="DeadlineExceeded", message="too long")
-    waiting.lab.ci("import", str(waiting.fetch()))
-    row = waiting.lab.row(run_of(waiting.job))
-    assert (row.verdict.product, row.verdict.harness) == (
-        Product.INCOMPLETE,
-        Harness.INFRASTRUCTURE,
-    )
-    assert "pod pod-1: DeadlineExceeded: too long" in row.notes
-    code = ExitCode.INFRASTRUCTURE
-    waiting.lab.ci("report", run_of(waiting.job), "--check", code=code)
+    waiting.imported()
+    assert outcome(waiting.row) == (Product.INCOMPLETE, Harness.INFRASTRUCTURE)
+    assert "pod pod-1: DeadlineExceeded: too long" in waiting.row.notes
+    waiting.check(ExitCode.INFRASTRUCTURE)
 
 
-def test_files_of_a_running_pod_are_judged_again(lab: Lab, pod: Pod) -> None:
+def test_files_of_a_running_pod_are_judged_again(pod: Pod) -> None:
     assert pod.run() == 0
     events = pod.claim / "cpu" / "events.jsonl"
     complete = events.read_text()
     events.write_text("".join(complete.splitlines(keepends=True)[:-1]))
-    run_id = run_of(pod.job)
-    lab.ci("import", str(pod.fetch()))
-    assert lab.row(run_id).verdict.harness is Harness.LOST
+    pod.imported()
+    assert pod.row.verdict.harness is Harness.LOST
     assert pod.inputs.exists()
     events.write_text(complete)
-    lab.ci("import", str(pod.fetch()))
-    assert lab.row(run_id).verdict.harness is Harness.CLEAN
+    pod.imported()
+    assert pod.row.verdict.harness is Harness.CLEAN
 
 
-def test_a_file_that_is_no_list_of_pods_is_refused(lab: Lab, pod: Pod) -> None:
+def test_a_file_that_is_no_list_of_pods_is_refused(pod: Pod) -> None:
     (pod.claim / "pods.json").write_text("{}")
-    said = lab.ci("import", str(pod.fetch()), code=ExitCode.USAGE)
+    said = pod.imported(ExitCode.USAGE)
     assert "pods.json: expected the output of kubectl get pods -o json: " in said
 
 
 def test_a_changed_configuration_is_refused(lab: Lab, pod: Pod) -> None:
-    fetched = pod.fetch()
     lab.place.write("ci.yaml", CONFIG.replace("GREETING: good", "GREETING: bad"))
-    said = lab.ci("import", str(fetched), code=ExitCode.USAGE)
-    assert f"ci.yaml has changed since run {run_of(pod.job)} began" in said
+    said = pod.imported(ExitCode.USAGE)
+    assert f"ci.yaml has changed since run {pod.run_id} began" in said
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_jobs_are_judged_by_the_contract_of_their_start(lab: Lab, *, is_kept: bool) -> None:
     lab.place.write("ci.yaml", f"{CONFIG}contracts: contracts\n")
     lab.place.write("contracts/cpu.yaml", CONTRACT)
-    [job] = lab.jobs("cpu")
-    pod = Pod(lab, job)
+    pod = lab.pod()
     assert pod.run() == 0
     lab.place.write("contracts/cpu.yaml", CONTRACT.replace("test_a: 1", "test_a: 2"))
     if not is_kept:  # as an older version left it
-        shutil.rmtree(lab.place.results / run_of(job) / "contracts")
-    lab.ci("import", str(pod.fetch()))
-    row = lab.row(run_of(job))
-    assert row.verdict.product is (Product.PASSED if is_kept else Product.FAILED)
-    assert ("no contracts of its start" in "".join(row.notes)) is not is_kept
+        shutil.rmtree(lab.place.results / pod.run_id / "contracts")
+    pod.imported()
+    assert pod.row.verdict.product is (Product.PASSED if is_kept else Product.FAILED)
+    assert ("no contracts of its start" in "".join(pod.row.notes)) is not is_kept
 
 
 def test_a_run_that_was_opened_elsewhere_is_refused(lab: Lab, pod: Pod) -> None:
@@ -603,10 +567,8 @@ def test_a_run_that_was_opened_elsewhere_is_refused(lab: Lab, pod: Pod) -> None:
 
 
 def test_such_a_run_cannot_be_resumed_here(lab: Lab, pod: Pod) -> None:
-    said = lab.ci("run", "--resume", run_of(pod.job), code=ExitCode.USAGE)
-    assert (
-        f"run {run_of(pod.job)} was submitted to kubernetes, expected a run that began here" in said
-    )
+    said = lab.ci("run", "--resume", pod.run_id, code=ExitCode.USAGE)
+    assert f"{pod.run_id} was submitted to kubernetes, expected a run that began here" in said
 
 
 # Slurm
@@ -678,9 +640,8 @@ def test_jobs_get_the_submodules(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> N
 def test_uncommitted_changes_are_named(lab: Lab) -> None:
     lab.place.commit()
     lab.place.write("new", "")
-    command = ["manifest", "cpu", "--system=slurm", f"--source={lab.place.folder / 'source'}"]
-    assert cli.main(command) == ExitCode.PASSED
-    assert "has uncommitted changes, which the jobs do not get" in lab.capture.readouterr().err
+    lab.manifest("cpu", "--system=slurm")
+    assert "has uncommitted changes, which the jobs do not get" in lab.messages
 
 
 def test_without_a_commit_there_is_no_script(lab: Lab) -> None:

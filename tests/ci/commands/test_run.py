@@ -21,13 +21,17 @@ from ci.engines import Observer
 from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.gates.rules import exit_code
 from ci.model.plan import RunPlan
-from ci.model.results import BuildResult, Harness, ImageFacts, PlatformResult, Product
+from ci.model.results import BuildResult, Harness, ImageFacts, PlatformResult, Product, RunResult
 from ci.plan.request import RunRequest, load_request
 from ci.protocol.events import Event
 from ci.report.table import stage_rows, table_rows
 from ci.run import platform
+from ci.run.coordinator import RunCoordinator
 from ci.store.folder import read_results
 from ci.store.store import Store
+
+RED = (Product.FAILED, Harness.CLEAN, ExitCode.PRODUCT_FAILURE)
+NOT_JUDGED = (Product.INCOMPLETE, Harness.INFRASTRUCTURE, ExitCode.INFRASTRUCTURE)
 
 
 @pytest.fixture
@@ -37,6 +41,20 @@ def work(tmp_path: Path) -> Workplace:
 
 def judged(result: PlatformResult) -> tuple[Product, Harness, ExitCode]:
     return result.verdict.product, result.verdict.harness, exit_code([result])
+
+
+def unprepared_run(work: Workplace) -> RunCoordinator:
+    """A run whose image could not be prepared; the next engine can."""
+    work.engine.prepare_error = InfrastructureError("no space left")
+    _, run = work.run()
+    work.new_engine()
+    return run
+
+
+def resumed(work: Workplace, run: RunCoordinator) -> RunResult:
+    """Resume a run, with an engine that knows nothing of it."""
+    work.new_engine()
+    return work.run(load_request(work.results, run.request.run_id))[0]
 
 
 def test_a_good_run(work: Workplace) -> None:
@@ -72,7 +90,7 @@ def test_what_lies_on_disk(work: Workplace) -> None:
 def test_a_failing_test(work: Workplace) -> None:
     work.write("tests/test_b.py", "def test_b(): assert 1 == 2\n")
     result = work.only()
-    assert judged(result) == (Product.FAILED, Harness.CLEAN, ExitCode.PRODUCT_FAILURE)
+    assert judged(result) == RED
     assert result.verdict.evidence[0].text == "1 failed, 0 errors: tests/test_b.py::test_b"
     assert "1 test failed" in result.notes
     assert "assert 1 == 2" in work.output()  # the end of the failing stage's log
@@ -81,7 +99,7 @@ def test_a_failing_test(work: Workplace) -> None:
 def test_a_failing_build(work: Workplace) -> None:
     work.write("build.py", "raise SystemExit('error: no such header')\n")
     result = work.only()
-    assert judged(result) == (Product.FAILED, Harness.CLEAN, ExitCode.PRODUCT_FAILURE)
+    assert judged(result) == RED
     assert result.built is False
     assert result.pytest is None
     assert result.total_s is None
@@ -117,8 +135,7 @@ def test_b():
 def test_a_test_that_kills_the_agent_too(work: Workplace) -> None:
     work.write("tests/test_b.py", KILL_ALL)
     result = work.only()
-    expected = (Product.INCOMPLETE, Harness.INFRASTRUCTURE, ExitCode.INFRASTRUCTURE)
-    assert judged(result) == expected
+    assert judged(result) == NOT_JUDGED
     assert stage_rows(result)[-1].exit_code == "no result"
 
 
@@ -212,11 +229,7 @@ def test_a_build_that_times_out_and_reports_success(work: Workplace) -> None:
     work.write("ci.yaml", CONFIG.replace("python build.py", "sh build.sh\n  timeout_s: 1"))
     work.write("build.sh", "trap 'exit 0' TERM\nsleep 600 &\nwait\n")
     result = work.only()
-    assert judged(result) == (
-        Product.INCOMPLETE,
-        Harness.TIMED_OUT,
-        ExitCode.PRODUCT_FAILURE,
-    )
+    assert judged(result) == (Product.INCOMPLETE, Harness.TIMED_OUT, ExitCode.PRODUCT_FAILURE)
     assert result.built is False
 
 
@@ -251,7 +264,7 @@ def test_b():
 """
     work.write("tests/test_b.py", test)
     result = work.only()
-    assert judged(result) == (Product.FAILED, Harness.CLEAN, ExitCode.PRODUCT_FAILURE)
+    assert judged(result) == RED
     assert result.artifacts[r"caf\udce9.bin"] == r"cpu/caf\udce9.bin"
 
 
@@ -345,8 +358,7 @@ def test_an_interrupt_never_keeps_results_from_the_disk(
 
 def test_resuming_a_finished_run_runs_nothing(work: Workplace) -> None:
     first, run = work.run()
-    work.new_engine()
-    second, _ = work.run(load_request(work.results, run.request.run_id))
+    second = resumed(work, run)
     assert work.engine.calls == []
     assert second.platforms == first.platforms
 
@@ -378,8 +390,7 @@ def test_resuming_runs_again_what_was_judged_as_incomplete(work: Workplace) -> N
     work.write("tests/test_b.py", test)
     first, run = work.run()
     assert first.platforms[0].verdict.product is Product.INCOMPLETE
-    work.new_engine()
-    result, _ = work.run(load_request(work.results, run.request.run_id))
+    result = resumed(work, run)
     assert work.engine.calls == ["resume cpu", "prepare cpu", "execute cpu"]
     assert result.platforms[0].verdict.product is Product.PASSED
 
@@ -391,18 +402,13 @@ def test_resuming_does_not_guess_the_events_of_another_version(work: Workplace) 
     older = json.dumps({**json.loads(first), "protocol": 2})
     events.write_text("\n".join([older, *others, ""]))
     result, _ = work.run(request)
-    expected = (Product.INCOMPLETE, Harness.INFRASTRUCTURE, ExitCode.INFRASTRUCTURE)
-    assert judged(result.platforms[0]) == expected
-    assert (
-        "agent's events: got protocol 2, expected 5" in result.platforms[0].verdict.evidence[0].text
-    )
+    [row] = result.platforms
+    assert judged(row) == NOT_JUDGED
+    assert "agent's events: got protocol 2, expected 5" in row.verdict.evidence[0].text
 
 
 def test_resuming_starts_over_without_a_container(work: Workplace) -> None:
-    work.engine.prepare_error = InfrastructureError("no space left")
-    _, run = work.run()
-    work.new_engine()
-    result, _ = work.run(load_request(work.results, run.request.run_id))
+    result = resumed(work, unprepared_run(work))
     assert work.engine.calls == ["resume cpu", "prepare cpu", "execute cpu"]
     assert result.platforms[0].verdict.product is Product.PASSED
 
@@ -446,8 +452,7 @@ def test_resuming_rebuilds_damaged_results(work: Workplace, name: str) -> None:
     first, run = work.run()
     path = run.records.folder / "results.json"
     path.write_bytes(DAMAGED[name](path.read_bytes()))
-    work.new_engine()
-    result, _ = work.run(load_request(work.results, run.request.run_id))
+    result = resumed(work, run)
     assert work.engine.calls == ["resume cpu"]
     assert result.platforms[0].pytest == first.platforms[0].pytest
     assert result.platforms[0].verdict == first.platforms[0].verdict
@@ -455,9 +460,8 @@ def test_resuming_rebuilds_damaged_results(work: Workplace, name: str) -> None:
 
 
 def test_resuming_with_other_sources_is_refused(work: Workplace) -> None:
-    work.engine.prepare_error = InfrastructureError("no space left")
-    result, run = work.run()
-    work.new_engine()
+    run = unprepared_run(work)
+    result = read_results(run.records.folder / "results.json")
     work.write("tests/test_a.py", "def test_a(): assert False\n")
     with pytest.raises(UsageError, match=f"run {result.run_id} had other sources: files in"):
         work.run(run.request)
@@ -469,9 +473,7 @@ def test_resuming_with_other_sources_is_refused(work: Workplace) -> None:
 
 def test_resuming_with_another_version_is_refused(work: Workplace) -> None:
     work.commit()
-    work.engine.prepare_error = InfrastructureError("no space left")
-    _, run = work.run()
-    work.new_engine()
+    run = unprepared_run(work)
     git(work.folder / "source", "tag", "v2")  # which the build may read
     with pytest.raises(UsageError, match="had other sources: files in"):
         work.run(run.request)
@@ -481,9 +483,7 @@ def test_resuming_with_another_version_is_refused(work: Workplace) -> None:
 
 def test_resuming_at_another_commit_is_refused(work: Workplace) -> None:
     work.commit()
-    work.engine.prepare_error = InfrastructureError("no space left")
-    _, run = work.run()
-    work.new_engine()
+    run = unprepared_run(work)
     work.commit()  # of the same files
     message = rf"commit \w+, but the run began with {run.request.commit}"
     with pytest.raises(UsageError, match=message):
@@ -607,10 +607,8 @@ def test_two_attempts_never_mix(work: Workplace) -> None:
 
 def _interrupted_before_the_verdict(work: Workplace) -> RunRequest:
     """A run whose caller died after the stages and before anybody looked at them."""
-    work.engine.prepare_error = InfrastructureError("never reached the verdict")
-    _, run = work.run()
+    run = unprepared_run(work)
     run_agent(run.plans[0], Blind())
-    work.new_engine()
     return run.request
 
 

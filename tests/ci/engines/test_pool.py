@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from made_plans import pool_plans, pool_project
 
 from ci import cli
 from ci.commands import run as run_command
@@ -39,19 +40,12 @@ from ci.engines.ray.transfer import PIECE, Tree, fetched, send
 from ci.engines.select import select_engine
 from ci.errors import ConfigError, ExitCode, InfrastructureError
 from ci.model.plan import EngineKind, EnginePlan, Priority, RunPlan
-from ci.plan.project import Project, load_project, plan_run
 from ci.protocol.agent_files import ENGINE_EVENTS
 from ci.protocol.events import Event, Output, RunFinished, StageStarted
 from ci.run.dry_run import plan_document
 from ci.util.files import REPOSITORY
 
-RUN = "20260101T000000Z-nogit-0000"
-CONFIG = """\
-project: tiny
-platforms: {cpu: {}, ascend: {}, moore: {}}
-stages:
-  - {name: pytest, kind: pytest, command: python -m pytest, column: pytest}
-"""
+MakeTree = Callable[..., Tree]
 
 
 @pytest.fixture
@@ -62,28 +56,19 @@ def actor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlatformActor:
 
 @pytest.fixture
 def plan(tmp_path: Path) -> RunPlan:
-    return plans(tmp_path)["cpu"]
+    return pool_plans(tmp_path)["cpu"]
 
 
-def project_in(folder: Path) -> Project:
-    (folder / "project").mkdir(exist_ok=True)
-    (folder / "project" / "ci.yaml").write_text(CONFIG)
-    return load_project(folder / "project" / "ci.yaml", {})
+def ray_at(address: str) -> EnginePlan:
+    return EnginePlan(name="ray", kind=EngineKind.RAY, ray_address=address)
 
 
-def plans(folder: Path) -> dict[str, RunPlan]:
-    made = plan_run(
-        project_in(folder),
-        ("cpu", "ascend", "moore"),
-        run_id=RUN,
-        source=folder / "project",
-        results=folder / "results",
-    )
-    return {it.platform: it for it in made}
+def of_a_site(**settings: Any) -> EnginePlan:
+    return EnginePlan(name="lab", kind=EngineKind.RAY, **settings)
 
 
 @pytest.fixture
-def tree_of(tmp_path: Path) -> Iterator[Callable[..., Tree]]:
+def tree_of(tmp_path: Path) -> Iterator[MakeTree]:
     """Make the archive of a folder with some files."""
     with ExitStack() as stack:
 
@@ -141,7 +126,7 @@ def test_an_idle_actor_ends_its_process_if_it_may(
 
 
 def test_a_tree_is_sent_once_to_a_host(
-    actor: PlatformActor, tree_of: Callable[..., Tree], tmp_path: Path
+    actor: PlatformActor, tree_of: MakeTree, tmp_path: Path
 ) -> None:
     content = os.urandom(3 * PIECE + 1)
     tree = tree_of(program=b"#!/bin/sh\n", data=content)
@@ -155,9 +140,7 @@ def test_a_tree_is_sent_once_to_a_host(
     assert other.calls == ["offer"]
 
 
-def test_a_transfer_goes_on_where_it_was_cut(
-    actor: PlatformActor, tree_of: Callable[..., Tree]
-) -> None:
+def test_a_transfer_goes_on_where_it_was_cut(actor: PlatformActor, tree_of: MakeTree) -> None:
     tree = tree_of(data=os.urandom(4 * PIECE))
     assert actor.offer(tree.digest) == 0
     first = next(tree.pieces(0))
@@ -171,7 +154,7 @@ def test_a_transfer_goes_on_where_it_was_cut(
 
 
 def test_two_platforms_do_not_send_one_tree_at_once(
-    actor: PlatformActor, tree_of: Callable[..., Tree]
+    actor: PlatformActor, tree_of: MakeTree
 ) -> None:
     tree = tree_of(data=b"x")
     other = PlatformActor("run-nvidia")
@@ -181,9 +164,7 @@ def test_two_platforms_do_not_send_one_tree_at_once(
     assert other.offer(tree.digest) == COMPLETE
 
 
-def test_a_damaged_archive_is_sent_again(
-    actor: PlatformActor, tree_of: Callable[..., Tree]
-) -> None:
+def test_a_damaged_archive_is_sent_again(actor: PlatformActor, tree_of: MakeTree) -> None:
     tree = tree_of(data=b"x")
     actor.offer(tree.digest)
     actor.write(tree.digest, 0, b"something else")
@@ -194,7 +175,7 @@ def test_a_damaged_archive_is_sent_again(
 
 
 def test_an_archive_that_is_never_whole_is_an_error(
-    actor: PlatformActor, tree_of: Callable[..., Tree], monkeypatch: pytest.MonkeyPatch
+    actor: PlatformActor, tree_of: MakeTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree = tree_of(data=b"x")
     monkeypatch.setattr(PlatformActor, "complete", lambda *_: False)
@@ -442,20 +423,12 @@ def test_a_plan_has_the_paths_of_its_host(plan: RunPlan, tmp_path: Path) -> None
     wheels = tmp_path / "wheels"
     links = {"PIP_FIND_LINKS": f"https://host/ {wheels}"}
     network = replace(plan.network, wheelhouse=wheels, host_environment=links)
-    engine = EnginePlan(
-        name="pool", kind=EngineKind.RAY, ray_address="head:1", node_engine=EngineKind.HOST
-    )
-    request = Request(
-        plan=replace(plan, network=network, engine=engine),
-        trees={SOURCE: "aa", WHEELHOUSE: "bb"},
-        files={},
-    )
+    engine = of_a_site(ray_address="head:1", node_engine=EngineKind.HOST)
+    sent = replace(plan, network=network, engine=engine)
+    request = Request(plan=sent, trees={SOURCE: "aa", WHEELHOUSE: "bb"}, files={})
     moved = plan_on_host(request, Path("/run"), Path("/trees"), "/usr/bin/python3")
-    assert (moved.source, moved.results, moved.packed) == (
-        Path("/trees/aa"),
-        Path("/run/results"),
-        True,
-    )
+    assert (moved.source, moved.results) == (Path("/trees/aa"), Path("/run/results"))
+    assert moved.packed
     assert (moved.engine.kind, moved.engine.ray_address) == ("host", None)
     assert moved.host.python == "/usr/bin/python3"
     assert moved.network.wheelhouse == Path("/trees/bb")
@@ -498,7 +471,7 @@ def test_the_queue_forgets_callers_that_died(clock: list[float]) -> None:
 
 
 def test_a_platform_needs_a_place_and_devices(tmp_path: Path) -> None:
-    made = plans(tmp_path)
+    made = pool_plans(tmp_path)
     assert needs_of(made["cpu"]) == {"platform:cpu": 1.0}
     assert needs_of(made["ascend"]) == {"platform:ascend": 1.0, "NPU": 1.0}
     assert needs_of(made["moore"]) == {"platform:moore": 1.0, "device:moore": 1.0}
@@ -511,15 +484,14 @@ def test_a_platform_needs_a_place_and_devices(tmp_path: Path) -> None:
 def test_an_address_that_is_none(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with pytest.raises(ConfigError, match=r"engine ray: got the address '.*' of a Ray cluster"):
-        RayCluster(EnginePlan(name="ray", kind=EngineKind.RAY, ray_address=address))
+        RayCluster(ray_at(address))
 
 
 def test_a_cluster_that_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    plan = EnginePlan(name="ray", kind=EngineKind.RAY, ray_address=f"127.0.0.1:{port}")
     with pytest.raises(InfrastructureError, match=f"127.0.0.1:{port} does not answer: .*refused"):
-        RayCluster(plan)
+        RayCluster(ray_at(f"127.0.0.1:{port}"))
 
 
 def test_a_machine_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -527,7 +499,7 @@ def test_a_machine_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as head:
         address = f"127.0.0.1:{head.getsockname()[1]}"
         with pytest.raises(InfrastructureError, match="engine ray needs the package ray"):
-            RayCluster(EnginePlan(name="ray", kind=EngineKind.RAY, ray_address=address))
+            RayCluster(ray_at(address))
 
 
 # The command line and the site
@@ -536,7 +508,7 @@ def test_a_machine_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_address_needs_the_engine(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plans(tmp_path)
+    pool_project(tmp_path)
     monkeypatch.chdir(tmp_path / "project")
     words = ["run", "cpu", "--config", "ci.yaml", "--ray-address", "head:6379"]
     assert cli.main([*words, "--engine", "docker"]) == ExitCode.USAGE
@@ -555,17 +527,9 @@ def test_priority_of_a_run(words: list[str], expected: Priority, tmp_path: Path)
     parser = argparse.ArgumentParser()
     run_command.add_options(parser)
     options = parser.parse_args(["cpu", "--engine", "ray", "--ray-address", "head:1", *words])
-    project = project_in(tmp_path)
-    [plan] = plan_run(
-        project,
-        ("cpu",),
-        run_id=RUN,
-        source=tmp_path / "project",
-        results=tmp_path / "results",
-        options=run_command._run_options(options),
-    )
+    plan = pool_plans(tmp_path, options=run_command._run_options(options))["cpu"]
     assert plan.priority is expected
-    assert plan.engine == EnginePlan(name="ray", kind=EngineKind.RAY, ray_address="head:1")
+    assert plan.engine == ray_at("head:1")
 
 
 def test_a_pool_of_the_site_has_a_name(tmp_path: Path) -> None:
@@ -574,22 +538,20 @@ def test_a_pool_of_the_site_has_a_name(tmp_path: Path) -> None:
         "engines: {lab: {ray_address: 'head:6379', node_engine: host}}\n"
         "platforms: {cpu: {engine: lab}}\n"
     )
-    expected = EnginePlan(
-        name="lab", kind=EngineKind.RAY, ray_address="head:6379", node_engine=EngineKind.HOST
-    )
-    assert project_in(tmp_path).engine("cpu", None) == expected
+    expected = of_a_site(ray_address="head:6379", node_engine=EngineKind.HOST)
+    assert pool_project(tmp_path).engine("cpu", None) == expected
     assert isinstance(select_engine(expected), RayEngine)  # it connects when it is used
 
 
 def test_a_dry_run_needs_no_pool(plan: RunPlan) -> None:
-    engine = RayEngine(EnginePlan(name="lab", kind=EngineKind.RAY, node_engine=EngineKind.HOST))
+    engine = RayEngine(of_a_site(node_engine=EngineKind.HOST))
     document = plan_document(plan, engine)
     engine.close()
     assert ["python", "-m", "pytest"] in [it["command"][:3] for it in document["stages"]]
 
 
 def test_a_shell_is_refused(plan: RunPlan) -> None:
-    engine = RayEngine(EnginePlan(name="lab", kind=EngineKind.RAY))
+    engine = RayEngine(of_a_site())
     with pytest.raises(InfrastructureError, match="an engine of kind ray cannot open a shell"):
         engine.enter(plan, interactive=False)
     with pytest.raises(InfrastructureError, match="an engine of kind ray cannot open a shell"):
@@ -614,7 +576,7 @@ def test_a_record_that_is_damaged_is_none(plan: RunPlan) -> None:
     assert Record.read(plan) is None
 
 
-def test_equal_trees_have_equal_archives(tree_of: Callable[..., Tree], tmp_path: Path) -> None:
+def test_equal_trees_have_equal_archives(tree_of: MakeTree, tmp_path: Path) -> None:
     for number, name in enumerate(("a", "b", "c")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "data").write_bytes(b"x")

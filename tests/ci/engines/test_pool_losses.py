@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from made_plans import pool_plans
 
 from ci.engines import EngineMessage
 from ci.engines.ray.actor import COMPLETE, PlatformActor, feed_name
@@ -24,15 +25,8 @@ from ci.errors import InfrastructureError
 from ci.facts.events import parse_event
 from ci.model.plan import EngineKind, EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
-from ci.plan.project import load_project, plan_run
 from ci.protocol.events import Event, Output
 
-CONFIG = """\
-project: tiny
-platforms: {cpu: {}}
-stages:
-  - {name: pytest, kind: pytest, command: python -m pytest, column: pytest}
-"""
 IMAGE = ImageFacts(reference="venv", digest=None, built=False, seconds=0.5, reason="cached")
 PREPARED = StepOutcome(value=IMAGE)
 DEATH = ActorGoneError("its process was killed")
@@ -40,13 +34,7 @@ DEATH = ActorGoneError("its process was killed")
 
 @pytest.fixture
 def plan(tmp_path: Path) -> RunPlan:
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "ci.yaml").write_text(CONFIG)
-    project = load_project(folder / "ci.yaml", {})
-    run_id = "20260101T000000Z-nogit-0000"
-    results = tmp_path / "results"
-    [plan] = plan_run(project, ("cpu",), run_id=run_id, source=folder, results=results)
+    plan = pool_plans(tmp_path)["cpu"]
     plan.results.mkdir(parents=True)
     return plan
 
@@ -114,12 +102,8 @@ class Pool:
         return True
 
     def queue(self) -> Any:
-        def remote(*_: object) -> int:
-            return 0
-
-        return SimpleNamespace(
-            ask=SimpleNamespace(remote=remote), leave=SimpleNamespace(remote=remote)
-        )
+        first = SimpleNamespace(remote=lambda *_: 0)
+        return SimpleNamespace(ask=first, leave=first)
 
     def request_actor(self, _name: str, _needs: object) -> Actor:
         return next(self._actors)
@@ -324,29 +308,31 @@ def test_an_error_in_an_actor_has_a_remedy() -> None:
     )
 
 
+def not_prepared(plan: RunPlan, pool: Pool, message: str) -> str:
+    """Return the remedy of an error with this message."""
+    with (
+        closing(engine_of(pool)) as engine,
+        pytest.raises(InfrastructureError, match=f"^{message}") as caught,
+    ):
+        engine.prepare(plan, Observer())
+    return str(caught.value.remedy)
+
+
 def test_a_host_that_starts_no_program(plan: RunPlan) -> None:
     class Dead(Actor):
         def call(self, *_: Any) -> object:
             return DEATH
 
-    expected = (
-        "^the Ray cluster at head:1: a host cannot start the program of platform cpu: its process"
+    remedy = not_prepared(
+        plan,
+        Pool(*(Dead() for _ in range(MOST_STARTS))),
+        "the Ray cluster at head:1: a host cannot start the program of platform cpu: its process",
     )
-    with (
-        closing(engine_of(Pool(*(Dead() for _ in range(MOST_STARTS))))) as engine,
-        pytest.raises(InfrastructureError, match=expected) as caught,
-    ):
-        engine.prepare(plan, Observer())
-    assert "/tmp/ray/session_latest/logs" in str(caught.value.remedy)  # noqa: S108
+    assert "/tmp/ray/session_latest/logs" in remedy  # noqa: S108
 
 
 def test_a_host_that_leaves_before_the_run(plan: RunPlan) -> None:
     pool = Pool(Actor())
     pool.here = []
-    expected = "^platform cpu: its host left the pool before the run began$"
-    with (
-        closing(engine_of(pool)) as engine,
-        pytest.raises(InfrastructureError, match=expected) as caught,
-    ):
-        engine.prepare(plan, Observer())
-    assert caught.value.remedy == "Run again: another host takes the platform."
+    remedy = not_prepared(plan, pool, "platform cpu: its host left the pool before the run began$")
+    assert remedy == "Run again: another host takes the platform."

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -85,12 +85,18 @@ class InProcess(PoolCluster):
         raise AssertionError("each platform closes its own side")
 
 
+@contextmanager
+def head() -> Iterator[EnginePlan]:
+    """Yield an engine whose head accepts connections."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        yield EnginePlan(name="ray", kind=EngineKind.RAY, ray_address=address)
+
+
 @pytest.fixture
 def plan() -> Iterator[EnginePlan]:
-    """An engine whose head accepts connections."""
-    with socket.create_server(("127.0.0.1", 0)) as head:
-        address = f"127.0.0.1:{head.getsockname()[1]}"
-        yield EnginePlan(name="ray", kind=EngineKind.RAY, ray_address=address)
+    with head() as plan:
+        yield plan
 
 
 @pytest.fixture
@@ -191,17 +197,13 @@ def test_a_refusal_counts_for_all_platforms(
 
 
 CALLER = """\
-import socket, sys, threading
+import sys, threading
 sys.path[:0] = ["tests/ci", "tests/ci/engines"]
 import test_shared_connection as ours
-from ci.model.plan import EngineKind, EnginePlan
 ours.shared.RayCluster = ours.InProcess
-with socket.create_server(("127.0.0.1", 0)) as head:
-    address = f"127.0.0.1:{head.getsockname()[1]}"
-    plan = EnginePlan(name="ray", kind=EngineKind.RAY, ray_address=address)
-    with ours.shared_connection(plan) as connect:
-        print(connect(plan).identity(), flush=True)
-        threading.Event().wait()
+with ours.head() as plan, ours.shared_connection(plan) as connect:
+    print(connect(plan).identity(), flush=True)
+    threading.Event().wait()
 """
 
 

@@ -120,16 +120,15 @@ def test_container_is_adopted_if_its_engine_answers_again(work: Workplace) -> No
     lab = Lab(work)
     lab.dies()
 
-    class Reviving(Lab):
-        def connect(inner, plan: EnginePlan) -> Engine:  # noqa: N805
-            if lab.dead.exists() and lab.engines["lab-a"].calls.count("asked") < 3:
-                lab.engines["lab-a"]._called("asked")
-                raise InfrastructureError("no Docker Engine answers at a")
-            lab.dead.unlink(missing_ok=True)
-            return lab.engines[plan.name]
+    def revive(plan: EnginePlan) -> Engine:
+        if lab.dead.exists() and lab.calls("lab-a").count("asked") < 3:
+            lab.engines["lab-a"]._called("asked")
+            raise InfrastructureError("no Docker Engine answers at a")
+        lab.dead.unlink(missing_ok=True)
+        return lab.engines[plan.name]
 
     lab.engines["lab-a"].adopted = facts(None, exit_code=0)
-    result, _ = work.run(connect=lambda plan: Reviving.connect(lab, plan))  # type: ignore[arg-type]
+    result, _ = work.run(connect=revive)
     assert "resume cpu" in lab.calls("lab-a")
     assert lab.calls("lab-b") == []
     assert result.platforms[0].notes[-1] == "1 earlier attempt failed: see the evidence"

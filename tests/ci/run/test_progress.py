@@ -77,19 +77,20 @@ def test_the_log_of_an_earlier_stage_is_not_shown() -> None:
     assert "all fine" not in text
 
 
-def test_lines_are_neither_wrapped_nor_interpreted() -> None:
-    line = "error: [red]no[/red] " + "x" * 100
-    assert f"    {line}\n" in shown(BEGIN, output(line), FAILED)
+LONG = "error: [red]no[/red] " + "x" * 100  # neither wrapped nor interpreted
 
 
-def test_a_log_does_not_command_the_terminal() -> None:
-    text = shown(BEGIN, output("\x1b[31merror\x1b[0m red\x07"), FAILED)
-    assert "    error red\N{REPLACEMENT CHARACTER}\n" in text
-
-
-def test_credentials_are_masked() -> None:
-    line = output("Looking in indexes: https://user:secret@host/simple")
-    assert "secret" not in shown(BEGIN, line, FAILED)
+@pytest.mark.parametrize(
+    ("line", "printed"),
+    [
+        (LONG, LONG),
+        ("\x1b[31merror\x1b[0m red\x07", "error red\N{REPLACEMENT CHARACTER}"),
+        ("from https://user:secret@host/simple", "from https://***@host/simple"),
+    ],
+    ids=["long", "controls", "credentials"],
+)
+def test_a_line_of_a_log_is_whole_and_inert(line: str, printed: str) -> None:
+    assert f"    {printed}\n" in shown(BEGIN, output(line), FAILED)
 
 
 def test_what_builds_the_image_is_shown_only_by_its_end() -> None:
