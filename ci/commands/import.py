@@ -59,7 +59,9 @@ def execute(options: argparse.Namespace) -> int:
     make_folder(options.results)
     with (
         open_store(options.results) as store,
-        Importer(options.results, store, render=_page, replace=options.replace) as importer,
+        Importer(
+            results=options.results, store=store, render=_page, replace=options.replace
+        ) as importer,
     ):
         for path in files:
             try:
