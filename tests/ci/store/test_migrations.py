@@ -197,10 +197,10 @@ def test_a_store_without_lineages_is_upgraded(published: RunResult, saved_url: s
         [head] = store.heads()
         assert (head.branch, head.depth) == (None, None)
         assert store.ancestors([head.run_id]) == {head.run_id: ()}
-        named = published.model_copy(update={"lineage": Lineage(branch="main", depth=3)})
-        store.save(named, {})
+        lineage = Lineage(branch="main", depth=3, merge_commit=True, parents=("a" * 40, "b" * 40))
+        store.save(published.model_copy(update={"lineage": lineage}), {})
         [head] = store.heads()
-        assert (head.branch, head.depth, head.target) == ("main", 3, None)
+        assert (head.branch, head.depth, head.target, head.tip) == ("main", 3, None, "b" * 40)
     assert "lineages" not in backed_up(saved_url, "0005")
 
 
