@@ -106,7 +106,7 @@ def test_a_platform_brings_its_tests_once(published: RunResult, store: Store) ->
     ("run_id", "begun", "ended", "latest"),
     [
         ("z", timedelta(days=-1), timedelta(0), False),
-        ("a", timedelta(0), timedelta(0, 0.001), True),
+        ("0", timedelta(0), timedelta(0, 0.001), True),
     ],
     ids=["begun earlier", "begun in the same second, ended later"],
 )
