@@ -60,8 +60,8 @@ def execute(options: argparse.Namespace) -> int:
     with (
         open_store(options.results) as store,
         Importer(
-            options.results,
-            store,
+            results=options.results,
+            store=store,
             render=lambda run: ResultsReport(run).markdown(),
             replace=options.replace,
         ) as importer,

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
+import struct
 import zlib
-from array import array
 from collections.abc import Collection, Iterable
 from functools import cache
 from itertools import pairwise
@@ -57,10 +56,8 @@ def encode_suite(tests: Iterable[TestOutcome]) -> SuiteBlobs:
         known.setdefault((test.outcome.value, test.reason, test.skip_reason), len(known))
         for test in ordered
     ]
-    numbers = array("q", [round(test.seconds * SECOND) for test in ordered])
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    plain = numbers.tobytes()
+    numbers = (round(test.seconds * SECOND) for test in ordered)
+    plain = b"".join(number.to_bytes(_WIDTH, "little", signed=True) for number in numbers)
     # The first bytes of all numbers, then the second ones, ...: high bytes are zeros and compress.
     durations = zlib.compress(b"".join(plain[place::_WIDTH] for place in range(_WIDTH)))
     return SuiteBlobs(_shared(names), _shared([list(known), indices]), durations)
@@ -161,10 +158,7 @@ def decode_seconds(content: bytes) -> list[float]:
     plain = bytearray(len(planes))
     for place in range(_WIDTH):
         plain[place::_WIDTH] = planes[place * count : (place + 1) * count]
-    numbers = array("q", bytes(plain))
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return [number / SECOND for number in numbers]
+    return [number / SECOND for number in struct.unpack(f"<{count}q", plain)]
 
 
 def _shared(value: Any) -> SharedList:

@@ -310,18 +310,15 @@ def _copy_file(connection: Connection, revision: str) -> None:
 
     The copy needs its own connection: SQLite refuses to copy from one that is about to write.
     """
-    if database := connection.engine.url.database:
-        copy = f"{database}.{revision}.backup"
-        try:
-            with (
-                closing(sqlite3.connect(database)) as original,
-                closing(sqlite3.connect(copy)) as to,
-            ):
-                original.backup(to)
-        except sqlite3.Error as error:
-            message = f"the store {database} needs an upgrade, but cannot be backed up to {copy}"
-            remedy = "Make that file writable, or upgrade a copy of the store."
-            raise InfrastructureError(f"{message}: {error}", remedy=remedy) from error
+    database = str(connection.engine.url.database)
+    copy = f"{database}.{revision}.backup"
+    try:
+        with closing(sqlite3.connect(database)) as original, closing(sqlite3.connect(copy)) as to:
+            original.backup(to)
+    except sqlite3.Error as error:
+        message = f"the store {database} needs an upgrade, but cannot be backed up to {copy}"
+        remedy = "Make that file writable, or upgrade a copy of the store."
+        raise InfrastructureError(f"{message}: {error}", remedy=remedy) from error
 
 
 def _copy_tables(connection: Connection, revision: str) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -214,33 +215,29 @@ def _verdict(result: PlatformResult | None) -> str:
     return f"{result.verdict.product} ({counts})"
 
 
+@dataclass(kw_only=True)
 class Importer:
     """Imports runs into one folder of results; a lock keeps a second import out.
 
     ``render`` makes the page ``results.md`` of a run, in place of the page that came with it.
     """
 
-    def __init__(
-        self,
-        results: Path,
-        store: Store,
-        *,
-        render: Callable[[RunResult], str],
-        replace: bool = False,
-    ) -> None:
-        self._results = results
-        self._store = store
-        self._render = render
-        self._replace = replace
-        self._staging = results / STAGING
-        self._stack = ExitStack()
+    results: Path
+    store: Store
+    render: Callable[[RunResult], str]
+    replace: bool = False
+    _stack: ExitStack = field(default_factory=ExitStack, init=False)
+
+    @property
+    def _staging(self) -> Path:
+        return self.results / STAGING
 
     def __enter__(self) -> Importer:
         self._staging.mkdir(exist_ok=True)
         try:
             self._stack.enter_context(FileLock(self._staging / LOCK_FILE).acquire(timeout=0))
         except Timeout:
-            message = f"another import into {self._results} is running"
+            message = f"another import into {self.results} is running"
             raise UsageError(message, remedy="Wait until it ends, then import again.") from None
         self._stack.callback(self._clean_up)
         self._clean_up()
@@ -252,7 +249,7 @@ class Importer:
     def _clean_up(self) -> None:
         """Remove leftovers of an interrupted import, and restore the run it had set aside."""
         for path in self._staging.iterdir():
-            target = self._results / path.name.removesuffix(ASIDE)
+            target = self.results / path.name.removesuffix(ASIDE)
             if path.name.endswith(ASIDE) and not target.exists():
                 path.rename(target)
             elif path.is_dir():
@@ -261,7 +258,7 @@ class Importer:
     def import_run(self, folder: Path) -> tuple[RunResult, ImportOutcome, list[str]]:
         """Import the run in ``folder`` if it is new or newer; return it with outcome and notes."""
         run = read_run(folder)
-        target = self._results / run.run_id
+        target = self.results / run.run_id
         with ExitStack() as locks:
             if target.is_dir():
                 locks.enter_context(lock_run(target))
@@ -269,32 +266,32 @@ class Importer:
             is_missing = outcome is ImportOutcome.UNCHANGED and not target.exists()
             is_placed = outcome.changes_results or is_missing
             left_out = self._stage(folder, run, locks) if is_placed else 0
-            results = self._staging if is_placed else self._results
+            results = self._staging if is_placed else self.results
             notes = []
             if outcome is not ImportOutcome.OUTDATED:
                 notes = list(self._save(run, outcome, results))
             if is_placed:
                 self._place(run.run_id)
             # `latest` is the run that began last, not the one that was imported last.
-            if outcome.changes_results and self._store.heads(last=1)[0].run_id == run.run_id:
+            if outcome.changes_results and self.store.heads(last=1)[0].run_id == run.run_id:
                 link_latest(target)
         if left_out:
             notes.append(f"left out: {counted(left_out, 'link')} or special files")
         return run, outcome, notes
 
     def _outcome(self, run: RunResult) -> ImportOutcome:
-        path = self._results / run.run_id / RESULTS_FILE
+        path = self.results / run.run_id / RESULTS_FILE
         try:
             known = read_results(path) if path.exists() else self._stored(run.run_id)
             return compare_with_known(known, run)
         except CiError:  # other results, or damaged ones
-            if self._replace:
+            if self.replace:
                 return ImportOutcome.UPDATED
             raise
 
     def _stored(self, run_id: str) -> RunResult | None:
         try:
-            return self._store.load(run_id)
+            return self.store.load(run_id)
         except UsageError:  # there is none
             return None
         except UnreadableRunError as error:
@@ -314,13 +311,13 @@ class Importer:
         names = [result.platform for result in run.platforms]
         request = imported_request(run.project, names, run.started_at)
         (staged / REQUEST_FILE).write_text(request, encoding="utf-8")
-        (staged / PAGE_FILE).write_text(self._render(run), encoding="utf-8")
+        (staged / PAGE_FILE).write_text(self.render(run), encoding="utf-8")
         locks.enter_context(lock_run(staged))  # the lock file moves with the folder
         return left_out
 
     def _place(self, run_id: str) -> None:
         """Move the copy to its place."""
-        staged, target = self._staging / run_id, self._results / run_id
+        staged, target = self._staging / run_id, self.results / run_id
         if target.exists():
             target.rename(self._staging / f"{run_id}{ASIDE}")
         staged.rename(target)
@@ -344,7 +341,7 @@ class Importer:
                 details[result.platform] = files.details
                 if files.log is None and result.pytest is not None:
                     yield f"{result.platform}: stored without its tests: their log is missing"
-        self._store.save(run, details)
+        self.store.save(run, details)
         if outcome is ImportOutcome.UNCHANGED:
             yield "the run was missing in the store and is stored now"
 

@@ -121,7 +121,7 @@ class StoreQueries:
             rows = _rows_of(connection, query, PLATFORMS.c.run_id, [*run_ids])
             found = {(platform, run_id): (key, values) for platform, run_id, key, values in rows}
             environments = _environments(connection, runs)
-        now = _successors(environments)
+        now = successors(_readable(environments))
         faults = {key: environment_fault(it) for key, it in environments.items()}
         measured: dict[str, list[RunMeasures]] = {platform: [] for platform in runs}
         for platform, run in ((name, run) for name, some in runs.items() for run in some):
@@ -201,7 +201,7 @@ class StoreQueries:
             .order_by(*NEWEST_FIRST)
         )
         with read_transaction(self._engine) as connection:
-            now = _successors(_environments(connection, [platform]))
+            now = successors(_readable(_environments(connection, [platform])))
             groups: dict[tuple[str, str], list[Row[Any]]] = {}
             for row in reversed(connection.execute(query).all()):
                 key = now.get(row.environment_key, row.environment_key)
@@ -255,11 +255,12 @@ class StoreQueries:
 
     def accepted(self, project: str) -> list[Acceptance]:
         """List the acceptances of a project, as its file had them when it was last read."""
-        query = select(ACCEPTED).where(ACCEPTED.c.project == project)
+        columns = [ACCEPTED.c[name] for name in Acceptance.model_fields]
+        query = select(*columns).where(ACCEPTED.c.project == project)
         with read_transaction(self._engine) as connection:
             rows = connection.execute(query.order_by(ACCEPTED.c.position)).all()
         try:
-            return [Acceptance.model_validate(_acceptance(row), strict=False) for row in rows]
+            return [Acceptance.model_validate(dict(row._mapping), strict=False) for row in rows]
         except ValidationError as error:
             reason = error.errors()[0]
             place = ".".join(map(str, reason["loc"]))
@@ -303,10 +304,6 @@ def _platforms(text: str | None) -> dict[str, Any]:
     return {"platforms": tuple(products), "begun": begun}
 
 
-def _acceptance(row: Row[Any]) -> dict[str, Any]:
-    return {name: value for name, value in row._mapping.items() if name in Acceptance.model_fields}
-
-
 def _environments(connection: Connection, platforms: Collection[str]) -> dict[str, Any]:
     """The components of platforms' environments by digest, in the order of their first runs."""
     platform, key = PLATFORMS.c.platform, PLATFORMS.c.environment_key
@@ -331,11 +328,6 @@ def selections(connection: Connection) -> dict[str, dict[str, str]]:
     for row in _rows_of(connection, query, PLATFORMS.c.environment_key, sorted(operators)):
         found.setdefault(row.run_id, {})[row.platform] = operators[row.environment_key]
     return found
-
-
-def _successors(environments: Mapping[str, Any]) -> dict[str, str]:
-    """Map each environment key to the newer key of its platform that continues it, if any."""
-    return successors(_readable(environments))
 
 
 def _readable(environments: Mapping[str, Any]) -> dict[str, EnvironmentKey]:

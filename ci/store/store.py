@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, Row, Table, delete, insert, select, update
+from sqlalchemy import Connection, Table, delete, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from ci.errors import InfrastructureError, UnreadableRunError, UsageError
@@ -93,25 +93,27 @@ class Store(StoreQueries):
             {"project": project, "position": position, **it.model_dump()}
             for position, it in enumerate(accepted)
         ]
-        try:
-            with write_transaction(self._engine) as connection:
-                connection.execute(delete(ACCEPTED).where(ACCEPTED.c.project == project))
-                if rows:
-                    connection.execute(insert(ACCEPTED), rows)
-        except (SQLAlchemyError, ValueError) as error:
-            message = f"the store cannot save the acceptances: {database_message(error)}"
-            raise InfrastructureError(message, remedy=remedy_for(error, self._engine)) from error
+        with self._writing("the store cannot save the acceptances") as connection:
+            connection.execute(delete(ACCEPTED).where(ACCEPTED.c.project == project))
+            if rows:
+                connection.execute(insert(ACCEPTED), rows)
         return True
 
     def add_notices(self, project: str, address: str, notices: Sequence[Notice]) -> None:
         """Save the rises that were sent to the address with this digest."""
         place = {"project": project, "address": address}
+        failure = "the store cannot save which alarms were sent: they will be sent again"
+        with self._writing(failure) as connection:
+            connection.execute(insert(NOTICES), [{**asdict(it), **place} for it in notices])
+
+    @contextmanager
+    def _writing(self, failure: str) -> Iterator[Connection]:
+        """Begin a transaction that writes; the message of its error begins with ``failure``."""
         try:
             with write_transaction(self._engine) as connection:
-                connection.execute(insert(NOTICES), [{**asdict(it), **place} for it in notices])
+                yield connection
         except (SQLAlchemyError, ValueError) as error:
-            message = "the store cannot save which alarms were sent: they will be sent again:"
-            message += f" {database_message(error)}"
+            message = f"{failure}: {database_message(error)}"
             raise InfrastructureError(message, remedy=remedy_for(error, self._engine)) from error
 
     def load(self, run_id: str | None = None, *, platform: str | None = None) -> RunResult:
@@ -169,7 +171,8 @@ class Store(StoreQueries):
                 if not isinstance(it, dict):
                     raise ValueError(it.reason if isinstance(it, Unreadable) else "not an object")
             # The columns win over the document: their times are in UTC, not in the run's own zone.
-            return parse_run({**document, **_columns(row), "platforms": platforms})
+            columns = _columns(RUNS, row, without="document")
+            return parse_run({**document, **columns, "platforms": platforms})
         except ValueError as error:
             version = document.get("schema_version") if isinstance(document, dict) else None
             newer = isinstance(version, int) and version > SCHEMA_VERSION
@@ -208,18 +211,12 @@ class Store(StoreQueries):
 
         A damaged key would not be replaced by saving the run again.
         """
-        key = PLATFORMS.c.environment_key
-        try:
-            with write_transaction(self._engine) as connection:
-                own = connection.scalars(select(key).where(PLATFORMS.c.run_id == run_id)).all()
-                connection.execute(delete(RUNS).where(RUNS.c.run_id == run_id))
-                unused = ENVIRONMENT_KEYS.c.digest.in_(own) & ENVIRONMENT_KEYS.c.digest.not_in(
-                    select(key)
-                )
-                connection.execute(delete(ENVIRONMENT_KEYS).where(unused))
-        except SQLAlchemyError as error:
-            message = f"the store cannot remove run {run_id}: {database_message(error)}"
-            raise InfrastructureError(message) from error
+        key, digest = PLATFORMS.c.environment_key, ENVIRONMENT_KEYS.c.digest
+        with self._writing(f"the store cannot remove run {run_id}") as connection:
+            own = connection.scalars(select(key).where(PLATFORMS.c.run_id == run_id)).all()
+            connection.execute(delete(RUNS).where(RUNS.c.run_id == run_id))
+            unused = digest.in_(own) & digest.not_in(select(key))
+            connection.execute(delete(ENVIRONMENT_KEYS).where(unused))
 
     def holds(self, run_id: str, result: PlatformResult) -> bool:
         """Whether exactly this result of a run is stored."""
@@ -314,11 +311,10 @@ def _missing(run_id: str | None, platform: str | None, known: Sequence[str]) -> 
 def save(connection: Connection, run: RunResult, details: Mapping[str, Details]) -> None:
     """Save a run, replacing an earlier save of it."""
     document = run.model_dump(mode="json", exclude={"platforms"})
+    columns = _columns(RUNS, run, without="document")
     # This locks the run: another process that saves it has to wait.
-    _upsert(connection, RUNS, {**_columns(run), "document": document})
-    lineage = {
-        it.name: getattr(run.lineage, it.name) for it in LINEAGES.columns if it.name != "run_id"
-    }
+    _upsert(connection, RUNS, {**columns, "document": document})
+    lineage = _columns(LINEAGES, run.lineage, without="run_id")
     _upsert(connection, LINEAGES, {"run_id": run.run_id, **lineage})
     keys = {result.platform: environment_key(result) for result in run.platforms}
     components = {key.digest: asdict(key) for key in keys.values()}
@@ -380,9 +376,9 @@ def _details_values(details: Details, suite: blobs.SuiteBlobs | None) -> dict[st
     return {name: value for name, value in values.items() if value}
 
 
-def _columns(run: RunResult | Row[Any]) -> dict[str, Any]:
-    """The columns of a row of a run, without its document."""
-    return {it.name: getattr(run, it.name) for it in RUNS.columns if it.name != "document"}
+def _columns(table: Table, source: object, *, without: str) -> dict[str, Any]:
+    """The values of a table's row, from attributes of the same names."""
+    return {it.name: getattr(source, it.name) for it in table.columns if it.name != without}
 
 
 def _upsert(connection: Connection, table: Table, values: Mapping[str, Any]) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import platform as machine
 import shlex
 import shutil
 import sys
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +21,6 @@ import yaml
 from ci.engines import EngineMessage, ImageEngine
 from ci.engines.docker.link import typed_sdk_errors
 from ci.errors import ConfigError, InfrastructureError, UsageError
-from ci.facts.files import GZIP
 from ci.model.plan import RunPlan
 from ci.plan import bundle as names
 from ci.plan import git_history, source
@@ -180,10 +179,8 @@ def commands(output: Path) -> str:
 
 def compress(chunks: Iterable[bytes], file: BinaryIO) -> None:
     """Write ``chunks`` as gzip, without a name or a time in it."""
-    compressor = zlib.compressobj(COMPRESSION_LEVEL, zlib.DEFLATED, GZIP)
-    for chunk in chunks:
-        file.write(compressor.compress(chunk))
-    file.write(compressor.flush())
+    with gzip.GzipFile("", "wb", COMPRESSION_LEVEL, file, mtime=0) as archive:
+        archive.writelines(chunks)
 
 
 def _check_space(output: Path, sizes: Sequence[int]) -> None:

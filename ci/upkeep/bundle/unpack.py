@@ -40,6 +40,11 @@ class OpenBundle:
     document: BundleDocument
     platforms: tuple[str, ...]
 
+    @property
+    def source(self) -> Path:
+        """The project's folder, which can lie below that of its repository."""
+        return self.folder / "source" / self.document.subfolder
+
     @cached_property
     def project(self) -> Project:
         """The configuration with the settings of the site that packed it.
@@ -51,12 +56,11 @@ class OpenBundle:
 
     def request(self, results: Path, options: RunOptions, select: str | None) -> RunRequest:
         """Describe a run of the project; the commit is the one that was packed."""
-        source = self.folder / "source" / self.document.subfolder
-        selected = selected_operators(self.project, select, source)
+        selected = selected_operators(self.project, select, self.source)
         request = new_request(
             self.project,
             self.platforms,
-            source_folder=source,
+            source_folder=self.source,
             results=results,
             options=options.model_copy(update={"selected": selected}),
             packed=SourceState(commit=self.document.commit, dirty=self.document.dirty),
@@ -69,8 +73,7 @@ class OpenBundle:
 
         ``asked`` is the option or command for messages.
         """
-        source = self.folder / "source" / self.document.subfolder
-        places = {"source": source, "config": self.project.path, "bundle": self.path}
+        places = {"source": self.source, "config": self.project.path, "bundle": self.path}
         if (earlier.bundle is None) or earlier.commit != self.document.commit:
             message = f"{asked}: run {earlier.run_id} does not belong to {self.path}"
             raise UsageError(message, remedy="Name the bundle that it started with, or no bundle.")

@@ -66,10 +66,10 @@ def network_checks(network: NetworkPlan, plans: Sequence[RunPlan] = ()) -> Itera
 
 def index_urls(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the package indexes that pip uses, then its pages of links."""
-    indexes = [environment.get("PIP_INDEX_URL", PYPI)]
-    indexes += environment.get("PIP_EXTRA_INDEX_URL", "").split()
-    if is_without_index(environment):
-        indexes = []
+    indexes = []
+    if not is_without_index(environment):
+        indexes = [environment.get("PIP_INDEX_URL", PYPI)]
+        indexes += environment.get("PIP_EXTRA_INDEX_URL", "").split()
     found = [f"{url.rstrip('/')}/{PROBED}/" for url in indexes]
     links = environment.get("PIP_FIND_LINKS", "").split()
     pages = [url for url in links if url.startswith(("http://", "https://"))]
@@ -100,9 +100,8 @@ def lacking_requirements(network: NetworkPlan, plans: Sequence[RunPlan]) -> Mapp
 
 def judge_no_index(network: NetworkPlan, lacking: Mapping[str, str]) -> Finding:
     """Judge a site without an index, where every requirement comes from the folder of wheels."""
-    found = f"pip uses none; {network.wheelhouse} has every requirement"
     if not lacking:
-        return ok(INDEX, found)
+        return ok(INDEX, f"pip uses none; {network.wheelhouse} has every requirement")
     found = "; ".join(f"{platform}: {text}" for platform, text in lacking.items())
     return problem(
         INDEX,

@@ -301,8 +301,8 @@ def test_two_imports_do_not_mix(here: Path) -> None:
     here.mkdir()
     with (
         Store(default_url(here)) as store,
-        Importer(here, store, render=lambda run: run.run_id),
+        Importer(results=here, store=store, render=lambda run: run.run_id),
         pytest.raises(UsageError, match=r"another import into .*here is running"),
-        Importer(here, store, render=lambda run: run.run_id),
+        Importer(results=here, store=store, render=lambda run: run.run_id),
     ):
         pass

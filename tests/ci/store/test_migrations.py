@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import sys
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from sqlalchemy import inspect, text
 
 from ci.cli import main
 from ci.errors import ExitCode, InfrastructureError
+from ci.facts.acceptance import accept_level
 from ci.model.details import Details
 from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import SCHEMA_VERSION, Lineage, RunResult
@@ -35,6 +37,14 @@ TESTS = Details(
     tests=[TestOutcome(node_id="t::a", outcome=Outcome.PASSED, seconds=0.5, reason=None)]
 )
 ADDS_A_TABLE = "op.execute('CREATE TABLE notes (text VARCHAR)')"
+
+
+@pytest.fixture
+def saved_url(published: RunResult, store_url: str) -> str:
+    """A store of one run, with one test of one platform."""
+    with Store(store_url) as store:
+        store.save(published, {"nvidia": TESTS})
+    return store_url
 
 
 def newest() -> str:
@@ -149,55 +159,49 @@ def test_a_store_of_a_newer_version_is_left_alone(
 
 
 def test_a_store_of_this_version_is_opened_as_it_is(
-    published: RunResult, store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    published: RunResult, saved_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Store(store_url) as store:
-        store.save(published, {"nvidia": TESTS})
-    before = contents(store_url)
+    before = contents(saved_url)
     assert [tuple(row) for row in before["alembic_version"]] == [(newest(),)]
     monkeypatch.setitem(sys.modules, "alembic.command", None)  # it takes 0.11 s to import
-    with Store(store_url) as store:
+    with Store(saved_url) as store:
         assert store.load() == published
-    assert contents(store_url) == before
+    assert contents(saved_url) == before
     assert list(tmp_path.glob("*.backup")) == []
 
 
 def test_a_store_is_copied_once_before_it_is_migrated(
-    published: RunResult, store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    published: RunResult, saved_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Store(store_url) as old:
-        old.save(published, {"nvidia": TESTS})
-    revision, before = newest(), contents(store_url)
+    revision, before = newest(), contents(saved_url)
     add_migration(monkeypatch, tmp_path, ADDS_A_TABLE)
     for _ in range(2):
-        with Store(store_url) as new:
+        with Store(saved_url) as new:
             assert new.load() == published
             assert len(new.tests(published.run_id, "nvidia")) == 1
-    added = contents(store_url).keys() - before.keys()
+    added = contents(saved_url).keys() - before.keys()
     assert {name for name in added if not name.startswith("backup_")} == {"notes"}
-    assert backed_up(store_url, revision) == before
+    assert backed_up(saved_url, revision) == before
 
 
-def test_a_store_without_lineages_is_upgraded(published: RunResult, store_url: str) -> None:
+def test_a_store_without_lineages_is_upgraded(published: RunResult, saved_url: str) -> None:
     """Revision 0005 had no such table, and its documents had no lineage."""
-    with Store(store_url) as store:
-        store.save(published, {"nvidia": TESTS})
     runs = METADATA.tables["runs"]
     document = published.model_dump(mode="json", exclude={"platforms", "lineage"})
-    with connected(store_url) as connection:
+    with connected(saved_url) as connection:
         connection.execute(text("DROP TABLE lineages"))
         connection.execute(runs.update().values(document={**document, "schema_version": 4}))
-    make_accepted_older(store_url, "0005")
-    with Store(store_url) as store:
+    make_accepted_older(saved_url, "0005")
+    with Store(saved_url) as store:
         assert store.load() == published
         [head] = store.heads()
         assert (head.branch, head.depth) == (None, None)
         assert store.ancestors([head.run_id]) == {head.run_id: ()}
-        named = published.model_copy(update={"lineage": Lineage(branch="main", depth=3)})
-        store.save(named, {})
+        lineage = Lineage(branch="main", depth=3, merge_commit=True, parents=("a" * 40, "b" * 40))
+        store.save(published.model_copy(update={"lineage": lineage}), {})
         [head] = store.heads()
-        assert (head.branch, head.depth, head.target) == ("main", 3, None)
-    assert "lineages" not in backed_up(store_url, "0005")
+        assert (head.branch, head.depth, head.target, head.tip) == ("main", 3, None, "b" * 40)
+    assert "lineages" not in backed_up(saved_url, "0005")
 
 
 def test_acceptances_of_an_older_store_are_kept(store_url: str) -> None:
@@ -206,42 +210,28 @@ def test_acceptances_of_an_older_store_are_kept(store_url: str) -> None:
     make_accepted_older(store_url, "0006")
     with Store(store_url) as store:
         [accepted] = store.accepted("p")
-    fields = accepted.model_dump(mode="json", exclude_none=True)
-    assert fields == {
-        "platform": "cpu",
-        "stage": "a.b",
-        "quantity": "wall_s",
-        "level": 9.5,
-        "run": "run-7",
-        "reason": "kernels",
-        "who": "unknown",
-        "date": "2026-01-02",
-    }
+    assert accepted == accept_level(
+        "a.b.wall_s",
+        9.5,
+        platform="cpu",
+        run="run-7",
+        reason="kernels",
+        who="unknown",
+        date=date(2026, 1, 2),
+    )
 
 
 def test_an_upgrade_that_fails_changes_nothing(
-    published: RunResult, store_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    published: RunResult, saved_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    with Store(store_url) as store:
-        store.save(published, {"nvidia": TESTS})
-    before = contents(store_url)
+    before = contents(saved_url)
     with monkeypatch.context() as newer:
         add_migration(newer, tmp_path, "op.execute('SELECT * FROM nowhere')")
         with pytest.raises(InfrastructureError, match=r"cannot be opened: .*nowhere"):
-            Store(store_url)
-    assert contents(store_url) == before
-    with Store(store_url) as store:
+            Store(saved_url)
+    assert contents(saved_url) == before
+    with Store(saved_url) as store:
         assert len(store.tests(published.run_id, "nvidia")) == 1
-
-
-def test_the_copy_of_a_sqlite_store_is_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Store(default_url(tmp_path)).close()
-    copy = f"ci.db.{newest()}.backup"
-    add_migration(monkeypatch, tmp_path, ADDS_A_TABLE)
-    Store(default_url(tmp_path)).close()
-    assert [path.name for path in tmp_path.glob("*.backup")] == [copy]
 
 
 def test_a_sqlite_store_that_cannot_be_copied_is_not_migrated(
@@ -354,12 +344,11 @@ def test_a_new_field_of_a_stage_touches_its_model_alone(
     ("version", "missing"), [(1, {"overloads", "simulated", "build"}), (3, {"build"})]
 )
 def test_a_document_of_an_earlier_version_is_loaded(
-    published: RunResult, store_url: str, version: int, missing: set[str]
+    published: RunResult, saved_url: str, version: int, missing: set[str]
 ) -> None:
     """As a program of then would have stored it."""
-    with Store(store_url) as store:
-        store.save(published, {"nvidia": TESTS})
-        with connected(store_url) as connection:
+    with Store(saved_url) as store:
+        with connected(saved_url) as connection:
             head = json.loads(published.to_json()) | {"schema_version": version}
             del head["platforms"]
             runs, platforms = METADATA.tables["runs"], METADATA.tables["platforms"]

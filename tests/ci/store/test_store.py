@@ -24,15 +24,12 @@ from ci.store.store import Store, save
 from ci.store.tables import BLOBS, DETAILS, UtcDateTime
 
 
-def ran(*tests: TestOutcome) -> Details:
-    return Details(tests=tests)
+def passed(node_id: str) -> TestOutcome:
+    return TestOutcome(node_id=node_id, outcome=Outcome.PASSED, seconds=0.5, reason=None)
 
 
-def outcomes(*node_ids: str) -> list[TestOutcome]:
-    return [
-        TestOutcome(node_id=node_id, outcome=Outcome.PASSED, seconds=0.5, reason=None)
-        for node_id in node_ids
-    ]
+def ran(*node_ids: str) -> Details:
+    return Details(tests=[passed(node_id) for node_id in node_ids])
 
 
 def stored_suites(url: str) -> int:
@@ -40,27 +37,18 @@ def stored_suites(url: str) -> int:
         return connection.scalar(select(func.count()).select_from(DETAILS)) or 0
 
 
-def test_a_run_comes_back_as_it_was(published: RunResult, store_url: str) -> None:
-    with Store(store_url) as store:
-        store.save(published, {"moore": ran(*outcomes("a::b", "a::c"))})
-        assert store.load(published.run_id) == published
-        assert store.load().to_json() == published.to_json()
+def test_a_run_comes_back_as_it_was(published: RunResult, store: Store, store_url: str) -> None:
+    store.save(published, {"moore": ran("a::b", "a::c")})
+    assert store.load(published.run_id) == published
+    assert store.load().to_json() == published.to_json()
     assert stored_suites(store_url) == 1
 
 
-def test_a_simulated_device_comes_back_as_one(published: RunResult, store_url: str) -> None:
+def test_every_field_of_a_result_comes_back(published: RunResult, store: Store) -> None:
+    first = published.platforms[0]
     count = OverloadCount(
         slot=8, device="npu", active=3, executed=2, passed=2, simulated=True, kernels={"own": 2}
     )
-    simulated = published.platforms[0].model_copy(update={"simulated": True, "overloads": (count,)})
-    run = published.model_copy(update={"platforms": (simulated, published.platforms[1])})
-    with Store(store_url) as store:
-        store.save(run, {})
-        assert store.load(run.run_id) == run
-
-
-def test_every_field_of_a_result_comes_back(published: RunResult, store_url: str) -> None:
-    first = published.platforms[0]
     killed = StageResult(name="x", seconds=1e-9, exit_code=-9, in_total=False)
     full = first.model_copy(
         update={
@@ -69,99 +57,96 @@ def test_every_field_of_a_result_comes_back(published: RunResult, store_url: str
             "findings": (reported("one"), reported("two\n'quoted'")),
             "artifacts": {"junit.xml": "nvidia/junit.xml"},
             "built": None,
+            "simulated": True,
+            "overloads": (count,),
             "stages": (*first.stages, killed),
         }
     )
     empty = published.platforms[1].model_copy(update={"pytest": None, "total_s": None})
     run = published.model_copy(update={"commit": None, "dirty": True, "platforms": (full, empty)})
-    with Store(store_url) as store:
-        store.save(run, {})
-        assert store.load().to_json() == run.to_json()
+    store.save(run, {})
+    assert store.load().to_json() == run.to_json()
 
 
-def test_times_come_back_in_utc(published: RunResult, store_url: str) -> None:
+def test_times_come_back_in_utc(published: RunResult, store: Store) -> None:
     there = timezone(timedelta(hours=8))
     started, finished = (
         time.replace(microsecond=123_456).astimezone(there)
         for time in (published.started_at, published.finished_at)
     )
     run = published.model_copy(update={"started_at": started, "finished_at": finished})
-    with Store(store_url) as store:
-        store.save(run, {})
-        loaded = store.load()
+    store.save(run, {})
+    loaded = store.load()
     assert loaded == run
     assert loaded.started_at.tzinfo == loaded.finished_at.tzinfo == UTC
 
 
-def test_saving_again_replaces(published: RunResult, store_url: str) -> None:
+def test_saving_again_replaces(published: RunResult, store: Store, store_url: str) -> None:
     shorter = published.model_copy(update={"platforms": published.platforms[:2]})
-    with Store(store_url) as store:
-        store.save(
-            published, {"nvidia": ran(*outcomes("a::b", "a::c")), "moore": ran(*outcomes("a::b"))}
-        )
-        store.save(shorter, {"nvidia": ran(*outcomes("a::b"))})
-        assert store.load() == shorter
+    store.save(published, {"nvidia": ran("a::b", "a::c"), "moore": ran("a::b")})
+    store.save(shorter, {"nvidia": ran("a::b")})
+    assert store.load() == shorter
     assert stored_suites(store_url) == 1
 
 
-def test_a_platform_brings_its_tests_once(published: RunResult, store_url: str) -> None:
+def test_a_platform_brings_its_tests_once(published: RunResult, store: Store) -> None:
     first, second, *others = published.platforms
     changed = second.model_copy(update={"findings": (reported("judged again"),)})
     later = published.model_copy(update={"platforms": (first, changed, *others)})
-    with Store(store_url) as store:
-        store.save(
-            published, {name: ran(*outcomes("a::b")) for name in (first.platform, second.platform)}
-        )
-        assert store.holds(published.run_id, second)
-        store.save(later, {})
-        assert store.load() == later
-        kept = [len(store.tests(later.run_id, p.platform)) for p in (first, second)]
-        assert kept == [1, 0]  # the tests of a changed record are unknown
-        assert not store.holds(published.run_id, second)
+    store.save(published, {name: ran("a::b") for name in (first.platform, second.platform)})
+    assert store.holds(published.run_id, second)
+    store.save(later, {})
+    assert store.load() == later
+    kept = [len(store.tests(later.run_id, p.platform)) for p in (first, second)]
+    assert kept == [1, 0]  # the tests of a changed record are unknown
+    assert not store.holds(published.run_id, second)
 
 
-def test_the_latest_run_is_the_default(published: RunResult, store_url: str) -> None:
-    earlier = published.model_copy(
-        update={"run_id": "z", "started_at": published.started_at.replace(year=2025)}
-    )
-    with Store(store_url) as store:
-        store.save(published, {})
-        store.save(earlier, {})
-        assert store.load().run_id == published.run_id
-
-
-def test_of_runs_begun_in_one_second_the_latest_ended_last(
-    published: RunResult, store_url: str
+@pytest.mark.parametrize(
+    ("run_id", "begun", "ended", "latest"),
+    [
+        ("z", timedelta(days=-1), timedelta(0), False),
+        ("0", timedelta(0), timedelta(0, 0.001), True),
+    ],
+    ids=["begun earlier", "begun in the same second, ended later"],
+)
+def test_the_latest_run_is_the_default(
+    run_id: str,
+    begun: timedelta,
+    ended: timedelta,
+    latest: bool,
+    published: RunResult,
+    store: Store,
 ) -> None:
-    later = published.finished_at + timedelta(milliseconds=1)
-    last = published.model_copy(update={"run_id": "a", "finished_at": later})
-    with Store(store_url) as store:
-        store.save(last, {})
-        store.save(published, {})
-        assert store.load().run_id == "a"
+    times = {
+        "started_at": published.started_at + begun,
+        "finished_at": published.finished_at + ended,
+    }
+    other = published.model_copy(update={"run_id": run_id, **times})
+    store.save(other, {})
+    store.save(published, {})
+    assert store.load().run_id == (run_id if latest else published.run_id)
 
 
-def test_one_transaction_per_run(published: RunResult, store_url: str) -> None:
-    twice = {"nvidia": ran(*outcomes("a::b", "a::b"))}
-    with Store(store_url) as store:
-        store.save(published, {"nvidia": ran(*outcomes("a::b"))})
-        message = f"the store cannot save run {published.run_id}"
-        with pytest.raises(InfrastructureError, match=message):
-            store.save(published.model_copy(update={"project": "other"}), twice)
-        assert store.load() == published
+def test_one_transaction_per_run(published: RunResult, store: Store, store_url: str) -> None:
+    twice = {"nvidia": ran("a::b", "a::b")}
+    store.save(published, {"nvidia": ran("a::b")})
+    message = f"the store cannot save run {published.run_id}"
+    with pytest.raises(InfrastructureError, match=message):
+        store.save(published.model_copy(update={"project": "other"}), twice)
+    assert store.load() == published
     assert stored_suites(store_url) == 1
 
 
-def test_an_unknown_run_is_a_usage_error(published: RunResult, store_url: str) -> None:
-    with Store(store_url) as store:
-        with pytest.raises(UsageError, match="the store holds no run yet"):
-            store.load()
-        store.save(published, {})
-        with pytest.raises(UsageError, match="the store holds no run 'x'") as caught:
-            store.load("x")
-        assert caught.value.remedy == f"The newest runs: {published.run_id}."
-        with pytest.raises(UsageError, match=f"did you mean '{published.run_id}'"):
-            store.load(published.run_id[:-1])
+def test_an_unknown_run_is_a_usage_error(published: RunResult, store: Store) -> None:
+    with pytest.raises(UsageError, match="the store holds no run yet"):
+        store.load()
+    store.save(published, {})
+    with pytest.raises(UsageError, match="the store holds no run 'x'") as caught:
+        store.load("x")
+    assert caught.value.remedy == f"The newest runs: {published.run_id}."
+    with pytest.raises(UsageError, match=f"did you mean '{published.run_id}'"):
+        store.load(published.run_id[:-1])
 
 
 def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
@@ -175,40 +160,34 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     "damage", [update(BLOBS).values(content=b"x"), update(DETAILS).values(durations=b"x")]
 )
 def test_a_damaged_list_of_tests_is_named(
-    damage: Update, published: RunResult, tmp_path: Path
+    damage: Update, published: RunResult, store: Store, store_url: str
 ) -> None:
-    url = default_url(tmp_path)
-    with Store(url) as store:
-        store.save(published, {"nvidia": ran(*outcomes("a::b"))})
-        with connected(url) as connection:
-            connection.execute(damage)
-        with pytest.raises(InfrastructureError, match="the store is damaged: ") as it:
-            store.tests(published.run_id, "nvidia")
+    store.save(published, {"nvidia": ran("a::b")})
+    with connected(store_url) as connection:
+        connection.execute(damage)
+    with pytest.raises(InfrastructureError, match="the store is damaged: ") as it:
+        store.tests(published.run_id, "nvidia")
     assert it.value.remedy == refill_remedy()
 
 
-def test_reading_waits_for_no_writer(published: RunResult, store_url: str) -> None:
-    with Store(store_url) as store:
-        store.save(published, {})
+def test_reading_waits_for_no_writer(published: RunResult, store: Store, store_url: str) -> None:
+    store.save(published, {})
     with connected(store_url) as connection:
         save(connection, published.model_copy(update={"project": "other"}), {})
         with Store(store_url) as reader:
             assert reader.load() == published
 
 
-def test_tests_come_back_platform_by_platform(published: RunResult, store_url: str) -> None:
+def test_tests_come_back_platform_by_platform(published: RunResult, store: Store) -> None:
     skipped = replace(
-        outcomes("a::c")[0], outcome=Outcome.SKIPPED, reason="x: y", skip_reason="no sample"
+        passed("a::c"), outcome=Outcome.SKIPPED, reason="x: y", skip_reason="no sample"
     )
-    with Store(store_url) as opened:
-        opened.save(
-            published, {"moore": ran(*outcomes("a::b"), skipped), "metax": ran(*outcomes("a::b"))}
-        )
-        assert opened.tests(published.run_id, "moore") == [*outcomes("a::b"), skipped]
-        assert opened.tests(published.run_id, "nvidia") == []
+    store.save(published, {"moore": Details(tests=[passed("a::b"), skipped]), "metax": ran("a::b")})
+    assert store.tests(published.run_id, "moore") == [passed("a::b"), skipped]
+    assert store.tests(published.run_id, "nvidia") == []
 
 
-def test_the_latest_run_that_tested_a_platform(published: RunResult, store_url: str) -> None:
+def test_the_latest_run_that_tested_a_platform(published: RunResult, store: Store) -> None:
     without_log = published.platforms[0].model_copy(update={"pytest": None})
     later = published.model_copy(
         update={
@@ -217,24 +196,15 @@ def test_the_latest_run_that_tested_a_platform(published: RunResult, store_url: 
             "platforms": (without_log, published.platforms[1]),
         }
     )
-    with Store(store_url) as opened:
-        with pytest.raises(UsageError, match="the store holds no run yet") as caught:
-            opened.load(platform="moore")
-        assert caught.value.remedy == "Run one: python -m ci run moore"
-        opened.save(published, {})
-        opened.save(later, {})
-        assert opened.load(platform="nvidia") == published
-        assert opened.load(platform="iluvatar") == opened.load("latest") == later
-        with pytest.raises(UsageError, match="the store holds no run of cpu yet"):
-            opened.load(platform="cpu")
-
-
-def test_what_a_driver_refuses_is_a_typed_error(published: RunResult, store_url: str) -> None:
-    with (
-        Store(store_url) as opened,
-        pytest.raises(InfrastructureError, match=f"the store cannot save run {published.run_id}"),
-    ):
-        opened.save(published, {"nvidia": ran(*outcomes("half a \udce9 character"))})
+    with pytest.raises(UsageError, match="the store holds no run yet") as caught:
+        store.load(platform="moore")
+    assert caught.value.remedy == "Run one: python -m ci run moore"
+    store.save(published, {})
+    store.save(later, {})
+    assert store.load(platform="nvidia") == published
+    assert store.load(platform="iluvatar") == store.load("latest") == later
+    with pytest.raises(UsageError, match="the store holds no run of cpu yet"):
+        store.load(platform="cpu")
 
 
 def test_a_time_with_a_zone_is_converted_and_one_without_is_utc() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import pytest
 from postgresql_server import connected
@@ -19,11 +20,7 @@ from ci.model.results import BuildResult, RunResult
 from ci.store.rows import Notice
 from ci.store.store import Store
 
-
-@pytest.fixture
-def store(store_url: str) -> Iterator[Store]:
-    with Store(store_url) as opened:
-        yield opened
+ACCEPTED: Any = {"platform": "moore", "run": "run-1", "who": "a", "date": date(2026, 1, 2)}
 
 
 def number(run: RunResult, n: int, **changes: object) -> RunResult:
@@ -32,8 +29,10 @@ def number(run: RunResult, n: int, **changes: object) -> RunResult:
     return run.model_copy(update={"run_id": f"run-{n}", "started_at": started, **changes})
 
 
-def ended(outcome: Outcome, *, seconds: float = 0.25, reason: str | None = None) -> TestOutcome:
-    return TestOutcome(node_id="t::a", outcome=outcome, seconds=seconds, reason=reason)
+def ended(
+    outcome: Outcome, name: str = "t::a", *, seconds: float = 0.25, reason: str | None = None
+) -> TestOutcome:
+    return TestOutcome(node_id=name, outcome=outcome, seconds=seconds, reason=reason)
 
 
 def test_a_build_comes_back_as_it_was(published: RunResult, store: Store) -> None:
@@ -72,29 +71,30 @@ def test_reruns_come_back_in_their_order(published: RunResult, store: Store) -> 
 def test_tests_are_kept_in_order_of_their_names_to_the_microsecond(
     published: RunResult, store: Store
 ) -> None:
-    tests = [
-        TestOutcome(node_id=f"t::{name}", outcome=outcome, seconds=seconds, reason=reason)
-        for name, outcome, seconds, reason in (
-            ("b[\u2603\n]", Outcome.FAILED, 86_400.0000014, "of \0 a kind"),
-            ("a", Outcome.PASSED, 0.0, None),
-            ("c", Outcome.FAILED, 0.000017, "another"),
-        )
-    ]
-    store.save(published, {"moore": Details(tests=tests)})
-    found = store.tests(published.run_id, "moore")
-    assert [(test.node_id, test.outcome, test.seconds, test.reason) for test in found] == [
-        ("t::a", Outcome.PASSED, 0.0, None),
-        ("t::b[\u2603\n]", Outcome.FAILED, 86_400.000001, "of \0 a kind"),
-        ("t::c", Outcome.FAILED, 0.000017, "another"),
-    ]
+    odd = ended(Outcome.FAILED, "t::b[\u2603\n]", seconds=86_400.0000014, reason="of \0 a kind")
+    first = ended(Outcome.PASSED, "t::a", seconds=0.0)
+    last = ended(Outcome.FAILED, "t::c", seconds=0.000017, reason="another")
+    store.save(published, {"moore": Details(tests=[odd, first, last])})
+    rounded = replace(odd, seconds=86_400.000001)
+    assert store.tests(published.run_id, "moore") == [first, rounded, last]
 
 
-@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 1e300])
-def test_an_invalid_duration_is_refused(seconds: float, published: RunResult, store: Store) -> None:
-    tests = (ended(Outcome.PASSED, seconds=seconds),)
-    message = r"the store cannot save run .*: cannot convert|int too"
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seconds": float("nan")}, "cannot convert"),
+        ({"seconds": float("inf")}, "cannot convert"),
+        ({"seconds": 1e300}, "int too"),
+        ({"node_id": "half a \udce9 character"}, "surrogates not allowed"),
+    ],
+)
+def test_an_invalid_test_is_refused(
+    changes: dict[str, Any], message: str, published: RunResult, store: Store
+) -> None:
+    test = replace(ended(Outcome.PASSED), **changes)
+    message = f"the store cannot save run {published.run_id}: .*{message}"
     with pytest.raises(InfrastructureError, match=message):
-        store.save(published, {"moore": Details(tests=tests)})
+        store.save(published, {"moore": Details(tests=[test])})
 
 
 def test_runs_are_listed_the_newest_first(published: RunResult, store: Store) -> None:
@@ -236,10 +236,7 @@ def test_a_few_tests_of_many_runs_end_as_all_of_them_do(published: RunResult, st
         "run-4": [],
     }
     for n, suite in enumerate(suites.values(), 1):
-        tests = [
-            TestOutcome(node_id=name, outcome=outcome, seconds=0.1, reason="x")
-            for name, outcome in suite
-        ]
+        tests = [ended(outcome, name, reason="x") for name, outcome in suite]
         store.save(number(published, n), {"moore": Details(tests=tests)})
     found = store.outcomes_of_tests({"b", "a", "~"}, suites, "moore")
     assert {run_id: sorted(some.states) for run_id, some in found.items()} == {
@@ -256,16 +253,7 @@ def test_a_few_tests_of_many_runs_end_as_all_of_them_do(published: RunResult, st
 
 def test_the_copy_of_the_acceptances_is_replaced(store: Store) -> None:
     accepted = [
-        accept_level(
-            "total.wall_s",
-            12.5,
-            platform="moore",
-            run="run-1",
-            reason=reason,
-            who="a",
-            date=date(2026, 1, 2),
-            until=until,
-        )
+        accept_level("total.wall_s", 12.5, reason=reason, until=until, **ACCEPTED)
         for reason, until in (("new kernels", None), ("new kernels, measured", date(2026, 2, 3)))
     ]
     assert store.mirror_accepted("infini-ops", accepted[:1])
@@ -278,8 +266,7 @@ def test_the_copy_of_the_acceptances_is_replaced(store: Store) -> None:
 def test_a_damaged_copy_of_an_acceptance_is_reported_and_replaced(
     store: Store, store_url: str
 ) -> None:
-    fields = {"run": "run-1", "reason": "x", "who": "a", "date": date(2026, 1, 2)}
-    accepted = [accept_level("total.wall_s", 12.5, platform="moore", **fields)]
+    accepted = [accept_level("total.wall_s", 12.5, reason="x", **ACCEPTED)]
     store.mirror_accepted("infini-ops", accepted)
     with connected(store_url) as connection:
         connection.execute(text("UPDATE accepted SET quantity = 'hours'"))

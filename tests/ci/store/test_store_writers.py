@@ -28,7 +28,7 @@ def suite(*failed: int) -> Details:
     return Details(
         tests=[
             TestOutcome(
-                node_id=f"t::{n}",
+                node_id=f"t::{n:03}",
                 outcome=Outcome.FAILED if n in failed else Outcome.PASSED,
                 seconds=0.5,
                 reason=None,
@@ -83,8 +83,8 @@ def test_runs_of_several_writers_are_all_there(published: RunResult, store_url: 
         for name in names:
             _, writer, n = name.split("-")
             assert store.load(name) == named(published, name, int(n))
-            assert store.tests(name, PLATFORM) == sorted_tests(suite(int(n)))
-            assert store.tests(name, "nvidia") == sorted_tests(suite(int(writer), int(n)))
+            assert store.tests(name, PLATFORM) == suite(int(n)).tests
+            assert store.tests(name, "nvidia") == suite(int(writer), int(n)).tests
     with connected(store_url) as connection:
         pairs = {frozenset((writer, n)) for writer in range(WRITERS) for n in range(RUNS)}
         outcomes = pairs | {frozenset((n,)) for n in range(RUNS)}
@@ -108,10 +108,6 @@ def test_a_reader_sees_one_state(published: RunResult, postgresql: Server) -> No
     engine.dispose()
 
 
-def sorted_tests(details: Details) -> list[TestOutcome]:
-    return sorted(details.tests, key=lambda test: test.node_id)
-
-
 def test_one_run_of_several_writers_is_that_of_one_of_them(
     published: RunResult, store_url: str
 ) -> None:
@@ -120,5 +116,5 @@ def test_one_run_of_several_writers_is_that_of_one_of_them(
         found = store.load(published.run_id)
         writer = int(found.engine.removeprefix("engine-"))
         assert found == published.model_copy(update={"engine": f"engine-{writer}"})
-        assert store.tests(published.run_id, PLATFORM) == sorted_tests(suite(writer))
+        assert store.tests(published.run_id, PLATFORM) == suite(writer).tests
         assert len(store.measured(PLATFORM, store.heads())) == 1

@@ -8,6 +8,7 @@ import subprocess
 import tarfile
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,7 @@ stages:
 - {name: build, command: "true"}
 - {name: pytest, command: python -m pytest, kind: pytest}
 """
+CONTAINS_BOTH = "--bundle: cannot be combined with --source or --config: a bundle contains both"
 COMMIT = "0123abcd" * 5
 IMAGE = BundledImage(
     member="images/cpu.tar.gz", tag="infini-ci/cpu:0", id="sha256:1", layers=("sha256:2",), size=3
@@ -136,40 +138,30 @@ def test_sources_with_a_history_above_them(project: Path, tmp_path: Path) -> Non
         assert (plan.source / ".git").is_dir()
 
 
-def interrupted_run(bundle: Path, results: Path) -> str:
-    """A run of which only the request is known."""
-    assert run("run", "--bundle", bundle) == ExitCode.PASSED
-    folder = (results / "latest").resolve()
-    (folder / "results.json").unlink()
-    (folder / "cpu" / "events.jsonl").unlink()
-    (folder / "cpu" / "engine-events.jsonl").unlink()
-    return folder.name
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """The error of a command line."""
+    assert run(*arguments) == ExitCode.USAGE
+    return capsys.readouterr().err
 
 
 def test_a_run_goes_on_with_its_bundle(
     bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_id = interrupted_run(bundle, tmp_path / "results")
-    assert run("run", "--resume", run_id) == ExitCode.USAGE
-    assert f"Add the option: --bundle {bundle}" in capsys.readouterr().err
-    assert run("run", "--bundle", bundle, "--resume", run_id) == ExitCode.PASSED
-    result = read_results(tmp_path / "results" / run_id / "results.json")
-    assert (result.run_id, result.commit) == (run_id, COMMIT)
+    assert run("run", "--bundle", bundle) == ExitCode.PASSED
+    folder = (tmp_path / "results" / "latest").resolve()
+    for name in ("results.json", "cpu/events.jsonl", "cpu/engine-events.jsonl"):
+        (folder / name).unlink()  # only its request is known
+    resume = ("--resume", folder.name)
+    assert f"Add the option: --bundle {bundle}" in refused(capsys, "run", *resume)
+    assert run("run", "--bundle", bundle, *resume) == ExitCode.PASSED
+    result = read_results(folder / "results.json")
+    assert (result.run_id, result.commit) == (folder.name, COMMIT)
     assert result.platforms[0].notes == ("full suite passed",)
-    assert run("run", "cpu", "--bundle", bundle, "--resume", run_id) == ExitCode.USAGE
-    assert (
-        "--resume: continues the run with its original platforms and options"
-        in capsys.readouterr().err
-    )
-
-
-def test_a_run_does_not_go_on_with_another_bundle(
-    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run_id = interrupted_run(bundle, tmp_path / "results")
+    message = "--resume: continues the run with its original platforms and options"
+    assert message in refused(capsys, "run", "cpu", "--bundle", bundle, *resume)
     changed(bundle, COMMIT.encode(), COMMIT[::-1].encode())
-    assert run("run", "--bundle", bundle, "--resume", run_id) == ExitCode.USAGE
-    assert f"--resume: run {run_id} does not belong to {bundle}" in capsys.readouterr().err
+    message = f"--resume: run {folder.name} does not belong to {bundle}"
+    assert message in refused(capsys, "run", "--bundle", bundle, *resume)
 
 
 def test_a_test_runs_again_with_the_bundle(
@@ -182,11 +174,9 @@ def test_a_test_runs_again_with_the_bundle(
     assert "1 passed in " in capsys.readouterr().out
     changed(bundle, COMMIT.encode(), COMMIT[::-1].encode())
     run_id = (tmp_path / "results" / "latest").resolve().name
-    assert run(*words) == ExitCode.USAGE
-    assert f"rerun: run {run_id} does not belong to {bundle}" in capsys.readouterr().err
+    assert f"rerun: run {run_id} does not belong to {bundle}" in refused(capsys, *words)
     bundle.unlink()
-    assert run(*words) == ExitCode.USAGE
-    assert str(bundle) in capsys.readouterr().err
+    assert str(bundle) in refused(capsys, *words)
 
 
 def test_shards_of_a_bundle(
@@ -230,11 +220,8 @@ def test_the_plan_has_image_and_wheels_of_the_bundle(bundle: Path, tmp_path: Pat
     assert plan.cache.cold
     image = plan.needed_image
     assert image.archive is not None
-    assert (image.tag, image.archive.id, image.archive.layers) == (
-        "infini-ci/cpu:0",
-        "sha256:1",
-        ("sha256:2",),
-    )
+    packed = (image.tag, image.archive.id, image.archive.layers)
+    assert packed == (IMAGE.tag, IMAGE.id, IMAGE.layers)
     environment = plan.network.environment
     assert environment["PIP_NO_INDEX"] == "1"
     assert environment["PIP_FIND_LINKS"] == CONTAINER_WHEELS
@@ -268,8 +255,7 @@ def changed(path: Path, old: bytes, new: bytes) -> None:
     path.write_bytes(content.replace(old, new))
 
 
-def damaged(path: Path) -> None:
-    changed(path, b"an image", b"an IMAGE")
+damaged = partial(changed, old=b"an image", new=b"an IMAGE")
 
 
 def truncated(path: Path) -> None:
@@ -282,39 +268,9 @@ def cut_at_a_member(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:end])
 
 
-def of_another_version(path: Path) -> None:
-    changed(path, b'{"version":1,', b'{"version":2,')
-
-
-def with_an_unknown_key(path: Path) -> None:
-    changed(path, b'"dirty":true', b'"DIRTY":true')
-
-
-def with_one_more(path: Path) -> None:
+def with_a_member(path: Path, name: str) -> None:
     with tarfile.open(path, "a") as archive:
-        archive.addfile(tarfile.TarInfo("bundle/extra"))
-
-
-def with_a_foreign_one(path: Path) -> None:
-    with tarfile.open(path, "a") as archive:
-        archive.addfile(tarfile.TarInfo("elsewhere"))
-
-
-def with_one_twice(path: Path) -> None:
-    with tarfile.open(path, "a") as archive:
-        archive.addfile(tarfile.TarInfo(names.FOLDER + names.SITE))
-
-
-def of_another_kind(path: Path) -> None:
-    path.write_text("PK\x03\x04")
-
-
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def missing(path: Path) -> None:
-    path.unlink()
+        archive.addfile(tarfile.TarInfo(name))
 
 
 @pytest.mark.parametrize(
@@ -323,14 +279,23 @@ def missing(path: Path) -> None:
         (damaged, "images/cpu.tar.gz: sha256 is "),
         (truncated, "it ends within "),
         (cut_at_a_member, "its last member, bundle.json, is missing"),
-        (of_another_version, "a bundle of version 2, expected version 1"),
-        (with_an_unknown_key, "bundle.json: 2 validation errors"),
-        (with_one_more, "extra: 0 bytes, expected nothing"),
-        (with_a_foreign_one, "elsewhere is not a valid member of a bundle"),
-        (with_one_twice, "bundle/site/ci.site.yaml is not a valid member of a bundle"),
-        (of_another_kind, "not a tar file: "),
-        (empty, "not a tar file: "),
-        (missing, "cannot be read: No such file or directory"),
+        (
+            partial(changed, old=b'{"version":1,', new=b'{"version":2,'),
+            "a bundle of version 2, expected version 1",
+        ),
+        (
+            partial(changed, old=b'"dirty":true', new=b'"DIRTY":true'),
+            "bundle.json: 2 validation errors",
+        ),
+        (partial(with_a_member, name="bundle/extra"), "extra: 0 bytes, expected nothing"),
+        (partial(with_a_member, name="elsewhere"), "elsewhere is not a valid member of a bundle"),
+        (
+            partial(with_a_member, name="bundle/site/ci.site.yaml"),
+            "bundle/site/ci.site.yaml is not a valid member of a bundle",
+        ),
+        (partial(Path.write_text, data="PK\x03\x04"), "not a tar file: "),
+        (partial(Path.write_bytes, data=b""), "not a tar file: "),
+        (Path.unlink, "cannot be read: No such file or directory"),
     ],
 )
 def test_what_is_no_whole_bundle_is_refused(
@@ -340,8 +305,7 @@ def test_what_is_no_whole_bundle_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     spoil(bundle)
-    assert run("run", "--bundle", bundle) == ExitCode.USAGE
-    assert message in capsys.readouterr().err
+    assert message in refused(capsys, "run", "--bundle", bundle)
     assert not Path("results").exists()
 
 
@@ -356,21 +320,14 @@ def test_an_image_that_is_not_asked_for_is_not_read(bundle: Path) -> None:
     [
         (["gpu"], "platform 'gpu' is not in the bundle, which has cpu; did you mean 'cpu'?"),
         (["--engine", "host"], "cpu would run on the host engine"),
-        (
-            ["--source", "."],
-            "--bundle: cannot be combined with --source or --config: a bundle contains both",
-        ),
-        (
-            ["--config", "ci.yaml"],
-            "--bundle: cannot be combined with --source or --config: a bundle contains both",
-        ),
+        (["--source", "."], CONTAINS_BOTH),
+        (["--config", "ci.yaml"], CONTAINS_BOTH),
     ],
 )
 def test_what_a_bundle_cannot_do(
     bundle: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("run", *arguments, "--bundle", bundle) == ExitCode.USAGE
-    assert message in capsys.readouterr().err
+    assert message in refused(capsys, "run", *arguments, "--bundle", bundle)
 
 
 def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
