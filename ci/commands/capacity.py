@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from ci.commands.options import add_format, add_results, whole_number
+from ci.commands.options import add_format, add_project, add_results, whole_number
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
 from ci.model.results import MOST_SHARDS
@@ -91,9 +91,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=X,...",
         help="price of an hour of a host, by platform, or one for all",
     )
-    parser.add_argument(
-        "--project", metavar="NAME", help="project (default: that of the newest run)"
-    )
+    add_project(parser)
     parser.add_argument(
         "--last",
         type=whole_number(1),
