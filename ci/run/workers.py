@@ -229,11 +229,12 @@ def _run_worker(
     end_with_parent()
     for number in SIGNALS:
         signal.signal(number, signal.default_int_handler)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     caller = Caller(connection)
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # raises for one that has arrived
         caller.send(work(plan, caller))
     except (KeyboardInterrupt, EOFError):
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # a second one must not change the code
         sys.exit(NOT_STARTED)
     except Exception as error:  # an internal error must not end the other platforms
         reason = f"{type(error).__name__}: {error}"

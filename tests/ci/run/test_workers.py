@@ -249,6 +249,19 @@ def test_one_interrupt_ends_all(work: Workplace) -> None:
     ]
 
 
+def test_an_interrupt_before_the_worker_has_its_handlers_is_no_crash(
+    work: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt_both() -> None:
+        for process in (os.getppid(), os.getpid()):
+            os.kill(process, signal.SIGINT)  # blocked in the worker until it has its handlers
+
+    monkeypatch.setattr("ci.run.workers.end_with_parent", interrupt_both)
+    odd(work)
+    with pytest.raises(KeyboardInterrupt):  # no platform has started: there is nothing to store
+        work.run()
+
+
 def test_the_third_interrupt_ends_a_program_that_hangs(
     work: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
