@@ -191,8 +191,7 @@ def _by_exit_status(case: Case) -> ProductOpinion | None:
     elif case.tests is None:
         detail += f"; {_no_log(case).text}"
     elif status not in UNFINISHED and not case.session_ended:
-        whose = "pytest's" if reporter is say.Reporter.COMMAND else "its"
-        detail += f" before the end of {whose} session"
+        detail += say.before_end(reporter)
     elif status == TESTS_FAILED and not is_wrapped:
         detail += _without_failure(case)
     bad = say.bad_exit(reporter, status, inner, detail)
@@ -209,7 +208,7 @@ def _without_failure(case: Case) -> str:
         return f"; its closing summary counts {counted(count, 'failure')} that its log lacks"
     if tests is not None and (tests.unreadable_lines or _early_end(case)):
         return ", and no result in its log is a failure"
-    return " although no test failed: a plugin or hook set this status"
+    return say.SET_BY_HOOK
 
 
 def _last_lines(case: Case) -> list[Evidence]:

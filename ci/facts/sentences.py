@@ -292,6 +292,14 @@ _REPORTERS = {
     Reporter.COMMAND: "the test command exited with",
     Reporter.WRAPPER: "pytest exited with {}, and the test command with",
 }
+# Details of ``bad_exit``
+SET_BY_HOOK = " although no test failed: a plugin or hook set this status"
+
+
+def before_end(reporter: Reporter) -> str:
+    """Return the detail of a session that did not end."""
+    whose = "pytest's" if reporter is Reporter.COMMAND else "its"
+    return f" before the end of {whose} session"
 
 
 @fact

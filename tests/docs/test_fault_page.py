@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tools.faults.model import Fault, batches, matches
+from tools.faults.findings import matches
+from tools.faults.model import Fault, batches
 from tools.faults.page import COMMAND, PAGE, as_markdown
 from tools.faults.suite import FAULTS, selection
 

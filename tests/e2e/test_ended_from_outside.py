@@ -10,8 +10,9 @@ import pytest
 from benches import Bench
 from plans import stage
 
+from ci.facts import sentences as say
 from ci.model.plan import RunPlan
-from ci.model.results import Harness, Product
+from ci.model.results import Evidence, Harness, Product
 from ci.protocol.job import Column
 from ci.protocol.stage_kind import StageKind
 from ci.run.platform import judge_platform
@@ -61,7 +62,7 @@ def kill(process: str) -> Callable[[str], None]:
 
 def evidence(
     bench: Bench, act: Callable[[str], None], tests: str = HANGS, conftest: str = ""
-) -> list[str]:
+) -> list[Evidence]:
     """Run a suite, act on its container once it prints "begun", and return the evidence."""
     suite = stage("pytest", "python", "-m", "pytest", "-s", "tests", kind=StageKind.PYTEST)
     plan = bench.plan(stage("install", "true"), replace(suite, column=Column.PYTEST))
@@ -72,41 +73,40 @@ def evidence(
     return judged(bench, plan)
 
 
-def judged(bench: Bench, plan: RunPlan) -> list[str]:
+def judged(bench: Bench, plan: RunPlan) -> list[Evidence]:
     verdict = judge_platform(plan, bench.run(plan)).result.verdict
     assert (verdict.product, verdict.harness) == (Product.INCOMPLETE, Harness.INFRASTRUCTURE)
-    return [evidence.text for evidence in verdict.evidence]
+    return [*verdict.evidence]
 
 
-CUT = "pytest did not finish; its log has 1 result"
-RUNNING = "pytest was running tests/test_tiny.py::test_b"
-ENDED = "the container was ended from outside, by a request like `docker {}`"
+CUT = say.session_unfinished(1)
+RUNNING = say.running_tests(["tests/test_tiny.py::test_b"])
+AGENT_DIED = say.agent_ended(137, started=True)
 
 
 def test_stopped_container(docker_bench: Bench) -> None:
-    assert evidence(docker_bench, docker("stop")) == [CUT, ENDED.format("stop"), RUNNING]
+    assert evidence(docker_bench, docker("stop")) == [CUT, say.container_ended("docker stop"), RUNNING]
 
 
 def test_killed_container(docker_bench: Bench) -> None:
-    died = "the agent ended without a result, exit code 137"
-    assert evidence(docker_bench, docker("kill")) == [CUT, ENDED.format("kill"), died, RUNNING]
+    ended = say.container_ended("docker kill")
+    assert evidence(docker_bench, docker("kill")) == [CUT, ended, AGENT_DIED, RUNNING]
 
 
 def test_restarted_container(docker_bench: Bench) -> None:
     found = evidence(docker_bench, docker("restart"))
-    again = "the container was restarted from outside; nothing ran in it a second time"
     # Its results may be taken before the engine starts it again.
-    ended = {again, ENDED.format("restart"), ENDED.format("stop")}
+    ended = [say.container_ended(f"docker {it}") for it in ("restart", "stop")]
     assert (found[0], found[2]) == (CUT, RUNNING)
-    assert found[1] in ended
+    assert found[1] in [say.container_restarted(), *ended]
 
 
 @pytest.mark.parametrize(
     ("tests", "conftest", "left"),
     [
         (HANGS, "", CUT),
-        (COLLECTING, "", "pytest did not finish; its log has 0 results"),
-        (PASSES, AFTER_SUMMARY, "stage pytest has no result after the end of the log"),
+        (COLLECTING, "", say.session_unfinished(0)),
+        (PASSES, AFTER_SUMMARY, say.ended_after_log("pytest", None, has_summary=True)),
     ],
     ids=["in a test", "while it collects", "after the summary"],
 )
@@ -114,15 +114,18 @@ def test_restarted_container(docker_bench: Bench) -> None:
     ("process", "died"),
     narrowed(
         [
-            ("agent", "the agent ended without a result, exit code 137"),
-            ("children(agent)[0]", "the supervisor of stage pytest was killed by SIGKILL"),
+            ("agent", AGENT_DIED),
+            (
+                "children(agent)[0]",
+                say.stage_lost("the supervisor of stage pytest was killed by SIGKILL"),
+            ),
         ],
         kept=1,
     ),
     ids=["agent", "supervisor"],
 )
 def test_killed_processes_of_the_harness(
-    docker_bench: Bench, process: str, died: str, tests: str, conftest: str, left: str
+    docker_bench: Bench, process: str, died: Evidence, tests: str, conftest: str, left: Evidence
 ) -> None:
     assert evidence(docker_bench, kill(process), tests, conftest)[:2] == [left, died]
 
@@ -133,5 +136,6 @@ def test_time_limit_and_the_time_to_end(docker_bench: Bench) -> None:
     plan = docker_bench.plan(replace(suite, column=Column.PYTEST))
     verdict = judge_platform(plan, docker_bench.run(plan)).result.verdict
     assert verdict.harness is Harness.TIMED_OUT
-    limit = "stage pytest reached its time limit of 2 s; it took 10 s to end it"
-    assert limit in [evidence.text for evidence in verdict.evidence]
+    [limit] = [it for it in verdict.evidence if it.code == say.time_limit.code]
+    # The seconds differ in their fraction.
+    assert say.time_limit.reworded(limit, seconds=12.0) == limit.text

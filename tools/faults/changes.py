@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from ci.facts import sentences as say
 from tools.faults.model import KILLED, NOT_STARTED, PASSES, REFUSED, SLOW, Fault, Left
 from tools.faults.running import FaultRun, kill_orchestrator
 
@@ -180,7 +181,11 @@ FAULTS = (
         kind=KIND,
         around=removed_while_copied,
         act=remove_late,
-        evidence=("…: this file of the sources cannot be read: No such file or directory (…",),
+        evidence=(
+            say.platform_failed(
+                "…: this file of the sources cannot be read: No such file or directory (…"
+            ),
+        ),
     ),
     replace(
         REFUSED,

@@ -10,7 +10,8 @@ from ci.model.results import PlatformResult, RunResult
 from ci.store.folder import RESULTS_FILE, default_url, read_results
 from ci.store.store import Store
 from ci.util.process import STORE_VARIABLE
-from tools.faults.model import Fault, Left, matches
+from tools.faults.findings import GAP, as_text, is_expected, matches
+from tools.faults.model import Fault, Left
 from tools.faults.running import FaultRun
 
 TRACEBACK = "Traceback (most recent call last)"
@@ -58,24 +59,24 @@ def _differences(run: FaultRun, fault: Fault, row: PlatformResult | None) -> lis
     wrong = [
         f"{text!r} is not shown:\n{run.shown}"
         for text in fault.shown
-        if not matches(f"\N{HORIZONTAL ELLIPSIS}{text}\N{HORIZONTAL ELLIPSIS}", run.shown)
+        if not matches(f"{GAP}{text}{GAP}", run.shown)
     ]
     if row is None or fault.product is None:
         return [*wrong, *(["there is no row"] if fault.product else [])]
     verdict = row.verdict
-    found = (verdict.product, verdict.harness)
+    verdicts = (verdict.product, verdict.harness)
     texts = [evidence.text for evidence in verdict.evidence]
-    if found != (fault.product, fault.harness):
-        wrong.append(f"verdict {found}, expected {(fault.product, fault.harness)}: {texts}")
+    if verdicts != (fault.product, fault.harness):
+        wrong.append(f"verdict {verdicts}, expected {(fault.product, fault.harness)}: {texts}")
     wrong += [
-        f"evidence {text!r} is not expected"
-        for text in texts
-        if not any(matches(template, text) for template in fault.evidence)
+        f"evidence {found.code} is not expected: {found.text!r}"
+        for found in verdict.evidence
+        if not any(is_expected(found, each) for each in fault.evidence)
     ]
     wrong += [
-        f"no evidence {template!r} in {texts}"
-        for template in fault.evidence
-        if not any(matches(template, text) for text in texts)
+        f"no evidence like {text!r}: {texts}"
+        for text, each in zip(as_text(fault.evidence), fault.evidence, strict=True)
+        if not any(is_expected(found, each) for found in verdict.evidence)
     ]
     own = int(exit_code([row]))
     if not fault.is_alone and (own,) != fault.exits:

@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+from signal import SIGABRT, SIGBUS, SIGSEGV, SIGTERM, Signals
 from typing import Any
 
-from ci.model.results import Harness, Product
+from ci.facts import sentences as say
+from ci.facts.sentences import Exit, Reporter
+from ci.model.results import Evidence, Harness, Product
+from tools.faults.findings import (
+    BOTH_PASSED,
+    CUT,
+    CUT_IN_COLLECTION,
+    DIED_IN_WORKER,
+    GAP,
+    INTERNAL_ERROR,
+    LAST_LINES,
+    SECOND_FAILED,
+    SECOND_RUNNING,
+    SECOND_TEST,
+    after_summary,
+    failed,
+    killed,
+    no_log,
+)
 from tools.faults.model import Fault
 
 HEAD = (
@@ -12,22 +31,25 @@ HEAD = (
 )
 FIRST = f"{HEAD}def test_a(): pass\n"
 BOTH = f"{FIRST}def test_b(): pass\n"
-PASSED = "pytest ended with status 0: 2 passed, 0 skipped"
-CUT = "pytest did not finish; its log has 1 result"
-CUT_EARLY = "pytest did not finish; its log has 0 results"
-RUNNING = "pytest was running …/test_it.py::test_b"
-LAST_LINES = "last lines of pytest.log: …"
-EARLY = "pytest exited early with exit code {} and did not end its session"
-NOTHING = "nothing shows that pytest ran: exit code {}, no log and no summary"
-NO_SUMMARY = "pytest printed no closing summary, exit code 0: it crashed or called os._exit, …"
-BY_SIGNAL = "stage {} was killed by signal {} after … s"
-NO_LOG = "there is no per-test log; stage pytest ended with exit code {0}; its output is pytest.log"
-LIMIT = "stage {} reached its time limit of 4 s…"
-RED = "1 failed, 0 errors: …/test_it.py::test_b"
+
+
+def left(code: int) -> Evidence:
+    return say.left_session(Exit(code), is_wrapped=False)
+
+
+def at_limit(stage: str) -> Evidence:
+    """Return the finding of a stage that reached its limit; it may take longer to end it."""
+    found = say.time_limit(stage, 4.0, 4.0)
+    return found.model_copy(update={"text": f"{found.text}{GAP}"})
+
+
+EXITED_EARLY = say.bad_exit(Reporter.PYTEST, 1, None, say.before_end(Reporter.PYTEST))
 LOOPS = "python -c 'while True: pass'"
 
 
-def crash(name: str, *evidence: str, test: str = BOTH, conftest: str = "", **given: Any) -> Fault:
+def crash(
+    name: str, *evidence: Evidence, test: str = BOTH, conftest: str = "", **given: Any
+) -> Fault:
     """Return a fault that pytest does not survive."""
     usual = {
         "files": {"test_it.py": test, "conftest.py": HEAD + conftest},
@@ -44,30 +66,30 @@ GREEN: dict[str, Any] = {"product": Product.PASSED, "exits": (0,), "results": "2
 OS_EXIT = (
     crash(
         "`os._exit(0)` when the tests are imported",
-        CUT_EARLY,
-        EARLY.format(0),
+        CUT_IN_COLLECTION,
+        left(0),
         test=f"{BOTH}os._exit(0)\n",
         kind=EXIT,
     ),
     crash(
         "`os._exit(3)` when the tests are imported",
-        "pytest exited with 3: internal error",
+        INTERNAL_ERROR,
         LAST_LINES,
-        EARLY.format(3),
+        left(3),
         test=f"{BOTH}os._exit(3)\n",
         kind=EXIT,
     ),
     crash(
         "`os._exit(0)` in `conftest.py`",
-        NO_LOG.format(0),
-        NOTHING.format(0),
+        no_log(0),
+        say.pytest_unseen(Exit(0)),
         conftest="os._exit(0)\n",
         kind=EXIT,
     ),
     crash(
         "`os._exit(0)` in a fixture",
         CUT,
-        EARLY.format(0),
+        left(0),
         test=f"{FIRST}@pytest.fixture\ndef f(): os._exit(0)\ndef test_b(f): pass\n",
         results="1 passed",
         kind=EXIT,
@@ -75,8 +97,8 @@ OS_EXIT = (
     crash(
         "`os._exit(0)` when a fixture is torn down",
         CUT,
-        EARLY.format(0),
-        RUNNING,
+        left(0),
+        SECOND_RUNNING,
         test=f"{FIRST}@pytest.fixture\ndef f():\n    yield\n    os._exit(0)\ndef test_b(f): pass\n",
         results="1 passed",
         kind=EXIT,
@@ -84,18 +106,18 @@ OS_EXIT = (
     crash(
         "`os._exit(0)` in a test",
         CUT,
-        EARLY.format(0),
-        RUNNING,
+        left(0),
+        SECOND_RUNNING,
         test=f"{FIRST}def test_b(): os._exit(0)\n",
         results="1 passed",
         kind=EXIT,
     ),
     crash(
         "`os._exit(1)` in a test",
-        "pytest exited with 1 before the end of its session",
+        EXITED_EARLY,
         LAST_LINES,
-        EARLY.format(1),
-        RUNNING,
+        left(1),
+        SECOND_RUNNING,
         test=f"{FIRST}def test_b(): os._exit(1)\n",
         product=Product.FAILED,
         results="1 passed",
@@ -103,8 +125,8 @@ OS_EXIT = (
     ),
     crash(
         "`os._exit(0)` in a test in a worker of pytest-xdist",
-        RED,
-        "a pytest worker process died in …/test_it.py::test_b",
+        SECOND_FAILED,
+        DIED_IN_WORKER,
         test=f"{FIRST}def test_b(): os._exit(0)\n",
         tests="python -m pytest -n 2 {folder}",
         product=Product.FAILED,
@@ -113,23 +135,23 @@ OS_EXIT = (
     ),
     crash(
         "`os._exit(0)` in `pytest_sessionfinish`, before the log ends",
-        "pytest exited early: 2 passed, 0 skipped",
-        EARLY.format(0),
+        say.suite_passed(2, 0, ended=False),
+        left(0),
         conftest="@pytest.hookimpl(tryfirst=True)\ndef pytest_sessionfinish(): os._exit(0)\n",
         kind=EXIT,
         **GREEN,
     ),
     crash(
         "`os._exit(0)` in `pytest_sessionfinish`, after the log's end",
-        PASSED,
-        NO_SUMMARY,
+        BOTH_PASSED,
+        say.no_summary(Exit(0)),
         conftest="@pytest.hookimpl(trylast=True)\ndef pytest_sessionfinish(): os._exit(0)\n",
         kind=EXIT,
         **GREEN,
     ),
     crash(
         "`os._exit(0)` at exit after a red suite",
-        RED,
+        SECOND_FAILED,
         test=f"{FIRST}def test_b(): assert False\n",
         conftest="atexit.register(os._exit, 0)\n",
         product=Product.FAILED,
@@ -139,7 +161,7 @@ OS_EXIT = (
     ),
     crash(
         "`os._exit(0)` at exit after a green suite",
-        PASSED,
+        BOTH_PASSED,
         conftest="atexit.register(os._exit, 0)\n",
         harness=Harness.CLEAN,
         kind=EXIT,
@@ -147,7 +169,7 @@ OS_EXIT = (
     ),
     crash(
         "`pytest.exit` with status 0 in a test",
-        "pytest ended with status 0 in the middle of …/test_it.py::test_b",
+        say.ended_within(0, [SECOND_TEST]),
         test=f"{FIRST}def test_b(): pytest.exit('enough', 0)\n",
         harness=Harness.CLEAN,
         results="1 passed",
@@ -155,7 +177,7 @@ OS_EXIT = (
     ),
     crash(
         "`sys.exit(0)` when the tests are imported",
-        "pytest exited with 3: internal error",
+        INTERNAL_ERROR,
         LAST_LINES,
         test=f"{BOTH}sys.exit(0)\n",
         harness=Harness.CLEAN,
@@ -164,27 +186,27 @@ OS_EXIT = (
     crash(
         "a test that replaces pytest by another program (`exec`)",
         CUT,
-        EARLY.format(0),
-        RUNNING,
+        left(0),
+        SECOND_RUNNING,
         test=f"{FIRST}def test_b(): os.execvp('true', ['true'])\n",
         results="1 passed",
         kind=EXIT,
     ),
     crash(
         "a test command that does not exist",
-        f"the test command exited with 127; {NO_LOG.format(127)}",
-        "last lines of pytest.log: no-such-program: No such file or directory",
-        NOTHING.format(127),
+        say.bad_exit(Reporter.COMMAND, 127, None, f"; {no_log(127).text}"),
+        say.last_lines("pytest", ["no-such-program: No such file or directory"]),
+        say.pytest_unseen(Exit(127)),
         tests="no-such-program",
         product=Product.FAILED,
         kind=EXIT,
     ),
     crash(
         "a test that closes all files",
-        "pytest exited with 1 before the end of its session",
+        EXITED_EARLY,
         LAST_LINES,
-        EARLY.format(1),
-        RUNNING,
+        left(1),
+        SECOND_RUNNING,
         test=f"{FIRST}def test_b(): os.closerange(0, 100)\n",
         product=Product.FAILED,
         results="1 passed",
@@ -195,13 +217,13 @@ OS_EXIT = (
 KIND = "Crashes and hangs"
 
 
-def fatal(name: str, number: str, test: str) -> Fault:
+def fatal(name: str, number: Signals, test: str) -> Fault:
     """Return the fault of a test whose process a signal ends that it causes itself."""
     return crash(
         name,
         CUT,
-        BY_SIGNAL.format("pytest", number),
-        RUNNING,
+        killed("pytest", number),
+        SECOND_RUNNING,
         test=FIRST + test,
         product=Product.FAILED,
         results="1 passed",
@@ -214,8 +236,8 @@ def endless(name: str, test: str, **given: Any) -> Fault:
     return crash(
         name,
         CUT,
-        LIMIT.format("pytest"),
-        RUNNING,
+        at_limit("pytest"),
+        SECOND_RUNNING,
         test=FIRST + test,
         harness=Harness.TIMED_OUT,
         limits_s={"pytest": 4},
@@ -248,21 +270,21 @@ FEW: dict[str, Any] = {"settings": {"processes": 64}}
 CRASHES = (
     fatal(
         "a segmentation fault in a test",
-        "SIGSEGV (exit code 139)",
+        SIGSEGV,
         "def test_b(): ctypes.string_at(0)\n",
     ),
     crash(
         "a segmentation fault when the tests are imported",
-        CUT_EARLY,
-        BY_SIGNAL.format("pytest", "SIGSEGV (exit code 139)"),
+        CUT_IN_COLLECTION,
+        killed("pytest", SIGSEGV),
         test=f"{BOTH}ctypes.string_at(0)\n",
         product=Product.FAILED,
         kind=KIND,
     ),
     crash(
         "a segmentation fault at exit after a green suite",
-        PASSED,
-        "exit code 139 after the pytest summary",
+        BOTH_PASSED,
+        after_summary(139),
         conftest="atexit.register(ctypes.string_at, 0)\n",
         harness=Harness.EXIT_AFTER_SUMMARY,
         kind=KIND,
@@ -270,19 +292,19 @@ CRASHES = (
     ),
     crash(
         "a segmentation fault while it installs",
-        "stage install ended with signal SIGSEGV (exit code 139); its output is install.log",
-        BY_SIGNAL.format("install", "SIGSEGV (exit code 139)"),
+        failed("install", 139, SIGSEGV),
+        killed("install", SIGSEGV),
         install="python -c 'import ctypes; ctypes.string_at(0)'",
         product=Product.FAILED,
         kept=("install.log",),
         kind=KIND,
     ),
-    fatal("`os.abort` in a test", "SIGABRT (exit code 134)", "def test_b(): os.abort()\n"),
-    fatal("a bus error in a test", "SIGBUS (exit code 135)", TRUNCATED),
+    fatal("`os.abort` in a test", SIGABRT, "def test_b(): os.abort()\n"),
+    fatal("a bus error in a test", SIGBUS, TRUNCATED),
     endless("a fork bomb in a test", BOMB, **FEW),
     crash(
         "a test that starts 500 threads where 64 are allowed",
-        RED,
+        SECOND_FAILED,
         test=f"{FIRST}def test_b():\n    for _ in range(500):\n"
         "        threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n",
         product=Product.FAILED,
@@ -298,8 +320,8 @@ CRASHES = (
     ),
     crash(
         "an endless loop while it installs",
-        "stage install ended with signal SIGTERM (exit code 143); its output is install.log",
-        LIMIT.format("install"),
+        failed("install", 143, SIGTERM),
+        at_limit("install"),
         install=LOOPS,
         harness=Harness.TIMED_OUT,
         limits_s={"install": 4},
@@ -311,7 +333,7 @@ CRASHES = (
     ),
     crash(
         "a test that leaves a process behind, in its own session and deaf to SIGTERM",
-        PASSED,
+        BOTH_PASSED,
         test=f"{FIRST}def test_b():\n"
         "    subprocess.Popen(['setsid', '-f', 'sh', '-c', 'trap : TERM; sleep 600; sleep 600'])\n",
         harness=Harness.CLEAN,
@@ -320,7 +342,7 @@ CRASHES = (
     ),
     crash(
         "a test that kills every process it can",
-        PASSED,
+        BOTH_PASSED,
         test=f"{FIRST}def test_b(): os.kill(-1, signal.SIGKILL)\n",
         harness=Harness.CLEAN,
         kind=KIND,
@@ -328,7 +350,7 @@ CRASHES = (
     ),
     crash(
         "a test that kills the supervisor of its stage",
-        RED,
+        SECOND_FAILED,
         test=f"{FIRST}def test_b(): os.kill(os.getppid(), signal.SIGKILL)\n",
         product=Product.FAILED,
         harness=Harness.CLEAN,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ci.facts import sentences as say
 from ci.model.results import Harness, Product
 from tools.faults.model import NOT_STARTED, PASSES, REFUSED, SLOW, Fault, Left
 from tools.faults.running import FaultRun
@@ -157,7 +158,7 @@ FAULTS = (
         name="the disk of the temporary files has no room for the sources",
         kind=KIND,
         around=small_temporary,
-        evidence=(FULL_HERE,),
+        evidence=(say.platform_failed(FULL_HERE),),
     ),
     Fault(
         name="the shared memory of the container is full",
@@ -165,7 +166,7 @@ FAULTS = (
         files={"test_it.py": "def test_a(): open('/dev/shm/x', 'wb').write(bytes(1 << 27))\n"},
         product=Product.FAILED,
         harness=Harness.CLEAN,
-        evidence=("1 failed, 0 errors: …/test_it.py::test_a",),
+        evidence=(say.failed_tests(1, 0, 0, ["…/test_it.py::test_a"]),),
         exits=(1,),
         results="1 failed",
     ),

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ci.model.results import Harness, Product
+from ci.facts import sentences as say
+from ci.facts.sentences import Exit, Reporter
+from ci.model.results import Evidence, Harness, Product
+from tools.faults.findings import (
+    BOTH_PASSED,
+    CUT,
+    CUT_IN_COLLECTION,
+    LAST_LINES,
+    SECOND_FAILED,
+    SECOND_RUNNING,
+    after_summary,
+    no_log,
+)
 from tools.faults.model import Fault
 
 KIND = "Exit codes and logs"
@@ -23,29 +35,57 @@ OPENS_LOG = 'for word; do case $word in --report-log=*) : > "${word#*=}";; esac;
 RUNS = 'python -m pytest -s {folder} "$@"\n'
 QUIET = 'python -m pytest -p no:terminal {folder} "$@"\n'
 
-ENDED = "the test command exited with {code}"
-IN_TERMS = f"{ENDED}, in pytest's terms: {{meaning}}"
-PYTEST_ENDED = "pytest exited with 0, and the test command with {code}"
-LAST_LINES = "last lines of pytest.log: …"
-NO_LOG = (
-    "there is no per-test log; stage pytest ended with exit code {code}; its output is pytest.log"
-)
-NOTHING = "nothing shows that pytest ran: exit code {code}, no log and no summary"
-NO_END = "pytest did not end its session, and the test command ended with exit code {code}"
-NO_SUMMARY = "pytest printed no closing summary, exit code {code}: it crashed or called os._exit, …"
-UNFINISHED = "pytest did not finish; its log has {count}"
-EARLY = f"{ENDED} before the end of pytest's session"
-GREEN = "pytest ended with status 0: 2 passed, 0 skipped"
-RED = "1 failed, 0 errors: …/test_it.py::test_b"
+Finding = Callable[[int], Evidence]
+"""A finding by the exit code."""
+
+
+def always(evidence: Evidence) -> Finding:
+    return lambda _: evidence
+
+
+def ended(code: int, detail: str = "") -> Evidence:
+    meaning = f", in pytest's terms: {MEANINGS[code]}" if code in MEANINGS else ""
+    return say.bad_exit(Reporter.COMMAND, code, None, meaning + detail)
+
+
+def ended_without_log(code: int) -> Evidence:
+    return ended(code, f"; {no_log(code).text}")
+
+
+def ended_early(code: int) -> Evidence:
+    return ended(code, say.before_end(Reporter.COMMAND))
+
+
+def pytest_ended(code: int) -> Evidence:
+    return say.bad_exit(Reporter.WRAPPER, code, 0, "")
+
+
+def nothing(code: int) -> Evidence:
+    return say.pytest_unseen(Exit(code))
+
+
+def no_end(code: int) -> Evidence:
+    return say.left_session(Exit(code), is_wrapped=True)
+
+
+def no_summary(code: int) -> Evidence:
+    return say.no_summary(Exit(code))
+
+
+def ended_after_log(code: int) -> Evidence:
+    return say.ended_after_log("pytest", Exit(code), has_summary=False)
+
+
+LINES, GREEN, RED = map(always, (LAST_LINES, BOTH_PASSED, SECOND_FAILED))
 
 
 @dataclass(frozen=True)
 class Expected:
-    """A verdict; ``{code}`` and ``{meaning}`` in its evidence are those of the exit code."""
+    """A verdict."""
 
     product: Product
     harness: Harness
-    evidence: tuple[str, ...]
+    evidence: tuple[Finding, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,17 +112,17 @@ INCOMPLETE, FAILED, PASSED = Product.INCOMPLETE, Product.FAILED, Product.PASSED
 CRASHED, CLEAN, AFTER = Harness.CRASHED, Harness.CLEAN, Harness.EXIT_AFTER_SUMMARY
 
 
-def cut(script: str, files: Mapping[str, str], results: str, *running: str) -> State:
+def cut(script: str, files: Mapping[str, str], results: str, *running: Finding) -> State:
     """Return the state of a log without an end; pytest exits by itself with 0."""
-    unfinished = UNFINISHED.format(count="1 result" if results else "0 results")
+    unfinished = always(CUT if results else CUT_IN_COLLECTION)
     return State(
         script=script,
         files=files,
         results=results,
-        zero=Expected(INCOMPLETE, CRASHED, (unfinished, NO_END, *running)),
-        one=Expected(FAILED, CRASHED, (EARLY, LAST_LINES, NO_END, *running)),
-        unfinished=Expected(INCOMPLETE, CRASHED, (IN_TERMS, LAST_LINES, NO_END, *running)),
-        signal=Expected(INCOMPLETE, CRASHED, (unfinished, NO_END, *running)),
+        zero=Expected(INCOMPLETE, CRASHED, (unfinished, no_end, *running)),
+        one=Expected(FAILED, CRASHED, (ended_early, LINES, no_end, *running)),
+        unfinished=Expected(INCOMPLETE, CRASHED, (ended, LINES, no_end, *running)),
+        signal=Expected(INCOMPLETE, CRASHED, (unfinished, no_end, *running)),
     )
 
 
@@ -91,10 +131,10 @@ def without_log(script: str) -> State:
     return State(
         script=script,
         kept=("pytest.log",),
-        zero=Expected(INCOMPLETE, CRASHED, (NO_LOG, NOTHING)),
-        one=Expected(FAILED, CRASHED, (f"{ENDED}; {NO_LOG}", NOTHING)),
-        unfinished=Expected(INCOMPLETE, CLEAN, (f"{IN_TERMS}; {NO_LOG}",)),
-        signal=Expected(INCOMPLETE, CRASHED, (NO_LOG, NOTHING)),
+        zero=Expected(INCOMPLETE, CRASHED, (no_log, nothing)),
+        one=Expected(FAILED, CRASHED, (ended_without_log, nothing)),
+        unfinished=Expected(INCOMPLETE, CLEAN, (ended_without_log,)),
+        signal=Expected(INCOMPLETE, CRASHED, (no_log, nothing)),
     )
 
 
@@ -107,7 +147,7 @@ STATES = {
         RUNS, {"conftest.py": DIES_BEFORE_TESTS, "test_it.py": PASSING}, ""
     ),
     "a log that is cut in the middle": cut(
-        RUNS, {"test_it.py": DIES}, "1 passed", "pytest was running …/test_it.py::test_b"
+        RUNS, {"test_it.py": DIES}, "1 passed", always(SECOND_RUNNING)
     ),
     "a complete green log": State(
         script=RUNS,
@@ -115,13 +155,9 @@ STATES = {
         results="2 passed",
         kept=COMPLETE,
         zero=Expected(PASSED, CLEAN, (GREEN,)),
-        one=Expected(FAILED, CLEAN, (PYTEST_ENDED, LAST_LINES)),
-        unfinished=Expected(INCOMPLETE, CLEAN, (PYTEST_ENDED, LAST_LINES)),
-        signal=Expected(
-            PASSED,
-            AFTER,
-            (GREEN, "exit code {code} after the pytest summary, though pytest exited with 0"),
-        ),
+        one=Expected(FAILED, CLEAN, (pytest_ended, LINES)),
+        unfinished=Expected(INCOMPLETE, CLEAN, (pytest_ended, LINES)),
+        signal=Expected(PASSED, AFTER, (GREEN, lambda code: after_summary(code, inner=0))),
     ),
     "a complete red log": State(
         script=RUNS,
@@ -131,25 +167,17 @@ STATES = {
         zero=RED_AND_CLEAN,
         one=RED_AND_CLEAN,
         unfinished=RED_AND_CLEAN,
-        signal=Expected(FAILED, AFTER, (RED, "exit code {code} after the pytest summary")),
+        signal=Expected(FAILED, AFTER, (RED, after_summary)),
     ),
     "a complete log but no summary": State(
         script=QUIET,
         files={"test_it.py": PASSING},
         results="2 passed",
         kept=COMPLETE,
-        zero=Expected(PASSED, CRASHED, (GREEN, NO_SUMMARY)),
-        one=Expected(FAILED, CRASHED, (PYTEST_ENDED, NO_SUMMARY)),
-        unfinished=Expected(INCOMPLETE, CRASHED, (PYTEST_ENDED, NO_SUMMARY)),
-        signal=Expected(
-            INCOMPLETE,
-            CRASHED,
-            (
-                "stage pytest ended with exit code {code} after the end of the log, and pytest"
-                " printed no closing summary",
-                NO_SUMMARY,
-            ),
-        ),
+        zero=Expected(PASSED, CRASHED, (GREEN, no_summary)),
+        one=Expected(FAILED, CRASHED, (pytest_ended, no_summary)),
+        unfinished=Expected(INCOMPLETE, CRASHED, (pytest_ended, no_summary)),
+        signal=Expected(INCOMPLETE, CRASHED, (ended_after_log, no_summary)),
     ),
 }
 
@@ -158,7 +186,6 @@ def ending(code: int, name: str) -> Fault:
     """Return the fault of a test command that exits with ``code``."""
     state = STATES[name]
     expected = state.after(code)
-    meaning = MEANINGS.get(code)
     return Fault(
         name=f"exit code {code} with {name}",
         kind=KIND,
@@ -166,7 +193,7 @@ def ending(code: int, name: str) -> Fault:
         tests="sh {folder}/end.sh",
         product=expected.product,
         harness=expected.harness,
-        evidence=tuple(it.format(code=code, meaning=meaning) for it in expected.evidence),
+        evidence=tuple(finding(code) for finding in expected.evidence),
         exits=(0 if expected.product is PASSED else 1,),
         results=state.results,
         kept=state.kept,

@@ -11,18 +11,22 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
+from ci.facts import sentences as say
 from ci.model.results import Harness, Product
 from tests.e2e.engine_proxy import Proxy, lying, proxied
+from tools.faults.findings import CUT_IN_COLLECTION, agent_died
 from tools.faults.model import NOT_STARTED, PASSED, PASSES, REFUSED, SLOW, Fault, Left
 from tools.faults.running import FaultRun
 
 KIND = "Engine"
 SOCKET = "engine.sock"
 BEHIND = {"DOCKER_HOST": f"unix://{{run}}/{SOCKET}"}
-ABORTED = "the run on the Docker Engine at … failed: ('Connection aborted.', …"
+ABORTED = say.platform_failed("the run on the Docker Engine at … failed: ('Connection aborted.', …")
 SILENT = "the Docker Engine at … has not answered GET /_ping for … s"
 LOST = "lost the connection to the Docker Engine at …; trying again for 60 s"
-REFUSED_BY_500 = "the run on the Docker Engine at … failed: out of order (check …"
+REFUSED_BY_500 = say.platform_failed(
+    "the run on the Docker Engine at … failed: out of order (check …"
+)
 NO_ENGINE = "what answers as the Docker Engine at … is broken, or is no Docker Engine: …"
 SLOWNESS_S = 0.4  # for each request; a run has 25 of them
 HANG_S = 6.0  # longer than the 3 s after which a missing answer is reported
@@ -279,7 +283,7 @@ FAULTS = (
         INTERRUPTED,
         name="the answer to the creation of the container is no JSON",
         around=answering(r"POST \S*/containers/create", TEXT),
-        evidence=(NO_ENGINE,),
+        evidence=(say.platform_failed(NO_ENGINE),),
     ),
     replace(
         UNNOTICED,
@@ -297,14 +301,14 @@ FAULTS = (
         name="the engine states another exit code of the container than the agent",
         around=changing(STATE, replaced(b'"ExitCode":0,', b'"ExitCode":7,')),
         harness=Harness.INFRASTRUCTURE,
-        evidence=(PASSED, "the agent ended with exit code 7, but had recorded 0"),
+        evidence=(PASSED, say.agent_disagrees(7, 0)),
     ),
     replace(
         UNNOTICED,
         name="the engine states an out-of-memory kill that never was",
         around=changing(STATE, replaced(b'"OOMKilled":false', b'"OOMKilled":true ')),
         harness=Harness.OOM_KILLED,
-        evidence=(PASSED, "the engine reports an out-of-memory kill: …"),
+        evidence=(PASSED, say.killed_for_memory(None, None, None, reached=False)),
     ),
     Fault(
         name="the engine states that a container has ended whose tests run",
@@ -316,9 +320,9 @@ FAULTS = (
         product=Product.INCOMPLETE,
         harness=Harness.INFRASTRUCTURE,
         evidence=(
-            "pytest did not finish; its log has 0 results",
-            "the agent ended without a result, exit code 0",
-            "pytest was running …/test_it.py::test_a",
+            CUT_IN_COLLECTION,
+            agent_died(0),
+            say.running_tests(["…/test_it.py::test_a"]),
         ),
         exits=(3,),
     ),

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import itertools
 import string
+from signal import SIGKILL
 from typing import Any
 
-from ci.model.results import Harness, Product
+from ci.facts import sentences as say
+from ci.model.results import Evidence, Harness, Product
+from tools.faults.findings import (
+    BOTH_PASSED,
+    CUT,
+    CUT_IN_COLLECTION,
+    SECOND_FAILED,
+    SECOND_RUNNING,
+    after_summary,
+    failed,
+)
 from tools.faults.model import Fault
 
 KIND = "Memory"
@@ -25,20 +36,18 @@ LARGE_SOURCE = "#define A 1,1,1,1,1,1,1,1,\n" + "".join(
     f"#define {each} {' '.join([inner] * 8)}\n" for inner, each in itertools.pairwise(LEVELS)
 )
 
-WHY = f"for memory: the configured limit is {LIMIT:,} bytes"
-KILLED = f"the kernel killed 1 process of stage {{}} {WHY}"
-PASSED = "pytest ended with status 0: 2 passed, 0 skipped"
-CUT = "pytest did not finish; its log has {}"
-RED = "1 failed, 0 errors: …/test_it.py::test_b"
+
+def killed(stage: str = "pytest") -> Evidence:
+    return say.killed_for_memory(1, stage, LIMIT, reached=True)
 
 
-def out_of_memory(name: str, *evidence: str, stage: str = "pytest", **given: Any) -> Fault:
+def out_of_memory(name: str, *evidence: Evidence, stage: str = "pytest", **given: Any) -> Fault:
     """Return a fault in which the kernel kills a process for memory."""
     usual = {
         "settings": {"memory_bytes": LIMIT},
         "product": Product.FAILED,
         "harness": Harness.OOM_KILLED,
-        "evidence": (*evidence, KILLED.format(stage)),
+        "evidence": (*evidence, killed(stage)),
         "exits": (1,),
     }
     return Fault(name=f"out of memory {name}", kind=KIND, **{**usual, **given})
@@ -47,14 +56,14 @@ def out_of_memory(name: str, *evidence: str, stage: str = "pytest", **given: Any
 FAULTS = (
     out_of_memory(
         "in a test",
-        CUT.format("1 result"),
-        "pytest was running …/test_it.py::test_b",
+        CUT,
+        SECOND_RUNNING,
         files={"test_it.py": f"{EATS}def test_a(): pass\ndef test_b(): eat()\n"},
         results="1 passed",
     ),
     out_of_memory(
         "in a fixture",
-        CUT.format("1 result"),
+        CUT,
         files={
             "test_it.py": f"import pytest\n{EATS}@pytest.fixture\ndef f(): eat()\n"
             "def test_a(): pass\ndef test_b(f): pass\n"
@@ -63,7 +72,7 @@ FAULTS = (
     ),
     out_of_memory(
         "while pytest collects",
-        CUT.format("0 results"),
+        CUT_IN_COLLECTION,
         files={"test_it.py": f"{EATS}eat()\n{GREEN}"},
     ),
     out_of_memory(
@@ -74,13 +83,13 @@ FAULTS = (
         },
         product=Product.PASSED,
         harness=Harness.EXIT_AFTER_SUMMARY,
-        evidence=(PASSED, "exit code 137 after the pytest summary", KILLED.format("pytest")),
+        evidence=(BOTH_PASSED, after_summary(137), killed()),
         exits=(0,),
         results="2 passed",
     ),
     out_of_memory(
         "in a child of a test, which fails",
-        RED,
+        SECOND_FAILED,
         files={"test_it.py": IN_CHILD.format(check=True)},
         results="1 passed, 1 failed",
     ),
@@ -89,23 +98,23 @@ FAULTS = (
         files={"test_it.py": IN_CHILD.format(check=False)},
         product=Product.PASSED,
         evidence=(
-            PASSED,
-            f"the engine reports an out-of-memory kill{WHY.removeprefix('for memory')}",
-            "the kernel killed 1 process of stage pytest for memory, but the stage succeeded",
+            BOTH_PASSED,
+            say.killed_for_memory(None, None, LIMIT, reached=True),
+            say.survived_kills(1, "pytest"),
         ),
         exits=(0,),
         results="2 passed",
     ),
     out_of_memory(
         "in a worker of pytest-xdist",
-        RED,
+        SECOND_FAILED,
         files={"test_it.py": f"{EATS}def test_a(): pass\ndef test_b(): eat()\n"},
         tests="python -m pytest -n 2 {folder}",
         results="1 passed, 1 failed",
     ),
     out_of_memory(
         "while it installs",
-        "stage install ended with signal SIGKILL (exit code 137); its output is install.log",
+        failed("install", 137, SIGKILL),
         stage="install",
         files={"test_it.py": GREEN, "eat.py": f"{EATS}eat()\n"},
         install="python {folder}/eat.py",
@@ -113,7 +122,7 @@ FAULTS = (
     ),
     out_of_memory(
         "in a compiler",
-        "stage install ended with exit code 1; its output is install.log",
+        failed("install", 1),
         stage="install",
         files={"test_it.py": GREEN, "large.c": f"{LARGE_SOURCE}int v[] = {{ H }};\n"},
         install="gcc -c -o /dev/null {folder}/large.c",
@@ -128,7 +137,7 @@ FAULTS = (
         },
         settings={},
         harness=Harness.CLEAN,
-        evidence=(RED,),
+        evidence=(SECOND_FAILED,),
         results="1 passed, 1 failed",
     ),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -10,7 +9,9 @@ from enum import StrEnum
 from signal import Signals
 from typing import TYPE_CHECKING
 
+from ci.facts import sentences as say
 from ci.model.results import Harness, Product
+from tools.faults.findings import Expected, as_text
 
 if TYPE_CHECKING:
     from tools.faults.running import FaultRun
@@ -32,7 +33,7 @@ class Fault:
     """One fault, with its project and its expectations.
 
     A fault gets a platform of a run. Several share a run where that changes no outcome. Texts of
-    ``evidence`` and ``shown`` stand for themselves, but ``…`` matches any text.
+    ``shown`` stand for themselves, but ``…`` matches any text.
     """
 
     name: str
@@ -77,8 +78,8 @@ class Fault:
     product: Product | None
     """``None``: the command refuses to run, and there are no results."""
     harness: Harness | None
-    evidence: tuple[str, ...] = ()
-    """The texts of the verdict, in any order: no others."""
+    evidence: tuple[Expected, ...] = ()
+    """The findings of the verdict, in any order: no others."""
     shown: tuple[str, ...] = ()
     """Texts that the command must show."""
     exits: tuple[int, ...]
@@ -107,7 +108,7 @@ class Fault:
         files = [f"`{name}`" for name in self.kept]
         happens = [
             f"\N{LEFT DOUBLE QUOTATION MARK}{text}\N{RIGHT DOUBLE QUOTATION MARK}"
-            for text in self.evidence or self.shown
+            for text in as_text(self.evidence) or self.shown
         ]
         return {
             "kind": self.kind,
@@ -126,7 +127,7 @@ class Fault:
 # What most faults are made of with ``replace``: a project of one test, and what comes of it.
 GREEN = {"test_it.py": "def test_a(): pass\n"}
 SLOW = {"test_it.py": "import time\ndef test_a(): print('begun'); time.sleep(3)\n"}
-PASSED = "pytest ended with status 0: 1 passed, 0 skipped"
+PASSED = say.suite_passed(1, 0, ended=True)
 PASSES = Fault(
     name="the run does not notice it",
     kind="",
@@ -164,12 +165,6 @@ def _exit(code: int) -> str:
 
 def _words(value: Product | Harness | None) -> str:
     return "none" if value is None else value.replace("_", " ")
-
-
-def matches(template: str, text: str) -> bool:
-    """Whether a text is what a template stands for."""
-    parts = (re.escape(part) for part in template.split("\N{HORIZONTAL ELLIPSIS}"))
-    return re.fullmatch(".*".join(parts), text, re.DOTALL) is not None
 
 
 def batches(faults: list[Fault], size: int) -> list[list[Fault]]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cache
 from threading import Thread
 
+from ci.facts import sentences as say
 from tests.e2e.bridge import machine_address
 from tools.faults.model import GREEN, NOT_STARTED, PASSES
 from tools.faults.running import FaultRun
@@ -147,31 +148,31 @@ FAULTS = (
         NO_PACKAGE,
         name="the package index is down",
         around=package_index(None),
-        evidence=(NOT_FOUND,),
+        evidence=(say.platform_failed(NOT_FOUND),),
     ),
     replace(
         NO_PACKAGE,
         name="the package index answers with status 500",
         around=package_index(error),
-        evidence=(NOT_FOUND,),
+        evidence=(say.platform_failed(NOT_FOUND),),
     ),
     replace(
         NO_PACKAGE,
         name="the package index answers with garbage",
         around=package_index(garbage),
-        evidence=(NOT_FOUND,),
+        evidence=(say.platform_failed(NOT_FOUND),),
     ),
     replace(
         NO_PACKAGE,
         name="a package of the index is cut in its middle",
         around=package_index(cut_index),
-        evidence=(OTHER,),
+        evidence=(say.platform_failed(OTHER),),
     ),
     replace(
         NO_PACKAGE,
         name="a package of the index is not the one that it lists",
         around=package_index(wrong_index),
-        evidence=(OTHER,),
+        evidence=(say.platform_failed(OTHER),),
     ),
     replace(
         PASSES,
@@ -186,24 +187,24 @@ FAULTS = (
         NO_IMAGE,
         name="the registry is down",
         around=registry(None),
-        evidence=(f"{NOT_PULLED}connection refused…",),
+        evidence=(say.platform_failed(f"{NOT_PULLED}connection refused…"),),
     ),
     replace(
         NO_IMAGE,
         name="the registry answers with status 500",
         around=registry(error),
-        evidence=(f"{NOT_PULLED}HTTP status: 500 …",),
+        evidence=(say.platform_failed(f"{NOT_PULLED}HTTP status: 500 …"),),
     ),
     replace(
         NO_IMAGE,
         name="the registry answers with garbage",
         around=registry(garbage),
-        evidence=(f"{NOT_PULLED}malformed HTTP …",),
+        evidence=(say.platform_failed(f"{NOT_PULLED}malformed HTTP …"),),
     ),
     replace(
         NO_IMAGE,
         name="the registry cuts every connection",
         around=registry(lambda _: b""),
-        evidence=(f"{NOT_PULLED}: EOF…",),
+        evidence=(say.platform_failed(f"{NOT_PULLED}: EOF…"),),
     ),
 )

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ci.model.results import Harness, Product
+from ci.facts import sentences as say
+from ci.facts.sentences import Exit, Source
+from ci.model.results import Evidence, Harness, Product
+from tools.faults.findings import ANY, BOTH_PASSED, GAP, SECOND_FAILED, SECOND_TEST
 from tools.faults.model import Fault
 
 KIND = "Output"
@@ -20,19 +23,18 @@ def junit(config): return Path(config.getoption("xmlpath"))
 def test_a(): pass
 """
 GREEN = "def test_a(): pass\ndef test_b(): pass\n"
-PASSED = "pytest ended with status 0: 2 passed, 0 skipped"
-RED = "1 failed, 0 errors: …/test_it.py::test_b"
-NO_SUMMARY = "pytest printed no closing summary, exit code 0: it crashed or called os._exit, …"
+MISSING = say.artifact_missing("out", GAP)
+ONE_LEFT_OUT = say.artifact_cut("out", 1, "out")
 COMPLETE = ("pytest.log", "pytest.jsonl", "junit.xml")
 
 
-def harmless(name: str, body: str, *more: str, kind: str = KIND, **given: Any) -> Fault:
+def harmless(name: str, body: str, *more: Evidence, kind: str = KIND, **given: Any) -> Fault:
     """Return a fault that changes no result; ``body`` is that of the second test."""
     usual: dict[str, Any] = {
         "files": {"test_it.py": f"{HEAD}def test_b(request):\n{body}"},
         "product": Product.PASSED,
         "harness": Harness.CLEAN,
-        "evidence": (PASSED, *more),
+        "evidence": (BOTH_PASSED, *more),
         "exits": (0,),
         "results": "2 passed",
         "kept": COMPLETE,
@@ -40,19 +42,24 @@ def harmless(name: str, body: str, *more: str, kind: str = KIND, **given: Any) -
     return Fault(name=name, kind=kind, **{**usual, **given})
 
 
+def unreadable(lines: int, longest: int = 0) -> Evidence:
+    """Return the finding of lines in pytest's log that cannot be read."""
+    return say.unreadable_lines(Source.LOG, lines, longest)
+
+
 def prints(name: str, what: str, **given: Any) -> Fault:
     """Return the fault of a test that prints the bytes of a Python expression."""
     return harmless(name, f"    os.write(1, {what})\n", **given)
 
 
-def forges(name: str, text: str, *evidence: str, **given: Any) -> Fault:
+def forges(name: str, text: str, *evidence: Evidence, **given: Any) -> Fault:
     """Return the fault of a test that writes the bytes of an expression into pytest's log."""
     body = f"    with log(request).open('ab') as file: file.write({text})\n"
     usual = {"product": Product.INCOMPLETE, "evidence": evidence, "exits": (1,)}
     return harmless(name, body, **{"kind": FORGED, **usual, **given})
 
 
-def replaces_junit(name: str, change: str, *more: str, **given: Any) -> Fault:
+def replaces_junit(name: str, change: str, *more: Evidence, **given: Any) -> Fault:
     """Return the fault of a suite that changes ``path``, its JUnit report, at its end."""
     conftest = f"{HEAD}def pytest_unconfigure(config):\n    path = junit(config)\n    {change}\n"
     files = {"test_it.py": GREEN, "conftest.py": conftest}
@@ -62,7 +69,7 @@ def replaces_junit(name: str, change: str, *more: str, **given: Any) -> Fault:
 
 FAILS: dict[str, Any] = {
     "product": Product.FAILED,
-    "evidence": (RED,),
+    "evidence": (SECOND_FAILED,),
     "exits": (1,),
     "results": "1 passed, 1 failed",
 }
@@ -82,7 +89,7 @@ PRINTED = (
         site={"results": {"total_bytes": 1 << 30}},
         product=Product.PASSED,
         harness=Harness.CLEAN,
-        evidence=(PASSED,),
+        evidence=(BOTH_PASSED,),
         exits=(0,),
         results="2 passed",
         kept=("install.log", *COMPLETE),
@@ -108,7 +115,7 @@ FORGERIES = (
     forges(
         "a forged report of a passed test in pytest's log",
         "(report(nodeid='x', outcome='passed', duration=1) + '\\n').encode()",
-        "pytest ended with status 0 in the middle of x",
+        say.ended_within(0, ["x"]),
     ),
     harmless(
         "a forged end in pytest's log, then `os._exit(0)`",
@@ -117,7 +124,7 @@ FORGERIES = (
         kind=FORGED,
         product=Product.INCOMPLETE,
         harness=Harness.CRASHED,
-        evidence=("pytest ended with status 0 in the middle of …/test_it.py::test_b", NO_SUMMARY),
+        evidence=(say.ended_within(0, [SECOND_TEST]), say.no_summary(Exit(0))),
         exits=(1,),
         results="1 passed",
         kept=COMPLETE[:2],
@@ -125,18 +132,18 @@ FORGERIES = (
     forges(
         "lines of garbage in pytest's log",
         "b'\\xff\\0\\n' * 10",
-        "the per-test log has 10 unreadable lines",
+        unreadable(10),
     ),
-    forges("deep documents in pytest's log", DEEP, "the per-test log has 2 unreadable lines"),
+    forges("deep documents in pytest's log", DEEP, unreadable(2)),
     forges(
         "an infinite duration in pytest's log",
         "(report(nodeid='x', outcome='passed', duration=float('inf')) + '\\n').encode()",
-        "the per-test log has 1 unreadable line",
+        unreadable(1),
     ),
     forges(
         "a number of 100,000 digits in pytest's log",
         "b'1' * 100_000 + b'\\n'",
-        "the per-test log has 1 unreadable line…",
+        unreadable(1),
     ),
     harmless(
         "a line of 300 MB in pytest's log",
@@ -145,7 +152,7 @@ FORGERIES = (
         "        file.write(b'\\n')\n",
         kind=FORGED,
         product=Product.INCOMPLETE,
-        evidence=("the per-test log has 1 unreadable line, the longest of 314,572,800 bytes",),
+        evidence=(unreadable(1, longest=300 << 20),),
         exits=(1,),
         limit_s=180.0,
     ),
@@ -160,7 +167,7 @@ FORGERIES = (
     replaces_junit(
         "a JUnit report of a tebibyte, without content",
         "os.truncate(path, 1 << 40)",
-        "artifact junit.xml lacks 1 file of junit.xml",
+        say.artifact_cut("junit.xml", 1, "junit.xml"),
     ),
     replaces_junit(
         "a JUnit report with entities in a circle",
@@ -176,7 +183,7 @@ FORGERIES = (
 )
 
 
-def artifact(name: str, program: str, *more: str, path: str = "out", **given: Any) -> Fault:
+def artifact(name: str, program: str, *more: Evidence, path: str = "out", **given: Any) -> Fault:
     """Return the fault of an artifact ``path`` that a program leaves as ``out``."""
     files = {"test_it.py": GREEN, "make.py": f"import os, tarfile\n{program}\n"}
     usual: dict[str, Any] = {
@@ -191,22 +198,20 @@ ARTIFACTS = (
     artifact(
         "a link to `/etc/shadow` as artifact",
         "os.symlink('/etc/shadow', 'out')",
-        "artifact out lacks 1 file of out",
+        ONE_LEFT_OUT,
     ),
-    artifact(
-        "a link to itself as artifact", "os.symlink('out', 'out')", "artifact out is missing: …"
-    ),
+    artifact("a link to itself as artifact", "os.symlink('out', 'out')", MISSING),
     artifact(
         "a sparse file of a tebibyte as artifact",
         "open('out', 'w').truncate(1 << 40)",
-        "artifact out lacks 1 file of out",
+        ONE_LEFT_OUT,
     ),
-    artifact("a named pipe as artifact", "os.mkfifo('out')", "artifact out is missing: …"),
+    artifact("a named pipe as artifact", "os.mkfifo('out')", MISSING),
     artifact(
         "an artifact's folder with links, pipes and 500 folders in each other",
         "os.mkdir('out'); os.chdir('out'); os.symlink('..', 'up'); os.mkfifo('pipe')\n"
         "for _ in range(500): os.mkdir('d'); os.chdir('d')",
-        "artifact out lacks …",
+        say.artifact_cut("out", ANY, GAP),
     ),
     *(
         artifact(f"{what} as {path}", f"open('out', 'wb').write({content})", path=path)

@@ -18,8 +18,11 @@ from pathlib import Path
 
 import pytest
 
+from ci.facts import sentences as say
+from ci.facts.sentences import Source
 from ci.model.results import Harness, Product
 from tools.faults.disks import fill, limited
+from tools.faults.findings import AGENT_TERMINATED, ANY, CUT, SECOND_RUNNING, agent_died
 from tools.faults.model import KILLED, Fault, Left
 from tools.faults.running import FaultRun
 
@@ -163,8 +166,6 @@ HANGS = {
     "test_it.py": "import time\ndef test_a(): pass\ndef test_b(): print('begun'); time.sleep(600)\n"
 }
 SLOW = {"test_it.py": "import time\ndef test_a(): print('begun'); time.sleep(4)\n"}
-CUT = "pytest did not finish; its log has 1 result"
-RUNNING = "pytest was running …/test_it.py::test_b"
 
 FAULTS = (
     Fault(
@@ -175,7 +176,7 @@ FAULTS = (
         act=restart(OwnEngine.stop),
         product=Product.INCOMPLETE,
         harness=Harness.INFRASTRUCTURE,
-        evidence=(CUT, "the agent received SIGTERM, which this caller did not send", RUNNING),
+        evidence=(CUT, AGENT_TERMINATED, SECOND_RUNNING),
         exits=(3,),
         results="1 passed",
         limit_s=90.0,
@@ -188,7 +189,7 @@ FAULTS = (
         act=restart(OwnEngine.power_off),
         product=Product.INCOMPLETE,
         harness=Harness.INFRASTRUCTURE,
-        evidence=(CUT, "the agent ended without a result, exit code 255", RUNNING),
+        evidence=(CUT, agent_died(255), SECOND_RUNNING),
         exits=(3,),
         results="1 passed",
         limit_s=90.0,
@@ -201,7 +202,7 @@ FAULTS = (
         act=reboot,
         product=Product.INCOMPLETE,
         harness=Harness.INFRASTRUCTURE,
-        evidence=(CUT, "the agent ended without a result, exit code 255", RUNNING),
+        evidence=(CUT, agent_died(255), SECOND_RUNNING),
         exits=(KILLED, 3),
         results="1 passed",
         left=Left.CONTAINER,
@@ -220,8 +221,8 @@ FAULTS = (
         harness=Harness.INFRASTRUCTURE,
         evidence=(
             CUT,
-            "the agent ended without a result, exit code 1",
-            "…unreadable line…",
+            agent_died(1),
+            tuple(say.unreadable_lines(it, ANY, 0) for it in Source),
         ),
         exits=(3,),
         results="1 passed",

@@ -6,7 +6,23 @@ from collections.abc import Callable
 from signal import SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGSEGV, SIGSTOP, SIGTERM, Signals
 from typing import Any
 
-from ci.model.results import Harness, Product
+from ci.facts import sentences as say
+from ci.model.results import Evidence, Harness, Product
+from tools.faults.findings import (
+    AGENT_TERMINATED,
+    ANY,
+    BOTH_PASSED,
+    CUT,
+    CUT_IN_COLLECTION,
+    DIED_IN_WORKER,
+    SECOND_FAILED,
+    SECOND_RUNNING,
+    Expected,
+    after_summary,
+    agent_died,
+    failed,
+    killed,
+)
 from tools.faults.model import Fault, Left
 from tools.faults.running import FaultRun, docker, send, send_to_caller
 
@@ -44,16 +60,8 @@ HANGING_INSTALL = "sh -c 'echo begun; sleep 600'"
 COMPILING = "sh -c 'mkfifo /tmp/source; echo begun; gcc -x c -c -o /dev/null /tmp/source'"
 SLOW_IMAGE = "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN echo begun {run}; sleep 4\n"
 
-GREEN = "pytest ended with status 0: 2 passed, 0 skipped"
-CUT = "pytest did not finish; its log has 1 result"
-CUT_IN_COLLECTION = "pytest did not finish; its log has 0 results"
-RUNNING = "pytest was running …/test_it.py::test_b"
-INTERRUPTED = "the run was interrupted by its caller"
-NO_RESULT = "stage install has no result"
-NO_LOG = "there is no per-test log; stage pytest has no result"
-FROM_OUTSIDE = "SIGKILL came from outside: the kernel counts no out-of-memory kill"
-NOT_RECEIVED = "the agent's result was not received"
-INSTALL_ENDED = "stage install ended with signal SIGTERM (exit code 143); its output is install.log"
+INTERRUPTED = say.interrupted_by_caller()
+INSTALL_ENDED = failed("install", 143, SIGTERM)
 
 AGENT, SUPERVISOR = "agent", "supervisor"
 PYTEST, XDIST, COMPILER = "^python -m pytest", "-c import sys;exec", "cc1 "
@@ -61,19 +69,19 @@ PYTEST, XDIST, COMPILER = "^python -m pytest", "-c import sys;exec", "cc1 "
 
 def passing(name: str, kind: str, act: Action, **given: Any) -> Fault:
     """Return a fault that changes no result."""
-    green = {"product": Product.PASSED, "harness": Harness.CLEAN, "evidence": (GREEN,)}
+    green = {"product": Product.PASSED, "harness": Harness.CLEAN, "evidence": (BOTH_PASSED,)}
     usual = {"files": SLOW, "exits": (0,), "results": "2 passed"}
     return Fault(name=name, kind=kind, act=act, **{**usual, **green, **given})
 
 
-def unfinished(name: str, kind: str, act: Action, *evidence: str, **given: Any) -> Fault:
+def unfinished(name: str, kind: str, act: Action, *evidence: Expected, **given: Any) -> Fault:
     """Return a fault that ends a suite in its second test."""
     verdict = {"product": Product.INCOMPLETE, "harness": Harness.INFRASTRUCTURE}
     usual = {"files": HANGS, "exits": (3,), "results": "1 passed", "evidence": evidence}
     return Fault(name=name, kind=kind, act=act, **{**usual, **verdict, **given})
 
 
-def in_install(name: str, kind: str, act: Action, *evidence: str, **given: Any) -> Fault:
+def in_install(name: str, kind: str, act: Action, *evidence: Evidence, **given: Any) -> Fault:
     """Return a fault that ends a run in its stage ``install``."""
     usual = {"files": PASSES, "install": HANGING_INSTALL, "results": "", "kept": ("install.log",)}
     return unfinished(name, kind, act, *evidence, **{**usual, **given})
@@ -117,7 +125,7 @@ def of_caller() -> list[Fault]:
             send_to_caller(number),
             CUT,
             INTERRUPTED,
-            RUNNING,
+            SECOND_RUNNING,
             alone=True,
             exits=(130,),
         )
@@ -134,7 +142,7 @@ OF_CALLER = (
         send_to_caller(SIGTERM, worker=True),
         CUT,
         INTERRUPTED,
-        RUNNING,
+        SECOND_RUNNING,
         alone=True,
         exits=(130,),
     ),
@@ -206,7 +214,7 @@ OF_CALLER = (
 KIND = "Signals in the container"
 
 
-def killed(who: str, process: str, died: str) -> list[Fault]:
+def of_harness(who: str, process: str, died: Callable[[str], Evidence]) -> list[Fault]:
     """Return the faults of a process of the harness that SIGKILL ends, in every stage."""
     return [
         unfinished(
@@ -214,15 +222,15 @@ def killed(who: str, process: str, died: str) -> list[Fault]:
             KIND,
             send(process, SIGKILL),
             CUT,
-            died.format("pytest"),
-            RUNNING,
+            died("pytest"),
+            SECOND_RUNNING,
         ),
         unfinished(
             f"SIGKILL to {who} while pytest collects",
             KIND,
             send(process, SIGKILL),
             CUT_IN_COLLECTION,
-            died.format("pytest"),
+            died("pytest"),
             files=HANGS_IN_COLLECTION,
             results="",
         ),
@@ -230,8 +238,8 @@ def killed(who: str, process: str, died: str) -> list[Fault]:
             f"SIGKILL to {who} after the summary",
             KIND,
             send(process, SIGKILL),
-            "stage pytest has no result after the end of the log",
-            died.format("pytest"),
+            say.ended_after_log("pytest", None, has_summary=True),
+            died("pytest"),
             files=HANGS_AFTER_SUMMARY,
             results="2 passed",
         ),
@@ -239,8 +247,8 @@ def killed(who: str, process: str, died: str) -> list[Fault]:
             f"SIGKILL to {who} while it installs",
             KIND,
             send(process, SIGKILL, file="install.log"),
-            NO_RESULT,
-            died.format("install"),
+            say.stage_without_result("install"),
+            died("install"),
         ),
     ]
 
@@ -251,18 +259,22 @@ def stopped(who: str, process: str, **given: Any) -> Fault:
     return passing(name, KIND, send(process, SIGSTOP, SIGCONT), **given)
 
 
-SIGNALLED = "the supervisor of stage {} received a signal that the agent did not send"
-RECEIVED = "the agent received SIGTERM, which this caller did not send"
-KILLED_BY = "stage pytest was killed by signal {0.name} (exit code {1}) after … s"
-LIMIT = "stage {} reached its time limit of 6 s; it took … s to end it"
-OUTSIDE = "the container was ended from outside, by a request like `docker {}`"
+def lost(stage: str, number: Signals) -> Evidence:
+    return say.stage_lost(f"the supervisor of stage {stage} was killed by {number.name}")
+
+
+def at_limit(stage: str) -> Evidence:
+    """Return the finding of a stage that took longer to end than its limit."""
+    return say.time_limit(stage, 6.0, ANY)
+
+
 CRASHED: dict[str, Any] = {"harness": Harness.CRASHED, "exits": (1,)}
 TIMED_OUT: dict[str, Any] = {"harness": Harness.TIMED_OUT, "exits": (1,)}
 
 
-def of_pytest(number: Signals, *more: str) -> list[Fault]:
+def of_pytest(number: Signals, *more: Evidence) -> list[Fault]:
     """Return the faults of pytest that a signal ends."""
-    how = KILLED_BY.format(number, 128 + number)
+    how = killed("pytest", number)
     return [
         unfinished(
             f"{number.name} to pytest while the tests run",
@@ -271,7 +283,7 @@ def of_pytest(number: Signals, *more: str) -> list[Fault]:
             CUT,
             how,
             *more,
-            RUNNING,
+            SECOND_RUNNING,
             **CRASHED,
         ),
         unfinished(
@@ -291,7 +303,7 @@ def of_pytest(number: Signals, *more: str) -> list[Fault]:
             send(PYTEST, number),
             files=HANGS_AFTER_SUMMARY,
             harness=Harness.EXIT_AFTER_SUMMARY,
-            evidence=(GREEN, f"exit code {128 + number} after the pytest summary"),
+            evidence=(BOTH_PASSED, after_summary(128 + number)),
         ),
     ]
 
@@ -306,10 +318,7 @@ def of_xdist(number: Signals) -> Fault:
         act=send(XDIST, number),
         product=Product.FAILED,
         harness=Harness.CRASHED,
-        evidence=(
-            "1 failed, 0 errors: …/test_it.py::test_b",
-            "a pytest worker process died in …/test_it.py::test_b",
-        ),
+        evidence=(SECOND_FAILED, DIED_IN_WORKER),
         exits=(1,),
         results="1 passed, 1 failed",
     )
@@ -321,7 +330,7 @@ def of_compiler(number: Signals, code: int = 1) -> Fault:
         f"{number.name} to the compiler",
         KIND,
         send(COMPILER, number, file="install.log"),
-        f"stage install ended with exit code {code}; its output is install.log",
+        failed("install", code),
         install=COMPILING,
         product=Product.FAILED,
         harness=Harness.CLEAN,
@@ -330,56 +339,54 @@ def of_compiler(number: Signals, code: int = 1) -> Fault:
 
 
 IN_CONTAINER = (
-    *killed("the agent", AGENT, "the agent ended without a result, exit code 137"),
+    *of_harness("the agent", AGENT, lambda _: agent_died(137)),
     unfinished(
         "SIGTERM to the agent while the tests run",
         KIND,
         send(AGENT, SIGTERM),
         CUT,
-        RECEIVED,
-        RUNNING,
+        AGENT_TERMINATED,
+        SECOND_RUNNING,
     ),
     in_install(
         "SIGTERM to the agent while it installs",
         KIND,
         send(AGENT, SIGTERM, file="install.log"),
         INSTALL_ENDED,
-        RECEIVED,
+        AGENT_TERMINATED,
     ),
     unfinished(
         "SIGHUP to the agent while the tests run",
         KIND,
         send(AGENT, SIGHUP),
         CUT,
-        "the agent ended without a result, exit code 129",
-        RUNNING,
+        agent_died(129),
+        SECOND_RUNNING,
     ),
     stopped("the agent", AGENT),
-    *killed(
-        "the supervisor of a stage", SUPERVISOR, "the supervisor of stage {} was killed by SIGKILL"
-    ),
+    *of_harness("the supervisor of a stage", SUPERVISOR, lambda it: lost(it, SIGKILL)),
     unfinished(
         "SIGTERM to the supervisor of a stage while the tests run",
         KIND,
         send(SUPERVISOR, SIGTERM),
         CUT,
-        SIGNALLED.format("pytest"),
-        RUNNING,
+        say.supervisor_signalled("pytest", "the agent"),
+        SECOND_RUNNING,
     ),
     in_install(
         "SIGTERM to the supervisor of a stage while it installs",
         KIND,
         send(SUPERVISOR, SIGTERM, file="install.log"),
         INSTALL_ENDED,
-        SIGNALLED.format("install"),
+        say.supervisor_signalled("install", "the agent"),
     ),
     unfinished(
         "SIGHUP to the supervisor of a stage while the tests run",
         KIND,
         send(SUPERVISOR, SIGHUP),
         CUT,
-        "the supervisor of stage pytest was killed by SIGHUP",
-        RUNNING,
+        lost("pytest", SIGHUP),
+        SECOND_RUNNING,
     ),
     stopped("the supervisor of a stage", SUPERVISOR),
     unfinished(
@@ -387,12 +394,12 @@ IN_CONTAINER = (
         KIND,
         send(SUPERVISOR, SIGSTOP),
         CUT,
-        LIMIT.format("pytest"),
-        RUNNING,
+        at_limit("pytest"),
+        SECOND_RUNNING,
         limits_s={"pytest": 6},
         **TIMED_OUT,
     ),
-    *of_pytest(SIGKILL, FROM_OUTSIDE),
+    *of_pytest(SIGKILL, say.killed_from_outside()),
     *of_pytest(SIGTERM),
     *of_pytest(SIGHUP),
     stopped("pytest", PYTEST),
@@ -401,8 +408,8 @@ IN_CONTAINER = (
         KIND,
         send(PYTEST, SIGSTOP),
         CUT,
-        LIMIT.format("pytest"),
-        RUNNING,
+        at_limit("pytest"),
+        SECOND_RUNNING,
         limits_s={"pytest": 6},
         **TIMED_OUT,
     ),
@@ -413,8 +420,8 @@ IN_CONTAINER = (
         KIND,
         send(XDIST, SIGSTOP),
         CUT,
-        LIMIT.format("pytest"),
-        RUNNING,
+        at_limit("pytest"),
+        SECOND_RUNNING,
         files=HANGS_IN_WORKER,
         tests=PARALLEL,
         limits_s={"pytest": 6},
@@ -427,7 +434,7 @@ IN_CONTAINER = (
         KIND,
         send(COMPILER, SIGSTOP, file="install.log"),
         INSTALL_ENDED,
-        LIMIT.format("install"),
+        at_limit("install"),
         install=COMPILING,
         limits_s={"install": 6},
         **TIMED_OUT,
@@ -437,39 +444,39 @@ IN_CONTAINER = (
         KIND,
         docker("stop"),
         CUT,
-        OUTSIDE.format("stop"),
-        RUNNING,
+        say.container_ended("docker stop"),
+        SECOND_RUNNING,
     ),
     in_install(
         "`docker stop` while it installs",
         KIND,
         docker("stop", file="install.log"),
         INSTALL_ENDED,
-        OUTSIDE.format("stop"),
+        say.container_ended("docker stop"),
     ),
     unfinished(
         "`docker kill` while the tests run",
         KIND,
         docker("kill"),
         CUT,
-        OUTSIDE.format("kill"),
-        "the agent ended without a result, exit code 137",
-        RUNNING,
+        say.container_ended("docker kill"),
+        agent_died(137),
+        SECOND_RUNNING,
     ),
     unfinished(
         "`docker restart` while the tests run",
         KIND,
         docker("restart"),
         CUT,
-        "the container was … from outside…",
-        RUNNING,
+        (say.container_restarted(), say.container_ended("docker …")),
+        SECOND_RUNNING,
     ),
     unfinished(
         "`docker rm --force` while the tests run",
         KIND,
         docker("rm --force"),
-        "no per-test log was copied out; stage pytest has no result",
-        OUTSIDE.format("rm --force"),
+        say.no_log("pytest", None, is_lost=True),
+        say.container_ended("docker rm --force"),
         results="",
     ),
     passing(
