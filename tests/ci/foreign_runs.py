@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from operator_log import FINISH, lines
-
 from ci.model.results import Harness, PlatformResult, Product, RunResult, Verdict
+from tests.ci.operator_log import FINISH, lines
 
 RUN_ID = "20260101T120000Z-0123abcd-00ff"
 

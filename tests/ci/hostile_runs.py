@@ -9,11 +9,11 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from foreign_runs import write_run
 from hypothesis import strategies as st
 
 from ci.model.results import RunResult
 from ci.store.folder import RESULTS_FILE
+from tests.ci.foreign_runs import write_run
 from tests.fuzz.documents import NESTED, VALUES, changed, nested, places
 
 LINES = (

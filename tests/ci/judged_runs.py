@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import operator_log
-
 from ci.facts.case import Case
 from ci.facts.pytest_log import parse_log
 from ci.facts.record import RunRecord
@@ -17,6 +15,7 @@ from ci.model.results import ExecutionFacts
 from ci.protocol.events import Event, RunFinished, StageFinished, StageStarted
 from ci.protocol.job import Column, StagePlan
 from ci.protocol.stage_kind import StageKind
+from tests.ci import operator_log
 
 
 def stage(name: str, kind: StageKind = StageKind.COMMAND) -> StagePlan:

@@ -14,8 +14,6 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import Any
 
-from published import platform_result
-
 from ci import cli
 from ci.errors import ExitCode
 from ci.facts.acceptance import Acceptance, accept_level
@@ -26,6 +24,7 @@ from ci.plan.lineage import read_lineage
 from ci.store.folder import default_url
 from ci.store.store import Store
 from ci.util.process import run
+from tests.ci.published import platform_result
 
 BEGIN = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ENVIRONMENT: Mapping[str, Any] = {

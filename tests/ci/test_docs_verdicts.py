@@ -8,21 +8,6 @@ from datetime import UTC, datetime
 from io import StringIO
 
 import pytest
-from judged_runs import (
-    ADD,
-    INSTALLED,
-    MUL,
-    begin,
-    case,
-    contract,
-    end,
-    ended,
-    last,
-    log,
-    operators,
-    ran,
-)
-from published import PUBLISHED, platform_result
 from rich.console import Console
 
 from ci.agent.network import still_connected
@@ -40,6 +25,21 @@ from ci.model.results import Evidence, Grade, Harness, PlatformResult, Product, 
 from ci.protocol.events import LeaseFailed, NetworkRemained, StageSkipped
 from ci.report.table import ResultsReport, table_rows
 from ci.util.files import REPOSITORY
+from tests.ci.judged_runs import (
+    ADD,
+    INSTALLED,
+    MUL,
+    begin,
+    case,
+    contract,
+    end,
+    ended,
+    last,
+    log,
+    operators,
+    ran,
+)
+from tests.ci.published import PUBLISHED, platform_result
 
 PAGE = (REPOSITORY / "docs" / "read-a-verdict.md").read_text(encoding="utf-8")
 GIB = 2**30

@@ -7,9 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from stored_history import Project
-
 from ci.model.results import Evidence, Grade, Harness, Product, Verdict
+from tests.ci.stored_history import Project
 
 FAILED = Verdict(
     product=Product.FAILED,

@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_cmake import compiled, configure, run_cmake
 
 from tests.built import built_once, cached_compiler
+from tests.codegen.test_cmake import compiled, configure, run_cmake
 
 OFF = "-DWITH_CPU_KERNELS=OFF"
 

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calls import Caller, CallError
 
 import torch
 from tests.built import built_once, cached_compiler
+from tests.cpu.calls import Caller, CallError
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests" / "ops"))

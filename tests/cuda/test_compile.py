@@ -9,9 +9,9 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from toolkit import ROOT, SOURCES, configure, find_cuobjdump, find_nvcc
 
 from tests.built import built_once, cached_compiler
+from tests.cuda.toolkit import ROOT, SOURCES, configure, find_cuobjdump, find_nvcc
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed"),

@@ -9,7 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from toolkit import configure, find_nvcc
+
+from tests.cuda.toolkit import configure, find_nvcc
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed"),

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from emulated import Buffers, Emulated, EmulatedError, Launch
 
 from codegen.slots import measured_orders, read_slot_times
+from tests.cuda.emulated import Buffers, Emulated, EmulatedError, Launch
 
 SOURCES = Path(__file__).resolve().parents[2] / "src" / "cuda"
 BFLOAT16 = np.dtype(np.uint16)

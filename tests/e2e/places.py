@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from docker.client import DockerClient
-from plans import LAUNCHER
 
 from ci.engines.docker.containers import find_containers
 from ci.model.plan import RUN_LABEL, SESSION_LABEL
 from ci.model.results import HOST_LOCK
+from tests.e2e.plans import LAUNCHER
 from tests.forked import run_ci
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benches import Bench
-from plans import DOCKERFILE, stage
 
 from ci.errors import InfrastructureError
 from ci.model.plan import DevicePlan, Exposure, RunPlan
 from ci.model.platforms import DeviceFacts
 from ci.protocol.events import Event
+from tests.e2e.benches import Bench
+from tests.e2e.plans import DOCKERFILE, stage
 
 pytestmark = pytest.mark.docker
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from benches import Bench
-from plans import python_stage
 
 from ci.run.dry_run import plan_document
+from tests.e2e.benches import Bench
+from tests.e2e.plans import python_stage
 
 LOOK = "import json, os; print(json.dumps(dict(os.environ)))"
 

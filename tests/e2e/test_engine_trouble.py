@@ -12,10 +12,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from benches import Bench
 from docker.client import DockerClient
-from engine_proxy import Proxy, lying, proxied
-from plans import stage
 
 from ci import cli
 from ci.engines.docker import link, watch
@@ -23,6 +20,9 @@ from ci.engines.docker.containers import find_containers
 from ci.engines.select import select_engine
 from ci.errors import ExitCode
 from ci.model.plan import EngineKind, EnginePlan
+from tests.e2e.benches import Bench
+from tests.e2e.engine_proxy import Proxy, lying, proxied
+from tests.e2e.plans import stage
 
 DOCKER = EnginePlan(name="docker", kind=EngineKind.DOCKER)
 CREATE = re.compile(r"POST \S*/containers/create")

@@ -10,9 +10,9 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from plans import PROJECT
 
 from ci.plan.source import write_archive
+from tests.e2e.plans import PROJECT
 
 ROOT = Path(__file__).resolve().parents[2]
 MINORS = range(11, 15)

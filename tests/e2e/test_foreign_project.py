@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plans import PROJECT
 
 from ci import cli
 from ci.engines import Engine
@@ -22,6 +21,7 @@ from ci.engines.checks import package_manager
 from ci.errors import ExitCode
 from ci.plan.load import load_config
 from tests.built import built_once
+from tests.e2e.plans import PROJECT
 from tests.forked import run_ci
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,9 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from benches import Bench
 from docker.client import DockerClient
-from plans import REQUIREMENTS, stage, write_project
 
 from ci.engines.host.workfolder import MAKE_VENV
 from ci.errors import ExitCode
@@ -33,6 +31,8 @@ from ci.protocol.stage_kind import StageKind
 from ci.report.table import table_rows
 from ci.run.platform import judge_platform
 from tests.cases import narrowed
+from tests.e2e.benches import Bench
+from tests.e2e.plans import REQUIREMENTS, stage, write_project
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = REQUIREMENTS + "pytest-cov\npytest-xdist\nsyrupy\n"

@@ -23,10 +23,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from benches import Bench
 from docker.client import DockerClient
-from plans import stage
-from test_engines import INSTALL, PYTEST, events
 
 from ci.engines.docker import link
 from ci.engines.docker.remote import CONFIG_VARIABLE
@@ -34,6 +31,9 @@ from ci.engines.docker.wheelhouse import volume_name
 from ci.engines.select import select_engine
 from ci.errors import InfrastructureError
 from ci.model.plan import EngineKind, EnginePlan
+from tests.e2e.benches import Bench
+from tests.e2e.plans import stage
+from tests.e2e.test_engines import INSTALL, PYTEST, events
 
 pytestmark = [pytest.mark.docker, pytest.mark.cut_line]
 

@@ -6,9 +6,7 @@ import signal
 from dataclasses import replace
 
 import pytest
-from benches import Bench
 from docker.client import DockerClient
-from plans import REQUIREMENTS, stage
 
 from ci.facts.result_files import ResultFiles
 from ci.model.plan import RunPlan
@@ -16,6 +14,8 @@ from ci.model.results import Harness, Product
 from ci.protocol.events import StageProgress
 from ci.protocol.stage_kind import StageKind
 from ci.run.platform import judge_platform
+from tests.e2e.benches import Bench
+from tests.e2e.plans import REQUIREMENTS, stage
 
 INSTALL = stage("install", "python", "-m", "pip", "install", ".", "--no-build-isolation")
 MORE = """\

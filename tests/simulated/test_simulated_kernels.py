@@ -9,10 +9,10 @@ from functools import partial
 
 import pytest
 import simulated_device
-from conftest import NAME
 from torch.nn import functional
 
 import torch
+from tests.simulated.conftest import NAME
 
 Function = Callable[..., torch.Tensor]
 

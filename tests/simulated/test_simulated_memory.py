@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import trespass
-from conftest import NAME
 from simulated_device import runtime
 
 import torch
+from tests.simulated import trespass
+from tests.simulated.conftest import NAME
 
 MIB = 1 << 20
 

@@ -9,11 +9,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from triton_workplace import TARGETS, Generated, Library, run_cmake
 
 from codegen.triton.compiler import CACHE_VARIABLE
 from codegen.triton.generation import Request, generate
 from tests.built import built_once, cache_folder, cached_compiler
+from tests.triton.triton_workplace import TARGETS, Generated, Library, run_cmake
 
 
 @pytest.fixture(scope="session")

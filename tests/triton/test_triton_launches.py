@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorded_calls import LOG
-from triton_workplace import ROOT, TARGETS, Generated, Library, cubin_in
+
+from tests.triton.recorded_calls import LOG
+from tests.triton.triton_workplace import ROOT, TARGETS, Generated, Library, cubin_in
 
 HERE = Path(__file__).parent
 CAPABILITIES = {80: "8.0", 90: "9.0"}

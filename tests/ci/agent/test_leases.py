@@ -15,9 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import competitor
 import pytest
-from agent_job import Job, device_job, printed_events, wait_for_end
 
 from ci.agent import lease
 from ci.agent.lease import LeaseError, Leases
@@ -25,6 +23,8 @@ from ci.agent.locks import LockFolder
 from ci.protocol.events import Event, LeaseWaiting
 from ci.protocol.job import DeviceJob
 from ci.util.files import REPOSITORY
+from tests.ci import competitor
+from tests.ci.agent_job import Job, device_job, printed_events, wait_for_end
 
 GIBIBYTE = 2**30
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from stored_history import ENVIRONMENT, Project, expect, result
 
 from ci.analysis.capacity import Capacity, Demand, Jobs, Simulation, simulate
 from ci.analysis.workload import Sample, Scenario, Workload, find_jobs
@@ -26,6 +25,7 @@ from ci.facts.suite import outcomes_of
 from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import Harness, PlatformResult, Product, StageResult, Verdict
 from ci.report.capacity_report import CapacityReport
+from tests.ci.stored_history import ENVIRONMENT, Project, expect, result
 
 MEAN_S = 600.0
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "capacity.md"

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from stored_history import BEGIN, Project, expect, result
 
 from ci.errors import ExitCode
 from ci.model.results import Evidence, Grade, Harness, PlatformResult, Product, Verdict
+from tests.ci.stored_history import BEGIN, Project, expect, result
 
 
 @pytest.fixture

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from operator_log import node_id
-from stored_history import Project, expect
 
 from ci.analysis.durations import OTHERS, Share, add_up_costs
 from ci.errors import ExitCode
@@ -16,6 +14,8 @@ from ci.facts.suite import outcomes_of
 from ci.model.details import Details
 from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import RunResult
+from tests.ci.operator_log import node_id
+from tests.ci.stored_history import Project, expect
 
 SECONDS = {
     node_id("fft_fft.out", "float32"): 4.0,

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from workplace import CONFIG, Workplace, new_workplace
 
 from ci.analysis.flaky import Attempts, flaky_tests, wilson_interval
 from ci.cli import main
@@ -15,6 +14,7 @@ from ci.facts.suite import Outcomes, outcomes_of
 from ci.model.details import Rerun
 from ci.model.outcomes import Outcome, TestOutcome
 from ci.report.document import escape
+from tests.ci.workplace import CONFIG, Workplace, new_workplace
 
 LETTERS = {"p": Outcome.PASSED, "f": Outcome.FAILED, "e": Outcome.ERROR, "s": Outcome.SKIPPED}
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from stored_history import acceptance
 
 from ci.analysis.level_changes import History, Shift, accepted_levels, history
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import EnvironmentKey
 from ci.gates.regression import Judgement
 from ci.store.rows import RunMeasures
+from tests.ci.stored_history import acceptance
 
 KEY = EnvironmentKey(
     platform="cpu",

@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from stored_history import Project, expect, git, result
 
 from ci.errors import ExitCode
 from ci.model.results import Harness, Product, Verdict
+from tests.ci.stored_history import Project, expect, git, result
 
 
 @pytest.fixture

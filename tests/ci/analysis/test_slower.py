@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from random import Random
 
 import pytest
-from operator_log import FUNCTION, node_id
 
 from ci.analysis.durations import MANY, find_slower_tests
 from ci.facts.suite import Outcomes, outcomes_of
 from ci.gates.regression import ChangeKind
 from ci.model.outcomes import OperatorTest, Outcome, TestOutcome
+from tests.ci.operator_log import FUNCTION, node_id
 
 NAMES = [node_id(f"op{n}") for n in range(1000)]
 

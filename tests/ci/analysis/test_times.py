@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stored_history import (
+
+from ci.analysis.references import commit_places, order_runs, runs_to_read
+from ci.errors import ExitCode
+from ci.model.details import BuildDetails, Unit, UnitKind
+from ci.model.outcomes import Outcome
+from ci.model.results import BuildResult, Evidence, Grade, Harness, Product, Verdict
+from ci.plan.accepted import write_accepted
+from ci.store.rows import RunHead
+from tests.ci.stored_history import (
     BEGIN,
     ENVIRONMENT,
     TESTS,
@@ -23,14 +31,6 @@ from stored_history import (
     noisy,
     result,
 )
-
-from ci.analysis.references import commit_places, order_runs, runs_to_read
-from ci.errors import ExitCode
-from ci.model.details import BuildDetails, Unit, UnitKind
-from ci.model.outcomes import Outcome
-from ci.model.results import BuildResult, Evidence, Grade, Harness, Product, Verdict
-from ci.plan.accepted import write_accepted
-from ci.store.rows import RunHead
 
 STRICT = ("--fail-on", "suspected")
 FIRM = ("--fail-on", "regression")

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stored_history import ENVIRONMENT, Project, git, result
 
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.model.outcomes import Outcome
@@ -23,6 +22,7 @@ from ci.store.folder import open_store
 from ci.store.rows import RunMeasures
 from ci.store.store import Store
 from ci.util.files import user_cache
+from tests.ci.stored_history import ENVIRONMENT, Project, git, result
 
 Patch = pytest.MonkeyPatch
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from local_engine import LocalEngine
 
 from ci import cli
 from ci.commands import run as run_command
@@ -24,6 +23,7 @@ from ci.plan.load import schema_text
 from ci.store.folder import default_url
 from ci.store.store import Store
 from ci.util.files import REPOSITORY
+from tests.ci.local_engine import LocalEngine
 
 Output = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_plans import CONFIG, plan
 from rich.console import Console
 
 from ci import cli
@@ -63,6 +62,7 @@ from ci.upkeep.doctor.network import (
 from ci.upkeep.doctor.output import exit_code, findings_json, print_findings
 from ci.util.files import REPOSITORY
 from tests.built import make_wheel
+from tests.ci.made_plans import CONFIG, plan
 
 Output = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch

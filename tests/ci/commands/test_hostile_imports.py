@@ -16,11 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from foreign_runs import RUN_ID, small, write_run
-from hostile_runs import folders
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from postgresql_server import connected
 from sqlalchemy import text
 
 from ci import cli
@@ -31,6 +28,9 @@ from ci.store import importing
 from ci.store.folder import default_url
 from ci.store.store import Store
 from tests.cases import narrowed
+from tests.ci.foreign_runs import RUN_ID, small, write_run
+from tests.ci.hostile_runs import folders
+from tests.ci.postgresql_server import connected
 from tests.fuzz.documents import CONTROLS, nested
 
 Output = pytest.CaptureFixture[str]

@@ -19,13 +19,13 @@ import psutil
 import pytest
 import yaml
 from kubernetes_validate.utils import validate
-from workplace import CONTRACT, Workplace, new_workplace
 
 from ci import cli
 from ci.errors import ExitCode
 from ci.manifests.kubernetes import GRACE_S
 from ci.model.results import Harness, PlatformResult, Product
 from ci.store.folder import read_results
+from tests.ci.workplace import CONTRACT, Workplace, new_workplace
 
 # The oldest that a vendor's platform still ships, and the newest that the package knows.
 VERSIONS = ("1.26", "1.37")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from published import PUBLISHED, platform_result, table_markdown
 from rich.console import Console
 
 from ci.facts.sentences import failed_tests, reported
@@ -36,6 +35,7 @@ from ci.report.table import (
     stage_rows,
     table_rows,
 )
+from tests.ci.published import PUBLISHED, platform_result, table_markdown
 
 REFERENCE = Path(__file__).parents[1] / "data" / "published.md"
 

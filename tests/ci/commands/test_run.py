@@ -11,11 +11,6 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
-from hostile import FORGED_TIMES
-from local_engine import LocalEngine, facts, run_agent
-from published import table_markdown
-from stored_history import git
-from workplace import CONFIG, CONTRACT, PASSING, Workplace, new_workplace
 
 from ci.engines import Observer
 from ci.errors import ExitCode, InfrastructureError, UsageError
@@ -29,6 +24,11 @@ from ci.run import platform
 from ci.run.coordinator import RunCoordinator
 from ci.store.folder import read_results
 from ci.store.store import Store
+from tests.ci.hostile import FORGED_TIMES
+from tests.ci.local_engine import LocalEngine, facts, run_agent
+from tests.ci.published import table_markdown
+from tests.ci.stored_history import git
+from tests.ci.workplace import CONFIG, CONTRACT, PASSING, Workplace, new_workplace
 
 RED = (Product.FAILED, Harness.CLEAN, ExitCode.PRODUCT_FAILURE)
 NOT_JUDGED = (Product.INCOMPLETE, Harness.INFRASTRUCTURE, ExitCode.INFRASTRUCTURE)

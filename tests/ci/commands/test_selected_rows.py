@@ -10,8 +10,6 @@ from typing import Any
 from xml.etree.ElementTree import fromstring
 
 import pytest
-from stored_history import ENVIRONMENT, TESTS, Project, result
-from written_site import FAILED, data, write
 
 from ci.errors import ExitCode
 from ci.model.outcomes import Outcome
@@ -25,6 +23,8 @@ from ci.model.results import (
     Verdict,
     selected_title,
 )
+from tests.ci.stored_history import ENVIRONMENT, TESTS, Project, result
+from tests.ci.written_site import FAILED, data, write
 
 OVERLOADS = {f"test_a.py::test_it[{name}.out-float32-cpu-slot8]": name for name in ("abs", "add")}
 WHOLE = {**TESTS, **dict.fromkeys(OVERLOADS, Outcome.PASSED)}

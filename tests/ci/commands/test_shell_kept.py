@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from workplace import Workplace, new_workplace
 
 from ci import cli
 from ci.engines.docker.kept import Doorway, Opened
@@ -24,6 +23,7 @@ from ci.protocol.events import (
 )
 from ci.protocol.job import PROTOCOL
 from ci.report.table import ResultsReport
+from tests.ci.workplace import Workplace, new_workplace
 
 FAILING = "def test_a(): assert 0\n"
 

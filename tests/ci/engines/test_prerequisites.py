@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from workplace import Workplace, new_workplace
 
 from ci.engines.checks import (
     Finding,
@@ -35,6 +34,7 @@ from ci.model.results import Harness, Product
 from ci.upkeep.doctor.prerequisites import check_first_use, check_git, docker_answers
 from ci.util import interpreters
 from ci.util.files import REPOSITORY
+from tests.ci.workplace import Workplace, new_workplace
 
 NOXFILE = REPOSITORY / "noxfile.py"
 OLD_COMPILER = """\

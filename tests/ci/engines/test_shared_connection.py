@@ -198,8 +198,7 @@ def test_a_refusal_counts_for_all_platforms(
 
 CALLER = """\
 import sys, threading
-sys.path[:0] = ["tests/ci", "tests/ci/engines"]
-import test_shared_connection as ours
+import tests.ci.engines.test_shared_connection as ours
 ours.shared.RayCluster = ours.InProcess
 with ours.head() as plan, ours.shared_connection(plan) as connect:
     print(connect(plan).identity(), flush=True)

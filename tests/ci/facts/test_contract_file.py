@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from operator_log import node_id
-from review import check_golden
 
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts.contract import Contract, ContractBase, contract_text, load_contract
@@ -27,6 +25,8 @@ from ci.model.outcomes import (
     Suite,
     TestOutcome,
 )
+from tests.ci.operator_log import node_id
+from tests.ci.review import check_golden
 
 GOLDEN = Path(__file__).parent / "golden" / "contract_findings.txt"
 PASSED = State(Outcome.PASSED)

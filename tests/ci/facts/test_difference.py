@@ -9,7 +9,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from operator_log import FUNCTION, node_id
 
 from ci.facts.difference import (
     ChangedTest,
@@ -21,6 +20,7 @@ from ci.facts.difference import (
 from ci.facts.suite import Outcomes, abbreviate_variants, outcomes_of, suite_of
 from ci.gates.regression import ChangeKind
 from ci.model.outcomes import OperatorTest, Outcome, State, Suite, TestOutcome
+from tests.ci.operator_log import FUNCTION, node_id
 
 PASSED, FAILED = State(Outcome.PASSED), State(Outcome.FAILED)
 NO_SAMPLE = State(Outcome.SKIPPED, "no sample")

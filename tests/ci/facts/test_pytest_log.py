@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from report_log import FINISH, finish, phases, report
 
 from ci.agent.pytest_stage import failed_tests
 from ci.facts.failures import reason_line
@@ -18,6 +17,7 @@ from ci.plan.planning import WORKSPACE
 from ci.protocol.pytest_report import ANSI
 from ci.protocol.stable_names import TestNames
 from ci.util.lines import LONGEST_REPORT, lines_of_file
+from tests.ci.report_log import FINISH, finish, phases, report
 
 DATA = Path(__file__).parents[1] / "data"
 

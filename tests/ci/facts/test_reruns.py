@@ -11,10 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_job import Job
-from judged_runs import stage as made_stage
-from report_log import finish, report
-from workplace import CONFIG, Workplace, new_workplace
 
 from ci.agent.pytest_stage import MOST_TESTS, Reruns, failed_tests
 from ci.agent.user import Handover
@@ -31,6 +27,10 @@ from ci.plan.project import load_project, plan_run
 from ci.plan.request import RunRequest, new_request
 from ci.protocol.events import CommandEnd, Event, RerunsEnded
 from ci.protocol.stage_kind import StageKind
+from tests.ci.agent_job import Job
+from tests.ci.judged_runs import stage as made_stage
+from tests.ci.report_log import finish, report
+from tests.ci.workplace import CONFIG, Workplace, new_workplace
 
 # Counts its own attempts in a file: what the tests leave behind is there in the next one, too.
 SUITE = """\

@@ -10,9 +10,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from local_engine import LocalEngine
-from report_log import finish, phases, report
-from workplace import CONFIG, Workplace, new_workplace
 
 from ci import cli
 from ci.engines.job import host_job
@@ -37,6 +34,9 @@ from ci.run.dry_run import plan_document
 from ci.run.estimates import with_recorded_times
 from ci.run.session import Recorded, Sources
 from ci.util.files import LARGEST_COPY
+from tests.ci.local_engine import LocalEngine
+from tests.ci.report_log import finish, phases, report
+from tests.ci.workplace import CONFIG, Workplace, new_workplace
 
 # Of every outcome, with files that all shards collect: one skips itself, one warns.
 SUITE = {

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from published import platform_result
 
 from ci.errors import ExitCode
 from ci.gates.regression import Judgement, Standing, judge_change, standing
 from ci.gates.rules import COMPARISON, GATES, HISTORY, RESULTS, RULES, Subject, exit_code
 from ci.model.results import Harness, PlatformResult, Product, Verdict
+from tests.ci.published import platform_result
 
 BUILD = (1, 1, 0, "1.00s", 100.0, 50.0, 150.0)
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_plans import CONFIG, INPUTS, plan
 
 from ci.engines.job import container_job, host_job
 from ci.errors import ConfigError
@@ -21,6 +20,7 @@ from ci.model.trust import Trust
 from ci.plan.planning import RunOptions
 from ci.protocol.job import Column
 from ci.protocol.stage_kind import StageKind
+from tests.ci.made_plans import CONFIG, INPUTS, plan
 
 
 def network(**environment: str) -> NetworkPlan:

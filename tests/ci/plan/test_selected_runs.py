@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from local_engine import LocalEngine
 
 from ci import cli
 from ci.commands import run as run_command
@@ -26,6 +25,7 @@ from ci.plan.request import selected_operators
 from ci.plan.site import SiteConfig
 from ci.store.folder import read_results
 from tests.cases import narrowed
+from tests.ci.local_engine import LocalEngine
 
 CONFIG = """\
 project: tiny

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_plans import device_plan
 
 from ci import cli
 from ci.engines.host.engine import HostEngine
@@ -19,6 +18,7 @@ from ci.model.plan import EngineKind, EnginePlan, ImageArchive, RunPlan
 from ci.protocol.job import Column, StagePlan
 from ci.protocol.stage_kind import StageKind
 from ci.run.dry_run import WIDTH, plan_document, plan_text
+from tests.ci.made_plans import device_plan
 
 # It describes a container, as the Docker engine does, without a connection.
 POOL = RayEngine(EnginePlan(name="lab", kind=EngineKind.RAY))

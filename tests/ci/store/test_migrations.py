@@ -15,8 +15,6 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from foreign_runs import RUN_ID, small, write_run
-from postgresql_server import connected
 from sqlalchemy import inspect, text
 
 from ci.cli import main
@@ -32,6 +30,8 @@ from ci.store.store import Store
 from ci.store.tables import METADATA
 from ci.util.files import REPOSITORY
 from ci.util.process import run as run_process
+from tests.ci.foreign_runs import RUN_ID, small, write_run
+from tests.ci.postgresql_server import connected
 
 TESTS = Details(
     tests=[TestOutcome(node_id="t::a", outcome=Outcome.PASSED, seconds=0.5, reason=None)]

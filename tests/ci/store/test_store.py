@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from postgresql_server import connected
 from sqlalchemy import Dialect, Update, func, select, update
 
 from ci.errors import InfrastructureError, UsageError
@@ -22,6 +21,7 @@ from ci.store.connect import refill_remedy
 from ci.store.folder import default_url
 from ci.store.store import Store, save
 from ci.store.tables import BLOBS, DETAILS, UtcDateTime
+from tests.ci.postgresql_server import connected
 
 
 def passed(node_id: str) -> TestOutcome:

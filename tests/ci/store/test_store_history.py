@@ -7,7 +7,6 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
-from postgresql_server import connected
 from sqlalchemy import text
 
 from ci.errors import InfrastructureError
@@ -19,6 +18,7 @@ from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import BuildResult, RunResult
 from ci.store.rows import Notice
 from ci.store.store import Store
+from tests.ci.postgresql_server import connected
 
 ACCEPTED: Any = {"platform": "moore", "run": "run-1", "who": "a", "date": date(2026, 1, 2)}
 

@@ -8,7 +8,6 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from postgresql_server import Server, connected
 from sqlalchemy import func, select
 
 from ci.model.details import Details
@@ -17,6 +16,7 @@ from ci.model.results import RunResult
 from ci.store.connect import connect, read_transaction
 from ci.store.store import Store
 from ci.store.tables import BLOBS, PLATFORMS
+from tests.ci.postgresql_server import Server, connected
 
 WRITERS = 4
 RUNS = 3  # of each

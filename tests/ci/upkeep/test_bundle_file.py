@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from local_engine import LocalEngine
 
 from ci import cli
 from ci.commands import run as run_command
@@ -35,6 +34,7 @@ from ci.upkeep.bundle.file import new_bundle, open_archive
 from ci.upkeep.bundle.pack import find_configuration, site_settings
 from ci.upkeep.bundle.unpack import open_bundle
 from ci.upkeep.bundle.wheels import pip_arguments
+from tests.ci.local_engine import LocalEngine
 
 CONFIG = """\
 project: tiny
