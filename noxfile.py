@@ -279,7 +279,7 @@ def mutants(session: nox.Session) -> None:
 
 @nox.session
 def faults(session: nox.Session) -> None:
-    """Do over 300 faults to runs in containers, and rewrite docs/faults.md; `-- --selection`: few.
+    """Do the over 300 faults of docs/faults.md to runs in containers; `-- --selection`: few.
 
     The selection has one fault of each kind.
     """

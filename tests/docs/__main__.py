@@ -1,10 +1,11 @@
-"""Writes the pages of ``docs/reference``: ``python -m tests.docs``."""
+"""Writes the generated pages: ``python -m tests.docs``."""
 
 from __future__ import annotations
 
 import sys
 
-from tests.docs.reference import FOLDER, ROOT, pages
+from tests.docs.pages import pages
+from tests.docs.reference import FOLDER, ROOT
 
 
 def main() -> int:
@@ -12,11 +13,10 @@ def main() -> int:
     FOLDER.mkdir(exist_ok=True)
     made = pages()
     for path in sorted(FOLDER.iterdir()):
-        if path.name not in made:
+        if path not in made:
             path.unlink()
             print(f"removed {path.relative_to(ROOT)}")
-    for name, text in made.items():
-        path = FOLDER / name
+    for path, text in made.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
             print(f"wrote {path.relative_to(ROOT)}")

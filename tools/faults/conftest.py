@@ -1,10 +1,8 @@
-"""Runs faults in groups, and writes the table of them."""
+"""Runs faults in groups."""
 
 from __future__ import annotations
 
-import json
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,6 @@ from tests.e2e.plans import make_run_plan
 from tools.faults.checking import carry_out
 from tools.faults.model import Fault, batches
 from tools.faults.own_engine import end_own_engine
-from tools.faults.page import PAGE, ROWS, as_markdown
 from tools.faults.running import FaultRun
 from tools.faults.suite import FAULTS, selection
 
@@ -32,11 +29,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--selection", action="store_true", help="one fault of each kind")
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, which all processes inherit
-    if not hasattr(config, "workerinput"):
-        ROWS.parent.mkdir(parents=True, exist_ok=True)
-        ROWS.write_text("")
 
 
 def runs(config: pytest.Config) -> list[list[Fault]]:
@@ -68,14 +62,8 @@ def _parameter(nodeid: str) -> str:
     return nodeid.partition("[")[2].removesuffix("]")
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the page if every fault of the suite went as expected."""
+def pytest_sessionfinish() -> None:
     end_own_engine()
-    if not hasattr(session.config, "workerinput"):
-        rows = [json.loads(line) for line in ROWS.read_text().splitlines()]
-        found = {row["fault"]: row for row in rows}
-        if found.keys() == {fault.name for fault in FAULTS}:
-            PAGE.write_text(as_markdown(found[fault.name] for fault in FAULTS), encoding="utf-8")
 
 
 class Silent:
@@ -118,7 +106,6 @@ def differences(
 
 def _carry_out(folder: Path, faults: list[Fault], image: str) -> Differences:
     run = FaultRun(folder, faults, image)
-    begun = time.monotonic()
     try:
         if faults[0].around is None:
             found = carry_out(run)
@@ -129,9 +116,4 @@ def _carry_out(folder: Path, faults: list[Fault], image: str) -> Differences:
         found = {platform: [str(error)] for platform in run.platforms}
     finally:
         run.end()
-    seconds = round((time.monotonic() - begun) / len(faults), 1)
-    with ROWS.open("a") as file:
-        for platform, fault in run.platforms.items():
-            if not found[platform]:
-                file.write(json.dumps({**fault.row(), "seconds": seconds}) + "\n")
     return {fault.name: found[platform] for platform, fault in run.platforms.items()}

@@ -1,7 +1,7 @@
 """Judging is pure: the product and the harness apart, each with evidence.
 
 ``golden/verdicts.txt`` has the verdict and the notes of each scenario. After a wanted change:
-``INFINI_OPS_UPDATE_GOLDEN=1 pytest tests/ci/facts -k golden``.
+``INFINI_OPS_UPDATE_GOLDEN=1 pytest tests/ci/facts -k golden``. The page of the examples has theirs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from ci.facts.events import parse_events
 from ci.facts.notes import notes_of
 from ci.facts.pytest_log import ListedFailure, parse_log
 from ci.facts.record import RunRecord
+from ci.facts.sentences import contract_broken, full_suite
 from ci.facts.verdict import judge, not_run
+from ci.model.details import Rerun
 from ci.model.outcomes import ClosingSummary, Outcome, PytestLog, Suite, TestOutcome
 from ci.model.results import Grade, Harness, Product
 from ci.protocol.events import (
@@ -27,8 +29,8 @@ from ci.protocol.events import (
     ArtifactMissing,
     Event,
     LeaseFailed,
-    NetworkRemained,
     RerunFinished,
+    RerunsEnded,
     RunFinished,
     StageLost,
     StageSkipped,
@@ -55,6 +57,7 @@ from tests.ci.judged_runs import (
 )
 from tests.ci.report_log import report
 from tests.ci.review import check_golden
+from tests.ci.verdict_examples import EXAMPLES
 
 DATA = Path(__file__).parents[1] / "data"
 GOLDEN = Path(__file__).parent / "golden" / "verdicts.txt"
@@ -85,19 +88,9 @@ def again(attempt: int, **more: Any) -> RerunFinished:
     return RerunFinished(stage="pytest", attempt=attempt, **fields)
 
 
-def lacks(reason: str) -> tuple[LeaseFailed, StageSkipped]:
-    """No device for pytest's stage."""
-    skipped = StageSkipped(stage="pytest", reason="not run: no lease")
-    return LeaseFailed(stage="pytest", reason=reason), skipped
-
-
 SIGNAL: dict[str, Any] = {"signal": 15, "interrupted": True}
 STOPPED = RunFinished(exit_code=130, interrupted=True, signal_received=15)
 KILLED: dict[str, Any] = {"exit_code": 137, "lost": True}
-WITH_NETWORK = (
-    NetworkRemained("pytest", reason="stage pytest needs a container without a network"),
-    StageSkipped(stage="pytest", reason="not run: eth0"),
-)
 SUPERVISOR_LOST = (
     *(INSTALLED, begin("pytest")),
     StageLost(stage="pytest", reason="the supervisor of stage pytest was killed by SIGKILL"),
@@ -127,13 +120,26 @@ SCENARIOS: dict[str, Case] = {
         exit_code=1,
         oom_killed=True,
     ),
+    **{
+        f"the reruns {name}": replace(
+            case(FAILING, INSTALLED, end("pytest", 1), again(1), again(2), last(1), exit_code=1),
+            reruns=tuple(
+                Rerun(node_id="t.py::test_1", attempt=attempt, outcome=outcome, seconds=0.1)
+                for attempt, outcome in enumerate(outcomes, 1)
+            ),
+        )
+        for name, outcomes in {
+            "pass in part": (Outcome.PASSED, Outcome.FAILED),
+            "pass": (Outcome.PASSED, Outcome.PASSED),
+            "fail": (Outcome.FAILED, Outcome.FAILED),
+        }.items()
+    },
+    "no rerun is carried out": case(
+        *(FAILING, INSTALLED, end("pytest", 1), RerunsEnded("pytest", reason="more than 200")),
+        last(1),
+        exit_code=1,
+    ),
     # What a stage did not get
-    "there was no device in time": case(
-        None, INSTALLED, *lacks("GPU-1 is held by run x"), last(1), exit_code=1
-    ),
-    "the network was not removed in time": case(
-        None, INSTALLED, *WITH_NETWORK, last(1), exit_code=1
-    ),
     "there are not as many devices": case(
         None, LeaseFailed(reason="devices.count is 9"), last(1), exit_code=1
     ),
@@ -146,7 +152,6 @@ SCENARIOS: dict[str, Case] = {
         exit_code=1,
     ),
     # The build
-    "the build fails": case(None, end("install", 1), last(1), exit_code=1),
     "the build crashes": case(None, end("install", 139, signal=11), last(1), exit_code=1),
     "the build takes too long": case(
         None, end("install", 137, signal=9, timed_out=True), last(1), exit_code=1
@@ -183,12 +188,9 @@ SCENARIOS: dict[str, Case] = {
         summary=None,
     ),
     # How pytest's process ended
-    "the test process crashes": ran(RUNNING, 139, signal=11),
     "a test worker crashes": ran(replace(FAILING, crashed=("t.py::test_1",)), 1),
     "killed after the summary": ran(PASSING, 137, signal=9),
     "failing tests, killed after the summary": ran(FAILING, 137, signal=9),
-    "killed from outside": ran(ONE, 137, signal=9),
-    "killed by an unknown sender": ran(ONE, 137, signal=9, oom_kills=None),
     "the suite takes too long": ran(RUNNING, 143, **TIMED_OUT),
     "the suite fails and then takes too long": ran(
         replace(FAILING, exit_status=None), 143, **TIMED_OUT
@@ -197,12 +199,20 @@ SCENARIOS: dict[str, Case] = {
     "pytest leaves after all collected tests": replace(ran(ALL_BEGAN), collected=1),
     "pytest leaves before all collected tests": replace(ran(ALL_BEGAN), collected=2),
     "a test ends the session": ran(log(Outcome.PASSED, running=("t.py::test_1",))),
-    "everything is skipped": ran(log(Outcome.SKIPPED)),
     "nothing is collected": ran(log(status=5), 5),
     "no test ran": ran(log()),
     "tests were only set up": ran(replace(log(), begun=2)),
     "pytest breaks": ran(log(Outcome.PASSED, status=3), 3),
     "the log is damaged": ran(replace(PASSING, unreadable_lines=1)),
+    "all records are damaged": replace(
+        case(
+            *(replace(PASSING, unreadable_lines=1, longest_line=1 << 20), INSTALLED),
+            *(end("pytest"), last()),
+            exit_code=0,
+            unreadable_lines=3,
+        ),
+        agent_file=RunRecord((INSTALLED, end("pytest"), last()), unreadable_lines=2),
+    ),
     "the log lacks outcomes": ran(replace(PASSING, lost=("t.py::a", "t.py::b"))),
     "all collected tests began": replace(ran(replace(PASSING, begun=3)), collected=3),
     "fewer tests than collected began": replace(ran(replace(PASSING, begun=3)), collected=4),
@@ -462,7 +472,7 @@ SIMULATED = operators(
     operator_log.lines("add.out", kernel="own", **operator_log.SIMULATED),
     operator_log.lines("mul.out", kernel="fallback", **operator_log.SIMULATED),
 )
-BUILD_FAILED = SCENARIOS["the build fails"]
+BUILD_FAILED = EXAMPLES["build failed"]
 OF_NO_OPERATOR = [line.replace('"overload"', '"other"') for line in ADD]
 COMPILED = operator_log.compiled_only("add.out")
 SCENARIOS |= {
@@ -551,7 +561,6 @@ SCENARIOS |= {
     ),
     "a fulfilled contract": ended(operators(ADD, MUL_SKIPPED), contract=contract(ADD, MUL_SKIPPED)),
     "no contract yet": ended(operators(ADD), contract=UNWRITTEN),
-    "contract: vanished": ended(operators(ADD), contract=contract(ADD, MUL)),
     "contract: pass -> skip": ended(operators(ADD, MUL_SKIPPED), contract=contract(ADD, MUL)),
     "contract: newly skipped": ended(operators(ADD, MUL_SKIPPED), contract=contract(ADD)),
     "contract: beside a failure": ended(
@@ -592,13 +601,14 @@ def test_golden_verdicts() -> None:
     check_golden(GOLDEN, {name: shown(given) for name, given in SCENARIOS.items()})
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_whatever_is_not_well_has_a_reason(name: str) -> None:
-    given = SCENARIOS[name]
+@pytest.mark.parametrize(
+    "given", [*SCENARIOS.values(), *EXAMPLES.values()], ids=[*SCENARIOS, *EXAMPLES]
+)
+def test_whatever_is_not_well_has_a_reason(given: Case) -> None:
     verdict = judge(given)
     assert verdict.evidence
     if (verdict.product, verdict.harness) != (Product.PASSED, Harness.CLEAN):
-        assert [it.text for it in notes_of(given, verdict)] != ["full suite passed"]
+        assert notes_of(given, verdict) != (full_suite(),)
 
 
 @pytest.mark.parametrize("name", SEVERAL_RUNS)
@@ -652,10 +662,11 @@ def test_thousands_of_vanished_tests_are_a_few_lines() -> None:
         for dtype in ("float32", "bool", f"type{n % 20}")
     ]
     verdict = judge(ended(operators(ADD), contract=contract(ADD, *many)))
-    breaches = [e.text for e in verdict.evidence if e.text.startswith("contract: ")]
+    breaches = [it.parameters for it in verdict.evidence if it.code == contract_broken.code]
     assert len(breaches) == 11
-    assert breaches[0].startswith("contract: 900 tests vanished: ")
-    assert breaches[-1].startswith("contract: vanished: and ")
+    assert breaches[0]["change"] == "900 tests vanished"
+    assert breaches[-1]["change"] == "vanished"
+    assert str(breaches[-1]["line"]).startswith("and ")
 
 
 def test_not_run() -> None:
