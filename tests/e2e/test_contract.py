@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ci.facts.sentences import no_contract
 from tests.forked import run_ci
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,8 +60,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, python: str) -> Path:
     (place / "project" / "ci.yaml").write_text(CONFIG)
     finished, row = run(place)
     assert finished.returncode == 0, finished.stderr
-    [hint] = [note for note in row["notes"] if note.startswith("no contract for cpu yet; ")]
-    printed = hint.partition("write it with ")[2]
+    [hint] = [it for it in row["findings"] if it["code"] == no_contract.code]
+    printed = hint["parameters"]["update"]
     assert " -m ci contract cpu --config " in printed
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     subprocess.run(["sh", "-euc", printed], cwd=ROOT, env={**os.environ, "PATH": path}, check=True)

@@ -85,7 +85,11 @@ AGENT_DIED = say.agent_ended(137, started=True)
 
 
 def test_stopped_container(docker_bench: Bench) -> None:
-    assert evidence(docker_bench, docker("stop")) == [CUT, say.container_ended("docker stop"), RUNNING]
+    assert evidence(docker_bench, docker("stop")) == [
+        CUT,
+        say.container_ended("docker stop"),
+        RUNNING,
+    ]
 
 
 def test_killed_container(docker_bench: Bench) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from ci.facts import sentences as say
 from ci.facts.platform_result import judged_result
 from ci.facts.result_files import ResultFiles
 from ci.model.plan import RunPlan
@@ -62,10 +63,11 @@ def test_two_runs_of_pytest_are_one_verdict_on_every_engine(bench: Bench) -> Non
     facts = bench.run(plan)
     files = ResultFiles(folder=plan.results, stages=plan.stages)
     result = judged_result(plan, facts, files)
-    failed, several = (evidence.text for evidence in result.verdict.evidence)
     assert result.verdict.product is Product.FAILED, result.verdict
-    assert failed == "1 failed, 0 errors: tests/test_tiny.py::test_that_fails"
-    assert several.startswith("pytest ran twice in stage pytest (one run exited with 1), and the")
+    assert result.verdict.evidence == (
+        say.failed_tests(1, 0, 0, ["tests/test_tiny.py::test_that_fails"]),
+        say.several_runs(2, "pytest", "1"),
+    )
     assert result.pytest is not None
     assert (result.pytest.failed, result.pytest.passed, result.pytest.summary) == (1, 1, None)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 
 import pytest
 
 from ci.errors import ExitCode
+from ci.facts import sentences as say
 from ci.gates.rules import exit_code
 from ci.model.plan import ResultLimits
 from ci.model.results import Harness, Product
@@ -41,26 +41,25 @@ def test_what_it_writes_is_counted_and_the_verdict_is_true(
     (plan.source / "tests" / "test_tiny.py").write_text(suite(*places) + failing)
     facts = bench.run(plan)
     result = judge_platform(plan, facts).result
-    evidence = " ".join(each.text for each in result.verdict.evidence)
+    evidence = result.verdict.evidence
     assert (result.verdict.product, result.verdict.harness) == (product, Harness.CLEAN), evidence
     assert exit_code([result]) == code
     assert [each.exit_code for each in result.stages if each.name != "image"][-2:] == [
         0,
         int(bool(failing)),
     ]
-    length = f"4 unreadable lines, the longest of {LONGEST:,} bytes"
+    found = [it.parameters for it in evidence if it.code == say.unreadable_lines.code]
     # A stage prints into the long line, and an event of the agent divides it.
-    printed = re.search(
-        r"agent's output has (\d+) unreadable lines, the longest of ([\d,]+)", evidence
-    )
-    assert printed is not None, evidence
-    lines, longest = int(printed[1]), int(printed[2].replace(",", ""))
+    [printed] = [it for it in found if it["source"] == say.Source.OUTPUT]
+    lines, longest = printed["lines"], printed["longest"]
+    assert isinstance(lines, int)
+    assert isinstance(longest, int)
     assert lines >= 4
     assert longest * (lines - 3) >= LONGEST
     assert (plan.results / "agent.log").read_text().startswith('{"event":"stage_started"}\n')
     if "events.jsonl" in places:
-        assert f"events.jsonl has {length}" in evidence
-        assert "the per-test log has " in evidence
+        assert say.unreadable_lines(say.Source.EVENTS, 4, LONGEST) in evidence
+        assert say.Source.LOG in [it["source"] for it in found]
     assert bench.observer.every(RunFinished)
     assert bench.engine.resume(plan, bench.observer) is None  # no leftovers
 
@@ -75,9 +74,8 @@ def test_times_of_a_file_that_the_tests_wrote_are_not_believed(bench: Bench) -> 
     assert build is not None
     assert build >= 0.2
     assert '"seconds": 0.001' in (plan.results / "events.jsonl").read_text()
-    what = "events.jsonl differs from the events that the engine received: stage build ended with"
     ends = f"exit code 0 after {build:.3f} s; the file has exit code 0 after 0.001 s"
-    assert f"{what} {ends}" in [each.text for each in result.verdict.evidence]
+    assert say.record_changed(f"stage build ended with {ends}") in result.verdict.evidence
 
 
 SPARSE = """

@@ -13,7 +13,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,6 +22,8 @@ from docker.client import DockerClient
 
 from ci.engines.host.workfolder import MAKE_VENV
 from ci.errors import ExitCode
+from ci.facts import sentences as say
+from ci.facts.sentences import Exit
 from ci.gates.rules import exit_code
 from ci.model.plan import HostPlan, RunPlan
 from ci.model.results import Harness, PlatformResult, Product
@@ -33,6 +35,9 @@ from ci.run.platform import judge_platform
 from tests.cases import narrowed
 from tests.e2e.benches import Bench
 from tests.e2e.plans import REQUIREMENTS, stage, write_project
+from tests.findings import Finding, finding
+from tools.faults import crashes
+from tools.faults.findings import Expected, is_expected
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = REQUIREMENTS + "pytest-cov\npytest-xdist\nsyrupy\n"
@@ -53,7 +58,7 @@ def pytest_unconfigure(config):
     os._exit({})
 """
 LEAVE_IN_TEST = (
-    "import os\ndef test_a(): pass\ndef test_b(): os._exit({})\ndef test_c(): assert False\n"
+    "import os\ndef test_a(): pass\ndef test_b(): os._exit(0)\ndef test_c(): assert False\n"
 )
 DELETE_LOG = """\
 import pathlib, pytest
@@ -121,11 +126,20 @@ COVERED = {
     "tests/test_a.py": "import covered\ndef test_a(): assert covered.used() == 1\n",
 }
 
-HOOK_DECIDED = "pytest exited with 1 although no test failed: a plugin or hook set this status"
-NO_SUMMARY = "pytest printed no closing summary (exit code {})"
+HOOK_DECIDED = finding(say.bad_exit, reporter="pytest", status=1, detail=say.SET_BY_HOOK)
+NO_SUMMARY = finding(say.no_closing_line, exit_code=0, shows_pytest=True)
+ALL_PASSED = finding(say.full_suite)
+ONE_RESULT = finding(say.session_unfinished, results=1)
+AGENT_DIED = finding(say.agent_ended, exit_code=137, started=True)
+UNREADABLE = finding(say.results_unreadable, tests=["tests/test_a.py::test_c"])
+
+
+def failing(tests: int, subtests: int = 0) -> Finding:
+    return finding(say.failed_counts, failed=tests, subtests=subtests, errors=0)
+
+
 GREEN = (Product.PASSED, Harness.CLEAN, ExitCode.PASSED)
 RED = (Product.FAILED, Harness.CLEAN, ExitCode.PRODUCT_FAILURE)
-CRASHED = (Product.INCOMPLETE, Harness.CRASHED, ExitCode.PRODUCT_FAILURE)
 LEFT = (Product.PASSED, Harness.CRASHED, ExitCode.PASSED)
 AFTER_SUMMARY = (Product.PASSED, Harness.EXIT_AFTER_SUMMARY, ExitCode.PASSED)
 
@@ -137,23 +151,42 @@ class Suite:
     verdict: tuple[Product, Harness, ExitCode]
     column: str
     """How the `pytest` column begins."""
-    note: str
+    note: Finding
     """The first note."""
-    evidence: str = ""
+    evidence: Finding | None = None
+    expected: Sequence[Expected] = ()
+    """All evidence, where the suite is that of a fault."""
+    output: str = ""
+    """What one of the last lines has that the evidence quotes."""
     command: str = PYTEST
     files: Mapping[str, str] = field(default_factory=dict)
     conftest: str = ""
     tests: str = TWO_GOOD
 
 
+def of_fault(name: str, note: Finding) -> Suite:
+    """Return the suite of a fault, which is done to a container there."""
+    [fault] = [it for it in crashes.OS_EXIT if it.name == name]
+    assert fault.product is not None
+    assert fault.harness is not None
+    return Suite(
+        files={f"tests/{path}": text for path, text in fault.files.items()},
+        tests="",
+        verdict=(fault.product, fault.harness, ExitCode(fault.exits[0])),
+        column=f"no summary; counted so far: {fault.results}",
+        note=note,
+        expected=fault.evidence,
+    )
+
+
 SUITES = {
-    "green": Suite(verdict=GREEN, column="2 passed in ", note="full suite passed"),
+    "green": Suite(verdict=GREEN, column="2 passed in ", note=ALL_PASSED),
     "syrupy: unused snapshot": Suite(
         files=SYRUPY,
         verdict=RED,
         column="1 passed in ",
         note=HOOK_DECIDED,
-        evidence="1 snapshot passed. 1 snapshot unused.",
+        output="1 snapshot passed. 1 snapshot unused.",
     ),
     "pytest-cov: coverage too low": Suite(
         files=COVERED,
@@ -161,97 +194,95 @@ SUITES = {
         verdict=RED,
         column="1 passed in ",
         note=HOOK_DECIDED,
-        evidence="Required test coverage of 100% not reached",
+        output="Required test coverage of 100% not reached",
     ),
     "plain hook": Suite(conftest=PLAIN_HOOK, verdict=RED, column="2 passed", note=HOOK_DECIDED),
     "trylast hook": Suite(conftest=TRYLAST_HOOK, verdict=RED, column="2 passed", note=HOOK_DECIDED),
-    "leaves in a test": Suite(
-        tests=LEAVE_IN_TEST.format(0),
-        verdict=CRASHED,
-        column="no summary; counted so far: 1 passed",
-        note="pytest did not finish; its log has 1 result",
-        evidence="pytest exited early with exit code 0 and did not end its session",
+    "leaves in a test": of_fault("`os._exit(0)` in a test", ONE_RESULT),
+    "leaves before the log's end": of_fault(
+        "`os._exit(0)` in `pytest_sessionfinish`, before the log ends", NO_SUMMARY
     ),
-    "leaves before the log's end": Suite(
-        conftest=LEAVE_EARLY.format(0),
-        verdict=LEFT,
-        column="no summary; counted so far: 2 passed",
-        note=NO_SUMMARY.format(0),
-    ),
-    "leaves between log and summary": Suite(
-        conftest=LEAVE_LATE.format(0),
-        verdict=LEFT,
-        column="no summary; counted so far: 2 passed",
-        note=NO_SUMMARY.format(0),
-        evidence="run pytest without these",
+    "leaves between log and summary": of_fault(
+        "`os._exit(0)` in `pytest_sessionfinish`, after the log's end", NO_SUMMARY
     ),
     "leaves after the summary": Suite(
         conftest=LEAVE_AFTER.format(0),
         verdict=GREEN,
         column="2 passed in ",
-        note="full suite passed",
+        note=ALL_PASSED,
     ),
     "summary suppressed": Suite(
         command=f"{PYTEST} -qq",
         verdict=LEFT,
         column="no summary; counted so far: 2 passed",
-        note=NO_SUMMARY.format(0),
-        evidence="`-qq`, `-p no:terminal` or a plugin suppresses the summary",
+        note=NO_SUMMARY,
+        evidence=finding(say.no_summary, end=Exit(0)._asdict()),
     ),
     "red log deleted": Suite(
         conftest=DELETE_LOG.format("log.unlink()"),
         tests=ONE_FAILS,
         verdict=RED,
         column="1 failed, 2 passed in ",
-        note="1 test failed",
+        note=failing(1),
     ),
     "wrapper returns 7": Suite(
         command=f"sh -c '{PYTEST} \"$@\"; exit 7' sh",
         verdict=AFTER_SUMMARY,
         column="2 passed",
-        note="full suite passed",
-        evidence="exit code 7 after the pytest summary, though pytest exited with 0",
+        note=ALL_PASSED,
+        evidence=finding(say.exit_after_summary, exit_code=7, inner=0, by_agent=False),
     ),
     "coverage around pytest": Suite(
         command=f"coverage run -m {PYTEST.partition(' -m ')[2]}",
         verdict=GREEN,
         column="2 passed",
-        note="full suite passed",
+        note=ALL_PASSED,
     ),
     "failed subtests": Suite(
         tests=SUBTESTS,
         verdict=RED,
         column="3 failed, 1 passed in ",
-        note="2 tests failed with 2 failed subtests",
-        evidence="2 failed, 0 errors, 2 failed subtests: tests/test_a.py::T::test_a, ",
+        note=failing(2, subtests=2),
+        evidence=finding(
+            say.failed_tests,
+            failed=2,
+            errors=0,
+            subtests=2,
+            tests=["tests/test_a.py::T::test_a", "tests/test_a.py::test_b"],
+        ),
     ),
     "words of a plugin": Suite(
         conftest=OWN_WORDS.format("'test_b'"),
         verdict=GREEN,
         column="1 passed, 1 known flaky-ish in ",
-        note="full suite passed",
+        note=ALL_PASSED,
     ),
     "prints lines like a summary": Suite(
         tests=PRINTS_SUMMARIES,
         command=f"{PYTEST} -s",
         verdict=GREEN,
         column="2 passed in ",
-        note="full suite passed",
+        note=ALL_PASSED,
     ),
     "failure that the log lacks": Suite(
         conftest=LOSE,
         tests=ONE_FAILS,
         verdict=RED,
         column="1 failed, 2 passed in ",
-        note="pytest exited with 1; it lists as failed what its log lacks: tests/test_a.py::test_c",
+        note=finding(
+            say.bad_exit,
+            reporter="pytest",
+            status=1,
+            detail="; it lists as failed what its log lacks: tests/test_a.py::test_c",
+        ),
     ),
     "failure with a long output": Suite(
         tests=PRINTS_MUCH.format("False"),
         command=f"{PYTEST} --show-capture=no",
         verdict=RED,
         column="1 failed, 2 passed in ",
-        note="1 test failed",
-        evidence="unreadable in the per-test log: results of tests/test_a.py::test_c",
+        note=failing(1),
+        evidence=UNREADABLE,
     ),
     # Only complete tests have the following ones, which are like those above.
     "failed subtests, with workers": Suite(
@@ -259,21 +290,22 @@ SUITES = {
         command=f"{PYTEST} -n 2",
         verdict=RED,
         column="3 failed, 1 passed in ",
-        note="2 tests failed with 2 failed subtests",
+        note=failing(2, subtests=2),
     ),
     "only words of a plugin": Suite(
         conftest=OWN_WORDS.format("''"),
         command=f"{PYTEST} -q --color=yes",
         verdict=GREEN,
         column="2 known flaky-ish in ",
-        note="full suite passed",
+        note=ALL_PASSED,
     ),
     "pass with a long output": Suite(
         tests=PRINTS_MUCH.format("True"),
         verdict=(Product.INCOMPLETE, Harness.CLEAN, ExitCode.PRODUCT_FAILURE),
         column="3 passed in ",
-        note="the per-test log has 2 unreadable lines",  # also the test's teardown has the output
-        evidence="unreadable in the per-test log: results of tests/test_a.py::test_c",
+        # Also the test's teardown has the output.
+        note=finding(say.unreadable_lines, source="log", lines=2),
+        evidence=UNREADABLE,
     ),
     "trylast hook, swallowed by a wrapper": Suite(
         conftest=TRYLAST_HOOK,
@@ -282,32 +314,32 @@ SUITES = {
         column="2 passed",
         note=HOOK_DECIDED,
     ),
-    "leaves in a test with 1": Suite(
-        tests=LEAVE_IN_TEST.format(1),
-        verdict=(Product.FAILED, Harness.CRASHED, ExitCode.PRODUCT_FAILURE),
-        column="no summary; counted so far: 1 passed",
-        note="pytest exited with 1 before the end of its session",
+    "leaves in a test with 1": of_fault(
+        "`os._exit(1)` in a test",
+        finding(
+            say.bad_exit, reporter="pytest", status=1, detail=say.before_end(say.Reporter.PYTEST)
+        ),
     ),
     "leaves in a test of a worker": Suite(
-        tests=LEAVE_IN_TEST.format(0),
+        tests=LEAVE_IN_TEST,
         command=f"{PYTEST} -n 2",
         verdict=(Product.FAILED, Harness.CRASHED, ExitCode.PRODUCT_FAILURE),
         column="2 failed, 1 passed",
-        note="2 tests failed",
+        note=failing(2),
     ),
     "leaves before the log's end, with workers": Suite(
         conftest=LEAVE_EARLY.format(0),
         command=f"{PYTEST} -n 2",
         verdict=LEFT,
         column="no summary; counted so far: 2 passed",
-        note=NO_SUMMARY.format(0),
+        note=NO_SUMMARY,
     ),
     "leaves between log and summary, with workers": Suite(
         conftest=LEAVE_LATE.format(0),
         command=f"{PYTEST} -n 2",
         verdict=LEFT,
         column="no summary; counted so far: 2 passed",
-        note=NO_SUMMARY.format(0),
+        note=NO_SUMMARY,
     ),
     "leaves between log and summary with 1": Suite(
         conftest=LEAVE_LATE.format(1),
@@ -320,7 +352,7 @@ SUITES = {
         tests=ONE_FAILS,
         verdict=RED,
         column="1 failed, 2 passed in ",
-        note="1 test failed",
+        note=failing(1),
     ),
     "another pytest after a red hook": Suite(
         conftest=TRYLAST_HOOK,
@@ -340,14 +372,14 @@ SUITES = {
         command=f"sh -c 'env -u PYTHONPATH {PYTEST} \"$@\"; exit 7' sh",
         verdict=RED,
         column="2 passed",
-        note="the test command exited with 7",
+        note=finding(say.bad_exit, reporter="command", status=7),
     ),
     "wrapper returns 137": Suite(
         command=f"sh -c '{PYTEST} \"$@\"; exit 137' sh",
         verdict=AFTER_SUMMARY,
         column="2 passed",
-        note="full suite passed",
-        evidence="exit code 137 after the pytest summary",
+        note=ALL_PASSED,
+        evidence=finding(say.exit_after_summary, exit_code=137),
     ),
 }
 
@@ -388,15 +420,19 @@ def judged(bench: Bench, plan: RunPlan) -> PlatformResult:
 
 def check(result: PlatformResult, suite: Suite) -> None:
     [row] = table_rows([result])
-    reported = "\n".join(evidence.text for evidence in result.verdict.evidence)
-    print(row, reported, sep="\n")
     verdict = result.verdict
+    print(row, *verdict.evidence, *result.findings, sep="\n")
     assert (verdict.product, verdict.harness, exit_code([result])) == suite.verdict
     assert row.pytest_result.startswith(suite.column)
-    assert result.notes[0].startswith(suite.note)
-    assert suite.evidence in reported
+    assert suite.note.is_in(result.findings[:1])
+    assert suite.evidence is None or suite.evidence.is_in(verdict.evidence)
+    if suite.expected:
+        pairs = zip(verdict.evidence, suite.expected, strict=True)
+        assert all(is_expected(found, expected) for found, expected in pairs)
+    shown = [it.text for it in verdict.evidence if it.code == say.last_lines.code]
+    assert suite.output in " ".join(shown)
     is_green = suite.verdict in (GREEN, AFTER_SUMMARY)
-    assert ("full suite passed" in result.notes) is is_green
+    assert ALL_PASSED.is_in(result.findings) is is_green
 
 
 # The agent is the same on both engines, so only complete tests run all suites on the second one.
@@ -430,9 +466,7 @@ def test_b(): pass
 def test_a_name_that_has_a_path_is_the_same_in_all_runs(
     bench: Bench, environment: Path, tmp_path: Path
 ) -> None:
-    suite = Suite(
-        tests=NAMED_BY_PATHS, verdict=RED, column="3 failed, 1 passed", note="3 tests failed"
-    )
+    suite = Suite(tests=NAMED_BY_PATHS, verdict=RED, column="3 failed, 1 passed", note=failing(3))
     plan = plan_of(bench, environment, suite)
     result = judged(bench, plan)
     check(result, suite)
@@ -457,16 +491,16 @@ KILLED = {
         tests=HANGS,
         verdict=(Product.INCOMPLETE, Harness.INFRASTRUCTURE, ExitCode.INFRASTRUCTURE),
         column="no summary; counted so far: 1 passed",
-        note="pytest did not finish; its log has 1 result",
-        evidence="the agent ended without a result, exit code 137",
+        note=ONE_RESULT,
+        evidence=AGENT_DIED,
     ),
     "after a test has failed": Suite(
         command=f"{PYTEST} -s",
         tests=HANGS.replace("pass", "assert False"),
         verdict=(Product.FAILED, Harness.INFRASTRUCTURE, ExitCode.PRODUCT_FAILURE),
         column="no summary; counted so far: 1 failed",
-        note="1 test failed",
-        evidence="the agent ended without a result, exit code 137",
+        note=failing(1),
+        evidence=AGENT_DIED,
     ),
 }
 
@@ -493,8 +527,8 @@ def test_a_configured_memory_limit_is_the_products(docker_bench: Bench, environm
         tests="def test_a(): pass\ndef test_b(): bytearray(1 << 30)\n",
         verdict=(Product.FAILED, Harness.OOM_KILLED, ExitCode.PRODUCT_FAILURE),
         column="no summary; counted so far: 1 passed",
-        note="the suite did not finish",
-        evidence="for memory: the configured limit is 268,435,456 bytes",
+        note=finding(say.suite_unfinished),
+        evidence=finding(say.killed_for_memory, stage="pytest", limit=256 << 20, reached=True),
     )
     plan = plan_of(docker_bench, environment, suite, memory_bytes=256 << 20)
     check(judged(docker_bench, plan), suite)
@@ -530,5 +564,6 @@ def test_the_whole_command_ends_with_1(tmp_path: Path) -> None:
         check=False,
     )
     assert finished.returncode == ExitCode.PRODUCT_FAILURE, finished.stderr
-    assert HOOK_DECIDED in " ".join(finished.stdout.split())
-    assert "Full suite passed" not in finished.stdout
+    decided = say.bad_exit(say.Reporter.PYTEST, 1, None, say.SET_BY_HOOK)
+    assert decided.text in " ".join(finished.stdout.split())
+    assert say.full_suite().text not in finished.stdout.lower()

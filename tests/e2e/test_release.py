@@ -23,8 +23,9 @@ from typing import Any
 
 import pytest
 
+from ci.facts import sentences as say
 from ci.model.platforms import PLATFORMS, Platform
-from ci.model.results import selected_title, title
+from ci.model.results import Evidence, selected_title, title
 from tests.e2e.benches import USUAL_ENGINE, engine_or_skip
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +45,8 @@ class Release:
     platforms: tuple[str, ...]
     arguments: tuple[str, ...]
     engine: str
-    suite: str
+    suite: Evidence
+    """The first note on the row of a platform whose tests ran."""
     overloads: int
     passed: int
 
@@ -59,7 +61,7 @@ NARROW = Release(
     platforms=("cpu",),
     arguments=("cpu", "--select", SELECTION, *SIMULATION),
     engine=USUAL_ENGINE,
-    suite="suite of the selected operators passed",
+    suite=say.selected_suite(),
     overloads=SELECTED,
     passed=SELECTED,
 )
@@ -68,7 +70,7 @@ ALL = Release(
     platforms=tuple(PLATFORMS),
     arguments=("--all", *SIMULATION),
     engine="docker",
-    suite="full suite passed",
+    suite=say.full_suite(),
     overloads=1400,
     passed=1300,
 )
@@ -229,15 +231,17 @@ def test_every_operator_test_says_where_it_ran(results: Path, platform: Platform
 def test_notes_say_what_no_hardware_was_used_for(
     row: Row, platform: Platform, release: Release
 ) -> None:
-    notes = "; ".join(row["notes"])
-    assert "no contract" not in notes
-    assert "base image" not in notes
-    assert ("no vendor hardware was used" in notes) is (platform.name != "cpu")
+    codes = [it["code"] for it in row["findings"]]
+    assert say.no_contract.code not in codes
+    assert "base image" not in "; ".join(row["notes"])
+    without_hardware = {say.simulated_device.code, say.compiled_only.code}
+    assert bool(without_hardware.intersection(codes)) is (platform.name != "cpu")
     if platform.name in NO_DEVICE:
-        assert release.suite not in notes
-        assert "no device: compiled only, " in notes
+        assert release.suite.code not in codes
+        [note] = [it for it in row["findings"] if it["code"] == say.compiled_only.code]
+        assert note["parameters"]["skipped"]
     else:
-        assert row["notes"][0] == release.suite
+        assert row["findings"][0]["code"] == release.suite.code
 
 
 @of_each_platform

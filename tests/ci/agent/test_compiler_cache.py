@@ -15,8 +15,10 @@ from ci.agent.compiler_cache import (
 )
 from ci.agent.user import Handover
 from ci.engines.job import host_cache_folder, is_cache_empty, remove_empty_cache
+from ci.facts import sentences as say
 from ci.facts.notes import cache_notes
 from ci.model.plan import CachePlan
+from ci.model.results import Evidence
 from ci.protocol.job import CacheJob
 
 # Of ccache 4.7.5: a miss, a hit, a forced compilation, a link, a hit by the preprocessed source.
@@ -228,15 +230,13 @@ def test_folder_that_goes_with_the_run(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("found", "notes"),
     [
-        pytest.param({"state": "cold"}, ["cold compiler cache"], id="cold"),
-        pytest.param(
-            {"state": "warm", "hit_rate": 0.968}, ["warm compiler cache (97 % hits)"], id="warm"
-        ),
+        pytest.param({"state": "cold"}, [say.cold_cache()], id="cold"),
+        pytest.param({"state": "warm", "hit_rate": 0.968}, [say.warm_cache(0.968)], id="warm"),
         pytest.param({"state": None, "hit_rate": None}, [], id="nothing compiled"),
         pytest.param({"tool": None, "state": None, "empty": True}, [], id="no ccache"),
         pytest.param(None, [], id="no cache"),
         pytest.param({"state": "warm", "hit_rate": "high"}, [], id="forged"),
     ],
 )
-def test_notes(found: object, notes: list[str]) -> None:
-    assert [it.text for it in cache_notes({"compiler_cache": found})] == notes
+def test_notes(found: object, notes: list[Evidence]) -> None:
+    assert cache_notes({"compiler_cache": found}) == notes

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ci.agent.machine import tool_facts
+from ci.facts import sentences as say
 from ci.facts.notes import requirement_notes, source_notes
 from ci.protocol.job import StagePlan
 from ci.protocol.stage_kind import StageKind
@@ -185,11 +186,7 @@ def test_when_missing_requirements_are_noted() -> None:
     facts = {"unmet": ["hatchling>=1", "hatch-vcs"]}
     plain = ("python", "-m", "pip", "install", ".")
     [note] = requirement_notes(facts, [planned(*plain, "--no-build-isolation")])
-    assert note.text == (
-        "stage tests builds without isolation, and the environment lacks hatchling>=1, hatch-vcs of"
-        " build-system.requires: add to the file of `requirements:` what is missing, or leave out"
-        " --no-build-isolation"
-    )
+    assert note == say.requirements_missing("tests", ["hatchling>=1", "hatch-vcs"])
     assert requirement_notes(facts, [planned("sh", "-c", "pip install --no-build-isolation .")])
     assert requirement_notes(facts, [planned(*plain)]) == []
     assert requirement_notes(facts, []) == []

@@ -12,7 +12,8 @@ import pytest
 from ci import cli
 from ci.commands import run as run_command
 from ci.errors import ExitCode
-from ci.model.results import RunResult
+from ci.facts import sentences as say
+from ci.model.results import Evidence, RunResult
 from ci.store.folder import default_url, read_results
 from ci.store.store import Store
 from tests.cases import narrowed
@@ -20,6 +21,7 @@ from tests.ci.local_engine import LocalEngine
 
 Output = pytest.CaptureFixture[str]
 
+WRITE_CONTRACT = "python -m ci contract cpu"
 CONFIG = """\
 project: tiny
 platforms:
@@ -123,11 +125,20 @@ def notes(result: RunResult) -> str:
     return "; ".join(result.platforms[0].notes)
 
 
+def about_contract(result: RunResult) -> Evidence:
+    """Return the only note on the contract."""
+    codes = {say.contract_differs.code, say.no_contract.code}
+    [note] = [it for it in result.platforms[0].findings if it.code in codes]
+    return note
+
+
 def test_a_run_without_a_contract_says_how_to_write_one(tiny: Tiny) -> None:
     code, result = tiny.run()
     assert code == ExitCode.PASSED
-    assert "no contract for cpu yet; write it with python -m ci contract cpu" in notes(result)
-    assert "overloads executed: 2 of 2" in notes(result)
+    note = about_contract(result)
+    assert (note.code, note.parameters["platform"]) == (say.no_contract.code, "cpu")
+    assert str(note.parameters["update"]).startswith(WRITE_CONTRACT)
+    assert say.overloads_executed(["2 of 2"]) in result.platforms[0].findings
     [count] = result.platforms[0].overloads
     assert count.model_dump() == {
         "slot": 8,
@@ -192,8 +203,11 @@ def test_a_planted_breach_shows_everywhere(
     code, result = tiny.run()
     assert code == ExitCode.PRODUCT_FAILURE
     assert "Contract: 1 test " in capsys.readouterr().out  # the table's cell goes over lines
-    assert f"contract: {breach}; update with: python -m ci contract cpu" in notes(result)
-    assert f"contract: {breach}" in [e.text for e in result.platforms[0].verdict.evidence]
+    note = about_contract(result)
+    assert (note.code, note.parameters["changes"]) == (say.contract_differs.code, [breach])
+    assert str(note.parameters["update"]).startswith(WRITE_CONTRACT)
+    change, _, group = breach.partition(": ")
+    assert say.contract_broken(change, group) in result.platforms[0].verdict.evidence
     assert tiny.command("compare", tiny.contract, "latest", "--fail-on", "regression") == 4
     kind, _, line = breach.removeprefix("1 test ").partition(": ")
     assert f"\n{kind} (1)\n  {line}\n" in capsys.readouterr().out
@@ -231,7 +245,7 @@ def test_a_simulated_run_is_named_so_everywhere(tiny: Tiny, capsys: Output) -> N
     assert "Ascend (simulated device): pytest finished" in shown.err
     markdown = (tiny.results / "latest" / "results.md").read_text()
     assert "| Ascend (simulated device) | Yes | 5 passed, 1 skipped" in markdown
-    assert "simulated device: no vendor hardware was used" in markdown
+    assert say.simulated_device().text in markdown
     assert "\n## Ascend (simulated device)\n" in markdown
     assert tiny.write_contract(platform="ascend") == ExitCode.PASSED
     contract = tiny.folder / "source" / "contracts" / "ascend.yaml"
@@ -331,9 +345,11 @@ def test_the_command_for_the_contract_is_proposed_where_it_works(
         assert tiny.write_contract() == ExitCode.PASSED
     tiny.write(changes, **options)
     _, result = tiny.run()
-    [note] = [each for each in result.platforms[0].notes if "contract" in each]
-    assert ("with python -m ci contract" in note.replace(":", "")) is works
-    assert note.startswith("contract: 1 test " if has_contract else "no contract for cpu yet")
+    expected = say.contract_differs if has_contract else say.no_contract
+    note = about_contract(result)
+    assert note.code == expected.code
+    assert str(note.parameters["update"]).startswith(WRITE_CONTRACT) is works
+    assert (note.parameters["update"] is None) is not works
     assert tiny.write_contract() == (ExitCode.PASSED if works else ExitCode.USAGE)
 
 

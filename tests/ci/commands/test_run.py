@@ -14,6 +14,7 @@ from filelock import FileLock
 
 from ci.engines import Observer
 from ci.errors import ExitCode, InfrastructureError, UsageError
+from ci.facts import sentences as say
 from ci.gates.rules import exit_code
 from ci.model.plan import RunPlan
 from ci.model.results import BuildResult, Harness, ImageFacts, PlatformResult, Product, RunResult
@@ -29,6 +30,7 @@ from tests.ci.local_engine import LocalEngine, facts, run_agent
 from tests.ci.published import table_markdown
 from tests.ci.stored_history import git
 from tests.ci.workplace import CONFIG, CONTRACT, PASSING, Workplace, new_workplace
+from tests.findings import Finding, finding
 
 RED = (Product.FAILED, Harness.CLEAN, ExitCode.PRODUCT_FAILURE)
 NOT_JUDGED = (Product.INCOMPLETE, Harness.INFRASTRUCTURE, ExitCode.INFRASTRUCTURE)
@@ -73,7 +75,7 @@ def test_a_good_run(work: Workplace) -> None:
     assert {"events.jsonl", "pytest.jsonl", "junit.xml", "generated.tar.gz"} <= set(
         result.artifacts
     )
-    assert "full suite passed" in result.notes
+    assert say.full_suite() in result.findings
     assert result.build == BuildResult(generated_lines=0)  # of an empty file
 
 
@@ -91,8 +93,8 @@ def test_a_failing_test(work: Workplace) -> None:
     work.write("tests/test_b.py", "def test_b(): assert 1 == 2\n")
     result = work.only()
     assert judged(result) == RED
-    assert result.verdict.evidence[0].text == "1 failed, 0 errors: tests/test_b.py::test_b"
-    assert "1 test failed" in result.notes
+    assert result.verdict.evidence[0] == say.failed_tests(1, 0, 0, ["tests/test_b.py::test_b"])
+    assert say.failed_counts(1, 0, 0) in result.findings
     assert "assert 1 == 2" in work.output()  # the end of the failing stage's log
 
 
@@ -114,7 +116,7 @@ def test_a_crash_of_the_test_process(work: Workplace) -> None:
     work.write("tests/test_b.py", crash)
     result = work.only()
     assert judged(result) == (Product.FAILED, Harness.CRASHED, ExitCode.PRODUCT_FAILURE)
-    assert "process crashed in tests/test_b.py::test_b" in result.notes
+    assert say.process_crashed(["tests/test_b.py::test_b"]) in result.findings
     assert result.pytest is not None
     assert (result.pytest.passed, result.pytest.summary) == (1, None)
     assert result.stages[-1].exit_code == 139
@@ -143,7 +145,7 @@ def test_a_test_that_leaves_pytest_behind(work: Workplace) -> None:
     work.write("tests/test_b.py", "import os\ndef test_b(): os._exit(0)\n")
     result = work.only()
     assert judged(result) == (Product.INCOMPLETE, Harness.CRASHED, ExitCode.PRODUCT_FAILURE)
-    assert "process crashed in tests/test_b.py::test_b" in result.notes
+    assert say.process_crashed(["tests/test_b.py::test_b"]) in result.findings
 
 
 @pytest.mark.parametrize("loss", ["log.unlink()", "log.write_text('')", "log.write_text('{')"])
@@ -170,7 +172,7 @@ def test_a_suite_that_cannot_begin_has_no_result(work: Workplace) -> None:
 
 def test_a_file_that_cannot_be_imported_is_an_error(work: Workplace) -> None:
     work.write("tests/test_b.py", "import nothing_of_that_name\n")
-    assert "1 error" in work.only().notes
+    assert say.failed_counts(0, 0, 1) in work.only().findings
 
 
 def test_an_interrupted_build_proves_nothing(work: Workplace) -> None:
@@ -187,7 +189,7 @@ def test_a_crash_after_the_summary(work: Workplace, monkeypatch: pytest.MonkeyPa
     work.write("tests/conftest.py", die)
     result = work.only()
     assert judged(result) == (Product.PASSED, Harness.EXIT_AFTER_SUMMARY, ExitCode.PASSED)
-    assert "outer wrapper returned 137 after the pytest summary" in result.notes
+    assert say.wrapper_returned(137, by_agent=False) in result.findings
 
 
 def test_a_log_that_is_cut_after_a_whole_record(work: Workplace) -> None:
@@ -213,15 +215,18 @@ def pytest_sessionstart(session):
 @pytest.mark.parametrize(
     ("text", "note"),
     [
-        ("import pytest\ndef test_a(): pytest.skip('no device')\n", "no test passed: 1 skipped"),
-        ("", "pytest exited with 5: no tests collected"),
+        (
+            "import pytest\ndef test_a(): pytest.skip('no device')\n",
+            finding(say.nothing_passed, skipped=1),
+        ),
+        ("", finding(say.bad_exit, reporter="pytest", status=5, detail=": no tests collected")),
     ],
 )
-def test_skipped_and_empty_are_no_success(work: Workplace, text: str, note: str) -> None:
+def test_skipped_and_empty_are_no_success(work: Workplace, text: str, note: Finding) -> None:
     work.write("tests/test_a.py", text)
     result = work.only()
     assert judged(result) == (Product.INCOMPLETE, Harness.CLEAN, ExitCode.PRODUCT_FAILURE)
-    assert note in result.notes
+    assert note.is_in(result.findings)
 
 
 def test_a_build_that_times_out_and_reports_success(work: Workplace) -> None:
@@ -238,8 +243,8 @@ def test_a_session_that_chooses_its_own_end(work: Workplace) -> None:
     work.write("tests/test_b.py", leave + "def test_c(): assert False\n")
     result = work.only()
     assert judged(result) == (Product.INCOMPLETE, Harness.CLEAN, ExitCode.PRODUCT_FAILURE)
-    assert "pytest.exit ended the suite with status 0: enough" in result.notes
-    assert "in the middle of tests/test_b.py::test_b" in str(result.verdict.evidence)
+    assert say.exit_called(0, "enough") in result.findings
+    assert say.ended_within(0, ["tests/test_b.py::test_b"]) in result.verdict.evidence
 
 
 def test_a_fixture_that_ends_the_session(work: Workplace) -> None:
@@ -248,9 +253,8 @@ def test_a_fixture_that_ends_the_session(work: Workplace) -> None:
     work.write("ci.yaml", CONFIG.replace(" -q", ""))  # silent about what it has collected
     result = work.only()
     assert judged(result) == (Product.INCOMPLETE, Harness.CLEAN, ExitCode.PRODUCT_FAILURE)
-    assert "pytest.exit ended the suite with status 0: x" in result.notes
-    early = "pytest ended with status 0 before its end: 1 of 2 collected tests began"
-    assert early in str(result.verdict.evidence)
+    assert say.exit_called(0, "x") in result.findings
+    assert say.ended_early(0, 1, 2) in result.verdict.evidence
 
 
 def test_odd_characters_are_no_obstacle(work: Workplace) -> None:
@@ -277,7 +281,7 @@ def test_a_broken_image(work: Workplace) -> None:
         Harness.INFRASTRUCTURE,
         ExitCode.INFRASTRUCTURE,
     )
-    assert result.notes == ("not run: cannot pull https://***@host/base (Log in.)",)
+    assert result.findings == (say.not_run("cannot pull https://***@host/base (Log in.)"),)
     assert "cannot pull https://***@host/base" in work.output()
     assert "secret" not in work.output() + result.model_dump_json()
 
@@ -318,7 +322,7 @@ def test_a_fault_of_this_program_is_a_result_like_any_other(work: Workplace) -> 
     work.engine.prepare_error = ZeroDivisionError("a bug")
     result = work.only()
     assert judged(result) == (Product.NOT_RUN, Harness.INFRASTRUCTURE, ExitCode.INFRASTRUCTURE)
-    assert result.notes == ("not run: ZeroDivisionError: a bug",)
+    assert result.findings == (say.not_run("ZeroDivisionError: a bug"),)
     assert "raise self.prepare_error" in work.output()  # for the developer who fixes it
 
 
@@ -334,7 +338,7 @@ def test_an_interrupt_keeps_what_was_measured(work: Workplace) -> None:
     work.engine.interrupted = True
     result, run = work.run()
     assert run.interrupted
-    assert "interrupted" in result.platforms[0].notes
+    assert say.interrupted() in result.platforms[0].findings
     assert result.platforms[0].build_install_s is not None
 
 
@@ -350,9 +354,8 @@ def test_an_interrupt_never_keeps_results_from_the_disk(
     monkeypatch.setattr(Store, "save", interrupted_save)
     result, run = work.run()  # finds the same on disk and in the store
     assert run.interrupted
-    assert result.platforms[0].notes == (
-        "not run: the run was interrupted before this platform started",
-    )
+    reason = "the run was interrupted before this platform started"
+    assert result.platforms[0].findings == (say.not_run(reason),)
     assert signal.getsignal(signal.SIGINT) is handler
 
 
@@ -438,10 +441,9 @@ def test_forged_times_are_not_believed(work: Workplace, resumed: bool) -> None:
     assert build.seconds is not None
     assert build.seconds > 0.005  # Python takes longer to start
     assert row.build_install_s == build.seconds
-    said = [e.text for e in row.verdict.evidence if e.text.startswith("events.jsonl differs from")]
-    what = "events.jsonl differs from the events that the engine received"
+    found = [it for it in row.verdict.evidence if it.code == say.record_changed.code]
     ends = f"exit code 0 after {build.seconds:.3f} s; the file has exit code 0 after 0.001 s"
-    assert said == [f"{what}: stage build ended with {ends}"]
+    assert found == [say.record_changed(f"stage build ended with {ends}")]
 
 
 DAMAGED = {"cut": lambda text: text[:200], "not UTF-8": lambda _: b"\xff", "empty": lambda _: b""}

@@ -15,6 +15,7 @@ import pytest
 from ci.agent.pytest_stage import MOST_TESTS, Reruns, failed_tests
 from ci.agent.user import Handover
 from ci.cli import main
+from ci.facts import sentences as say
 from ci.facts.events import parse_events
 from ci.facts.notes import rerun_notes
 from ci.facts.record import RunRecord
@@ -108,11 +109,7 @@ def test_what_failed_is_run_again_and_nothing_else(suite: Job) -> None:
     }
     assert [e["signal"] for e in suite.events("rerun_finished")] == [signal.SIGSEGV] * 2
     assert (suite.workspace / "good").read_text() == "xxx"
-    notes = [it.text for it in rerun_notes(*evidence(suite))]
-    assert notes == [
-        "2 failed tests failed again in all 3 reruns",
-        "2 failed tests passed in all 2 reruns: flaky, or dependent on the tests before",
-    ]
+    assert rerun_notes(*evidence(suite)) == [say.reruns(2, 3, 0), say.reruns(2, 2, 2)]
 
 
 def test_with_worker_processes_a_crash_takes_nothing_with_it(suite: Job) -> None:
@@ -169,9 +166,9 @@ def test_all_reruns_together_have_the_time_of_the_stage(job: Job) -> None:
     (ended,) = job.events("reruns_ended")
     assert ended["reason"] == "rerun 1 of 3 reached the time limit of 5 s"
     assert job.finished("pytest")["timed_out"] is False
-    assert [it.text for it in rerun_notes(*evidence(job))] == [
-        "1 failed test without a result in any rerun",  # that it was ended says nothing about it
-        "no more reruns: rerun 1 of 3 reached the time limit of 5 s",
+    assert rerun_notes(*evidence(job)) == [
+        say.reruns(1, 0, 0),  # that it was ended says nothing about it
+        say.reruns_ended("rerun 1 of 3 reached the time limit of 5 s", after_some=True),
     ]
 
 
@@ -252,37 +249,31 @@ ENDED = {"event": "rerun_finished", "attempt": 1, "seconds": 1.0, "exit_code": 1
 @pytest.mark.parametrize(
     ("passed", "notes"),
     [
-        (
-            {"a": "ppf", "b": "pp"},
-            [
-                "1 failed test passed in 2 of 3 reruns: flaky",
-                "1 failed test passed in all 2 reruns: flaky, or dependent on the tests before",
-            ],
-        ),
-        ({"a": "pf", "b": "pf", "c": "pf"}, ["3 failed tests passed in 3 of 6 reruns: flaky"]),
-        ({"a": "fff", "b": "fff"}, ["2 failed tests failed again in all 6 reruns"]),
-        ({"a": "f"}, ["1 failed test failed again in all 1 rerun"]),
-        (
-            {"a": "pp"},
-            ["1 failed test passed in all 2 reruns: flaky, or dependent on the tests before"],
-        ),
-        ({"a": ""}, ["1 failed test without a result in any rerun"]),
-        ({"a": "s"}, ["1 failed test without a result in any rerun"]),
+        # Tests, attempts, passed attempts
+        ({"a": "ppf", "b": "pp"}, [(1, 3, 2), (1, 2, 2)]),
+        ({"a": "pf", "b": "pf", "c": "pf"}, [(3, 6, 3)]),
+        ({"a": "fff", "b": "fff"}, [(2, 6, 0)]),
+        ({"a": "f"}, [(1, 1, 0)]),
+        ({"a": "pp"}, [(1, 2, 2)]),
+        ({"a": ""}, [(1, 0, 0)]),
+        ({"a": "s"}, [(1, 0, 0)]),
     ],
 )
-def test_notes(passed: dict[str, str], notes: list[str]) -> None:
+def test_notes(passed: dict[str, str], notes: list[tuple[int, int, int]]) -> None:
     word = {"p": Outcome.PASSED, "f": Outcome.FAILED, "s": Outcome.SKIPPED}
     reruns = [
         rerun(name, attempt, word[letter])
         for name, letters in passed.items()
         for attempt, letter in enumerate(letters, 1)
     ]
-    assert [it.text for it in rerun_notes(reruns, passed, record(ENDED))] == notes
+    assert rerun_notes(reruns, passed, record(ENDED)) == [say.reruns(*note) for note in notes]
 
 
 def test_a_note_gives_the_reason_for_no_reruns() -> None:
     ended = {"event": "reruns_ended", "reason": "pytest did not finish"}
-    assert rerun_notes([], ["a"], record(ended))[-1].text == ("no reruns: pytest did not finish")
+    assert rerun_notes([], ["a"], record(ended))[-1] == say.reruns_ended(
+        "pytest did not finish", after_some=False
+    )
     assert rerun_notes([], ["a"], record()) == []
 
 
@@ -296,8 +287,7 @@ def test_a_run_with_reruns_from_beginning_to_end(work: Workplace) -> None:
     assert platform.pytest is not None
     assert platform.pytest.summary is not None
     assert platform.pytest.summary.startswith("1 failed, 1 passed in ")
-    flaky_note = "1 failed test passed in all 1 rerun: flaky, or dependent on the tests before"
-    assert platform.notes[:2] == ("1 test failed", flaky_note)
+    assert platform.findings[:2] == (say.failed_counts(1, 0, 0), say.reruns(1, 1, 1))
     assert [stage.name for stage in platform.stages] == ["image", "sync", "build", "pytest"]
     assert {"pytest.rerun-1.jsonl", "pytest.rerun-1.log"} <= set(platform.artifacts)
     details = ResultFiles(folder=run.records.folder / "cpu").details

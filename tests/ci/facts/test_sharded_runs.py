@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from signal import SIGSEGV
 from typing import Any
 from xml.etree import ElementTree
 
@@ -14,9 +15,10 @@ import pytest
 from ci import cli
 from ci.engines.job import host_job
 from ci.errors import ConfigError, ExitCode, UsageError
+from ci.facts import sentences as say
 from ci.facts.environment_key import environment_key
 from ci.facts.pytest_log import PytestOutput, parse_log, read_output
-from ci.facts.sentences import suite_passed
+from ci.facts.sentences import Exit, suite_passed
 from ci.facts.shards import division_errors, merge_files, merge_outputs
 from ci.facts.suite import suite_of
 from ci.facts.timeline import read_timeline
@@ -37,6 +39,7 @@ from ci.util.files import LARGEST_COPY
 from tests.ci.local_engine import LocalEngine
 from tests.ci.report_log import finish, phases, report
 from tests.ci.workplace import CONFIG, Workplace, new_workplace
+from tests.findings import finding
 
 # Of every outcome, with files that all shards collect: one skips itself, one warns.
 SUITE = {
@@ -112,8 +115,7 @@ def test_a_row_has_its_shards(work: Workplace) -> None:
     assert [(it.shard, it.tests) for it in row.shards] == [(1, 6), (2, 5)]
     assert sorted(it.exit_code or 0 for it in row.shards) in ([0, 1], [1, 1])
     assert row.pytest_s == max(it.seconds or 0.0 for it in row.shards)
-    times = " + ".join(f"{it.seconds or 0:.0f}" for it in row.shards)
-    assert f"2 shards ({times} s)" in row.notes
+    assert say.shards(2, [it.seconds or 0.0 for it in row.shards]) in row.findings
     assert environment_key(row).shards == "2 shards"
     alone, _ = row_of(work, 1)
     assert alone.shards == ()
@@ -152,9 +154,9 @@ def test_what_ran_before_and_beside_a_crash_counts(work: Workplace) -> None:
     assert judgment(row) == (Product.FAILED, Harness.CRASHED)
     assert row.pytest is not None
     assert (row.pytest.passed, row.pytest.summary) == (1, None)
-    found = "\n".join(texts(row))
-    assert "pytest was running tests/test_a.py::test_a" in found
-    assert "of 2 ended with signal SIGSEGV (exit code 139) after" in found
+    assert say.running_tests(["tests/test_a.py::test_a"]) in row.verdict.evidence
+    crashed = finding(say.shard_ended, shards=2, end=Exit(139, SIGSEGV)._asdict())
+    assert crashed.is_in(row.verdict.evidence)
     assert [it.test for it in row.failures] == ["tests/test_a.py::test_a"]
 
 
@@ -215,10 +217,12 @@ def test_a_suite_that_removes_the_plugin_is_detected(work: Workplace) -> None:
     write(work, {"conftest": remove, "test_a": "def test_a(): pass\n"})
     row, _ = row_of(work, 2)
     assert judgment(row) == (Product.INCOMPLETE, Harness.INFRASTRUCTURE)
-    assert texts(row)[:2] == [
-        "shard 1, 2 did not record which tests it collected: the test command must pass its"
-        " arguments and PYTHONPATH on to pytest",
-        "more than one shard ran tests/test_a.py::test_a",
+    assert list(row.verdict.evidence[:2]) == [
+        say.shards_differ(
+            "shard 1, 2 did not record which tests it collected: the test command must pass its"
+            " arguments and PYTHONPATH on to pytest"
+        ),
+        say.shards_differ("more than one shard ran tests/test_a.py::test_a"),
     ]
     assert row.pytest is not None
     assert row.pytest.passed == 1
@@ -393,7 +397,7 @@ def test_the_command_line_asks_for_shards(
     second = run_command(work, "--shards=3")
     assert (second[1]["shards"], len(second[1]["seconds"])) == (3, 12)
     assert [it["shards"] for it in run_command(work)] == [1, 1]
-    assert "2 shards (" in capsys.readouterr().out
+    assert say.shards(2, []).text in capsys.readouterr().out
     request = read_request(work.results, (work.results / "latest").resolve().name)
     assert request.shards == 1
 

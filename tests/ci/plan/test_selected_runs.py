@@ -13,6 +13,7 @@ import pytest
 from ci import cli
 from ci.commands import run as run_command
 from ci.errors import ExitCode, UsageError
+from ci.facts import sentences as say
 from ci.facts.contract import make_contract
 from ci.facts.environment_key import environment_key
 from ci.facts.operators import read_record, recorded_properties
@@ -261,28 +262,31 @@ class TestNarrowing:
         assert read_record("selection", recorded) is None
 
 
+HALF = say.selected(2, 4)
+
+
 def test_a_selected_run_is_judged_by_what_was_selected(
     tiny: Tiny, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, row = tiny.run("--select", "add*")
     assert code == ExitCode.PASSED
-    assert row.notes[0] == "suite of the selected operators passed"
-    assert row.notes[1] == "selected 2 of 4 overloads"
-    assert "overloads executed: 2 of 2" in row.notes
-    assert not [note for note in row.notes if "contract" in note]
+    assert row.findings[:2] == (say.selected_suite(), HALF)
+    assert say.overloads_executed(["2 of 2"]) in row.findings
+    contract = {say.no_contract.code, say.contract_differs.code}
+    assert not [note for note in row.findings if note.code in contract]
     assert row.environment["selection"] == {"operators": "add*", "overloads": 2, "of": 4}
     assert environment_key(row).selection == "add*"
-    assert "selected 2 of 4 overloads" in capsys.readouterr().out.replace("\n", " ")
+    assert HALF.text in capsys.readouterr().out.replace("\n", " ")
     table = (tiny.folder / "results" / "latest" / "results.md").read_text()
-    assert "selected 2 of 4 overloads" in table
+    assert HALF.text in table
 
 
 def test_the_callers_variable_selects_too(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINY_OPERATORS", "abs,mul")
     code, row = tiny.run()
-    assert (code, row.notes[1]) == (ExitCode.PASSED, "selected 2 of 4 overloads")
+    assert (code, row.findings[1]) == (ExitCode.PASSED, HALF)
     code, row = tiny.run("--select", "all")
-    assert (code, row.notes[0]) == (ExitCode.PASSED, "full suite passed")
+    assert (code, row.findings[0]) == (ExitCode.PASSED, say.full_suite())
 
 
 @pytest.mark.parametrize(
@@ -337,7 +341,7 @@ def test_a_library_that_does_not_say_what_it_has(tiny: Tiny) -> None:
     tiny.plant("    if ASKED:\n", "    if False:\n")
     code, row = tiny.run("--select", "abs")
     assert code == ExitCode.PRODUCT_FAILURE
-    assert "selected abs; no test recorded which of them the library has" in row.notes
+    assert say.selection_unrecorded("abs") in row.findings
     assert any(note.startswith("contract: 6 tests vanished") for note in row.notes)
 
 

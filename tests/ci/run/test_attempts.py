@@ -11,6 +11,7 @@ import pytest
 
 from ci.engines import Engine
 from ci.errors import ConfigError, InfrastructureError
+from ci.facts import sentences as say
 from ci.model import plan as plans
 from ci.model.plan import EnginePlan
 from ci.model.results import PlatformResult, Product
@@ -18,6 +19,7 @@ from ci.plan.load import load_site
 from ci.run import attempts, platform
 from tests.ci.local_engine import LocalEngine, facts
 from tests.ci.workplace import Workplace, new_workplace
+from tests.findings import finding
 
 SITE = """\
 engines:
@@ -70,6 +72,9 @@ class Lab:
         self.engines["lab-a"] = Dying(record=self.work.folder / "lab-a", name="lab-a")
 
 
+ATTEMPT_FAILED = say.attempt_failed.code
+
+
 def texts(row: PlatformResult) -> list[str]:
     return [evidence.text for evidence in row.verdict.evidence]
 
@@ -79,9 +84,9 @@ def test_engine_that_does_not_answer_is_replaced_at_once(work: Workplace) -> Non
     lab.dead.touch()
     row = lab.run()
     assert row.verdict.product is Product.PASSED
-    failed = "attempt 1 on engine lab-a failed: no Docker Engine answers at a"
-    assert failed in texts(row)
-    assert "1 earlier attempt failed: see the evidence" in row.notes
+    failed = say.attempt_failed(1, "lab-a", "no Docker Engine answers at a")
+    assert failed in row.verdict.evidence
+    assert say.earlier_attempts(1) in row.findings
     assert lab.calls("lab-b") == ["prepare cpu", "execute cpu"]
 
 
@@ -93,7 +98,9 @@ def test_container_of_a_dead_engine_is_waited_for(
     lab.dies()
     row = lab.run()
     assert row.verdict.product is Product.PASSED
-    assert "attempt 1 on engine lab-a failed: not_run, infrastructure: " in "\n".join(texts(row))
+    [failed] = [it.parameters for it in row.verdict.evidence if it.code == ATTEMPT_FAILED]
+    assert (failed["attempt"], failed["engine"]) == (1, "lab-a")
+    assert str(failed["reason"]).startswith("not_run, infrastructure: ")
     assert "engine lab-a does not answer, and container " in work.output()
     assert " may still run on it. Engine lab-b is used when it has reached" in work.output()
     assert lab.calls("lab-a") == ["prepare cpu"]
@@ -131,7 +138,7 @@ def test_container_is_adopted_if_its_engine_answers_again(work: Workplace) -> No
     result, _ = work.run(connect=revive)
     assert "resume cpu" in lab.calls("lab-a")
     assert lab.calls("lab-b") == []
-    assert result.platforms[0].notes[-1] == "1 earlier attempt failed: see the evidence"
+    assert result.platforms[0].findings[-1] == say.earlier_attempts(1)
 
 
 def test_attempts_are_bounded_and_each_is_recorded(work: Workplace) -> None:
@@ -139,8 +146,12 @@ def test_attempts_are_bounded_and_each_is_recorded(work: Workplace) -> None:
     lab.engines["lab-a"].prepare_error = InfrastructureError("no space left")
     row = lab.run()
     assert row.verdict.product is Product.NOT_RUN
-    again = "on engine lab-a failed: not_run, infrastructure: no space left"
-    assert texts(row) == ["no space left", f"attempt 1 {again}", f"attempt 2 {again}"]
+    reason = "not_run, infrastructure: no space left"
+    assert row.verdict.evidence == (
+        say.platform_failed("no space left"),
+        say.attempt_failed(1, "lab-a", reason),
+        say.attempt_failed(2, "lab-a", reason),
+    )
     assert lab.calls("lab-a") == ["prepare cpu", *2 * ["resume cpu", "prepare cpu"]]
 
 
@@ -160,7 +171,7 @@ def test_what_is_no_fault_of_the_infrastructure_is_not_tried_again(
     else:
         lab.engines["lab-a"].prepare_error = ConfigError("no base image")
     row = lab.run()
-    assert "attempt" not in "".join(texts(row))
+    assert not finding(say.attempt_failed).is_in(row.verdict.evidence)
     assert lab.calls("lab-a").count("prepare cpu") == 1
 
 
@@ -176,7 +187,8 @@ def test_interrupt_while_it_waits_keeps_the_last_outcome(work: Workplace) -> Non
 
     result, run = work.run(connect=interrupt)
     assert run.interrupted
-    assert "attempt 1 on engine lab-a failed: " in "\n".join(texts(result.platforms[0]))
+    evidence = result.platforms[0].verdict.evidence
+    assert finding(say.attempt_failed, attempt=1, engine="lab-a").is_in(evidence)
     assert lab.calls("lab-b") == []
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from ci.engines import EngineMachine, EngineMessage, Observer
 from ci.errors import CiError, ConfigError, ExitCode, InfrastructureError, UsageError
+from ci.facts import sentences as say
 from ci.facts.result_files import ResultFiles
 from ci.gates.rules import exit_code
 from ci.model.plan import EnginePlan, RunPlan
@@ -28,6 +29,7 @@ from tests.cases import narrowed
 from tests.ci.hostile import LONGEST, suite
 from tests.ci.local_engine import LocalEngine
 from tests.ci.workplace import CONFIG, Workplace, new_workplace
+from tests.findings import finding
 
 THREE = ("cpu", "moore", "ascend")
 
@@ -156,7 +158,9 @@ def test_a_platform_that_cannot_begin_leaves_the_others_alone(work: Workplace) -
     odd(work, check_cpu=raises(ConfigError("platforms.cpu: got too little", remedy="Say more.")))
     result, _ = work.run(platforms=THREE)
     assert products(result) == {"cpu": "not_run", "moore": "passed", "ascend": "passed"}
-    assert result.platforms[0].notes == ("not run: platforms.cpu: got too little (Say more.)",)
+    assert result.platforms[0].findings == (
+        say.not_run("platforms.cpu: got too little (Say more.)"),
+    )
     assert "CPU: platforms.cpu: got too little (Say more.)\n" in work.output()
     assert exit_code(result.platforms) == ExitCode.INFRASTRUCTURE
 
@@ -241,11 +245,12 @@ def test_one_interrupt_ends_all(work: Workplace) -> None:
     odd(work, **{f"prepare_{name}": second_interrupts for name in THREE})
     result, run = work.run(platforms=THREE, jobs=2)
     assert run.interrupted
-    notes = sorted(platform.notes[0] for platform in result.platforms)
+    notes = sorted((it.findings[0] for it in result.platforms), key=lambda it: it.text)
+    while_prepared = say.not_run("the run was interrupted while the image was prepared")
     assert notes == [
-        "not run: the run was interrupted before this platform started",
-        "not run: the run was interrupted while the image was prepared",
-        "not run: the run was interrupted while the image was prepared",
+        say.not_run("the run was interrupted before this platform started"),
+        while_prepared,
+        while_prepared,
     ]
 
 
@@ -379,10 +384,11 @@ def test_what_one_platform_writes_is_its_own_row(work: Workplace) -> None:
     odd(work)
     result, run = work.run(platforms=["cpu", "moore"])
     assert products(result) == {"cpu": "passed", "moore": "incomplete"}
-    evidence = " ".join(each.text for each in result.platform("moore").verdict.evidence)
-    for place in ("the per-test log has ", "events.jsonl has 4 ", "the agent's output has 4 "):
-        assert place in evidence
-    assert f"the longest of {LONGEST:,} bytes" in evidence
+    evidence = result.platform("moore").verdict.evidence
+    assert finding(say.unreadable_lines, source="log").is_in(evidence)
+    for place in ("events", "output"):
+        assert finding(say.unreadable_lines, source=place, lines=4).is_in(evidence)
+    assert finding(say.unreadable_lines, longest=LONGEST).is_in(evidence)
     assert exit_code(result.platforms) == ExitCode.PRODUCT_FAILURE
     log = run.records.folder / "moore" / "agent.log"
     assert log.read_text().startswith('{"event":"stage_started"}\n')
@@ -399,7 +405,7 @@ def test_a_fault_in_a_worker_is_its_platforms_row(work: Workplace, fault: Except
     odd(work, prepare_moore=raises(fault))
     result, _ = work.run(platforms=["cpu", "moore"])
     assert products(result) == {"cpu": "passed", "moore": "not_run"}
-    assert result.platform("moore").notes == (f"not run: {type(fault).__name__}: {fault}".rstrip(),)
+    assert result.platform("moore").findings == (say.not_run(f"{type(fault).__name__}: {fault}"),)
     assert exit_code(result.platforms) == ExitCode.INFRASTRUCTURE
 
 
