@@ -144,6 +144,12 @@ def run_ci(session: nox.Session, *arguments: str, groups: tuple[str, ...] = ("ci
     session.run(*command, env=environment, interrupt_timeout=None)
 
 
+def build_changelog(session: nox.Session, *arguments: str, silent: bool = False) -> None:
+    """Run towncrier for the version of pyproject.toml; it rejects files of unknown kinds."""
+    version = PYPROJECT["project"]["version"]
+    session.run("towncrier", "build", "--version", version, *arguments, silent=silent)
+
+
 def add_build_session(platform: str) -> None:
     @nox.session(name=f"build-{platform}")
     def build(session: nox.Session) -> None:
@@ -321,16 +327,27 @@ def compat(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check format, style, types, spelling and the workflows of CI systems."""
+    """Check format, style, types, spelling, the workflows of CI systems and the changelog."""
     install_groups(session, "lint")
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("mypy")
     session.run("codespell")
+    build_changelog(session, "--draft", silent=True)
     for schema, files in WORKFLOWS.items():
         session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *files)
     sources = [str(path) for pattern in FORMATTED for path in sorted(ROOT.glob(pattern))]
     session.run("clang-format", "--dry-run", "--Werror", *sources)
+
+
+@nox.session
+def changelog(session: nox.Session) -> None:
+    """Print what the next version has in the changelog; `-- --yes`: move it to CHANGELOG.md.
+
+    The version is that of pyproject.toml. The files in `changes` are removed.
+    """
+    install_groups(session, "changelog")
+    build_changelog(session, *(session.posargs or ["--draft"]))
 
 
 @nox.session
