@@ -6,11 +6,9 @@ import json
 import os
 import signal
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from ci.agent import pytest_stage
 from ci.agent.artifacts import collect
 from ci.agent.compiler_cache import CompilerCache
 from ci.agent.lease import LeaseError, Leases
@@ -18,10 +16,10 @@ from ci.agent.machine import build_settings, machine_facts, tool_facts
 from ci.agent.network import NetworkError, wait_until_isolated
 from ci.agent.output import EventLog
 from ci.agent.stage import SupervisorError, adopt_orphans
-from ci.agent.stage_runner import StageRunner
+from ci.agent.stage_runner import Reruns, StageRunner
 from ci.agent.user import Handover, StageUser
 from ci.protocol import events
-from ci.protocol.agent_files import ENVIRONMENT, EVENTS, PYTEST_LOG, files_of
+from ci.protocol.agent_files import ENVIRONMENT, EVENTS
 from ci.protocol.job import PROTOCOL, Job, StagePlan
 from ci.protocol.stable_names import run_folders
 
@@ -54,7 +52,7 @@ class JobRun:
                 credentials = dict(line.split("=", 1) for line in lines)
         self._log = EventLog(self._results / EVENTS)
         self._signal: int | None = None
-        self._reruns: pytest_stage.Reruns | None = None
+        self._reruns: Reruns | None = None
         self._leases: Leases | None = None
         if job.devices is not None and any(stage.device for stage in job.stages):
             self._leases = Leases(
@@ -149,16 +147,7 @@ class JobRun:
             if end.failed:
                 failed = failed or f"not run: {stage.name} failed"
             if end.failed and stage.reruns:  # run after everything else
-                reruns = pytest_stage.Reruns(
-                    replace(stage, shards=1),
-                    results=self._results,
-                    environment=self._stage_environment(stage),
-                    emit=self._log.emit,
-                    carry_out=self._runner.carry_out,
-                    handover=self._handover,
-                    workspace=self._workspace,
-                    logs=files_of(stage, PYTEST_LOG),
-                )
+                reruns = Reruns(self._runner, stage)
                 self._reruns = reruns if reruns.can_run(end) else None
         if self._reruns is None and self._leases is not None:  # reruns still need the devices
             self._leases.release()
