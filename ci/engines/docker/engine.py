@@ -26,8 +26,6 @@ from ci.engines import Capabilities, EngineMachine, EngineMessage, ImageEngine, 
 from ci.engines.archives import extract
 from ci.engines.checks import Finding
 from ci.engines.devices import check_exposure, find_device_files
-from ci.engines.docker import kept
-from ci.engines.docker.attach import open_shell
 from ci.engines.docker.containers import (
     Isolation,
     as_volumes,
@@ -41,6 +39,7 @@ from ci.engines.docker.doctor import engine_findings
 from ci.engines.docker.images import ImageBuilder, build_lock
 from ci.engines.docker.leftovers import EngineContents
 from ci.engines.docker.link import SDK_ERRORS, Link, explain
+from ci.engines.docker.shells import enter_kept, keep_container, open_shell
 from ci.engines.docker.wheelhouse import filled_volume
 from ci.engines.logs import ENGINE_FILES, EventReader, ImageLog, LiveLogs
 from ci.errors import InfrastructureError
@@ -174,14 +173,14 @@ class DockerEngine(ImageEngine):
         """Rename the container of ``plan``, which has ended, or remove it."""
         with self._link.typed_errors():
             if keep:
-                return kept.keep(self.client, plan)
+                return keep_container(self.client, plan)
             remove_containers(self.client, plan.container.labels)
             return None
 
     def enter_kept(self, plan: RunPlan, observer: Observer, *, interactive: bool) -> int | None:
         """Run a shell in the kept container of ``plan``, which is started if it has ended."""
         with self._link.session(observer):
-            return kept.enter(self._link, plan, observer, interactive=interactive)
+            return enter_kept(self._link, plan, observer, interactive=interactive)
 
     def checks(self, plan: EnginePlan, runs: Sequence[RunPlan]) -> Iterator[Finding]:
         """Check the engine, its images, and the devices of its machine."""

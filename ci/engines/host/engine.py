@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from time import monotonic, sleep
@@ -21,8 +22,6 @@ from typing import BinaryIO
 from ci.engines import Capabilities, Engine, EngineMachine, EngineMessage, Observer, typed_errors
 from ci.engines.archives import chunks_of, extract
 from ci.engines.checks import Finding, install_command, package_manager, require
-from ci.engines.docker.attach import OPEN_AGAIN
-from ci.engines.docker.kept import MOST_STARTS, Doorway, Opened
 from ci.engines.host.doctor import machine_findings, prerequisites_of
 from ci.engines.host.environment import (
     BasePython,
@@ -40,6 +39,7 @@ from ci.engines.host.leftovers import HostLeftovers
 from ci.engines.host.workfolder import PIP_INSTALL, VENV_SETTINGS, WorkFolder
 from ci.engines.job import host_job, remove_empty_cache
 from ci.engines.logs import EventReader, ImageLog, LiveLogs
+from ci.engines.shells import MOST_STARTS, OPEN_AGAIN, Doorway
 from ci.errors import InfrastructureError
 from ci.model.plan import EngineKind, EnginePlan, RunPlan, SystemPackages
 from ci.model.results import ExecutionFacts, ImageFacts
@@ -341,25 +341,16 @@ def _stays(plan: RunPlan, facts: ExecutionFacts) -> bool:
 def _is_held_open(
     folder: WorkFolder, plan: RunPlan, doorway: Doorway, *, is_started_here: bool
 ) -> bool:
-    """Start the agent if necessary, and follow it until it holds the folder open.
+    """Start the agent if necessary, and follow it until it holds the folder open."""
 
-    ``False``: it ended. What the agents of the run and of earlier shells printed is not shown.
-    """
+    def start() -> None:
+        job = host_job(plan, folder.path, folder.path / plan.run_id)
+        folder.start_agent(job, _environment(plan, folder))
+
     with TemporaryDirectory(prefix="infini-ci-kept-") as records, folder.output.open("rb") as file:
         reader = EventReader(doorway, Path(records))
-        for chunk in chunks_of(file):
-            reader.feed(chunk)
-        if is_started_here:
-            job = host_job(plan, folder.path, folder.path / plan.run_id)
-            folder.start_agent(job, _environment(plan, folder))
-        elif doorway.is_open:
-            return True
-        doorway.is_live = True
-        try:
-            _read_output(file, reader, folder)
-        except Opened:
-            return True
-    return False
+        follow = partial(_read_output, file, reader, folder)
+        return doorway.opens(reader, chunks_of(file), start if is_started_here else None, follow)
 
 
 def _open_shell(folder: WorkFolder, *, interactive: bool) -> int:

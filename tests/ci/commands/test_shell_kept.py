@@ -9,8 +9,8 @@ import pytest
 from workplace import Workplace, new_workplace
 
 from ci import cli
-from ci.engines.docker.kept import Doorway, Opened
 from ci.engines.host.workfolder import WorkFolder
+from ci.engines.shells import Doorway, Opened
 from ci.errors import ExitCode, InfrastructureError
 from ci.plan.project import load_project, plan_run
 from ci.protocol.events import (
