@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
-from ci.engines import EngineMessage, Observer
+from ci.engines import Observer, say
 from ci.facts.events import LARGEST_RECORD, parse_event
 from ci.facts.measures import IMAGE
 from ci.model.plan import DEFAULT_LIMITS
@@ -94,7 +94,7 @@ class LiveLogs:
         if len(content) > self._room:
             del self._files[stage]
             text = f"{stage}.log is not written any further while the stage runs: it is too large"
-            self._observer.event(EngineMessage(text))
+            say(self._observer, text)
             return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,8 +105,8 @@ class LiveLogs:
             self._begun.add(stage)
         except OSError as error:
             del self._files[stage]  # the run goes on; the complete log comes at the end
-            message = f"{stage}.log cannot be written while the stage runs: {error.strerror}"
-            self._observer.event(EngineMessage(message))
+            text = f"{stage}.log cannot be written while the stage runs: {error.strerror}"
+            say(self._observer, text)
 
     def _show(self) -> None:
         lines = _bytes(self._held).decode(errors="replace").splitlines()
@@ -249,4 +249,4 @@ class EventReader:
             # The first write replaces the log of a caller that died.
             with self._log.open("w" if first else "a", encoding="utf-8") as log:
                 log.write(f"{text}\n")
-        self._observer.event(EngineMessage(text))
+        say(self._observer, text)

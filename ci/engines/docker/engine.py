@@ -22,7 +22,7 @@ from docker.errors import APIError
 from docker.models.containers import Container
 from docker.types import LogConfig
 
-from ci.engines import Capabilities, EngineMachine, EngineMessage, ImageEngine, Observer, job
+from ci.engines import Capabilities, EngineMachine, ImageEngine, Observer, job, say
 from ci.engines.archives import extract
 from ci.engines.checks import Finding
 from ci.engines.devices import check_exposure, find_device_files
@@ -199,11 +199,7 @@ class DockerEngine(ImageEngine):
             self.client.volumes.create(plan.cache.name, labels=job.cache_labels(plan))
         found = find_device_files(self.client, plan, plan.devices) if plan.devices else None
         info = self.info()
-
-        def say(text: str) -> None:
-            observer.event(EngineMessage(text))
-
-        lock = partial(build_lock, info["ID"], say)
+        lock = partial(build_lock, info["ID"], partial(say, observer))
         reference = image.digest or image.reference  # the tag may name another image
         with filled_volume(self.client, plan, reference, lock) as wheels:
             options = job.container_options(
@@ -267,7 +263,7 @@ class DockerEngine(ImageEngine):
             try:
                 if number is not None:
                     what = "the running stage" if number is signal.SIGTERM else "the container"
-                    observer.event(EngineMessage(f"interrupted: ending {what}"))
+                    say(observer, f"interrupted: ending {what}")
                     with suppress(APIError):  # it may have just ended by itself
                         container.kill(signal=number.name)
                 read = partial(read_log, container, reader, self._link.watch)
@@ -328,7 +324,7 @@ class DockerEngine(ImageEngine):
         A container that cannot be reached may still run, and is kept for a later caller. One that
         has ended stays until its verdict is known, if the plan keeps those of failed platforms.
         """
-        if facts.lost and facts.exit_code is None and not facts.interrupted:
+        if facts.may_run and not facts.interrupted:
             return
         stays = plan.keep and facts.exit_code is not None and not facts.interrupted
         removed = False
@@ -351,8 +347,7 @@ class DockerEngine(ImageEngine):
             if facts.interrupted and not removed:
                 name = plan.container.name
                 remedy = f"{self._link.product.command} rm --force --volumes {name}"
-                text = f"container {name} may remain; to remove it: {remedy}"
-                observer.event(EngineMessage(text))
+                say(observer, f"container {name} may remain; to remove it: {remedy}")
 
 
 def container_description(plan: RunPlan) -> dict[str, object]:

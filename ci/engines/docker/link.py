@@ -26,7 +26,7 @@ from docker.utils import kwargs_from_env, parse_host
 from urllib3.exceptions import HTTPError
 
 import docker
-from ci.engines import EngineMessage, Observer, typed_errors
+from ci.engines import Observer, say, typed_errors
 from ci.engines.docker.remote import RemoteMachine, SocketForward
 from ci.engines.docker.watch import PING_S, Watch
 from ci.errors import ConfigError, InfrastructureError
@@ -396,11 +396,9 @@ class Link:
         return action()
 
     def _reconnect(self, error: Exception, observer: Observer) -> bool:
-        def say(text: str) -> None:
-            observer.event(EngineMessage(text))
-
         why = explain(error)
-        say(f"lost the connection to {self.place}: {why}; trying again for {RECONNECT_S:g} s")
+        lost = f"lost the connection to {self.place}: {why}"
+        say(observer, f"{lost}; trying again for {RECONNECT_S:g} s")
         deadline = monotonic() + RECONNECT_S
         while monotonic() < deadline:
             sleep(RETRY_S)
@@ -408,7 +406,7 @@ class Link:
                 self._restart_ssh()
                 _check_socket(self._url)
                 self.client.ping()
-                say(f"reached {self.place} again")
+                say(observer, f"reached {self.place} again")
                 return True
         return False
 

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from time import monotonic, sleep
 from typing import BinaryIO
 
-from ci.engines import Capabilities, Engine, EngineMachine, EngineMessage, Observer, typed_errors
+from ci.engines import Capabilities, Engine, EngineMachine, Observer, say, typed_errors
 from ci.engines.archives import chunks_of, extract
 from ci.engines.checks import Finding, install_command, package_manager, require
 from ci.engines.host.doctor import machine_findings, prerequisites_of
@@ -318,7 +318,7 @@ def _follow_to_end(folder: WorkFolder, plan: RunPlan, observer: Observer) -> Exe
             _read_output(printed, reader, folder)
         except KeyboardInterrupt:
             interrupted = True
-            observer.event(EngineMessage("interrupted: ending the running stage"))
+            say(observer, "interrupted: ending the running stage")
             folder.signal(signal.SIGTERM)
             _read_output(printed, reader, folder, timeout_s=STOP_GRACE_S)
     reader.complete()
