@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Callable, Mapping, Sequence
+from typing import Callable, Sequence
 
 from ci.agent import pytest_stage, session, shards
 from ci.agent.compiler_cache import CompilerCache
@@ -16,9 +17,9 @@ from ci.agent.lease import Leases
 from ci.agent.output import EventLog, StageOutput
 from ci.agent.stage import Stage, StageCommand, SupervisorError
 from ci.agent.stage_progress import GrowingFile, ProgressWatch
-from ci.agent.user import Handover, LogPipe
+from ci.agent.user import Handover, LogPipe, StageUser
 from ci.protocol import events
-from ci.protocol.agent_files import JUNIT, PYTEST_LOG, files_of
+from ci.protocol.agent_files import EVENTS, JUNIT, PYTEST_LOG, files_of
 from ci.protocol.job import NETRC, Job, StagePlan
 from ci.protocol.stable_names import run_folders
 from ci.protocol.stage_kind import StageKind
@@ -42,25 +43,43 @@ class StageProcess:
     """The folder of the plugin that selects the tests of a shard."""
 
 
-@dataclass
 class StageRunner:
-    """Runs stages with what all stages of a job share."""
+    """Runs the stages of a job, with what all of them share.
 
-    job: Job
-    environment: Mapping[str, str]
-    """The variables that all stages inherit."""
-    credentials: Mapping[str, str]
-    """Further ones, for the stages that may have them."""
-    handover: Handover
-    cache: CompilerCache
-    leases: Leases | None
-    log: EventLog
-    stopped: Callable[[], bool]
-    """Whether the job is to end."""
-    _running: list[Stage] = field(default_factory=list)
+    Attributes:
+        environment: the variables that all stages inherit
+        credentials: further ones, for the stages that may have them
+        leases: ``None`` if no stage has devices
+        stopped: whether the job is to end
+    """
 
-    def __post_init__(self) -> None:
-        self._results = Path(self.job.results)
+    def __init__(self, job: Job, stopped: Callable[[], bool]) -> None:
+        self.job = job
+        self.stopped = stopped
+        self.workspace, self.results = Path(job.workspace), Path(job.results)
+        self.results.mkdir(parents=True, exist_ok=True)
+        # Otherwise a Python process that dies loses its last lines, such as pytest's summary.
+        unbuffered = {"PYTHONUNBUFFERED": "1"}
+        self.environment = {**unbuffered, **os.environ, **job.environment}
+        user = StageUser.find(job.user) if job.user is not None else None
+        if user is not None and "HOME" not in job.environment:
+            self.environment["HOME"] = user.home  # an engine sets that of the agent
+        self.handover = Handover(self.results, user)
+        self.cache = CompilerCache(job.compiler_cache, self.environment, self.handover)
+        self.environment.update(self.cache.variables)
+        self.credentials = _take_credentials(job)
+        self.log = EventLog(self.results / EVENTS)
+        self.leases: Leases | None = None
+        if job.devices is not None and any(stage.device for stage in job.stages):
+            self.leases = Leases(
+                job.devices,
+                run_id=job.run_id,
+                platform=job.platform,
+                environment=self.environment,
+                emit=self.log.emit,
+                stopped=stopped,
+            )
+        self._running: list[Stage] = []
 
     def end_running(self) -> None:
         """Ask the running processes to end."""
@@ -107,10 +126,10 @@ class StageRunner:
             held = (sys.executable, "-I", sys.argv[0], session.HOLD)
             changed = replace(stage, command=held) if stage.hold else stage
             return StageProcess(changed, output, shard=shard)
-        handover, workspace = self.handover, Path(self.job.workspace)
+        handover = self.handover
         log, pipe = stack.enter_context(handover.log(log_name))
         with handover.access():  # the files of the tests have options of pytest
-            added = pytest_stage.log_arguments(stage, log, workspace)
+            added = pytest_stage.log_arguments(stage, log, self.workspace)
         variables = dict(stage.environment)
         statuses = stack.enter_context(pytest_stage.status_folder(stage, log, handover))
         if statuses is not None:
@@ -136,7 +155,7 @@ class StageRunner:
         group: list[ProgressWatch] = []
         followed = []
         for it, running in zip(processes, self._running):
-            log, watch = self._results / it.output, self._watch(name, it, group)
+            log, watch = self.results / it.output, self._watch(name, it, group)
             output = StageOutput(log, self.log.printer, name, rate, watch)
             followed.append(FollowedStage(running, output, it.pipe))
         try:
@@ -155,7 +174,7 @@ class StageRunner:
             StageCommand(
                 stage.command,
                 environment={**stage.environment, **leased},
-                workspace=Path(self.job.workspace),
+                workspace=self.workspace,
                 timeout_s=stage.timeout_s,
                 inherited=leases.descriptors if leases else (),
                 user=self.handover.user,
@@ -169,10 +188,20 @@ class StageRunner:
         log = files_of(stage, PYTEST_LOG)[process.shard]
         return ProgressWatch(
             name,
-            tests=GrowingFile(self._results / log) if has_tests else None,
+            tests=GrowingFile(self.results / log) if has_tests else None,
             cache=GrowingFile(cache, self.handover.access) if cache else None,
             group=group,
         )
+
+
+def _take_credentials(job: Job) -> dict[str, str]:
+    """Read the variables with passwords, and remove their file."""
+    if job.credentials is not None:
+        with suppress(FileNotFoundError):  # in a container that was restarted
+            lines = Path(job.credentials).read_text(encoding="utf-8").splitlines()
+            Path(job.credentials).unlink()
+            return dict(line.split("=", 1) for line in lines)
+    return {}
 
 
 class Reruns:
@@ -180,9 +209,8 @@ class Reruns:
 
     def __init__(self, runner: StageRunner, stage: StagePlan) -> None:
         self._runner, self._stage = runner, stage
-        self._results = Path(runner.job.results)
         logs = files_of(stage, PYTEST_LOG)
-        self._tests = pytest_stage.failed_tests(*(self._results / log for log in logs))
+        self._tests = pytest_stage.failed_tests(*(runner.results / log for log in logs))
         self._last: set[str] = set()
 
     def can_run(self, end: events.CommandEnd) -> bool:
@@ -212,7 +240,7 @@ class Reruns:
 
     def _attempt(self, attempt: int, folder: Path, deadline: float) -> events.CommandEnd:
         runner, name, tests = self._runner, self._stage.name, self._tests or ()
-        log = self._results / f"pytest.rerun-{attempt}.jsonl"
+        log = runner.results / f"pytest.rerun-{attempt}.jsonl"
         text = f"{name}: rerun {attempt} of the failed tests ({len(tests)})"
         runner.log.emit(events.RerunStarted(stage=name, attempt=attempt, text=text))
         with ExitStack() as stack:
@@ -221,8 +249,7 @@ class Reruns:
             # The names are those of a log of this very run.
             chosen = pytest_stage.select_tests(stage, folder, tests, self._last, ())
             with runner.handover.access():
-                workspace = Path(runner.job.workspace)
-                added = pytest_stage.log_arguments(chosen, written, workspace)
+                added = pytest_stage.log_arguments(chosen, written, runner.workspace)
             rerun = replace(
                 chosen,
                 command=(*chosen.command, *added),
