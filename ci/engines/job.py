@@ -36,6 +36,7 @@ from ci.protocol.agent_files import ENVIRONMENT
 from ci.protocol.job import ENTER, CacheJob, Job
 from ci.util.files import REPOSITORY, user_cache
 from ci.util.lines import LARGEST_DOCUMENT, parse_object
+from ci.util.text import join_names
 
 Item = TypeVar("Item")
 
@@ -220,6 +221,20 @@ def by_place(plan: RunPlan, items: Mapping[str, Item]) -> dict[str, dict[str, It
         place = max((it for it in places if Path(name).is_relative_to(it)), key=len)
         groups[place][os.path.relpath(name, place)] = item
     return groups
+
+
+def isolation_notes(plan: RunPlan, who: str) -> Iterator[str]:
+    """Yield a note on the stages whose network ``who`` cannot take away."""
+    if names := [stage.name for stage in plan.stages if stage.isolated]:
+        yield f"{who} leaves {join_names(names)} the network, despite `network: none`"
+
+
+def is_privileged(plan: RunPlan) -> bool:
+    """Return whether the container of a plan has all rights on its machine."""
+    return plan.devices is not None and plan.devices.privileged
+
+
+PRIVILEGED = "the container was privileged, as configured (devices.privileged)"
 
 
 def has_own_user(plan: RunPlan) -> bool:

@@ -48,8 +48,6 @@ from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan.network import loopback_notes
 from ci.util.process import delay_interrupt
 
-PRIVILEGED = "the container was privileged, as configured (devices.privileged)"
-
 MOST_MEMORY = f"{job.MEMORY_TENTHS}/10 of the memory of the engine's machine"
 REMOVED_NOTE = "container {} was removed from outside, with the results in it"
 LAST_S = 3  # for each request after the third Ctrl-C
@@ -106,8 +104,8 @@ class DockerEngine(ImageEngine):
         with suppress(KeyboardInterrupt), self._link.session(observer):
             try:
                 notes += self.notes(plan, image.digest)
-                if plan.devices is not None and plan.devices.privileged:
-                    notes.append(PRIVILEGED)
+                if job.is_privileged(plan):
+                    notes.append(job.PRIVILEGED)
                 container = self._create(plan, image, observer)
                 sync_start = monotonic()
                 notes += copy_in(container, plan)

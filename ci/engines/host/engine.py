@@ -37,7 +37,7 @@ from ci.engines.host.environment import (
 )
 from ci.engines.host.leftovers import HostLeftovers
 from ci.engines.host.workfolder import PIP_INSTALL, VENV_SETTINGS, WorkFolder
-from ci.engines.job import host_job, remove_empty_cache
+from ci.engines.job import host_job, isolation_notes, remove_empty_cache
 from ci.engines.logs import EventReader, ImageLog, LiveLogs
 from ci.engines.shells import MOST_STARTS, OPEN_AGAIN, Doorway
 from ci.errors import InfrastructureError
@@ -110,7 +110,7 @@ class HostEngine(Engine):
                 f"the virtual environment of run {plan.run_id} no longer exists"
             )
         sync_seconds, facts = 0.0, ExecutionFacts(engine=self.name, interrupted=True)
-        notes = [*self.notes, *_network_notes(plan)]
+        notes = [*self.notes, *isolation_notes(plan, "the host engine")]
         agent = None
         try:
             with _typed_errors():
@@ -292,12 +292,6 @@ def _python_notes(plan: RunPlan, folder: WorkFolder) -> Iterator[str]:
             yield f"the stages replaced or shadowed {join_names(pins)}"
     elif plan.host.interpreter:
         yield f"the environment is one of {locate(plan.host.interpreter)}"
-
-
-def _network_notes(plan: RunPlan) -> Iterator[str]:
-    names = [stage.name for stage in plan.stages if stage.isolated]
-    if names:
-        yield f"the host engine leaves {join_names(names)} the network, despite `network: none`"
 
 
 def _copy_sources(plan: RunPlan, folder: WorkFolder) -> list[str]:
