@@ -182,7 +182,7 @@ class DockerEngine(ImageEngine):
 
     def checks(self, plan: EnginePlan, runs: Sequence[RunPlan]) -> Iterator[Finding]:
         """Check the engine, its images, and the devices of its machine."""
-        yield from engine_findings(plan, runs, self.images, self.info(), self._link.product)
+        yield from engine_findings(plan, runs, self._link, self.images)
 
     def leftovers(self) -> EngineContents:
         """Return the containers, images and volumes that the engine has."""

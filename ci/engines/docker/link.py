@@ -242,6 +242,16 @@ def typed_bad_answers(place: str) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def typed_reasons(place: str) -> Iterator[None]:
+    """Raise errors of the SDK as ``InfrastructureError`` with nothing but their reason."""
+    try:
+        with typed_bad_answers(place):
+            yield
+    except SDK_ERRORS as error:
+        raise InfrastructureError(explain(error)) from error
+
+
 def read_facts(place: str, answer: object, expected: Mapping[str, type]) -> Mapping[str, Any]:
     """Return an engine's answer; raises ``EngineAnswerError`` if it lacks an expected value."""
     if not isinstance(answer, Mapping):
