@@ -36,8 +36,8 @@ from ci.engines.host.environment import (
     shadowed_packages,
 )
 from ci.engines.host.leftovers import HostLeftovers
-from ci.engines.host.workfolder import PIP_INSTALL, VENV_SETTINGS, WorkFolder
-from ci.engines.job import host_job, isolation_notes, remove_empty_cache
+from ci.engines.host.workfolder import PIP_INSTALL, VENV_SETTINGS, WorkFolder, remove_empty_cache
+from ci.engines.job import isolation_notes
 from ci.engines.logs import EventReader, ImageLog, LiveLogs
 from ci.engines.shells import MOST_STARTS, OPEN_AGAIN, Doorway
 from ci.errors import InfrastructureError
@@ -120,8 +120,7 @@ class HostEngine(Engine):
                     what = "some system_packages are not installed on this machine"
                     notes.append(f"{what}; to install them: {install}")
                 sync_seconds = monotonic() - start
-                variables = _environment(plan, folder)
-                agent = folder.start_agent(host_job(plan, folder.path), variables)
+                agent = folder.start_agent(plan, _environment(plan, folder))
                 facts = _follow_to_end(folder, plan, observer)
                 if facts.lost and not facts.interrupted:  # it has ended, without a result
                     code = agent.wait()
@@ -336,15 +335,12 @@ def _is_held_open(
     folder: WorkFolder, plan: RunPlan, doorway: Doorway, *, is_started_here: bool
 ) -> bool:
     """Start the agent if necessary, and follow it until it holds the folder open."""
-
-    def start() -> None:
-        job = host_job(plan, folder.path, folder.path / plan.run_id)
-        folder.start_agent(job, _environment(plan, folder))
-
+    variables, results = _environment(plan, folder), folder.path / plan.run_id
+    start = partial(folder.start_agent, plan, variables, results) if is_started_here else None
     with TemporaryDirectory(prefix="infini-ci-kept-") as records, folder.output.open("rb") as file:
         reader = EventReader(doorway, Path(records))
         follow = partial(_read_output, file, reader, folder)
-        return doorway.opens(reader, chunks_of(file), start if is_started_here else None, follow)
+        return doorway.opens(reader, chunks_of(file), start, follow)
 
 
 def _open_shell(folder: WorkFolder, *, interactive: bool) -> int:
