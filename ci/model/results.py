@@ -549,3 +549,8 @@ class ExecutionFacts:
     longest_line: int = 0  # bytes of the longest of them, if it exceeds the limit for an event
     wrapper_seconds: float = 0.0  # wall time of the whole call
     notes: tuple[str, ...] = ()
+
+    @property
+    def may_run(self) -> bool:
+        """Whether what the engine lost may still run."""
+        return self.lost and self.exit_code is None

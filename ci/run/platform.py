@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass, replace
 
-from ci.engines import Engine, EngineMessage, Observer
+from ci.engines import Engine, Observer, say
 from ci.errors import CiError, ExitCode, InfrastructureError, PrerequisiteError, UsageError
 from ci.facts.measures import IMAGE
 from ci.facts.platform_result import (
@@ -150,8 +150,7 @@ class PlatformRun:
         try:
             return self.engine.settle(self.plan, keep=keep)
         except (CiError, OSError) as error:
-            text = f"its environment may remain: {error_text(error)}"
-            self.observer.event(EngineMessage(text))
+            say(self.observer, f"its environment may remain: {error_text(error)}")
             return None
 
 
@@ -184,7 +183,7 @@ def judge_platform(
         details=files.details,
         interrupted=facts.interrupted,
         is_fault=exit_code([result]) is ExitCode.INFRASTRUCTURE,
-        may_run=facts.lost and facts.exit_code is None,
+        may_run=facts.may_run,
     )
 
 

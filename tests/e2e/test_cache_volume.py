@@ -15,7 +15,7 @@ from docker.client import DockerClient
 from docker.errors import NotFound
 from plans import python_stage, stage
 
-from ci.engines.job import host_cache_folder
+from ci.engines.host.workfolder import host_cache_folder
 from ci.model.plan import CachePlan
 
 SOURCES = {

@@ -14,7 +14,8 @@ from ci.agent.compiler_cache import (
     parse_statistics_log,
 )
 from ci.agent.user import Handover
-from ci.engines.job import host_cache_folder, is_cache_empty, remove_empty_cache
+from ci.engines.host.workfolder import host_cache_folder, remove_empty_cache
+from ci.engines.job import is_cache_empty
 from ci.facts.notes import cache_notes
 from ci.model.plan import CachePlan
 from ci.protocol.job import CacheJob

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from agent_job import Job, printed_events
+from shown_events import Shown
 
 from ci.agent import stage_progress
 from ci.agent.stage_progress import INTERVAL_S, LARGEST_PIECE, GrowingFile, ProgressWatch
@@ -216,16 +217,6 @@ def test_progress_comes_while_the_stage_runs(job: Job, tmp_path: Path) -> None:
                 if event["done"] == 1:
                     gate.write_text("go on")
     assert seen == [(1, 2), (2, 2)]
-
-
-class Shown:
-    """What reaches a display."""
-
-    def __init__(self) -> None:
-        self.events: list[object] = []
-
-    def event(self, event: object) -> None:
-        self.events.append(event)
 
 
 def test_a_display_gets_progress_and_no_file_keeps_it(tmp_path: Path) -> None:

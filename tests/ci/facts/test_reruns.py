@@ -6,18 +6,15 @@ import json
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from agent_job import Job
-from judged_runs import stage as made_stage
 from report_log import finish, report
 from workplace import CONFIG, Workplace, new_workplace
 
-from ci.agent.pytest_stage import MOST_TESTS, Reruns, failed_tests
-from ci.agent.user import Handover
+from ci.agent.pytest_stage import MOST_TESTS, failed_tests, rerun_refusal
 from ci.cli import main
 from ci.facts.events import parse_events
 from ci.facts.notes import rerun_notes
@@ -29,7 +26,7 @@ from ci.model.results import Harness, Product
 from ci.plan.planning import RunOptions
 from ci.plan.project import load_project, plan_run
 from ci.plan.request import RunRequest, new_request
-from ci.protocol.events import CommandEnd, Event, RerunsEnded
+from ci.protocol.events import CommandEnd
 from ci.protocol.stage_kind import StageKind
 
 # Counts its own attempts in a file: what the tests leave behind is there in the next one, too.
@@ -168,6 +165,7 @@ def test_all_reruns_together_have_the_time_of_the_stage(job: Job) -> None:
     assert finished["timed_out"] is True
     (ended,) = job.events("reruns_ended")
     assert ended["reason"] == "rerun 1 of 3 reached the time limit of 5 s"
+    assert ended["text"] == f"pytest: no more reruns: {ended['reason']}"
     assert job.finished("pytest")["timed_out"] is False
     assert [it.text for it in rerun_notes(*evidence(job))] == [
         "1 failed test without a result in any rerun",  # that it was ended says nothing about it
@@ -206,22 +204,8 @@ def test_when_nothing_is_run_again(
     lines = [report(f"t.py::a[{n}]", "call", "failed") for n in range(failed)]
     lines += [finish(1)] if end else []
     (tmp_path / "pytest.jsonl").write_text("\n".join(lines))
-    events: list[Event] = []
-    end = CommandEnd(seconds=1.0, exit_code=1, **outcome)
-    stage = replace(made_stage("pytest", StageKind.PYTEST), reruns=1)
-    reruns = Reruns(
-        stage,
-        results=tmp_path,
-        environment={},
-        emit=events.append,
-        carry_out=lambda *_: end,
-        handover=Handover(tmp_path, None),
-        workspace=tmp_path,
-    )
-    assert reruns.can_run(end) is (reason is None)
-    text = f"pytest: no more reruns: {reason}"
-    ended = RerunsEnded(stage="pytest", reason=str(reason), text=text)
-    assert events == [ended] * bool(reason)
+    command_end = CommandEnd(seconds=1.0, exit_code=1, **outcome)
+    assert rerun_refusal(command_end, failed_tests(tmp_path / "pytest.jsonl")) == reason
 
 
 def test_a_log_without_an_end_names_no_tests(tmp_path: Path) -> None:

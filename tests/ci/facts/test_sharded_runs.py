@@ -15,7 +15,7 @@ from report_log import finish, phases, report
 from workplace import CONFIG, Workplace, new_workplace
 
 from ci import cli
-from ci.engines.job import host_job
+from ci.engines.host.workfolder import host_job
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts.environment_key import environment_key
 from ci.facts.pytest_log import PytestOutput, parse_log, read_output

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from made_plans import CONFIG, INPUTS, plan
 
-from ci.engines.job import container_job, host_job
+from ci.engines.host.workfolder import host_job
+from ci.engines.job import container_job
 from ci.errors import ConfigError
 from ci.facts.platform_result import LONGEST_TEXT, judged_result, not_run_result
 from ci.facts.result_files import ResultFiles
