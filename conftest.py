@@ -2,7 +2,9 @@
 temporary files of their own.
 
 This file is not in ``tests`` because pytest would then put ``tests`` on the path, where torch finds
-``tests/triton`` in place of the package.
+``tests/triton`` in place of the package. With this file, pytest puts the repository on the path:
+tests import helpers by their full names, such as ``tests.ci.workplace``. Only those of
+``tests/ops`` have bare names, since a vendor's image may have a package ``tests`` of its own.
 """
 
 from __future__ import annotations

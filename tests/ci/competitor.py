@@ -13,10 +13,9 @@ import signal
 import sys
 from pathlib import Path
 
-from agent_job import device_job
-
 from ci.agent import lease
 from ci.agent.lease import Leases
+from tests.ci.agent_job import device_job
 
 LEASES = 200
 DOOMED = "doomed"

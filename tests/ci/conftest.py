@@ -12,14 +12,14 @@ from typing import Any
 
 import cmake
 import pytest
-from agent_job import Job
 from hypothesis import HealthCheck, settings
-from postgresql_server import Server, missing, running_server
-from published import PUBLISHED, ascend_after_summary, platform_result
 
 from ci.model.results import RunResult
 from ci.store.folder import default_url
 from ci.util.process import NOTIFY_VARIABLE, STORE_VARIABLE
+from tests.ci.agent_job import Job
+from tests.ci.postgresql_server import Server, missing, running_server
+from tests.ci.published import PUBLISHED, ascend_after_summary, platform_result
 
 
 def pytest_configure(config: pytest.Config) -> None:

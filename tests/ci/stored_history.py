@@ -14,8 +14,6 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import Any
 
-from published import platform_result
-
 from ci import cli
 from ci.errors import ExitCode
 from ci.facts.acceptance import Acceptance, accept_level
@@ -26,6 +24,8 @@ from ci.plan.lineage import read_lineage
 from ci.store.folder import default_url
 from ci.store.store import Store
 from ci.util.process import run
+from tests.ci.made_results import made_test
+from tests.ci.published import platform_result
 
 BEGIN = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ENVIRONMENT: Mapping[str, Any] = {
@@ -50,12 +50,7 @@ def result(
 
 def tests(outcomes: Mapping[str, Outcome]) -> list[TestOutcome]:
     return [
-        TestOutcome(
-            node_id=name,
-            outcome=outcome,
-            seconds=0.5,
-            reason="assert <b>" if outcome.bad else None,
-        )
+        made_test(name, outcome, reason="assert <b>" if outcome.bad else None)
         for name, outcome in outcomes.items()
     ]
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 
-from local_engine import LocalEngine
 from rich.console import Console
 
 from ci.engines import Engine
@@ -22,6 +21,7 @@ from ci.run.progress import Progress
 from ci.run.records import Records
 from ci.store.folder import default_url, read_results
 from ci.store.store import Store
+from tests.ci.local_engine import LocalEngine
 
 CONFIG = """\
 project: tiny

@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_cmake import compiled, configure, run_cmake
 
 from tests.built import built_once, cached_compiler
+from tests.codegen.test_cmake import compiled, configure, run_cmake
 
 OFF = "-DWITH_CPU_KERNELS=OFF"
 
@@ -80,10 +80,11 @@ def test_calls_run_on_torch(
         configured = run_cmake(root, folder / "build", OFF, **variables)
         assert configured.returncode == 0, configured.stderr
         package = folder / "infini" / "ops"
-        for command in (
-            ["cmake", "--build", folder / "build", "--parallel", "2"],
-            ["cmake", "--install", folder / "build", "--prefix", package],
+        for words in (
+            ["--build", folder / "build", "--parallel", "2"],
+            ["--install", folder / "build", "--prefix", package],
         ):
+            command = ["cmake", *map(str, words)]
             subprocess.run(command, env=os.environ | variables, check=True, capture_output=True)
         shutil.copy(root / "src" / "infini" / "ops" / "__init__.py", package)
 

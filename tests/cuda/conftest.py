@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from emulated import Emulated, build
 
 from tests.built import built_once, cached_compiler
+from tests.cuda.emulated import Emulated, build
 
 
 @pytest.fixture(scope="session")

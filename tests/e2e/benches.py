@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from docker.client import DockerClient
-from plans import make_run_plan, write_project
 
 from ci.engines import Engine, EngineMessage
 from ci.engines.archives import pack
@@ -23,6 +22,7 @@ from ci.model.plan import EngineKind, EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts
 from ci.protocol.events import Event, Output
 from ci.protocol.job import StagePlan
+from tests.e2e.plans import make_run_plan, write_project
 
 
 class Recorder:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from benches import ENGINES, Bench, engine_or_skip
-from fresh import is_local_engine, make_image
-from places import Place
-from plans import make_copying_python
 
 from ci.engines import Engine, job
 from tests.built import built_once
+from tests.e2e.benches import ENGINES, Bench, engine_or_skip
+from tests.e2e.fresh import is_local_engine, make_image
+from tests.e2e.places import Place
+from tests.e2e.plans import make_copying_python
 
 HERE = Path(__file__).parent
 

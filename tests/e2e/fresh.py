@@ -15,11 +15,11 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from docker.client import DockerClient
-from plans import OFFLINE_BASE
 
 from ci.model.plan import CONTAINER_CA_BUNDLE
 from ci.plan.network import read_pip_settings, resolve_network
 from ci.plan.source import write_archive
+from tests.e2e.plans import OFFLINE_BASE
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = ROOT / "docker" / "make-base-image"

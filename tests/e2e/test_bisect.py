@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plans import LAUNCHER
+
+from tests.e2e.plans import LAUNCHER
 
 pytestmark = pytest.mark.complete  # builds some thirty times
 

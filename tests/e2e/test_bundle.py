@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benches import Bench, engine_or_skip
-from plans import PROJECT
 
 from ci.engines.docker.engine import DockerEngine
+from tests.e2e.benches import Bench, engine_or_skip
+from tests.e2e.plans import PROJECT
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = """\

@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from benches import Bench
 from docker.client import DockerClient
 from docker.errors import NotFound
-from plans import python_stage, stage
 
 from ci.engines.host.workfolder import host_cache_folder
 from ci.model.plan import CachePlan
+from tests.e2e.benches import Bench
+from tests.e2e.plans import python_stage, stage
 
 SOURCES = {
     "include/answer.h": "constexpr int answer = 42;\n",

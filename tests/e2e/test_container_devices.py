@@ -8,15 +8,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from benches import Bench
-from plans import DOCKERFILE, stage
 
 from ci.errors import InfrastructureError
 from ci.model.plan import DevicePlan, Exposure, RunPlan
 from ci.model.platforms import DeviceFacts
 from ci.protocol.events import Event
+from tests.e2e.benches import Bench
+from tests.e2e.plans import DOCKERFILE, stage
 
 pytestmark = pytest.mark.docker
 
@@ -51,7 +52,7 @@ class Reacting:
         self.reactions.pop(event.event, lambda: None)()
 
 
-def plan_with_device(bench: Bench, folder: Path, command: str, **changes: object) -> RunPlan:
+def plan_with_device(bench: Bench, folder: Path, command: str, **changes: Any) -> RunPlan:
     plan = bench.plan(stage("pytest", "sh", "-c", command), dockerfile=WITH_PROBE)
     devices = DevicePlan(
         facts=FACTS,
@@ -130,7 +131,7 @@ def check_leases(bench: Bench, leases: Path) -> None:
     ids=["no driver", "no CDI"],
 )
 def test_a_machine_without_the_devices_says_what_it_lacks(
-    docker_bench: Bench, tmp_path: Path, change: dict[str, object], message: str, remedy: str
+    docker_bench: Bench, tmp_path: Path, change: dict[str, Any], message: str, remedy: str
 ) -> None:
     plan = plan_with_device(docker_bench, tmp_path / "leases", "true", **change)
     with pytest.raises(InfrastructureError, match=message) as error:

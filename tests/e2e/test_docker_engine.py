@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benches import Bench, import_image
 from docker.client import DockerClient
 from docker.errors import ImageNotFound
-from plans import DOCKERFILE, python_stage, stage
 
 from ci.engines.docker import link
 from ci.engines.docker.containers import find_containers
@@ -26,6 +24,8 @@ from ci.engines.select import select_engine
 from ci.errors import ExitCode, InfrastructureError
 from ci.facts.platform_result import not_run_result
 from ci.model.plan import EngineKind, EnginePlan, RunPlan
+from tests.e2e.benches import Bench, import_image
+from tests.e2e.plans import DOCKERFILE, python_stage, stage
 
 pytestmark = pytest.mark.docker
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from benches import Bench
-from plans import python_stage
+from docker.client import DockerClient
 
 from ci.run.dry_run import plan_document
+from tests.e2e.benches import Bench
+from tests.e2e.plans import python_stage
 
 LOOK = "import json, os; print(json.dumps(dict(os.environ)))"
 
@@ -36,13 +37,15 @@ def test_stages_get_the_environment_that_is_shown(
 
 
 @pytest.mark.docker
-def test_the_container_has_the_options_that_are_shown(docker_bench: Bench) -> None:
+def test_the_container_has_the_options_that_are_shown(
+    docker_bench: Bench, client: DockerClient
+) -> None:
     plan = docker_bench.plan(python_stage("look", "print('begun', flush=True)"))
     shown = plan_document(plan, docker_bench.engine)["container"]
     found: dict[str, Any] = {}
 
     def inspect() -> None:
-        container = docker_bench.engine.client.containers.get(shown["name"])
+        container = client.containers.get(shown["name"])
         found.update(container.attrs)
 
     docker_bench.observer.reactions["begun"] = inspect

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from benches import Bench
-from plans import stage
 
 from ci.model.plan import RunPlan
 from ci.model.results import Harness, Product
@@ -16,6 +14,8 @@ from ci.protocol.job import Column
 from ci.protocol.stage_kind import StageKind
 from ci.run.platform import judge_platform
 from tests.cases import narrowed
+from tests.e2e.benches import Bench
+from tests.e2e.plans import stage
 
 pytestmark = pytest.mark.docker
 

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benches import Bench
-from plans import REQUIREMENTS, python_stage, stage
 
 from ci.facts.platform_result import judged_result
 from ci.facts.result_files import ResultFiles
@@ -21,6 +19,8 @@ from ci.model.plan import RunPlan
 from ci.model.results import Product
 from ci.protocol.events import RunFinished
 from ci.protocol.stage_kind import StageKind
+from tests.e2e.benches import Bench
+from tests.e2e.plans import REQUIREMENTS, python_stage, stage
 
 INSTALL = stage("install", "python", "-m", "pip", "install", ".", "--no-build-isolation")
 PYTEST = stage("pytest", "python", "-m", "pytest", "tests", kind=StageKind.PYTEST)
@@ -124,9 +124,9 @@ CALLER = """
 import os, signal, sys
 from pathlib import Path
 
-sys.path[:0] = sys.argv[4:]
-from benches import Bench
-from test_engines import survivor
+sys.path.insert(0, sys.argv[4])
+from tests.e2e.benches import Bench
+from tests.e2e.test_engines import survivor
 from ci.engines.select import select_engine
 from ci.model.plan import EngineKind, EnginePlan
 
@@ -146,8 +146,7 @@ def survivor(bench: Bench) -> RunPlan:
 
 
 def test_killed_caller_is_replaced(bench: Bench) -> None:
-    paths = [str(Path(__file__).parent), str(REPOSITORY)]  # each has a conftest
-    arguments = [bench.engine.name, str(bench.folder), bench.run_id, *paths]
+    arguments = [bench.engine.name, str(bench.folder), bench.run_id, str(REPOSITORY)]
     environment = {**os.environ, "TMPDIR": str(bench.folder)}
     dead = subprocess.run([sys.executable, "-c", CALLER, *arguments], env=environment, check=False)
     assert dead.returncode == -signal.SIGKILL

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from fresh import USER, Finished, FreshMachine, quick_start
+
+from tests.e2e.fresh import USER, Finished, FreshMachine, quick_start
 
 pytestmark = pytest.mark.docker
 

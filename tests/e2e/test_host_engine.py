@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benches import Bench, engine_or_skip
 from packaging.version import Version
-from plans import python_stage, stage
 
 from ci.engines.host.engine import HostEngine
 from ci.engines.host.workfolder import WorkFolder
 from ci.errors import InfrastructureError
+from tests.e2e.benches import Bench, engine_or_skip
+from tests.e2e.plans import python_stage, stage
 
 
 def test_stages_see_the_fresh_environment(

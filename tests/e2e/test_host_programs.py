@@ -11,8 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from benches import engine_or_skip
-from places import ROOT, Place, project_files
+
+from tests.e2e.benches import engine_or_skip
+from tests.e2e.places import ROOT, Place, project_files
 
 # As the installed program does, Python does not search the current folder.
 PROGRAM = """\

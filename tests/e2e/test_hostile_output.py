@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from benches import Bench
-from plans import REQUIREMENTS, python_stage, stage
 
 from ci.errors import ExitCode
 from ci.gates.rules import exit_code
@@ -19,9 +15,9 @@ from ci.model.results import Harness, Product
 from ci.protocol.events import RunFinished
 from ci.protocol.stage_kind import StageKind
 from ci.run.platform import judge_platform
-
-sys.path.append(str(Path(__file__).parents[1] / "ci"))
-from hostile import FORGED_TIMES, LONGEST, suite
+from tests.ci.hostile import FORGED_TIMES, LONGEST, suite
+from tests.e2e.benches import Bench
+from tests.e2e.plans import REQUIREMENTS, python_stage, stage
 
 PYTEST = stage("pytest", "python", "-m", "pytest", "tests/test_tiny.py", kind=StageKind.PYTEST)
 FILES = ("pytest.jsonl", "events.jsonl")

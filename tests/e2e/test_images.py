@@ -13,11 +13,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from benches import Recorder, engine_or_skip
 from docker.client import DockerClient
 from docker.errors import ImageNotFound
 from docker.models.images import Image
-from plans import OFFLINE_BASE
 
 from ci.engines.archives import pack
 from ci.errors import InfrastructureError
@@ -25,6 +23,8 @@ from ci.model.plan import RunPlan
 from ci.model.results import ImageFacts
 from ci.plan.network import read_pip_settings
 from ci.plan.project import load_project, plan_run
+from tests.e2e.benches import Recorder, engine_or_skip
+from tests.e2e.plans import OFFLINE_BASE
 
 pytestmark = pytest.mark.docker
 

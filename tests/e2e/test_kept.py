@@ -12,8 +12,11 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from benches import ENGINES
-from places import (
+
+from ci.model.plan import KEPT
+from ci.model.results import HOST_LOCK
+from tests.e2e.benches import ENGINES
+from tests.e2e.places import (
     ROOT,
     Place,
     containers,
@@ -26,9 +29,6 @@ from places import (
     remove,
     terminal_shell,
 )
-
-from ci.model.plan import KEPT
-from ci.model.results import HOST_LOCK
 
 TESTS = """\
 import pathlib

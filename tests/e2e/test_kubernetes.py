@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from benches import engine_or_skip
 from docker.client import DockerClient
-from fresh import is_local_engine
-from plans import DOCKERFILE, REQUIREMENTS
-from pods import PodRunner, own_as
 
 from ci.errors import ExitCode
 from ci.model.results import PlatformResult, Product, RunResult
 from ci.store.folder import read_results
+from tests.e2e.benches import engine_or_skip
+from tests.e2e.fresh import is_local_engine
+from tests.e2e.plans import DOCKERFILE, REQUIREMENTS
+from tests.e2e.pods import PodRunner, own_as
 from tests.forked import run_ci
 
 pytestmark = pytest.mark.docker

@@ -10,11 +10,11 @@ from pathlib import Path
 from unicodedata import east_asian_width
 
 import pytest
-from pane import Pane
-from plans import LAUNCHER
 
 from ci.errors import ExitCode
 from ci.model.platforms import PLATFORMS
+from tests.e2e.pane import Pane
+from tests.e2e.plans import LAUNCHER
 
 ROOT = Path(__file__).resolve().parents[2]
 SEVEN = tuple(PLATFORMS)[:7]

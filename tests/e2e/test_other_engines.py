@@ -9,10 +9,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from benches import Bench
 from docker.client import DockerClient
-from engine_proxy import ENGINE, Proxy, proxied
-from plans import stage
 
 from ci.engines.docker import link
 from ci.engines.select import select_engine
@@ -26,6 +23,9 @@ from ci.protocol.stage_kind import StageKind
 from ci.run.attempts import PlatformAttempts
 from ci.run.platform import PlatformOutcome
 from ci.run.workers import Caller
+from tests.e2e.benches import Bench
+from tests.e2e.engine_proxy import ENGINE, Proxy, proxied
+from tests.e2e.plans import stage
 
 pytestmark = [pytest.mark.docker, pytest.mark.cut_line]
 

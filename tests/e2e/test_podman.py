@@ -12,16 +12,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benches import Bench
 from docker.client import DockerClient
-from places import Place, gc, project_files
-from plans import OFFLINE_BASE, python_stage, stage
-from rootless_podman import USER_ID, MissingPodmanError, rootless_podman
+
+from ci.engines.podman.engine import NO_LIMITS, PodmanEngine
+from ci.engines.select import select_engine
+from ci.errors import InfrastructureError
+from ci.model.plan import EngineKind, EnginePlan
+from tests.e2e.benches import Bench
+from tests.e2e.places import Place, gc, project_files
+from tests.e2e.plans import OFFLINE_BASE, python_stage, stage
+from tests.e2e.rootless_podman import USER_ID, MissingPodmanError, rootless_podman
 
 # Collected here too, with the engine of this file.
-from test_container_devices import check_leases
-from test_docker_engine import STAGES
-from test_engines import (
+from tests.e2e.test_container_devices import check_leases
+from tests.e2e.test_docker_engine import STAGES
+from tests.e2e.test_engines import (
     test_crashing_stage,
     test_install_and_tests,
     test_interrupt_keeps_what_there_is,
@@ -29,13 +34,8 @@ from test_engines import (
     test_odd_names_and_absolute_links_arrive,
     test_second_interrupt_keeps_what_there_is,
 )
-from test_read_only_root import INSTALL, LOOK, RECIPE, TESTS, read_only
-from test_red_and_green import SUITES, check, judged, plan_of
-
-from ci.engines.podman.engine import NO_LIMITS, PodmanEngine
-from ci.engines.select import select_engine
-from ci.errors import InfrastructureError
-from ci.model.plan import EngineKind, EnginePlan
+from tests.e2e.test_read_only_root import INSTALL, LOOK, RECIPE, TESTS, read_only
+from tests.e2e.test_red_and_green import SUITES, check, judged, plan_of
 
 pytestmark = pytest.mark.complete
 

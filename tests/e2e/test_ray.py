@@ -19,11 +19,6 @@ from time import monotonic, sleep
 from typing import IO, Any
 
 import pytest
-from benches import Bench, Recorder, engine_or_skip
-from places import Place
-from plans import REQUIREMENTS, python_stage
-from ray_pool import PATIENCE_S, POLL_S, RayPool, ray_program
-from test_engines import INSTALL, PYTEST
 
 from bench.parts.capacity import Load
 from bench.parts.pool import replay
@@ -37,6 +32,11 @@ from ci.model.platforms import PLATFORMS
 from ci.model.results import Harness, PlatformResult, Product
 from ci.protocol.events import StageFinished, StageStarted
 from ci.run.platform import judge_platform
+from tests.e2e.benches import Bench, Recorder, engine_or_skip
+from tests.e2e.places import Place
+from tests.e2e.plans import REQUIREMENTS, python_stage
+from tests.e2e.ray_pool import PATIENCE_S, POLL_S, RayPool, ray_program
+from tests.e2e.test_engines import INSTALL, PYTEST
 
 pytestmark = [
     pytest.mark.skipif(ray_program() is None, reason="no Ray: pip install --group ray"),
@@ -224,9 +224,9 @@ CALLER = """\
 import sys
 from dataclasses import replace
 from pathlib import Path
-sys.path[:0] = sys.argv[5:]
+sys.path.insert(0, sys.argv[5])
 from ci.model.plan import Priority
-from test_ray import RayBench
+from tests.e2e.test_ray import RayBench
 bench = RayBench(sys.argv[1], Path(sys.argv[2]))
 bench.run_id = sys.argv[3]
 bench.observer.event = lambda event: print(event, flush=True)
@@ -237,8 +237,7 @@ bench.run(replace(bench.waiting_plan(), priority=Priority(sys.argv[4])))
 @contextmanager
 def calling(bench: RayBench, priority: Priority = Priority.COMMIT) -> Iterator[IO[str]]:
     """Run the waiting plan in another process; yields what it prints."""
-    folders = (str(Path(__file__).parent), str(ROOT))
-    words = (bench.engine_plan.ray_address, bench.folder, bench.run_id, priority, *folders)
+    words = (bench.engine_plan.ray_address, bench.folder, bench.run_id, priority, ROOT)
     command = [sys.executable, "-c", CALLER, *map(str, words)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as caller:
         assert caller.stdout is not None

@@ -13,17 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benches import Bench
 from docker.client import DockerClient
-from plans import DOCKERFILE, python_stage, stage
-from test_container_devices import plan_with_device
-from test_hostile_output import SPARSE
+from docker.models.volumes import Volume
 
 from ci.engines.docker.containers import find_containers
 from ci.errors import ExitCode
 from ci.model.plan import ResultLimits, RunPlan
 from ci.plan.planning import WRITABLE
 from ci.protocol.stage_kind import StageKind
+from tests.e2e.benches import Bench
+from tests.e2e.plans import DOCKERFILE, python_stage, stage
+from tests.e2e.test_container_devices import plan_with_device
+from tests.e2e.test_hostile_output import SPARSE
 
 pytestmark = pytest.mark.docker
 
@@ -60,9 +61,8 @@ def read_only(plan: RunPlan) -> RunPlan:
     return replace(plan, container=replace(plan.container, writable=WRITABLE))
 
 
-def volumes(client: DockerClient, plan: RunPlan) -> list[object]:
-    found: list[object] = client.volumes.list(filters={"label": f"infini-ci.run={plan.run_id}"})
-    return found
+def volumes(client: DockerClient, plan: RunPlan) -> list[Volume]:
+    return client.volumes.list(filters={"label": f"infini-ci.run={plan.run_id}"})
 
 
 def test_stages_write_to_volumes_only(docker_bench: Bench, client: DockerClient) -> None:

@@ -18,9 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from benches import Bench
 from docker.client import DockerClient
-from plans import REQUIREMENTS, stage, write_project
 
 from ci.engines.host.workfolder import MAKE_VENV
 from ci.errors import ExitCode
@@ -33,6 +31,8 @@ from ci.protocol.stage_kind import StageKind
 from ci.report.table import table_rows
 from ci.run.platform import judge_platform
 from tests.cases import narrowed
+from tests.e2e.benches import Bench
+from tests.e2e.plans import REQUIREMENTS, stage, write_project
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = REQUIREMENTS + "pytest-cov\npytest-xdist\nsyrupy\n"
@@ -359,7 +359,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv = folder / "venv"
     subprocess.run([sys.executable, *MAKE_VENV, venv], check=True)
     (folder / "requirements.txt").write_text(PLUGINS)
-    install = [venv / "bin/python", "-m", "pip", "install", "--quiet", "--requirement"]
+    install = [str(venv / "bin/python"), "-m", "pip", "install", "--quiet", "--requirement"]
     subprocess.run([*install, folder / "requirements.txt"], check=True)
     program = folder / "python"  # called as python MAKE_VENV FOLDER
     python, link = shlex.quote(sys.executable), f'exec ln -s {shlex.quote(str(venv))} "$4"'
@@ -521,9 +521,19 @@ def test_the_whole_command_ends_with_1(tmp_path: Path) -> None:
     (source / "tests/conftest.py").write_text(TRYLAST_HOOK)
     (source / "requirements.txt").write_text("pytest\npytest-reportlog\n")
     (source / "ci.yaml").write_text(CONFIG)
-    command = [sys.executable, "-m", "ci", "run", "cpu", "--engine", "host", "--source", source]
+    command = [
+        sys.executable,
+        "-m",
+        "ci",
+        "run",
+        "cpu",
+        "--engine",
+        "host",
+        "--source",
+        str(source),
+    ]
     finished = subprocess.run(
-        [*command, "--results", tmp_path / "results"],
+        [*command, "--source", source, "--results", tmp_path / "results"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benches import USUAL_ENGINE, engine_or_skip
 
 from ci.model.platforms import PLATFORMS, Platform
 from ci.model.results import selected_title, title
+from tests.e2e.benches import USUAL_ENGINE, engine_or_skip
 
 ROOT = Path(__file__).resolve().parents[2]
 SIMULATION = ("--config", "tests/simulated/ci.yaml")
@@ -140,7 +140,8 @@ def document(results: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def row(document: dict[str, Any], platform: Platform) -> Row:
-    [found] = (row for row in document["platforms"] if row["platform"] == platform.name)
+    rows: list[Row] = document["platforms"]
+    [found] = (row for row in rows if row["platform"] == platform.name)
     return found
 
 

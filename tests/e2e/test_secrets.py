@@ -22,13 +22,13 @@ from threading import Event, Thread
 from urllib.parse import quote
 
 import pytest
-from benches import ENGINES, engine_or_skip
-from bridge import machine_address
 from docker.client import DockerClient
 from docker.errors import DockerException
-from fresh import is_local_engine
 
 from ci.engines.docker.engine import DockerEngine
+from tests.e2e.benches import ENGINES, engine_or_skip
+from tests.e2e.bridge import machine_address
+from tests.e2e.fresh import is_local_engine
 
 ROOT = Path(__file__).resolve().parents[2]
 BEGINNING = "pl4nte"  # of each secret: in base64, 6 bytes are 8 characters

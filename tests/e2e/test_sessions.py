@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from benches import ENGINES
-from places import (
+
+from ci.model.plan import RUN_LABEL
+from tests.e2e.benches import ENGINES
+from tests.e2e.places import (
     Place,
     gc,
     json_of,
@@ -20,8 +22,6 @@ from places import (
     read_until,
     terminal_shell,
 )
-
-from ci.model.plan import RUN_LABEL
 
 TESTS = """\
 import pathlib

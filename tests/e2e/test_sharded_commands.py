@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benches import ENGINES
-from places import Place, gc, json_of, paste, project_files, remains, remove
 
 from ci.model.results import HOST_LOCK
+from tests.e2e.benches import ENGINES
+from tests.e2e.places import Place, gc, json_of, paste, project_files, remains, remove
 
 PROJECT = "sharded"
 # Most tests leave the name of the shard's log in a file, and one test of each shard fails.

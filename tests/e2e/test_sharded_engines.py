@@ -6,9 +6,7 @@ import signal
 from dataclasses import replace
 
 import pytest
-from benches import Bench
 from docker.client import DockerClient
-from plans import REQUIREMENTS, stage
 
 from ci.facts.result_files import ResultFiles
 from ci.model.plan import RunPlan
@@ -16,6 +14,8 @@ from ci.model.results import Harness, Product
 from ci.protocol.events import StageProgress
 from ci.protocol.stage_kind import StageKind
 from ci.run.platform import judge_platform
+from tests.e2e.benches import Bench
+from tests.e2e.plans import REQUIREMENTS, stage
 
 INSTALL = stage("install", "python", "-m", "pip", "install", ".", "--no-build-isolation")
 MORE = """\
@@ -32,11 +32,11 @@ def test_own_processors():
 """
 
 
-def sharded(bench: Bench, *, shards: int = 2, **changes: object) -> RunPlan:
+def sharded(bench: Bench, *, shards: int = 2, reruns: int = 0) -> RunPlan:
     """Plan one build, and tests that several processes share: 11 in two files, one fails."""
     command = ("python", "-m", "pytest", "-p", "no:cacheprovider", "tests", "-rP")
     tests = stage("pytest", *command, kind=StageKind.PYTEST)
-    tests = replace(tests, shards=shards, **changes)
+    tests = replace(tests, shards=shards, reruns=reruns)
     plan = bench.plan(INSTALL, tests, requirements=REQUIREMENTS)
     (plan.source / "tests/test_more.py").write_text(MORE)
     return plan

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from plans import LAUNCHER
-from slurm_cluster import SlurmCluster, slurm_cluster, wait_until
 
 from ci.errors import ExitCode
 from ci.model.results import HOST_LOCK, Harness, PlatformResult, Product
 from ci.store.folder import read_results
 from ci.util.files import is_locked
+from tests.e2e.plans import LAUNCHER
+from tests.e2e.slurm_cluster import SlurmCluster, slurm_cluster, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = """\

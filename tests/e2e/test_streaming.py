@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from benches import Bench, Recorder
 from docker.client import DockerClient
-from plans import python_stage, stage
 
 from ci.engines.host.workfolder import WorkFolder
 from ci.model.plan import RunPlan
 from ci.protocol.events import Event, StageFinished
+from tests.e2e.benches import Bench, Recorder
+from tests.e2e.plans import python_stage, stage
 
 FLOOD_LINES = 1_000_000  # of 100 bytes
 FLOOD = f"""

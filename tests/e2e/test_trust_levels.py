@@ -10,15 +10,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from benches import Bench
 from docker.client import DockerClient
 from docker.errors import ContainerError, NotFound
-from plans import DOCKERFILE, OFFLINE_BASE, stage
 
 from ci.engines.docker.engine import DockerEngine
 from ci.engines.job import TRUSTED_MOUNT, container_options
 from ci.model.plan import CachePlan, RunPlan
 from ci.model.trust import Trust
+from tests.e2e.benches import Bench
+from tests.e2e.plans import DOCKERFILE, OFFLINE_BASE, stage
 
 GOOD = "int answer() { return 42; }\n"
 POISON = "int answer() { return 666; }\n"

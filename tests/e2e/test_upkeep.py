@@ -11,10 +11,8 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from benches import Bench, import_image
 from docker.client import DockerClient
 from docker.models.containers import Container
-from plans import stage
 
 from ci import cli
 from ci.engines.checks import Severity
@@ -23,6 +21,8 @@ from ci.engines.docker.doctor import disk_findings
 from ci.engines.docker.engine import DockerEngine
 from ci.engines.docker.leftovers import EngineContents, last_used
 from ci.errors import ExitCode
+from tests.e2e.benches import Bench, import_image
+from tests.e2e.plans import stage
 
 pytestmark = pytest.mark.docker
 
@@ -80,7 +80,7 @@ class Things:
         for volume in self.client.volumes.list(filters=only):
             volume.remove()
         for image in self.client.images.list(filters=only):
-            self.client.images.remove(image.id, force=True)
+            image.remove(force=True)
 
 
 @pytest.fixture

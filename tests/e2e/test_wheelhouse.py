@@ -20,12 +20,9 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from benches import Bench
-from bridge import machine_address
 from docker.client import DockerClient
 from docker.errors import NotFound
 from docker.models.containers import Container, ContainerCollection
-from plans import OFFLINE_BASE, python_stage, stage
 
 from ci.engines.archives import pack
 from ci.engines.docker.containers import find_containers
@@ -37,6 +34,9 @@ from ci.model.plan import RunPlan
 from ci.protocol.events import NetworkRemoved, NetworkWaiting
 from ci.protocol.job import StagePlan
 from ci.upkeep.gc import decide
+from tests.e2e.benches import Bench
+from tests.e2e.bridge import machine_address
+from tests.e2e.plans import OFFLINE_BASE, python_stage, stage
 
 pytestmark = [pytest.mark.docker, pytest.mark.cut_line]
 
@@ -127,7 +127,9 @@ def test_builds_and_runs_get_the_wheels(
     scope = Scope(
         project=docker_bench.run_id, orphans=False, runs=frozenset(), platforms=frozenset()
     )
-    items = docker_bench.engine.leftovers().items(scope)
+    leftovers = docker_bench.engine.leftovers()
+    assert leftovers is not None
+    items = leftovers.items(scope)
     [volume] = [item for item in items if item.kind is ItemKind.WHEELS]
     assert (volume.name, volume.needed) == (volume_name(wheels), None)
     # Another run takes the volume as it is.
@@ -201,12 +203,11 @@ def test_a_base_image_that_cannot_serve(
 
 CALLER = """
 import os, signal, sys
-sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 import pickle
-from benches import Recorder
+from tests.e2e.benches import Recorder
 from ci.engines.select import select_engine
-plan = pickle.loads(Path(sys.argv[2]).read_bytes())
+plan = pickle.loads(Path(sys.argv[1]).read_bytes())
 observer = Recorder()
 observer.reactions["now"] = lambda: os.kill(os.getpid(), signal.SIGKILL)
 select_engine(plan.engine).prepare(plan, observer)
@@ -219,12 +220,13 @@ def test_a_killed_caller_leaves_what_resume_and_gc_remove(
     plan = with_wheels(docker_bench, wheels, stage("no", "true"), last="echo now && sleep 60")
     pickled = docker_bench.folder / "plan"
     pickled.write_bytes(pickle.dumps(plan))
-    command = [sys.executable, "-c", CALLER, str(Path(__file__).parent), str(pickled)]
+    command = [sys.executable, "-c", CALLER, str(pickled)]
     killed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     [server] = containers_of(client, docker_bench)
     assert server.status == "running"
     contents = docker_bench.engine.leftovers()
+    assert contents is not None
     assert docker_bench.run_id not in contents.running
     scope = Scope(
         project=docker_bench.run_id, orphans=False, runs=frozenset(), platforms=frozenset()
@@ -354,7 +356,7 @@ def test_a_later_caller_disconnects_the_container(
     plan = replace(plan, network=replace(plan.network, wheelhouse=wheels))
     pickled = docker_bench.folder / "plan"
     pickled.write_bytes(pickle.dumps(plan))
-    command = [sys.executable, "-c", RUN, str(Path(__file__).parent), str(pickled)]
+    command = [sys.executable, "-c", RUN, str(pickled)]
     killed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     container = client.containers.get(plan.container.name)

@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from plans import write_project
-from test_bundle import NETWORK_VARIABLES, without_network
 
 from ci.plan import source
 from ci.util.files import REPOSITORY
+from tests.e2e.plans import write_project
+from tests.e2e.test_bundle import NETWORK_VARIABLES, without_network
 
 CONFIG = """\
 project: tiny

@@ -21,11 +21,11 @@ from xml.etree.ElementTree import parse
 
 import pytest
 import yaml
-from plans import LAUNCHER
 
 from ci.errors import ExitCode
 from ci.store.folder import read_results
 from tests.cases import narrowed
+from tests.e2e.plans import LAUNCHER
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ("ci", "codegen", "docker", ".github", ".gitlab", ".gitlab-ci.yml", ".gitignore")

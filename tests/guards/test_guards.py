@@ -7,9 +7,9 @@ import xml.etree.ElementTree as ElementTree
 
 import guards
 import pytest
-from toy_suite import Run, run_suite
 
 from ci.model.outcomes import Outcome
+from tests.guards.toy_suite import Run, run_suite
 
 TOYS = """
 import ctypes, os, signal, unittest

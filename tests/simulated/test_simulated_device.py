@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 import simulated_device
-from conftest import NAME
 from simulated_device import runtime
 
 import torch
 from codegen.devices import platforms
+from tests.simulated.conftest import NAME
 
 
 def in_another_thread(function: Callable[[], Any]) -> Any:

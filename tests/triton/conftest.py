@@ -9,11 +9,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from triton_workplace import TARGETS, Generated, Library, run_cmake
 
 from codegen.triton.compiler import CACHE_VARIABLE
 from codegen.triton.generation import Request, generate
 from tests.built import built_once, cache_folder, cached_compiler
+from tests.triton.triton_workplace import TARGETS, Generated, Library, run_cmake
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +66,7 @@ def library(
             finished = run_cmake(build, *options)
             assert finished.returncode == 0, finished.stderr
             assert ", 0 compiled; " in finished.stdout
-            command = ["ninja", "-C", build, "infini_ops"]
+            command = ["ninja", "-C", str(build), "infini_ops"]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
     build = built_once(tmp_path_factory, "triton-library", compile_in)

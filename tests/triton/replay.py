@@ -35,11 +35,11 @@ from native_operands import (  # noqa: E402
     tolerance,
     wide,
 )
-from recorded_calls import LOG, Calls, Record  # noqa: E402
 from triton.runtime import interpreter  # noqa: E402
 
 import torch  # noqa: E402
 from codegen.triton.spec import find_sources, read_plan  # noqa: E402
+from tests.triton.recorded_calls import LOG, Calls, Record  # noqa: E402
 
 TARGET = 90
 FORMATS = {"i32": "<i", "i64": "<q", "fp32": "<f"}

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from triton_workplace import ROOT, TARGETS, Library, run_cmake
+
+from tests.triton.triton_workplace import ROOT, TARGETS, Library, run_cmake
 
 pytestmark = pytest.mark.usefixtures("_tools")
 

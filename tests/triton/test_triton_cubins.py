@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from triton_workplace import ROOT, TARGETS, Generated, cubin_in
+
+from tests.triton.triton_workplace import ROOT, TARGETS, Generated, cubin_in
 
 POINTER_SIZE = 8
 SIZES = {"void*": POINTER_SIZE, "int64_t": 8, "double": 8, "int32_t": 4, "float": 4, "int16_t": 2}

@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-from triton_workplace import ROOT
+
+from tests.triton.triton_workplace import ROOT
 
 ENUMERATIONS = (
     "CUdevice_attribute",

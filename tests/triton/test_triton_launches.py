@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorded_calls import LOG
-from triton_workplace import ROOT, TARGETS, Generated, Library, cubin_in
+
+from tests.triton.recorded_calls import LOG
+from tests.triton.triton_workplace import ROOT, TARGETS, Generated, Library, cubin_in
 
 HERE = Path(__file__).parent
 CAPABILITIES = {80: "8.0", 90: "9.0"}
@@ -467,7 +468,7 @@ def test_no_driver(workplace: Workplace, tmp_path: Path, content: str | None, re
     library = tmp_path / "libcuda.so.1"
     library.write_text("no library")
     if content is not None:
-        command = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library]
+        command = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)]
         subprocess.run(command, input=content, text=True, check=True)
     (outcome,) = workplace.run(rms_norm(4, 64), LD_LIBRARY_PATH=str(tmp_path))
     assert not outcome["supported"]

@@ -18,7 +18,6 @@ from typing import Any
 from zipimport import zipimporter
 
 import pytest
-from agent_job import Job, printed_events, wait_for_end
 
 from ci.agent import machine
 from ci.agent import stage as stages
@@ -32,6 +31,7 @@ from ci.protocol.job import PROTOCOL, ArtifactPlan
 from ci.protocol.stage_kind import StageKind
 from ci.util.files import REPOSITORY, copy_file
 from tests.cases import narrowed
+from tests.ci.agent_job import Job, printed_events, wait_for_end
 
 # Modules of the standard library of every Python from 3.8 on; additions must be, too.
 OLD_MODULES = {

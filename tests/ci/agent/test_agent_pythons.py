@@ -9,13 +9,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
-from agent_job import Job
 
 from ci.agent.lease import detect
 from ci.engines import devices
 from ci.engines.job import agent_modules
 from ci.protocol.stage_kind import StageKind
 from ci.util.files import REPOSITORY
+from tests.ci.agent_job import Job
 from tools.compat.interpreters import find_interpreters, places
 
 VERSIONS = [f"3.{minor}" for minor in range(8, 15)]

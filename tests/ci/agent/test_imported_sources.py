@@ -9,12 +9,12 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
-from agent_job import stage_plan
 
 from ci.agent.machine import tool_facts
 from ci.facts.notes import requirement_notes, source_notes
 from ci.protocol.job import StagePlan
 from ci.protocol.stage_kind import StageKind
+from tests.ci.agent_job import stage_plan
 
 FILE = f"tiny/_fast{EXTENSION_SUFFIXES[0]}"
 PYTEST = ("python", "-m", "pytest")

@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from agent_job import Job, printed_events, stage_plan
 
 from ci.agent.network import NetworkError, active_interfaces, wait_until_isolated
 from ci.protocol.events import Event, NetworkWaiting
 from ci.protocol.stage_kind import StageKind
+from tests.ci.agent_job import Job, printed_events, stage_plan
 
 connected = pytest.mark.skipif(not active_interfaces(), reason="this machine has no network")
 SHOW = "import json, socket; print(json.dumps([name for _, name in socket.if_nameindex()]))"

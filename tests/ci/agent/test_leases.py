@@ -15,16 +15,15 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import competitor
 import pytest
-from agent_job import Job, device_job, printed_events, wait_for_end
 
-from ci.agent import lease
 from ci.agent.lease import LeaseError, Leases
 from ci.agent.locks import LockFolder
 from ci.protocol.events import Event, LeaseWaiting
 from ci.protocol.job import DeviceJob
 from ci.util.files import REPOSITORY
+from tests.ci import competitor
+from tests.ci.agent_job import Job, device_job, printed_events, wait_for_end
 
 GIBIBYTE = 2**30
 
@@ -238,7 +237,7 @@ def test_waiting_is_reported_and_ends_with_the_earlier_lease(
     second, events = machine.leases("run-2", wait_s=60)
     second.check()
     first.take("pytest")
-    monkeypatch.setattr(lease.time, "sleep", lambda _: first.release())
+    monkeypatch.setattr("ci.agent.lease.time.sleep", lambda _: first.release())
     second.take("pytest")
     assert [event.event for event in events] == ["lease_waiting", "lease_taken"]
     held = r"GPU-0 is held by run run-1 \(nvidia\) of user tester since 20\d\d-"

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_job import Job, device_job
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +29,7 @@ from ci.agent.shards import (
 from ci.protocol.agent_files import shard_file
 from ci.protocol.events import CommandEnd
 from ci.protocol.stage_kind import StageKind
+from tests.ci.agent_job import Job, device_job
 
 FILES = ("tests/test_a.py", "tests/test_b.py", "other.py")
 NAMES = st.builds(

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from agent_job import Job, printed_events
-from shown_events import Shown
 
 from ci.agent import stage_progress
 from ci.agent.stage_progress import INTERVAL_S, LARGEST_PIECE, GrowingFile, ProgressWatch
@@ -18,6 +16,8 @@ from ci.engines.logs import EventReader
 from ci.protocol.agent_files import ENGINE_EVENTS
 from ci.protocol.events import StageProgress
 from ci.protocol.stage_kind import StageKind
+from tests.ci.agent_job import Job, printed_events
+from tests.ci.shown_events import Shown
 
 
 class Clock:

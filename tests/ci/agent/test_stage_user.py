@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_job import Job
 
 from ci.agent.user import LARGEST_PIPE, LogPipe
 from ci.protocol.stage_kind import StageKind
+from tests.ci.agent_job import Job
 from tools.compat.interpreters import find_interpreters
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start other users")

@@ -8,14 +8,14 @@ import re
 from pathlib import Path
 
 import pytest
-from postgresql_server import connected
 from sqlalchemy import text
-from stored_history import Project, expect, git, noisy, result
 
 from ci.cli import main
 from ci.errors import ExitCode
 from ci.plan.load import load_accepted
 from ci.store.folder import default_url
+from tests.ci.postgresql_server import connected
+from tests.ci.stored_history import Project, expect, git, noisy, result
 
 ACCEPT = ("run-012", "--reason", "two new kernels")
 LEVELS = [*noisy(900, 12, 1), *noisy(1080, 8, 2)]

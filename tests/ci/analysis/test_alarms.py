@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from stored_history import Project, expect, noisy, result
 
 from ci.errors import ExitCode
+from tests.ci.stored_history import Project, expect, noisy, result
 
 PLATFORMS = ("ascend", "cambricon", "cpu", "iluvatar", "metax", "moore", "nvidia")
 

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foreign_runs import write_run
-from stored_history import BEGIN, Project, expect, git, noisy, result
 
 from ci.errors import ExitCode
 from ci.model.outcomes import Outcome
 from ci.model.results import Lineage
 from ci.plan.lineage import read_lineage
 from tests.cases import narrowed
+from tests.ci.foreign_runs import write_run
+from tests.ci.stored_history import BEGIN, Project, expect, git, noisy, result
 
 FIRM = ("--fail-on", "regression")
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from stored_history import acceptance
 
 from ci.analysis.level_changes import History, Shift, accepted_levels, history
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import EnvironmentKey
 from ci.gates.regression import Judgement
 from ci.store.rows import RunMeasures
+from tests.ci.stored_history import acceptance
 
 KEY = EnvironmentKey(
     platform="cpu",
@@ -46,7 +46,9 @@ def runs(
             dirty=False,
             started_at=START + timedelta(hours=at + n),
             key=key.digest,
-            values={name: series[n] for name, series in values.items() if series[n] is not None},
+            values={
+                name: value for name, series in values.items() if (value := series[n]) is not None
+            },
         )
         for n in range(count)
     ]

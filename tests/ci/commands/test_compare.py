@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_engine import LocalEngine
 
 from ci import cli
 from ci.commands import run as run_command
@@ -17,6 +16,7 @@ from ci.model.results import RunResult
 from ci.store.folder import default_url, read_results
 from ci.store.store import Store
 from tests.cases import narrowed
+from tests.ci.local_engine import LocalEngine
 
 Output = pytest.CaptureFixture[str]
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
-from stored_history import ENVIRONMENT, Project, noisy, result
-from written_site import FAILED, data, write
 
 from ci import cli
 from ci.errors import ExitCode
@@ -19,6 +17,8 @@ from ci.model.outcomes import Outcome
 from ci.report.dashboard.html import clean, file_stem, script, spark_path
 from ci.store.folder import default_url
 from ci.store.store import Store
+from tests.ci.stored_history import ENVIRONMENT, Project, noisy, result
+from tests.ci.written_site import FAILED, data, write
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foreign_runs import RUN_ID, small
 
 from ci import cli
 from ci.errors import ExitCode
@@ -23,6 +22,7 @@ from ci.store import exporting
 from ci.store.exporting import TABLES, ColumnKind
 from ci.store.folder import default_url
 from ci.store.store import Store
+from tests.ci.foreign_runs import RUN_ID, small
 
 Output = pytest.CaptureFixture[str]
 Rows = list[dict[str, Any]]

@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from deep_folder import make_deep_folder
 from docker.client import DockerClient
 from filelock import FileLock
 
@@ -27,6 +26,7 @@ from ci.engines.leftovers import Item, ItemKind, Scope
 from ci.errors import ExitCode
 from ci.upkeep.gc import decide, sessions
 from ci.util.files import remove_folder
+from tests.ci.deep_folder import make_deep_folder
 
 Output = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch

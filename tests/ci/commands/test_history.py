@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from stored_history import ENVIRONMENT, Project, noisy, result
 
 from ci.errors import ExitCode
 from ci.model.details import BuildDetails, Unit, UnitKind
 from ci.model.results import BuildResult, PlatformResult
+from tests.ci.stored_history import ENVIRONMENT, Project, noisy, result
 
 NEWER = {**ENVIRONMENT, "compiler": "g++ 13.1"}
 

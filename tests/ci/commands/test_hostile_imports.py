@@ -10,17 +10,14 @@ import contextlib
 import io
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from foreign_runs import RUN_ID, small, write_run
-from hostile_runs import folders
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from postgresql_server import connected
 from sqlalchemy import text
 
 from ci import cli
@@ -31,6 +28,9 @@ from ci.store import importing
 from ci.store.folder import default_url
 from ci.store.store import Store
 from tests.cases import narrowed
+from tests.ci.foreign_runs import RUN_ID, small, write_run
+from tests.ci.hostile_runs import folders
+from tests.ci.postgresql_server import connected
 from tests.fuzz.documents import CONTROLS, nested
 
 Output = pytest.CaptureFixture[str]
@@ -444,14 +444,15 @@ def _fuzz(run: RunResult, makes: list[Callable[[Path], Path]]) -> None:
         with Store(default_url(here)) as store:
             run_ids = [head.run_id for head in store.heads()]
             assert set(run_ids) == {path.name for path in here.glob("2026*")}
-        for words in (
+        commands: tuple[Sequence[str | Path], ...] = (
             ["report"],
             *(["report", run_id, "--format", "markdown"] for run_id in run_ids),
             *(["compare", run_id, GOOD] for run_id in run_ids[:2]),
             ["history", "nvidia"],
             ["export", "--format", "csv", "--output", root / "out"],
             ["import", there],
-        ):
+        )
+        for words in commands:
             code = run_ci(here, *words)
             # What is stored can be shown: exit code 2 is for a run without the platform.
             assert code == 0 or words[0] in ("import", "compare"), words

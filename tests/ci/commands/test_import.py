@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from foreign_runs import RUN_ID, resumed, small, write_run
-from operator_log import node_id
 
 from ci import cli
 from ci.errors import ExitCode, UsageError
@@ -19,6 +17,8 @@ from ci.model.results import RunResult
 from ci.store.folder import default_url, read_results
 from ci.store.importing import Importer, ImportOutcome, compare_with_known, find_run_folders
 from ci.store.store import Store
+from tests.ci.foreign_runs import RUN_ID, resumed, small, write_run
+from tests.ci.operator_log import node_id
 
 Output = pytest.CaptureFixture[str]
 

@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postgresql_server import connected
 from sqlalchemy import text
-from stored_history import ENVIRONMENT, Project, noisy, result
 
 from ci.cli import main
 from ci.errors import ExitCode
@@ -24,6 +22,8 @@ from ci.util import webhook
 from ci.util.files import REPOSITORY
 from ci.util.process import NOTIFY_VARIABLE, inherited_environment
 from ci.util.text import hide_values
+from tests.ci.postgresql_server import connected
+from tests.ci.stored_history import ENVIRONMENT, Project, noisy, result
 
 Output = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch

@@ -6,16 +6,12 @@ import json
 import os
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from filelock import FileLock
-from hostile import FORGED_TIMES
-from local_engine import LocalEngine, facts, run_agent
-from published import table_markdown
-from stored_history import git
-from workplace import CONFIG, CONTRACT, PASSING, Workplace, new_workplace
 
 from ci.engines import Observer
 from ci.errors import ExitCode, InfrastructureError, UsageError
@@ -29,6 +25,11 @@ from ci.run import platform
 from ci.run.coordinator import RunCoordinator
 from ci.store.folder import read_results
 from ci.store.store import Store
+from tests.ci.hostile import FORGED_TIMES
+from tests.ci.local_engine import LocalEngine, facts, run_agent
+from tests.ci.published import table_markdown
+from tests.ci.stored_history import git
+from tests.ci.workplace import CONFIG, CONTRACT, PASSING, Workplace, new_workplace
 
 RED = (Product.FAILED, Harness.CLEAN, ExitCode.PRODUCT_FAILURE)
 NOT_JUDGED = (Product.INCOMPLETE, Harness.INFRASTRUCTURE, ExitCode.INFRASTRUCTURE)
@@ -444,7 +445,11 @@ def test_forged_times_are_not_believed(work: Workplace, resumed: bool) -> None:
     assert said == [f"{what}: stage build ended with {ends}"]
 
 
-DAMAGED = {"cut": lambda text: text[:200], "not UTF-8": lambda _: b"\xff", "empty": lambda _: b""}
+DAMAGED: dict[str, Callable[[bytes], bytes]] = {
+    "cut": lambda text: text[:200],
+    "not UTF-8": lambda _: b"\xff",
+    "empty": lambda _: b"",
+}
 
 
 @pytest.mark.parametrize("name", DAMAGED)

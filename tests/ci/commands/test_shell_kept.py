@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from shown_events import Shown
-from workplace import Workplace, new_workplace
 
 from ci import cli
 from ci.engines.host.workfolder import WorkFolder
@@ -24,6 +22,8 @@ from ci.protocol.events import (
 )
 from ci.protocol.job import PROTOCOL
 from ci.report.table import ResultsReport
+from tests.ci.shown_events import Shown
+from tests.ci.workplace import Workplace, new_workplace
 
 FAILING = "def test_a(): assert 0\n"
 

@@ -12,8 +12,6 @@ from pathlib import Path
 import cmarkgfm
 import pytest
 from cmarkgfm.cmark import Options
-from published import platform_result
-from stored_history import ENVIRONMENT, Project, result
 
 from ci import cli
 from ci.analysis.combined import single_run
@@ -36,6 +34,8 @@ from ci.model.results import (
 )
 from ci.report.forge import LONGEST_PAGE, Summary, error_commands, marker, page
 from tests.cases import narrowed
+from tests.ci.published import platform_result
+from tests.ci.stored_history import ENVIRONMENT, Project, result
 
 Output = pytest.CaptureFixture[str]
 

@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from local_engine import LocalEngine
 
 from ci import cli
 from ci.commands import run as run_command
 from ci.errors import ExitCode
 from ci.util.files import REPOSITORY
+from tests.ci.local_engine import LocalEngine
 
 Output = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch

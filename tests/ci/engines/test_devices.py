@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_plans import device_plan
 
 from ci.engines.devices import DeviceFiles, check_exposure, container_devices, exposure_of
 from ci.engines.docker.engine import container_description
@@ -15,6 +14,7 @@ from ci.engines.job import container_options, job_document
 from ci.errors import ConfigError
 from ci.model.plan import DevicePlan, Exposure, RunPlan
 from ci.model.platforms import PLATFORMS
+from tests.ci.made_plans import device_plan
 
 ACCELERATORS = [name for name, platform in PLATFORMS.items() if platform.devices]
 

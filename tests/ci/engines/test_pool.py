@@ -18,8 +18,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from made_plans import pool_plans, pool_project
-from shown_events import Shown
 
 from ci import cli
 from ci.commands import run as run_command
@@ -45,6 +43,8 @@ from ci.protocol.agent_files import ENGINE_EVENTS
 from ci.protocol.events import Event, Output, RunFinished, StageStarted
 from ci.run.dry_run import plan_document
 from ci.util.files import REPOSITORY
+from tests.ci.made_plans import pool_plans, pool_project
+from tests.ci.shown_events import Shown
 
 MakeTree = Callable[..., Tree]
 

@@ -11,8 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from made_plans import pool_plans
-from shown_events import Shown
 
 from ci.engines import EngineMessage
 from ci.engines.ray.actor import COMPLETE, PlatformActor, feed_name
@@ -27,6 +25,8 @@ from ci.facts.events import parse_event
 from ci.model.plan import EngineKind, EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.protocol.events import Output
+from tests.ci.made_plans import pool_plans
+from tests.ci.shown_events import Shown
 
 IMAGE = ImageFacts(reference="venv", digest=None, built=False, seconds=0.5, reason="cached")
 PREPARED = StepOutcome(value=IMAGE)

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from operator_log import FINISH, SIMULATED, compiled_only, lines
-from review import check_golden
 
 from ci.facts.operators import mismatches
 from ci.facts.pytest_log import parse_log
+from tests.ci.operator_log import FINISH, SIMULATED, compiled_only, lines
+from tests.ci.review import check_golden
 
 GOLDEN = Path(__file__).parent / "golden" / "backend.txt"
 

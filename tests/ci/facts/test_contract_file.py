@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from operator_log import node_id
-from review import check_golden
 
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts.contract import Contract, ContractBase, contract_text, load_contract
@@ -27,6 +25,9 @@ from ci.model.outcomes import (
     Suite,
     TestOutcome,
 )
+from tests.ci.made_results import made_test
+from tests.ci.operator_log import node_id
+from tests.ci.review import check_golden
 
 GOLDEN = Path(__file__).parent / "golden" / "contract_findings.txt"
 PASSED = State(Outcome.PASSED)
@@ -54,7 +55,7 @@ tests:
 
 
 def outcome(name: str, result: Outcome = Outcome.PASSED, reason: str | None = None) -> TestOutcome:
-    return TestOutcome(node_id=name, outcome=result, seconds=0.1, reason=None, skip_reason=reason)
+    return made_test(name, result, skip_reason=reason)
 
 
 def contract(*tests: TestOutcome) -> Contract:

@@ -6,10 +6,10 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
-from published import PUBLISHED, platform_result
 
 from ci.facts.environment_key import EnvironmentKey, environment_key, successors
 from ci.model.results import ShardResult
+from tests.ci.published import PUBLISHED, platform_result
 
 FACTS: dict[str, Any] = {
     "machine": {

@@ -6,7 +6,6 @@ import shlex
 from pathlib import Path
 
 import pytest
-from workplace import CONTRACT, Workplace, new_workplace
 
 from ci.cli import main
 from ci.errors import ExitCode
@@ -16,6 +15,7 @@ from ci.model.results import LONGEST_MESSAGE, LONGEST_TEST, MOST_FAILURES, Failu
 from ci.report.failure_list import command_for
 from ci.store.folder import read_results
 from ci.util.text import first_line
+from tests.ci.workplace import CONTRACT, Workplace, new_workplace
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from published import PUBLISHED, platform_result
 
 from ci.facts.measures import Quantity, measure_key, measures_of, stage_and_quantity
 from ci.model.results import BuildResult, PlatformResult, PytestResult, StageResult
+from tests.ci.published import PUBLISHED, platform_result
 
 BUILD = BuildResult(
     configure_s=0.5,

@@ -6,15 +6,15 @@ import importlib.util
 import json
 from typing import Any
 
-import operator_log
 import pytest
-from operator_log import FINISH, SIMULATED, lines, properties
 
 from ci.facts.operators import operator_record, overload_counts, recorded_properties
 from ci.facts.pytest_log import parse_log
 from ci.model.outcomes import SKIP_REASONS, OperatorRecord, PytestLog
 from ci.model.results import OverloadCount
 from ci.util.files import REPOSITORY
+from tests.ci import operator_log
+from tests.ci.operator_log import FINISH, SIMULATED, lines, properties
 
 
 def log(*tests: list[str]) -> PytestLog:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from workplace import CONFIG, Workplace, new_workplace
 
 from ci import cli
 from ci.facts.contract import load_contract
 from ci.model.outcomes import OperatorTest
 from ci.model.results import PlatformResult, Product
+from tests.ci.workplace import CONFIG, Workplace, new_workplace
 
 SUITE = """\
 import pytest

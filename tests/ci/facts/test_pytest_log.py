@@ -6,9 +6,9 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from report_log import FINISH, finish, phases, report
 
 from ci.agent.pytest_stage import failed_tests
 from ci.facts.failures import reason_line
@@ -18,6 +18,7 @@ from ci.plan.planning import WORKSPACE
 from ci.protocol.pytest_report import ANSI
 from ci.protocol.stable_names import TestNames
 from ci.util.lines import LONGEST_REPORT, lines_of_file
+from tests.ci.report_log import FINISH, finish, phases, report
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -112,7 +113,7 @@ def subtest(outcome: str, message: str | None = None, **more: object) -> str:
         ({"_subtest.context": "{'i': <object>}"}, "({'i': <object>})"),  # no JSON
     ],
 )
-def test_a_failing_subtest_fails_its_test_once(more: dict[str, object], name: str) -> None:
+def test_a_failing_subtest_fails_its_test_once(more: dict[str, Any], name: str) -> None:
     setup, call, teardown = phases("a::b", "passed")
     subtests = [subtest("passed", **more), subtest("failed", "E", **more)]
     log = parse_log([setup, *subtests, call, teardown, FINISH])

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_job import Job
-from report_log import finish, report
-from workplace import CONFIG, Workplace, new_workplace
 
 from ci.agent.pytest_stage import MOST_TESTS, failed_tests, rerun_refusal
 from ci.cli import main
@@ -28,6 +25,9 @@ from ci.plan.project import load_project, plan_run
 from ci.plan.request import RunRequest, new_request
 from ci.protocol.events import CommandEnd
 from ci.protocol.stage_kind import StageKind
+from tests.ci.agent_job import Job
+from tests.ci.report_log import finish, report
+from tests.ci.workplace import CONFIG, Workplace, new_workplace
 
 # Counts its own attempts in a file: what the tests leave behind is there in the next one, too.
 SUITE = """\
@@ -225,7 +225,7 @@ def rerun(name: str, attempt: int, outcome: Outcome) -> Rerun:
     return Rerun(node_id=name, attempt=attempt, outcome=outcome, seconds=0.1)
 
 
-def record(*events: dict[str, object]) -> RunRecord:
+def record(*events: Mapping[str, object]) -> RunRecord:
     clocks = {"time": 0.0, "monotonic": 0.0, "stage": "pytest"}
     return parse_events(json.dumps({**clocks, **event}) for event in events)
 

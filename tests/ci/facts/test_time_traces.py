@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_job import Job
 
 from ci.agent import artifacts
 from ci.facts.build import MOST_TRACED, read_build, traced_seconds
 from ci.facts.files import ArchiveMember, read_archive
 from ci.protocol.events import ArtifactCut
 from ci.protocol.job import ArtifactPlan
+from tests.ci.agent_job import Job
 
 DATA = Path(__file__).parents[1] / "data"
 

@@ -11,29 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import operator_log
 import pytest
-from judged_runs import (
-    ADD,
-    FAILING,
-    INSTALLED,
-    MUL,
-    PASSING,
-    STAGES,
-    begin,
-    case,
-    contract,
-    end,
-    ended,
-    in_wrapper,
-    last,
-    log,
-    operators,
-    ran,
-    stage,
-)
-from report_log import report
-from review import check_golden
 
 from ci.facts.case import Case
 from ci.facts.events import parse_events
@@ -55,6 +33,28 @@ from ci.protocol.events import (
     StageLost,
     StageSkipped,
 )
+from tests.ci import operator_log
+from tests.ci.judged_runs import (
+    ADD,
+    FAILING,
+    INSTALLED,
+    MUL,
+    PASSING,
+    STAGES,
+    begin,
+    case,
+    contract,
+    end,
+    ended,
+    in_wrapper,
+    last,
+    log,
+    operators,
+    ran,
+    stage,
+)
+from tests.ci.report_log import report
+from tests.ci.review import check_golden
 
 DATA = Path(__file__).parents[1] / "data"
 GOLDEN = Path(__file__).parent / "golden" / "verdicts.txt"

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from published import PUBLISHED, platform_result
 
 from ci.errors import InfrastructureError
 from ci.model.results import (
@@ -20,6 +19,7 @@ from ci.model.results import (
 )
 from ci.store.folder import read_results
 from ci.util.files import write_atomically
+from tests.ci.published import PUBLISHED, platform_result
 
 DATA = Path(__file__).parents[1] / "data"
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from stored_history import Project, git
 
 from ci.engines.checks import Severity
 from ci.errors import ExitCode, UsageError
@@ -23,6 +22,7 @@ from ci.plan.request import new_request, source_changes
 from ci.run.commit_runs import Checkout, temporary_checkout
 from ci.upkeep.doctor.prerequisites import check_git
 from ci.util.process import ProcessError
+from tests.ci.stored_history import Project, git
 
 # A filter has no arguments. It gets the file on its standard input, and has to return one.
 PROGRAM = """\

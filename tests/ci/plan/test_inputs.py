@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stored_history import git
 
 from ci.errors import ConfigError, UsageError
 from ci.model.plan import ResultLimits, RunPlan
@@ -20,6 +19,7 @@ from ci.plan.project import (
     plan_run,
 )
 from ci.util.files import REPOSITORY
+from tests.ci.stored_history import git
 
 
 @pytest.fixture

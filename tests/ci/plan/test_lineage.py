@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from stored_history import Project, git
 
 from ci.model.results import NO_LINEAGE, Lineage
 from ci.plan.lineage import read_lineage
+from tests.ci.stored_history import Project, git
 
 GITHUB = {"GITHUB_ACTIONS": "true"}
 PULL_REQUEST = {

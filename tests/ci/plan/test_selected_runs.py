@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from local_engine import LocalEngine
 
 from ci import cli
 from ci.commands import run as run_command
@@ -20,12 +19,13 @@ from ci.facts.operators import read_record, recorded_properties
 from ci.facts.suite import UNSELECTED, restrict_to_selection
 from ci.model.outcomes import OperatorTest, Outcome, Selection, State, Suite
 from ci.model.results import PlatformResult, RunResult
-from ci.plan.config import Config, NetworkConfig, SelectionConfig
+from ci.plan.config import Config, NetworkConfig, PlatformConfig, SelectionConfig
 from ci.plan.project import Project, refuse_typos
 from ci.plan.request import selected_operators
 from ci.plan.site import SiteConfig
 from ci.store.folder import read_results
 from tests.cases import narrowed
+from tests.ci.local_engine import LocalEngine
 
 CONFIG = """\
 project: tiny
@@ -145,7 +145,7 @@ class TestRequestedOptions:
     ) -> str | None:
         project = Project(
             path=folder / "ci.yaml",
-            config=Config(project="tiny", platforms={"cpu": {}}, selection=section),
+            config=Config(project="tiny", platforms={"cpu": PlatformConfig()}, selection=section),
             site=SiteConfig(),
             environ=environ,
             pip=NetworkConfig(),

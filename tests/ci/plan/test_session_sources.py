@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from workplace import Workplace, new_workplace
 
 from ci import cli
 from ci.errors import ExitCode, UsageError
@@ -18,6 +17,7 @@ from ci.plan.session import SHELL, kept_plan, rerun_plan, shell_plan
 from ci.protocol.job import Column
 from ci.protocol.stage_kind import StageKind
 from ci.run.session import Recorded, recorded_sources
+from tests.ci.workplace import Workplace, new_workplace
 
 
 @pytest.fixture

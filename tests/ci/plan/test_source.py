@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stored_history import git
 
 from ci.errors import InfrastructureError, UsageError
 from ci.plan import source
+from tests.ci.stored_history import git
 
 
 def write(folder: Path, *names: str) -> None:

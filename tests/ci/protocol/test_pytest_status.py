@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from agent_job import Job
 
 from ci.facts.pytest_log import parse_log
 from ci.model.outcomes import Outcome
 from ci.protocol.pytest_status import is_pytest
 from ci.protocol.stage_kind import StageKind
 from tests.cases import narrowed
+from tests.ci.agent_job import Job
 
 OURS = f"{sys.executable} -m pytest -p no:cacheprovider tests"
 RED = """\

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from local_engine import LocalEngine, facts
-from workplace import Workplace, new_workplace
 
 from ci.engines import Engine
 from ci.errors import ConfigError, InfrastructureError
@@ -18,6 +16,8 @@ from ci.model.plan import EnginePlan
 from ci.model.results import PlatformResult, Product
 from ci.plan.load import load_site
 from ci.run import attempts, platform
+from tests.ci.local_engine import LocalEngine, facts
+from tests.ci.workplace import Workplace, new_workplace
 
 SITE = """\
 engines:

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from workplace import Workplace, new_workplace
 
 from ci.facts.environment_key import EnvironmentKey
 from ci.model.outcomes import Outcome, State, Suite
@@ -20,6 +19,7 @@ from ci.run.estimates import similarity, stage_estimates, usual_seconds
 from ci.run.records import Records
 from ci.run.status import Expectation
 from ci.store.rows import RunMeasures
+from tests.ci.workplace import Workplace, new_workplace
 
 
 @pytest.fixture

@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile import LONGEST, suite
-from local_engine import LocalEngine
-from workplace import CONFIG, Workplace, new_workplace
 
 from ci.engines import EngineMachine, EngineMessage, Observer
 from ci.errors import CiError, ConfigError, ExitCode, InfrastructureError, UsageError
@@ -28,6 +25,9 @@ from ci.run.progress import Progress
 from ci.run.records import Records
 from ci.util.files import REPOSITORY
 from tests.cases import narrowed
+from tests.ci.hostile import LONGEST, suite
+from tests.ci.local_engine import LocalEngine
+from tests.ci.workplace import CONFIG, Workplace, new_workplace
 
 THREE = ("cpu", "moore", "ascend")
 
@@ -335,8 +335,8 @@ CALLER = """
 import os, signal, sys
 from pathlib import Path
 
-sys.path[:0] = sys.argv[2:]
-from test_workers import THREE, odd, three
+sys.path.insert(0, sys.argv[2])
+from tests.ci.run.test_workers import THREE, odd, three
 
 def second_hangs():
     if len(engine.calls) == 3:
@@ -352,9 +352,8 @@ work.run(platforms=THREE, jobs=1)
 def test_a_killed_parent_takes_its_workers_along(work: Workplace) -> None:
     hanging = work.folder / "hanging"
     os.mkfifo(hanging)
-    here = Path(__file__).parent
-    paths = map(str, (REPOSITORY, here, here.parent))
-    caller = subprocess.Popen([sys.executable, "-c", CALLER, str(work.folder), *paths])
+    command = [sys.executable, "-c", CALLER, str(work.folder), str(REPOSITORY)]
+    caller = subprocess.Popen(command)
     worker = os.pidfd_open(int(hanging.read_text()))
     caller.kill()
     caller.wait()

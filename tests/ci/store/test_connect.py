@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from foreign_runs import RUN_ID, small, write_run
-from postgresql_server import LOCKED, Server, connected
 from sqlalchemy import text
 
 from ci.cli import main
@@ -17,6 +15,8 @@ from ci.store.connect import connect, masked_url
 from ci.store.folder import default_url, open_store
 from ci.store.store import Store
 from ci.util.process import STORE_VARIABLE
+from tests.ci.foreign_runs import RUN_ID, small, write_run
+from tests.ci.postgresql_server import LOCKED, Server, connected
 
 ENDS_OTHERS = """\
 SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity

@@ -11,7 +11,6 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from stored_history import git
 
 from ci.engines.checks import Severity
 from ci.plan import source
@@ -21,6 +20,7 @@ from ci.upkeep.doctor.prerequisites import check_git
 from ci.util.checkout import check_out
 from ci.util.git import find_work_tree, user_setting
 from ci.util.process import ProcessError
+from tests.ci.stored_history import git
 
 ALLOW = ("-c", "protocol.file.allow=always")
 

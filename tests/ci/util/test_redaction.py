@@ -12,7 +12,6 @@ from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
-from deep_folder import make_deep_folder
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from ci.util import redaction
 from ci.util.files import remove_folder
 from ci.util.redaction import redact_folder, secret_values
 from ci.util.text import SHORTEST_HIDDEN, hide_values, make_inert, mask_credentials
+from tests.ci.deep_folder import make_deep_folder
 
 VALUE = "p&s/w=rd <é>\"'\\x"
 
