@@ -56,8 +56,7 @@ def accept_rises(found: PlatformHistory, run_id: str, terms: Terms) -> list[Acce
 
     rises = [
         (environment, shift, {change.run.run_id for change in shift.changes if change.is_rise})
-        for environment in found.history.environments
-        for shift in environment.shifts
+        for environment, shift in found.history.shifts
     ]
     for environment, shift, run_ids in rises:
         if run_id in run_ids:

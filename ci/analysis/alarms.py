@@ -79,14 +79,13 @@ def gate_subject(histories: Sequence[PlatformHistory], alarms: Iterable[Alarm]) 
 
 
 def _regressions(record: PlatformHistory) -> Iterator[AlarmRow]:
-    for environment in record.history.environments:
-        for shift in environment.of(Judgement.REGRESSION):
-            change = shift.headline
-            explanation = record.causes.get((change.run.run_id, change.measure))
+    for environment, shift in record.history.shifts:
+        if shift.judgement is Judgement.REGRESSION:
+            explanation = record.cause_of(shift.headline)
             yield AlarmRow(
                 platform=record.platform,
                 environment=str(environment.key),
-                change=change,
+                change=shift.headline,
                 also=tuple(it for it in shift.others if it.is_rise),
                 cause=(explanation and explanation.causes) or None,
             )

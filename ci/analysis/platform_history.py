@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ci.analysis.ancestry import Ancestry, Line
 from ci.analysis.cause import Explanation, explain
-from ci.analysis.level_changes import IN_USE, History, history
+from ci.analysis.level_changes import IN_USE, History, LevelChange, history
 from ci.analysis.parts import BuildSide, pytest_stages
 from ci.analysis.repository import Repository
 from ci.errors import UsageError
@@ -52,6 +52,9 @@ class PlatformHistory:
     """Acceptances that no longer hold."""
     causes: Mapping[tuple[str, str], Explanation] = field(default_factory=dict)
     """The causes of each open regression, by its run and measure."""
+
+    def cause_of(self, change: LevelChange) -> Explanation | None:
+        return self.causes.get((change.run.run_id, change.measure))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +213,7 @@ def _unknown(message: str, name: str, known: Collection[str], none: str) -> Usag
 def _causes(
     store: Store, platform: str, found: History
 ) -> Iterator[tuple[tuple[str, str], Explanation]]:
-    shifts = [(it, shift) for it in found.environments for shift in it.of(Judgement.REGRESSION)]
+    shifts = [it for it in found.shifts if it[1].judgement is Judgement.REGRESSION]
     for environment, shift in shifts[:EXPLAINED]:
         change, runs = shift.headline, environment.runs
         place = runs.index(change.before_run) + 1
