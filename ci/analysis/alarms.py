@@ -149,9 +149,7 @@ def unsent(
 
     More runs move the found place. ``places`` has the places of the runs of each platform.
     """
-    known: dict[tuple[str, str], list[Notice]] = {}
-    for then in sent:
-        known.setdefault((then.platform, then.measure), []).append(then)
+    known = group_by(sent, lambda it: (it.platform, it.measure))
 
     def is_sent(now: Notice, then: Notice) -> bool:
         of_platform = places[now.platform]
