@@ -24,12 +24,7 @@ from ci.protocol.pytest_status import TESTS_FAILED, is_pytest
 from ci.protocol.stage_kind import StageKind
 
 # What pytest means by its other exit statuses (pytest.ExitCode).
-UNFINISHED = {
-    2: "interrupted",
-    3: "internal error",
-    4: "usage error",
-    5: "no tests collected",
-}
+UNFINISHED = {2: "interrupted", 3: "internal error", 4: "usage error", 5: "no tests collected"}
 
 # pytest-xdist's own assertion that no test was left.
 _LEFT_BY_WORKER = re.compile(r"AssertionError: \('(.+)', <WorkerController \w+>\)")

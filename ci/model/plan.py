@@ -12,12 +12,7 @@ from pathlib import Path
 
 from ci.errors import ConfigError
 from ci.model.outcomes import Suite
-from ci.model.platforms import (
-    OFFLINE_BASE_COMMAND,
-    OFFLINE_BASE_IMAGE,
-    PLATFORMS,
-    DeviceFacts,
-)
+from ci.model.platforms import OFFLINE_BASE_COMMAND, OFFLINE_BASE_IMAGE, PLATFORMS, DeviceFacts
 from ci.model.results import selected_title, title
 from ci.model.trust import Trust
 from ci.protocol.job import ArtifactPlan, StagePlan

@@ -16,14 +16,7 @@ from pathlib import Path
 from ci.errors import ConfigError, UsageError
 from ci.facts.contract import load_contract
 from ci.model.outcomes import Suite
-from ci.model.plan import (
-    ContractPlan,
-    EngineKind,
-    EnginePlan,
-    NetworkPlan,
-    ResultLimits,
-    RunPlan,
-)
+from ci.model.plan import ContractPlan, EngineKind, EnginePlan, NetworkPlan, ResultLimits, RunPlan
 from ci.model.platforms import PLATFORMS
 from ci.plan import git_history
 from ci.plan.config import IMAGE_REFERENCE, Config, DevicePolicy, NetworkConfig

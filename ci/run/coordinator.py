@@ -24,14 +24,7 @@ from ci.run.platform import PlatformOutcome, error_text, judge_lost, not_judged_
 from ci.run.progress import Progress
 from ci.run.records import Records
 from ci.run.status import Expectation
-from ci.run.workers import (
-    Caller,
-    Message,
-    Readiness,
-    WorkerFailure,
-    Workers,
-    forked_workers,
-)
+from ci.run.workers import Caller, Message, Readiness, WorkerFailure, Workers, forked_workers
 from ci.store.folder import RESULTS_FILE, read_results
 from ci.util.invocation import command, results_option
 
