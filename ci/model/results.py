@@ -204,6 +204,11 @@ class PytestResult(_Model):
     summary: Text | None
     """pytest's closing line, verbatim; with shards, the line that one process would print."""
 
+    @property
+    def bad(self) -> int:
+        """Tests and files that failed or had an error."""
+        return self.failed + self.errors
+
 
 class OverloadCount(_Model):
     """Counts of operator overloads on one slot and device."""

@@ -8,10 +8,8 @@ no result.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from ci.engines.logs import ENGINE_FILES
@@ -21,12 +19,11 @@ from ci.manifests.kubernetes import SYSTEM, job_notes
 from ci.manifests.pods import pulled_image, read_pods
 from ci.model.plan import RunPlan
 from ci.model.results import ExecutionFacts, Harness, PlatformResult, RunResult
-from ci.plan.network import read_pip_settings
-from ci.plan.project import load_project
+from ci.plan.project import load_here
 from ci.plan.request import RunRequest, check_configuration, plan_request, read_request
 from ci.run.platform import PlatformOutcome, judge_platform
 from ci.run.records import Records
-from ci.store.folder import RESULTS_FILE, open_store, read_results
+from ci.store.folder import RESULTS_FILE, read_results
 from ci.store.importing import check_size, copy_files
 from ci.util.files import remove_folder
 
@@ -118,9 +115,9 @@ def judge_jobs(folder: Path, results: Path) -> tuple[RunResult, RunResult]:
     the Jobs were printed.
     """
     request = check_configuration(read_request(results, folder.name, "import"), "import")
-    project = load_project(request.config, os.environ, read_pip_settings(os.environ))
+    project = load_here(request.config)
     plans = plan_request(project, request, results)
-    records = Records(results / folder.name, partial(open_store, results))
+    records = Records.of_run(results, folder.name)
     missing = [*filter(None, [records.missing_contracts(plans)])]
     run = DelegatedRun(
         request=request,

@@ -11,12 +11,7 @@ from dataclasses import dataclass, replace
 from ci.engines import Engine, Observer, say
 from ci.errors import CiError, ExitCode, InfrastructureError, PrerequisiteError, UsageError
 from ci.facts.measures import IMAGE
-from ci.facts.platform_result import (
-    judged_result,
-    not_judged_result,
-    not_run_result,
-    with_kept,
-)
+from ci.facts.platform_result import judged_result, not_judged_result, not_run_result, with_kept
 from ci.facts.result_files import ResultFiles
 from ci.facts.shards import merge_files
 from ci.gates.rules import exit_code

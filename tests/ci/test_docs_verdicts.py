@@ -36,6 +36,7 @@ from tests.ci.judged_runs import (
     end,
     ended,
     last,
+    limited,
     log,
     operators,
     ran,
@@ -84,9 +85,7 @@ CASES: dict[str, Case] = {
     "killed": ran(CUT, 137, signal=9),
     "killed by an unknown sender": ran(CUT, 137, signal=9, oom_kills=None),
     "the machine's memory": case(None, end("install", 1, oom_kills=2), last(1), exit_code=1),
-    "the limit": replace(
-        ran(CUT, 137, signal=9, oom_kills=1, memory_limit_hits=1), memory_limit_bytes=8 * GIB
-    ),
+    "the limit": limited(ran(CUT, 137, signal=9, oom_kills=1, memory_limit_hits=1), 8 * GIB),
     "too long": ran(CUT, 143, signal=15, timed_out=True, seconds=20.0),
     "lost": case(
         *(None, INSTALLED, begin("pytest")),

@@ -228,7 +228,8 @@ def test_environments_that_alternate_have_a_series_each() -> None:
         rows += runs({"install.wall_s": [fast]}, WARM, 2 * n + 1)
     found = history(rows, KEYS)
     warm_runs, cold_runs = found.environments
-    assert len(warm_runs.of(Judgement.REGRESSION)) == 1
+    regressions = [it for it, shift in found.shifts if shift.judgement is Judgement.REGRESSION]
+    assert regressions == [warm_runs]
     assert not cold_runs.shifts
 
 

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from shown_events import Shown
 
 from ci.engines import EngineMessage
 from ci.engines.logs import (
@@ -22,6 +21,7 @@ from ci.engines.logs import (
 from ci.facts.measures import IMAGE
 from ci.protocol.agent_files import ENGINE_EVENTS
 from ci.protocol.events import Output, RunFinished, StageFinished, StageStarted
+from tests.ci.shown_events import Shown
 
 
 @pytest.fixture
