@@ -21,7 +21,7 @@ STARTED = "INFINI_NOX"  # passed to the process that has nox: the command that s
 NOX = "nox==2026.10.20"
 
 
-def stop(text, remedy):
+def stop(text: object, remedy: str) -> None:
     """Print the failure and its remedy, and exit with code 3, as `python -m ci` does."""
     print(f"noxfile.py: {text}\n{remedy}", file=sys.stderr)
     sys.exit(3)
@@ -61,7 +61,7 @@ def enter_own_environment() -> None:
     if not installed.exists():
         print(f"noxfile.py: installing {NOX} into {environment}", file=sys.stderr)
         # One retry: with pip's five, an index that cannot be reached costs 8 s.
-        install = [python, "-m", "pip", "install", "--quiet", "--retries", "1", NOX]
+        install = [str(python), "-m", "pip", "install", "--quiet", "--retries", "1", NOX]
         if subprocess.run([sys.executable, "-m", "venv", "--clear", environment]).returncode:
             stop(
                 f"{sys.executable} cannot make the virtual environment {environment}: see above",
@@ -76,7 +76,7 @@ def enter_own_environment() -> None:
                 "PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER.",
             )
         installed.touch()
-    os.execv(python, [python, __file__, *sys.argv[1:]])  # noqa: S606
+    os.execv(python, [str(python), __file__, *sys.argv[1:]])  # noqa: S606
 
 
 if __name__ == "__main__":

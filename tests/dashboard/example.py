@@ -115,9 +115,13 @@ def _skipped(test: TestOutcome, reason: str) -> TestOutcome:
 
 def _failed(tests: Sequence[TestOutcome]) -> list[TestOutcome]:
     """Let a few tests fail, and add those with hostile names."""
-    bad = {"outcome": Outcome.FAILED, "reason": MESSAGE, "skip_reason": None}
-    changed = [replace(it, **bad) if n % 97 == 5 else it for n, it in enumerate(tests)]
-    return [*changed, *(replace(tests[0], node_id=name, **bad) for name in HOSTILE)]
+    hostile = [replace(tests[0], node_id=name) for name in HOSTILE]
+    changed = [_bad(it) if n % 97 == 5 else it for n, it in enumerate(tests)]
+    return [*changed, *map(_bad, hostile)]
+
+
+def _bad(test: TestOutcome) -> TestOutcome:
+    return replace(test, outcome=Outcome.FAILED, reason=MESSAGE, skip_reason=None)
 
 
 def _judged(

@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
+from threading import Thread, Timer
 
 import pytest
 from docker.client import DockerClient
@@ -121,7 +121,9 @@ def test_engine_that_answers_again(docker_bench: Bench, proxy: Proxy) -> None:
 
     def hang() -> None:
         proxy.running.clear()
-        Thread(target=lambda: (time.sleep(7.0), proxy.running.set()), daemon=True).start()
+        end = Timer(7.0, proxy.running.set)
+        end.daemon = True
+        end.start()
 
     docker_bench.observer.reactions["ready"] = hang
     facts = docker_bench.engine.execute(plan, image, docker_bench.observer)

@@ -99,7 +99,7 @@ def _exchange(stream: Any, *, interactive: bool) -> None:
     connection: socket.socket = getattr(stream, "_sock", stream)  # below the file of the SDK
     connection.settimeout(None)  # a person may think for an hour
     Thread(target=_send_input, args=(connection,), daemon=True).start()
-    frames: Iterator[tuple[int, bytes]] = frames_iter(stream, interactive)  # type: ignore[no-untyped-call]
+    frames: Iterator[tuple[int, bytes]] = frames_iter(stream, interactive)
     for source, data in frames:
         target = sys.stderr if source == STDERR else sys.stdout
         target.buffer.write(data)

@@ -46,7 +46,9 @@ def runs(
             dirty=False,
             started_at=START + timedelta(hours=at + n),
             key=key.digest,
-            values={name: series[n] for name, series in values.items() if series[n] is not None},
+            values={
+                name: value for name, series in values.items() if (value := series[n]) is not None
+            },
         )
         for n in range(count)
     ]

@@ -526,11 +526,11 @@ def test_files_of_a_running_pod_are_judged_again(pod: Pod) -> None:
     complete = events.read_text()
     events.write_text("".join(complete.splitlines(keepends=True)[:-1]))
     pod.imported()
-    assert pod.row.verdict.harness is Harness.LOST
+    assert outcome(pod.row)[1] is Harness.LOST
     assert pod.inputs.exists()
     events.write_text(complete)
     pod.imported()
-    assert pod.row.verdict.harness is Harness.CLEAN
+    assert outcome(pod.row)[1] is Harness.CLEAN
 
 
 def test_a_file_that_is_no_list_of_pods_is_refused(pod: Pod) -> None:

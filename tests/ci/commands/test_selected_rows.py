@@ -129,8 +129,9 @@ def test_neither_run_hides_the_other(project: Project, *, whole_first: bool) -> 
 def test_the_code_of_both(project: Project, rows: tuple[str, ...], code: ExitCode) -> None:
     commit = project.commit()
     for row in rows:
+        made = result() if "whole" in row else selected()
         changes = {"verdict": FAILED} if "failed" in row else {}
-        project.run(commit, (result if "whole" in row else selected)(**changes))
+        project.run(commit, made.model_copy(update=changes))
     assert report(project, "HEAD", "--expect", "cpu", "--check")[0] == code
 
 

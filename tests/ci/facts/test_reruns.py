@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -207,18 +207,18 @@ def test_when_nothing_is_run_again(
     lines += [finish(1)] if end else []
     (tmp_path / "pytest.jsonl").write_text("\n".join(lines))
     events: list[Event] = []
-    end = CommandEnd(seconds=1.0, exit_code=1, **outcome)
+    first = CommandEnd(seconds=1.0, exit_code=1, **outcome)
     stage = replace(made_stage("pytest", StageKind.PYTEST), reruns=1)
     reruns = Reruns(
         stage,
         results=tmp_path,
         environment={},
         emit=events.append,
-        carry_out=lambda *_: end,
+        carry_out=lambda *_: first,
         handover=Handover(tmp_path, None),
         workspace=tmp_path,
     )
-    assert reruns.can_run(end) is (reason is None)
+    assert reruns.can_run(first) is (reason is None)
     text = f"pytest: no more reruns: {reason}"
     ended = RerunsEnded(stage="pytest", reason=str(reason), text=text)
     assert events == [ended] * bool(reason)
@@ -241,7 +241,7 @@ def rerun(name: str, attempt: int, outcome: Outcome) -> Rerun:
     return Rerun(node_id=name, attempt=attempt, outcome=outcome, seconds=0.1)
 
 
-def record(*events: dict[str, object]) -> RunRecord:
+def record(*events: Mapping[str, object]) -> RunRecord:
     clocks = {"time": 0.0, "monotonic": 0.0, "stage": "pytest"}
     return parse_events(json.dumps({**clocks, **event}) for event in events)
 

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def make_older(url: str, revision: str) -> None:
         connection.execute(text("INSERT INTO runs VALUES ('old')"))
 
 
-def contents(url: str, prefix: str = "") -> dict[str, list[Any]]:
+def contents(url: str, prefix: str = "") -> dict[str, Sequence[Any]]:
     """The rows of every table, or of those whose names begin so."""
     with connected(url) as connection:
         return {
@@ -70,7 +71,7 @@ def contents(url: str, prefix: str = "") -> dict[str, list[Any]]:
         }
 
 
-def backed_up(url: str, revision: str) -> dict[str, list[Any]]:
+def backed_up(url: str, revision: str) -> dict[str, Sequence[Any]]:
     """The rows of every table before an upgrade."""
     if url.startswith("sqlite"):
         return contents(f"{url}.{revision}.backup")

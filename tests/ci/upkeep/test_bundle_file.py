@@ -201,8 +201,13 @@ def test_what_was_packed_is_taken_whole(project: Path, tmp_path: Path) -> None:
     assert relative in source.files(project, packed=True)
     packed = source.SourceState(commit=COMMIT, dirty=False)
     loaded_project = load_project(project / "ci.yaml", {})
-    options = {"source_folder": project, "results": tmp_path / "results"}
-    request = new_request(loaded_project, ["cpu"], packed=packed, **options)
+    request = new_request(
+        loaded_project,
+        ["cpu"],
+        source_folder=project,
+        results=tmp_path / "results",
+        packed=packed,
+    )
     request = request.model_copy(update={"bundle": tmp_path / "bundle.tar"})
     assert source_changes(request, tmp_path / "results") is None
     tracked.write_text("another")
