@@ -9,13 +9,14 @@ from ci.facts.case import Case
 from ci.facts.pytest_log import parse_log
 from ci.facts.record import RunRecord
 from ci.facts.suite import suite_of
-from ci.model.outcomes import ClosingSummary, Outcome, PytestLog, TestOutcome
+from ci.model.outcomes import ClosingSummary, Outcome, PytestLog
 from ci.model.plan import ContractPlan
 from ci.model.results import ExecutionFacts
 from ci.protocol.events import Event, RunFinished, StageFinished, StageStarted
 from ci.protocol.job import Column, StagePlan
 from ci.protocol.stage_kind import StageKind
 from tests.ci import operator_log
+from tests.ci.made_results import made_test
 
 
 def stage(name: str, kind: StageKind = StageKind.COMMAND) -> StagePlan:
@@ -44,8 +45,7 @@ def last(exit_code: int = 0) -> RunFinished:
 
 def log(*outcomes: Outcome, status: int | None = 0, **more: Any) -> PytestLog:
     tests = tuple(
-        TestOutcome(node_id=f"t.py::test_{n}", outcome=outcome, seconds=0.1, reason=None)
-        for n, outcome in enumerate(outcomes)
+        made_test(f"t.py::test_{n}", outcome, seconds=0.1) for n, outcome in enumerate(outcomes)
     )
     fields = {"warnings": 0, "running": (), "crashed": (), "exit_status": status, **more}
     return PytestLog(tests=tests, **fields)

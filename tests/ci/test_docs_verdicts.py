@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from io import StringIO
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -20,7 +21,7 @@ from ci.facts.pytest_log import ListedFailure
 from ci.facts.record import RunRecord
 from ci.facts.verdict import judge, not_run
 from ci.gates.rules import exit_code
-from ci.model.outcomes import Outcome, PytestLog, TestOutcome
+from ci.model.outcomes import Outcome, PytestLog
 from ci.model.results import Evidence, Grade, Harness, PlatformResult, Product, RunResult, Verdict
 from ci.protocol.events import LeaseFailed, NetworkRemained, StageSkipped
 from ci.report.table import ResultsReport, table_rows
@@ -39,6 +40,7 @@ from tests.ci.judged_runs import (
     operators,
     ran,
 )
+from tests.ci.made_results import made_test, made_verdict
 from tests.ci.published import PUBLISHED, platform_result
 
 PAGE = (REPOSITORY / "docs" / "read-a-verdict.md").read_text(encoding="utf-8")
@@ -46,13 +48,10 @@ GIB = 2**30
 TESTS = [f"tests/test_model.py::test_{name}" for name in ("load", "forward", "backward")]
 
 
-def suite(*outcomes: Outcome, **more: object) -> PytestLog:
+def suite(*outcomes: Outcome, **more: Any) -> PytestLog:
     named = zip(TESTS, outcomes, strict=False)
-    tests = tuple(
-        TestOutcome(node_id=name, outcome=outcome, seconds=0.1, reason=None)
-        for name, outcome in named
-    )
-    return replace(log(), **{"tests": tests, **more})  # type: ignore[arg-type]
+    tests = tuple(made_test(name, outcome, seconds=0.1) for name, outcome in named)
+    return replace(log(), tests=tests, **more)
 
 
 PASSED = suite(*3 * [Outcome.PASSED])
@@ -169,7 +168,7 @@ def test_it_explains_every_value(kind: type[Product | Harness | Grade]) -> None:
 
 
 def result_of(product: Product, harness: Harness) -> PlatformResult:
-    verdict = Verdict(product=product, harness=harness, evidence=())
+    verdict = made_verdict(product, harness=harness)
     return platform_result("CPU", PUBLISHED[0][1:], verdict=verdict)
 
 

@@ -22,9 +22,10 @@ from ci.analysis.capacity import Capacity, Demand, Jobs, Simulation, simulate
 from ci.analysis.workload import Sample, Scenario, Workload, find_jobs
 from ci.errors import ExitCode, UsageError
 from ci.facts.suite import outcomes_of
-from ci.model.outcomes import Outcome, TestOutcome
-from ci.model.results import Harness, PlatformResult, Product, StageResult, Verdict
+from ci.model.outcomes import Outcome
+from ci.model.results import Harness, PlatformResult, Product, StageResult
 from ci.report.capacity_report import CapacityReport
+from tests.ci.made_results import made_test, made_verdict
 from tests.ci.stored_history import ENVIRONMENT, Project, expect, result
 
 MEAN_S = 600.0
@@ -167,8 +168,7 @@ def sample(run: int, *, tests_s: float = 60.0, is_warm: bool = True, shards: int
 
 def workload(*samples: Sample, tests: Sequence[float] = ()) -> Workload:
     outcomes = outcomes_of(
-        TestOutcome(node_id=f"t::{place}", outcome=Outcome.PASSED, seconds=seconds, reason=None)
-        for place, seconds in enumerate(tests)
+        made_test(f"t::{place}", seconds=seconds) for place, seconds in enumerate(tests)
     )
     return Workload(platform="cpu", samples=samples, tests=outcomes)
 
@@ -247,7 +247,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Project:
         rate, factor = (0.0, 3) if place % 3 == 2 else (1.0, 1)
         both = (job("cpu", 100.0 * factor, rate=rate), job("ascend", 800.0 * factor, rate=rate))
         project.run(f"{place:040x}", *both, outcomes=suite)
-    unfinished = Verdict(product=Product.INCOMPLETE, harness=Harness.LOST, evidence=())
+    unfinished = made_verdict(Product.INCOMPLETE, harness=Harness.LOST)
     project.run("d" * 40, job("cpu", 9.0, verdict=unfinished), job("ascend", 9.0, pytest_s=None))
     project.run("e" * 40, job("cpu", 100.0), outcomes=suite)
     return project

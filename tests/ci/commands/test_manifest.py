@@ -205,8 +205,8 @@ def test_images_to_push_are_named(lab: Lab) -> None:
 
 def members(path: Path) -> dict[str, bytes]:
     with tarfile.open(path) as archive:
-        files = [it for it in archive if it.isreg()]
-        return {it.name: archive.extractfile(it).read() for it in files}  # type: ignore[union-attr]
+        files = ((it.name, archive.extractfile(it)) for it in archive if it.isreg())
+        return {name: file.read() for name, file in files if file is not None}
 
 
 def test_inputs_are_the_sources_and_a_job_for_each_platform(lab: Lab) -> None:

@@ -14,15 +14,13 @@ import pytest
 from ci.errors import ExitCode
 from ci.model.outcomes import Outcome
 from ci.model.results import (
-    Evidence,
-    Grade,
     Harness,
     PlatformResult,
     Product,
     RunResult,
-    Verdict,
     selected_title,
 )
+from tests.ci.made_results import made_verdict
 from tests.ci.stored_history import ENVIRONMENT, TESTS, Project, result
 from tests.ci.written_site import FAILED, data, write
 
@@ -166,8 +164,7 @@ def test_a_page_has_the_newest_selections(project: Project) -> None:
 
 def test_a_selected_platform_that_could_not_begin_is_no_whole_one(project: Project) -> None:
     commit = project.commit()
-    reason = (Evidence(grade=Grade.FACT, text="no engine"),)
-    verdict = Verdict(product=Product.NOT_RUN, harness=Harness.INFRASTRUCTURE, evidence=reason)
+    verdict = made_verdict(Product.NOT_RUN, "no engine", harness=Harness.INFRASTRUCTURE)
     project.run(commit, result())
     project.run(commit, selected(verdict=verdict, pytest=None, built=None))
     assert labels(project, "HEAD") == ["cpu", "cpu (selected add*)"]

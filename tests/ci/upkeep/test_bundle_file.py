@@ -26,14 +26,14 @@ from ci.plan.config import NetworkConfig
 from ci.plan.planning import RunOptions
 from ci.plan.project import Project, load_project
 from ci.plan.request import RunRequest, new_request, source_changes
-from ci.protocol.job import Column, StagePlan
-from ci.protocol.stage_kind import StageKind
+from ci.protocol.job import Column
 from ci.run import session
 from ci.store.folder import read_results
 from ci.upkeep.bundle.file import new_bundle, open_archive
 from ci.upkeep.bundle.pack import find_configuration, site_settings
 from ci.upkeep.bundle.unpack import open_bundle
 from ci.upkeep.bundle.wheels import pip_arguments
+from tests.ci.agent_job import stage_plan
 from tests.ci.local_engine import LocalEngine
 
 CONFIG = """\
@@ -420,12 +420,5 @@ def test_a_password_in_the_configuration_is_refused(project: Path) -> None:
     ],
 )
 def test_the_requirements_that_pip_gets(command: str, arguments: list[str] | None) -> None:
-    stage = StagePlan(
-        name="install",
-        kind=StageKind.COMMAND,
-        command=tuple(shlex.split(command)),
-        column=Column.BUILD_INSTALL,
-        timeout_s=1,
-        environment={},
-    )
+    stage = stage_plan("install", *shlex.split(command), column=Column.BUILD_INSTALL)
     assert pip_arguments(stage) == arguments
