@@ -21,7 +21,7 @@ STARTED = "INFINI_NOX"  # passed to the process that has nox: the command that s
 NOX = "nox==2026.10.20"
 
 
-def stop(text, remedy):
+def stop(text: object, remedy: str) -> None:
     """Print the failure and its remedy, and exit with code 3, as `python -m ci` does."""
     print(f"noxfile.py: {text}\n{remedy}", file=sys.stderr)
     sys.exit(3)
@@ -61,7 +61,7 @@ def enter_own_environment() -> None:
     if not installed.exists():
         print(f"noxfile.py: installing {NOX} into {environment}", file=sys.stderr)
         # One retry: with pip's five, an index that cannot be reached costs 8 s.
-        install = [python, "-m", "pip", "install", "--quiet", "--retries", "1", NOX]
+        install = [str(python), "-m", "pip", "install", "--quiet", "--retries", "1", NOX]
         if subprocess.run([sys.executable, "-m", "venv", "--clear", environment]).returncode:
             stop(
                 f"{sys.executable} cannot make the virtual environment {environment}: see above",
@@ -76,7 +76,7 @@ def enter_own_environment() -> None:
                 "PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER.",
             )
         installed.touch()
-    os.execv(python, [python, __file__, *sys.argv[1:]])  # noqa: S606
+    os.execv(python, [str(python), __file__, *sys.argv[1:]])  # noqa: S606
 
 
 if __name__ == "__main__":
@@ -142,6 +142,12 @@ def run_ci(session: nox.Session, *arguments: str, groups: tuple[str, ...] = ("ci
     # the results out and store them. A second Ctrl-C makes it give up on that.
     command = ("python", "-m", "ci", *arguments, *session.posargs)
     session.run(*command, env=environment, interrupt_timeout=None)
+
+
+def build_changelog(session: nox.Session, *arguments: str, silent: bool = False) -> None:
+    """Run towncrier for the version of pyproject.toml; it rejects files of unknown kinds."""
+    version = PYPROJECT["project"]["version"]
+    session.run("towncrier", "build", "--version", version, *arguments, silent=silent)
 
 
 def add_build_session(platform: str) -> None:
@@ -321,16 +327,27 @@ def compat(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check format, style, types, spelling and the workflows of CI systems."""
+    """Check format, style, types, spelling, the workflows of CI systems and the changelog."""
     install_groups(session, "lint")
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("mypy")
     session.run("codespell")
+    build_changelog(session, "--draft", silent=True)
     for schema, files in WORKFLOWS.items():
         session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *files)
     sources = [str(path) for pattern in FORMATTED for path in sorted(ROOT.glob(pattern))]
     session.run("clang-format", "--dry-run", "--Werror", *sources)
+
+
+@nox.session
+def changelog(session: nox.Session) -> None:
+    """Print what the next version has in the changelog; `-- --yes`: move it to CHANGELOG.md.
+
+    The version is that of pyproject.toml. The files in `changes` are removed.
+    """
+    install_groups(session, "changelog")
+    build_changelog(session, *(session.posargs or ["--draft"]))
 
 
 @nox.session

@@ -125,9 +125,12 @@ def _largest(files: list[Path]) -> tuple[list[Path], int]:
     return taken, len(files) - len(taken)
 
 
-def open_regular(path: Path, flags: int = 0) -> BinaryIO:
-    """Open a regular file; raises ``OSError`` for anything else, such as a pipe."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | flags)
+def open_regular(path: str | Path, flags: int = 0, *, folder: int | None = None) -> BinaryIO:
+    """Open a regular file; raises ``OSError`` for anything else, such as a pipe.
+
+    The path is relative to ``folder``, if that is the descriptor of one.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | flags, dir_fd=folder)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(f"not a regular file: {path}")

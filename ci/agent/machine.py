@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pkgutil
 import platform
 import re
 import shlex
@@ -62,91 +63,8 @@ EXTENSIONS = {
 }
 _VERSION = re.compile(r"\d+\.\d+")
 
-# Run by the Python of the stages, which may differ from the agent's, in the project's folder.
-PYTHON_PROBE = """
-import sys
-sys.path[:] = [it for it in sys.path if it]  # not the modules of that folder
-import fnmatch, importlib.machinery, importlib.metadata, json, os, platform, re, urllib.parse
-entries = list(importlib.metadata.distributions())
-found = [entry.metadata for entry in entries]  # each parsed once
-packages = {entry["Name"]: entry["Version"] for entry in found if entry["Name"]}
-
-def is_this_project(entry):
-    origin = json.loads(entry.read_text("direct_url.json") or "{}")
-    folder = urllib.parse.unquote(origin.get("url", "").partition("file://")[2])
-    editable = origin.get("dir_info", {}).get("editable")
-    return not editable and os.path.isdir(folder) and os.path.samefile(folder, ".")
-
-is_safe = getattr(sys.flags, "safe_path", False)  # the current folder is not searched
-
-def is_uncompiled_in_the_sources(file):
-    package, _, rest = file.partition("/")
-    is_in_sources = rest and not is_safe and os.path.isfile(os.path.join(package, "__init__.py"))
-    is_module = file.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))
-    return is_in_sources and is_module and not os.path.exists(file)
-
-def is_test(name):
-    return any(fnmatch.fnmatch(name, it) for it in ("test_*.py", "*_test.py", "conftest.py"))
-
-def modules_in_the_sources(package):
-    # Without those of tests, which are often left out of what is installed.
-    tree = [(folder, names) for folder, _, names in os.walk(package)]
-    usual = ("test", "tests")
-    tests = [it for it, names in tree if os.path.basename(it) in usual or any(map(is_test, names))]
-    for folder, names in tree:
-        if any((folder + "/").startswith(it + "/") for it in tests if it != package):
-            continue
-        holds_tests = any(it.startswith(folder + "/") for it in tests) and folder != package
-        for name in names:
-            file = os.path.join(folder, name)
-            if name.endswith(".py") and not is_test(name) and os.path.getsize(file):
-                if not (holds_tests and name == "__init__.py"):
-                    yield file
-
-def missing_modules(installed, projects):
-    if is_safe or not projects:
-        return []
-    roots = {file.partition("/")[0] for file in installed if "/" in file}
-    roots |= {re.sub("[-.]", "_", name) for name in projects}
-    sources = (it for it in roots if os.path.isfile(os.path.join(it, "__init__.py")))
-    files = {file for it in sources for file in modules_in_the_sources(it)} - {*installed}
-    names = (file[:-len(".py")].replace("/", ".") for file in files)
-    return sorted(re.sub(r"\\.__init__$", "", name) for name in names)
-
-def unmet_build_requirements():
-    try:
-        import tomllib
-    except ImportError:
-        from pip._vendor import tomli as tomllib
-    from pip._vendor.packaging.requirements import Requirement
-
-    def is_met(it):
-        return it.specifier.contains(versions.get(normal(it.name), ""), prereleases=True)
-
-    def normal(name):
-        return re.sub("[-_.]+", "-", name).lower()
-
-    versions = {normal(name): version for name, version in packages.items()}
-    with open("pyproject.toml", "rb") as file:
-        required = tomllib.load(file)["build-system"]["requires"]
-    asked = [it for it in map(Requirement, required) if not it.marker or it.marker.evaluate()]
-    return [str(it) for it in asked if normal(it.name) not in versions or not is_met(it)]
-
-try:
-    unmet = unmet_build_requirements() if os.path.exists("pyproject.toml") else []
-except Exception:
-    unmet = []
-try:
-    own = [entry for entry in entries if is_this_project(entry)]
-    files = [str(file) for it in own for file in it.files or ()]
-    unpackaged = missing_modules(files, [it.metadata["Name"] for it in own])
-except Exception:  # any tool may have written the metadata
-    files, unpackaged = [], []
-missing = filter(is_uncompiled_in_the_sources, files)
-uncompiled = sorted(file.partition(".")[0].replace("/", ".") for file in missing)
-facts = {"python": platform.python_version(), "packages": packages, "uncompiled": uncompiled}
-print(json.dumps({**facts, "unpackaged": unpackaged, "unmet": unmet}))
-"""
+# Runs the program of its argument, without the modules of the current folder.
+RUN_PROGRAM = "import sys; sys.path[:] = filter(None, sys.path); exec(sys.argv[1])"
 
 
 def machine_facts() -> dict[str, str | int | None]:
@@ -208,7 +126,9 @@ def tool_facts(
     def version(*command: str) -> str | None:
         return next((line.strip() for line in printed(*command, "--version").splitlines()), None)
 
-    found = read_tools(printed("python3", "-c", PYTHON_PROBE))
+    # By the Python of the stages, which may differ from the agent's, in the project's folder.
+    probe = pkgutil.get_data(__package__ or "", "python_probe.py") or b""
+    found = read_tools(printed("python3", "-c", RUN_PROGRAM, probe.decode()))
     try:  # CXX may hold options too
         compiler = shlex.split(variables.get("CXX", "")) or ["c++"]
     except ValueError:  # an unbalanced quote, which no build system accepts either
@@ -226,7 +146,7 @@ def tool_facts(
 
 
 def read_tools(text: str) -> dict[str, Any]:
-    """Read the output of ``PYTHON_PROBE``; the stages' Python may be any program."""
+    """Read the output of ``python_probe``; the stages' Python may be any program."""
     try:
         found = parse_object(text)
     except ValueError:

@@ -11,18 +11,15 @@ import os
 import pkgutil
 import re
 import tempfile
-import time
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Iterable, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, ContextManager, Iterable, Iterator, NamedTuple, Sequence
 
 from ci.agent.artifacts import open_regular
-from ci.agent.stage import SupervisorError
-from ci.agent.user import Handover, LogPipe, make_public
-from ci.protocol.agent_files import PYTEST_LOG
-from ci.protocol.events import CommandEnd, Event, RerunFinished, RerunsEnded, RerunStarted
+from ci.agent.user import Handover, make_public
+from ci.protocol.events import CommandEnd
 from ci.protocol.job import StagePlan
 from ci.protocol.pytest_report import SUBTEST, TEST, damaged_report, parse_report
 from ci.protocol.pytest_status import is_pytest
@@ -59,16 +56,14 @@ MOST_TESTS = 200  # more failed tests mean a broken suite, not flaky tests
 PHASES = (TEST, SUBTEST)
 
 
-def log_arguments(
-    stage: StagePlan, log: Path, environment: Mapping[str, str], workspace: Path
-) -> list[str]:
+def log_arguments(stage: StagePlan, log: Path, workspace: Path) -> list[str]:
     """Return the arguments for a per-test log, which may need its plugin loaded.
 
-    ``environment`` are the variables that the stage inherits, ``workspace`` is its folder.
+    The stage has all its variables, and ``workspace`` is its folder.
     A stage whose pytest loads no plugins by itself may load that one under the name of its module.
     pytest stops if it gets the plugin under two names, so it is added only if the stage does not.
     """
-    variables = {**environment, **stage.environment}
+    variables = stage.environment
     given = " ".join((*stage.command, *(variables.get(name, "") for name in PLUGIN_VARIABLES)))
     configured = given + "".join(_configurations(stage.command, workspace))
     is_off = variables.get(NO_AUTOLOAD, "") != "" or any(it in configured for it in AUTOLOAD_OFF)
@@ -119,11 +114,9 @@ def plugin_folder(
             remove_folder(folder)
 
 
-def with_plugin(
-    stage: StagePlan, name: str, folder: Path, environment: Mapping[str, str]
-) -> StagePlan:
-    """Return the stage whose pytest loads a plugin from a folder."""
-    path = python_path(str(folder), {**environment, **stage.environment}.get("PYTHONPATH"))
+def with_plugin(stage: StagePlan, name: str, folder: Path) -> StagePlan:
+    """Return the stage, which has all its variables, whose pytest loads a plugin from a folder."""
+    path = python_path(str(folder), stage.environment.get("PYTHONPATH"))
     variables = {**stage.environment, "PYTHONPATH": path}
     return replace(stage, command=(*stage.command, "-p", name), environment=variables)
 
@@ -200,94 +193,26 @@ def select_tests(
     folder: Path,
     tests: Sequence[str],
     last: Iterable[str],
-    environment: Mapping[str, str],
     folders: Sequence[str],
 ) -> StagePlan:
     """Return the stage that runs only these tests, and those of ``last`` at the end.
 
-    ``folder`` has the plugin. ``environment`` are the variables that the stage inherits, and
-    ``folders`` those of ``run_folders``.
+    ``folder`` has the plugin, and ``folders`` are those of ``run_folders``.
     """
     content = {"tests": [*tests], "last": sorted(last), "rules": name_rules(folders)}
     (folder / "tests.json").write_text(json.dumps(content), encoding="utf-8")
-    return with_plugin(stage, RERUN_PLUGIN, folder, environment)
+    return with_plugin(stage, RERUN_PLUGIN, folder)
 
 
-@dataclass
-class Reruns:
-    """Reruns of the failed tests of a pytest stage: evidence of flaky tests, not a verdict."""
-
-    stage: StagePlan
-    results: Path
-    environment: Mapping[str, str]
-    emit: Callable[[Event], None]
-    carry_out: Callable[[str, StagePlan, LogPipe | None], CommandEnd]
-    """Runs the command of a stage, under another name."""
-    handover: Handover
-    workspace: Path
-    logs: Sequence[str] = (PYTEST_LOG,)
-    """The per-test logs of the stage."""
-
-    def __post_init__(self) -> None:
-        self._tests = failed_tests(*(self.results / log for log in self.logs))
-        self._last: set[str] = set()
-
-    def can_run(self, end: CommandEnd) -> bool:
-        """Return whether there are tests to rerun; if not, an event has the reason."""
-        tests = self._tests
-        if end.ended_early or tests is None:
-            self._report_end("pytest did not finish")
-        elif not tests:
-            self._report_end("pytest failed, but none of its tests did")
-        elif len(tests) > MOST_TESTS:
-            self._report_end(f"{len(tests)} tests failed; more than {MOST_TESTS} are not rerun")
-        else:
-            return True
-        return False
-
-    def run(self) -> None:
-        """Make all attempts that the stage configures, within the stage's own time limit."""
-        limit_s, most = self.stage.timeout_s, self.stage.reruns
-        deadline = time.monotonic() + limit_s
-        with selection_folder(self.handover) as folder:
-            for attempt in range(1, most + 1):
-                try:
-                    end = self._attempt(attempt, folder, deadline)
-                except SupervisorError as error:
-                    self._report_end(f"the supervisor of rerun {attempt} {error}")
-                    return
-                if end.timed_out:
-                    self._report_end(
-                        f"rerun {attempt} of {most} reached the time limit of {limit_s:g} s"
-                    )
-                if end.ended_early:
-                    return
-
-    def _attempt(self, attempt: int, folder: Path, deadline: float) -> CommandEnd:
-        name = self.stage.name
-        log = self.results / f"pytest.rerun-{attempt}.jsonl"
-        # The names are those of a log of this very run.
-        chosen = select_tests(
-            self.stage, folder, self._tests or (), self._last, self.environment, ()
-        )
-        text = f"{name}: rerun {attempt} of the failed tests ({len(self._tests or ())})"
-        self.emit(RerunStarted(stage=name, attempt=attempt, text=text))
-        with self.handover.log(log.name) as (written, pipe):
-            with self.handover.access():
-                added = log_arguments(chosen, written, self.environment, self.workspace)
-            rerun = replace(
-                chosen,
-                command=(*chosen.command, *added),
-                timeout_s=max(deadline - time.monotonic(), 0.0),
-            )
-            end = self.carry_out(f"{name}.rerun-{attempt}", rerun, pipe)
-        self._last |= unfinished_tests(log)  # tests that kill the process run last
-        self.emit(RerunFinished(stage=name, attempt=attempt, **asdict(end)))
-        return end
-
-    def _report_end(self, reason: str) -> None:
-        text = f"{self.stage.name}: no more reruns: {reason}"
-        self.emit(RerunsEnded(stage=self.stage.name, reason=reason, text=text))
+def rerun_refusal(end: CommandEnd, failed: Sequence[str] | None) -> str | None:
+    """Return why no test of a stage is run again; ``None``: its ``failed`` tests are."""
+    if end.ended_early or failed is None:
+        return "pytest did not finish"
+    if not failed:
+        return "pytest failed, but none of its tests did"
+    if len(failed) > MOST_TESTS:
+        return f"{len(failed)} tests failed; more than {MOST_TESTS} are not rerun"
+    return None
 
 
 def failed_tests(*logs: Path) -> list[str] | None:

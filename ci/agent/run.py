@@ -5,23 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
-from contextlib import suppress
-from dataclasses import replace
-from pathlib import Path
 from types import FrameType
 
-from ci.agent import pytest_stage
 from ci.agent.artifacts import collect
-from ci.agent.compiler_cache import CompilerCache
-from ci.agent.lease import LeaseError, Leases
+from ci.agent.lease import LeaseError
 from ci.agent.machine import build_settings, machine_facts, tool_facts
 from ci.agent.network import NetworkError, wait_until_isolated
-from ci.agent.output import EventLog
 from ci.agent.stage import SupervisorError, adopt_orphans
-from ci.agent.stage_runner import StageRunner
-from ci.agent.user import Handover, StageUser
+from ci.agent.stage_runner import Reruns, StageRunner
 from ci.protocol import events
-from ci.protocol.agent_files import ENVIRONMENT, EVENTS, PYTEST_LOG, files_of
+from ci.protocol.agent_files import ENVIRONMENT
 from ci.protocol.job import PROTOCOL, Job, StagePlan
 from ci.protocol.stable_names import run_folders
 
@@ -33,48 +26,11 @@ class JobRun:
     """One job, from ``run_started`` to ``run_finished``."""
 
     def __init__(self, job: Job) -> None:
-        self._job = job
-        self._workspace = Path(job.workspace)
-        self._results = Path(job.results)
-        self._results.mkdir(parents=True, exist_ok=True)
-        # Otherwise a Python process that dies loses its last lines, such as pytest's summary.
-        unbuffered = {"PYTHONUNBUFFERED": "1"}
-        self._environment = {**unbuffered, **os.environ, **job.environment}
-        self._user = StageUser.find(job.user) if job.user is not None else None
-        if self._user is not None and "HOME" not in job.environment:
-            self._environment["HOME"] = self._user.home  # an engine sets that of the agent
-        self._handover = Handover(self._results, self._user)
-        self._cache = CompilerCache(job.compiler_cache, self._environment, self._handover)
-        self._environment.update(self._cache.variables)
-        credentials: dict[str, str] = {}
-        if job.credentials is not None:
-            with suppress(FileNotFoundError):  # in a container that was restarted
-                lines = Path(job.credentials).read_text(encoding="utf-8").splitlines()
-                Path(job.credentials).unlink()
-                credentials = dict(line.split("=", 1) for line in lines)
-        self._log = EventLog(self._results / EVENTS)
         self._signal: int | None = None
-        self._reruns: pytest_stage.Reruns | None = None
-        self._leases: Leases | None = None
-        if job.devices is not None and any(stage.device for stage in job.stages):
-            self._leases = Leases(
-                job.devices,
-                run_id=job.run_id,
-                platform=job.platform,
-                environment=self._environment,
-                emit=self._log.emit,
-                stopped=lambda: self._interrupted,
-            )
-        self._runner = StageRunner(
-            job=job,
-            environment=self._environment,
-            credentials=credentials,
-            handover=self._handover,
-            cache=self._cache,
-            leases=self._leases,
-            log=self._log,
-            stopped=lambda: self._interrupted,
-        )
+        self._reruns: Reruns | None = None
+        self._job = job
+        self._runner = StageRunner(job, stopped=lambda: self._interrupted)
+        self._log, self._leases = self._runner.log, self._runner.leases
 
     @property
     def _interrupted(self) -> bool:
@@ -92,8 +48,8 @@ class JobRun:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._interrupt)
         adopt_orphans()  # of a supervisor that is killed
-        job, facts = self._job, machine_facts()
-        built = build_settings([self._stage_environment(stage) for stage in job.stages])
+        job, runner, facts = self._job, self._runner, machine_facts()
+        built = build_settings([{**runner.environment, **it.environment} for it in job.stages])
         self._describe(machine=facts, **built)  # the rest is known after the stages
         self._log.emit(
             events.RunStarted(
@@ -105,21 +61,22 @@ class JobRun:
                 folders=run_folders(job.workspace),
             )
         )
-        self._cache.begin(stopped=lambda: self._interrupted)
+        runner.cache.begin(runner.stopped)
         passed = self._run_stages()
         for artifact in job.artifacts:
-            lack = collect(artifact, self._workspace, self._results, self._handover.access)
+            lack = collect(artifact, runner.workspace, runner.results, runner.handover.access)
             if lack is not None:
                 self._log.emit(lack)
-        tools = tool_facts(self._environment, self._workspace, job.device_compiler, self._user)
-        described = {"machine": facts, **built, **tools, "compiler_cache": self._cache.facts()}
+        user = runner.handover.user
+        tools = tool_facts(runner.environment, runner.workspace, job.device_compiler, user)
+        described = {"machine": facts, **built, **tools, "compiler_cache": runner.cache.facts()}
         self._describe(**described)
         if self._reruns is not None and not self._interrupted:
             self._reruns.run()
             if self._leases is not None:
                 self._leases.release()
             self._describe(**described)  # with the final state of the devices
-        self._handover.remove()
+        runner.handover.remove()
         code = INTERRUPTED if self._interrupted else 0 if passed else 1
         self._log.emit(
             events.RunFinished(
@@ -149,16 +106,7 @@ class JobRun:
             if end.failed:
                 failed = failed or f"not run: {stage.name} failed"
             if end.failed and stage.reruns:  # run after everything else
-                reruns = pytest_stage.Reruns(
-                    replace(stage, shards=1),
-                    results=self._results,
-                    environment=self._stage_environment(stage),
-                    emit=self._log.emit,
-                    carry_out=self._runner.carry_out,
-                    handover=self._handover,
-                    workspace=self._workspace,
-                    logs=files_of(stage, PYTEST_LOG),
-                )
+                reruns = Reruns(self._runner, stage)
                 self._reruns = reruns if reruns.can_run(end) else None
         if self._reruns is None and self._leases is not None:  # reruns still need the devices
             self._leases.release()
@@ -197,9 +145,6 @@ class JobRun:
             return f"not run: {reason}"
         return None
 
-    def _stage_environment(self, stage: StagePlan) -> dict[str, str]:
-        return {**self._environment, **stage.environment}
-
     def _interrupt(self, number: int, _frame: FrameType | None) -> None:
         self._signal = number
         self._runner.end_running()
@@ -210,7 +155,7 @@ class JobRun:
             found = self._leases.detection
             facts["detection"] = {"status": found.status, "reason": found.reason}
             facts["devices"] = self._leases.records
-        path = self._results / ENVIRONMENT
+        path = self._runner.results / ENVIRONMENT
         temporary = path.with_suffix(".tmp")
         text = json.dumps(facts, indent=2, sort_keys=True) + "\n"
         temporary.write_text(text, encoding="utf-8")

@@ -12,7 +12,7 @@ import re
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
+from typing import Callable, Iterable, Iterator, NamedTuple, Sequence, TypeVar
 
 from ci.agent.artifacts import open_regular
 from ci.agent.pytest_stage import PytestRuns, plugin_folder, with_plugin
@@ -53,19 +53,17 @@ def processors_of(shard: int, shards: int) -> list[int]:
 def only_shard(
     stage: StagePlan,
     shard: int,
-    environment: Mapping[str, str],
     folders: Sequence[str],
     handover: Handover,
 ) -> Iterator[tuple[StagePlan, Path]]:
     """Yield the stage with the tests of one shard, counted from 0, and the folder of its plugin.
 
-    ``environment`` are the variables that the stage inherits, and ``folders`` those of
-    ``run_folders``.
+    ``folders`` are those of ``run_folders``.
     """
     with plugin_folder(handover, PLUGIN, "shard_plugin.py", written="report") as folder:
         content = [shard, stage.shards, dict(stage.seconds), name_rules(folders)]
         (folder / "shard.json").write_text(json.dumps(content), encoding="utf-8")
-        yield with_plugin(stage, PLUGIN, folder, environment), folder
+        yield with_plugin(stage, PLUGIN, folder), folder
 
 
 def read_collection(folder: Path | None) -> ShardCollection:

@@ -1,23 +1,25 @@
-"""Run a stage: its command as one process, or as several that share its tests."""
+"""Run a stage: its command as one process, or as several that share its tests; run tests again."""
 
 from __future__ import annotations
 
+import os
 import sys
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Callable, Mapping, Sequence
+from typing import Callable, Sequence
 
 from ci.agent import pytest_stage, session, shards
 from ci.agent.compiler_cache import CompilerCache
 from ci.agent.follow import FollowedStage, follow_stages
 from ci.agent.lease import Leases
 from ci.agent.output import EventLog, StageOutput
-from ci.agent.stage import Stage, StageCommand
+from ci.agent.stage import Stage, StageCommand, SupervisorError
 from ci.agent.stage_progress import GrowingFile, ProgressWatch
-from ci.agent.user import Handover, LogPipe
+from ci.agent.user import Handover, LogPipe, StageUser
 from ci.protocol import events
-from ci.protocol.agent_files import JUNIT, PYTEST_LOG, files_of
+from ci.protocol.agent_files import EVENTS, JUNIT, PYTEST_LOG, files_of
 from ci.protocol.job import NETRC, Job, StagePlan
 from ci.protocol.stable_names import run_folders
 from ci.protocol.stage_kind import StageKind
@@ -41,25 +43,43 @@ class StageProcess:
     """The folder of the plugin that selects the tests of a shard."""
 
 
-@dataclass
 class StageRunner:
-    """Runs stages with what all stages of a job share."""
+    """Runs the stages of a job, with what all of them share.
 
-    job: Job
-    environment: Mapping[str, str]
-    """The variables that all stages inherit."""
-    credentials: Mapping[str, str]
-    """Further ones, for the stages that may have them."""
-    handover: Handover
-    cache: CompilerCache
-    leases: Leases | None
-    log: EventLog
-    stopped: Callable[[], bool]
-    """Whether the job is to end."""
-    _running: list[Stage] = field(default_factory=list)
+    Attributes:
+        environment: the variables that all stages inherit
+        credentials: further ones, for the stages that may have them
+        leases: ``None`` if no stage has devices
+        stopped: whether the job is to end
+    """
 
-    def __post_init__(self) -> None:
-        self._results = Path(self.job.results)
+    def __init__(self, job: Job, stopped: Callable[[], bool]) -> None:
+        self.job = job
+        self.stopped = stopped
+        self.workspace, self.results = Path(job.workspace), Path(job.results)
+        self.results.mkdir(parents=True, exist_ok=True)
+        # Otherwise a Python process that dies loses its last lines, such as pytest's summary.
+        unbuffered = {"PYTHONUNBUFFERED": "1"}
+        self.environment = {**unbuffered, **os.environ, **job.environment}
+        user = StageUser.find(job.user) if job.user is not None else None
+        if user is not None and "HOME" not in job.environment:
+            self.environment["HOME"] = user.home  # an engine sets that of the agent
+        self.handover = Handover(self.results, user)
+        self.cache = CompilerCache(job.compiler_cache, self.environment, self.handover)
+        self.environment.update(self.cache.variables)
+        self.credentials = _take_credentials(job)
+        self.log = EventLog(self.results / EVENTS)
+        self.leases: Leases | None = None
+        if job.devices is not None and any(stage.device for stage in job.stages):
+            self.leases = Leases(
+                job.devices,
+                run_id=job.run_id,
+                platform=job.platform,
+                environment=self.environment,
+                emit=self.log.emit,
+                stopped=stopped,
+            )
+        self._running: list[Stage] = []
 
     def end_running(self) -> None:
         """Ask the running processes to end."""
@@ -72,7 +92,7 @@ class StageRunner:
             processes = [self._process(stage, shard, stack) for shard in range(stage.shards)]
             command = processes[0].stage.command
             self.log.emit(events.StageStarted(stage=stage.name, command=command))
-            ends = self._follow(stage.name, processes)
+            ends = self.follow(stage.name, processes)
             with self.handover.access():
                 runs = [pytest_stage.read_runs(it.statuses) for it in processes]
                 collections = [shards.read_collection(it.selection) for it in processes]
@@ -89,77 +109,72 @@ class StageRunner:
         self.log.emit(events.StageFinished(stage=stage.name, **facts))
         return end
 
-    def carry_out(self, name: str, stage: StagePlan, pipe: LogPipe | None) -> events.CommandEnd:
-        """Run the command of a stage, with its output in ``<name>.log``.
-
-        ``pipe`` is the one that its pytest, if it runs one, writes its log to.
-        """
-        return self._follow(name, [StageProcess(stage, f"{name}.log", pipe)])[0]
+    def complete(self, stage: StagePlan, stack: ExitStack) -> StagePlan:
+        """Return a stage with all its variables; passwords are in a file until ``stack`` ends."""
+        credentials = self.credentials if stage.credentials else {}
+        if NETRC in credentials:
+            file = stack.enter_context(self.handover.private_file(credentials[NETRC]))
+            credentials = {**credentials, NETRC: file}
+        return replace(stage, environment={**self.environment, **credentials, **stage.environment})
 
     def _process(self, stage: StagePlan, shard: int, stack: ExitStack) -> StageProcess:
         """Prepare the command of a stage, or of one of its shards, until ``stack`` ends."""
+        stage = self.complete(stage, stack)
         names = (PYTEST_LOG, JUNIT, f"{stage.name}.log")
         log_name, junit_name, output = (files_of(stage, name)[shard] for name in names)
         if stage.kind is not StageKind.PYTEST:
             held = (sys.executable, "-I", sys.argv[0], session.HOLD)
             changed = replace(stage, command=held) if stage.hold else stage
             return StageProcess(changed, output, shard=shard)
-        handover, workspace = self.handover, Path(self.job.workspace)
+        handover = self.handover
         log, pipe = stack.enter_context(handover.log(log_name))
         with handover.access():  # the files of the tests have options of pytest
-            added = pytest_stage.log_arguments(stage, log, self.environment, workspace)
+            added = pytest_stage.log_arguments(stage, log, self.workspace)
         variables = dict(stage.environment)
         statuses = stack.enter_context(pytest_stage.status_folder(stage, log, handover))
         if statuses is not None:
-            own = {**self.environment, **variables}.get("PYTHONPATH")
+            own = variables.get("PYTHONPATH")
             variables["PYTHONPATH"] = pytest_stage.python_path(own, str(statuses))
         command = (*stage.command, *added, f"--junitxml={handover.path(junit_name)}")
         changed = replace(stage, command=command, environment=variables)
         folders, selection = run_folders(self.job.workspace), None
         if stage.only:
             folder = stack.enter_context(pytest_stage.selection_folder(handover))
-            changed = pytest_stage.select_tests(
-                changed, folder, stage.only, (), self.environment, folders
-            )
+            changed = pytest_stage.select_tests(changed, folder, stage.only, (), folders)
         if stage.shards > 1:
-            selected = shards.only_shard(changed, shard, self.environment, folders, handover)
+            selected = shards.only_shard(changed, shard, folders, handover)
             changed, selection = stack.enter_context(selected)
         return StageProcess(changed, output, pipe, shard, statuses, selection)
 
-    def _follow(self, name: str, processes: Sequence[StageProcess]) -> list[events.CommandEnd]:
+    def follow(self, name: str, processes: Sequence[StageProcess]) -> list[events.CommandEnd]:
         """Run commands side by side, and show their output and progress under one name."""
         rate = self.job.printed_bytes_per_s // len(processes)
-        with ExitStack() as stack:
-            self._running = [self._start(it, len(processes), stack) for it in processes]
-            if self.stopped():  # the signal came before the stage existed
-                self.end_running()
-            group: list[ProgressWatch] = []
-            followed = []
-            for it, running in zip(processes, self._running):
-                log, watch = self._results / it.output, self._watch(name, it, group)
-                output = StageOutput(log, self.log.printer, name, rate, watch)
-                followed.append(FollowedStage(running, output, it.pipe))
-            try:
-                return follow_stages(followed)
-            finally:
-                for stage in followed:
-                    stage.output.finish()
-                self._running = []
+        self._running = [self._start(it, len(processes)) for it in processes]
+        if self.stopped():  # the signal came before the stage existed
+            self.end_running()
+        group: list[ProgressWatch] = []
+        followed = []
+        for it, running in zip(processes, self._running):
+            log, watch = self.results / it.output, self._watch(name, it, group)
+            output = StageOutput(log, self.log.printer, name, rate, watch)
+            followed.append(FollowedStage(running, output, it.pipe))
+        try:
+            return follow_stages(followed)
+        finally:
+            for stage in followed:
+                stage.output.finish()
+            self._running = []
 
-    def _start(self, process: StageProcess, of: int, stack: ExitStack) -> Stage:
-        """Start a command, one ``of`` so many; its passwords are in a file until ``stack`` ends."""
+    def _start(self, process: StageProcess, of: int) -> Stage:
+        """Start a command, one ``of`` so many."""
         stage = process.stage
-        credentials = self.credentials if stage.credentials else {}
-        if NETRC in credentials:
-            file = stack.enter_context(self.handover.private_file(credentials[NETRC]))
-            credentials = {**credentials, NETRC: file}
         leases = self.leases if stage.device else None
         leased = leases.variables(process.shard) if leases else {}
         return Stage(
             StageCommand(
                 stage.command,
-                environment={**self.environment, **credentials, **stage.environment, **leased},
-                workspace=Path(self.job.workspace),
+                environment={**stage.environment, **leased},
+                workspace=self.workspace,
                 timeout_s=stage.timeout_s,
                 inherited=leases.descriptors if leases else (),
                 user=self.handover.user,
@@ -173,7 +188,80 @@ class StageRunner:
         log = files_of(stage, PYTEST_LOG)[process.shard]
         return ProgressWatch(
             name,
-            tests=GrowingFile(self._results / log) if has_tests else None,
+            tests=GrowingFile(self.results / log) if has_tests else None,
             cache=GrowingFile(cache, self.handover.access) if cache else None,
             group=group,
         )
+
+
+def _take_credentials(job: Job) -> dict[str, str]:
+    """Read the variables with passwords, and remove their file."""
+    if job.credentials is not None:
+        with suppress(FileNotFoundError):  # in a container that was restarted
+            lines = Path(job.credentials).read_text(encoding="utf-8").splitlines()
+            Path(job.credentials).unlink()
+            return dict(line.split("=", 1) for line in lines)
+    return {}
+
+
+class Reruns:
+    """Reruns of the failed tests of a pytest stage: evidence of flaky tests, not a verdict."""
+
+    def __init__(self, runner: StageRunner, stage: StagePlan) -> None:
+        self._runner, self._stage = runner, stage
+        logs = files_of(stage, PYTEST_LOG)
+        self._tests = pytest_stage.failed_tests(*(runner.results / log for log in logs))
+        self._last: set[str] = set()
+
+    def can_run(self, end: events.CommandEnd) -> bool:
+        """Return whether there are tests to rerun; if not, an event has the reason."""
+        reason = pytest_stage.rerun_refusal(end, self._tests)
+        if reason is not None:
+            self._report_end(reason)
+        return reason is None
+
+    def run(self) -> None:
+        """Make all attempts that the stage configures, within the stage's own time limit."""
+        limit_s, most = self._stage.timeout_s, self._stage.reruns
+        deadline = time.monotonic() + limit_s
+        with pytest_stage.selection_folder(self._runner.handover) as folder:
+            for attempt in range(1, most + 1):
+                try:
+                    end = self._attempt(attempt, folder, deadline)
+                except SupervisorError as error:
+                    self._report_end(f"the supervisor of rerun {attempt} {error}")
+                    return
+                if end.timed_out:
+                    self._report_end(
+                        f"rerun {attempt} of {most} reached the time limit of {limit_s:g} s"
+                    )
+                if end.ended_early:
+                    return
+
+    def _attempt(self, attempt: int, folder: Path, deadline: float) -> events.CommandEnd:
+        runner, name, tests = self._runner, self._stage.name, self._tests or ()
+        log = runner.results / f"pytest.rerun-{attempt}.jsonl"
+        text = f"{name}: rerun {attempt} of the failed tests ({len(tests)})"
+        runner.log.emit(events.RerunStarted(stage=name, attempt=attempt, text=text))
+        with ExitStack() as stack:
+            written, pipe = stack.enter_context(runner.handover.log(log.name))
+            stage = runner.complete(replace(self._stage, shards=1), stack)
+            # The names are those of a log of this very run.
+            chosen = pytest_stage.select_tests(stage, folder, tests, self._last, ())
+            with runner.handover.access():
+                added = pytest_stage.log_arguments(chosen, written, runner.workspace)
+            rerun = replace(
+                chosen,
+                command=(*chosen.command, *added),
+                timeout_s=max(deadline - time.monotonic(), 0.0),
+            )
+            output = f"{name}.rerun-{attempt}"
+            [end] = runner.follow(output, [StageProcess(rerun, f"{output}.log", pipe)])
+        self._last |= pytest_stage.unfinished_tests(log)  # tests that kill the process run last
+        runner.log.emit(events.RerunFinished(stage=name, attempt=attempt, **asdict(end)))
+        return end
+
+    def _report_end(self, reason: str) -> None:
+        name = self._stage.name
+        text = f"{name}: no more reruns: {reason}"
+        self._runner.log.emit(events.RerunsEnded(stage=name, reason=reason, text=text))

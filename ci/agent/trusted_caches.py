@@ -16,10 +16,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import stat
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Callable, Iterator, Sequence, Tuple
+
+from ci.agent.artifacts import open_regular
 
 # ccache's folders: one hexadecimal digit per level. It has 2 to 4 levels, and at most 8.
 DIGITS = tuple("0123456789abcdef")
@@ -104,11 +105,8 @@ def _copy(source: int, target: int, path: Name, status: os.stat_result) -> None:
     *folders, name = path
     temporary = f"{name}{TEMPORARY}{os.getpid()}"
     with _opened(source, folders) as there, _opened(target, folders, create=True) as here:
-        reading = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=there)
-        with os.fdopen(reading, "rb") as content:
-            if not stat.S_ISREG(os.fstat(reading).st_mode):
-                raise OSError("not a regular file")
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with open_regular(name, os.O_NOFOLLOW, folder=there) as content:
             writing = os.open(temporary, flags, 0o644, dir_fd=here)
             try:
                 with os.fdopen(writing, "wb") as copy:

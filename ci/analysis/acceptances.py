@@ -1,12 +1,10 @@
-"""Acceptances of rises: those of a project, new ones for a rise, and withdrawn ones."""
+"""Acceptances of rises: new ones for a rise, and withdrawn ones. Pure."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ci.analysis.level_changes import accepted_levels
 from ci.analysis.platform_history import PlatformHistory
@@ -15,21 +13,6 @@ from ci.facts.acceptance import Acceptance, accept_level
 from ci.store.rows import RunMeasures
 from ci.util.invocation import ACCEPTED_FILE, command
 from ci.util.text import join_names, near_match
-
-if TYPE_CHECKING:
-    from ci.store.store import Store  # SQLAlchemy, 0.3 s
-
-
-def project_acceptances(store: Store, folder: Path, project: str) -> Sequence[Acceptance]:
-    """The acceptances in the project's folder; without a file, the store's copy of them."""
-    if (folder / ACCEPTED_FILE).exists():
-        # Imported here: without a file, no reader needs the loader of configurations.
-        from ci.plan.accepted import read_accepted
-
-        found = read_accepted(folder, project)
-        if found is not None:
-            return found
-    return store.accepted(project)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +39,7 @@ def accept_rises(found: PlatformHistory, run_id: str, terms: Terms) -> list[Acce
 
     rises = [
         (environment, shift, {change.run.run_id for change in shift.changes if change.is_rise})
-        for environment in found.history.environments
-        for shift in environment.shifts
+        for environment, shift in found.history.shifts
     ]
     for environment, shift, run_ids in rises:
         if run_id in run_ids:

@@ -79,14 +79,13 @@ def gate_subject(histories: Sequence[PlatformHistory], alarms: Iterable[Alarm]) 
 
 
 def _regressions(record: PlatformHistory) -> Iterator[AlarmRow]:
-    for environment in record.history.environments:
-        for shift in environment.of(Judgement.REGRESSION):
-            change = shift.headline
-            explanation = record.causes.get((change.run.run_id, change.measure))
+    for environment, shift in record.history.shifts:
+        if shift.judgement is Judgement.REGRESSION:
+            explanation = record.cause_of(shift.headline)
             yield AlarmRow(
                 platform=record.platform,
                 environment=str(environment.key),
-                change=change,
+                change=shift.headline,
                 also=tuple(it for it in shift.others if it.is_rise),
                 cause=(explanation and explanation.causes) or None,
             )
@@ -150,9 +149,7 @@ def unsent(
 
     More runs move the found place. ``places`` has the places of the runs of each platform.
     """
-    known: dict[tuple[str, str], list[Notice]] = {}
-    for then in sent:
-        known.setdefault((then.platform, then.measure), []).append(then)
+    known = group_by(sent, lambda it: (it.platform, it.measure))
 
     def is_sent(now: Notice, then: Notice) -> bool:
         of_platform = places[now.platform]

@@ -15,7 +15,7 @@ from ci.analysis.changes import ChangePoint, SeriesFinding, analyze, judge_step
 from ci.analysis.parts import group_by
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import ALL_OPERATORS, EnvironmentKey
-from ci.facts.measures import IMAGE, TOTAL, Quantity, measure_key, stage_and_quantity
+from ci.facts.measures import IMAGE, TOTAL, Quantity, headline, measure_key, stage_and_quantity
 from ci.gates.regression import EXACT_ALARM, Judgement, judge_change
 from ci.store.rows import RunMeasures
 
@@ -62,6 +62,11 @@ class LevelChange:
     @property
     def size(self) -> float:
         return abs(self.point.after - self.point.before)
+
+    @property
+    def text(self) -> str:
+        """``compile +38 s (+21 %)``."""
+        return headline(self.measure, self.point.before, self.point.after)
 
     @property
     def is_worse(self) -> bool:
@@ -144,9 +149,6 @@ class Environment:
     shifts: tuple[Shift, ...] = ()
     """Newest first."""
 
-    def of(self, judgement: Judgement) -> list[Shift]:
-        return [shift for shift in self.shifts if shift.judgement is judgement]
-
 
 @dataclass(frozen=True, kw_only=True)
 class KeyChange:
@@ -175,9 +177,14 @@ class History:
     key_changes: tuple[KeyChange, ...]
     """Newest first."""
 
+    @property
+    def shifts(self) -> list[tuple[Environment, Shift]]:
+        """Every shift with its environment."""
+        return [(it, shift) for it in self.environments for shift in it.shifts]
+
     def of(self, judgement: Judgement) -> list[Shift]:
         """The shifts of this judgment in all environments."""
-        return [shift for environment in self.environments for shift in environment.of(judgement)]
+        return [shift for _, shift in self.shifts if shift.judgement is judgement]
 
     @property
     def environment_rises(self) -> tuple[KeyChange, ...]:
@@ -344,7 +351,7 @@ class _Judge:
             for place, it in self._accepted
             if it.measure == change.measure
             and abs(place - change.place) <= MOVES
-            and _covers(it, change.point, margin)
+            and it.covers(change.point.after, margin)
         )
         return next(covering, None) if change.is_worse else None
 
@@ -486,13 +493,9 @@ def _environment_rises(
                 place=0,
                 point=point,
                 runs_since=len(after),
-                accepted=known if known and _covers(known, point, TOLERANCE) else None,
+                accepted=known if known and known.covers(point.after, TOLERANCE) else None,
                 with_environment=True,
             )
-
-
-def _covers(accepted: Acceptance, point: ChangePoint, margin: float) -> bool:
-    return point.after <= accepted.level * (1 + margin)
 
 
 def _begins_with(accepted: Acceptance, run: RunMeasures) -> bool:

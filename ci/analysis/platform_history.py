@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import UTC, datetime
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci.analysis.ancestry import Ancestry, Line
 from ci.analysis.cause import Explanation, explain
-from ci.analysis.level_changes import IN_USE, History, history
+from ci.analysis.level_changes import IN_USE, History, LevelChange, history
 from ci.analysis.parts import BuildSide, pytest_stages
 from ci.analysis.repository import Repository
 from ci.errors import UsageError
@@ -20,7 +21,7 @@ from ci.facts.measures import stage_and_quantity
 from ci.gates.regression import Judgement
 from ci.model.results import PlatformResult
 from ci.store.rows import RunHead, RunMeasures
-from ci.util.invocation import command
+from ci.util.invocation import ACCEPTED_FILE, command
 from ci.util.text import near_match
 
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ class PlatformHistory:
     causes: Mapping[tuple[str, str], Explanation] = field(default_factory=dict)
     """The causes of each open regression, by its run and measure."""
 
+    def cause_of(self, change: LevelChange) -> Explanation | None:
+        return self.causes.get((change.run.run_id, change.measure))
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectLine:
@@ -62,6 +66,10 @@ class ProjectLine:
     heads: Sequence[RunHead]
     """All runs of the project."""
     line: Line
+    accepted: Sequence[Acceptance]
+    """All acceptances of the project, those that no longer hold included."""
+    repository: Repository
+    """That of the project, if there is one."""
 
     @cached_property
     def order(self) -> Mapping[str, int]:
@@ -90,14 +98,34 @@ class ProjectLine:
         return tuple(sorted({name for run in self.line.runs[-IN_USE:] for name in run.platforms}))
 
 
-def project_line(store: Store, project: str, branch: str | None = None) -> ProjectLine:
+def project_line(
+    store: Store, project: str, folder: Path, branch: str | None = None
+) -> ProjectLine:
     """Order the runs of a project along one branch, by default the main one.
 
-    Raises ``UsageError`` if no run recorded the branch.
+    ``folder`` is the project's, with its acceptances and its repository. Raises ``UsageError`` if
+    no run recorded the branch.
     """
     heads = store.heads(project=project)
-    line = Ancestry(heads, store.ancestors).line(branch)
-    return ProjectLine(project=project, heads=heads, line=line)
+    return ProjectLine(
+        project=project,
+        heads=heads,
+        line=Ancestry(heads, store.ancestors).line(branch),
+        accepted=project_acceptances(store, folder, project),
+        repository=Repository(folder),
+    )
+
+
+def project_acceptances(store: Store, folder: Path, project: str) -> Sequence[Acceptance]:
+    """The acceptances in the project's folder; without a file, the store's copy of them."""
+    if (folder / ACCEPTED_FILE).exists():
+        # Imported here: without a file, no reader needs the loader of configurations.
+        from ci.plan.accepted import read_accepted
+
+        found = read_accepted(folder, project)
+        if found is not None:
+            return found
+    return store.accepted(project)
 
 
 def platform_histories(
@@ -105,20 +133,14 @@ def platform_histories(
     platforms: Iterable[str],
     along: ProjectLine,
     *,
-    repository: Repository,
     stage: str | None = None,
     last: int | None = None,
-    accepted: Sequence[Acceptance] = (),
-    today: date,
     selected: Collection[str | None] | None = None,
 ) -> list[PlatformHistory]:
     """Judge the histories of platforms along a branch.
 
     ``selected`` has the operators of the runs to read, where ``None`` is all operators; by default
     every run is read.
-
-    ``accepted`` has the acceptances of the project, of which those count that hold ``today``.
-    ``repository`` is that of the project, if there is one.
 
     Raises ``UsageError`` if the stage was never measured on one of them.
     """
@@ -142,9 +164,9 @@ def platform_histories(
             if stage not in known:
                 message = f"--stage: {platform} has no measure of '{stage}'"
                 raise _unknown(message, stage, known, "none")
-        own = (it for it in accepted if it.platform == platform)
-        holding, expired = split_expired(own, today)
-        found = history(rows, keys, follow_merges(holding, rows, repository), stage=stage)
+        own = (it for it in along.accepted if it.platform == platform)
+        holding, expired = split_expired(own, datetime.now(UTC).date())
+        found = history(rows, keys, follow_merges(holding, rows, along.repository), stage=stage)
         elsewhere = Counter(run.branch or NO_BRANCH for run in others if platform in run.platforms)
         record = PlatformHistory(
             project=along.project,
@@ -210,7 +232,7 @@ def _unknown(message: str, name: str, known: Collection[str], none: str) -> Usag
 def _causes(
     store: Store, platform: str, found: History
 ) -> Iterator[tuple[tuple[str, str], Explanation]]:
-    shifts = [(it, shift) for it in found.environments for shift in it.of(Judgement.REGRESSION)]
+    shifts = [it for it in found.shifts if it[1].judgement is Judgement.REGRESSION]
     for environment, shift in shifts[:EXPLAINED]:
         change, runs = shift.headline, environment.runs
         place = runs.index(change.before_run) + 1

@@ -11,7 +11,7 @@ from ci.analysis.changes import POLICY
 from ci.analysis.level_changes import Environment, LevelChange, history
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import EnvironmentKey
-from ci.facts.measures import stage_and_quantity
+from ci.facts.measures import headline, stage_and_quantity
 from ci.gates.regression import EXACT_ALARM, Judgement, judge_change
 from ci.store.rows import RunMeasures
 
@@ -32,6 +32,11 @@ class MeasureChange:
     """The smallest detectable relative change."""
     steps: tuple[LevelChange, ...] = ()
     """The changes of level between the two runs."""
+
+    @property
+    def text(self) -> str:
+        """``compile +38 s (+21 %)``."""
+        return headline(self.measure, self.before, self.after)
 
     @property
     def delta(self) -> float:

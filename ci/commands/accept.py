@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 
 from ci.commands.accepting import add_accepted_file, write
 from ci.commands.options import add_line
-from ci.commands.reading import read_histories, reading_store
+from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
 
 
@@ -57,15 +57,16 @@ def execute(options: argparse.Namespace) -> int:
     # nor a wrong command line needs them.
     from pydantic import ValidationError
 
-    from ci.analysis.acceptances import Terms, accept_rises, add_acceptances, project_acceptances
-    from ci.analysis.platform_history import find_project, project_line
+    from ci.analysis.acceptances import Terms, accept_rises, add_acceptances
+    from ci.analysis.platform_history import find_project, platform_histories, project_line
     from ci.plan.accepted import acceptor
 
     with reading_store(options.results) as store:
         project = find_project(store, options.platform, options.project)
-        known = project_acceptances(store, options.source, project)
-        along = project_line(store, project, options.branch)
-        [record] = read_histories(store, [options.platform], along, known, options)
+        along = project_line(store, project, options.source, options.branch)
+        [record] = platform_histories(
+            store, [options.platform], along, stage=options.stage, last=options.last
+        )
         terms = Terms(
             reason=options.reason,
             who=acceptor(options.source),
@@ -77,5 +78,6 @@ def execute(options: argparse.Namespace) -> int:
         except ValidationError as error:  # the reason is empty, too long, or not valid text
             found = error.errors()[0]
             raise UsageError(f"--{found['loc'][0]}: {found['msg']}") from None
-        write(store, project, add_acceptances(known, accepted), "accepted", accepted, options)
+        known = add_acceptances(along.accepted, accepted)
+        write(store, project, known, "accepted", accepted, options)
     return ExitCode.PASSED

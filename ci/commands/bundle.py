@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 
-from rich.console import Console
-
 from ci.commands.options import add_config, add_format, add_source, config_file
 from ci.engines import ImageEngine
 from ci.engines.select import select_engine
 from ci.errors import ExitCode, UsageError
 from ci.model.plan import RunPlan
-from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
-from ci.plan.project import chosen_platforms, load_project
+from ci.plan.project import chosen_platforms, load_here
 from ci.plan.request import new_request, plan_request
 from ci.run.progress import Progress
 from ci.upkeep.bundle.pack import Packer, commands
@@ -49,12 +45,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Pack platforms into one file and print the commands that run it."""
-    project = load_project(config_file(options), os.environ, read_pip_settings(os.environ))
+    project = load_here(config_file(options))
     chosen = chosen_platforms(project.config, options.platforms)
     output = options.output.absolute()
     with (
         TemporaryDirectory(prefix="infini-ci-bundle-") as folder,
-        Progress(Console(stderr=True)) as progress,
+        Progress() as progress,
         ExitStack() as engines,
     ):
         request = new_request(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
@@ -13,9 +12,8 @@ from ci.engines.checks import Check, Finding, carry_out, error_findings, ok
 from ci.engines.select import select_engine
 from ci.errors import CiError
 from ci.model.plan import EnginePlan, RunPlan
-from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
-from ci.plan.project import SITE_FILE, chosen_platforms, load_project, plan_run, site_file
+from ci.plan.project import SITE_FILE, chosen_platforms, load_here, plan_run, site_file
 from ci.report.document import output
 from ci.upkeep.doctor.network import network_checks
 from ci.upkeep.doctor.output import exit_code, findings_json, print_findings
@@ -58,7 +56,7 @@ def execute(options: argparse.Namespace) -> int:
 
 def _findings(options: argparse.Namespace) -> Iterator[Finding]:
     try:
-        project = load_project(config_file(options), os.environ, read_pip_settings(os.environ))
+        project = load_here(config_file(options))
         network = project.network()
         configured = list(project.config.platforms)
         chosen = chosen_platforms(project.config, options.platforms or configured)

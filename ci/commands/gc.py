@@ -135,10 +135,7 @@ def _leftovers(project: Project, asked: str | None) -> tuple[tuple[Leftovers, ..
     plans = dict.fromkeys(
         engine
         for platform in project.config.platforms
-        for engine in (
-            project.engine(platform, asked),
-            *project.other_engines(platform, asked),
-        )
+        for engine in (project.engine(platform, asked), *project.other_engines(platform, asked))
     )
     here = HostLeftovers()
     found: dict[str, Leftovers] = {}

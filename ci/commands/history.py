@@ -7,7 +7,7 @@ import argparse
 from ci.commands.accepting import mirror
 from ci.commands.notifying import add_notify, find_target, notify
 from ci.commands.options import add_choice, add_format, add_line, add_repository, add_results
-from ci.commands.reading import read_histories, reading_store
+from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
 from ci.gates.rules import HISTORY, RULES
 
@@ -56,9 +56,8 @@ def execute(options: argparse.Namespace) -> int:
     target = find_target(options) if options.check else None
     # Imported here: NumPy, the change-point library and the models take 0.5 s, and neither --help
     # nor a wrong command line needs them.
-    from ci.analysis.acceptances import project_acceptances
     from ci.analysis.alarms import find_alarms, gate_subject
-    from ci.analysis.platform_history import find_project, project_line
+    from ci.analysis.platform_history import find_project, platform_histories, project_line
     from ci.report.alarm_report import AlarmReport
     from ci.report.history_report import HistoryReport
 
@@ -67,10 +66,11 @@ def execute(options: argparse.Namespace) -> int:
         project = find_project(store, names[0] if names else None, options.project)
         for name in names[1:]:
             find_project(store, name, project)
-        known = project_acceptances(store, options.source, project)
-        along = project_line(store, project, options.branch)
-        histories = read_histories(store, names or along.platforms, along, known, options)
-        mirror(store, project, known)
+        along = project_line(store, project, options.source, options.branch)
+        histories = platform_histories(
+            store, names or along.platforms, along, stage=options.stage, last=options.last
+        )
+        mirror(store, project, along.accepted)
         alarms = find_alarms(histories, along.order)
         if len(names) == 1:
             HistoryReport(histories[0], options.check).show(options.format)

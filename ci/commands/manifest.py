@@ -7,7 +7,6 @@ import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import yaml
@@ -27,14 +26,13 @@ from ci.model.trust import Trust
 from ci.plan import source
 from ci.plan.ci_variables import read_ci_job
 from ci.plan.config import MOST_RERUNS
-from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
-from ci.plan.project import Project, chosen_platforms, load_project, plan_run
+from ci.plan.project import Project, chosen_platforms, load_here, plan_run
 from ci.plan.request import new_request, plan_request, selected_operators
 from ci.run.delegated import DelegatedRun
 from ci.run.estimates import with_recorded_times
 from ci.run.records import Records
-from ci.store.folder import open_existing_store, open_store
+from ci.store.folder import open_existing_store
 from ci.util.invocation import command
 from ci.util.terminal import complain, show
 
@@ -80,7 +78,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Print the jobs; for Kubernetes, open their run."""
-    project = load_project(config_file(options), os.environ, read_pip_settings(os.environ))
+    project = load_here(config_file(options))
     platforms = chosen_platforms(project.config, options.platforms)
     if bool(platforms) == options.all:
         got = f"--all and {', '.join(platforms)}" if platforms else "no platform"
@@ -113,7 +111,7 @@ def _print_jobs(
         with suppress(UsageError), open_existing_store(options.results) as store:
             plans = tuple(with_recorded_times(store, request.project, plan) for plan in plans)
     jobs = [kubernetes.job_manifest(plan, clusters[plan.platform]) for plan in plans]
-    records = Records(options.results / request.run_id, partial(open_store, options.results))
+    records = Records.of_run(options.results, request.run_id)
     run = DelegatedRun(request=request, plans=plans, records=records)
     run.open()
     place = records.folder / kubernetes.SYSTEM

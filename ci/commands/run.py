@@ -8,10 +8,7 @@ import os
 import signal
 from collections.abc import Sequence
 from contextlib import closing, suppress
-from functools import partial
 from pathlib import Path
-
-from rich.console import Console
 
 from ci.commands.options import (
     add_choice,
@@ -33,9 +30,8 @@ from ci.model.results import MOST_SHARDS, Harness
 from ci.model.trust import Trust
 from ci.plan.ci_variables import read_ci_job
 from ci.plan.config import MOST_RERUNS
-from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
-from ci.plan.project import Project, chosen_platforms, load_project, plan_run
+from ci.plan.project import Project, chosen_platforms, load_here, plan_run
 from ci.plan.request import (
     RunRequest,
     load_request,
@@ -50,7 +46,7 @@ from ci.run.dry_run import plan_document, plan_text
 from ci.run.estimates import with_recorded_times
 from ci.run.progress import Progress
 from ci.run.records import Records
-from ci.store.folder import open_existing_store, open_store
+from ci.store.folder import open_existing_store
 from ci.upkeep.bundle.unpack import open_bundle
 from ci.upkeep.doctor.prerequisites import check_git, check_results
 from ci.util.interpreters import locate
@@ -185,7 +181,7 @@ def execute(options: argparse.Namespace) -> int:
         return _run_bundle(options)
     if options.resume:
         request = _resumed(load_request(options.results, options.resume), options)
-        project = load_project(request.config, os.environ, read_pip_settings(os.environ))
+        project = load_here(request.config)
     else:
         project, request = _new_run(options)
     return _execute_plans(options, request, plan_request(project, request, options.results))
@@ -212,7 +208,7 @@ def _new_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
         named = check_python(options.python)
         if named.level is Severity.PROBLEM:
             raise UsageError(f"--python: {named.found}", remedy=named.remedy)
-    project = load_project(config_file(options), os.environ, read_pip_settings(os.environ))
+    project = load_here(config_file(options))
     platforms, source = _choose_platforms(project, options), options.source or project.source
     if not options.dry_run:
         _refuse_unfit_machine(options, project, platforms, source)
@@ -299,8 +295,8 @@ def _execute_plans(
         request=request,
         plans=plans,
         connect=select_engine,
-        records=Records(folder, partial(open_store, options.results)),
-        progress=Progress(Console(stderr=True)),
+        records=Records.of_run(options.results, request.run_id),
+        progress=Progress(),
         resumed=bool(options.resume),
         jobs=options.jobs,
     )

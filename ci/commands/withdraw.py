@@ -24,8 +24,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Remove the acceptances that begin with the run."""
-    from ci.analysis.acceptances import project_acceptances, withdrawn
-    from ci.analysis.platform_history import find_project
+    from ci.analysis.acceptances import withdrawn
+    from ci.analysis.platform_history import find_project, project_acceptances
 
     with reading_store(options.results) as store:
         project = find_project(store, options.platform, options.project)

@@ -32,6 +32,11 @@ class EngineMessage(Event):
     text: str
 
 
+def say(observer: Observer, text: str) -> None:
+    """Pass a message of an engine on."""
+    observer.event(EngineMessage(text))
+
+
 @dataclass(frozen=True, kw_only=True)
 class EngineMachine:
     """The machine on which an engine runs its plans.

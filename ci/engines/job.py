@@ -9,7 +9,6 @@ import sys
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from importlib.machinery import SourceFileLoader
@@ -21,21 +20,21 @@ from typing import Any, TypeVar, cast
 from docker.types import Mount, Ulimit
 
 from ci.engines.devices import CONTAINER_PROBE, PROBE, DeviceFiles, container_devices, device_job
-from ci.engines.logs import SHOWN_BYTES_PER_S, STREAMED_BYTES_PER_S
+from ci.engines.logs import STREAMED_BYTES_PER_S
 from ci.facts.files import read_text_file
 from ci.model.plan import (
     CONTAINER_CA_BUNDLE,
     CONTAINER_CREDENTIALS,
     CONTAINER_FOLDER,
     CONTAINER_WHEELS,
-    CachePlan,
     RunPlan,
 )
 from ci.model.platforms import PLATFORMS
 from ci.protocol.agent_files import ENVIRONMENT
 from ci.protocol.job import ENTER, CacheJob, Job
-from ci.util.files import REPOSITORY, user_cache
+from ci.util.files import REPOSITORY
 from ci.util.lines import LARGEST_DOCUMENT, parse_object
+from ci.util.text import join_names
 
 Item = TypeVar("Item")
 
@@ -222,6 +221,20 @@ def by_place(plan: RunPlan, items: Mapping[str, Item]) -> dict[str, dict[str, It
     return groups
 
 
+def isolation_notes(plan: RunPlan, who: str) -> Iterator[str]:
+    """Yield a note on the stages whose network ``who`` cannot take away."""
+    if names := [stage.name for stage in plan.stages if stage.isolated]:
+        yield f"{who} leaves {join_names(names)} the network, despite `network: none`"
+
+
+def is_privileged(plan: RunPlan) -> bool:
+    """Return whether the container of a plan has all rights on its machine."""
+    return plan.devices is not None and plan.devices.privileged
+
+
+PRIVILEGED = "the container was privileged, as configured (devices.privileged)"
+
+
 def has_own_user(plan: RunPlan) -> bool:
     """Return whether the agent runs as another user than the stages.
 
@@ -283,34 +296,6 @@ def container_job(plan: RunPlan) -> bytes:
     )
 
 
-WORKSPACE = "workspace"  # on this machine, in the folder of the sources and the environment
-
-
-def host_job(plan: RunPlan, folder: Path, results: Path | None = None) -> bytes:
-    """The agent's input file on this machine; ``results``, if not those of the plan."""
-    cache, caches = plan.cache, None
-    if cache is not None:
-        caches = CacheJob(
-            str(host_cache_folder(cache.name)),
-            base=str(folder),
-            cold=cache.cold,
-            trusted=tuple(str(host_cache_folder(name)) for name in cache.trusted),
-        )
-    return job_document(
-        plan,
-        workspace=str(folder / WORKSPACE),
-        results=str(results or plan.results),
-        printed_bytes_per_s=SHOWN_BYTES_PER_S,
-        isolates_network=False,
-        compiler_cache=caches,
-    )
-
-
-def host_cache_folder(name: str) -> Path:
-    """The user's own folder for a cache."""
-    return user_cache() / name
-
-
 def is_cache_empty(results: Path) -> bool:
     """Tell whether the agent reports that the cache was empty after the run's stages."""
     text = read_text_file(results / ENVIRONMENT, LARGEST_DOCUMENT) or ""
@@ -319,13 +304,6 @@ def is_cache_empty(results: Path) -> bool:
     except ValueError:
         return False
     return isinstance(cache, dict) and cache.get("empty") is True
-
-
-def remove_empty_cache(cache: CachePlan | None) -> None:
-    """Remove the cache folder of a project that compiles nothing."""
-    if cache is not None:
-        with suppress(OSError):  # it is not empty, or does not exist
-            host_cache_folder(cache.name).rmdir()
 
 
 def cache_labels(plan: RunPlan) -> dict[str, str]:

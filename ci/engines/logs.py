@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
-from ci.engines import EngineMessage, Observer
+from ci.engines import Observer, say
 from ci.facts.events import LARGEST_RECORD, parse_event
 from ci.facts.measures import IMAGE
 from ci.model.plan import DEFAULT_LIMITS
@@ -45,6 +45,20 @@ LAST_LINES = 20  # of an image's log, in an error message
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
+class _NewFile:
+    """A file that grows; its first write replaces that of a caller that died."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size = 0
+
+    def append(self, content: bytes) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab" if self.size else "wb") as file:
+            file.write(content)
+        self.size += len(content)
+
+
 class LiveLogs:
     """An observer that writes logs, and limits the lines that a display gets.
 
@@ -66,8 +80,7 @@ class LiveLogs:
         """
         self._observer = observer
         self._room = most_bytes
-        self._files = dict(files)
-        self._begun: set[str] = set()
+        self._files = {stage: _NewFile(path) for stage, path in files.items()}
         self._stage = self._held = ""
         self._shown = monotonic()
 
@@ -90,23 +103,19 @@ class LiveLogs:
         """Append to a stage's log; a stage that the plan does not have is ignored."""
         if stage not in self._files:
             return
-        path, content = self._files[stage], _bytes(mask_credentials(text))
+        content = _bytes(mask_credentials(text))
         if len(content) > self._room:
             del self._files[stage]
             text = f"{stage}.log is not written any further while the stage runs: it is too large"
-            self._observer.event(EngineMessage(text))
+            say(self._observer, text)
             return
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # The first write replaces the log of a caller that died.
-            with path.open("ab" if stage in self._begun else "wb") as log:
-                log.write(content)
+            self._files[stage].append(content)
             self._room -= len(content)
-            self._begun.add(stage)
         except OSError as error:
             del self._files[stage]  # the run goes on; the complete log comes at the end
-            message = f"{stage}.log cannot be written while the stage runs: {error.strerror}"
-            self._observer.event(EngineMessage(message))
+            text = f"{stage}.log cannot be written while the stage runs: {error.strerror}"
+            say(self._observer, text)
 
     def _show(self) -> None:
         lines = _bytes(self._held).decode(errors="replace").splitlines()
@@ -164,9 +173,8 @@ class EventReader:
         self.finished: RunFinished | None = None
         self.unreadable_lines = 0
         self.longest_line = 0  # bytes, of those that are longer than an event may be
-        self._log = results / AGENT_LOG
-        self._record = results / ENGINE_EVENTS
-        self._recorded = 0  # bytes
+        self._log = _NewFile(results / AGENT_LOG)
+        self._record = _NewFile(results / ENGINE_EVENTS)
         self._last_line = ""
         self._observer = observer
         self._seen = 0
@@ -183,14 +191,15 @@ class EventReader:
     def is_recorded(self) -> bool:
         """Whether the events so far are on the disk: the folder may be removed under a run."""
         try:
-            return self._record.stat().st_size == self._recorded
+            return self._record.path.stat().st_size == self._record.size
         except OSError:
-            return self._recorded == 0
+            return self._record.size == 0
 
     def record_again(self) -> None:
         """Expect the stream from its beginning, to write all files again and show nothing."""
         self._observer = _Silence()
-        self._seen = self._skip = self._recorded = self.unreadable_lines = 0
+        self._seen = self._skip = self.unreadable_lines = 0
+        self._record.size = self._log.size = 0
 
     def feed(self, chunk: bytes) -> None:
         """Process the next bytes; a chunk may end anywhere."""
@@ -223,13 +232,8 @@ class EventReader:
 
     def _keep_event(self, line: str) -> None:
         content = f"{line}\n".encode()
-        if self._recorded + len(content) > LARGEST_RECORD:
-            return
-        self._record.parent.mkdir(parents=True, exist_ok=True)
-        # The first write replaces the record of a caller that died.
-        with self._record.open("ab" if self._recorded else "wb") as record:
-            record.write(content)
-        self._recorded += len(content)
+        if self._record.size + len(content) <= LARGEST_RECORD:
+            self._record.append(content)
 
     def _keep_unreadable(self, line: str) -> None:
         """Count a line that is no event; write and show it, unless there were too many."""
@@ -245,8 +249,5 @@ class EventReader:
         if self.unreadable_lines == MOST_SHOWN:
             text += "\n[further lines are counted, not kept]"
         with suppress(OSError):  # the run goes on
-            first = self.unreadable_lines == 1
-            # The first write replaces the log of a caller that died.
-            with self._log.open("w" if first else "a", encoding="utf-8") as log:
-                log.write(f"{text}\n")
-        self._observer.event(EngineMessage(text))
+            self._log.append(f"{text}\n".encode())
+        say(self._observer, text)

@@ -64,6 +64,10 @@ class Acceptance(BaseModel):
         short = len(name) >= SHORT_COMMIT and (self.commit or "").startswith(name)
         return short or name == self.run
 
+    def covers(self, level: float, margin: float) -> bool:
+        """Whether a level is at most as high as the accepted one, within a relative margin."""
+        return level <= self.level * (1 + margin)
+
     def is_expired(self, today: datetime.date) -> bool:
         return self.until is not None and self.until < today
 

@@ -9,14 +9,14 @@ from functools import cached_property
 
 from ci.facts.difference import Difference, compare_suites
 from ci.facts.operators import fallbacks, mismatches, overload_counts
-from ci.facts.pytest_log import ListedFailure
+from ci.facts.pytest_log import ListedFailure, PytestOutput
 from ci.facts.record import RunRecord
 from ci.facts.sentences import Exit, killed_for_memory
 from ci.facts.shards import Shards, division_errors
 from ci.facts.suite import adapt_to_processor, restrict_to_selection, suite_of
 from ci.model.details import Rerun
-from ci.model.outcomes import ClosingSummary, PytestLog, Selection
-from ci.model.plan import ContractPlan
+from ci.model.outcomes import PytestLog, Selection
+from ci.model.plan import RunPlan
 from ci.model.results import Evidence, ExecutionFacts, OverloadCount, is_compiled_only
 from ci.protocol.events import CommandEnd, StageFinished
 from ci.protocol.job import StagePlan
@@ -24,12 +24,7 @@ from ci.protocol.pytest_status import TESTS_FAILED, is_pytest
 from ci.protocol.stage_kind import StageKind
 
 # What pytest means by its other exit statuses (pytest.ExitCode).
-UNFINISHED = {
-    2: "interrupted",
-    3: "internal error",
-    4: "usage error",
-    5: "no tests collected",
-}
+UNFINISHED = {2: "interrupted", 3: "internal error", 4: "usage error", 5: "no tests collected"}
 
 # pytest-xdist's own assertion that no test was left.
 _LEFT_BY_WORKER = re.compile(r"AssertionError: \('(.+)', <WorkerController \w+>\)")
@@ -39,36 +34,13 @@ _LEFT_BY_WORKER = re.compile(r"AssertionError: \('(.+)', <WorkerController \w+>\
 class Case:
     """All facts about one platform's run, which the verdict and the notes are made from."""
 
-    stages: Sequence[StagePlan]
+    plan: RunPlan
     record: RunRecord
     tests: PytestLog | None
+    output: PytestOutput
     facts: ExecutionFacts
-    platform: str
-    torch_device: str
-    simulation_requested: bool = False
-    collected: int | None = None
-    """Number of tests that pytest printed as collected; ``None``: it printed none."""
-    summary: ClosingSummary | None = None
-    """pytest's closing summary in the stage's output; ``None``: there is none."""
-    listed: Sequence[ListedFailure] = ()
-    """The failures that pytest listed in the stage's output."""
-    last_lines: Sequence[str] = ()
-    """The last lines of the pytest stage's output."""
-    ending: str | None = None
-    """Why the session ended early, as its output has it: see ``PytestOutput``."""
-    only_listed: bool = False
-    """Whether pytest only collected the tests."""
-    config_file: str | None = None
-    """pytest's configuration file, if it printed one."""
-    printed_sessions: int = 0
-    """Number of pytest sessions in the output that followed each other."""
-    memory_limit_bytes: int | None = None
-    """The configured memory limit that the engine applied."""
-    contract: ContractPlan | None = None
     torch: str | None = None
     """The version of torch in the environment of the stages; ``None``: unknown, or no torch."""
-    selected: str | None = None
-    """Operators that were requested; ``None``: all."""
     reruns: Sequence[Rerun] = ()
     agent_file: RunRecord | None = None
     """The record in ``events.jsonl``, which the code under test may have changed."""
@@ -78,7 +50,7 @@ class Case:
 
     @property
     def commands(self) -> list[StagePlan]:
-        return [stage for stage in self.stages if stage.kind is StageKind.COMMAND]
+        return [stage for stage in self.plan.stages if stage.kind is StageKind.COMMAND]
 
     @cached_property
     def failed_commands(self) -> list[StagePlan]:
@@ -88,7 +60,7 @@ class Case:
 
     @property
     def pytest_stage(self) -> StagePlan:
-        return next(stage for stage in self.stages if stage.kind is StageKind.PYTEST)
+        return self.plan.pytest_stage
 
     @property
     def ends(self) -> list[StageFinished]:
@@ -115,25 +87,25 @@ class Case:
     def pytest_runs(self) -> int:
         """Number of runs of pytest in its stage, as far as the plugin, log and output show them."""
         known = self.pytest_end.pytest_runs if self.pytest_end else None
-        printed = 0 if is_pytest(self.pytest_stage.command) else self.printed_sessions
+        printed = 0 if is_pytest(self.pytest_stage.command) else self.output.sessions
         return max(known or 0, self.tests.sessions if self.tests else 0, printed)
 
     @property
     def exit_reason(self) -> str | None:
         """The reason that was passed to ``pytest.exit``; ``None``: nothing shows a call of it."""
-        call, _, reason = (self.ending or "").partition(": ")
+        call, _, reason = (self.output.ending or "").partition(": ")
         is_pytests = self.shows_pytest or is_pytest(self.pytest_stage.command)
         return reason if call == "Exit" and is_pytests else None
 
     @property
     def worker_interrupted(self) -> bool:
         """Whether pytest-xdist took the end of a worker's session for Ctrl-C."""
-        return (self.ending or "").endswith(" received keyboard-interrupt")
+        return (self.output.ending or "").endswith(" received keyboard-interrupt")
 
     @property
     def left_by_worker(self) -> str | None:
         """The test in which a worker of pytest-xdist ended its session, in the error of that."""
-        found = filter(None, map(_LEFT_BY_WORKER.search, self.last_lines))
+        found = filter(None, map(_LEFT_BY_WORKER.search, self.output.last_lines))
         return next((it[1] for it in found), None)
 
     @property
@@ -147,7 +119,7 @@ class Case:
     def missing_failures(self) -> Sequence[ListedFailure]:
         """The failures that pytest listed, if its log lacks them: it has no failure at all."""
         found = self.tests.tests if self.tests else ()
-        return () if any(test.outcome.bad for test in found) else self.listed
+        return () if any(test.outcome.bad for test in found) else self.output.listed
 
     @property
     def selection(self) -> Selection | None:
@@ -163,48 +135,54 @@ class Case:
         if self.tests is None:
             return ()
         found, library = [], self.selection
-        if library is not None and library.asked != self.selected:
-            requested = self.selected or "all operators"
+        if library is not None and library.asked != self.plan.selected:
+            requested = self.plan.selected or "all operators"
             found.append(f"requested {requested}; the library has {library.asked}: {library}")
         found += mismatches(
             self.tests,
-            platform=self.platform,
-            torch_device=self.torch_device,
-            simulated=self.simulation_requested,
+            platform=self.plan.platform,
+            torch_device=self.plan.torch_device,
+            simulated=self.plan.simulated,
         )
         # A contract lists the accepted fallbacks; others count as newly skipped.
-        if self.contract is None or self.contract.suite is None:
-            found += fallbacks(self.tests, self.torch_device)
+        if self.plan.expected_suite is None:
+            found += fallbacks(self.tests, self.plan.torch_device)
         return tuple(found)
 
     @cached_property
     def simulated(self) -> bool:
         """Whether a simulated device was requested, or recorded by any test."""
         tests = self.tests.tests if self.tests else ()
-        return self.simulation_requested or any(t.operator and t.operator.simulated for t in tests)
+        return self.plan.simulated or any(t.operator and t.operator.simulated for t in tests)
 
     @property
     def compiled_only(self) -> bool:
         """Whether no test was to run on the device, which cannot be simulated."""
-        return is_compiled_only(self.platform, simulated=self.simulation_requested)
+        return is_compiled_only(self.plan.platform, simulated=self.plan.simulated)
 
     @cached_property
     def changes(self) -> Difference | None:
         """Differences from the contract; ``None``: no contract, or an unfinished suite."""
-        if self.contract is None or self.contract.suite is None or self.tests is None:
+        expected = self.plan.expected_suite
+        if expected is None or self.tests is None:
             return None
-        if self.pytest_runs > 1 or not is_complete(self.tests, self.collected):
+        if self.pytest_runs > 1 or not is_complete(self.tests, self.output.collected):
             return None
         suite = suite_of(self.tests.tests)
-        expected = adapt_to_processor(self.contract.suite, suite, self.tests.processor)
-        if self.selection is not None and self.selection.asked == self.selected:
+        expected = adapt_to_processor(expected, suite, self.tests.processor)
+        if self.selection is not None and self.selection.asked == self.plan.selected:
             expected, suite = restrict_to_selection(expected, suite, self.selection)
         return compare_suites(expected, suite)
 
     @property
     def has_another_torch(self) -> bool:
         """Whether the contract was made with another version of torch, or with an unknown one."""
-        return self.contract is not None and self.contract.torch != self.torch
+        return self.plan.contract is not None and self.plan.contract.torch != self.torch
+
+    @property
+    def memory_limit_bytes(self) -> int | None:
+        """The configured memory limit; the host engine cannot set one."""
+        return None if self.facts.engine == "host" else self.plan.container.memory_bytes
 
     @cached_property
     def killed_for_memory(self) -> Evidence | None:

@@ -88,7 +88,7 @@ def _failures(case: Case, verdict: Verdict, files: ResultFiles) -> Iterator[Fail
                 how = f" with {exit_of(died)}" if died else ""
                 yield _failure(name, f"the process ended in this test{how}", test=node_id)
     if broken := broken_contract(case):
-        file = case.contract.file if case.contract else None
+        file = case.plan.contract.file if case.plan.contract else None
         yield _failure(name, broken[0].text, contract=file)
 
 

@@ -83,8 +83,8 @@ def _is_measurable(stage: StageResult, result: PlatformResult) -> bool:
     if stage.exit_code != 1 or pytest is None or pytest.summary is None:
         return stage.exit_code == 0
     # pytest's exit code 1: accept it if few tests failed.
-    bad = pytest.failed + pytest.errors
-    return 0 < bad <= MOST_FAILURES * (bad + pytest.passed + pytest.skipped + pytest.xfailed)
+    tests = pytest.bad + pytest.passed + pytest.skipped + pytest.xfailed
+    return 0 < pytest.bad <= MOST_FAILURES * tests
 
 
 def _cpu(stage: StageResult) -> float | None:

@@ -54,7 +54,8 @@ def notes_of(case: Case, verdict: Verdict) -> tuple[Evidence, ...]:
 def _selection_notes(case: Case) -> list[Evidence]:
     if case.selection is not None:
         return [say.selected(case.selection.overloads, case.selection.of)]
-    return [say.selection_unrecorded(case.selected)] if case.selected and case.tests else []
+    selected = case.plan.selected
+    return [say.selection_unrecorded(selected)] if selected and case.tests else []
 
 
 def _simulated_notes(case: Case) -> list[Evidence]:
@@ -148,7 +149,7 @@ def _crash_note(case: Case) -> Evidence:
     """Return the note on a process that ended early, with its tests if known."""
     victims = (case.tests.crashed or case.tests.running) if case.tests else ()
     end = case.pytest_end
-    if victims or end is None or end.signal is not None or case.summary is not None:
+    if victims or end is None or end.signal is not None or case.output.summary is not None:
         return say.process_crashed(victims)
     return say.no_closing_line(end.exit_code, shows_pytest=case.shows_pytest)
 
@@ -156,11 +157,11 @@ def _crash_note(case: Case) -> Evidence:
 def _product_notes(case: Case, verdict: Verdict) -> list[Evidence]:
     """Return the notes on the product's verdict; a broken contract has its own notes."""
     if verdict.product is Product.PASSED:
-        if case.summary is None:  # the note on the harness explains it
+        if case.output.summary is None:  # the note on the harness explains it
             return []
         if case.compiled_only:
             return [say.suite_without_device()]
-        return [say.selected_suite() if case.selected else say.full_suite()]
+        return [say.selected_suite() if case.plan.selected else say.full_suite()]
     if case.failed_commands:
         return [say.stage_failed(case.failed_commands[0].name)]
     if case.tests is None or verdict.product is not Product.FAILED:
@@ -175,10 +176,11 @@ def _product_notes(case: Case, verdict: Verdict) -> list[Evidence]:
 
 
 def _contract_notes(case: Case, verdict: Verdict) -> list[Evidence]:
-    if case.contract is None or case.tests is None:
+    contract = case.plan.contract
+    if contract is None or case.tests is None:
         return []
-    if case.contract.suite is None:
-        return [say.no_contract(case.platform, _contract_command(case, verdict))]
+    if contract.suite is None:
+        return [say.no_contract(case.plan.platform, _contract_command(case, verdict))]
     if case.changes is None:
         return []
     found = []
@@ -189,29 +191,29 @@ def _contract_notes(case: Case, verdict: Verdict) -> list[Evidence]:
             found.append(case.changes.headline(kind) + group)
     if not found:
         return []
-    if case.contract.torch and case.torch and case.has_another_torch:
-        found.append(f"it was made with torch {case.contract.torch}, this run has {case.torch}")
+    if contract.torch and case.torch and case.has_another_torch:
+        found.append(f"it was made with torch {contract.torch}, this run has {case.torch}")
     return [say.contract_differs(found, _contract_command(case, verdict))]
 
 
 def _contract_command(case: Case, verdict: Verdict) -> str | None:
     """Return the command that makes this run the contract; ``None`` if it would refuse the run."""
-    if case.contract is None or case.tests is None:
+    if case.plan.contract is None or case.tests is None:
         return None
-    config = case.contract.config
+    config = case.plan.contract.config
     try:
         check_recordable(
             case.tests,
-            platform=case.platform,
+            platform=case.plan.platform,
             product=verdict.product,
             simulated=case.simulated,
-            selected=case.selected or (case.selection and case.selection.asked),
+            selected=case.plan.selected or (case.selection and case.selection.asked),
             run="the run",
             config=config,
         )
     except UsageError:
         return None
-    return command("contract", case.platform, *(("--config", config) if config else ()))
+    return command("contract", case.plan.platform, *(("--config", config) if config else ()))
 
 
 def _executed_notes(counts: Sequence[OverloadCount]) -> list[Evidence]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import accumulate
 from typing import TypeVar
 
@@ -136,7 +136,6 @@ def _fitting(items: Sequence[Item], content: Callable[[Item], object]) -> Sequen
 def not_run_result(plan: RunPlan, reason: str) -> PlatformResult:
     """Return the result of a platform whose stages did not start."""
     reason = mask_credentials(reason)
-    selected = plan.selection.operators if plan.selection else None
     result = PlatformResult(
         platform=plan.platform,
         label=plan.title,
@@ -149,7 +148,7 @@ def not_run_result(plan: RunPlan, reason: str) -> PlatformResult:
         total_s=None,
         verdict=not_run(reason),
         findings=(say.not_run(reason),),
-        environment={"selection": {"operators": selected}} if selected else {},
+        environment={"selection": {"operators": plan.selected}} if plan.selected else {},
         artifacts=ResultFiles(folder=plan.results).artifacts,
     )
     return _within_bounds(result)
@@ -183,26 +182,12 @@ def _case(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> Case:
     returned = end is not None and end.exit_code in (TESTS_FAILED, *UNFINISHED)
     is_cut = log is not None and log.tests and log.exit_status is None and not returned
     return Case(
-        stages=plan.stages,
+        plan=plan,
         record=files.record,
         tests=log,
+        output=replace(output, summary=None, ending=None) if is_cut else output,
         facts=facts,
-        collected=output.collected,
-        summary=None if is_cut else output.summary,
-        listed=output.listed,
-        last_lines=output.last_lines,
-        ending=None if is_cut else output.ending,
-        only_listed=output.only_listed,
-        config_file=output.config_file,
-        printed_sessions=output.sessions,
-        # The host engine cannot set one.
-        memory_limit_bytes=None if facts.engine == "host" else plan.container.memory_bytes,
-        platform=plan.platform,
-        torch_device=plan.torch_device,
-        simulation_requested=plan.simulated,
-        contract=plan.contract,
         torch=_torch_version(files),
-        selected=plan.selection.operators if plan.selection else None,
         reruns=files.reruns,
         agent_file=files.agent_file,
     )
@@ -236,18 +221,18 @@ def _environment(case: Case, files: ResultFiles) -> dict[str, JsonValue]:
 
 def _selected(case: Case) -> str | None:
     """Return the operators that were requested or that the library has; ``None``: all."""
-    return case.selected or (case.selection.asked if case.selection else None)
+    return case.plan.selected or (case.selection.asked if case.selection else None)
 
 
 def _column_seconds(case: Case, column: Column) -> float | None:
     """Return the seconds of the column's stages; ``None`` if one of them has no result."""
-    ends = [case.end_of(stage) for stage in case.stages if stage.column is column]
+    ends = [case.end_of(stage) for stage in case.plan.stages if stage.column is column]
     finished = [end.seconds for end in ends if end is not None]
     return sum(finished) if finished and len(finished) == len(ends) else None
 
 
 def _built(case: Case) -> bool | None:
-    stages = [stage for stage in case.stages if stage.column is Column.BUILD_INSTALL]
+    stages = [stage for stage in case.plan.stages if stage.column is Column.BUILD_INSTALL]
     found = [case.end_of(stage) for stage in stages]
     ends = [end for end in found if end is not None and not end.interrupted]
     if any(end.failed for end in ends):
@@ -258,7 +243,7 @@ def _built(case: Case) -> bool | None:
 def _pytest_result(case: Case) -> PytestResult | None:
     """Return the counts of the per-test log; of the summary if the log is lost or truncated."""
     tests = case.tests
-    summary = case.summary if case.pytest_runs <= 1 else None  # that of one run
+    summary = case.output.summary if case.pytest_runs <= 1 else None  # that of one run
     # The summary has "1 error" or "2 errors".
     if summary is not None and not case.session_ended:
         counts = {name: summary.count(name, name.removesuffix("s")) for name in _COUNTS}

@@ -40,7 +40,7 @@ ProductOpinion = tuple[Product, list[Evidence]]
 
 def judge_suite(case: Case) -> ProductOpinion:
     """Judge the product by its tests, if the stages before them succeeded."""
-    tests, end, collected = case.tests, case.pytest_end, case.collected
+    tests, end, collected = case.tests, case.pytest_end, case.output.collected
     if tests is None:
         found = _several_runs(case) or _exit_call(case) or _by_exit_status(case)
         return found or (Product.INCOMPLETE, [_no_log(case)])
@@ -54,9 +54,11 @@ def judge_suite(case: Case) -> ProductOpinion:
     # pytest may exit with 0 before its session ends, once all tests have ended.
     all_ended = collected is not None and tests.begun >= collected and not tests.running
     # Without a closing summary, hooks may still have changed the verdict.
-    if (not ended and (end.failed or not all_ended)) or (case.summary is None and end.failed):
+    if (not ended and (end.failed or not all_ended)) or (
+        case.output.summary is None and end.failed
+    ):
         return _unfinished_session(case, tests)
-    if case.only_listed:
+    if case.output.only_listed:
         return Product.INCOMPLETE, [_only_listed(case)]
     if case.division_errors:
         return Product.INCOMPLETE, [*map(say.shards_differ, case.division_errors)]
@@ -116,7 +118,7 @@ def _exit_call(case: Case) -> ProductOpinion | None:
 
 
 def _only_listed(case: Case) -> Evidence:
-    stage, file = case.pytest_stage, case.config_file
+    stage, file = case.pytest_stage, case.output.config_file
     if _COLLECT_ONLY.search(" ".join(stage.command)):
         where = f"the command of stage {stage.name}"
     elif _COLLECT_ONLY.search(stage.environment.get("PYTEST_ADDOPTS", "")):
@@ -128,10 +130,10 @@ def _only_listed(case: Case) -> Evidence:
 
 def _not_run(case: Case) -> list[Evidence]:
     """Detect tests that a session left out after its workers died, and say why."""
-    tests, collected = case.tests, case.collected or 0
+    tests, collected = case.tests, case.output.collected or 0
     if tests is None or not tests.crashed or tests.begun >= collected:
         return []
-    ending = case.ending if case.exit_reason is None else None
+    ending = case.output.ending if case.exit_reason is None else None
     left = collected - tests.begun
     return [say.omitted_tests(left, collected, ending, repeats=tests.crashed_again)]
 
@@ -186,7 +188,7 @@ def _by_exit_status(case: Case) -> ProductOpinion | None:
         detail = f", in pytest's terms{meaning}" if meaning else ""
     elif status > LAST_PYTEST_STATUS:
         reporter = say.Reporter.COMMAND
-    if case.tests is None and any(_NO_REPORT_LOG.search(line) for line in case.last_lines):
+    if case.tests is None and any(_NO_REPORT_LOG.search(line) for line in case.output.last_lines):
         detail += f": {NO_REPORT_LOG}"
     elif case.tests is None:
         detail += f"; {_no_log(case).text}"
@@ -201,7 +203,7 @@ def _by_exit_status(case: Case) -> ProductOpinion | None:
 
 def _without_failure(case: Case) -> str:
     """Say what is known of the failure that pytest's exit status shows, and its log lacks."""
-    tests, summary = case.tests, case.summary
+    tests, summary = case.tests, case.output.summary
     if found := case.missing_failures:
         return f"; it lists as failed what its log lacks: {join_names([it.test for it in found])}"
     if count := summary.count("failed", "error", "errors") if summary else 0:
@@ -212,7 +214,7 @@ def _without_failure(case: Case) -> str:
 
 
 def _last_lines(case: Case) -> list[Evidence]:
-    lines = case.last_lines
+    lines = case.output.last_lines
     return [say.last_lines(case.pytest_stage.name, lines)] if lines else []
 
 
@@ -228,7 +230,7 @@ def _unfinished_session(case: Case, tests: PytestLog) -> ProductOpinion:
         found = say.session_unfinished(len(tests.tests))
     else:  # hooks still run then, and may change the verdict
         stage, how = case.pytest_stage.name, exit_of(end) if end else None
-        found = say.ended_after_log(stage, how, has_summary=case.summary is not None)
+        found = say.ended_after_log(stage, how, has_summary=case.output.summary is not None)
     own = end is not None and end.signal in FAULTS
     return Product.FAILED if own else Product.INCOMPLETE, [found]
 
@@ -242,6 +244,6 @@ def _early_end(case: Case) -> list[Evidence]:
         return [say.outcomes_missing(tests.exit_status, tests.lost)]
     if tests.running:
         return [say.ended_within(tests.exit_status, tests.running)]
-    if case.collected is not None and tests.begun < case.collected:
-        return [say.ended_early(tests.exit_status, tests.begun, case.collected)]
+    if case.output.collected is not None and tests.begun < case.output.collected:
+        return [say.ended_early(tests.exit_status, tests.begun, case.output.collected)]
     return []

@@ -69,15 +69,15 @@ def _product(case: Case) -> ProductOpinion:
         if case.facts.exit_code is None:  # the end is unknown
             return Product.INCOMPLETE, [say.record_missing()]
         return Product.NOT_RUN, [say.no_stage_started()]
-    at = list(case.stages).index(case.pytest_stage)
-    if early := _failed_command(case) or _missing_result(case, case.stages[:at]):
+    at = list(case.plan.stages).index(case.pytest_stage)
+    if early := _failed_command(case) or _missing_result(case, case.plan.stages[:at]):
         return early
     # The outcomes count only if all tests ran on the platform.
     suite, evidence = judge_suite(case)
     product, broken = suite, broken_contract(case)
     if case.placement_errors or broken:
         product = Product.FAILED
-    late = _missing_result(case, case.stages[at + 1 :])
+    late = _missing_result(case, case.plan.stages[at + 1 :])
     if late and product is Product.PASSED:
         return late
     # The reason for the verdict comes first.
@@ -125,7 +125,7 @@ def _harness(case: Case) -> HarnessOpinion:
     outside, code = _ended_from_outside(case), code_after_summary(case)
     if outside and code is None:
         return Harness.INFRASTRUCTURE, outside
-    for stage in case.stages:
+    for stage in case.plan.stages:
         end = case.end_of(stage)
         if end is not None and end.timed_out:
             limit = say.time_limit(stage.name, stage.timeout_s, end.seconds)
@@ -184,7 +184,7 @@ def code_after_summary(case: Case) -> int | None:
     container's code counts if the container was killed when only reruns remained.
     """
     end, run = case.pytest_end, case.record.run_finished
-    if not case.session_ended or case.summary is None or end is None:
+    if not case.session_ended or case.output.summary is None or end is None:
         return None
     wrapped = end.pytest_status == 0 and end.exit_code > LAST_PYTEST_STATUS
     if wrapped or end.exit_code >= SIGNALLED:
@@ -192,7 +192,7 @@ def code_after_summary(case: Case) -> int | None:
     code = case.facts.exit_code
     if code is None or code < SIGNALLED or (run is not None and run.exit_code == code):
         return None
-    return code if run is not None or all(map(case.end_of, case.stages)) else None
+    return code if run is not None or all(map(case.end_of, case.plan.stages)) else None
 
 
 def _crashed(case: Case) -> HarnessOpinion | None:
@@ -216,8 +216,8 @@ def _crashed(case: Case) -> HarnessOpinion | None:
         return Harness.INFRASTRUCTURE, [_agent_ended(case)]
     # pytest reports by itself why it does not start: a wrong option, a broken conftest.
     refused = case.tests is None and pytest is not None and pytest.exit_code in UNFINISHED
-    explained = refused or left or case.only_listed
-    if pytest is not None and case.summary is None and not explained:
+    explained = refused or left or case.output.only_listed
+    if pytest is not None and case.output.summary is None and not explained:
         unseen = say.no_summary if case.shows_pytest else say.pytest_unseen
         return Harness.CRASHED, [unseen(exit_of(pytest))]
     if code not in (None, run.exit_code):

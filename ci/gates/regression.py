@@ -51,12 +51,7 @@ class Judgement(StrEnum):
 
     @property
     def is_news(self) -> bool:
-        return self not in (
-            self.CHANGED,
-            self.TOO_LITTLE_DATA,
-            self.WITHIN_NOISE,
-            self.UNCHANGED,
-        )
+        return self not in (self.CHANGED, self.TOO_LITTLE_DATA, self.WITHIN_NOISE, self.UNCHANGED)
 
 
 def judge_change(

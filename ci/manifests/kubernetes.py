@@ -23,9 +23,12 @@ from ci.engines.job import (
     AGENT,
     COMMAND,
     JOB,
+    PRIVILEGED,
     agent_archive,
     container_files,
     credentials_of,
+    is_privileged,
+    isolation_notes,
     job_document,
 )
 from ci.engines.logs import STREAMED_BYTES_PER_S
@@ -99,11 +102,9 @@ def check_plan(plan: RunPlan) -> None:
 
 def job_notes(plan: RunPlan) -> Iterator[str]:
     """Yield what a pod does differently from a container that an engine follows."""
-    if isolated := [stage.name for stage in plan.stages if stage.isolated]:
-        names = join_names(isolated)
-        yield f"Kubernetes leaves {names} the network, despite `network: none`"
-    if plan.devices is not None and plan.devices.privileged:
-        yield "the container was privileged, as configured (devices.privileged)"
+    yield from isolation_notes(plan, "Kubernetes")
+    if is_privileged(plan):
+        yield PRIVILEGED
 
 
 def writable_folders(plan: RunPlan) -> tuple[str, ...]:
@@ -202,7 +203,6 @@ def _agent_container(plan: RunPlan, cluster: Cluster) -> dict[str, Any]:
     if plan.devices:
         resource = cluster.own.resource or plan.devices.facts.resource
         resources[resource] = str(plan.devices.count * plan.shards)
-    privileged = plan.devices is not None and plan.devices.privileged
     variables = {**plan.network.environment, **plan.environment}
     return {
         "name": AGENT_CONTAINER,
@@ -213,7 +213,7 @@ def _agent_container(plan: RunPlan, cluster: Cluster) -> dict[str, Any]:
         # Equal, so that the node has what the run may use.
         **({"resources": {"requests": dict(resources), "limits": resources}} if resources else {}),
         "securityContext": {"privileged": True}
-        if privileged
+        if is_privileged(plan)
         else _restrictions(read_only=container.writable is not None),
         "volumeMounts": mounts,
     }

@@ -6,7 +6,6 @@ start, only the cluster knows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,8 +13,9 @@ from pydantic.alias_generators import to_camel
 
 from ci.errors import UsageError
 from ci.facts.files import read_text_file
-from ci.manifests.kubernetes import AGENT_CONTAINER
+from ci.manifests.kubernetes import AGENT_CONTAINER, SYSTEM
 from ci.model.plan import PLATFORM_LABEL, RUN_LABEL
+from ci.model.results import ExecutionFacts, ImageFacts
 from ci.util.lines import parse_object
 from ci.util.text import first_line
 
@@ -73,18 +73,7 @@ class _Pods(_Part):
     items: tuple[_Pod, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodEnd:
-    """How the pod of a platform ended, as far as the cluster reported it."""
-
-    exit_code: int | None = None
-    oom_killed: bool = False
-    image: str | None = None
-    digest: str | None = None
-    notes: tuple[str, ...] = ()
-
-
-def read_pods(folder: Path, run_id: str) -> dict[str, PodEnd]:
+def read_pods(folder: Path, run_id: str) -> dict[str, ExecutionFacts]:
     """Read how the pods of a run ended, by platform; empty if its folder has no such file.
 
     Raises ``UsageError`` for a file that is no such output.
@@ -102,7 +91,7 @@ def read_pods(folder: Path, run_id: str) -> dict[str, PodEnd]:
     return {labels.get(PLATFORM_LABEL, ""): _pod_end(it) for labels, it in mine}
 
 
-def _pod_end(pod: _Pod) -> PodEnd:
+def _pod_end(pod: _Pod) -> ExecutionFacts:
     status, notes = pod.status, []
     if status.reason:  # Evicted, DeadlineExceeded
         notes.append(f"pod {pod.metadata.name}: {_reason(status.reason, status.message)}")
@@ -118,12 +107,22 @@ def _pod_end(pod: _Pod) -> PodEnd:
         notes.append(f"pod {pod.metadata.name} has not started on any node")
     agent = next((it for it in status.container_statuses if it.name == AGENT_CONTAINER), None)
     end = agent.state.terminated if agent else None
-    return PodEnd(
+    image = None
+    if agent:
+        image = pulled_image(agent.image, agent.image_id.rpartition("@")[2] or None)
+    return ExecutionFacts(
+        engine=SYSTEM,
+        image=image,
         exit_code=end.exit_code if end else None,
         oom_killed=end is not None and end.reason == OOM_KILLED,
-        image=agent.image if agent and agent.image else None,
-        digest=agent.image_id.rpartition("@")[2] if agent and agent.image_id else None,
         notes=tuple(notes),
+    )
+
+
+def pulled_image(reference: str, digest: str | None = None) -> ImageFacts:
+    """Describe an image of a pod; its node pulled it."""
+    return ImageFacts(
+        reference=reference, digest=digest, built=False, seconds=0.0, reason=f"pulled by {SYSTEM}"
     )
 
 

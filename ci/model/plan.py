@@ -12,12 +12,7 @@ from pathlib import Path
 
 from ci.errors import ConfigError
 from ci.model.outcomes import Suite
-from ci.model.platforms import (
-    OFFLINE_BASE_COMMAND,
-    OFFLINE_BASE_IMAGE,
-    PLATFORMS,
-    DeviceFacts,
-)
+from ci.model.platforms import OFFLINE_BASE_COMMAND, OFFLINE_BASE_IMAGE, PLATFORMS, DeviceFacts
 from ci.model.results import selected_title, title
 from ci.model.trust import Trust
 from ci.protocol.job import ArtifactPlan, StagePlan
@@ -341,6 +336,16 @@ class RunPlan:
         return next(stage for stage in self.stages if stage.kind is StageKind.PYTEST)
 
     @property
+    def selected(self) -> str | None:
+        """The operators that the run is narrowed to; ``None``: all."""
+        return self.selection.operators if self.selection else None
+
+    @property
+    def expected_suite(self) -> Suite | None:
+        """The suite that the contract states; ``None`` if there is none yet."""
+        return self.contract.suite if self.contract else None
+
+    @property
     def shards(self) -> int:
         """Number of processes that share the tests, each with devices of its own."""
         return max(stage.shards for stage in self.stages)
@@ -359,7 +364,7 @@ class RunPlan:
     def title(self) -> str:
         """The display name of the platform, or of a result of it."""
         name = title(self.label, self.platform, simulated=self.simulated)
-        return selected_title(name, self.selection.operators if self.selection else None)
+        return selected_title(name, self.selected)
 
     @property
     def needed_image(self) -> ImagePlan:

@@ -204,6 +204,11 @@ class PytestResult(_Model):
     summary: Text | None
     """pytest's closing line, verbatim; with shards, the line that one process would print."""
 
+    @property
+    def bad(self) -> int:
+        """Tests and files that failed or had an error."""
+        return self.failed + self.errors
+
 
 class OverloadCount(_Model):
     """Counts of operator overloads on one slot and device."""
@@ -549,3 +554,8 @@ class ExecutionFacts:
     longest_line: int = 0  # bytes of the longest of them, if it exceeds the limit for an event
     wrapper_seconds: float = 0.0  # wall time of the whole call
     notes: tuple[str, ...] = ()
+
+    @property
+    def may_run(self) -> bool:
+        """Whether what the engine lost may still run."""
+        return self.lost and self.exit_code is None

@@ -28,14 +28,7 @@ from pydantic_core import PydanticCustomError
 
 from ci.model.plan import RESERVED_VARIABLES, Exposure
 from ci.model.platforms import GROUPS, PLATFORMS
-from ci.protocol.agent_files import (
-    CACHE_LOG,
-    ENGINE_EVENTS,
-    ENVIRONMENT,
-    EVENTS,
-    JUNIT,
-    PYTEST_LOG,
-)
+from ci.protocol.agent_files import CACHE_LOG, ENGINE_EVENTS, ENVIRONMENT, EVENTS, JUNIT, PYTEST_LOG
 from ci.protocol.job import Column, StageNetwork
 from ci.protocol.stage_kind import StageKind
 

@@ -17,12 +17,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from ci.errors import ConfigError
-from ci.model.plan import (
-    CONTAINER_CA_BUNDLE,
-    CONTAINER_WHEELS,
-    WHEELHOUSE_URL,
-    NetworkPlan,
-)
+from ci.model.plan import CONTAINER_CA_BUNDLE, CONTAINER_WHEELS, WHEELHOUSE_URL, NetworkPlan
 from ci.plan.config import NetworkConfig
 from ci.protocol.job import NETRC
 from ci.util.redaction import CREDENTIALS

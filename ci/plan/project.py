@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -15,19 +16,12 @@ from pathlib import Path
 from ci.errors import ConfigError, UsageError
 from ci.facts.contract import load_contract
 from ci.model.outcomes import Suite
-from ci.model.plan import (
-    ContractPlan,
-    EngineKind,
-    EnginePlan,
-    NetworkPlan,
-    ResultLimits,
-    RunPlan,
-)
+from ci.model.plan import ContractPlan, EngineKind, EnginePlan, NetworkPlan, ResultLimits, RunPlan
 from ci.model.platforms import PLATFORMS
 from ci.plan import git_history
 from ci.plan.config import IMAGE_REFERENCE, Config, DevicePolicy, NetworkConfig
 from ci.plan.load import load_config, load_site
-from ci.plan.network import folder_word, network_settings, resolve_network
+from ci.plan.network import folder_word, network_settings, read_pip_settings, resolve_network
 from ci.plan.planning import (
     AS_CONFIGURED,
     CA_BUNDLE_IN_CONTEXT,
@@ -193,6 +187,11 @@ def load_project(
     addresses = filter(None, project.network_settings().values())
     hide_values(secret_values(environ, addresses=addresses, patterns=site.redact))
     return project
+
+
+def load_here(path: Path) -> Project:
+    """Load a configuration with the settings of this machine: its environment, and its pip's."""
+    return load_project(path, os.environ, read_pip_settings(os.environ))
 
 
 def _with_absolute_paths(network: NetworkConfig, folder: Path) -> NetworkConfig:

@@ -147,77 +147,126 @@ def write_archive(
         timeless: Whether all files have a fixed time.
     """
     listing = _listing(folder, packed=packed)
-    left_out = _Reasons()
-    for name, reason in listing.left_out:
-        left_out.add(name, reason)
     has_history = listing.in_git and not only and git_history.travels(folder)
     place = Path(prefix, git_history.place_of(folder) if has_history else ".")
     copied = []
-    folders = {Path(), *Path(prefix).parents}  # folders that need no further entry
     root = folder.resolve()
-    with tarfile.open(fileobj=destination, mode="w", format=tarfile.PAX_FORMAT) as archive:
+    with tarfile.open(fileobj=destination, mode="w", format=tarfile.PAX_FORMAT) as file:
+        archive = _SourceArchive(file, Path(prefix), owner)
+        for name, reason in listing.left_out:
+            archive.left_out.add(name, reason)
         for relative in listing.copied:
-            path, name = folder / relative, place / relative
+            path = folder / relative
             if relative in without or (only and relative.parts[0] not in only):
                 continue
             if not _real(path).is_relative_to(root):
-                left_out.add(relative, "a link out of the tree")
+                archive.left_out.add(relative, "a link out of the tree")
                 continue
             copied.append(relative)
-            _add_folders(archive, name.parent, folders, owner)
-            entry = _entry(name, owner)
+            entry = archive.entry(place / relative)
             with readable(path):
                 status = path.lstat()
             if not listing.in_git:
-                _keep_mode(entry, relative, status, left_out)
+                archive.keep_mode(entry, relative, status)
                 if not timeless:
-                    _keep_time(entry, relative, status, left_out)
+                    archive.keep_time(entry, relative, status)
             elif status.st_mode & 0o100:
                 entry.mode = 0o755
-            if _is_folder(path):
-                folders.add(name)
-                entry.type = tarfile.DIRTYPE
-                archive.addfile(entry)
-            elif _add(archive, entry, path, root):
+            if archive.add(entry, path, root):
                 why = "Git LFS has it: run `git lfs pull` in a clone"
-                left_out.add(relative, why, "the content of {}")
+                archive.left_out.add(relative, why, "the content of {}")
         if has_history:
-            _add_history(archive, folder, copied, left_out, prefix=Path(prefix), owner=owner)
-    return left_out.lines()
+            archive.add_history(folder, copied)
+    return archive.left_out.lines()
 
 
-def _add_history(
-    archive: tarfile.TarFile,
-    folder: Path,
-    copied: Collection[Path],
-    left_out: _Reasons,
-    *,
-    prefix: Path,
-    owner: int,
-) -> None:
-    """Add the repository of ``ci.plan.git_history``; without one most builds still work."""
-    known = {Path(), *prefix.parents, prefix}
-    try:
-        with git_history.copied_history(folder, copied) as made:
-            for relative in made.names:
-                path, name = made.folder / relative, prefix / relative
-                _add_folders(archive, name if path.is_dir() else name.parent, known, owner)
-                if path.is_file():
-                    _add(archive, _entry(name, owner), path, made.folder)
-            if made.lack:
-                left_out.add(Path("tags"), made.lack)
-    except ProcessError as error:
-        left_out.add(Path(".git"), f"git cannot copy the history: {first_line(str(error))}")
+class _SourceArchive:
+    """An archive of sources, and what it lacks of them."""
 
+    def __init__(self, archive: tarfile.TarFile, prefix: Path, owner: int) -> None:
+        self.left_out = _Reasons()
+        self._archive, self._prefix, self._owner = archive, prefix, owner
+        self._folders = {Path(), *prefix.parents}  # that need no further entry
 
-def _add_folders(archive: tarfile.TarFile, folder: Path, known: set[Path], owner: int) -> None:
-    """Add a folder and its parents, those that are not in the archive yet."""
-    for each in reversed((folder, *folder.parents)):
-        if each not in known:
-            known.add(each)
-            entry = _entry(each, owner)
-            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-            archive.addfile(entry)
+    def entry(self, name: Path) -> tarfile.TarInfo:
+        """Return the entry of a file that is not a program."""
+        entry = tarfile.TarInfo(name.as_posix())
+        entry.uid = entry.gid = self._owner
+        entry.mtime = TIMESTAMP
+        return entry
+
+    def _add_folders(self, folder: Path) -> None:
+        """Add a folder and its parents, those that are not in the archive yet."""
+        for each in reversed((folder, *folder.parents)):
+            if each not in self._folders:
+                self._folders.add(each)
+                entry = self.entry(each)
+                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+                self._archive.addfile(entry)
+
+    def add(self, entry: tarfile.TarInfo, path: Path, root: Path) -> bool:
+        """Add a folder, a link or a file; return whether the file is a pointer of Git LFS."""
+        self._add_folders(Path(entry.name).parent)
+        if _is_folder(path):
+            self._folders.add(Path(entry.name))
+            entry.type = tarfile.DIRTYPE
+            self._archive.addfile(entry)
+            return False
+        if path.is_symlink():
+            entry.type, entry.mode = tarfile.SYMTYPE, 0o777
+            with readable(path):
+                entry.linkname = _link_target(path, root)
+            self._archive.addfile(entry)
+            return False
+        with readable(path):
+            content = path.open("rb")
+        with content:
+            entry.size = os.fstat(content.fileno()).st_size
+            is_pointer = entry.size < LARGEST_POINTER and LFS_POINTER.match(content.read())
+            content.seek(0)
+            try:
+                self._archive.addfile(entry, content)
+            except OSError as error:
+                if error.errno is not None:  # of the destination
+                    raise
+                raise _unreadable(path, "it became shorter while it was copied") from error
+        return bool(is_pointer)
+
+    def add_history(self, folder: Path, copied: Collection[Path]) -> None:
+        """Add the repository of ``ci.plan.git_history``; without one most builds still work."""
+        try:
+            with git_history.copied_history(folder, copied) as made:
+                for relative in made.names:
+                    path, name = made.folder / relative, self._prefix / relative
+                    if path.is_dir():
+                        self._add_folders(name)
+                    else:
+                        self.add(self.entry(name), path, made.folder)
+                if made.lack:
+                    self.left_out.add(Path("tags"), made.lack)
+        except ProcessError as error:
+            reason = f"git cannot copy the history: {first_line(str(error))}"
+            self.left_out.add(Path(".git"), reason)
+
+    def keep_mode(self, entry: tarfile.TarInfo, name: Path, status: os.stat_result) -> None:
+        """Give an entry the mode of its file, as far as a build can work with it."""
+        needed = 0o700 if stat.S_ISDIR(status.st_mode) else 0o400  # of the owner, who runs stages
+        entry.mode = status.st_mode & 0o777 | needed
+        if stat.S_ISDIR(status.st_mode) and ~status.st_mode & needed:
+            why = "a folder in which the owner cannot write"
+            self.left_out.add(name, why, "the mode of {}")
+        elif stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_ISUID | stat.S_ISGID):
+            self.left_out.add(name, "its user or group would run it", "the set-ID bits of {}")
+
+    def keep_time(self, entry: tarfile.TarInfo, name: Path, status: os.stat_result) -> None:
+        """Give an entry the time of its file, if a wheel can hold it."""
+        if status.st_mtime >= OLDEST:
+            # An integer where possible: anything else takes 1 KiB more.
+            time = status.st_mtime
+            entry.mtime = int(time) if time.is_integer() else time
+        elif not stat.S_ISLNK(status.st_mode):
+            why = "before 1980: a zip file, such as a wheel, cannot have it"
+            self.left_out.add(name, why, "the time of {}")
 
 
 class _Reasons:
@@ -240,31 +289,6 @@ class _Reasons:
         return tuple(lines)
 
 
-def _keep_mode(
-    entry: tarfile.TarInfo, name: Path, status: os.stat_result, left_out: _Reasons
-) -> None:
-    """Give an entry the mode of its file, as far as a build can work with it."""
-    needed = 0o700 if stat.S_ISDIR(status.st_mode) else 0o400  # of the owner, who runs the stages
-    entry.mode = status.st_mode & 0o777 | needed
-    if stat.S_ISDIR(status.st_mode) and ~status.st_mode & needed:
-        left_out.add(name, "a folder in which the owner cannot write", "the mode of {}")
-    elif stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_ISUID | stat.S_ISGID):
-        left_out.add(name, "its user or group would run it", "the set-ID bits of {}")
-
-
-def _keep_time(
-    entry: tarfile.TarInfo, name: Path, status: os.stat_result, left_out: _Reasons
-) -> None:
-    """Give an entry the time of its file, if a wheel can hold it."""
-    if status.st_mtime >= OLDEST:
-        # An integer where possible: anything else takes 1 KiB more.
-        time = status.st_mtime
-        entry.mtime = int(time) if time.is_integer() else time
-    elif not stat.S_ISLNK(status.st_mode):
-        why = "before 1980: a zip file, such as a wheel, cannot have it"
-        left_out.add(name, why, "the time of {}")
-
-
 def decode_file_name(name: Path | str) -> str:
     """Return the name of a file as text; names are bytes that may not be UTF-8."""
     return os.fsencode(name).decode(errors="replace")
@@ -285,29 +309,6 @@ def _unreadable(path: Path, reason: str) -> InfrastructureError:
     return InfrastructureError(message, remedy=remedy)
 
 
-def _add(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path, root: Path) -> bool:
-    """Add a link or a file; return whether the file is a pointer of Git LFS."""
-    if path.is_symlink():
-        entry.type, entry.mode = tarfile.SYMTYPE, 0o777
-        with readable(path):
-            entry.linkname = _link_target(path, root)
-        archive.addfile(entry)
-        return False
-    with readable(path):
-        content = path.open("rb")
-    with content:
-        entry.size = os.fstat(content.fileno()).st_size
-        is_pointer = entry.size < LARGEST_POINTER and LFS_POINTER.match(content.read())
-        content.seek(0)
-        try:
-            archive.addfile(entry, content)
-        except OSError as error:
-            if error.errno is not None:  # of the destination
-                raise
-            raise _unreadable(path, "it became shorter while it was copied") from error
-    return bool(is_pointer)
-
-
 def _link_target(path: Path, root: Path) -> str:
     """Return a link's target as a path that is valid wherever the tree is."""
     target, parent = path.readlink(), _real(path.parent)
@@ -319,14 +320,6 @@ def _link_target(path: Path, root: Path) -> str:
 
 def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))  # Path.resolve raises for cyclic links
-
-
-def _entry(name: Path, owner: int) -> tarfile.TarInfo:
-    """Return the entry of a file that is not a program."""
-    entry = tarfile.TarInfo(name.as_posix())
-    entry.uid = entry.gid = owner
-    entry.mtime = TIMESTAMP
-    return entry
 
 
 def _walk(folder: Path, *, packed: bool) -> Iterator[tuple[Path, str | None]]:

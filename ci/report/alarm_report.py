@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ci.analysis.alarms import Alarm, AlarmRow
+from ci.analysis.parts import group_by
 from ci.analysis.platform_history import PlatformHistory
 from ci.facts.measures import amount, growth, measure_name, percent, stage_and_quantity
 from ci.gates.regression import Judgement
@@ -133,12 +134,9 @@ def _details(alarm: Alarm) -> Iterator[str]:
 
 def _causes(alarm: Alarm) -> Iterator[str]:
     """The causes, each with its platforms."""
-    causes: dict[str, list[str]] = {}
-    for row in alarm.rows:
-        if row.cause:
-            causes.setdefault(row.cause, []).append(row.platform)
-    for cause, platforms in causes.items():
-        names = dict.fromkeys(platforms)
+    known = [row for row in alarm.rows if row.cause]
+    for cause, rows in group_by(known, lambda row: row.cause).items():
+        names = dict.fromkeys(row.platform for row in rows)
         yield f"cause on {join_names([*names], len(names))}: {cause}"
 
 

@@ -6,14 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from ci.analysis.capacity import (
-    HOUR_S,
-    LATE,
-    REPLICATIONS,
-    Capacity,
-    PlatformCapacity,
-    Spread,
-)
+from ci.analysis.capacity import HOUR_S, LATE, REPLICATIONS, Capacity, PlatformCapacity, Spread
 from ci.analysis.workload import LEAST, Workload
 from ci.facts.measures import percent
 from ci.report.document import Document, Heading, Items, Report, Table, select_attributes

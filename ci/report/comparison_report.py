@@ -10,7 +10,7 @@ from ci.analysis.changes import POLICY
 from ci.analysis.comparison import Comparison, PlatformComparison, Side
 from ci.analysis.times import MeasureChange, MissingTimes, Times
 from ci.facts.difference import ChangedTest, Difference, group_lines
-from ci.facts.measures import LABELS, amount, growth, headline, percent, stage_and_quantity
+from ci.facts.measures import LABELS, amount, growth, percent, stage_and_quantity
 from ci.gates.regression import ChangeKind, Judgement, Standing
 from ci.model.outcomes import OperatorTest, Outcome
 from ci.report.document import (
@@ -117,7 +117,7 @@ def _notes(found: Comparison) -> Iterator[str]:
     for platform in found.platforms:
         if gained := platform.gained:
             named = [it for it in gained.changes if it.measure in gained.headlines]
-            news = [f"{it.judgement}: {_headline(it)}" for it in named]
+            news = [f"{it.judgement}: {it.text}" for it in named]
             since = f"{found.base} since the merge base"
             yield f"note: {platform.name}: {since}, not in HEAD: {'; '.join(news)}"
 
@@ -138,7 +138,7 @@ def _verdict(platform: PlatformComparison) -> str:
         changes = times.of(judgement)
         leading = [it for it in changes if not it.steps or it.measure in times.headlines]
         if leading:
-            found.append(f"{judgement}: {', '.join(map(_headline, leading[:MOST_SHOWN]))}")
+            found.append(f"{judgement}: {', '.join(it.text for it in leading[:MOST_SHOWN])}")
     return "; ".join(found) or "no difference"
 
 
@@ -260,15 +260,10 @@ def _news(platform: PlatformComparison) -> list[Line]:
     for judgement in NEWS:
         for change in times.of(judgement):
             if change.measure in known or not change.steps:
-                text = known.get(change.measure) or _headline(change)
+                text = known.get(change.measure) or change.text
                 sentence = f"{judgement}: {text}{''.join(_evidence(change))}"
                 lines.append(Span(sentence, COLORS.get(judgement, "")))
     return [*lines, *_advice(platform.head.platform, times)]
-
-
-def _headline(change: MeasureChange) -> str:
-    """``compile +38 s (+21 %)``."""
-    return headline(change.measure, change.before, change.after)
 
 
 def _evidence(change: MeasureChange) -> Iterator[str]:

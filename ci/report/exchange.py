@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from ci.analysis.parts import group_by
 from ci.facts.suite import Outcomes
 from ci.model.details import Rerun
 from ci.model.outcomes import Ending, Outcome
@@ -29,10 +30,7 @@ class PlatformTests:
     reruns: Sequence[Rerun]
 
     def reruns_by_test(self) -> dict[str, list[Rerun]]:
-        found: dict[str, list[Rerun]] = {}
-        for rerun in sorted(self.reruns, key=lambda it: it.attempt):
-            found.setdefault(rerun.node_id, []).append(rerun)
-        return found
+        return group_by(sorted(self.reruns, key=lambda it: it.attempt), lambda it: it.node_id)
 
 
 def failure_without_test(result: PlatformResult, tests: PlatformTests) -> tuple[str, str] | None:

@@ -84,7 +84,7 @@ def failure_blocks(run: RunResult, result: PlatformResult, most: int) -> Iterato
 
 def failure_count(result: PlatformResult) -> int:
     """The number of tests that failed or had an error."""
-    return result.pytest.failed + result.pytest.errors if result.pytest else 0
+    return result.pytest.bad if result.pytest else 0
 
 
 def _lines(failure: Failure) -> Iterator[Line]:

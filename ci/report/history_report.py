@@ -15,7 +15,6 @@ from ci.facts.measures import (
     Quantity,
     amount,
     certain,
-    headline,
     measure_name,
     percent,
     stage_and_quantity,
@@ -172,9 +171,9 @@ def _environment_rises(record: PlatformHistory) -> Iterator[Section]:
     lines = []
     for change in found[:MOST]:
         first = next((it for it in change.rises if it.judgement.is_open), change.rises[0])
-        lines.append(f"{_headline(first)}, together with: {'; '.join(change.changes)}")
+        lines.append(f"{first.text}, together with: {'; '.join(change.changes)}")
         lines += _level_lines(first)
-        if others := [_headline(rise) for rise in change.rises if rise is not first]:
+        if others := [rise.text for rise in change.rises if rise is not first]:
             lines.append(f"  also rose: {join_names(others, MOST)}")
         lines.append(f"  {change_status(first) or ENVIRONMENT_RISE}")
         if first.is_rise:
@@ -267,10 +266,11 @@ def _change_sections(
 def _shift_lines(record: PlatformHistory, shift: Shift) -> Iterator[str]:
     change = shift.headline
     own = change_status(change)
-    yield _cause(record, change) or _headline(change)
+    explanation = record.cause_of(change)
+    yield explanation.text if explanation else change.text
     yield from _level_lines(change)
     if shift.others:
-        yield f"  also changed: {join_names([*map(_headline, shift.others)], MOST)}"
+        yield f"  also changed: {join_names([it.text for it in shift.others], MOST)}"
     if own is not None:
         yield f"  {own}"
     for other in shift.others:
@@ -287,16 +287,6 @@ def _level_lines(change: LevelChange) -> Iterator[str]:
     yield f"  {then} -> {now}, {certainty(change.point)}"
     place = f"between {run_name(change.before_run)} and {run_name(change.run)}"
     yield f"  {place}; seen in {counted(change.runs_since, 'run')}"
-
-
-def _cause(record: PlatformHistory, change: LevelChange) -> str | None:
-    explanation = record.causes.get((change.run.run_id, change.measure))
-    return explanation.text if explanation else None
-
-
-def _headline(change: LevelChange) -> str:
-    """``compile +38 s (+21 %)``."""
-    return headline(change.measure, change.point.before, change.point.after)
 
 
 def change_status(change: LevelChange) -> str | None:
@@ -349,7 +339,7 @@ def _environment_data(record: PlatformHistory, environment: Environment) -> dict
             {
                 "kind": KINDS[shift.judgement],
                 "open": shift.judgement.is_open,
-                "cause": _cause(record, shift.headline),
+                "cause": (cause := record.cause_of(shift.headline)) and cause.text,
                 "changes": [*map(change_data, shift.changes)],
             }
             for shift in environment.shifts

@@ -6,10 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-
-from rich.console import Console
 
 from ci.engines.select import select_engine
 from ci.model.results import RunResult
@@ -20,7 +17,7 @@ from ci.plan.request import new_request, plan_request
 from ci.run.coordinator import RunCoordinator
 from ci.run.progress import Progress
 from ci.run.records import Records
-from ci.store.folder import lock_run, open_store
+from ci.store.folder import lock_run
 from ci.util.checkout import check_out
 from ci.util.files import remove_folder, user_cache
 from ci.util.git import is_tracked, top_folder
@@ -65,8 +62,8 @@ class Checkout:
             request=request,
             plans=plan_request(project, request, results),
             connect=select_engine,
-            records=Records(results / request.run_id, partial(open_store, results)),
-            progress=Progress(Console(stderr=True)),
+            records=Records.of_run(results, request.run_id),
+            progress=Progress(),
             resumed=False,
         )
         result = coordinator.execute()

@@ -24,14 +24,7 @@ from ci.run.platform import PlatformOutcome, error_text, judge_lost, not_judged_
 from ci.run.progress import Progress
 from ci.run.records import Records
 from ci.run.status import Expectation
-from ci.run.workers import (
-    Caller,
-    Message,
-    Readiness,
-    WorkerFailure,
-    Workers,
-    forked_workers,
-)
+from ci.run.workers import Caller, Message, Readiness, WorkerFailure, Workers, forked_workers
 from ci.store.folder import RESULTS_FILE, read_results
 from ci.util.invocation import command, results_option
 
@@ -252,11 +245,9 @@ class RunCoordinator:
 def expectation_of(plan: RunPlan) -> Expectation:
     """Return what is known of a platform before it runs."""
     tests = {}
-    is_whole = plan.selection is None or plan.selection.operators is None
     # A contract is of the whole suite: of a selection, pytest counts the tests.
-    if is_whole and plan.contract is not None and plan.contract.suite is not None:
-        expected = plan.contract.suite.counts().total()
-        tests = {plan.pytest_stage.name: expected}
+    if plan.selected is None and plan.expected_suite is not None:
+        tests = {plan.pytest_stage.name: plan.expected_suite.counts().total()}
     return Expectation(stages=tuple(it.name for it in plan.stages), tests=tests)
 
 

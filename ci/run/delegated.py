@@ -8,25 +8,22 @@ no result.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ci.engines.logs import ENGINE_FILES
 from ci.facts.platform_result import not_run_result
 from ci.facts.result_files import ResultFiles
 from ci.manifests.kubernetes import SYSTEM, job_notes
-from ci.manifests.pods import PodEnd, read_pods
+from ci.manifests.pods import pulled_image, read_pods
 from ci.model.plan import RunPlan
-from ci.model.results import ExecutionFacts, Harness, ImageFacts, PlatformResult, RunResult
-from ci.plan.network import read_pip_settings
-from ci.plan.project import load_project
+from ci.model.results import ExecutionFacts, Harness, PlatformResult, RunResult
+from ci.plan.project import load_here
 from ci.plan.request import RunRequest, check_configuration, plan_request, read_request
 from ci.run.platform import PlatformOutcome, judge_platform
 from ci.run.records import Records
-from ci.store.folder import RESULTS_FILE, open_store, read_results
+from ci.store.folder import RESULTS_FILE, read_results
 from ci.store.importing import check_size, copy_files
 from ci.util.files import remove_folder
 
@@ -48,7 +45,9 @@ class DelegatedRun:
             self.records.write_request(self.request)
             return self._save([self._pending(plan) for plan in self.plans])
 
-    def collect(self, folder: Path, ends: Mapping[str, PodEnd]) -> tuple[RunResult, RunResult]:
+    def collect(
+        self, folder: Path, ends: Mapping[str, ExecutionFacts]
+    ) -> tuple[RunResult, RunResult]:
         """Copy what ``folder`` has of the platforms, and judge it; return the run before and now.
 
         A platform keeps its row if that is final, or if ``folder`` has nothing of it. When all rows
@@ -64,7 +63,8 @@ class DelegatedRun:
                 row = known.get(plan.platform) or self._pending(plan)
                 is_there = (folder / plan.platform).is_dir() or plan.platform in ends
                 if is_there and not _has_ended(row):
-                    outcome = self._judge(plan, folder, ends.get(plan.platform, PodEnd()))
+                    end = ends.get(plan.platform, ExecutionFacts(engine=SYSTEM))
+                    outcome = self._judge(plan, folder, end)
                     self.records.add(plan.platform, outcome.details)
                     row = outcome.result
                 rows.append(row)
@@ -72,7 +72,7 @@ class DelegatedRun:
                 remove_folder(self.records.folder / SYSTEM)
             return earlier, self._save(rows)
 
-    def _judge(self, plan: RunPlan, folder: Path, end: PodEnd) -> PlatformOutcome:
+    def _judge(self, plan: RunPlan, folder: Path, end: ExecutionFacts) -> PlatformOutcome:
         remove_folder(plan.results)
         if (folder / plan.platform).is_dir():
             copy_files(folder / plan.platform, plan.results)
@@ -84,18 +84,11 @@ class DelegatedRun:
             return PlatformOutcome(result=not_run_result(plan, reason))
         finished = files.record.run_finished
         code = end.exit_code if finished is None else finished.exit_code
-        image = ImageFacts(
-            reference=end.image or plan.needed_image.tag,
-            digest=end.digest,
-            built=False,
-            seconds=0.0,
-            reason=f"pulled by {SYSTEM}",
-        )
-        facts = ExecutionFacts(
-            engine=SYSTEM,
-            image=image,
+        image = end.image or pulled_image(plan.needed_image.tag)
+        facts = replace(
+            end,
+            image=replace(image, reference=image.reference or plan.needed_image.tag),
             exit_code=code,
-            oom_killed=end.oom_killed,
             lost=finished is None,
             notes=(*self.notes.get(plan.platform, ()), *end.notes),
         )
@@ -122,9 +115,9 @@ def judge_jobs(folder: Path, results: Path) -> tuple[RunResult, RunResult]:
     the Jobs were printed.
     """
     request = check_configuration(read_request(results, folder.name, "import"), "import")
-    project = load_project(request.config, os.environ, read_pip_settings(os.environ))
+    project = load_here(request.config)
     plans = plan_request(project, request, results)
-    records = Records(results / folder.name, partial(open_store, results))
+    records = Records.of_run(results, folder.name)
     missing = [*filter(None, [records.missing_contracts(plans)])]
     run = DelegatedRun(
         request=request,

@@ -25,7 +25,7 @@ def plan_document(plan: RunPlan, engine: Engine) -> dict[str, Any]:
         "platform": plan.platform,
         "engine": engine.name,
         "trust": plan.trust,
-        "selected": plan.selection.operators if plan.selection else None,
+        "selected": plan.selected,
         "source": str(plan.source),
         "results": str(plan.results),
         **engine.describe(plan),

@@ -52,14 +52,13 @@ def with_recorded_times(store: Store, project: str, plan: RunPlan) -> RunPlan:
     """
     if plan.shards == 1:
         return plan
-    selection = plan.selection.operators if plan.selection else None
     seconds: dict[str, float] = {}
     try:
         for run in store.heads(project=project, last=LAST):
             if plan.platform not in run.begun:
                 continue
             result = store.load_platform(run.run_id, plan.platform)
-            same = result.selected == selection
+            same = result.selected == plan.selected
             if same and result.simulated == plan.simulated and result.verdict.product.is_final:
                 outcomes = store.outcomes(run.run_id, plan.platform)
                 seconds = dict(zip(outcomes.names, outcomes.seconds, strict=True))
@@ -74,13 +73,12 @@ def with_recorded_times(store: Store, project: str, plan: RunPlan) -> RunPlan:
 def similarity(environment: EnvironmentKey, plan: RunPlan, engine: str) -> int:
     """Count what a recorded environment shares with that of a plan, as far as it is known."""
     is_cold = environment.cache == CacheState.COLD
-    selection = plan.selection.operators if plan.selection else None
     return sum(
         (
             environment.platform == platform_component(plan.platform, simulated=plan.simulated),
             environment.engine == f"{engine} engine",
             plan.image is not None and environment.image == plan.image.tag,
-            environment.selection == (selection or ALL_OPERATORS),
+            environment.selection == (plan.selected or ALL_OPERATORS),
             is_cold == (plan.cache is not None and plan.cache.cold),
         )
     )

@@ -8,15 +8,10 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass, replace
 
-from ci.engines import Engine, EngineMessage, Observer
+from ci.engines import Engine, Observer, say
 from ci.errors import CiError, ExitCode, InfrastructureError, PrerequisiteError, UsageError
 from ci.facts.measures import IMAGE
-from ci.facts.platform_result import (
-    judged_result,
-    not_judged_result,
-    not_run_result,
-    with_kept,
-)
+from ci.facts.platform_result import judged_result, not_judged_result, not_run_result, with_kept
 from ci.facts.result_files import ResultFiles
 from ci.facts.shards import merge_files
 from ci.gates.rules import exit_code
@@ -150,8 +145,7 @@ class PlatformRun:
         try:
             return self.engine.settle(self.plan, keep=keep)
         except (CiError, OSError) as error:
-            text = f"its environment may remain: {error_text(error)}"
-            self.observer.event(EngineMessage(text))
+            say(self.observer, f"its environment may remain: {error_text(error)}")
             return None
 
 
@@ -184,7 +178,7 @@ def judge_platform(
         details=files.details,
         interrupted=facts.interrupted,
         is_fault=exit_code([result]) is ExitCode.INFRASTRUCTURE,
-        may_run=facts.lost and facts.exit_code is None,
+        may_run=facts.may_run,
     )
 
 

@@ -53,13 +53,16 @@ class Progress:
 
     def __init__(
         self,
-        console: Console,
+        console: Console | None = None,
         *,
         live: bool | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """With ``live`` the live view does not depend on the console and the environment."""
-        self._console = console
+        """The console is by default the standard error.
+
+        With ``live`` the live view does not depend on the console and the environment.
+        """
+        self._console = console = console or Console(stderr=True)
         self._clock = clock
         self._lock = RLock()  # of everything below
         self._run = RunStatus(began=clock())

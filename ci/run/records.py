@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from ci.plan.project import KEPT_CONTRACTS
 from ci.plan.request import REQUEST_FILE, RunRequest
 from ci.report.table import ResultsReport
 from ci.run.estimates import stage_estimates
-from ci.store.folder import PAGE_FILE, RESULTS_FILE, link_latest, lock_run, make_folder
+from ci.store.folder import PAGE_FILE, RESULTS_FILE, link_latest, lock_run, make_folder, open_store
 from ci.util.files import write_atomically
 
 if TYPE_CHECKING:  # SQLAlchemy takes 0.3 s to import
@@ -32,6 +33,11 @@ class Records:
         self._store: Store | None = None
         self._stack = ExitStack()
         self._unsaved: dict[str, Details] = {}
+
+    @classmethod
+    def of_run(cls, results: Path, run_id: str) -> Records:
+        """The records of a run in a folder of results, which has the store."""
+        return cls(results / run_id, partial(open_store, results))
 
     def __enter__(self) -> Records:
         return self

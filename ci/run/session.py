@@ -8,7 +8,6 @@ cache of the run.
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 import signal
@@ -20,17 +19,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from rich.console import Console
-
 from ci.engines import Engine, Observer
 from ci.engines.select import select_engine
 from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.facts.result_files import ResultFiles
 from ci.model.plan import RunPlan
 from ci.model.results import ImageFacts, PlatformResult
-from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
-from ci.plan.project import Project, load_project, plan_run
+from ci.plan.project import Project, load_here, plan_run
 from ci.plan.request import RunRequest, is_configuration_changed, source_changes
 from ci.plan.session import SHELL, kept_plan, rerun_plan, shell_plan
 from ci.protocol.events import Event, StageSkipped, StageStarted
@@ -104,7 +100,7 @@ def recorded_sources(recorded: Recorded, *, only_configuration: bool = False) ->
     request = recorded.request
     changes = _changes(recorded, only_configuration=only_configuration)
     if changes is None:
-        project = load_project(request.config, os.environ, read_pip_settings(os.environ))
+        project = load_here(request.config)
         yield Sources(folder=request.source, project=project)
         return
     if request.bundle is not None:
@@ -192,7 +188,7 @@ class Session:
             plan = recorded.plan(sources, recorded.request.run_id, recorded.results)
             held = kept_plan(plan, session=self._new_id())
             # A display of its own: one starts only once, and another environment may follow.
-            with closing(select_engine(plan.engine)) as engine, new_progress() as progress:
+            with closing(select_engine(plan.engine)) as engine, Progress() as progress:
                 observer = ShellObserver(progress=progress, label=plan.title)
                 return engine.enter_kept(held, observer, interactive=self.interactive)
 
@@ -289,9 +285,4 @@ def name_in_results(folder: Path, test: str) -> str:
 def new_session(recorded: Recorded) -> Session:
     """Return a session that shows its progress on the standard error."""
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
-    return Session(recorded=recorded, progress=new_progress(), interactive=interactive)
-
-
-def new_progress() -> Progress:
-    """Return a display on the standard error."""
-    return Progress(Console(stderr=True))
+    return Session(recorded=recorded, progress=Progress(), interactive=interactive)

@@ -150,16 +150,25 @@ def import_all() -> str:
 
 
 @contextmanager
+def store_errors(engine: Engine, failure: str) -> Iterator[None]:
+    """Raise ``InfrastructureError`` for an error of the store; its message names the failure."""
+    try:
+        yield
+    except (SQLAlchemyError, ValueError) as error:  # ValueError: stored text is not valid text
+        message = f"{failure}: {database_message(error)}"
+        raise InfrastructureError(message, remedy=remedy_for(error, engine)) from error
+
+
+@contextmanager
 def read_transaction(engine: Engine) -> Iterator[Connection]:
     """Connect for reading: one consistent view, also while another run saves."""
-    try:
-        with engine.connect() as connection:
-            if engine.dialect.name == "postgresql":  # whose default is a view per statement
-                connection.execution_options(isolation_level="REPEATABLE READ")
-            yield connection
-    except (SQLAlchemyError, ValueError) as error:  # ValueError: stored text is not valid text
-        message = f"the store {masked_url(engine)} cannot be read: {database_message(error)}"
-        raise InfrastructureError(message, remedy=remedy_for(error, engine)) from error
+    with (
+        store_errors(engine, f"the store {masked_url(engine)} cannot be read"),
+        engine.connect() as connection,
+    ):
+        if engine.dialect.name == "postgresql":  # whose default is a view per statement
+            connection.execution_options(isolation_level="REPEATABLE READ")
+        yield connection
 
 
 @contextmanager
@@ -253,7 +262,7 @@ def _lock_holder(file: str) -> str:
 
 def upgrade_tables(engine: Engine) -> None:
     """Create the tables of a new store, or apply the missing migrations to an older one."""
-    try:
+    with store_errors(engine, f"the store {masked_url(engine)} cannot be opened"):
         with engine.connect() as connection:
             if _is_current(connection):  # checking needs no lock
                 return
@@ -263,9 +272,6 @@ def upgrade_tables(engine: Engine) -> None:
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({POSTGRESQL_LOCK})"))
             if not _is_current(connection):  # else another run has just done it
                 _migrate(connection)
-    except (SQLAlchemyError, ValueError) as error:
-        message = f"the store {masked_url(engine)} cannot be opened: {database_message(error)}"
-        raise InfrastructureError(message, remedy=remedy_for(error, engine)) from error
 
 
 def _is_current(connection: Connection) -> bool:

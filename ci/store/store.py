@@ -30,7 +30,7 @@ from ci.store.connect import (
     missing_file,
     read_transaction,
     refill_remedy,
-    remedy_for,
+    store_errors,
     upgrade_tables,
     write_transaction,
 )
@@ -109,12 +109,8 @@ class Store(StoreQueries):
     @contextmanager
     def _writing(self, failure: str) -> Iterator[Connection]:
         """Begin a transaction that writes; the message of its error begins with ``failure``."""
-        try:
-            with write_transaction(self._engine) as connection:
-                yield connection
-        except (SQLAlchemyError, ValueError) as error:
-            message = f"{failure}: {database_message(error)}"
-            raise InfrastructureError(message, remedy=remedy_for(error, self._engine)) from error
+        with store_errors(self._engine, failure), write_transaction(self._engine) as connection:
+            yield connection
 
     def load(self, run_id: str | None = None, *, platform: str | None = None) -> RunResult:
         """Load a run: by default the latest, or the latest one that tested ``platform``.

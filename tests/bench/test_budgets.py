@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,8 @@ class TestLimits:
         )
 
     def test_less_than_the_budget_is_fine(self) -> None:
-        cheap = Figures(**dict.fromkeys(COUNTS, 1), **dict.fromkeys(COSTS, 0.001))
+        values: dict[str, Any] = dict.fromkeys(COUNTS, 1) | dict.fromkeys(COSTS, 0.001)
+        cheap = Figures(**values)
         assert list(excesses(cheap, BUDGETS)) == []
 
     def test_the_table_has_every_figure(self) -> None:
@@ -128,8 +130,8 @@ def test_a_build_is_measured_in_units(tmp_path: Path, monkeypatch: pytest.Monkey
     scratch.mkdir()
 
     def build(variables: Mapping[str, str]) -> budgets.Library:
-        configure = ["cmake", "-G", "Ninja", "-S", tmp_path / "tree", "-B", build_dir]
-        for command in (configure, ["cmake", "--build", build_dir]):
+        configure = ["cmake", "-G", "Ninja", "-S", str(tmp_path / "tree"), "-B", str(build_dir)]
+        for command in (configure, ["cmake", "--build", str(build_dir)]):
             environment = {**os.environ, **variables}
             subprocess.run(command, env=environment, check=True, capture_output=True)
         environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}

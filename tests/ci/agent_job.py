@@ -92,8 +92,8 @@ class Job:
 
 
 def stage_plan(name: str, *command: str, **changes: Any) -> StagePlan:
-    usual = {"kind": StageKind.COMMAND, "environment": {}, "timeout_s": 60.0, "column": Column.NONE}
-    return StagePlan(**{"name": name, "command": command, **usual, **changes})
+    usual = StagePlan(name, StageKind.COMMAND, command, {}, timeout_s=60.0, column=Column.NONE)
+    return replace(usual, **changes)
 
 
 def device_job(folder: Path, **changes: Any) -> DeviceJob:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ci.model.results import Harness, PlatformResult, Product, RunResult, Verdict
+from ci.model.results import Harness, PlatformResult, Product, RunResult
+from tests.ci.made_results import made_verdict
 from tests.ci.operator_log import FINISH, lines
 
 RUN_ID = "20260101T120000Z-0123abcd-00ff"
@@ -13,7 +14,7 @@ RUN_ID = "20260101T120000Z-0123abcd-00ff"
 def small(run: RunResult, run_id: str = RUN_ID) -> RunResult:
     """Two platforms of a run: one passed, one lost."""
     passed, other = run.platforms[:2]
-    lost = Verdict(product=Product.INCOMPLETE, harness=Harness.LOST, evidence=())
+    lost = made_verdict(Product.INCOMPLETE, harness=Harness.LOST)
     other = other.model_copy(update={"verdict": lost, "pytest": None, "built": None})
     return run.model_copy(update={"run_id": run_id, "platforms": (passed, other)})
 

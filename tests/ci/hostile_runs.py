@@ -59,13 +59,14 @@ def documents(draw: st.DrawFn, run: RunResult) -> bytes:
     content = json.dumps(document).encode()
     how = draw(st.sampled_from(["whole"] * 6 + ["cut", "spliced", "utf-16", "noise"]))
     at = draw(st.integers(0, len(content)))
-    return {
+    forms: dict[str, bytes] = {
         "whole": content,
         "cut": content[:at],
         "spliced": content[:at] + draw(st.sampled_from(LINES)) + content[at:],
         "utf-16": content.decode().encode("utf-16"),
         "noise": draw(st.binary(max_size=200)),
-    }[how]
+    }
+    return forms[how]
 
 
 @st.composite

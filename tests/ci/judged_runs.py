@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from ci.facts.case import Case
-from ci.facts.pytest_log import parse_log
+from ci.facts.pytest_log import PytestOutput, parse_log
 from ci.facts.record import RunRecord
 from ci.facts.suite import suite_of
-from ci.model.outcomes import ClosingSummary, Outcome, PytestLog, TestOutcome
+from ci.model.outcomes import ClosingSummary, Outcome, PytestLog
 from ci.model.plan import ContractPlan
 from ci.model.results import ExecutionFacts
 from ci.protocol.events import Event, RunFinished, StageFinished, StageStarted
 from ci.protocol.job import Column, StagePlan
 from ci.protocol.stage_kind import StageKind
-from tests.ci import operator_log
+from tests.ci import made_plans, operator_log
+from tests.ci.made_results import made_test
 
 
 def stage(name: str, kind: StageKind = StageKind.COMMAND) -> StagePlan:
@@ -44,8 +45,7 @@ def last(exit_code: int = 0) -> RunFinished:
 
 def log(*outcomes: Outcome, status: int | None = 0, **more: Any) -> PytestLog:
     tests = tuple(
-        TestOutcome(node_id=f"t.py::test_{n}", outcome=outcome, seconds=0.1, reason=None)
-        for n, outcome in enumerate(outcomes)
+        made_test(f"t.py::test_{n}", outcome, seconds=0.1) for n, outcome in enumerate(outcomes)
     )
     fields = {"warnings": 0, "running": (), "crashed": (), "exit_status": status, **more}
     return PytestLog(tests=tests, **fields)
@@ -57,16 +57,32 @@ PASSING = log(Outcome.PASSED, Outcome.PASSED, Outcome.SKIPPED)
 FAILING = log(Outcome.PASSED, Outcome.FAILED, Outcome.ERROR, status=1)
 
 
+PLAN = replace(made_plans.plan({**made_plans.CONFIG, "platforms": {"cpu": {}}}), stages=STAGES)
+
+
 def case(tests: PytestLog | None, *events: Event, **facts: Any) -> Case:
+    has_ended = tests is not None and tests.exit_status is not None
     return Case(
-        stages=STAGES,
+        plan=PLAN,
         record=RunRecord(events=events),
         tests=tests,
+        output=PytestOutput(collected=None, summary=SUMMARY if has_ended else None),
         facts=replace(FACTS, **facts),
-        platform="cpu",
-        torch_device="cpu",
-        summary=SUMMARY if tests is not None and tests.exit_status is not None else None,
     )
+
+
+def changed(given: Case, **changes: Any) -> Case:
+    """The same run with other fields: of its plan, of pytest's output, or its own."""
+    for name in ("plan", "output"):
+        part = getattr(given, name)
+        own = {it.name: changes.pop(it.name) for it in fields(part) if it.name in changes}
+        changes[name] = replace(part, **own)
+    return replace(given, **changes)
+
+
+def limited(given: Case, memory_bytes: int | None) -> Case:
+    """The same run with a memory limit."""
+    return changed(given, container=replace(PLAN.container, memory_bytes=memory_bytes))
 
 
 def operators(*tests: list[str]) -> PytestLog:
@@ -82,13 +98,13 @@ def ran(tests: PytestLog | None, code: int = 0, **pytest_end: Any) -> Case:
 
 def ended(tests: PytestLog, **changes: Any) -> Case:
     """A run in which nothing but the tests can be wrong."""
-    return replace(ran(tests, tests.exit_status or 0), **changes)
+    return changed(ran(tests, tests.exit_status or 0), **changes)
 
 
 def in_wrapper(given: Case, *command: str) -> Case:
     """The same run, whose test command is not pytest itself."""
-    install, pytest, *others = given.stages
-    return replace(given, stages=(install, replace(pytest, command=command), *others))
+    install, pytest, *others = given.plan.stages
+    return changed(given, stages=(install, replace(pytest, command=command), *others))
 
 
 def contract(*tests: list[str]) -> ContractPlan:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import ClassVar
+from typing import ClassVar, Self
 
-from ci.engines import Capabilities, EngineMachine, EngineMessage, Observer
+from ci.engines import Capabilities, Engine, EngineMachine, EngineMessage, Observer
 from ci.engines.archives import chunks_of, extract
+from ci.engines.checks import Finding
 from ci.engines.job import job_document
 from ci.engines.logs import SHOWN_BYTES_PER_S, EventReader, LiveLogs
 from ci.errors import CiError
-from ci.model.plan import RunPlan
+from ci.model.plan import EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan import source
 from ci.util.files import REPOSITORY
@@ -25,7 +26,7 @@ IMAGE = ImageFacts(reference="local", digest=None, built=False, seconds=0.5, rea
 
 
 @dataclass
-class LocalEngine:
+class LocalEngine(Engine):
     """Fails on request; records its calls in a file, because workers call it too."""
 
     capabilities: ClassVar = Capabilities(isolates_network=True, images=False)
@@ -47,6 +48,10 @@ class LocalEngine:
     def _called(self, what: str) -> None:
         with self.record.open("a") as file:
             file.write(what + "\n")
+
+    @classmethod
+    def connect(cls, plan: EnginePlan) -> Self:
+        return cls(name=plan.name)
 
     def check(self, plan: RunPlan) -> None:
         if self.containers:
@@ -80,14 +85,20 @@ class LocalEngine:
         observer.event(EngineMessage("looking for a container"))
         return self.adopted
 
-    def find_image(self, _plan: RunPlan, _digest: str) -> None:
-        """It has none."""
-
     def settle(self, plan: RunPlan, *, keep: bool) -> str | None:
         self._called(f"{'keep' if keep else 'remove'} {plan.platform}")
         if self.settle_error is not None:
             raise self.settle_error
         return plan.container.kept_name if keep else None
+
+    def enter(self, plan: RunPlan, *, interactive: bool) -> int:
+        raise NotImplementedError
+
+    def enter_kept(self, plan: RunPlan, observer: Observer, *, interactive: bool) -> int | None:
+        raise NotImplementedError
+
+    def checks(self, plan: EnginePlan, runs: Sequence[RunPlan]) -> Iterator[Finding]:
+        raise NotImplementedError
 
     def describe(self, plan: RunPlan) -> Mapping[str, object]:
         return {"index": plan.network.host_environment.get("PIP_INDEX_URL")}

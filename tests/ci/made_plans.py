@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ci.model.plan import EngineKind, EnginePlan, NetworkPlan, RunPlan
 from ci.model.platforms import PLATFORMS
 from ci.plan.config import Config, DevicePolicy
-from ci.plan.planning import PlanInputs, make_plan
+from ci.plan.planning import AS_CONFIGURED, PlanInputs, RunOptions, make_plan
 from ci.plan.project import Project, load_project, plan_run
 
-CONFIG = {
+CONFIG: Mapping[str, object] = {
     "project": "tiny",
     "platforms": {"cpu": {"environment": {"A": "1"}, "memory_bytes": 2**30}},
     "stages": [
@@ -42,8 +42,7 @@ INPUTS = PlanInputs(
 )
 
 
-def plan(config: dict[str, object] = CONFIG, **changes: object) -> RunPlan:
-    inputs = replace(INPUTS, **changes)
+def plan(config: Mapping[str, object] = CONFIG, inputs: PlanInputs = INPUTS) -> RunPlan:
     validated = Config.model_validate(config, strict=False)
     [name] = validated.platforms
     return make_plan(validated, PLATFORMS[name], inputs)
@@ -69,7 +68,7 @@ def pool_project(folder: Path) -> Project:
     return load_project(source / "ci.yaml", {})
 
 
-def pool_plans(folder: Path, **changes: Any) -> dict[str, RunPlan]:
+def pool_plans(folder: Path, options: RunOptions = AS_CONFIGURED) -> dict[str, RunPlan]:
     """Plans of that project, by platform."""
     made = plan_run(
         pool_project(folder),
@@ -77,6 +76,6 @@ def pool_plans(folder: Path, **changes: Any) -> dict[str, RunPlan]:
         run_id="20260101T000000Z-nogit-0000",
         source=folder / "project",
         results=folder / "results",
-        **changes,
+        options=options,
     )
     return {it.platform: it for it in made}

@@ -32,7 +32,7 @@ def properties(overload: str = "add.out", **more: Any) -> list[list[Any]]:
     return [[name, value] for name, value in fields.items() if value is not None]
 
 
-SIMULATED = {"device": "npu", "platform": "ascend", "simulated": True}
+SIMULATED: dict[str, Any] = {"device": "npu", "platform": "ascend", "simulated": True}
 
 
 def compiled_only(name: str, **more: Any) -> list[str]:

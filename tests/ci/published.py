@@ -6,17 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from ci.model.results import (
-    Evidence,
-    Grade,
     Harness,
     PlatformResult,
     Product,
     PytestResult,
     StageResult,
-    Verdict,
 )
 from ci.report.document import markdown
 from ci.report.table import results_table
+from tests.ci.made_results import made_verdict
 
 # Label, passed, skipped, warnings, duration in the summary, seconds of build/install, pytest
 # and in total.
@@ -64,11 +62,7 @@ def platform_result(label: str, row: tuple[Any, ...], **changes: Any) -> Platfor
         "build_install_s": build - 0.25,
         "pytest_s": tests + 0.125,
         "total_s": total + 0.0,
-        "verdict": Verdict(
-            product=Product.PASSED,
-            harness=Harness.CLEAN,
-            evidence=(Evidence(grade=Grade.FACT, text="pytest ended with status 0"),),
-        ),
+        "verdict": made_verdict(Product.PASSED, "pytest ended with status 0"),
         "notes": ("full suite passed",),
         "environment": {"machine": {"cores": 2}, "packages": {"torch": "2.13.0"}},
         "artifacts": {"events.jsonl": f"{label.lower()}/events.jsonl"},
@@ -83,13 +77,11 @@ def table_markdown(platforms: Sequence[PlatformResult]) -> str:
 
 def ascend_after_summary(row: tuple[Any, ...]) -> PlatformResult:
     """The published run whose wrapper was killed after pytest's summary."""
-    evidence = (Evidence(grade=Grade.FACT, text="exit code 137 after the pytest summary"),)
+    text = "exit code 137 after the pytest summary"
     return platform_result(
         "Ascend",
         row,
-        verdict=Verdict(
-            product=Product.PASSED, harness=Harness.EXIT_AFTER_SUMMARY, evidence=evidence
-        ),
+        verdict=made_verdict(Product.PASSED, text, harness=Harness.EXIT_AFTER_SUMMARY),
         notes=(
             "Pytest summary passed",
             "outer wrapper returned 137 after the summary",

@@ -24,6 +24,7 @@ from ci.plan.lineage import read_lineage
 from ci.store.folder import default_url
 from ci.store.store import Store
 from ci.util.process import run
+from tests.ci.made_results import made_test
 from tests.ci.published import platform_result
 
 BEGIN = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -49,12 +50,7 @@ def result(
 
 def tests(outcomes: Mapping[str, Outcome]) -> list[TestOutcome]:
     return [
-        TestOutcome(
-            node_id=name,
-            outcome=outcome,
-            seconds=0.5,
-            reason="assert <b>" if outcome.bad else None,
-        )
+        made_test(name, outcome, reason="assert <b>" if outcome.bad else None)
         for name, outcome in outcomes.items()
     ]
 

@@ -31,7 +31,7 @@ def messages() -> frozenset[str]:
 
 
 def texts(tree: ast.AST) -> Iterator[str]:
-    """Each string in the code; an f-string is one of them, a docstring is not."""
+    """Each string in the code; an f-string and a format are one each, a docstring is not."""
     nodes = list(ast.walk(tree))
     parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
     docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
@@ -40,7 +40,7 @@ def texts(tree: ast.AST) -> Iterator[str]:
             values = (part.value if isinstance(part, ast.Constant) else GAP for part in node.values)
             yield "".join(map(str, values))
         elif isinstance(node, ast.Constant) and id(node) not in parts | docs:
-            yield str(node.value)
+            yield str(node.value).replace("{}", GAP)
 
 
 def printed_texts(script: str) -> Iterator[str]:

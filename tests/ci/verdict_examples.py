@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from io import StringIO
+from typing import Any
 
 from rich.console import Console
 
@@ -16,7 +17,7 @@ from ci.facts.notes import notes_of
 from ci.facts.pytest_log import ListedFailure
 from ci.facts.record import RunRecord
 from ci.facts.verdict import judge, not_run
-from ci.model.outcomes import Outcome, PytestLog, TestOutcome
+from ci.model.outcomes import Outcome, PytestLog
 from ci.model.results import Evidence, RunResult, Verdict
 from ci.protocol.events import LeaseFailed, NetworkRemained, StageSkipped
 from ci.report.table import ResultsReport, table_rows
@@ -30,23 +31,22 @@ from tests.ci.judged_runs import (
     end,
     ended,
     last,
+    limited,
     log,
     operators,
     ran,
 )
+from tests.ci.made_results import made_test
 from tests.ci.published import PUBLISHED, platform_result
 
 GIB = 2**30
 TESTS = [f"tests/test_model.py::test_{name}" for name in ("load", "forward", "backward")]
 
 
-def suite(*outcomes: Outcome, **more: object) -> PytestLog:
+def suite(*outcomes: Outcome, **more: Any) -> PytestLog:
     named = zip(TESTS, outcomes, strict=False)
-    tests = tuple(
-        TestOutcome(node_id=name, outcome=outcome, seconds=0.1, reason=None)
-        for name, outcome in named
-    )
-    return replace(log(), **{"tests": tests, **more})  # type: ignore[arg-type]
+    tests = tuple(made_test(name, outcome, seconds=0.1) for name, outcome in named)
+    return replace(log(), tests=tests, **more)
 
 
 PASSED = suite(*3 * [Outcome.PASSED])
@@ -79,9 +79,7 @@ EXAMPLES: dict[str, Case] = {
     "killed": ran(CUT, 137, signal=9),
     "killed by an unknown sender": ran(CUT, 137, signal=9, oom_kills=None),
     "the machine's memory": case(None, end("install", 1, oom_kills=2), last(1), exit_code=1),
-    "the limit": replace(
-        ran(CUT, 137, signal=9, oom_kills=1, memory_limit_hits=1), memory_limit_bytes=8 * GIB
-    ),
+    "the limit": limited(ran(CUT, 137, signal=9, oom_kills=1, memory_limit_hits=1), 8 * GIB),
     "too long": ran(CUT, 143, signal=15, timed_out=True, seconds=20.0),
     "lost": case(
         *(None, INSTALLED, begin("pytest")),

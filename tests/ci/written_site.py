@@ -7,14 +7,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ci.model.results import Evidence, Grade, Harness, Product, Verdict
+from ci.model.results import Product
+from tests.ci.made_results import made_verdict
 from tests.ci.stored_history import Project
 
-FAILED = Verdict(
-    product=Product.FAILED,
-    harness=Harness.CLEAN,
-    evidence=(Evidence(grade=Grade.FACT, text="a test failed"),),
-)
+FAILED = made_verdict(Product.FAILED, "a test failed")
 
 
 def write(project: Project, *words: str) -> tuple[int, Path]:

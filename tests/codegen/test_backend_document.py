@@ -579,12 +579,13 @@ def _torchgen_reads(
         parsed = parse_backend_yaml(str(path), functions.grouped, dict(functions.backend_indices))
     except Exception:  # an AssertionError of its checks, or any other error
         return None
-    return tuple(  # type: ignore[return-value]
+    own, autograd = (
         {str(name): kernel.kernel for name, kernel in parsed.backend_indices[key].index.items()}
         if key
         else {}
         for key in (parsed.backend_key, parsed.autograd_key)
     )
+    return own, autograd
 
 
 def _kernels(file: BackendFile, functions: NativeFunctions) -> tuple[dict[str, str], ...]:

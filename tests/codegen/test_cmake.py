@@ -325,7 +325,7 @@ SOME = "add,cat,index_put_,native_layer_norm"
 def test_clang_builds_the_library(root: Path, tmp_path: Path) -> None:
     finished = run_cmake(root, tmp_path, INFINI_OPS_TORCH_OPS=SOME, CXX="clang++")
     assert finished.returncode == 0, finished.stderr
-    command = ["cmake", "--build", tmp_path]
+    command = ["cmake", "--build", str(tmp_path)]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stdout
     assert "warning:" not in built.stdout

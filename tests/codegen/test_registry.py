@@ -185,6 +185,6 @@ def test_a_source_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_the_standard_library_suffices(root: Path, tmp_path: Path) -> None:
     """A build without torch may have neither Jinja2 nor PyYAML; -S leaves them out."""
-    command = ["-S", "-m", "codegen", "registry", "--output-dir", tmp_path, "src/cpu/add.cc"]
+    command = ["-S", "-m", "codegen", "registry", "--output-dir", str(tmp_path), "src/cpu/add.cc"]
     subprocess.run([sys.executable, *command], cwd=root, check=True)
     assert (tmp_path / METADATA_NAME).exists()

@@ -9,9 +9,8 @@ import pytest
 
 from codegen.errors import GenerationError
 from codegen.inputs import PREDEFINED
-from codegen.model import Schemas, SkipReason
+from codegen.model import Choice, Schemas, SkipReason
 from codegen.selection import (
-    Choice,
     apply_selections,
     load_selection,
     parse_variable,

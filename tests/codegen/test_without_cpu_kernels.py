@@ -80,10 +80,11 @@ def test_calls_run_on_torch(
         configured = run_cmake(root, folder / "build", OFF, **variables)
         assert configured.returncode == 0, configured.stderr
         package = folder / "infini" / "ops"
-        for command in (
-            ["cmake", "--build", folder / "build", "--parallel", "2"],
-            ["cmake", "--install", folder / "build", "--prefix", package],
+        for words in (
+            ["--build", folder / "build", "--parallel", "2"],
+            ["--install", folder / "build", "--prefix", package],
         ):
+            command = ["cmake", *map(str, words)]
             subprocess.run(command, env=os.environ | variables, check=True, capture_output=True)
         shutil.copy(root / "src" / "infini" / "ops" / "__init__.py", package)
 

@@ -36,7 +36,7 @@ class _Memory:
     def sizes(self) -> list[int]:
         return [block.nbytes for block in self._blocks]
 
-    def bytes(self) -> bytes:
+    def content(self) -> bytes:
         return b"".join(block.tobytes() for block in self._blocks)
 
     def replace(self, memory: bytes) -> None:
@@ -95,7 +95,7 @@ class Caller:
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
-        stdin.write(_line(words) + memory.bytes() + _line(rest))
+        stdin.write(_line(words) + memory.content() + _line(rest))
         stdin.flush()
         kind, *size = stdout.readline().decode().split() or ["crash"]
         if kind == "crash":

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +66,12 @@ def build(folder: Path, environment: dict[str, str]) -> None:
     definitions = [f"-D{name}={value}" for name, value in options.items()]
     program = Path(__file__).with_name("calls_program.cc")
     paths = [f"-I{ROOT / 'src/include'}", f"-I{folder / 'include'}", f"-L{folder / 'src'}"]
-    for command in (
+    commands: Sequence[Sequence[str | Path]] = (
         ["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", *definitions],
         ["cmake", "--build", folder, "--target", "infini_ops", "-j", "2"],
         [COMPILER, "-std=c++17", "-O1", *paths, program, "-linfini_ops", "-o", folder / "calls"],
-    ):
+    )
+    for command in commands:
         finished = subprocess.run(
             command, env=environment, capture_output=True, text=True, check=False
         )
@@ -95,7 +96,8 @@ def _one_thread() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def caller(built: Path) -> Iterator[Caller]:
     libraries = "/usr/aarch64-linux-gnu"
-    command = [EMULATOR, "-L", libraries, "-E", f"LD_LIBRARY_PATH={built / 'src'}", built / "calls"]
+    path = f"LD_LIBRARY_PATH={built / 'src'}"
+    command = [EMULATOR, "-L", libraries, "-E", path, str(built / "calls")]
     caller = Caller(command, built / "registry" / "native_ops_metadata.json")
     yield caller
     caller.close()
@@ -282,7 +284,7 @@ LOOPS = {
 @pytest.fixture(scope="module")
 def kernels(built: Path) -> dict[str, str]:
     """The instructions of each kernel and those that it calls, by its name without namespaces."""
-    command = ["aarch64-linux-gnu-objdump", "-dC", "--no-show-raw-insn", built / LIBRARY]
+    command = ["aarch64-linux-gnu-objdump", "-dC", "--no-show-raw-insn", str(built / LIBRARY)]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     functions = re.findall(r"^[0-9a-f]+ <(?:\w+ )?(\S*baseline::.*)>:\n((?:.+\n)+)", text, re.M)
     bodies = {_short(name): body for name, body in functions}

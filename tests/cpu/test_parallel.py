@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ comp
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("parallel") / "program"
     sources = [Path(__file__).with_name("parallel_program.cc"), ROOT / "src/cpu/parallel.cc"]
-    options = ["-std=c++17", "-O1", "-pthread", f"-I{ROOT / 'src'}", "-o", program]
+    options = ["-std=c++17", "-O1", "-pthread", f"-I{ROOT / 'src'}", "-o", str(program)]
     flags = shlex.split(os.environ.get("CXXFLAGS", ""))
     subprocess.run(["c++", *flags, *options, *sources], check=True)
     return program

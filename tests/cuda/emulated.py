@@ -36,11 +36,12 @@ class Launch:
 
 def build(folder: Path, environment: Mapping[str, str]) -> None:
     """The programs `self_test` and `operators` in `folder`."""
-    for command in (
+    commands: Sequence[Sequence[str | Path]] = (
         [sys.executable, "-m", "codegen", "platforms", "--output-dir", folder],
         ["cmake", "-S", FOLDER, "-B", folder, "-G", "Ninja"],
         ["cmake", "--build", folder, "-j", "2"],
-    ):
+    )
+    for command in commands:
         finished = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
         )
@@ -112,6 +113,9 @@ class Emulated:
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - close() closes it
         pipe = subprocess.PIPE
         self.process = subprocess.Popen([self.program], stdin=pipe, stdout=pipe, stderr=self.errors)
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.input, self.output = self.process.stdin, self.process.stdout
 
     def call(
         self,
@@ -129,23 +133,23 @@ class Emulated:
         buffers = Buffers(arguments)
         chosen = -1 if slot is None else slot
         self._send([name, device, stream, order, chosen, len(buffers.owners), *buffers.sizes()])
-        buffers.write(self.process.stdin)
+        buffers.write(self.input)
         self._send([len(arguments), *(word for a in arguments for word in buffers.argument(a))])
-        self.process.stdin.flush()
-        kind, *words = self.process.stdout.readline().decode().split() or ["crash"]
+        self.input.flush()
+        kind, *words = self.output.readline().decode().split() or ["crash"]
         if kind == "crash":
             raise EmulatedError(self._crash())
         count = int(words[0])
         if kind == "error":
-            raise EmulatedError(self.process.stdout.read(count).decode())
-        buffers.read(self.process.stdout)
+            raise EmulatedError(self.output.read(count).decode())
+        buffers.read(self.output)
         self.runtime_calls = words[1 + 2 * count :]
         numbers = [int(word) for word in words[1 : 1 + 2 * count]]
         pairs = zip(numbers[::2], numbers[1::2], strict=True)
         return [Launch(device=device, stream=stream) for device, stream in pairs]
 
     def _send(self, words: Sequence[object]) -> None:
-        self.process.stdin.write((" ".join(map(str, words)) + "\n").encode())
+        self.input.write((" ".join(map(str, words)) + "\n").encode())
 
     def _crash(self) -> str:
         text = self.close()

@@ -37,7 +37,7 @@ def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             patch.delenv("CUDAARCHS", raising=False)
             configured = configure(folder, "WITH_NVIDIA=ON", "WITH_CUDA_KERNELS=ON")
             assert configured.returncode == 0, configured.stderr
-            command = ["ninja", "-C", folder, "infini_ops"]
+            command: list[str | Path] = ["ninja", "-C", folder, "infini_ops"]
             built = subprocess.run(command, capture_output=True, text=True, check=False)
         assert built.returncode == 0, built.stdout
         assert "warning" not in built.stdout
@@ -55,7 +55,7 @@ def include_options(library: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def kernels(library: Path) -> dict[str, dict[str, str]]:
     """By chip, each kernel's mangled name and its use of resources."""
-    command = [find_cuobjdump(), "-res-usage", library]
+    command: list[str | Path] = [find_cuobjdump(), "-res-usage", library]
     usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found: dict[str, dict[str, str]] = defaultdict(dict)
     pattern = r"arch = (\w+)|Function (\w+):\s+(REG:.*)"
@@ -102,7 +102,7 @@ def test_no_kernel_spills_registers(kernels: dict[str, dict[str, str]]) -> None:
 def dense_kernels(library: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """The instructions of the kernels of `add` for dense tensors, by mangled name."""
     cubin = tmp_path_factory.mktemp("add") / "add.cubin"
-    command = [
+    command: list[str | Path] = [
         *(find_nvcc(), "-std=c++17", "-O3", "-arch=sm_90", "-DINFINI_OPS_ACCELERATOR=kNvidia"),
         *(*include_options(library), f"-I{SOURCES / 'vendor' / 'nvidia'}"),
         *("-cubin", SOURCES / "add.cu", "-o", cubin),
@@ -124,7 +124,9 @@ def test_every_type_is_read_and_written_16_bytes_at_a_time(
     """A branch between the loads would make each of them wait for the one before it."""
     assert len(dense_kernels) == 8
     for name, instructions in dense_kernels.items():
-        steps = int(re.search(r"DenseKernelILi\d+ELi(\d+)E", name)[1])
+        match = re.search(r"DenseKernelILi\d+ELi(\d+)E", name)
+        assert match is not None
+        steps = int(match[1])
         loads = [i for i, each in enumerate(instructions) if each == "LDG.E.128"]
         assert len(loads) == 2 * steps, name
         assert instructions.count("STG.E.128") == steps, name
@@ -134,14 +136,14 @@ def test_every_type_is_read_and_written_16_bytes_at_a_time(
 
 def test_later_chips_can_take_it(library: Path) -> None:
     """By way of PTX."""
-    command = [find_cuobjdump(), "--list-ptx", library]
+    command: list[str | Path] = [find_cuobjdump(), "--list-ptx", library]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert set(re.findall(r"sm_\d+", listed)) == {"sm_90"}
 
 
 def test_the_runtime_inside_stays_inside(library: Path) -> None:
     """Torch's own, of another version perhaps, would be called in its place or the other way."""
-    command = ["nm", "-D", "--defined-only", library]
+    command: list[str | Path] = ["nm", "-D", "--defined-only", library]
     names = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "infini" in names
     assert " cuda" not in names
@@ -157,7 +159,7 @@ def program_says(library: Path, tmp_path_factory: pytest.TempPathFactory) -> lis
     source = Path(__file__).parent / "without_gpu.cc"
     folders = include_options(library)
     paths = [f"-L{library.parent}", f"-Wl,-rpath,{library.parent}", "-linfini_ops"]
-    command = ["c++", "-std=c++17", *folders, source, "-o", program, *paths]
+    command: list[str | Path] = ["c++", "-std=c++17", *folders, source, "-o", program, *paths]
     subprocess.run(command, check=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDA_VISIBLE_DEVICES", "")

@@ -120,7 +120,14 @@ def test_a_vendor_without_its_sdk(
     make_program(tmp_path / "sdk" / compiler, "exit 1")
     configured = configure(tmp_path / "build", *options)
     assert configured.returncode == 0, configured.stderr
-    command = ["ninja", "-C", tmp_path / "build", "-t", "commands", "src/cuda/elementwise.cu.o"]
+    command = [
+        "ninja",
+        "-C",
+        str(tmp_path / "build"),
+        "-t",
+        "commands",
+        "src/cuda/elementwise.cu.o",
+    ]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert f"{tmp_path}/sdk/{compiler} -x {language} -fPIC" in said
     assert f"-DINFINI_OPS_ACCELERATOR=k{platform.title()} " in said

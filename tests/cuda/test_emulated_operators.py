@@ -107,7 +107,7 @@ class Maker:
         self.is_plain = seed % 3 == 0  # all operands are contiguous
 
     def chance(self, probability: float) -> bool:
-        return self.random.random() < probability
+        return float(self.random.random()) < probability
 
     def size(self, *sizes: int) -> int:
         return int(self.random.choice(sizes))
@@ -268,7 +268,7 @@ def gemm(maker: Maker) -> Case:
 
 def depth(a: np.ndarray) -> float:
     """How far a sum of products of up to 4 may be from 0."""
-    return 4 * a.shape[-1] + 4
+    return 4.0 * int(a.shape[-1]) + 4
 
 
 def matmul(maker: Maker) -> Case:

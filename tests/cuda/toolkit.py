@@ -35,5 +35,13 @@ def configure(build: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Runs CMake for a build without torch."""
     common = ["-G", "Ninja", f"-DPython_EXECUTABLE={sys.executable}", "-DWITH_TORCH=OFF"]
     common.append("-DAUTO_DETECT_DEVICES=OFF")
-    command = ["cmake", "-S", ROOT, "-B", build, *common, *(f"-D{option}" for option in options)]
+    command = [
+        "cmake",
+        "-S",
+        str(ROOT),
+        "-B",
+        str(build),
+        *common,
+        *(f"-D{option}" for option in options),
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -19,17 +19,15 @@ from ci.facts.sentences import contract_differs, full_suite
 from ci.model.details import Details
 from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import (
-    Evidence,
     Failure,
-    Grade,
     Harness,
     PlatformResult,
     Product,
     RunResult,
-    Verdict,
 )
 from ci.store.folder import default_url
 from ci.store.store import Store
+from tests.ci.made_results import made_verdict
 
 RUNS, TESTS = 59, 640
 FAILING, TIMED_OUT, SMALLER, OUTDATED = "moore", "ascend", "metax", "cambricon"
@@ -115,9 +113,13 @@ def _skipped(test: TestOutcome, reason: str) -> TestOutcome:
 
 def _failed(tests: Sequence[TestOutcome]) -> list[TestOutcome]:
     """Let a few tests fail, and add those with hostile names."""
-    bad = {"outcome": Outcome.FAILED, "reason": MESSAGE, "skip_reason": None}
-    changed = [replace(it, **bad) if n % 97 == 5 else it for n, it in enumerate(tests)]
-    return [*changed, *(replace(tests[0], node_id=name, **bad) for name in HOSTILE)]
+    hostile = [replace(tests[0], node_id=name) for name in HOSTILE]
+    changed = [_bad(it) if n % 97 == 5 else it for n, it in enumerate(tests)]
+    return [*changed, *map(_bad, hostile)]
+
+
+def _bad(test: TestOutcome) -> TestOutcome:
+    return replace(test, outcome=Outcome.FAILED, reason=MESSAGE, skip_reason=None)
 
 
 def _judged(
@@ -130,14 +132,10 @@ def _judged(
     shown = ", ".join(f"{count} {name}" for name, count in some.items() if count)
     summary = f"{shown} in {result.pytest.seconds:.2f}s"
     failed = [test for test in tests if test.outcome is Outcome.FAILED]
-    verdict = Verdict(
-        product=Product.FAILED if failed else Product.PASSED,
-        harness=Harness.CLEAN,
-        evidence=(Evidence(grade=Grade.FACT, text=f"pytest: {summary}"),),
-    )
+    product = Product.FAILED if failed else Product.PASSED
     changes: dict[str, Any] = {
         "pytest": result.pytest.model_copy(update={**some, "summary": summary}),
-        "verdict": verdict,
+        "verdict": made_verdict(product, f"pytest: {summary}"),
         "findings": () if failed else (full_suite(),),
         "failures": tuple(
             Failure(stage="pytest", test=it.node_id, outcome=Outcome.FAILED, message=ASSERTION)
@@ -149,10 +147,7 @@ def _judged(
         changes["findings"] = (full_suite(), contract_differs(["16 tests added"], update))
     if result.platform == TIMED_OUT and back == 1:
         text = "stage pytest exceeded its time limit of 600 s"
-        evidence = (Evidence(grade=Grade.FACT, text=text),)
-        changes["verdict"] = Verdict(
-            product=Product.INCOMPLETE, harness=Harness.TIMED_OUT, evidence=evidence
-        )
+        changes["verdict"] = made_verdict(Product.INCOMPLETE, text, harness=Harness.TIMED_OUT)
         changes["findings"] = ()
     if result.platform in SLOWER and place >= SLOWER_SINCE:
         changes |= _slower(result)

@@ -290,8 +290,8 @@ def test_a_failure_has_its_excerpt_and_its_command(window: Window, example: Exam
     words = f"ci rerun {example.newest.run_id} {FAILING} "
     assert words in first.locator(".command code").inner_text()
     shells = page.locator(".platform > .command code").all_inner_texts()
-    words = [f"ci shell {example.newest.run_id} {name}" for name in (FAILING, TIMED_OUT)]
-    assert [text.partition("-m ")[2].partition(" --results")[0] for text in shells] == words
+    ends = [f"ci shell {example.newest.run_id} {name}" for name in (FAILING, TIMED_OUT)]
+    assert [text.partition("-m ")[2].partition(" --results")[0] for text in shells] == ends
     assert "Mismatched elements: 7 / 24" in (first.locator("details pre").text_content() or "")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.version import Version
 
 from tests.docs.reference import ROOT
 
@@ -43,11 +44,13 @@ def test_hooks_have_the_versions_of_the_lint_session() -> None:
     assert [each for each in pinned if each not in PROJECT["dependency-groups"]["lint"]] == []
 
 
-def test_the_changelog_has_the_version_that_is_next() -> None:
+def test_the_changelog_has_no_version_twice_and_none_to_come() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    [newest, *_] = re.findall(r"^## \[(.+?)\]", text, re.MULTILINE)
-    assert newest in ("Unreleased", PROJECT["project"]["version"])
-    assert PROJECT["project"]["version"] in text
+    found = re.findall(r"^## \[(.+?)\]", text, re.MULTILINE)
+    assert found[0] == "Unreleased"
+    versions = [Version(it) for it in (PROJECT["project"]["version"], *found[1:])]
+    assert versions == sorted(versions, reverse=True)
+    assert len(set(found)) == len(found)
 
 
 @pytest.mark.parametrize("name", ["bug.yml", "feature.yml"])

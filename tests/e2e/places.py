@@ -87,7 +87,7 @@ class Place:
 
     def git(self, *words: str) -> str:
         identity = ("-c", "user.name=Tests", "-c", "user.email=tests@example.org")
-        command = ["git", "-C", self.source, *identity, *words]
+        command = ["git", "-C", str(self.source), *identity, *words]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     def commit(self, files: Mapping[str, str]) -> None:
@@ -166,8 +166,8 @@ def paste(place: Place, line: str) -> subprocess.CompletedProcess[str]:
 
 
 def json_of(place: Place, run: str = "latest") -> dict[str, Any]:
-    run: dict[str, Any] = json.loads(place.ci("report", run, "--format", "json").stdout)
-    return run
+    document: dict[str, Any] = json.loads(place.ci("report", run, "--format", "json").stdout)
+    return document
 
 
 def gc(place: Place, *words: str, **environment: str) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ import pytest
 from docker.client import DockerClient
 from docker.errors import NotFound
 
-from ci.engines.job import host_cache_folder
+from ci.engines.host.workfolder import host_cache_folder
 from ci.model.plan import CachePlan
 from tests.e2e.benches import Bench
 from tests.e2e.plans import python_stage, stage

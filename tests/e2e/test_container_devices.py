@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ class Reacting:
         self.reactions.pop(event.event, lambda: None)()
 
 
-def plan_with_device(bench: Bench, folder: Path, command: str, **changes: object) -> RunPlan:
+def plan_with_device(bench: Bench, folder: Path, command: str, **changes: Any) -> RunPlan:
     plan = bench.plan(stage("pytest", "sh", "-c", command), dockerfile=WITH_PROBE)
     devices = DevicePlan(
         facts=FACTS,
@@ -130,7 +131,7 @@ def check_leases(bench: Bench, leases: Path) -> None:
     ids=["no driver", "no CDI"],
 )
 def test_a_machine_without_the_devices_says_what_it_lacks(
-    docker_bench: Bench, tmp_path: Path, change: dict[str, object], message: str, remedy: str
+    docker_bench: Bench, tmp_path: Path, change: dict[str, Any], message: str, remedy: str
 ) -> None:
     plan = plan_with_device(docker_bench, tmp_path / "leases", "true", **change)
     with pytest.raises(InfrastructureError, match=message) as error:

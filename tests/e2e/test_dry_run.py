@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ci.engines.docker.engine import DockerEngine
 from ci.run.dry_run import plan_document
 from tests.e2e.benches import Bench
 from tests.e2e.plans import python_stage
@@ -37,12 +38,14 @@ def test_stages_get_the_environment_that_is_shown(
 
 @pytest.mark.docker
 def test_the_container_has_the_options_that_are_shown(docker_bench: Bench) -> None:
+    engine = docker_bench.engine
+    assert isinstance(engine, DockerEngine)
     plan = docker_bench.plan(python_stage("look", "print('begun', flush=True)"))
-    shown = plan_document(plan, docker_bench.engine)["container"]
+    shown = plan_document(plan, engine)["container"]
     found: dict[str, Any] = {}
 
     def inspect() -> None:
-        container = docker_bench.engine.client.containers.get(shown["name"])
+        container = engine.client.containers.get(shown["name"])
         found.update(container.attrs)
 
     docker_bench.observer.reactions["begun"] = inspect

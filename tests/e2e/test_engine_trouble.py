@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
+from threading import Thread, Timer
 
 import pytest
 from docker.client import DockerClient
@@ -17,6 +17,7 @@ from docker.client import DockerClient
 from ci import cli
 from ci.engines.docker import link, watch
 from ci.engines.docker.containers import find_containers
+from ci.engines.docker.engine import DockerEngine
 from ci.engines.select import select_engine
 from ci.errors import ExitCode
 from ci.model.plan import EngineKind, EnginePlan
@@ -121,7 +122,9 @@ def test_engine_that_answers_again(docker_bench: Bench, proxy: Proxy) -> None:
 
     def hang() -> None:
         proxy.running.clear()
-        Thread(target=lambda: (time.sleep(7.0), proxy.running.set()), daemon=True).start()
+        end = Timer(7.0, proxy.running.set)
+        end.daemon = True
+        end.start()
 
     docker_bench.observer.reactions["ready"] = hang
     facts = docker_bench.engine.execute(plan, image, docker_bench.observer)
@@ -140,20 +143,22 @@ def test_engine_that_hangs_for_too_long_is_lost(
     monkeypatch.setattr(watch, "LOST_S", 2.0)
     monkeypatch.setattr(link, "RECONNECT_S", 0.0)
     plan = docker_bench.plan(stage("build", "sh", "-c", "echo ready; sleep 5; echo ended"))
-    image = docker_bench.engine.prepare(plan, docker_bench.observer)
+    engine = docker_bench.engine
+    assert isinstance(engine, DockerEngine)
+    image = engine.prepare(plan, docker_bench.observer)
 
     def hang() -> None:
-        docker_bench.engine.client.api.timeout = 2  # type: ignore[attr-defined]
+        engine.client.api.timeout = 2
         proxy.running.clear()
 
     docker_bench.observer.reactions["ready"] = hang
-    facts = docker_bench.engine.execute(plan, image, docker_bench.observer)
+    facts = engine.execute(plan, image, docker_bench.observer)
     assert (facts.lost, facts.exit_code, facts.interrupted) == (True, None, False)
     assert f"lost the connection to container {plan.container.name}" in facts.notes[-1]
     proxy.running.set()
     docker_bench.observer.reactions.clear()
-    docker_bench.engine.client.api.timeout = 60  # type: ignore[attr-defined]
-    adopted = docker_bench.engine.resume(plan, docker_bench.observer)
+    engine.client.api.timeout = 60
+    adopted = engine.resume(plan, docker_bench.observer)
     assert adopted is not None
     assert adopted.exit_code == 0
 

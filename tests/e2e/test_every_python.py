@@ -31,7 +31,7 @@ def interpreters(minor: int) -> Iterator[Path]:
     folders += [Path(folder) for folder in os.get_exec_path()]
     found = set()
     for folder in dict.fromkeys(folders):
-        command = [folder / f"python3.{minor}", "-c", WHERE]
+        command = [str(folder / f"python3.{minor}"), "-c", WHERE]
         try:
             said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
         except OSError:  # it does not exist, or this user may not run it

@@ -70,9 +70,19 @@ def test_a_project_with_its_files(tmp_path: Path) -> None:
     for name, text in files.items():
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "ci", "run", "cpu", "--engine", "host", "--source", project]
+    command = [
+        sys.executable,
+        "-m",
+        "ci",
+        "run",
+        "cpu",
+        "--engine",
+        "host",
+        "--source",
+        str(project),
+    ]
     finished = subprocess.run(
-        [*command, "--results", tmp_path / "results"],
+        [*command, "--source", project, "--results", tmp_path / "results"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -168,7 +178,7 @@ POOLED = "project: other\nplatforms:\n  cpu: {requirements: needed.txt}\n"
 def download_pool(folder: Path) -> None:
     venv = folder / "venv"
     subprocess.run([sys.executable, "-m", "virtualenv", "--quiet", venv], check=True)
-    pip = [venv / "bin" / "python", "-m", "pip", "--quiet"]
+    pip = [str(venv / "bin" / "python"), "-m", "pip", "--quiet"]
     # Otherwise each archive gets an environment of its own, in 4 CPU-seconds.
     subprocess.run([*pip, "install", *BACKENDS.split()], check=True)
     options = ("--no-deps", "--no-build-isolation", "--no-binary", ":all:")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from docker.client import DockerClient
+from docker.models.volumes import Volume
 
 from ci.engines.docker.containers import find_containers
 from ci.errors import ExitCode
@@ -60,9 +61,8 @@ def read_only(plan: RunPlan) -> RunPlan:
     return replace(plan, container=replace(plan.container, writable=WRITABLE))
 
 
-def volumes(client: DockerClient, plan: RunPlan) -> list[object]:
-    found: list[object] = client.volumes.list(filters={"label": f"infini-ci.run={plan.run_id}"})
-    return found
+def volumes(client: DockerClient, plan: RunPlan) -> list[Volume]:
+    return client.volumes.list(filters={"label": f"infini-ci.run={plan.run_id}"})
 
 
 def test_stages_write_to_volumes_only(docker_bench: Bench, client: DockerClient) -> None:

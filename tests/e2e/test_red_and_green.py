@@ -391,7 +391,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv = folder / "venv"
     subprocess.run([sys.executable, *MAKE_VENV, venv], check=True)
     (folder / "requirements.txt").write_text(PLUGINS)
-    install = [venv / "bin/python", "-m", "pip", "install", "--quiet", "--requirement"]
+    install = [str(venv / "bin/python"), "-m", "pip", "install", "--quiet", "--requirement"]
     subprocess.run([*install, folder / "requirements.txt"], check=True)
     program = folder / "python"  # called as python MAKE_VENV FOLDER
     python, link = shlex.quote(sys.executable), f'exec ln -s {shlex.quote(str(venv))} "$4"'
@@ -555,9 +555,19 @@ def test_the_whole_command_ends_with_1(tmp_path: Path) -> None:
     (source / "tests/conftest.py").write_text(TRYLAST_HOOK)
     (source / "requirements.txt").write_text("pytest\npytest-reportlog\n")
     (source / "ci.yaml").write_text(CONFIG)
-    command = [sys.executable, "-m", "ci", "run", "cpu", "--engine", "host", "--source", source]
+    command = [
+        sys.executable,
+        "-m",
+        "ci",
+        "run",
+        "cpu",
+        "--engine",
+        "host",
+        "--source",
+        str(source),
+    ]
     finished = subprocess.run(
-        [*command, "--results", tmp_path / "results"],
+        [*command, "--source", source, "--results", tmp_path / "results"],
         cwd=ROOT,
         capture_output=True,
         text=True,

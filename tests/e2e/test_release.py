@@ -142,7 +142,8 @@ def document(results: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def row(document: dict[str, Any], platform: Platform) -> Row:
-    [found] = (row for row in document["platforms"] if row["platform"] == platform.name)
+    rows: list[Row] = document["platforms"]
+    [found] = (row for row in rows if row["platform"] == platform.name)
     return found
 
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tarfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -67,14 +67,14 @@ class Machine:
     """An sshd, and an ssh configuration that names it ``lab``."""
 
     def __init__(self, folder: Path) -> None:
-        self._program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
-        if self._program is None:
+        program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
+        if program is None:
             pytest.skip("no sshd: install openssh-server")
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)  # its service would make it
-        self.folder = folder
+        self.folder, self._program = folder, program
         for key in ("host_key", "user_key"):
-            command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key]
+            command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)]
             subprocess.run(command, check=True)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port: int = free.getsockname()[1]
@@ -90,7 +90,7 @@ class Machine:
         (self.folder / "known_hosts").write_text(known)
 
     def start(self) -> None:
-        command = [self._program, "-D", "-e", "-f", self.folder / "sshd_config"]
+        command = [self._program, "-D", "-e", "-f", str(self.folder / "sshd_config")]
         self._sshd = subprocess.Popen(command, stderr=subprocess.PIPE)
         assert self._sshd.stderr is not None
         assert b"listening on 127.0.0.1" in self._sshd.stderr.readline()
@@ -159,8 +159,11 @@ def test_run_is_the_same_as_on_this_machine(lab: Bench, tmp_path: Path) -> None:
         assert lab.engine.machine() == local.machine()  # one engine, by two ways
     assert outcomes(lab) == outcomes(here)
     assert (facts.exit_code, facts.notes) == (local_facts.exit_code, local_facts.notes)
-    files = lambda folder: sorted(path.name for path in folder.iterdir())  # noqa: E731
-    assert files(plan.results) == files(tmp_path / "here" / "results")
+    files, local_files = (
+        sorted(path.name for path in folder.iterdir())
+        for folder in (plan.results, tmp_path / "here" / "results")
+    )
+    assert files == local_files
 
 
 def test_lines_arrive_while_the_stage_runs(lab: Bench) -> None:
@@ -203,7 +206,8 @@ def test_a_context_of_the_docker_command(
         docker_bench.engine = engine
         assert machine.connections()
         assert docker_bench.run(plan).exit_code == 0
-        assert engine.describe(plan)["engine_variables"]["DOCKER_CONTEXT"] == "pool"
+        described: Mapping[str, Any] = engine.describe(plan)
+        assert described["engine_variables"]["DOCKER_CONTEXT"] == "pool"
 
 
 def slow(bench: Bench) -> list[Any]:

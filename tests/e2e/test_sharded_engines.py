@@ -32,11 +32,11 @@ def test_own_processors():
 """
 
 
-def sharded(bench: Bench, *, shards: int = 2, **changes: object) -> RunPlan:
+def sharded(bench: Bench, *, shards: int = 2, reruns: int = 0) -> RunPlan:
     """Plan one build, and tests that several processes share: 11 in two files, one fails."""
     command = ("python", "-m", "pytest", "-p", "no:cacheprovider", "tests", "-rP")
     tests = stage("pytest", *command, kind=StageKind.PYTEST)
-    tests = replace(tests, shards=shards, **changes)
+    tests = replace(tests, shards=shards, reruns=reruns)
     plan = bench.plan(INSTALL, tests, requirements=REQUIREMENTS)
     (plan.source / "tests/test_more.py").write_text(MORE)
     return plan

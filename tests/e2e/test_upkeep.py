@@ -80,7 +80,7 @@ class Things:
         for volume in self.client.volumes.list(filters=only):
             volume.remove()
         for image in self.client.images.list(filters=only):
-            self.client.images.remove(image.id, force=True)
+            image.remove(force=True)
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def make_machine(folder: Path) -> None:
     virtualenv = [sys.executable, "-m", "virtualenv", "--quiet"]
     subprocess.run([*virtualenv, folder / "vendor"], check=True)
     subprocess.run([*virtualenv, "--without-pip", folder / "plain"], check=True)
-    pip = [folder / "vendor" / "bin" / "python", "-m", "pip", "--quiet"]
+    pip = [str(folder / "vendor" / "bin" / "python"), "-m", "pip", "--quiet"]
     wheels = sorted((folder / "vendor's wheels").iterdir())
     subprocess.run([*pip, "install", *wheels, *NEEDS.split()], check=True)
     subprocess.run([*pip, "uninstall", "--yes", "pip"], check=True)  # some have none

@@ -127,7 +127,9 @@ def test_builds_and_runs_get_the_wheels(
     scope = Scope(
         project=docker_bench.run_id, orphans=False, runs=frozenset(), platforms=frozenset()
     )
-    items = docker_bench.engine.leftovers().items(scope)
+    leftovers = docker_bench.engine.leftovers()
+    assert leftovers is not None
+    items = leftovers.items(scope)
     [volume] = [item for item in items if item.kind is ItemKind.WHEELS]
     assert (volume.name, volume.needed) == (volume_name(wheels), None)
     # Another run takes the volume as it is.
@@ -224,6 +226,7 @@ def test_a_killed_caller_leaves_what_resume_and_gc_remove(
     [server] = containers_of(client, docker_bench)
     assert server.status == "running"
     contents = docker_bench.engine.leftovers()
+    assert contents is not None
     assert docker_bench.run_id not in contents.running
     scope = Scope(
         project=docker_bench.run_id, orphans=False, runs=frozenset(), platforms=frozenset()

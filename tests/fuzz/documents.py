@@ -8,7 +8,8 @@ import json
 import tarfile
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal, TypedDict
 
 from hypothesis import strategies as st
 
@@ -96,7 +97,7 @@ def hostile_bytes(*seeds: bytes) -> st.SearchStrategy[bytes]:
 
 @st.composite
 def _edited(draw: st.DrawFn, seeds: Sequence[bytes]) -> bytes:
-    content = draw(st.sampled_from(seeds))
+    content: bytes = draw(st.sampled_from(seeds))
     for _ in range(draw(st.integers(0, 4))):
         start = draw(st.integers(0, len(content)))
         length = draw(st.sampled_from([0, 1, 8, 100, len(content)]))
@@ -192,7 +193,7 @@ def entry(
     info.type, info.linkname = kind, linkname
     info.size = len(content) if size is None else size
     info.pax_headers = dict(headers)
-    form = tarfile.PAX_FORMAT if headers else tarfile.GNU_FORMAT
+    form: Literal[1, 2] = 2 if headers else 1  # PAX_FORMAT, GNU_FORMAT
     header = info.tobuf(form, "utf-8", "surrogateescape")
     return header + content + bytes(-len(content) % tarfile.BLOCKSIZE)
 
@@ -206,7 +207,7 @@ def _entries(draw: st.DrawFn, names: st.SearchStrategy[str]) -> bytes:
     contents = (
         RECORDS if kind in EXTENDED else (b"", b"x", b"{}\n" * 300, b"0" * 511 + b"\1", *RECORDS)
     )
-    content = draw(st.sampled_from(contents))
+    content: bytes = draw(st.sampled_from(contents))
     headers = draw(st.lists(st.sampled_from(HEADERS), max_size=3))
     try:
         return entry(
@@ -245,7 +246,17 @@ def lines(*values: Any) -> bytes:
 
 TIMES = {"time": 1.7e9, "monotonic": 12.5}
 _DEVICE = {"uuid": "GPU-1", "health": "healthy", "index": 0, "memory_used": 0, "memory_total": 9}
-_END = {"seconds": 1.5, "exit_code": 0, "cpu_user_s": 1.0, "cpu_system_s": 0.5, "oom_kills": 0}
+
+
+class _End(TypedDict):
+    seconds: float
+    exit_code: int
+    cpu_user_s: float
+    cpu_system_s: float
+    oom_kills: int
+
+
+_END = _End(seconds=1.5, exit_code=0, cpu_user_s=1.0, cpu_system_s=0.5, oom_kills=0)
 EVENTS: tuple[Any, ...] = tuple(
     json.loads(event.to_json(**TIMES))
     for event in (
@@ -257,9 +268,9 @@ EVENTS: tuple[Any, ...] = tuple(
         Output(stage="pytest", text="1 passed in 0.1s\n", more=True),
         ShardFinished(stage="pytest", shard=2, **_END, collected=9, selected=4, digest="0a"),
         StageFinished(stage="pytest", **_END, pytest_status=0),
-        StageFinished(stage="pytest", **{**_END, "exit_code": 137, "signal": 9, "oom_kills": 1}),
+        replace(StageFinished(stage="pytest", **_END), exit_code=137, signal=9, oom_kills=1),
         RerunStarted(stage="pytest", attempt=1, text="rerun 1"),
-        RerunFinished(stage="pytest", attempt=1, **{**_END, "signal": 11}),
+        RerunFinished(stage="pytest", attempt=1, **_END, signal=11),
         RerunsEnded(stage="pytest", reason="over"),
         LeaseWaiting(stage="pytest", text="waits", waited_s=3.0),
         LeaseTaken(stage="pytest", waited_s=30.0, devices=(_DEVICE,)),

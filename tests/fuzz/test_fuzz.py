@@ -136,7 +136,7 @@ def test_what_was_found_stays_fixed(name: str) -> None:
 def test_what_took_memory_stays_fixed(name: str, tmp_path: Path) -> None:
     """In a process of its own, whose memory is bounded."""
     (tmp_path / "input").write_bytes(LARGE[name]())
-    command = [sys.executable, "-m", "tests.fuzz", "--input", tmp_path / "input", "archive"]
+    command = [sys.executable, "-m", "tests.fuzz", "--input", str(tmp_path / "input"), "archive"]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
 

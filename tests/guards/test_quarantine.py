@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from names import TestName, operator_test_id
@@ -149,12 +150,12 @@ def test_an_entry_does_not_match(keys: dict[str, object], node_id: str) -> None:
 
 
 def test_the_parts_of_an_id_are_read_back() -> None:
-    parts = {"overload": "add.out", "dtype": "float32", "device": "cpu", "slot": 8}
-    assert operator_test_id(**parts) == "add.out-float32-cpu-slot8"  # type: ignore[arg-type]
+    parts: dict[str, Any] = {"overload": "add.out", "dtype": "float32", "device": "cpu", "slot": 8}
+    assert operator_test_id(**parts) == "add.out-float32-cpu-slot8"
     assert TestName(FLOAT32).properties == parts
     assert TestName(OTHER).properties == {}
 
 
-def entry(**keys: object) -> Entry:
-    values = {**ENTRY, "outcome": Outcome.FAILS, "date": datetime.date(2026, 11, 21), **keys}
-    return Entry(**values)  # type: ignore[arg-type]
+def entry(**keys: Any) -> Entry:
+    values = {"outcome": Outcome.FAILS, "date": datetime.date(2026, 11, 21), **keys}
+    return Entry(**{**ENTRY, **values})

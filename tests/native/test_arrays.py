@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ ANY = (*FLOATS, *INTEGERS, "bool")
 GARBAGE = 77
 FACTOR = 4  # the largest value of a floating-point operand
 
-Array = np.ndarray
+Array: TypeAlias = np.ndarray
 Make = Callable[..., Array]
 
 

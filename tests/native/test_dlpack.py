@@ -91,7 +91,8 @@ class OldArray:
         return self.array.__dlpack__()
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self.array.__dlpack_device__()
+        device: tuple[int, int] = self.array.__dlpack_device__()
+        return device
 
 
 @pytest.fixture(params=[VERSIONED, PLAIN], ids=["versioned", "plain"])
@@ -170,8 +171,9 @@ def test_a_read_only_array_is_an_input() -> None:
 
 
 def test_arrays_of_ctypes_have_no_strides() -> None:
-    out = ((ctypes.c_int16 * 2) * 2)()
-    double(((ctypes.c_int16 * 2) * 2)((1, 2), (3, 4)), out)
+    row = ctypes.c_int16 * 2
+    out = (row * 2)()
+    double((row * 2)(row(1, 2), row(3, 4)), out)
     assert [list(row) for row in out] == [[2, 4], [6, 8]]
 
 

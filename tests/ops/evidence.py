@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -49,7 +49,8 @@ def watch_fallbacks(overload: Any, device: str) -> Iterator[list[str]]:
         yield found
         return
     may_fall_back = has_fallback(device) and not has_own_kernel(overload, device)
-    watching = _watch_copies() if may_fall_back else nullcontext([])
+    watching: AbstractContextManager[list[str]]
+    watching = _watch_copies() if may_fall_back else nullcontext[list[str]]([])
     with warnings.catch_warnings(record=True) as caught, watching as copies:
         warnings.simplefilter("always")
         yield found

@@ -357,9 +357,10 @@ class DeathReports:
         self._collected.update(ids)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        outcome: str = report.outcome  # pytest has no "rerun"
         if report.when == "call":
             self._called.add(report.nodeid)
-        elif report.when != "setup" and report.outcome != "rerun":
+        elif report.when != "setup" and outcome != "rerun":
             self._ended.add(report.nodeid)
             if (test := TestName(report.nodeid)).properties:
                 self._before[report.node.gateway.id].append(test)

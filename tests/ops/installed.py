@@ -163,7 +163,8 @@ def class_name(public_name: str) -> str:
 def is_recording_torch() -> bool:
     """Report whether this is the version of torch that the samples were recorded with."""
     recorded = str(load().header["torch_version"])
-    return torch.__version__.partition("+")[0] == recorded.partition("+")[0]
+    installed = str(torch.__version__)
+    return installed.partition("+")[0] == recorded.partition("+")[0]
 
 
 def operator_names() -> list[str]:
@@ -219,6 +220,11 @@ def overloads() -> tuple[Overload, ...]:
         )
         for entry in metadata()["ops"]
     )
+
+
+def operators() -> tuple[Overload | NativeOperator, ...]:
+    """Every generated overload, and every hand-written operator."""
+    return (*overloads(), *native_operators())
 
 
 def selection() -> dict[str, Any] | None:

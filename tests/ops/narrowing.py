@@ -65,8 +65,8 @@ def _is_left_out(item: pytest.Item) -> bool:
     """Report whether a test is of an operator that was not selected, or of the full suite only."""
     callspec = getattr(item, "callspec", None)
     parameters = callspec.params if callspec else {}
-    names = (parameters.get("shadowing"), parameters.get("alone"))
-    names = (*names, getattr(parameters.get("case"), "name", None))
+    of_case = getattr(parameters.get("case"), "name", None)
+    names = (parameters.get("shadowing"), parameters.get("alone"), of_case)
     is_selected = getattr(parameters.get("overload"), "is_selected", True)
     if selection() is None:
         return not is_selected

@@ -100,7 +100,8 @@ def as_integer(number: float, dtype: torch.dtype) -> int:
     limit = 2**64 if dtype is torch.uint64 else 2**63
     whole = int(number) if -(2**63) <= number < limit else -(2**63)
     info = torch.iinfo(dtype)
-    return (whole - info.min) % 2**info.bits + info.min
+    least, bits = int(info.min), int(info.bits)
+    return (whole - least) % (1 << bits) + least
 
 
 class Mover:

@@ -34,10 +34,10 @@ def default_platform(device: str) -> str:
 
     If the build has no such platform, returns the first platform with that device type.
     """
-    of_device = [
+    of_device: list[str] = [
         platform.name for platform in PLATFORMS.values() if platform.torch_device == device
     ]
-    enabled = [name for name in of_device if name in infini.ops.devices()]
+    enabled: list[str] = [name for name in of_device if name in infini.ops.devices()]
     return (enabled or of_device)[0]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 def output_of(command: Sequence[str | Path], **options: Any) -> str:
     """Runs a program; returns what it prints. ``options`` are those of ``subprocess.run``."""
+    finished: subprocess.CompletedProcess[str]
     finished = subprocess.run(command, capture_output=True, text=True, check=False, **options)
     sys.stderr.write(finished.stderr)
     if finished.returncode:

@@ -197,6 +197,7 @@ class TestKernelsOfCuda:
         for dtype in dtypes:
             for sample in load().samples[overload][dtype]:
                 recorded = dtypes_of(sample)
+                expected: dict[str, set[str] | None]
                 expected = {name: {"float32"} for name in in_float32.split()}
                 expected |= {name: recorded.get(name) for name in as_recorded.split()}
                 found = [dtypes_of(each.sample) for each in candidates(sample)]

@@ -309,7 +309,7 @@ class TestBorrowedMemory:
             def __torch_dispatch__(
                 self, function: Any, types: Any, args: Any = (), kwargs: Any = None
             ) -> Any:
-                self.kept += [*args, kwargs["out"]]
+                self.kept.extend([*args, kwargs["out"]])
                 if fails:
                     raise KeyError("mine")
                 return function(*args, **kwargs)

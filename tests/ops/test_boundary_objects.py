@@ -34,7 +34,8 @@ class Exporter:
         return self.source.__dlpack__(**keywords)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self.source.__dlpack_device__()
+        device: tuple[int, int] = self.source.__dlpack_device__()
+        return device
 
 
 class TestNumbersAndLists:

@@ -84,7 +84,7 @@ def _is_random(aten: object) -> bool:
 
 def _result(overload: Overload, sample: Sample) -> list[torch.Tensor] | str:
     arguments = sample.bind(overload.aten()._schema, "cpu")
-    call: Callable[[Arguments], None] = overload.call(TORCH_SLOT, by_keyword=True)
+    call: Callable[[Arguments], object] = overload.call(TORCH_SLOT, by_keyword=True)
     try:
         call(arguments)
     except Exception as error:

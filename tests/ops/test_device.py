@@ -199,7 +199,8 @@ class TestStreams:
     def seen(self, *arguments: object, **keywords: object) -> list[tuple[int, int]]:
         with Streams() as streams:
             infini.ops.add(*arguments, **keywords)
-        return streams.seen
+        seen: list[tuple[int, int]] = streams.seen
+        return seen
 
     def test_the_handle_is_the_stream_of_the_device_of_the_tensors(self, device: str) -> None:
         for index, expected in enumerate(((self.HANDLE, 0), (0, self.HANDLE))):

@@ -40,7 +40,7 @@ def test_fallbacks_of_a_device_are_found_at_any_depth() -> None:
         "relu": f" | aten::relu has no kernel but the fallback | {COPIED}",
         "silu": f" | {COPIED}",
     }
-    command = [sys.executable, program, *kernels]
+    command = [sys.executable, str(program), *kernels]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     calls = {name: f"{name}: {kernel}" for name, kernel in kernels.items()}
     real = [call + evidence.get(name, "") for name, call in calls.items()]

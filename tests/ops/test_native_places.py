@@ -256,7 +256,7 @@ def view_at(memory: Array, offset: int, shape: list[int], strides: list[int]) ->
 
 
 def is_apart(places: Array) -> bool:
-    return len({*places.flat}) == places.size
+    return len({*places.flat}) == int(places.size)
 
 
 @pytest.mark.parametrize("dtype", ["int16", "float32", "float64"])

@@ -10,7 +10,7 @@ import pytest
 from harness import Arguments, invoke
 from installed import overloads
 from oracles import AGREES, compare, summary
-from samples import load
+from samples import Sample, load
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ UNEVEN = torch.tensor([[1.0, 2.0], [3.0, -1.0], [0.5, 4.0], [2.0, 0.0]])
 # Equal elements: an index may pick any of them.
 TIES = torch.tensor([[2.0, 5.0, 5.0, 1.0], [3.0, 3.0, 0.0, 3.0]])
 
-Change = Callable[[Arguments], None]
+Change = Callable[[Arguments], object]
 
 
 def run(overload: Any, inputs: Arguments) -> tuple[Arguments, Arguments, Arguments]:
@@ -208,7 +208,7 @@ def test_each_dtype_has_its_tolerance(dtype: torch.dtype, error: float, *, agree
 
 
 def test_what_the_cpu_refuses_cannot_be_compared() -> None:
-    sample = oracles.Sample("mm.out", "float32", {"self": 1, "mat2": 2, "out": 3})
+    sample = Sample("mm.out", "float32", {"self": 1, "mat2": 2, "out": 3})
     assert oracles.against_cpu(sample, ATEN.mm.out, {}).startswith(
         "not comparable: the CPU refuses it: "
     )

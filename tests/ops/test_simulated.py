@@ -34,10 +34,10 @@ pytest_generate_tests = on_simulated_devices
 def run(device: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Returns the output of a run of three overloads, and the properties of each test."""
     log = tmp_path_factory.mktemp("simulated") / "pytest.jsonl"
-    tests = [
-        f"{SUITE}/test_torch_ops.py::test_overload[{operator_test_id(device=device, **case)}]"
-        for case in ({"overload": name, "dtype": "float32", "slot": 8} for name in KERNELS)
-    ]
+    ids = (
+        operator_test_id(overload=name, dtype="float32", device=device, slot=8) for name in KERNELS
+    )
+    tests = [f"{SUITE}/test_torch_ops.py::test_overload[{name}]" for name in ids]
     options = ["--device", device, "--simulated", "-n", "0", f"--report-log={log}"]
     command = [sys.executable, "-m", "pytest", *tests, *options]
     process = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from installed import class_name, native_operators, overloads
+from installed import class_name, operators
 
 import infini.ops
 
@@ -48,7 +48,7 @@ def test_it_takes_the_parameters_of_every_overload() -> None:
         if isinstance(node, ast.FunctionDef):
             names = {each.arg for each in [*node.args.args, *node.args.kwonlyargs]}
             taken.setdefault(node.name, []).append(names)
-    for overload in (*overloads(), *native_operators()):
+    for overload in operators():
         names = {parameter.name for parameter in overload.parameters} | CALL_OPTIONS
         # More than its own if an overload with defaults takes its calls too.
         assert any(names <= each for each in taken[overload.name]), overload

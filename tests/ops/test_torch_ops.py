@@ -187,4 +187,4 @@ class Run:
 
 
 def _ran_overload() -> str:
-    return infini.ops.last_call().overload
+    return str(infini.ops.last_call().overload)

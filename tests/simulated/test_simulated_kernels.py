@@ -43,7 +43,7 @@ def check(function: Function, inputs: Sequence[torch.Tensor]) -> None:
 
 
 ATTENTION = [(2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 6)]
-DIFFERENTIABLE: dict[str, tuple[Function, list[tuple[int, ...]]]] = {
+DIFFERENTIABLE: dict[str, tuple[Function, Sequence[tuple[int, ...]]]] = {
     "add": (torch.add, [(2, 3), (3,)]),
     "add, scaled": (partial(torch.add, alpha=3), [(2, 3), (2, 3)]),
     "mul": (torch.mul, [(2, 3), (2, 1)]),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from simulated_device import runtime
@@ -20,7 +19,7 @@ MIB = 1 << 20
 @pytest.fixture(scope="module")
 def endings() -> dict[str, int]:
     """The signal that each way of accessing the device's memory ended with."""
-    program = [sys.executable, "-W", "ignore", Path(trespass.__file__)]
+    program = [sys.executable, "-W", "ignore", trespass.__file__]
     done = subprocess.run(program, capture_output=True, text=True, check=True)
     return {way: int(ending) for way, ending in map(str.split, done.stdout.splitlines())}
 

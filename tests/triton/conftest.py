@@ -66,7 +66,7 @@ def library(
             finished = run_cmake(build, *options)
             assert finished.returncode == 0, finished.stderr
             assert ", 0 compiled; " in finished.stdout
-            command = ["ninja", "-C", build, "infini_ops"]
+            command = ["ninja", "-C", str(build), "infini_ops"]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
     build = built_once(tmp_path_factory, "triton-library", compile_in)

@@ -8,6 +8,7 @@ import sys
 import venv
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,12 +72,10 @@ Generate = Callable[..., SyncResult]
 def run(tree: Path, tmp_path: Path, _triton: None) -> Generate:
     """Generates from the tree; the options of a request can be given."""
 
-    def generate_tree(
-        folder: str = "out", *, dry_run: bool = False, **options: object
-    ) -> SyncResult:
+    def generate_tree(folder: str = "out", *, dry_run: bool = False, **options: Any) -> SyncResult:
         request = Request(targets=(80,), workers=1, cache=tmp_path / "cache", operators=tree)
         return generate(
-            dataclasses.replace(request, **options),  # type: ignore[arg-type]
+            dataclasses.replace(request, **options),
             tmp_path / folder,
             dry_run=dry_run,
         )
@@ -161,8 +160,11 @@ def test_the_key_knows_the_tools(tree: Path) -> None:
     toolchain = Toolchain(python=("python",), version="3.9.0", assemblers="ptxas 13.4")
     same = dataclasses.replace(toolchain, python=("another", "-I"))
     assert job.key(toolchain) == job.key(same)
-    for change in ({"version": "3.9.1"}, {"assemblers": "ptxas 13.5"}):
-        assert job.key(dataclasses.replace(toolchain, **change)) != job.key(toolchain)  # type: ignore[arg-type]
+    for other in (
+        dataclasses.replace(toolchain, version="3.9.1"),
+        dataclasses.replace(toolchain, assemblers="ptxas 13.5"),
+    ):
+        assert job.key(other) != job.key(toolchain)
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -468,7 +468,7 @@ def test_no_driver(workplace: Workplace, tmp_path: Path, content: str | None, re
     library = tmp_path / "libcuda.so.1"
     library.write_text("no library")
     if content is not None:
-        command = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library]
+        command = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)]
         subprocess.run(command, input=content, text=True, check=True)
     (outcome,) = workplace.run(rms_norm(4, 64), LD_LIBRARY_PATH=str(tmp_path))
     assert not outcome["supported"]

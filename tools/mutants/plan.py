@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 from codegen.aten import find_torch, load_schemas
 from codegen.inputs import Inputs
@@ -50,7 +51,10 @@ class Mutant:
 def read_sources(root: Path = ROOT) -> Sources:
     """Read all sources that get faults, and generate code from the installed torch."""
     # Imported here: it imports torch, and each process that collects the tests imports this module.
-    from tests.ops.samples import load
+    if TYPE_CHECKING:  # by its name within the suite
+        from samples import load
+    else:
+        from tests.ops.samples import load
 
     inputs = Inputs(
         torch=find_torch(),

@@ -16,7 +16,7 @@ from docker.errors import APIError
 from docker.models.containers import Container
 from docker.types import CancellableStream
 
-from ci.engines import EngineMessage, Observer, job
+from ci.engines import Observer, job, say
 from ci.engines.archives import pack
 from ci.engines.devices import exposure_of
 from ci.engines.docker.link import SDK_ERRORS, Link, explain
@@ -177,8 +177,7 @@ class Isolation:
                 self._link.retry(self._disconnect, self._observer)
             except SDK_ERRORS as error:  # the agent asks again, and its stage does not run
                 name = self._container.name
-                text = f"container {name} cannot be disconnected: {explain(error)}"
-                self._observer.event(EngineMessage(text))
+                say(self._observer, f"container {name} cannot be disconnected: {explain(error)}")
 
     def _disconnect(self) -> None:
         self._container.reload()

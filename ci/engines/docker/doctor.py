@@ -27,48 +27,33 @@ from ci.engines.checks import (
 )
 from ci.engines.devices import device_findings
 from ci.engines.docker.images import ARCHITECTURES, ImageBuilder
-from ci.engines.docker.link import (
-    DOCKER,
-    SDK_ERRORS,
-    EngineProduct,
-    explain,
-    is_local,
-    typed_bad_answers,
-)
-from ci.errors import InfrastructureError
+from ci.engines.docker.link import DOCKER, EngineProduct, Link, explain, is_local, typed_reasons
 from ci.model.plan import EnginePlan, ImagePlan, RunPlan, base_image_remedy
 from ci.util.text import counted
 
 
 def engine_findings(
-    plan: EnginePlan,
-    runs: Sequence[RunPlan],
-    images: ImageBuilder,
-    info: Mapping[str, Any],
-    product: EngineProduct = DOCKER,
+    plan: EnginePlan, runs: Sequence[RunPlan], link: Link, images: ImageBuilder
 ) -> Iterator[Finding]:
-    """Check an engine, which ``info`` describes, and what runs need there."""
+    """Check the engine of a link, its images, and what runs need there."""
+    info, product = link.info(), link.product
     theirs, mine = datetime.fromisoformat(info["SystemTime"]), datetime.now(UTC)
     yield judge_engine(plan, info, product)
     yield judge_clock(f"clock of engine {plan.name}", theirs, mine)
     looks = {
-        f"disk of engine {plan.name}": partial(disk_findings, images.client, info, runs, product)
+        f"disk of engine {plan.name}": partial(disk_findings, link.client, info, runs, product)
     }
     for run in runs:
         looks[f"image of {run.platform}"] = partial(image_findings, run, images, info)
         looks[f"devices of {run.platform}"] = partial(_device_findings, run, info)
-    yield from carry_out(
-        [Check(name, partial(_typed, look, product)) for name, look in looks.items()]
-    )
+    place = f"the {product.name}"
+    yield from carry_out([Check(it, partial(_typed, look, place)) for it, look in looks.items()])
 
 
-def _typed(look: Callable[[], Iterator[Finding]], product: EngineProduct) -> Iterator[Finding]:
+def _typed(look: Callable[[], Iterator[Finding]], place: str) -> Iterator[Finding]:
     """Yield findings; errors of the SDK are typed ones."""
-    try:
-        with typed_bad_answers(f"the {product.name}"):
-            yield from look()
-    except SDK_ERRORS as error:
-        raise InfrastructureError(explain(error)) from error
+    with typed_reasons(place):
+        yield from look()
 
 
 def _device_findings(run: RunPlan, info: Mapping[str, Any]) -> Iterator[Finding]:

@@ -22,12 +22,10 @@ from docker.errors import APIError
 from docker.models.containers import Container
 from docker.types import LogConfig
 
-from ci.engines import Capabilities, EngineMachine, EngineMessage, ImageEngine, Observer, job
+from ci.engines import Capabilities, EngineMachine, ImageEngine, Observer, job, say
 from ci.engines.archives import extract
 from ci.engines.checks import Finding
 from ci.engines.devices import check_exposure, find_device_files
-from ci.engines.docker import kept
-from ci.engines.docker.attach import open_shell
 from ci.engines.docker.containers import (
     Isolation,
     as_volumes,
@@ -41,6 +39,7 @@ from ci.engines.docker.doctor import engine_findings
 from ci.engines.docker.images import ImageBuilder, build_lock
 from ci.engines.docker.leftovers import EngineContents
 from ci.engines.docker.link import SDK_ERRORS, Link, explain
+from ci.engines.docker.shells import enter_kept, keep_container, open_shell
 from ci.engines.docker.wheelhouse import filled_volume
 from ci.engines.logs import ENGINE_FILES, EventReader, ImageLog, LiveLogs
 from ci.errors import InfrastructureError
@@ -48,8 +47,6 @@ from ci.model.plan import EngineKind, EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan.network import loopback_notes
 from ci.util.process import delay_interrupt
-
-PRIVILEGED = "the container was privileged, as configured (devices.privileged)"
 
 MOST_MEMORY = f"{job.MEMORY_TENTHS}/10 of the memory of the engine's machine"
 REMOVED_NOTE = "container {} was removed from outside, with the results in it"
@@ -107,8 +104,8 @@ class DockerEngine(ImageEngine):
         with suppress(KeyboardInterrupt), self._link.session(observer):
             try:
                 notes += self.notes(plan, image.digest)
-                if plan.devices is not None and plan.devices.privileged:
-                    notes.append(PRIVILEGED)
+                if job.is_privileged(plan):
+                    notes.append(job.PRIVILEGED)
                 container = self._create(plan, image, observer)
                 sync_start = monotonic()
                 notes += copy_in(container, plan)
@@ -174,18 +171,18 @@ class DockerEngine(ImageEngine):
         """Rename the container of ``plan``, which has ended, or remove it."""
         with self._link.typed_errors():
             if keep:
-                return kept.keep(self.client, plan)
+                return keep_container(self.client, plan)
             remove_containers(self.client, plan.container.labels)
             return None
 
     def enter_kept(self, plan: RunPlan, observer: Observer, *, interactive: bool) -> int | None:
         """Run a shell in the kept container of ``plan``, which is started if it has ended."""
         with self._link.session(observer):
-            return kept.enter(self._link, plan, observer, interactive=interactive)
+            return enter_kept(self._link, plan, observer, interactive=interactive)
 
     def checks(self, plan: EnginePlan, runs: Sequence[RunPlan]) -> Iterator[Finding]:
         """Check the engine, its images, and the devices of its machine."""
-        yield from engine_findings(plan, runs, self.images, self.info(), self._link.product)
+        yield from engine_findings(plan, runs, self._link, self.images)
 
     def leftovers(self) -> EngineContents:
         """Return the containers, images and volumes that the engine has."""
@@ -200,11 +197,7 @@ class DockerEngine(ImageEngine):
             self.client.volumes.create(plan.cache.name, labels=job.cache_labels(plan))
         found = find_device_files(self.client, plan, plan.devices) if plan.devices else None
         info = self.info()
-
-        def say(text: str) -> None:
-            observer.event(EngineMessage(text))
-
-        lock = partial(build_lock, info["ID"], say)
+        lock = partial(build_lock, info["ID"], partial(say, observer))
         reference = image.digest or image.reference  # the tag may name another image
         with filled_volume(self.client, plan, reference, lock) as wheels:
             options = job.container_options(
@@ -268,7 +261,7 @@ class DockerEngine(ImageEngine):
             try:
                 if number is not None:
                     what = "the running stage" if number is signal.SIGTERM else "the container"
-                    observer.event(EngineMessage(f"interrupted: ending {what}"))
+                    say(observer, f"interrupted: ending {what}")
                     with suppress(APIError):  # it may have just ended by itself
                         container.kill(signal=number.name)
                 read = partial(read_log, container, reader, self._link.watch)
@@ -329,7 +322,7 @@ class DockerEngine(ImageEngine):
         A container that cannot be reached may still run, and is kept for a later caller. One that
         has ended stays until its verdict is known, if the plan keeps those of failed platforms.
         """
-        if facts.lost and facts.exit_code is None and not facts.interrupted:
+        if facts.may_run and not facts.interrupted:
             return
         stays = plan.keep and facts.exit_code is not None and not facts.interrupted
         removed = False
@@ -352,8 +345,7 @@ class DockerEngine(ImageEngine):
             if facts.interrupted and not removed:
                 name = plan.container.name
                 remedy = f"{self._link.product.command} rm --force --volumes {name}"
-                text = f"container {name} may remain; to remove it: {remedy}"
-                observer.event(EngineMessage(text))
+                say(observer, f"container {name} may remain; to remove it: {remedy}")
 
 
 def container_description(plan: RunPlan) -> dict[str, object]:

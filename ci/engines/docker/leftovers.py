@@ -14,11 +14,17 @@ from docker.errors import APIError, ImageNotFound
 
 from ci.engines import typed_errors
 from ci.engines.docker.images import BASE_DIGEST_LABEL
-from ci.engines.docker.link import DOCKER, SDK_ERRORS, EngineProduct, explain, typed_bad_answers
+from ci.engines.docker.link import (
+    DOCKER,
+    SDK_ERRORS,
+    EngineProduct,
+    explain,
+    typed_bad_answers,
+    typed_reasons,
+)
 from ci.engines.docker.wheelhouse import PREFIX as WHEELS_PREFIX
 from ci.engines.job import TRUST_LABEL
 from ci.engines.leftovers import NO_LEVEL, Item, ItemKind, Scope, from_seconds
-from ci.errors import InfrastructureError
 from ci.model.plan import HELPER_LABEL, KEPT, PLATFORM_LABEL, SESSION_LABEL
 from ci.plan.planning import CACHE_PREFIX
 
@@ -241,9 +247,7 @@ def _removing(remove: Callable[..., object], *given: Any, **options: Any) -> Cal
     """Return what removes an item; its errors are those of this program."""
 
     def removal() -> None:
-        try:
+        with typed_reasons("the engine"):
             remove(*given, **options)
-        except SDK_ERRORS as error:
-            raise InfrastructureError(explain(error)) from error
 
     return removal

@@ -26,7 +26,7 @@ from docker.utils import kwargs_from_env, parse_host
 from urllib3.exceptions import HTTPError
 
 import docker
-from ci.engines import EngineMessage, Observer, typed_errors
+from ci.engines import Observer, say, typed_errors
 from ci.engines.docker.remote import RemoteMachine, SocketForward
 from ci.engines.docker.watch import PING_S, Watch
 from ci.errors import ConfigError, InfrastructureError
@@ -242,6 +242,16 @@ def typed_bad_answers(place: str) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def typed_reasons(place: str) -> Iterator[None]:
+    """Raise errors of the SDK as ``InfrastructureError`` with nothing but their reason."""
+    try:
+        with typed_bad_answers(place):
+            yield
+    except SDK_ERRORS as error:
+        raise InfrastructureError(explain(error)) from error
+
+
 def read_facts(place: str, answer: object, expected: Mapping[str, type]) -> Mapping[str, Any]:
     """Return an engine's answer; raises ``EngineAnswerError`` if it lacks an expected value."""
     if not isinstance(answer, Mapping):
@@ -396,11 +406,9 @@ class Link:
         return action()
 
     def _reconnect(self, error: Exception, observer: Observer) -> bool:
-        def say(text: str) -> None:
-            observer.event(EngineMessage(text))
-
         why = explain(error)
-        say(f"lost the connection to {self.place}: {why}; trying again for {RECONNECT_S:g} s")
+        lost = f"lost the connection to {self.place}: {why}"
+        say(observer, f"{lost}; trying again for {RECONNECT_S:g} s")
         deadline = monotonic() + RECONNECT_S
         while monotonic() < deadline:
             sleep(RETRY_S)
@@ -408,7 +416,7 @@ class Link:
                 self._restart_ssh()
                 _check_socket(self._url)
                 self.client.ping()
-                say(f"reached {self.place} again")
+                say(observer, f"reached {self.place} again")
                 return True
         return False
 

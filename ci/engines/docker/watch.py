@@ -17,7 +17,7 @@ from typing import Any
 from docker.api.client import APIClient
 from docker.types import CancellableStream
 
-from ci.engines import EngineMessage, Observer
+from ci.engines import Observer, say
 from ci.util.process import SIGNALS
 
 PAUSE_S = 1.0  # between two questions, each of which takes an engine a millisecond
@@ -89,19 +89,16 @@ class Watch:
                 waited = now - since
                 if waited < SILENCE_S:
                     if reported_at:
-                        self._say(observer, f"{self._place} answers again")
+                        say(observer, f"{self._place} answers again")
                     reported_at = 0.0
                 elif waited >= max(SILENCE_S, MORE_SILENCE * reported_at):
-                    self._say(observer, f"{self._place} has not answered {name} for {waited:.0f} s")
+                    say(observer, f"{self._place} has not answered {name} for {waited:.0f} s")
                     reported_at = waited
                 stream = self._stream
                 if stream is not None and silent is not None and now - silent > LOST_S:
                     self._stream = None
                     with suppress(OSError):
                         stream.close()
-
-    def _say(self, observer: Observer, text: str) -> None:
-        observer.event(EngineMessage(text))
 
 
 def _answers(client: APIClient) -> bool:

@@ -13,16 +13,15 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from time import monotonic, sleep
 from typing import BinaryIO
 
-from ci.engines import Capabilities, Engine, EngineMachine, EngineMessage, Observer, typed_errors
+from ci.engines import Capabilities, Engine, EngineMachine, Observer, say, typed_errors
 from ci.engines.archives import chunks_of, extract
 from ci.engines.checks import Finding, install_command, package_manager, require
-from ci.engines.docker.attach import OPEN_AGAIN
-from ci.engines.docker.kept import MOST_STARTS, Doorway, Opened
 from ci.engines.host.doctor import machine_findings, prerequisites_of
 from ci.engines.host.environment import (
     BasePython,
@@ -37,9 +36,10 @@ from ci.engines.host.environment import (
     shadowed_packages,
 )
 from ci.engines.host.leftovers import HostLeftovers
-from ci.engines.host.workfolder import PIP_INSTALL, VENV_SETTINGS, WorkFolder
-from ci.engines.job import host_job, remove_empty_cache
+from ci.engines.host.workfolder import PIP_INSTALL, VENV_SETTINGS, WorkFolder, remove_empty_cache
+from ci.engines.job import isolation_notes
 from ci.engines.logs import EventReader, ImageLog, LiveLogs
+from ci.engines.shells import MOST_STARTS, OPEN_AGAIN, Doorway
 from ci.errors import InfrastructureError
 from ci.model.plan import EngineKind, EnginePlan, RunPlan, SystemPackages
 from ci.model.results import ExecutionFacts, ImageFacts
@@ -110,7 +110,7 @@ class HostEngine(Engine):
                 f"the virtual environment of run {plan.run_id} no longer exists"
             )
         sync_seconds, facts = 0.0, ExecutionFacts(engine=self.name, interrupted=True)
-        notes = [*self.notes, *_network_notes(plan)]
+        notes = [*self.notes, *isolation_notes(plan, "the host engine")]
         agent = None
         try:
             with _typed_errors():
@@ -120,8 +120,7 @@ class HostEngine(Engine):
                     what = "some system_packages are not installed on this machine"
                     notes.append(f"{what}; to install them: {install}")
                 sync_seconds = monotonic() - start
-                variables = _environment(plan, folder)
-                agent = folder.start_agent(host_job(plan, folder.path), variables)
+                agent = folder.start_agent(plan, _environment(plan, folder))
                 facts = _follow_to_end(folder, plan, observer)
                 if facts.lost and not facts.interrupted:  # it has ended, without a result
                     code = agent.wait()
@@ -294,12 +293,6 @@ def _python_notes(plan: RunPlan, folder: WorkFolder) -> Iterator[str]:
         yield f"the environment is one of {locate(plan.host.interpreter)}"
 
 
-def _network_notes(plan: RunPlan) -> Iterator[str]:
-    names = [stage.name for stage in plan.stages if stage.isolated]
-    if names:
-        yield f"the host engine leaves {join_names(names)} the network, despite `network: none`"
-
-
 def _copy_sources(plan: RunPlan, folder: WorkFolder) -> list[str]:
     """Copy the sources through the same archive that a container gets."""
     with TemporaryFile() as archive:
@@ -318,7 +311,7 @@ def _follow_to_end(folder: WorkFolder, plan: RunPlan, observer: Observer) -> Exe
             _read_output(printed, reader, folder)
         except KeyboardInterrupt:
             interrupted = True
-            observer.event(EngineMessage("interrupted: ending the running stage"))
+            say(observer, "interrupted: ending the running stage")
             folder.signal(signal.SIGTERM)
             _read_output(printed, reader, folder, timeout_s=STOP_GRACE_S)
     reader.complete()
@@ -341,25 +334,13 @@ def _stays(plan: RunPlan, facts: ExecutionFacts) -> bool:
 def _is_held_open(
     folder: WorkFolder, plan: RunPlan, doorway: Doorway, *, is_started_here: bool
 ) -> bool:
-    """Start the agent if necessary, and follow it until it holds the folder open.
-
-    ``False``: it ended. What the agents of the run and of earlier shells printed is not shown.
-    """
+    """Start the agent if necessary, and follow it until it holds the folder open."""
+    variables, results = _environment(plan, folder), folder.path / plan.run_id
+    start = partial(folder.start_agent, plan, variables, results) if is_started_here else None
     with TemporaryDirectory(prefix="infini-ci-kept-") as records, folder.output.open("rb") as file:
         reader = EventReader(doorway, Path(records))
-        for chunk in chunks_of(file):
-            reader.feed(chunk)
-        if is_started_here:
-            job = host_job(plan, folder.path, folder.path / plan.run_id)
-            folder.start_agent(job, _environment(plan, folder))
-        elif doorway.is_open:
-            return True
-        doorway.is_live = True
-        try:
-            _read_output(file, reader, folder)
-        except Opened:
-            return True
-    return False
+        follow = partial(_read_output, file, reader, folder)
+        return doorway.opens(reader, chunks_of(file), start, follow)
 
 
 def _open_shell(folder: WorkFolder, *, interactive: bool) -> int:

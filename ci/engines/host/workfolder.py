@@ -19,10 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ci.engines.job import WORKSPACE, agent_archive
-from ci.model.plan import RunPlan
+from ci.engines.job import agent_archive, job_document
+from ci.engines.logs import SHOWN_BYTES_PER_S
+from ci.model.plan import CachePlan, RunPlan
 from ci.model.results import HOST_LOCK
-from ci.util.files import is_locked
+from ci.protocol.job import CacheJob
+from ci.util.files import is_locked, user_cache
 
 # virtualenv copies a pip from its cache in 0.3 CPU-seconds; venv installs one in 4.5. It downloads
 # nothing, and does not follow the user's settings, which are for other environments.
@@ -33,6 +35,7 @@ VENV_SETTINGS = {"VIRTUALENV_CONFIG_FILE": os.devnull}
 PIP_INSTALL = ("-m", "pip", "install", "--no-compile", "--retries", "1", "--requirement")
 
 CONSTRAINTS = "constraints.txt"
+WORKSPACE = "workspace"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,15 +101,20 @@ class WorkFolder:
         agent: int | None = self._read()["agent"]
         return agent
 
-    def start_agent(self, job: bytes, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """Start the agent in a session of its own; it inherits the lock."""
+    def start_agent(
+        self, plan: RunPlan, environment: Mapping[str, str], results: Path | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Start the agent in a session of its own; it inherits the lock.
+
+        It writes to ``results``, or to those of the plan.
+        """
         program, job_file = self.agent_program, self.path / "job.json"
         kept = self._read().get("kept", False)
         # Append: a stage's process may write to the same file.
         with self.state.open() as lock, self.output.open("ab") as printed:
             fcntl.flock(lock, fcntl.LOCK_EX)
             Path(program[-1]).write_bytes(agent_archive())
-            job_file.write_bytes(job)
+            job_file.write_bytes(host_job(plan, self.path, results))
             agent = subprocess.Popen(
                 [*program, str(job_file)],
                 env=dict(environment),
@@ -147,3 +155,35 @@ class WorkFolder:
         # Written in place: a rename would create a second file, without the lock.
         content = {"path": str(self.path), "agent": agent, "kept": kept}
         self.state.write_text(json.dumps(content))
+
+
+def host_job(plan: RunPlan, folder: Path, results: Path | None = None) -> bytes:
+    """The agent's input file on this machine; ``results``, if not those of the plan."""
+    cache, caches = plan.cache, None
+    if cache is not None:
+        caches = CacheJob(
+            str(host_cache_folder(cache.name)),
+            base=str(folder),
+            cold=cache.cold,
+            trusted=tuple(str(host_cache_folder(name)) for name in cache.trusted),
+        )
+    return job_document(
+        plan,
+        workspace=str(folder / WORKSPACE),
+        results=str(results or plan.results),
+        printed_bytes_per_s=SHOWN_BYTES_PER_S,
+        isolates_network=False,
+        compiler_cache=caches,
+    )
+
+
+def host_cache_folder(name: str) -> Path:
+    """The user's own folder for a cache."""
+    return user_cache() / name
+
+
+def remove_empty_cache(cache: CachePlan | None) -> None:
+    """Remove the cache folder of a project that compiles nothing."""
+    if cache is not None:
+        with suppress(OSError):  # it is not empty, or does not exist
+            host_cache_folder(cache.name).rmdir()

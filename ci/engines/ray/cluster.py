@@ -7,14 +7,13 @@ import os
 import signal
 import socket
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from threading import current_thread, main_thread
-from typing import Any
+from typing import Any, Protocol
 
 from ci.engines.ray import actor, queue
 from ci.errors import ConfigError, InfrastructureError
@@ -113,8 +112,13 @@ def load_ray() -> Any:
     return import_module("ray")
 
 
-class PoolCluster(ABC):
+class PoolCluster(Protocol):
     """A cluster of Ray, as the engine uses it."""
+
+    address: str
+    place: str
+    """The cluster, for messages."""
+    _head: tuple[str, int]
 
     def __init__(self, plan: EnginePlan) -> None:
         """Raise ``InfrastructureError`` if the head of the cluster does not answer."""
@@ -147,34 +151,27 @@ class PoolCluster(ABC):
             for host in self.hosts()
         )
 
-    @abstractmethod
     def identity(self) -> str:
         """Return the same text for every address of the same cluster."""
 
-    @abstractmethod
     def hosts(self) -> list[Host]:
         """Return the hosts that the cluster counts as alive."""
 
-    @abstractmethod
     def queue(self) -> Any:
         """Return the queue of the pool, a new one if there is none."""
 
-    @abstractmethod
     def find_actor(self, name: str) -> Any | None:
         """Return a platform's actor, if the cluster has it."""
 
-    @abstractmethod
     def request_actor(self, name: str, needs: Mapping[str, float]) -> Any:
         """Request a platform's actor, which starts when a host has room for it.
 
         Raises ``NoAnswerError`` while another actor has the name.
         """
 
-    @abstractmethod
     def start_actor_on(self, host: Host, name: str) -> Any:
         """Start an actor that continues with what is on a host, which must not wait for room."""
 
-    @abstractmethod
     def get(self, reference: Any, timeout_s: float = ANSWER_S) -> Any:
         """Return the answer of an actor.
 
@@ -182,11 +179,9 @@ class PoolCluster(ABC):
         the actor itself.
         """
 
-    @abstractmethod
     def kill(self, handle: Any) -> None:
         """End an actor, or its request."""
 
-    @abstractmethod
     def close(self) -> None:
         """Close the connection."""
 

@@ -160,15 +160,9 @@ class RayEngine(Engine):
         Record.forget(plan)
         return kept and f"{kept} on {hosted.name}"
 
-    def enter_kept(
-        self,
-        _plan: RunPlan,
-        _observer: Observer,
-        *,
-        interactive: bool,  # noqa: ARG002
-    ) -> int | None:
+    def enter_kept(self, plan: RunPlan, _observer: Observer, *, interactive: bool) -> int | None:
         """Raise ``InfrastructureError``: an actor has no terminal."""
-        raise InfrastructureError(NO_SHELL, remedy=SHELL_REMEDY)
+        return self.enter(plan, interactive=interactive)
 
     def checks(self, plan: EnginePlan, runs: Sequence[RunPlan]) -> Iterator[Finding]:
         """Check the hosts of the pool, and whether one of them can run each platform."""
@@ -201,7 +195,7 @@ class RayEngine(Engine):
     def _finish(self, plan: RunPlan, hosted: HostedPlatform, answer: StepOutcome) -> ExecutionFacts:
         """End the actor, unless ``settle`` needs it; a run that may go on keeps its files."""
         facts = cast(ExecutionFacts, answer.value or INTERRUPTED)
-        if facts.lost and facts.exit_code is None and not facts.interrupted:
+        if facts.may_run and not facts.interrupted:
             hosted.end(remove=False)
         elif plan.keep and not facts.interrupted:
             self._platforms[plan.platform] = hosted

@@ -15,7 +15,7 @@ from functools import partial
 from time import monotonic, sleep
 from typing import Any
 
-from ci.engines import EngineMessage, Observer
+from ci.engines import EngineMessage, Observer, say
 from ci.engines.archives import chunks_of, extract
 from ci.engines.logs import IMAGE_LOG
 from ci.engines.ray.actor import RESULTS, feed_name, write_end
@@ -110,8 +110,7 @@ class Mirror:
         except ValueError as error:  # the copied files have it
             self.unreadable_lines += 1
             if self.unreadable_lines == 1:
-                text = f"an event of the host is not shown: {error}"
-                self._observer.event(EngineMessage(text))
+                say(self._observer, f"an event of the host is not shown: {error}")
             return
         if event is None:  # the adopted program is a newer one
             return
@@ -211,8 +210,7 @@ class HostedPlatform:
                 return replace(answer, interrupted=is_interrupted)
             except KeyboardInterrupt:
                 interrupts += 1
-                text = "interrupted: ending what runs on the host"
-                self._observer.event(EngineMessage(text))
+                self._say("interrupted: ending what runs on the host")
                 self._interrupt()
                 if interrupts == MOST_INTERRUPTS:
                     raise
@@ -330,4 +328,4 @@ class HostedPlatform:
         return host_lost(self._plan, self.name, why)
 
     def _say(self, text: str) -> None:
-        self._observer.event(EngineMessage(text))
+        say(self._observer, text)

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from time import monotonic, sleep
 from typing import Any
 
-from ci.engines import EngineMessage, Observer
+from ci.engines import Observer, say
 from ci.engines.ray.cluster import (
     LOGS,
     RETRY_S,
@@ -159,7 +159,7 @@ class Placement:
     def _say(self, text: str) -> None:
         if text != self._said:
             self._said = text
-            self._observer.event(EngineMessage(text))
+            say(self._observer, text)
 
 
 def host_lost(plan: RunPlan, host: str, why: str) -> HostLostError:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ci.analysis.acceptances import project_acceptances
 from ci.analysis.alarms import Alarm, find_alarms
 from ci.analysis.level_changes import IN_USE
 from ci.analysis.platform_history import (
@@ -18,7 +16,6 @@ from ci.analysis.platform_history import (
     platform_histories,
     project_line,
 )
-from ci.analysis.repository import Repository
 from ci.facts.environment_key import EnvironmentKey
 from ci.model.platforms import PLATFORMS
 from ci.store.rows import ResultHead, RunHead, RunMeasures
@@ -97,7 +94,7 @@ def collect(store: Store, source: Path, project: str, branch: str | None) -> Col
     ``source`` is the project's folder, with its acceptances and its repository. Raises
     ``UsageError`` if no run recorded the branch.
     """
-    along = project_line(store, project, branch)
+    along = project_line(store, project, source, branch)
     results: dict[str, dict[str, ResultHead]] = {}
     for head in store.result_heads(project=project):
         results.setdefault(_row(head.platform, head.selected), {})[head.run_id] = head
@@ -111,18 +108,10 @@ def collect(store: Store, source: Path, project: str, branch: str | None) -> Col
         for selected in (None, *sorted(filter(None, selections[name])))
         if _row(name, selected) in results
     }
-    accepted = project_acceptances(store, source, project)
     histories = {}
     for row, (name, selected) in rows.items():
-        [histories[row]] = platform_histories(
-            store,
-            [name],
-            along,
-            repository=Repository(source),
-            accepted=accepted if selected is None else (),
-            today=datetime.now(UTC).date(),
-            selected=[selected],
-        )
+        accepting = along if selected is None else replace(along, accepted=())
+        [histories[row]] = platform_histories(store, [name], accepting, selected=[selected])
     measured = store.measured_on(dict.fromkeys(selections, along.heads[::-1]))
     of_rows = {
         row: [it for it in measured[name] if it.run_id in results[row]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ci.facts.suite import suite_name
 from ci.model.outcomes import OperatorTest, Outcome, State
 from ci.report.dashboard.collection import NO_REASON, Collection
+from ci.report.document import select_attributes
 
 if TYPE_CHECKING:
     from ci.store.store import Store
@@ -65,6 +66,20 @@ def _status(tests: _Tests) -> Status:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Column:
+    """The newest suite of a platform."""
+
+    name: str
+    label: str
+    run: str
+    suite: Mapping[str, _Tests]
+    """By overload."""
+
+    def statuses(self, overloads: Iterable[str]) -> list[Status]:
+        return [_status(self.suite.get(overload, {})) for overload in overloads]
+
+
+@dataclass(frozen=True, kw_only=True)
 class OperatorsPage:
     """The legend, and the data for the script."""
 
@@ -77,27 +92,21 @@ class OperatorsPage:
 
 
 def operators_page(store: Store, found: Collection) -> OperatorsPage:
-    suites: dict[str, dict[str, _Tests]] = {}
-    runs: dict[str, str] = {}
+    columns = []
     whole = {found.platform(name) for name in found.platforms if found.is_whole(name)}
     for name in found.platforms:
         # Beside the whole suite, one of selected operators would only lack tests.
         if not found.is_whole(name) and found.platform(name) in whole:
             continue
-        if run_id := _newest_suite(store, found, name):
-            runs[name] = run_id
-            suites[name] = _read_suite(store, run_id, found.platform(name))
-    overloads = sorted({overload for suite in suites.values() for overload in suite})
-    labels = {name: found.label(name) for name in suites}
-    status = {
-        name: [_status(suite.get(overload, {})) for overload in overloads]
-        for name, suite in suites.items()
-    }
+        if run := _newest_suite(store, found, name):
+            suite = _read_suite(store, run, found.platform(name))
+            columns.append(_Column(name=name, label=found.label(name), run=run, suite=suite))
+    overloads = sorted({overload for column in columns for overload in column.suite})
     return OperatorsPage(
-        runs={labels[name]: run_id for name, run_id in runs.items()},
+        runs={it.label: it.run for it in columns},
         overloads=len(overloads),
-        counts={labels[name]: Counter(column) for name, column in status.items()},
-        data=_data(overloads, suites, status, labels, runs),
+        counts={it.label: Counter(it.statuses(overloads)) for it in columns},
+        data=_data(overloads, columns),
     )
 
 
@@ -119,38 +128,26 @@ def _read_suite(store: Store, run_id: str, platform: str) -> dict[str, _Tests]:
     return suite
 
 
-def _data(
-    overloads: Sequence[str],
-    suites: Mapping[str, Mapping[str, _Tests]],
-    status: Mapping[str, Sequence[Status]],
-    labels: Mapping[str, str],
-    runs: Mapping[str, str],
-) -> dict[str, Any]:
+def _data(overloads: Sequence[str], columns: Sequence[_Column]) -> dict[str, Any]:
     """The statuses as digits in a text; the tests as pairs of places in two lists of texts."""
     kinds, states, tests = [*Status], _Places(), _Places()
-    details: dict[str, list[list[int]]] = {}
-    for name, suite in suites.items():
-        details[name] = []
+    platforms = []
+    for column in columns:
+        details = []
         for overload in overloads:
             pairs: list[int] = []
-            for test, state in sorted(suite.get(overload, {}).items()):
+            for test, state in sorted(column.suite.get(overload, {}).items()):
                 function = test.function.rpartition("::")[2]
                 pairs.append(tests[f"{function}\n{test.slot}\n{test.variant}"])
                 pairs.append(states[_state_text(state)])
-            details[name].append(pairs)
+            details.append(pairs)
+        digits = (str(kinds.index(it)) for it in column.statuses(overloads))
+        shown = select_attributes(column, "name", "label", "run")
+        platforms.append({**shown, "status": "".join(digits), "tests": details})
     return {
         "overloads": overloads,
         "statuses": [{"name": it, "symbol": SYMBOLS[it], "meaning": MEANINGS[it]} for it in kinds],
-        "platforms": [
-            {
-                "name": name,
-                "label": labels[name],
-                "run": runs[name],
-                "status": "".join(str(kinds.index(it)) for it in status[name]),
-                "tests": details[name],
-            }
-            for name in suites
-        ],
+        "platforms": platforms,
         "states": [*states],
         "tests": [*tests],
     }

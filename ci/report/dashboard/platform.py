@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ci.analysis.flaky import FlakyTest, find_flaky_tests
-from ci.analysis.level_changes import Environment, LevelChange, Series
+from ci.analysis.level_changes import Environment, Series
 from ci.facts.environment_key import EnvironmentKey
-from ci.facts.measures import LABELS, headline, measure_name, stage_and_quantity
+from ci.facts.measures import LABELS, measure_name, stage_and_quantity
 from ci.model.outcomes import Outcome
 from ci.report.dashboard.collection import NO_REASON, Collection
 from ci.report.history_report import KINDS, HistoryReport, accepted_text, change_status
@@ -44,8 +44,7 @@ def platform_page(store: Store, found: Collection, name: str) -> PlatformPage:
     record = found.histories[name]
     accepted = {
         change.accepted: None
-        for environment in record.history.environments
-        for shift in environment.shifts
+        for _, shift in record.history.shifts
         for change in shift.changes
         if change.accepted
     }
@@ -176,19 +175,13 @@ def _segments(environment: Environment, series: Series) -> Iterator[tuple[str, s
 
 def _marks(found: Collection, name: str, order: Mapping[str, int]) -> Iterator[dict[str, Any]]:
     record = found.histories[name]
-    for environment in record.history.environments:
-        for shift in environment.shifts:
-            cause = record.causes.get((shift.headline.run.run_id, shift.headline.measure))
-            for change in shift.changes:
-                yield {
-                    "measure": change.measure,
-                    "at": order[change.run.run_id],
-                    "kind": "accepted rise" if change.accepted else KINDS[change.judgement],
-                    "text": _change_text(change, cause.causes if cause else None),
-                }
-
-
-def _change_text(change: LevelChange, cause: str | None) -> str:
-    point = change.point
-    parts = (headline(change.measure, point.before, point.after), change_status(change), cause)
-    return "; ".join(filter(None, parts))
+    for _, shift in record.history.shifts:
+        cause = record.cause_of(shift.headline)
+        for change in shift.changes:
+            texts = (change.text, change_status(change), cause.causes if cause else None)
+            yield {
+                "measure": change.measure,
+                "at": order[change.run.run_id],
+                "kind": "accepted rise" if change.accepted else KINDS[change.judgement],
+                "text": "; ".join(filter(None, texts)),
+            }

@@ -15,16 +15,7 @@ import requests
 from requests.utils import should_bypass_proxies
 from urllib3.exceptions import HTTPError
 
-from ci.engines.checks import (
-    CHECK_S,
-    REQUEST_S,
-    Check,
-    Finding,
-    judge_clock,
-    ok,
-    problem,
-    warning,
-)
+from ci.engines.checks import CHECK_S, REQUEST_S, Check, Finding, judge_clock, ok, problem, warning
 from ci.engines.host.environment import missing_requirement, passed_variables
 from ci.model.plan import NetworkPlan, RunPlan
 from ci.plan.network import is_without_index

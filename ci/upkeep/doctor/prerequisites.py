@@ -16,12 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ci.engines.checks import Finding, Severity, check_folder, missing_package, ok, problem, warning
-from ci.engines.host.prerequisites import (
-    check_headers,
-    check_host_engine,
-    check_python,
-    check_venv,
-)
+from ci.engines.host.prerequisites import check_headers, check_host_engine, check_python, check_venv
 from ci.util.files import user_cache
 from ci.util.git import find_work_tree, git
 from ci.util.interpreters import (

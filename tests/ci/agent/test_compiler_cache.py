@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -14,7 +16,8 @@ from ci.agent.compiler_cache import (
     parse_statistics_log,
 )
 from ci.agent.user import Handover
-from ci.engines.job import host_cache_folder, is_cache_empty, remove_empty_cache
+from ci.engines.host.workfolder import host_cache_folder, remove_empty_cache
+from ci.engines.job import is_cache_empty
 from ci.facts import sentences as say
 from ci.facts.notes import cache_notes
 from ci.model.plan import CachePlan
@@ -96,7 +99,9 @@ class Tool:
     def counters(self, text: str) -> None:
         (self.folder / "counters").write_text(text)
 
-    def cache(self, *, cold: bool = False, **environment: str) -> CompilerCache:
+    def cache(
+        self, environment: Mapping[str, str] = MappingProxyType({}), *, cold: bool = False
+    ) -> CompilerCache:
         job = CacheJob(folder=str(self.folder), base="/workspace", cold=cold)
         variables = {**self.environment, **environment}
         cache = CompilerCache(job, variables, Handover(self.results, None))
@@ -163,9 +168,9 @@ def test_cache_that_no_run_has_used_is_empty(tool: Tool) -> None:
 
 def test_cache_without_the_tool_may_be_another_image_s(tool: Tool, tmp_path: Path) -> None:
     without = {"PATH": str(tmp_path / "nowhere")}
-    assert tool.cache(**without).facts() == {"tool": None, "state": None, "empty": False}
+    assert tool.cache(without).facts() == {"tool": None, "state": None, "empty": False}
     (tool.folder / "counters").unlink()
-    assert tool.cache(**without).facts() == {"tool": None, "state": None, "empty": True}
+    assert tool.cache(without).facts() == {"tool": None, "state": None, "empty": True}
 
 
 def test_cold_run_replaces_what_is_there(tool: Tool) -> None:
@@ -175,13 +180,13 @@ def test_cold_run_replaces_what_is_there(tool: Tool) -> None:
 
 def test_what_the_user_set_stays(tool: Tool) -> None:
     users = {"CMAKE_CXX_COMPILER_LAUNCHER": "sccache", "CMAKE_C_COMPILER_LAUNCHER": ""}
-    variables = tool.cache(**users).variables
+    variables = tool.cache(users).variables
     assert variables["CMAKE_CUDA_COMPILER_LAUNCHER"] == "ccache"
     assert not users.keys() & variables.keys()
 
 
 def test_without_the_tool_nothing_is_set(tool: Tool, tmp_path: Path) -> None:
-    assert tool.cache(PATH=str(tmp_path / "empty")).variables == {}
+    assert tool.cache({"PATH": str(tmp_path / "empty")}).variables == {}
 
 
 def test_folder_that_cannot_be_written_to(tool: Tool) -> None:

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from ci.agent import lease
 from ci.agent.lease import LeaseError, Leases
 from ci.agent.locks import LockFolder
 from ci.protocol.events import Event, LeaseWaiting
@@ -238,7 +237,7 @@ def test_waiting_is_reported_and_ends_with_the_earlier_lease(
     second, events = machine.leases("run-2", wait_s=60)
     second.check()
     first.take("pytest")
-    monkeypatch.setattr(lease.time, "sleep", lambda _: first.release())
+    monkeypatch.setattr("ci.agent.lease.time.sleep", lambda _: first.release())
     second.take("pytest")
     assert [event.event for event in events] == ["lease_waiting", "lease_taken"]
     held = r"GPU-0 is held by run run-1 \(nvidia\) of user tester since 20\d\d-"

@@ -17,6 +17,7 @@ from ci.protocol.agent_files import ENGINE_EVENTS
 from ci.protocol.events import StageProgress
 from ci.protocol.stage_kind import StageKind
 from tests.ci.agent_job import Job, printed_events
+from tests.ci.shown_events import Shown
 
 
 class Clock:
@@ -216,16 +217,6 @@ def test_progress_comes_while_the_stage_runs(job: Job, tmp_path: Path) -> None:
                 if event["done"] == 1:
                     gate.write_text("go on")
     assert seen == [(1, 2), (2, 2)]
-
-
-class Shown:
-    """What reaches a display."""
-
-    def __init__(self) -> None:
-        self.events: list[object] = []
-
-    def event(self, event: object) -> None:
-        self.events.append(event)
 
 
 def test_a_display_gets_progress_and_no_file_keeps_it(tmp_path: Path) -> None:

@@ -22,9 +22,10 @@ from ci.analysis.capacity import Capacity, Demand, Jobs, Simulation, simulate
 from ci.analysis.workload import Sample, Scenario, Workload, find_jobs
 from ci.errors import ExitCode, UsageError
 from ci.facts.suite import outcomes_of
-from ci.model.outcomes import Outcome, TestOutcome
-from ci.model.results import Harness, PlatformResult, Product, StageResult, Verdict
+from ci.model.outcomes import Outcome
+from ci.model.results import Harness, PlatformResult, Product, StageResult
 from ci.report.capacity_report import CapacityReport
+from tests.ci.made_results import made_test, made_verdict
 from tests.ci.stored_history import ENVIRONMENT, Project, expect, result
 
 MEAN_S = 600.0
@@ -124,7 +125,8 @@ def test_a_queue_that_grows_without_bound_has_no_times() -> None:
     found = Simulation(demand).capacity({"cpu": 1, "ascend": 2})
     cpu, ascend = found.platforms
     assert (ascend.waiting, ascend.verdict, found.verdict) == (None, None, None)
-    assert (ascend.utilization, ascend.least_hosts) == (pytest.approx(1.125), 3)
+    assert ascend.utilization == pytest.approx(1.125)
+    assert ascend.least_hosts == 3
     assert cpu.verdict is not None
     assert Simulation(demand).capacity({"cpu": 1, "ascend": 3}).verdict is not None
 
@@ -166,8 +168,7 @@ def sample(run: int, *, tests_s: float = 60.0, is_warm: bool = True, shards: int
 
 def workload(*samples: Sample, tests: Sequence[float] = ()) -> Workload:
     outcomes = outcomes_of(
-        TestOutcome(node_id=f"t::{place}", outcome=Outcome.PASSED, seconds=seconds, reason=None)
-        for place, seconds in enumerate(tests)
+        made_test(f"t::{place}", seconds=seconds) for place, seconds in enumerate(tests)
     )
     return Workload(platform="cpu", samples=samples, tests=outcomes)
 
@@ -213,7 +214,12 @@ def test_what_no_run_shows_is_an_error(scenario: Scenario, message: str) -> None
 
 
 def job(
-    platform: str, install: float, *, rate: float = 1.0, pytest_s: float = 60.0, **changes: Any
+    platform: str,
+    install: float,
+    *,
+    rate: float = 1.0,
+    pytest_s: float | None = 60.0,
+    **changes: Any,
 ) -> PlatformResult:
     found = result(install, platform=platform)
     cache = {"tool": "ccache", "state": "warm", "hit_rate": rate}
@@ -241,7 +247,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Project:
         rate, factor = (0.0, 3) if place % 3 == 2 else (1.0, 1)
         both = (job("cpu", 100.0 * factor, rate=rate), job("ascend", 800.0 * factor, rate=rate))
         project.run(f"{place:040x}", *both, outcomes=suite)
-    unfinished = Verdict(product=Product.INCOMPLETE, harness=Harness.LOST, evidence=())
+    unfinished = made_verdict(Product.INCOMPLETE, harness=Harness.LOST)
     project.run("d" * 40, job("cpu", 9.0, verdict=unfinished), job("ascend", 9.0, pytest_s=None))
     project.run("e" * 40, job("cpu", 100.0), outcomes=suite)
     return project

@@ -9,7 +9,8 @@ import pytest
 
 from ci.errors import ExitCode
 from ci.facts import sentences as say
-from ci.model.results import Evidence, Grade, Harness, PlatformResult, Product, Verdict
+from ci.model.results import Harness, PlatformResult, Product
+from tests.ci.made_results import made_verdict
 from tests.ci.stored_history import BEGIN, Project, expect, result
 
 NO_RESULT = say.no_result("commit", "").text.partition(":")[0]
@@ -22,9 +23,7 @@ def project(tmp_path: Path) -> Project:
     old = project.commit()
     project.run(old, result(), result(platform="metax"))
     head = project.commit()
-    evidence = (Evidence(grade=Grade.FACT, text="1 test failed"),)
-    failed = Verdict(product=Product.FAILED, harness=Harness.CLEAN, evidence=evidence)
-    project.run(head, result(verdict=failed))
+    project.run(head, result(verdict=made_verdict(Product.FAILED, "1 test failed")))
     project.run(head, result())
     project.run(head, result(platform="ascend"))
     return project
@@ -79,8 +78,7 @@ def test_a_commit_without_a_run(project: Project) -> None:
 
 
 def not_run(platform: str) -> PlatformResult:
-    evidence = (Evidence(grade=Grade.FACT, text="no free device"),)
-    verdict = Verdict(product=Product.NOT_RUN, harness=Harness.INFRASTRUCTURE, evidence=evidence)
+    verdict = made_verdict(Product.NOT_RUN, "no free device", harness=Harness.INFRASTRUCTURE)
     return result(platform=platform, verdict=verdict, pytest=None, built=None)
 
 

@@ -12,8 +12,9 @@ from ci.analysis.durations import OTHERS, Share, add_up_costs
 from ci.errors import ExitCode
 from ci.facts.suite import outcomes_of
 from ci.model.details import Details
-from ci.model.outcomes import Outcome, TestOutcome
+from ci.model.outcomes import Outcome
 from ci.model.results import RunResult
+from tests.ci.made_results import made_test
 from tests.ci.operator_log import node_id
 from tests.ci.stored_history import Project, expect
 
@@ -30,10 +31,7 @@ SECONDS = {
     "tests/test_api.py::TestA::test_a[x]": 0.5,
     "tests/test_api.py::TestA::test_a[y]": 0.25,
 }
-TESTS = [
-    TestOutcome(node_id=name, outcome=Outcome.PASSED, seconds=seconds, reason=None)
-    for name, seconds in SECONDS.items()
-]
+TESTS = [made_test(name, seconds=seconds) for name, seconds in SECONDS.items()]
 
 
 def test_families_are_first_words_that_several_operators_share() -> None:

@@ -12,18 +12,16 @@ from ci.analysis.flaky import Attempts, flaky_tests, wilson_interval
 from ci.cli import main
 from ci.facts.suite import Outcomes, outcomes_of
 from ci.model.details import Rerun
-from ci.model.outcomes import Outcome, TestOutcome
+from ci.model.outcomes import Outcome
 from ci.report.document import escape
+from tests.ci.made_results import made_test
 from tests.ci.workplace import CONFIG, Workplace, new_workplace
 
 LETTERS = {"p": Outcome.PASSED, "f": Outcome.FAILED, "e": Outcome.ERROR, "s": Outcome.SKIPPED}
 
 
 def run(**tests: str) -> Outcomes:
-    return outcomes_of(
-        TestOutcome(node_id=name, outcome=LETTERS[letter], seconds=0.1, reason=None)
-        for name, letter in tests.items()
-    )
+    return outcomes_of(made_test(name, LETTERS[letter]) for name, letter in tests.items())
 
 
 def reruns(name: str, letters: str) -> list[Rerun]:

@@ -46,7 +46,9 @@ def runs(
             dirty=False,
             started_at=START + timedelta(hours=at + n),
             key=key.digest,
-            values={name: series[n] for name, series in values.items() if series[n] is not None},
+            values={
+                name: value for name, series in values.items() if (value := series[n]) is not None
+            },
         )
         for n in range(count)
     ]
@@ -226,7 +228,8 @@ def test_environments_that_alternate_have_a_series_each() -> None:
         rows += runs({"install.wall_s": [fast]}, WARM, 2 * n + 1)
     found = history(rows, KEYS)
     warm_runs, cold_runs = found.environments
-    assert len(warm_runs.of(Judgement.REGRESSION)) == 1
+    regressions = [it for it, shift in found.shifts if shift.judgement is Judgement.REGRESSION]
+    assert regressions == [warm_runs]
     assert not cold_runs.shifts
 
 

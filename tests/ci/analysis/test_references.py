@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ci.errors import ExitCode
-from ci.model.results import Harness, Product, Verdict
+from ci.model.results import Product
+from tests.ci.made_results import made_verdict
 from tests.ci.stored_history import Project, expect, git, result
 
 
@@ -71,8 +72,7 @@ def test_a_commit_is_its_newest_run_of_each_platform(project: Project) -> None:
 def test_a_run_that_has_not_begun_does_not_represent_its_commit(project: Project) -> None:
     commit = project.commit()
     project.run(commit)
-    waits = Verdict(product=Product.NOT_RUN, harness=Harness.CLEAN, evidence=())
-    project.run(commit, result(verdict=waits, pytest=None))
+    project.run(commit, result(verdict=made_verdict(Product.NOT_RUN), pytest=None))
     assert "base  run-000/cpu (" in project.compare(commit, "run-000")[1]
 
 

@@ -10,17 +10,15 @@ import pytest
 from ci.analysis.durations import MANY, find_slower_tests
 from ci.facts.suite import Outcomes, outcomes_of
 from ci.gates.regression import ChangeKind
-from ci.model.outcomes import OperatorTest, Outcome, TestOutcome
+from ci.model.outcomes import OperatorTest, Outcome
+from tests.ci.made_results import made_test
 from tests.ci.operator_log import FUNCTION, node_id
 
 NAMES = [node_id(f"op{n}") for n in range(1000)]
 
 
 def run(seconds: Mapping[str, float], outcome: Outcome = Outcome.PASSED) -> Outcomes:
-    return outcomes_of(
-        TestOutcome(node_id=name, outcome=outcome, seconds=took, reason=None)
-        for name, took in seconds.items()
-    )
+    return outcomes_of(made_test(name, outcome, seconds=took) for name, took in seconds.items())
 
 
 def noisy(seed: int, pace: float = 1.0, **longer: float) -> dict[str, float]:

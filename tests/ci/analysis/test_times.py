@@ -17,9 +17,10 @@ from ci.analysis.references import commit_places, order_runs, runs_to_read
 from ci.errors import ExitCode
 from ci.model.details import BuildDetails, Unit, UnitKind
 from ci.model.outcomes import Outcome
-from ci.model.results import BuildResult, Evidence, Grade, Harness, Product, Verdict
+from ci.model.results import BuildResult, Harness, Product
 from ci.plan.accepted import write_accepted
 from ci.store.rows import RunHead
+from tests.ci.made_results import made_verdict
 from tests.ci.stored_history import (
     BEGIN,
     ENVIRONMENT,
@@ -225,8 +226,7 @@ def test_json_and_markdown_say_the_same(topic: Project) -> None:
 
 def test_what_cannot_be_judged_is_no_success(project: Project) -> None:
     commit = project.commit()
-    evidence = (Evidence(grade=Grade.FACT, text="the engine went away"),)
-    lost = Verdict(product=Product.INCOMPLETE, harness=Harness.LOST, evidence=evidence)
+    lost = made_verdict(Product.INCOMPLETE, "the engine went away", harness=Harness.LOST)
     project.run(commit)
     project.run(commit, result(pytest=None, verdict=lost), outcomes={})
     assert project.compare("run-000", "run-001")[0] == ExitCode.PASSED
@@ -261,8 +261,8 @@ def test_a_worse_end_is_a_regression_without_a_failed_test(
     expected: str,
 ) -> None:
     commit = project.commit()
-    evidence = (Evidence(grade=Grade.FACT, text="it went wrong"),)
-    worse = result(verdict=Verdict(product=product, harness=harness, evidence=evidence), **changes)
+    verdict = made_verdict(product, "it went wrong", harness=harness)
+    worse = result(verdict=verdict, **changes)
     outcomes = TESTS if worse.pytest else {}
     project.run(commit)
     project.run(commit, worse, outcomes=outcomes)

@@ -22,6 +22,7 @@ from ci.store.folder import open_store
 from ci.store.rows import RunMeasures
 from ci.store.store import Store
 from ci.util.files import user_cache
+from tests.ci.made_results import made_verdict
 from tests.ci.stored_history import ENVIRONMENT, Project, git, result
 
 Patch = pytest.MonkeyPatch
@@ -208,8 +209,8 @@ def test_a_failing_test_with_the_runs_of_an_earlier_search(runs: Runs) -> None:
 
 
 def test_commits_that_cannot_be_judged_are_stepped_over(runs: Runs) -> None:
-    failed = Verdict(product=Product.FAILED, harness=Harness.CLEAN, evidence=())
-    killed = Verdict(product=Product.INCOMPLETE, harness=Harness.OOM_KILLED, evidence=())
+    failed = made_verdict(Product.FAILED)
+    killed = made_verdict(Product.INCOMPLETE, harness=Harness.OOM_KILLED)
     slower = slower_since(12)
 
     def row(place: int) -> PlatformResult:
@@ -253,7 +254,7 @@ def test_ends_that_do_not_differ(runs: Runs) -> None:
 
 def test_noise_that_is_too_large(runs: Runs) -> None:
     """Of the commits between, only one builds, and its test fails in half of the runs."""
-    failed = Verdict(product=Product.FAILED, harness=Harness.CLEAN, evidence=())
+    failed = made_verdict(Product.FAILED)
     runs.row = lambda place: result() if place in (0, 8, LAST) else unbuilt(failed)
 
     def outcome(place: int) -> Outcome:
@@ -332,7 +333,7 @@ def test_the_store_is_read_once_per_run(runs: Runs, monkeypatch: Patch) -> None:
 
 
 def test_an_engine_that_fails_ends_the_search(runs: Runs) -> None:
-    lost = Verdict(product=Product.NOT_RUN, harness=Harness.INFRASTRUCTURE, evidence=())
+    lost = made_verdict(Product.NOT_RUN, harness=Harness.INFRASTRUCTURE)
     slower = slower_since(12)
     runs.row = lambda at: unbuilt(lost) if len(runs.places) == 5 else slower(at)
     assert runs.bisect()[0] == ExitCode.INFRASTRUCTURE

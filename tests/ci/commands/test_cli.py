@@ -467,8 +467,8 @@ runpy.run_module("ci", run_name="__main__", alter_sys=True)
 
 def test_an_environment_that_was_made_before_virtualenv_was_needed(tmp_path: Path) -> None:
     (tmp_path / "ci.yaml").write_text(CONFIG)
-    words = ("run", "cpu", "--engine", "host", "--source", tmp_path)
-    command = [sys.executable, "-c", HIDDEN, *words, "--results", tmp_path / "results"]
+    words = ["run", "cpu", "--engine", "host", "--source", str(tmp_path)]
+    command = [sys.executable, "-c", HIDDEN, *words, "--results", str(tmp_path / "results")]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == ExitCode.INFRASTRUCTURE
     assert f"{sys.executable} does not have the package virtualenv" in done.stdout

@@ -62,7 +62,7 @@ from ci.upkeep.doctor.network import (
 from ci.upkeep.doctor.output import exit_code, findings_json, print_findings
 from ci.util.files import REPOSITORY
 from tests.built import make_wheel
-from tests.ci.made_plans import CONFIG, plan
+from tests.ci.made_plans import CONFIG, INPUTS, plan
 
 Output = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
@@ -383,11 +383,11 @@ def test_a_base_image_that_cannot_be_pulled(
 ) -> None:
     """The remedy names a script of this repository, for the platforms that it serves."""
     config = {**CONFIG, "platforms": {platform: {}}}
-    image = plan(config, base_image=base).needed_image
+    image = plan(config, replace(INPUTS, base_image=base)).needed_image
     found = judge_unpullable(platform, image, "no such host", has_offline=has_offline)
     assert (found.level, found.remedy) == (level, remedy)
     if MAKE in remedy:
-        named = plan(config, base_image=OFFLINE_BASE_IMAGE).needed_image
+        named = plan(config, replace(INPUTS, base_image=OFFLINE_BASE_IMAGE)).needed_image
         assert named.offline_base_command == (MAKE.split()[0],)
         assert os.access(REPOSITORY / MAKE.split()[0], os.X_OK)
 

@@ -10,7 +10,7 @@ import contextlib
 import io
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -444,14 +444,15 @@ def _fuzz(run: RunResult, makes: list[Callable[[Path], Path]]) -> None:
         with Store(default_url(here)) as store:
             run_ids = [head.run_id for head in store.heads()]
             assert set(run_ids) == {path.name for path in here.glob("2026*")}
-        for words in (
+        commands: tuple[Sequence[str | Path], ...] = (
             ["report"],
             *(["report", run_id, "--format", "markdown"] for run_id in run_ids),
             *(["compare", run_id, GOOD] for run_id in run_ids[:2]),
             ["history", "nvidia"],
             ["export", "--format", "csv", "--output", root / "out"],
             ["import", there],
-        ):
+        )
+        for words in commands:
             code = run_ci(here, *words)
             # What is stored can be shown: exit code 2 is for a run without the platform.
             assert code == 0 or words[0] in ("import", "compare"), words

@@ -15,7 +15,6 @@ from ci.model.outcomes import Outcome
 from ci.model.results import (
     LONGEST_TEST,
     BuildResult,
-    Evidence,
     Failure,
     Grade,
     Harness,
@@ -35,6 +34,7 @@ from ci.report.table import (
     stage_rows,
     table_rows,
 )
+from tests.ci.made_results import made_verdict
 from tests.ci.published import PUBLISHED, platform_result, table_markdown
 
 REFERENCE = Path(__file__).parents[1] / "data" / "published.md"
@@ -125,8 +125,8 @@ def test_only_known_measures_of_a_build_are_shown() -> None:
 
 
 def test_a_platform_that_was_not_run(published: RunResult) -> None:
-    evidence = (Evidence(grade=Grade.FACT, text="cannot pull a|b\nat all"),)
-    verdict = Verdict(product=Product.NOT_RUN, harness=Harness.INFRASTRUCTURE, evidence=evidence)
+    reason = "cannot pull a|b\nat all"
+    verdict = made_verdict(Product.NOT_RUN, reason, harness=Harness.INFRASTRUCTURE)
     missing = {"built": None, "pytest": None, "build_install_s": None, "pytest_s": None}
     result = platform_result(
         "CPU",
@@ -159,8 +159,7 @@ HOSTILE = (
 
 
 def hostile(run: RunResult) -> RunResult:
-    evidence = (Evidence(grade=Grade.FACT, text=HOSTILE),)
-    verdict = Verdict(product=Product.FAILED, harness=Harness.CLEAN, evidence=evidence)
+    verdict = made_verdict(Product.FAILED, HOSTILE)
     result = platform_result("CPU", PUBLISHED[0][1:], verdict=verdict, notes=(HOSTILE,))
     return run.model_copy(update={"platforms": (result,)})
 
@@ -208,7 +207,7 @@ def test_what_has_begun_is_never_shown_as_not_run(
     result: str,
 ) -> None:
     stages = (stage("install", *install), stage("pytest", *suite), stage("package", None, None))
-    verdict = Verdict(product=Product.INCOMPLETE, harness=Harness.CRASHED, evidence=())
+    verdict = made_verdict(Product.INCOMPLETE, harness=Harness.CRASHED)
     changes = {"pytest": None, "pytest_s": suite[0], "stages": stages, "verdict": verdict}
     platform = platform_result("CPU", PUBLISHED[0][1:], **changes)
     assert [row.exit_code for row in stage_rows(platform)] == exit_codes
@@ -329,7 +328,7 @@ def test_a_broken_contract_is_compared(published: RunResult) -> None:
 def test_a_platform_without_a_failure_is_repeated_if_it_began(
     published: RunResult, product: Product, harness: Harness, is_repeated: bool
 ) -> None:
-    verdict = Verdict(product=product, harness=harness, evidence=())
+    verdict = made_verdict(product, harness=harness)
     result = platform_result(LABEL, PUBLISHED[0][1:], verdict=verdict)
     shown = terminal(published.model_copy(update={"platforms": (result,)}))
     for command in ("rerun", "shell"):

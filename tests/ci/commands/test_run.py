@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -446,7 +447,11 @@ def test_forged_times_are_not_believed(work: Workplace, resumed: bool) -> None:
     assert found == [say.record_changed(f"stage build ended with {ends}")]
 
 
-DAMAGED = {"cut": lambda text: text[:200], "not UTF-8": lambda _: b"\xff", "empty": lambda _: b""}
+DAMAGED: dict[str, Callable[[bytes], bytes]] = {
+    "cut": lambda text: text[:200],
+    "not UTF-8": lambda _: b"\xff",
+    "empty": lambda _: b"",
+}
 
 
 @pytest.mark.parametrize("name", DAMAGED)

@@ -15,15 +15,13 @@ from ci.errors import ExitCode
 from ci.facts import sentences as say
 from ci.model.outcomes import Outcome
 from ci.model.results import (
-    Evidence,
-    Grade,
     Harness,
     PlatformResult,
     Product,
     RunResult,
-    Verdict,
     selected_title,
 )
+from tests.ci.made_results import made_verdict
 from tests.ci.stored_history import ENVIRONMENT, TESTS, Project, result
 from tests.ci.written_site import FAILED, data, write
 
@@ -131,8 +129,9 @@ def test_neither_run_hides_the_other(project: Project, *, whole_first: bool) -> 
 def test_the_code_of_both(project: Project, rows: tuple[str, ...], code: ExitCode) -> None:
     commit = project.commit()
     for row in rows:
+        made = result() if "whole" in row else selected()
         changes = {"verdict": FAILED} if "failed" in row else {}
-        project.run(commit, (result if "whole" in row else selected)(**changes))
+        project.run(commit, made.model_copy(update=changes))
     assert report(project, "HEAD", "--expect", "cpu", "--check")[0] == code
 
 
@@ -167,8 +166,7 @@ def test_a_page_has_the_newest_selections(project: Project) -> None:
 
 def test_a_selected_platform_that_could_not_begin_is_no_whole_one(project: Project) -> None:
     commit = project.commit()
-    reason = (Evidence(grade=Grade.FACT, text="no engine"),)
-    verdict = Verdict(product=Product.NOT_RUN, harness=Harness.INFRASTRUCTURE, evidence=reason)
+    verdict = made_verdict(Product.NOT_RUN, "no engine", harness=Harness.INFRASTRUCTURE)
     project.run(commit, result())
     project.run(commit, selected(verdict=verdict, pytest=None, built=None))
     assert labels(project, "HEAD") == ["cpu", "cpu (selected add*)"]

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from ci import cli
-from ci.engines.docker.kept import Doorway, Opened
 from ci.engines.host.workfolder import WorkFolder
+from ci.engines.shells import Doorway, Opened
 from ci.errors import ExitCode, InfrastructureError
 from ci.facts import sentences as say
 from ci.plan.project import load_project, plan_run
 from ci.protocol.events import (
-    Event,
     LeaseWaiting,
     RunFinished,
     RunStarted,
@@ -24,6 +23,7 @@ from ci.protocol.events import (
 )
 from ci.protocol.job import PROTOCOL
 from ci.report.table import ResultsReport
+from tests.ci.shown_events import Shown
 from tests.ci.workplace import Workplace, new_workplace
 
 FAILING = "def test_a(): assert 0\n"
@@ -118,21 +118,13 @@ def test_a_kept_work_folder_is_no_run_to_adopt(work: Workplace) -> None:
         folder.path.rmdir()
 
 
-class Recorder:
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-
-    def event(self, event: Event) -> None:
-        self.events.append(event)
-
-
 BEGUN = RunStarted(PROTOCOL, run_id="a", platform="cpu", pid=1)
 OPEN = StageStarted("shell")
 ENDED = StageFinished("shell", seconds=1.0, exit_code=0)
 
 
 def test_past_events_are_read_but_not_shown() -> None:
-    seen = Recorder()
+    seen = Shown()
     doorway = Doorway(seen, "shell")
     for event in (BEGUN, OPEN, ENDED, RunFinished(exit_code=0)):
         doorway.event(event)
@@ -145,7 +137,7 @@ def test_past_events_are_read_but_not_shown() -> None:
 
 
 def test_the_start_of_the_stage_opens_it() -> None:
-    seen = Recorder()
+    seen = Shown()
     doorway = Doorway(seen, "shell")
     doorway.event(StageSkipped("shell", reason="of an earlier one"))
     doorway.is_live = True
@@ -161,7 +153,7 @@ def test_the_start_of_the_stage_opens_it() -> None:
 
 
 def test_why_it_is_not_open() -> None:
-    doorway = Doorway(Recorder(), "shell")
+    doorway = Doorway(Shown(), "shell")
     doorway.is_live = True
     doorway.event(BEGUN)
     doorway.event(StageSkipped("shell", reason="no device is free"))

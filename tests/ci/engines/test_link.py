@@ -33,8 +33,12 @@ def write(folder: Path, name: str, endpoint: dict[str, object]) -> Path:
     return folder / "contexts" / "tls" / identity / "docker"
 
 
-def find(environ: dict[str, str], **plan: str) -> EngineAddress:
-    return find_address(EnginePlan(name="pool", kind=EngineKind.DOCKER, **plan), environ)
+def find(
+    environ: dict[str, str], *, context: str | None = None, docker_host: str | None = None
+) -> EngineAddress:
+    kind = EngineKind.DOCKER
+    plan = EnginePlan(name="pool", kind=kind, context=context, docker_host=docker_host)
+    return find_address(plan, environ)
 
 
 def test_the_default_address(tmp_path: Path) -> None:

@@ -20,21 +20,8 @@ from ci.engines.logs import (
 )
 from ci.facts.measures import IMAGE
 from ci.protocol.agent_files import ENGINE_EVENTS
-from ci.protocol.events import Event, Output, RunFinished, StageFinished, StageStarted
-
-
-class Shown:
-    """Keeps the events that a display gets."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-
-    def event(self, event: Event) -> None:
-        self.events.append(event)
-
-    @property
-    def lines(self) -> list[str]:
-        return [event.text for event in self.events if isinstance(event, Output | EngineMessage)]
+from ci.protocol.events import Output, RunFinished, StageFinished, StageStarted
+from tests.ci.shown_events import Shown
 
 
 @pytest.fixture

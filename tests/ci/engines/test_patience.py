@@ -111,8 +111,10 @@ def test_locked_store_says_so_and_has_a_limit(
             (lambda: store.save(published, {})) if what == "saved" else (lambda: store.load())
         )
         command = [sys.executable, "-c", HOLDER, str(file), statement]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        with subprocess.Popen(command, text=True, **pipes) as holder:  # type: ignore[call-overload]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe) as holder:
+            assert holder.stdin is not None
+            assert holder.stdout is not None
             assert holder.stdout.readline() == "held\n"
             with pytest.raises(InfrastructureError, match="database is locked") as error:
                 act()

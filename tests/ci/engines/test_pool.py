@@ -44,6 +44,7 @@ from ci.protocol.events import Event, Output, RunFinished, StageStarted
 from ci.run.dry_run import plan_document
 from ci.util.files import REPOSITORY
 from tests.ci.made_plans import pool_plans, pool_project
+from tests.ci.shown_events import Shown
 
 MakeTree = Callable[..., Tree]
 
@@ -258,16 +259,8 @@ def test_news_are_what_is_beyond_the_offsets(actor: PlatformActor) -> None:
     assert actor.poll({"b.log": 4}) == ({"b.log": (0, b"new")}, False)
 
 
-class Observer:
-    def __init__(self) -> None:
-        self.texts: list[object] = []
-
-    def event(self, event: Any) -> None:
-        self.texts.append(getattr(event, "text", "") or event.stage)
-
-
 def test_the_mirror_of_a_record_lacks_its_end(plan: RunPlan) -> None:
-    mirror = Mirror(plan, Observer())
+    mirror = Mirror(plan, Shown())
     begin = StageStarted("pytest").to_json() + "\n"
     end = RunFinished(exit_code=0).to_json() + "\n"
     name = f"{RESULTS}/{ENGINE_EVENTS}"
@@ -278,7 +271,7 @@ def test_the_mirror_of_a_record_lacks_its_end(plan: RunPlan) -> None:
 
 
 def test_a_log_that_begins_again_replaces_its_mirror(plan: RunPlan) -> None:
-    mirror = Mirror(plan, Observer())
+    mirror = Mirror(plan, Shown())
     name = f"{RESULTS}/pytest.log"
     mirror.add({name: (0, b"a long line\n")})
     mirror.add({name: (0, b"a line\n")})
@@ -286,7 +279,7 @@ def test_a_log_that_begins_again_replaces_its_mirror(plan: RunPlan) -> None:
 
 
 def test_events_of_an_adopted_run_are_shown_once(plan: RunPlan) -> None:
-    observer = Observer()
+    observer = Shown()
     mirror = Mirror(plan, observer)
     output = Output("install", "line")
     events = [StageStarted(stage) for stage in ("install", "pytest")]
@@ -296,7 +289,7 @@ def test_events_of_an_adopted_run_are_shown_once(plan: RunPlan) -> None:
     mirror.follow("bb", adopted=True)
     assert mirror.offsets[feed_name("bb")] == 0
     mirror.add({feed_name("bb"): Feed().add(events[0], output, events[1], output)})
-    assert observer.texts == ["install", "line", "line", "pytest", "line"]
+    assert observer.events == [events[0], output, output, events[1], output]
 
 
 class Feed:
@@ -352,17 +345,17 @@ def test_a_silent_host_is_lost(
     reachable: bool, message: str, most: float, plan: RunPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     silence = Silence(monkeypatch, answers_after=1e9)
-    hosted = platform_on(SilentHost(reachable=reachable), silence, plan, Observer())
+    hosted = platform_on(SilentHost(reachable=reachable), silence, plan, Shown())
     with pytest.raises(HostLostError, match=message):
         hosted.call(object)
     assert silence.now <= most
 
 
 def test_a_slow_answer_is_reported(plan: RunPlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    silence, observer = Silence(monkeypatch, answers_after=40.0), Observer()
+    silence, observer = Silence(monkeypatch, answers_after=40.0), Shown()
     hosted = platform_on(SilentHost(reachable=True), silence, plan, observer)
     assert hosted.call(lambda: "answer") == "answer"
-    assert observer.texts == [
+    assert observer.lines == [
         "host gpu-1 (10.0.0.1) has not answered for 6 s",
         "host gpu-1 (10.0.0.1) answers again",
     ]
@@ -415,7 +408,7 @@ def test_a_host_that_comes_back_gets_a_new_actor(
     assert cluster.now < 30.0
 
 
-def platform_on(host: Any, cluster: Any, plan: RunPlan, observer: Observer) -> HostedPlatform:
+def platform_on(host: Any, cluster: Any, plan: RunPlan, observer: Shown) -> HostedPlatform:
     return HostedPlatform(cluster, plan, observer, None, host)
 
 
@@ -555,7 +548,7 @@ def test_a_shell_is_refused(plan: RunPlan) -> None:
     with pytest.raises(InfrastructureError, match="an engine of kind ray cannot open a shell"):
         engine.enter(plan, interactive=False)
     with pytest.raises(InfrastructureError, match="an engine of kind ray cannot open a shell"):
-        engine.enter_kept(plan, Observer(), interactive=False)
+        engine.enter_kept(plan, Shown(), interactive=False)
 
 
 def test_what_a_host_gets_imports_no_program_of_ours() -> None:

@@ -24,8 +24,9 @@ from ci.errors import InfrastructureError
 from ci.facts.events import parse_event
 from ci.model.plan import EngineKind, EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
-from ci.protocol.events import Event, Output
+from ci.protocol.events import Output
 from tests.ci.made_plans import pool_plans
+from tests.ci.shown_events import Shown
 
 IMAGE = ImageFacts(reference="venv", digest=None, built=False, seconds=0.5, reason="cached")
 PREPARED = StepOutcome(value=IMAGE)
@@ -37,14 +38,6 @@ def plan(tmp_path: Path) -> RunPlan:
     plan = pool_plans(tmp_path)["cpu"]
     plan.results.mkdir(parents=True)
     return plan
-
-
-class Observer:
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def event(self, event: Event) -> None:
-        self.texts.append(str(getattr(event, "text", None)))
 
 
 class Actor:
@@ -148,15 +141,15 @@ def engine_of(pool: Any) -> RayEngine:
 def test_a_program_that_is_lost_before_the_stages_is_a_fault(plan: RunPlan) -> None:
     first, second = Actor(prepare=PREPARED, execute=[DEATH]), Actor(resume=StepOutcome())
     with closing(engine_of(Pool(first, second, Actor(resume=StepOutcome())))) as engine:
-        image = engine.prepare(plan, Observer())
+        image = engine.prepare(plan, Shown())
         expected = r"^host gpu-1 \(10\.0\.0\.1\): the program was lost before the stages began$"
         with pytest.raises(InfrastructureError, match=expected) as caught:
-            engine.execute(plan, image, Observer())
+            engine.execute(plan, image, Shown())
         assert not isinstance(caught.value, HostLostError)
         assert "run --resume RUN" in str(caught.value.remedy)
         assert second.steps == ["resume"]
         assert Record.read(plan) is not None  # the next attempt looks there first
-        assert engine.resume(plan, Observer()) is None  # and starts over
+        assert engine.resume(plan, Shown()) is None  # and starts over
     assert Record.read(plan) is None
 
 
@@ -164,7 +157,7 @@ def test_an_interrupt_of_a_lost_program_stays_one(plan: RunPlan) -> None:
     first = Actor(prepare=PREPARED, execute=[KeyboardInterrupt(), DEATH])
     second = Actor(resume=StepOutcome())
     with closing(engine_of(Pool(first, second))) as engine:
-        facts = engine.execute(plan, engine.prepare(plan, Observer()), Observer())
+        facts = engine.execute(plan, engine.prepare(plan, Shown()), Shown())
     assert facts.interrupted
     assert (first.interrupts, second.interrupts) == (1, 1)
 
@@ -176,13 +169,13 @@ def test_a_record_expires_by_the_limits_of_the_stages(plan: RunPlan, clock: list
     lost = StepOutcome(value=ExecutionFacts(engine="docker", lost=True))
     pool = Pool(Actor(prepare=PREPARED, execute=lost))
     with closing(engine_of(pool)) as engine:
-        image = engine.prepare(plan, Observer())
+        image = engine.prepare(plan, Shown())
         clock[0] += 2 * plan.longest_s  # a long pull
         here, pool.here = pool.here, []
         with pytest.raises(HostLostError, match="has left the pool"):
             engine.check(plan)
         pool.here = here
-        engine.execute(plan, image, Observer())
+        engine.execute(plan, image, Shown())
         pool.here = []
         clock[0] += plan.longest_s - 1
         with pytest.raises(HostLostError, match="has left the pool"):
@@ -204,12 +197,12 @@ def test_a_record_expires_by_the_limits_of_the_stages(plan: RunPlan, clock: list
     ],
 )
 def test_an_unreadable_event_is_skipped_and_counted(line: str, reason: str, plan: RunPlan) -> None:
-    observer = Observer()
+    observer = Shown()
     mirror = Mirror(plan, observer)
     mirror.follow("aa")
     shown = Output("a", "next").to_json()
     mirror.add({feed_name("aa"): (0, f"{line}\n{line}\n{shown}\n".encode())})
-    first, *others = observer.texts
+    first, *others = observer.lines
     assert first.startswith(f"an event of the host is not shown: {reason}")
     assert others == ["next"]
     assert mirror.unreadable_lines == 2
@@ -278,7 +271,7 @@ def test_a_program_that_is_lost_at_the_end_settles_again(
     second = Actor(settle=answer, resume=ended)
     plan = replace(plan, keep=True)
     with closing(engine_of(Pool(first, second))) as engine:
-        engine.execute(plan, engine.prepare(plan, Observer()), Observer())
+        engine.execute(plan, engine.prepare(plan, Shown()), Shown())
         assert engine.settle(plan, keep=keep) == kept
     assert second.steps == ["settle"]
 
@@ -314,7 +307,7 @@ def not_prepared(plan: RunPlan, pool: Pool, message: str) -> str:
         closing(engine_of(pool)) as engine,
         pytest.raises(InfrastructureError, match=f"^{message}") as caught,
     ):
-        engine.prepare(plan, Observer())
+        engine.prepare(plan, Shown())
     return str(caught.value.remedy)
 
 

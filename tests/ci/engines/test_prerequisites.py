@@ -148,6 +148,7 @@ def test_the_headers_are_those_of_the_chosen_python(tmp_path: Path, programs: Pa
     facts = FACTS % (12, tmp_path / "include")
     add(programs, "python3.12", f"#!/bin/sh\necho '{facts}'\n")
     chosen = interpreters.read_interpreter(interpreters.locate("python3.12"))
+    assert isinstance(chosen, interpreters.Interpreter)
     assert str(chosen) == f"Python 3.12.10 ({programs}/python3.12)"
     (tmp_path / "CMakeLists.txt").touch()
     found = prerequisites.check_host_engine(tmp_path, os.environ, pythons=[chosen])

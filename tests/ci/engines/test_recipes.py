@@ -30,8 +30,8 @@ ACCELERATORS = [name for name in PLATFORMS if name != "cpu"]
 def plan(folder: Path, platform: str, **environ: str) -> RunPlan:
     base = {f"INFINI_CI_BASE_IMAGE_{platform.upper()}": "base:1"}
     project = load_project(folder / "ci.yaml", {**base, **environ})
-    where = {"source": folder, "results": folder / "results"}
-    [planned] = plan_run(project, [platform], run_id="run", **where)
+    results = folder / "results"
+    [planned] = plan_run(project, [platform], run_id="run", source=folder, results=results)
     return planned
 
 
@@ -59,7 +59,7 @@ def test_what_fails_is_tried_once_more(tmp_path: Path, program: str, code: int) 
     for name in ("sleep", "a program"):
         (tmp_path / name).write_text("#!/bin/sh\n" + (program if name != "sleep" else ""))
         (tmp_path / name).chmod(0o755)
-    command = [RECIPE / "retry", tmp_path / "a program", "an argument"]
+    command: list[str | Path] = [RECIPE / "retry", tmp_path / "a program", "an argument"]
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == code
@@ -238,12 +238,12 @@ def test_an_environment_sees_what_the_vendors_sees(tmp_path: Path, sees_system: 
     """The vendor's Python is an environment, with or without the packages of its base."""
 
     def make(name: str, *options: str) -> Path:
-        command = [sys.executable, "-m", "venv", "--without-pip", *options, tmp_path / name]
+        command = [sys.executable, "-m", "venv", "--without-pip", *options, str(tmp_path / name)]
         subprocess.run(command, check=True)
         return tmp_path / name / "bin" / "python"
 
     def path_of(python: Path, program: str = "import sys") -> list[str]:
-        command = [python, "-P", "-c", f"{program}\nprint(*sys.path, sep='\\n')"]
+        command = [str(python), "-P", "-c", f"{program}\nprint(*sys.path, sep='\\n')"]
         printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         return list(dict.fromkeys(printed.splitlines()))  # of two, the first counts
 
@@ -254,7 +254,7 @@ def test_an_environment_sees_what_the_vendors_sees(tmp_path: Path, sees_system: 
     library = path_of(before, ISOLATED)
     for name in ("first", "second"):  # the recipe of images has two, each linked to the one before
         python = make(name)
-        link = [before, RECIPE / "vendor_packages.py", "link", tmp_path / name]
+        link: list[str | Path] = [before, RECIPE / "vendor_packages.py", "link", tmp_path / name]
         subprocess.run(link, check=True)
         [own] = (tmp_path / name / "lib").glob("python*/site-packages")
         seen = [folder for folder in path_of(python) if folder != str(own)]

@@ -28,6 +28,7 @@ from ci.engines.ray.transfer import Trees
 from ci.errors import CiError, InfrastructureError
 from ci.model.plan import EngineKind, EnginePlan, RunPlan
 from ci.util.files import REPOSITORY
+from tests.ci.local_engine import LocalEngine
 
 Connection = partial[SharedCluster]
 
@@ -130,6 +131,7 @@ def test_all_platforms_have_one_connection(plan: EnginePlan, connect: Connection
     with closing(connect(plan)) as cluster:
         assert cluster.identity() == name
         actor = cluster.find_actor("cpu")  # of another platform's process, which has ended
+        assert actor is not None
         assert cluster.get(actor.says.remote("x"), 5.0) == (
             ("cpu {'platform:cpu': 1.0}", "x"),
             5.0,
@@ -234,10 +236,15 @@ def as_plan(folder: Path, *engines: EnginePlan) -> RunPlan:
 
 
 @pytest.mark.parametrize(
-    ("kinds", "expected"), [(("docker", "host"), 0), (("ray", "host"), 1), (("docker", "ray"), 1)]
+    ("kinds", "expected"),
+    [
+        ((EngineKind.DOCKER, EngineKind.HOST), 0),
+        ((EngineKind.RAY, EngineKind.HOST), 1),
+        ((EngineKind.DOCKER, EngineKind.RAY), 1),
+    ],
 )
 def test_only_runs_with_ray_have_a_connection(
-    kinds: tuple[str, ...], expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kinds: tuple[EngineKind, ...], expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[EnginePlan] = []
 
@@ -247,12 +254,12 @@ def test_only_runs_with_ray_have_a_connection(
 
     monkeypatch.setattr(engines, "shared_connection", open_one)
     plans = [EnginePlan(name=kind, kind=kind) for kind in kinds]
-    ours = SimpleNamespace()
-    with engines.shared_connections([as_plan(tmp_path, *plans)] * 2, lambda _: ours) as connect:  # type: ignore[arg-type,return-value]
+    ours = LocalEngine()
+    with engines.shared_connections([as_plan(tmp_path, *plans)] * 2, lambda _: ours) as connect:
         assert len(opened) == expected
         for plan in plans:
-            assert isinstance(connect(plan), RayEngine) == (plan.kind == "ray")
-            assert (connect(plan) is ours) == (plan.kind != "ray")
+            assert isinstance(connect(plan), RayEngine) == (plan.kind is EngineKind.RAY)
+            assert (connect(plan) is ours) == (plan.kind is not EngineKind.RAY)
     assert not opened
 
 
@@ -261,7 +268,7 @@ def test_a_folder_that_cannot_be_packed_is_an_error_of_its_platforms(
 ) -> None:
     del connect  # the class of ours
     folder = tmp_path / "missing"
-    with engines.shared_connections([as_plan(folder, plan)], pytest.fail):
+    with engines.shared_connections([as_plan(folder, plan)], lambda _: pytest.fail("called")):
         trees = Trees()
         with pytest.raises((CiError, OSError), match="missing"):
             trees.of(as_plan(folder, plan))

@@ -26,6 +26,7 @@ from ci.model.outcomes import (
     Suite,
     TestOutcome,
 )
+from tests.ci.made_results import made_test
 from tests.ci.operator_log import node_id
 from tests.ci.review import check_golden
 
@@ -55,7 +56,7 @@ tests:
 
 
 def outcome(name: str, result: Outcome = Outcome.PASSED, reason: str | None = None) -> TestOutcome:
-    return TestOutcome(node_id=name, outcome=result, seconds=0.1, reason=None, skip_reason=reason)
+    return made_test(name, result, skip_reason=reason)
 
 
 def contract(*tests: TestOutcome) -> Contract:

@@ -20,6 +20,7 @@ from ci.facts.difference import (
 from ci.facts.suite import Outcomes, abbreviate_variants, outcomes_of, suite_of
 from ci.gates.regression import ChangeKind
 from ci.model.outcomes import OperatorTest, Outcome, State, Suite, TestOutcome
+from tests.ci.made_results import made_test
 from tests.ci.operator_log import FUNCTION, node_id
 
 PASSED, FAILED = State(Outcome.PASSED), State(Outcome.FAILED)
@@ -30,10 +31,7 @@ ADD = node_id("add.out")
 
 def ended_tests(states: Mapping[str, State]) -> list[TestOutcome]:
     return [
-        TestOutcome(
-            node_id=name, outcome=state.outcome, seconds=0.1, reason=None, skip_reason=state.reason
-        )
-        for name, state in states.items()
+        made_test(name, state.outcome, skip_reason=state.reason) for name, state in states.items()
     ]
 
 
@@ -149,7 +147,7 @@ def test_failures_are_grouped_by_their_messages_without_the_numbers() -> None:
     base = run({node_id(f"op{n}"): PASSED for n in range(3)} | {"t.py::test_a": PASSED})
     failing = {node_id("op0"): FAILED, node_id("op1"): FAILED}
     head = outcomes_of(
-        TestOutcome(node_id=name, outcome=Outcome.FAILED, seconds=0.1, reason=reason)
+        made_test(name, Outcome.FAILED, reason=reason)
         for name, reason in [
             *zip(
                 failing, ["AssertionError: 1 of 7\nmore", "AssertionError: 22 of 1e-5"], strict=True

@@ -134,6 +134,10 @@ def test_events_and_fields_of_a_newer_agent_are_ignored() -> None:
     assert record.unreadable_lines == 0
 
 
+NO_TEXTS: tuple[object, ...] = (1, None, [])
+NO_SECONDS: tuple[object, ...] = ("x", -1.0, 1e300, None, [])
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -154,9 +158,9 @@ def test_events_and_fields_of_a_newer_agent_are_ignored() -> None:
         event("run_started", run_id="r", platform="cpu", protocol=3, pid=7, machine={"a": []}),
         event("run_started", run_id="r", platform="cpu", protocol=3, pid=7, machine={"a": True}),
         finished().replace('"time": 1.0', '"time": true'),
-        *(json.dumps({"event": "output", "stage": "a", "text": text}) for text in (1, None, [])),
+        *(json.dumps({"event": "output", "stage": "a", "text": text}) for text in NO_TEXTS),
         json.dumps({"event": "output", "stage": "a", "text": "b", "more": 1}),
-        *(finished(seconds=seconds) for seconds in ("x", -1.0, 1e300, None, [])),
+        *(finished(seconds=seconds) for seconds in NO_SECONDS),
         finished().replace("2.0", "1e999"),
         finished(exit_code="1" * 5000),
         finished().replace('"exit_code": 0', '"exit_code": ' + "1" * 5000),

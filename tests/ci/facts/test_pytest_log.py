@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,7 +113,7 @@ def subtest(outcome: str, message: str | None = None, **more: object) -> str:
         ({"_subtest.context": "{'i': <object>}"}, "({'i': <object>})"),  # no JSON
     ],
 )
-def test_a_failing_subtest_fails_its_test_once(more: dict[str, object], name: str) -> None:
+def test_a_failing_subtest_fails_its_test_once(more: dict[str, Any], name: str) -> None:
     setup, call, teardown = phases("a::b", "passed")
     subtests = [subtest("passed", **more), subtest("failed", "E", **more)]
     log = parse_log([setup, *subtests, call, teardown, FINISH])

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ci.agent.pytest_stage import MOST_TESTS, Reruns, failed_tests
-from ci.agent.user import Handover
+from ci.agent.pytest_stage import MOST_TESTS, failed_tests, rerun_refusal
 from ci.cli import main
 from ci.facts import sentences as say
 from ci.facts.events import parse_events
@@ -26,10 +24,9 @@ from ci.model.results import Harness, Product
 from ci.plan.planning import RunOptions
 from ci.plan.project import load_project, plan_run
 from ci.plan.request import RunRequest, new_request
-from ci.protocol.events import CommandEnd, Event, RerunsEnded
+from ci.protocol.events import CommandEnd
 from ci.protocol.stage_kind import StageKind
 from tests.ci.agent_job import Job
-from tests.ci.judged_runs import stage as made_stage
 from tests.ci.report_log import finish, report
 from tests.ci.workplace import CONFIG, Workplace, new_workplace
 
@@ -165,6 +162,7 @@ def test_all_reruns_together_have_the_time_of_the_stage(job: Job) -> None:
     assert finished["timed_out"] is True
     (ended,) = job.events("reruns_ended")
     assert ended["reason"] == "rerun 1 of 3 reached the time limit of 5 s"
+    assert ended["text"] == f"pytest: no more reruns: {ended['reason']}"
     assert job.finished("pytest")["timed_out"] is False
     assert rerun_notes(*evidence(job)) == [
         say.reruns(1, 0, 0),  # that it was ended says nothing about it
@@ -203,22 +201,8 @@ def test_when_nothing_is_run_again(
     lines = [report(f"t.py::a[{n}]", "call", "failed") for n in range(failed)]
     lines += [finish(1)] if end else []
     (tmp_path / "pytest.jsonl").write_text("\n".join(lines))
-    events: list[Event] = []
-    end = CommandEnd(seconds=1.0, exit_code=1, **outcome)
-    stage = replace(made_stage("pytest", StageKind.PYTEST), reruns=1)
-    reruns = Reruns(
-        stage,
-        results=tmp_path,
-        environment={},
-        emit=events.append,
-        carry_out=lambda *_: end,
-        handover=Handover(tmp_path, None),
-        workspace=tmp_path,
-    )
-    assert reruns.can_run(end) is (reason is None)
-    text = f"pytest: no more reruns: {reason}"
-    ended = RerunsEnded(stage="pytest", reason=str(reason), text=text)
-    assert events == [ended] * bool(reason)
+    command_end = CommandEnd(seconds=1.0, exit_code=1, **outcome)
+    assert rerun_refusal(command_end, failed_tests(tmp_path / "pytest.jsonl")) == reason
 
 
 def test_a_log_without_an_end_names_no_tests(tmp_path: Path) -> None:
@@ -238,7 +222,7 @@ def rerun(name: str, attempt: int, outcome: Outcome) -> Rerun:
     return Rerun(node_id=name, attempt=attempt, outcome=outcome, seconds=0.1)
 
 
-def record(*events: dict[str, object]) -> RunRecord:
+def record(*events: Mapping[str, object]) -> RunRecord:
     clocks = {"time": 0.0, "monotonic": 0.0, "stage": "pytest"}
     return parse_events(json.dumps({**clocks, **event}) for event in events)
 

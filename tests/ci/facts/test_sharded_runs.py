@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from ci import cli
-from ci.engines.job import host_job
+from ci.engines.host.workfolder import host_job
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts import sentences as say
 from ci.facts.environment_key import environment_key
@@ -36,6 +36,7 @@ from ci.run.dry_run import plan_document
 from ci.run.estimates import with_recorded_times
 from ci.run.session import Recorded, Sources
 from ci.util.files import LARGEST_COPY
+from tests.ci.agent_job import stage_plan
 from tests.ci.local_engine import LocalEngine
 from tests.ci.report_log import finish, phases, report
 from tests.ci.workplace import CONFIG, Workplace, new_workplace
@@ -229,15 +230,8 @@ def test_a_suite_that_removes_the_plugin_is_detected(work: Workplace) -> None:
 
 
 def stage(shards: int = 2) -> StagePlan:
-    return StagePlan(
-        name="pytest",
-        kind=StageKind.PYTEST,
-        command=("pytest",),
-        environment={},
-        timeout_s=60.0,
-        column=Column.PYTEST,
-        shards=shards,
-    )
+    column = Column.PYTEST
+    return stage_plan("pytest", "pytest", kind=StageKind.PYTEST, column=column, shards=shards)
 
 
 def test_logs_of_a_killed_agent_are_merged(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from ci.facts.sentences import contract_broken, full_suite
 from ci.facts.verdict import judge, not_run
 from ci.model.details import Rerun
 from ci.model.outcomes import ClosingSummary, Outcome, PytestLog, Suite, TestOutcome
+from ci.model.plan import SelectionPlan
 from ci.model.results import Grade, Harness, Product
 from ci.protocol.events import (
     AgentRestarted,
@@ -45,11 +46,13 @@ from tests.ci.judged_runs import (
     STAGES,
     begin,
     case,
+    changed,
     contract,
     end,
     ended,
     in_wrapper,
     last,
+    limited,
     log,
     operators,
     ran,
@@ -163,11 +166,11 @@ SCENARIOS: dict[str, Case] = {
         None, end("install", interrupted=True), last(130), exit_code=130
     ),
     # A stage after the tests
-    "a later stage fails": replace(
+    "a later stage fails": changed(
         case(PASSING, INSTALLED, end("pytest"), end("package", 2), last(1), exit_code=1),
         stages=TO_PACKAGE,
     ),
-    "a later stage does not run after failing tests": replace(
+    "a later stage does not run after failing tests": changed(
         case(
             *(FAILING, INSTALLED, end("pytest", 1)),
             *(StageSkipped(stage="package", reason="not run"), last(1)),
@@ -175,14 +178,14 @@ SCENARIOS: dict[str, Case] = {
         ),
         stages=TO_PACKAGE,
     ),
-    "a later stage has no result": replace(ran(PASSING), stages=TO_PACKAGE),
-    "a later stage has no result, and pytest was killed": replace(
+    "a later stage has no result": changed(ran(PASSING), stages=TO_PACKAGE),
+    "a later stage has no result, and pytest was killed": changed(
         ran(PASSING, 137), stages=TO_PACKAGE
     ),
-    "killed in a later stage": replace(
+    "killed in a later stage": changed(
         case(PASSING, INSTALLED, end("pytest"), begin("package"), **KILLED), stages=TO_PACKAGE
     ),
-    "killed in a later stage, without a summary": replace(
+    "killed in a later stage, without a summary": changed(
         case(PASSING, INSTALLED, end("pytest"), begin("package"), **KILLED),
         stages=TO_PACKAGE,
         summary=None,
@@ -196,8 +199,8 @@ SCENARIOS: dict[str, Case] = {
         replace(FAILING, exit_status=None), 143, **TIMED_OUT
     ),
     "a test leaves pytest behind": ran(RUNNING),
-    "pytest leaves after all collected tests": replace(ran(ALL_BEGAN), collected=1),
-    "pytest leaves before all collected tests": replace(ran(ALL_BEGAN), collected=2),
+    "pytest leaves after all collected tests": changed(ran(ALL_BEGAN), collected=1),
+    "pytest leaves before all collected tests": changed(ran(ALL_BEGAN), collected=2),
     "a test ends the session": ran(log(Outcome.PASSED, running=("t.py::test_1",))),
     "nothing is collected": ran(log(status=5), 5),
     "no test ran": ran(log()),
@@ -214,8 +217,8 @@ SCENARIOS: dict[str, Case] = {
         agent_file=RunRecord((INSTALLED, end("pytest"), last()), unreadable_lines=2),
     ),
     "the log lacks outcomes": ran(replace(PASSING, lost=("t.py::a", "t.py::b"))),
-    "all collected tests began": replace(ran(replace(PASSING, begun=3)), collected=3),
-    "fewer tests than collected began": replace(ran(replace(PASSING, begun=3)), collected=4),
+    "all collected tests began": changed(ran(replace(PASSING, begun=3)), collected=3),
+    "fewer tests than collected began": changed(ran(replace(PASSING, begun=3)), collected=4),
     "a hook ends the session early": ended(replace(PASSING, exit_status=2, begun=3), collected=4),
     "failed subtests": ended(replace(log(Outcome.FAILED, status=1), failed_subtests=2)),
     # How the container ended
@@ -311,8 +314,8 @@ SEVERAL_RUNS = {
 }
 SCENARIOS |= SEVERAL_RUNS
 SCENARIOS |= {
-    "a test prints two runs": replace(ran(PASSING), printed_sessions=2),
-    "a wrapper prints two runs": in_wrapper(replace(ran(PASSING), printed_sessions=2), "tox"),
+    "a test prints two runs": changed(ran(PASSING), sessions=2),
+    "a wrapper prints two runs": in_wrapper(changed(ran(PASSING), sessions=2), "tox"),
 }
 
 # pytest.exit
@@ -325,19 +328,19 @@ AT_IMPORT = TestOutcome(
 )
 LEFT_BY_WORKER = "INTERNALERROR> AssertionError: ('t.py::test_1', <WorkerController gw0>)"
 SCENARIOS |= {
-    f"an exit with status {status}": replace(
+    f"an exit with status {status}": changed(
         ran(log(Outcome.PASSED, status=status, running=("t.py::test_9",)), status), ending=EXIT
     )
     for status in (0, 1, 2, 5)
 }
 SCENARIOS |= {
-    "an exit before the tests": replace(ran(None), ending=EXIT),
-    "an exit in the tests, without a summary": replace(ran(ALL_BEGAN), ending=EXIT),
-    "an exit after the tests": replace(ran(PASSING), ending=EXIT, summary=None),
+    "an exit before the tests": changed(ran(None), ending=EXIT),
+    "an exit in the tests, without a summary": changed(ran(ALL_BEGAN), ending=EXIT),
+    "an exit after the tests": changed(ran(PASSING), ending=EXIT, summary=None),
     "an exit after a failed test": ended(FAILING, ending=EXIT),
     "an exit at import": ended(replace(log(status=2), tests=(AT_IMPORT,))),
     "the output of another program": in_wrapper(
-        replace(ran(None, 1), ending="Exit: 1"), "sh", "test.sh"
+        changed(ran(None, 1), ending="Exit: 1"), "sh", "test.sh"
     ),
     "an exit in a worker": ended(log(Outcome.PASSED, status=3), last_lines=(LEFT_BY_WORKER,)),
     "an exit in a worker, taken for Ctrl-C": ended(
@@ -355,7 +358,7 @@ ONLY_COLLECTED: dict[str, tuple[tuple[str, ...], dict[str, str], str | None]] = 
     "an unknown place": (("pytest",), {}, None),
 }
 SCENARIOS |= {
-    f"only collected by {name}": replace(
+    f"only collected by {name}": changed(
         ended(log(), summary=None, collected=3, only_listed=True, config_file=file),
         stages=(STAGES[0], replace(STAGES[1], command=command, environment=environment)),
     )
@@ -370,15 +373,15 @@ RED = ended(replace(PASSING, exit_status=1))
 LISTED = (ListedFailure("t.py::test_9", "assert 0"), ListedFailure("t.py::test_8", ""))
 SCENARIOS |= {
     "workers die again and again": STOPPED_WORKERS,
-    "workers die again and again, until the time limit": replace(
+    "workers die again and again, until the time limit": changed(
         STOPPED_WORKERS,
         record=RunRecord((INSTALLED, end("pytest", 143, timed_out=True, seconds=10.0), last(1))),
     ),
-    "pytest without the plugin of the log": replace(ran(None, 4), last_lines=(NO_PLUGIN,)),
-    "a plugin says what it decided": replace(RED, last_lines=("1 snapshot unused.", "2 passed")),
+    "pytest without the plugin of the log": changed(ran(None, 4), last_lines=(NO_PLUGIN,)),
+    "a plugin says what it decided": changed(RED, last_lines=("1 snapshot unused.", "2 passed")),
     "a passing suite has last lines too": ended(PASSING, last_lines=("2 passed",)),
-    "pytest lists failures that its log lacks": replace(RED, listed=LISTED),
-    "pytest counts failures that its log lacks": replace(
+    "pytest lists failures that its log lacks": changed(RED, listed=LISTED),
+    "pytest counts failures that its log lacks": changed(
         RED, summary=ClosingSummary(text="2 passed, 3 failed in 0.1s", seconds=0.1)
     ),
     "a failure may be in an unreadable line": ended(
@@ -403,7 +406,7 @@ ENDS_WITHOUT_SUMMARY: list[tuple[int, dict[str, Any]]] = [
 ]
 SCENARIOS |= {
     f"no summary, exit code {code}{''.join(f', {name} {it}' for name, it in more.items())}": (
-        replace(ran(PASSING, code, **more), summary=None)
+        changed(ran(PASSING, code, **more), summary=None)
     )
     for code, more in ENDS_WITHOUT_SUMMARY
 }
@@ -420,7 +423,7 @@ KILLED_IN_TESTS = {
 }
 SCENARIOS |= KILLED_IN_TESTS
 SCENARIOS |= {
-    f"{name}, without a summary": replace(given, summary=None)
+    f"{name}, without a summary": changed(given, summary=None)
     for name, given in KILLED_IN_TESTS.items()
 }
 
@@ -429,7 +432,7 @@ OUT_OF_MEMORY = {
     "the build": case(None, end("install", 1, oom_kills=2), last(1), exit_code=1),
     "the tests": ran(RUNNING, 137, signal=9, oom_kills=1),
     "the tests, in a wrapper that makes 1 of everything": ran(ONE, 1, oom_kills=1),
-    "the tests after their log": replace(ran(PASSING, 137, signal=9, oom_kills=1), summary=None),
+    "the tests after their log": changed(ran(PASSING, 137, signal=9, oom_kills=1), summary=None),
     "a worker process": ran(WORKER_DIED, 1, oom_kills=1),
     "a worker process, and tests fail": ran(
         replace(WORKER_DIED, tests=(*WORKER_DIED.tests, *FAILING.tests)), 1, oom_kills=1
@@ -437,14 +440,13 @@ OUT_OF_MEMORY = {
     "everything": case(None, begin("install"), oom_killed=True, **KILLED),
 }
 SCENARIOS |= {
-    f"out of memory: {name}{which}": replace(given, memory_limit_bytes=limit)
+    f"out of memory: {name}{which}": limited(given, limit)
     for name, given in OUT_OF_MEMORY.items()
     for limit, which in ((None, ""), (GIB, ", with a limit"))
 }
 SCENARIOS |= {
-    f"out of memory: {name}, the limit was hit {hits} times": replace(
-        ran(tests, tests.exit_status or 137, oom_kills=1, memory_limit_hits=hits),
-        memory_limit_bytes=GIB,
+    f"out of memory: {name}, the limit was hit {hits} times": limited(
+        ran(tests, tests.exit_status or 137, oom_kills=1, memory_limit_hits=hits), GIB
     )
     for name, tests in (("a test", ONE), ("a worker process", WORKER_DIED))
     for hits in (0, 2)
@@ -478,7 +480,7 @@ COMPILED = operator_log.compiled_only("add.out")
 SCENARIOS |= {
     "tests ran elsewhere": ended(operators(ADD, MUL), **ON_NVIDIA),
     "tests ran elsewhere and failed": ended(operators(ADD, MUL_FAILED), **ON_NVIDIA),
-    "tests ran elsewhere before a crash": replace(
+    "tests ran elsewhere before a crash": changed(
         ran(replace(operators(ADD), exit_status=None, running=("t.py::test_a",)), 139, signal=11),
         **ON_NVIDIA,
     ),
@@ -499,19 +501,17 @@ SCENARIOS |= {
     "a fallback that a contract expects": ended(
         operators(ADD_RAN, MUL_FELL_BACK), contract=contract(ADD_RAN, MUL_FELL_BACK), **ON_NVIDIA
     ),
-    "a simulated run": ended(SIMULATED, simulation_requested=True, **ON_ASCEND),
+    "a simulated run": ended(SIMULATED, simulated=True, **ON_ASCEND),
     "a simulated run that was not requested": ended(SIMULATED, **ON_ASCEND),
-    "a simulated run without a test": replace(BUILD_FAILED, simulation_requested=True, **ON_ASCEND),
-    "a compiled platform without a test": replace(
-        BUILD_FAILED, simulation_requested=True, **ON_METAX
-    ),
+    "a simulated run without a test": changed(BUILD_FAILED, simulated=True, **ON_ASCEND),
+    "a compiled platform without a test": changed(BUILD_FAILED, simulated=True, **ON_METAX),
     "a compiled platform": ended(
         operators(OF_NO_OPERATOR, COMPILED, operator_log.compiled_only("add_")),
-        simulation_requested=True,
+        simulated=True,
         **ON_METAX,
     ),
     "a compiled platform whose tests all skip": ended(
-        operators(COMPILED), simulation_requested=True, **ON_METAX
+        operators(COMPILED), simulated=True, **ON_METAX
     ),
     "a requested device that is missing": ended(operators(OF_NO_OPERATOR, COMPILED), **ON_METAX),
 }
@@ -590,7 +590,7 @@ def recorded_lines(name: str) -> list[str]:
     return (DATA / name).read_text(encoding="utf-8").splitlines()
 
 
-SCENARIOS["a recorded crash"] = replace(
+SCENARIOS["a recorded crash"] = changed(
     case(parse_log(recorded_lines("crash.jsonl")), exit_code=1),
     stages=(*STAGES, stage("after")),
     record=parse_events(recorded_lines("events-crash.jsonl")),
@@ -613,7 +613,7 @@ def test_whatever_is_not_well_has_a_reason(given: Case) -> None:
 
 @pytest.mark.parametrize("name", SEVERAL_RUNS)
 def test_several_runs_are_not_compared(name: str) -> None:
-    given = replace(SEVERAL_RUNS[name], contract=contract(ADD))
+    given = changed(SEVERAL_RUNS[name], contract=contract(ADD))
     assert given.changes is None
 
 
@@ -628,7 +628,9 @@ def test_a_simulated_run_is_labelled(name: str) -> None:
     "changes",
     [
         pytest.param({"tests": operators(ADD, MUL_FAILED)}, id="failed"),
-        pytest.param({"selected": "add"}, id="selected"),
+        pytest.param(
+            {"selection": SelectionPlan(variable="OPERATORS", operators="add")}, id="selected"
+        ),
         pytest.param(ON_NVIDIA, id="another device"),
         pytest.param({"tests": replace(operators(ADD), running=("t.py::test_1",))}, id="crashed"),
     ],
@@ -639,7 +641,7 @@ def test_no_command_is_proposed_that_would_refuse_the_run(
 ) -> None:
     given = ended(operators(ADD), contract=replace(contract(), suite=suite))
     assert "python -m ci contract cpu" in shown(given)
-    assert "python -m ci contract" not in shown(replace(given, **changes))
+    assert "python -m ci contract" not in shown(changed(given, **changes))
 
 
 @pytest.mark.parametrize(
@@ -652,7 +654,7 @@ def test_no_command_is_proposed_that_would_refuse_the_run(
 def test_a_suite_that_did_not_get_to_its_end_has_no_vanished_tests(changes: dict[str, Any]) -> None:
     tests = replace(operators(ADD), **changes)
     given = ended(tests, contract=contract(ADD, MUL), collected=1)
-    assert shown(given) == shown(replace(given, contract=None))
+    assert shown(given) == shown(changed(given, contract=None))
 
 
 def test_thousands_of_vanished_tests_are_a_few_lines() -> None:

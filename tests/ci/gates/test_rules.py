@@ -7,14 +7,15 @@ import pytest
 from ci.errors import ExitCode
 from ci.gates.regression import Judgement, Standing, judge_change, standing
 from ci.gates.rules import COMPARISON, GATES, HISTORY, RESULTS, RULES, Subject, exit_code
-from ci.model.results import Harness, PlatformResult, Product, Verdict
+from ci.model.results import Harness, PlatformResult, Product
+from tests.ci.made_results import made_verdict
 from tests.ci.published import platform_result
 
 BUILD = (1, 1, 0, "1.00s", 100.0, 50.0, 150.0)
 
 
 def result(product: Product, harness: Harness = Harness.CLEAN, **changes: bool) -> PlatformResult:
-    verdict = Verdict(product=product, harness=harness, evidence=())
+    verdict = made_verdict(product, harness=harness)
     return platform_result("cpu", BUILD, verdict=verdict, **changes)
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ci.engines.job import container_job, host_job
+from ci.engines.host.workfolder import host_job
+from ci.engines.job import container_job
 from ci.errors import ConfigError
 from ci.facts.platform_result import LONGEST_TEXT, judged_result, not_run_result
 from ci.facts.result_files import ResultFiles
@@ -17,7 +18,7 @@ from ci.model.plan import NetworkPlan, SystemPackages
 from ci.model.platforms import OFFLINE_BASE_IMAGE, PLATFORMS
 from ci.model.results import ExecutionFacts
 from ci.model.trust import Trust
-from ci.plan.planning import RunOptions
+from ci.plan.planning import PlanInputs, RunOptions
 from ci.protocol.job import Column
 from ci.protocol.stage_kind import StageKind
 from tests.ci.made_plans import CONFIG, INPUTS, plan
@@ -75,7 +76,7 @@ def test_the_compiler_cache(wanted: dict[str, object], name: str | None) -> None
     [(Trust.RELEASE, []), (Trust.BRANCH, ["release"]), (Trust.UNTRUSTED, ["release", "branch"])],
 )
 def test_compiler_caches_of_a_trust_level(level: Trust, read: list[str]) -> None:
-    planned = plan(options=RunOptions(trust=level))
+    planned = plan(inputs=replace(INPUTS, options=RunOptions(trust=level)))
     assert planned.trust is level
     assert planned.cache
     assert planned.cache.name == f"infini-ci-cache-tiny-cpu-{level}"
@@ -92,7 +93,7 @@ def test_compiler_caches_of_a_trust_level(level: Trust, read: list[str]) -> None
 )
 def test_the_base_image(platform: str, base_image: str | None, expected: str) -> None:
     config = {**CONFIG, "platforms": {platform: {}}}
-    assert plan(config, base_image=base_image).needed_image.base_image == expected
+    assert plan(config, replace(INPUTS, base_image=base_image)).needed_image.base_image == expected
 
 
 def test_a_platform_without_a_configured_base_image() -> None:
@@ -115,27 +116,27 @@ def test_results_and_container() -> None:
 def test_an_image_gets_the_settings_of_builds() -> None:
     links = {"PIP_FIND_LINKS": "http://127.0.0.1:8421/"}
     network = NetworkPlan(environment={"PIP_FIND_LINKS": "/wheels"}, build_environment=links)
-    planned = plan(network=network)
+    planned = plan(inputs=replace(INPUTS, network=network))
     assert planned.needed_image.build_arguments["PIP_FIND_LINKS"] == links["PIP_FIND_LINKS"]
     assert planned.network.environment["PIP_FIND_LINKS"] == "/wheels"
 
 
 def test_equal_inputs_give_an_equal_tag() -> None:
-    other = plan(run_id="another", source=Path("/elsewhere"))
+    other = plan(inputs=replace(INPUTS, run_id="another", source=Path("/elsewhere")))
     assert plan().needed_image.tag == other.needed_image.tag
 
 
 @pytest.mark.parametrize(
-    "changes",
+    "changed",
     [
-        {"context": {**INPUTS.context, "Dockerfile": b"FROM y"}},
-        {"context": {**INPUTS.context, "site-ca-bundle.pem": b""}},
-        {"base_image": "registry.example/python:3.11"},
-        {"network": network(PIP_INDEX_URL="https://mirror.example/")},
+        replace(INPUTS, context={**INPUTS.context, "Dockerfile": b"FROM y"}),
+        replace(INPUTS, context={**INPUTS.context, "site-ca-bundle.pem": b""}),
+        replace(INPUTS, base_image="registry.example/python:3.11"),
+        replace(INPUTS, network=network(PIP_INDEX_URL="https://mirror.example/")),
     ],
 )
-def test_whatever_changes_the_image_changes_its_tag(changes: dict[str, object]) -> None:
-    assert plan(**changes).needed_image.tag != plan().needed_image.tag
+def test_whatever_changes_the_image_changes_its_tag(changed: PlanInputs) -> None:
+    assert plan(inputs=changed).needed_image.tag != plan().needed_image.tag
 
 
 def test_system_packages_of_the_project_and_of_the_platform() -> None:
@@ -168,13 +169,13 @@ def test_a_recipe_that_would_leave_out_system_packages_is_refused() -> None:
         plan(config)
     assert "COPY the file system-packages" in str(error.value.remedy)
     dockerfile = {"Dockerfile": b"COPY my-script system-package[s] /"}
-    assert plan(config, context={**INPUTS.context, **dockerfile}).system_packages
+    assert plan(config, replace(INPUTS, context={**INPUTS.context, **dockerfile})).system_packages
 
 
 def test_a_proxy_reaches_the_build_but_not_the_tag() -> None:
     proxies = {"HTTP_PROXY": "http://p:1", "http_proxy": "http://p:1"}
     certificate = {"PIP_CERT": "/in/container.pem"}  # is too long for an argument
-    image = plan(network=network(**proxies, **certificate)).needed_image
+    image = plan(inputs=replace(INPUTS, network=network(**proxies, **certificate))).needed_image
     assert image.build_arguments == {**proxies, "PLATFORM": "cpu"}
     assert image.tag == plan().needed_image.tag
 
@@ -184,10 +185,10 @@ def test_the_offline_base_replaces_only_the_platforms_own_base() -> None:
     assert own.base_image == PLATFORMS["cpu"].base_image
     assert own.offline_base_image == OFFLINE_BASE_IMAGE
     assert own.offline_base_command == ("docker/make-base-image",)
-    sites = plan(base_image="registry.example/python:3.11").needed_image
+    sites = plan(inputs=replace(INPUTS, base_image="registry.example/python:3.11")).needed_image
     assert (sites.offline_base_image, sites.offline_base_command) == (None, None)
     config = {**CONFIG, "platforms": {"ascend": {}}}
-    named = plan(config, base_image=OFFLINE_BASE_IMAGE).needed_image
+    named = plan(config, replace(INPUTS, base_image=OFFLINE_BASE_IMAGE)).needed_image
     assert (named.base_image, named.offline_base_image) == (OFFLINE_BASE_IMAGE,) * 2
 
 
@@ -195,7 +196,7 @@ def test_a_row_lists_only_as_many_files_as_can_be_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ci.facts.platform_result.LARGEST_PART", 100)
-    planned = plan(results=tmp_path)
+    planned = plan(inputs=replace(INPUTS, results=tmp_path))
     planned.results.mkdir()
     for number in range(9):
         (planned.results / f"{number}.log").touch()
@@ -205,7 +206,7 @@ def test_a_row_lists_only_as_many_files_as_can_be_read_again(
 
 
 def test_a_note_is_masked_and_cut_with_its_parameters(tmp_path: Path) -> None:
-    planned = plan(results=tmp_path)
+    planned = plan(inputs=replace(INPUTS, results=tmp_path))
     planned.results.mkdir()
     facts = ExecutionFacts(engine="docker", notes=(f"https://me:secret@host {'x' * 10_000}",))
     files = ResultFiles(folder=planned.results, stages=planned.stages)

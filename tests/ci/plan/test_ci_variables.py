@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -157,7 +158,7 @@ def test_level_that_the_variables_state(environ: dict[str, str], trust: Trust | 
         ),
     ],
 )
-def test_branches_and_commits(variables: dict[str, str], expected: dict[str, object]) -> None:
+def test_branches_and_commits(variables: dict[str, str], expected: dict[str, Any]) -> None:
     job = read_ci_job(variables)
     assert job == CiJob(system=job.system, trust=job.trust, **expected)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,12 @@ PACKAGE = "expected only a package's name: letters, digits, '+', '-', '.' and '_
 RESERVED = "expected another variable: this one is reserved, tests read the platform from it"
 RESERVED_NAMES = ("INFINI_CI_PLATFORM", "INFINI_CI_TORCH_DEVICE", "INFINI_CI_SIMULATED")
 UNIQUE = "a unique name ('image' and 'sync' are reserved for the engine)"
+Write = Callable[[str], Path]
 MINIMAL = "project: tiny\nplatforms:\n  cpu: {}\n"
 
 
 @pytest.fixture
-def write(tmp_path: Path):
+def write(tmp_path: Path) -> Write:
     def write(text: str) -> Path:
         path = tmp_path / "ci.yaml"
         path.write_text(text, encoding="utf-8")
@@ -37,7 +39,7 @@ def findings(path: Path) -> list[str]:
     return str(caught.value).splitlines()
 
 
-def test_a_minimal_configuration_installs_and_tests(write) -> None:
+def test_a_minimal_configuration_installs_and_tests(write: Write) -> None:
     config = load_config(write(MINIMAL))
     assert [stage.name for stage in config.stages] == ["install", "pytest"]
     assert config.stages[1].kind is StageKind.PYTEST
@@ -74,7 +76,7 @@ def test_a_simulated_device_is_no_part_of_what_is_measured() -> None:
     for stage in beside:
         assert stage.column is Column.NONE
         simulable = {name for name, platform in PLATFORMS.items() if platform.is_simulable}
-        assert set(stage.platforms) == simulable - {"cpu"}
+        assert {*(stage.platforms or ())} == simulable - {"cpu"}
     *build, suite, suite_on_device = (stage for stage in stages if stage not in beside)
     *own_build, own_suite = load_config(REPOSITORY / "ci.yaml").stages
     assert build == own_build
@@ -84,7 +86,7 @@ def test_a_simulated_device_is_no_part_of_what_is_measured() -> None:
     assert {suite.column, suite_on_device.column} == {own_suite.column}
 
 
-def test_all_findings_come_together(write) -> None:
+def test_all_findings_come_together(write: Write) -> None:
     text = """\
 project: Tiny
 projct: x
@@ -146,7 +148,7 @@ WORDS = "expected a variable's name of letters, digits and underscores"
         ("[a]: 1\n" + MINIMAL, "1: got a list or mapping as a key, expected a name"),
     ],
 )
-def test_a_finding(write, text: str, finding: str) -> None:
+def test_a_finding(write: Write, text: str, finding: str) -> None:
     assert any(it.startswith(f"ci.yaml:{finding}") for it in findings(write(text)))
 
 
@@ -178,7 +180,7 @@ def test_a_finding(write, text: str, finding: str) -> None:
         ),
     ],
 )
-def test_a_finding_of_the_project(write, text: str, finding: str) -> None:
+def test_a_finding_of_the_project(write: Write, text: str, finding: str) -> None:
     found = findings(write(f"{MINIMAL}{text}\n"))
     assert any(it.startswith(f"ci.yaml:4: {finding}") for it in found)
 
@@ -203,7 +205,7 @@ def test_a_finding_of_the_project(write, text: str, finding: str) -> None:
         ),
     ],
 )
-def test_a_finding_of_a_platform(write, text: str, finding: str) -> None:
+def test_a_finding_of_a_platform(write: Write, text: str, finding: str) -> None:
     [found] = findings(write(f"project: tiny\nplatforms:\n  cpu: {{{text}}}\n"))
     assert found.startswith(f"ci.yaml:3: platforms.cpu.{finding}")
 
@@ -248,7 +250,7 @@ def test_a_finding_of_a_platform(write, text: str, finding: str) -> None:
         ),
     ],
 )
-def test_a_finding_of_a_stage(write, text: str, finding: str) -> None:
+def test_a_finding_of_a_stage(write: Write, text: str, finding: str) -> None:
     found = findings(write(f"{MINIMAL}stages:\n- {{name: t, {text}}}\n"))
     assert any(it.startswith(f"ci.yaml:5: stages.0.{finding}") for it in found)
 
@@ -265,7 +267,7 @@ def test_a_finding_of_a_stage(write, text: str, finding: str) -> None:
         ),
     ],
 )
-def test_a_finding_of_two_stages(write, first: str, second: str, finding: str) -> None:
+def test_a_finding_of_two_stages(write: Write, first: str, second: str, finding: str) -> None:
     stages = f"stages: [{{command: x, {first}}}, {{command: x, {second}}}]\n"
     [found] = findings(write(MINIMAL + stages))
     assert found.startswith(f"ci.yaml:4: stages.{finding}")
@@ -275,25 +277,25 @@ FILES_OF_A_RUN = ("events.jsonl", "engine-events.jsonl", "pytest.jsonl", "junit.
 
 
 @pytest.mark.parametrize("name", [*FILES_OF_A_RUN, "environment.json", "host.lock", "build.log"])
-def test_an_artifact_never_takes_the_place_of_a_record(write, name: str) -> None:
+def test_an_artifact_never_takes_the_place_of_a_record(write: Write, name: str) -> None:
     [finding] = findings(write(f"{MINIMAL}artifacts: {{{name}: out}}\n"))
     expected = "expected another name: the run writes a file of this name itself"
     assert finding == f"ci.yaml:4: artifacts.{name}: got '{name}', {expected}"
 
 
 @pytest.mark.parametrize("folder", ["/etc", "../contracts", ""])
-def test_contracts_lie_in_the_source(write, folder: str) -> None:
+def test_contracts_lie_in_the_source(write: Write, folder: str) -> None:
     [finding] = findings(write(f'{MINIMAL}contracts: "{folder}"\n'))
     assert finding.endswith("expected a relative path without '..'")
 
 
 @pytest.mark.parametrize("depth", [50, 3000])
-def test_deep_nesting_is_a_finding(write, depth: int) -> None:
+def test_deep_nesting_is_a_finding(write: Write, depth: int) -> None:
     nested = "[" * depth + "]" * depth
     assert "got more than 16 levels" in findings(write(f"{MINIMAL}network: {nested}\n"))[0]
 
 
-def test_nested_aliases_do_not_explode(write) -> None:
+def test_nested_aliases_do_not_explode(write: Write) -> None:
     lines = ["a0: &a0 [x]", *(f"a{n}: &a{n} [{f'*a{n - 1},' * 9}]" for n in range(1, 30))]
     aliases = [line for line in findings(write("\n".join(lines))) if ": got an alias" in line]
     assert len(aliases) == 29 * 9
@@ -303,12 +305,12 @@ def test_nested_aliases_do_not_explode(write) -> None:
     ("text", "line"),
     [("project: [\n", 2), ("a: b: c\n", 1), ("project: tiny\n\tx: 1\n", 2), ("a: \x07\n", 1)],
 )
-def test_invalid_yaml_names_the_line(write, text: str, line: int) -> None:
+def test_invalid_yaml_names_the_line(write: Write, text: str, line: int) -> None:
     [finding] = findings(write(text))
     assert finding.startswith(f"ci.yaml:{line}: not valid YAML: ")
 
 
-def test_no_object_is_ever_constructed(write) -> None:
+def test_no_object_is_ever_constructed(write: Write) -> None:
     found = findings(write(MINIMAL + "network: !!python/object/apply:os.getcwd []\n"))
     assert found[0].startswith("ci.yaml:4: network: got ")
 
@@ -330,7 +332,7 @@ stages:
 """
 
 
-def test_a_group_configures_its_platforms(write) -> None:
+def test_a_group_configures_its_platforms(write: Write) -> None:
     config = load_config(write(GROUPED))
     assert list(config.platforms) == list(PLATFORMS)
     cpu, nvidia, ascend = (config.platforms[name] for name in ("cpu", "nvidia", "ascend"))
@@ -345,7 +347,7 @@ def test_a_group_configures_its_platforms(write) -> None:
     assert suite.platforms == GROUPS["accelerators"]
 
 
-def test_findings_in_a_group(write) -> None:
+def test_findings_in_a_group(write: Write) -> None:
     text = "project: t\nplatforms:\n  cpu: {}\n  accelerators:\n    environment:\n"
     assert findings(
         write(text + "      SKBUILD_CMAKE_DEFINE: WITH_CPU=ON;AUTO_DETECT_DEVICES=OFF\n")
@@ -359,7 +361,7 @@ def test_findings_in_a_group(write) -> None:
     assert finding.startswith('ci.yaml:5: stages.1.name: got "a" (string), expected a unique')
 
 
-def test_each_platform_has_one_suite(write) -> None:
+def test_each_platform_has_one_suite(write: Write) -> None:
     text = "project: tiny\nplatforms: {cpu: {}, metax: {}, ascend: {}}\nstages:\n"
     suite = "- {name: %s, command: x, kind: pytest, platforms: [%s]}\n"
     # Also of one name: each platform has it once.
@@ -385,7 +387,7 @@ def test_each_platform_has_one_suite(write) -> None:
     ],
 )
 def test_a_build_for_another_platform_is_a_finding(
-    write, variable: str, value: str, expected: str
+    write: Write, variable: str, value: str, expected: str
 ) -> None:
     environment = f'environment: {{{variable}: "{value}"}}'
     [finding] = findings(write(f"project: t\nplatforms:\n  metax:\n    {environment}\n"))
@@ -404,7 +406,7 @@ def test_a_build_for_another_platform_is_a_finding(
         "",
     ],
 )
-def test_a_build_for_the_platform_is_not_a_finding(write, value: str) -> None:
+def test_a_build_for_the_platform_is_not_a_finding(write: Write, value: str) -> None:
     environment = f'environment: {{SKBUILD_CMAKE_DEFINE: "{value}"}}'
     load_config(write(f"project: t\nplatforms:\n  metax:\n    {environment}\n"))
 

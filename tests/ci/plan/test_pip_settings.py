@@ -122,8 +122,8 @@ def test_a_fresh_environment_has_only_settings_of_the_network(tmp_path: Path) ->
         "use-feature = fast-deps truststore\nretries = 9\ncache-dir = /a folder\n"
         "[install]\ntarget = /opt/packages\nno-deps = true\nkeyring-provider = subprocess\n"
     )
-    others = ("TARGET", "PREFIX", "ROOT", "USER", "DRY_RUN", "REQUIRE_VIRTUALENV", "NO_DEPS")
-    others += ("ONLY_BINARY", "NO_BINARY", "CONSTRAINT", "REQUIREMENT", "LOG", "PYTHON", "PRE")
+    others = ["TARGET", "PREFIX", "ROOT", "USER", "DRY_RUN", "REQUIRE_VIRTUALENV", "NO_DEPS"]
+    others += ["ONLY_BINARY", "NO_BINARY", "CONSTRAINT", "REQUIREMENT", "LOG", "PYTHON", "PRE"]
     environ = {
         **{f"PIP_{name}": "1" for name in others},
         "PIP_INDEX_URL": "https://two/",

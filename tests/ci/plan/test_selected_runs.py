@@ -20,7 +20,7 @@ from ci.facts.operators import read_record, recorded_properties
 from ci.facts.suite import UNSELECTED, restrict_to_selection
 from ci.model.outcomes import OperatorTest, Outcome, Selection, State, Suite
 from ci.model.results import PlatformResult, RunResult
-from ci.plan.config import Config, NetworkConfig, SelectionConfig
+from ci.plan.config import Config, NetworkConfig, PlatformConfig, SelectionConfig
 from ci.plan.project import Project, refuse_typos
 from ci.plan.request import selected_operators
 from ci.plan.site import SiteConfig
@@ -146,7 +146,7 @@ class TestRequestedOptions:
     ) -> str | None:
         project = Project(
             path=folder / "ci.yaml",
-            config=Config(project="tiny", platforms={"cpu": {}}, selection=section),
+            config=Config(project="tiny", platforms={"cpu": PlatformConfig()}, selection=section),
             site=SiteConfig(),
             environ=environ,
             pip=NetworkConfig(),

@@ -147,12 +147,15 @@ def test_the_plan_of_a_shell_in_what_a_run_kept(work: Workplace) -> None:
     assert [it for it in unchanged if getattr(kept, it) != getattr(plan, it)] == []
 
 
-def test_the_options_of_the_run_with_a_warm_cache(work: Workplace) -> None:
+def test_the_options_of_the_run_with_a_warm_cache_and_one_process(work: Workplace) -> None:
     before = recorded(work)
-    changes = {"cold": True, "reruns": 3, "selected": "abs", "trust": "release"}
-    request = before.request.model_copy(update=changes)
-    options = replace(before, request=request).options
+    changes = {"cold": True, "reruns": 3, "shards": 4, "selected": "abs", "trust": "release"}
+    again = replace(before, request=before.request.model_copy(update=changes))
+    options = again.options
     assert (options.cold, options.reruns) == (False, 0)
+    # A shell has the devices of one shard, as each test had.
+    with recorded_sources(again) as sources:
+        assert again.plan(sources, "a", work.results).shards == 1
     assert (options.selected, options.trust) == ("abs", "release")
     assert options.engines == before.request.engines
 

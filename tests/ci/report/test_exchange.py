@@ -14,8 +14,9 @@ import pytest
 from ci.facts.suite import outcomes_of
 from ci.model.details import Rerun
 from ci.model.outcomes import Outcome, TestOutcome
-from ci.model.results import Evidence, Failure, Grade, Harness, Product, RunResult, Verdict
+from ci.model.results import Failure, Product, RunResult
 from ci.report.exchange import PlatformTests, ctrf, junit
+from tests.ci.made_results import made_test, made_verdict
 
 # The rules of junit-10.xsd of Jenkins' xunit plugin: attributes with whether they are required, and
 # the elements inside. The text of `time` is limited for suites only.
@@ -120,7 +121,7 @@ CTRF = closed(
 
 HOSTILE = "t.py::test[]]></testsuite><!--&\x00\x1b[31m\ud800\ufffe\u202e]"
 TESTS = [
-    TestOutcome(node_id=name, outcome=outcome, seconds=seconds, reason=reason)
+    made_test(name, outcome, seconds=seconds, reason=reason)
     for name, outcome, seconds, reason in (
         ("tests/ops/test_a.py::TestC::test_one[a.b::c/d]", Outcome.PASSED, 1234.5678, None),
         ("tests/ops/test_a.py::test_two", Outcome.FAILED, 0.5, "assert 1 == 2\nmore"),
@@ -142,8 +143,7 @@ RERUNS = [
 
 def judged(run: RunResult, product: Product) -> RunResult:
     """The first two platforms of a run, the first of which has this verdict."""
-    evidence = (Evidence(grade=Grade.FACT, text="stage install failed"),)
-    verdict = Verdict(product=product, harness=Harness.CLEAN, evidence=evidence)
+    verdict = made_verdict(product, "stage install failed")
     first = run.platforms[0].model_copy(update={"verdict": verdict})
     return run.model_copy(update={"platforms": (first, run.platforms[1])})
 

@@ -15,9 +15,10 @@ from ci.engines.host.engine import HostEngine
 from ci.engines.ray.engine import RayEngine
 from ci.errors import ExitCode
 from ci.model.plan import EngineKind, EnginePlan, ImageArchive, RunPlan
-from ci.protocol.job import Column, StagePlan
+from ci.protocol.job import Column
 from ci.protocol.stage_kind import StageKind
 from ci.run.dry_run import WIDTH, plan_document, plan_text
+from tests.ci.agent_job import stage_plan
 from tests.ci.made_plans import device_plan
 
 # It describes a container, as the Docker engine does, without a connection.
@@ -25,17 +26,13 @@ POOL = RayEngine(EnginePlan(name="lab", kind=EngineKind.RAY))
 SECRET = "https://me:secret@index.example/simple"  # noqa: S105
 
 
-def stage(name: str, *command: str, **changes: Any) -> StagePlan:
-    usual = StagePlan(name, StageKind.COMMAND, command, {}, timeout_s=60.0, column=Column.NONE)
-    return replace(usual, **changes)
-
-
 @pytest.fixture
 def plan(tmp_path: Path) -> RunPlan:
     """With one command after the other, the last one without a network."""
     last = {"kind": StageKind.PYTEST, "column": Column.PYTEST, "isolated": True, "shards": 2}
-    tests = stage("pytest", "python", "-m", "pytest", "a b", environment={"A": ""}, **last)
-    return replace(device_plan(tmp_path, "metax"), stages=(stage("build", "make", "-j2"), tests))
+    tests = stage_plan("pytest", "python", "-m", "pytest", "a b", environment={"A": ""}, **last)
+    stages = (stage_plan("build", "make", "-j2"), tests)
+    return replace(device_plan(tmp_path, "metax"), stages=stages)
 
 
 def test_a_plan_as_text(plan: RunPlan) -> None:
@@ -69,9 +66,9 @@ def test_a_plan_as_text(plan: RunPlan) -> None:
 
 
 def test_only_commands_and_long_words_exceed_the_width(plan: RunPlan) -> None:
-    long = stage("long", *["word"] * 30, environment={"B": "word " * 30, "C": "w" * 100})
+    long = stage_plan("long", *["word"] * 30, environment={"B": "word " * 30, "C": "w" * 100})
     text = "print(1)\nprint(2)\n"
-    plan = replace(plan, stages=(long, stage("program", "python", "-c", text)))
+    plan = replace(plan, stages=(long, stage_plan("program", "python", "-c", text)))
     lines = plan_text(plan_document(plan, POOL)).splitlines()
     assert f"    command: {'word ' * 30}".rstrip() in lines
     assert f"        {'w' * 100}" in lines
@@ -108,7 +105,7 @@ def test_no_password_is_shown(
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", SECRET)
     monkeypatch.setenv("DEPLOY_TOKEN", "secret-token")
-    fetch = stage("fetch", "fetch", SECRET, environment={"URL": SECRET}, credentials=True)
+    fetch = stage_plan("fetch", "fetch", SECRET, environment={"URL": SECRET}, credentials=True)
     network = replace(
         plan.network,
         environment={"PIP_INDEX_URL": SECRET},

@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from ci.engines import EngineMessage
+from ci.facts.measures import IMAGE
 from ci.model.results import RunResult
 from ci.protocol.events import Event as AgentEvent
 from ci.protocol.events import (
@@ -25,7 +26,7 @@ from ci.protocol.events import (
     StageStarted,
 )
 from ci.run.progress import SIGN_OF_LIFE_S, Progress, is_live
-from ci.run.status import IMAGE, TAIL_LINES, Expectation, ImagePrepared, PlatformFailed
+from ci.run.status import TAIL_LINES, Expectation, ImagePrepared, PlatformFailed
 
 BEGIN = StageStarted("install")
 END = StageFinished("install", seconds=1.25, exit_code=0)

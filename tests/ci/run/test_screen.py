@@ -7,6 +7,7 @@ import re
 import pytest
 from rich.cells import cell_len
 
+from ci.facts.measures import IMAGE
 from ci.protocol.events import (
     Event,
     LeaseTaken,
@@ -17,7 +18,7 @@ from ci.protocol.events import (
     StageStarted,
 )
 from ci.run.screen import ASCII, LONGEST, about, clean, clock, describe, draw
-from ci.run.status import IMAGE, Expectation, RunStatus
+from ci.run.status import Expectation, RunStatus
 
 SEVEN = (
     *("CPU", "NVIDIA", "Iluvatar (simulated)", "MetaX", "Cambricon (simulated)", "Moore", "Ascend"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ci.engines import EngineMessage
+from ci.facts.measures import IMAGE
 from ci.protocol.events import (
     LeaseReleased,
     LeaseTaken,
@@ -18,7 +19,6 @@ from ci.protocol.events import (
     StageStarted,
 )
 from ci.run.status import (
-    IMAGE,
     Expectation,
     Phase,
     PlatformFailed,

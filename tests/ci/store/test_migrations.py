@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from ci.cli import main
 from ci.errors import ExitCode, InfrastructureError
 from ci.facts.acceptance import accept_level
 from ci.model.details import Details
-from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import SCHEMA_VERSION, Lineage, RunResult
 from ci.store import connect
 from ci.store.connect import refill_remedy
@@ -31,11 +31,10 @@ from ci.store.tables import METADATA
 from ci.util.files import REPOSITORY
 from ci.util.process import run as run_process
 from tests.ci.foreign_runs import RUN_ID, small, write_run
+from tests.ci.made_results import made_test
 from tests.ci.postgresql_server import connected
 
-TESTS = Details(
-    tests=[TestOutcome(node_id="t::a", outcome=Outcome.PASSED, seconds=0.5, reason=None)]
-)
+TESTS = Details(tests=[made_test("t::a")])
 ADDS_A_TABLE = "op.execute('CREATE TABLE notes (text VARCHAR)')"
 
 
@@ -60,7 +59,7 @@ def make_older(url: str, revision: str) -> None:
         connection.execute(text("INSERT INTO runs VALUES ('old')"))
 
 
-def contents(url: str, prefix: str = "") -> dict[str, list[Any]]:
+def contents(url: str, prefix: str = "") -> dict[str, Sequence[Any]]:
     """The rows of every table, or of those whose names begin so."""
     with connected(url) as connection:
         return {
@@ -70,7 +69,7 @@ def contents(url: str, prefix: str = "") -> dict[str, list[Any]]:
         }
 
 
-def backed_up(url: str, revision: str) -> dict[str, list[Any]]:
+def backed_up(url: str, revision: str) -> dict[str, Sequence[Any]]:
     """The rows of every table before an upgrade."""
     if url.startswith("sqlite"):
         return contents(f"{url}.{revision}.backup")

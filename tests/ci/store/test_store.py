@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -14,22 +13,19 @@ from sqlalchemy import Dialect, Update, func, select, update
 from ci.errors import InfrastructureError, UsageError
 from ci.facts.sentences import reported
 from ci.model.details import Details
-from ci.model.outcomes import Outcome, TestOutcome
+from ci.model.outcomes import Outcome
 from ci.model.results import BuildResult, OverloadCount, RunResult, StageResult
 from ci.store.blobs import decode_names, find_names
 from ci.store.connect import refill_remedy
 from ci.store.folder import default_url
 from ci.store.store import Store, save
 from ci.store.tables import BLOBS, DETAILS, UtcDateTime
+from tests.ci.made_results import made_test
 from tests.ci.postgresql_server import connected
 
 
-def passed(node_id: str) -> TestOutcome:
-    return TestOutcome(node_id=node_id, outcome=Outcome.PASSED, seconds=0.5, reason=None)
-
-
 def ran(*node_ids: str) -> Details:
-    return Details(tests=[passed(node_id) for node_id in node_ids])
+    return Details(tests=[made_test(node_id) for node_id in node_ids])
 
 
 def stored_suites(url: str) -> int:
@@ -179,11 +175,10 @@ def test_reading_waits_for_no_writer(published: RunResult, store: Store, store_u
 
 
 def test_tests_come_back_platform_by_platform(published: RunResult, store: Store) -> None:
-    skipped = replace(
-        passed("a::c"), outcome=Outcome.SKIPPED, reason="x: y", skip_reason="no sample"
-    )
-    store.save(published, {"moore": Details(tests=[passed("a::b"), skipped]), "metax": ran("a::b")})
-    assert store.tests(published.run_id, "moore") == [passed("a::b"), skipped]
+    skipped = made_test("a::c", Outcome.SKIPPED, reason="x: y", skip_reason="no sample")
+    tests = [made_test("a::b"), skipped]
+    store.save(published, {"moore": Details(tests=tests), "metax": ran("a::b")})
+    assert store.tests(published.run_id, "moore") == tests
     assert store.tests(published.run_id, "nvidia") == []
 
 

@@ -280,8 +280,10 @@ def test_a_damaged_copy_of_an_acceptance_is_reported_and_replaced(
 
 def test_what_was_sent_is_kept_for_each_address(store: Store) -> None:
     sent_at = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
-    fields = {"platform": "moore", "run_id": "run-1", "level": 12.5, "sent_at": sent_at}
-    notices = [Notice(measure=name, **fields) for name in ("total.wall_s", "install.wall_s")]
+    notices = [
+        Notice(platform="moore", measure=name, run_id="run-1", level=12.5, sent_at=sent_at)
+        for name in ("total.wall_s", "install.wall_s")
+    ]
     store.add_notices("infini-ops", "a digest", notices[:1])
     store.add_notices("infini-ops", "a digest", notices[1:])
     assert store.notices("infini-ops", "a digest") == notices

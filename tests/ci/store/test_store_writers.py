@@ -11,11 +11,12 @@ from typing import Any
 from sqlalchemy import func, select
 
 from ci.model.details import Details
-from ci.model.outcomes import Outcome, TestOutcome
+from ci.model.outcomes import Outcome
 from ci.model.results import RunResult
 from ci.store.connect import connect, read_transaction
 from ci.store.store import Store
 from ci.store.tables import BLOBS, PLATFORMS
+from tests.ci.made_results import made_test
 from tests.ci.postgresql_server import Server, connected
 
 WRITERS = 4
@@ -25,17 +26,8 @@ FORK = multiprocessing.get_context("fork")  # starts at once; no connection is o
 
 
 def suite(*failed: int) -> Details:
-    return Details(
-        tests=[
-            TestOutcome(
-                node_id=f"t::{n:03}",
-                outcome=Outcome.FAILED if n in failed else Outcome.PASSED,
-                seconds=0.5,
-                reason=None,
-            )
-            for n in range(500)
-        ]
-    )
+    ends = (Outcome.FAILED if n in failed else Outcome.PASSED for n in range(500))
+    return Details(tests=[made_test(f"t::{n:03}", outcome) for n, outcome in enumerate(ends)])
 
 
 def named(run: RunResult, name: str, n: int = 0) -> RunResult:

@@ -27,14 +27,14 @@ from ci.plan.config import NetworkConfig
 from ci.plan.planning import RunOptions
 from ci.plan.project import Project, load_project
 from ci.plan.request import RunRequest, new_request, source_changes
-from ci.protocol.job import Column, StagePlan
-from ci.protocol.stage_kind import StageKind
+from ci.protocol.job import Column
 from ci.run import session
 from ci.store.folder import read_results
 from ci.upkeep.bundle.file import new_bundle, open_archive
 from ci.upkeep.bundle.pack import find_configuration, site_settings
 from ci.upkeep.bundle.unpack import open_bundle
 from ci.upkeep.bundle.wheels import pip_arguments
+from tests.ci.agent_job import stage_plan
 from tests.ci.local_engine import LocalEngine
 
 CONFIG = """\
@@ -202,8 +202,13 @@ def test_what_was_packed_is_taken_whole(project: Path, tmp_path: Path) -> None:
     assert relative in source.files(project, packed=True)
     packed = source.SourceState(commit=COMMIT, dirty=False)
     loaded_project = load_project(project / "ci.yaml", {})
-    options = {"source_folder": project, "results": tmp_path / "results"}
-    request = new_request(loaded_project, ["cpu"], packed=packed, **options)
+    request = new_request(
+        loaded_project,
+        ["cpu"],
+        source_folder=project,
+        results=tmp_path / "results",
+        packed=packed,
+    )
     request = request.model_copy(update={"bundle": tmp_path / "bundle.tar"})
     assert source_changes(request, tmp_path / "results") is None
     tracked.write_text("another")
@@ -416,12 +421,5 @@ def test_a_password_in_the_configuration_is_refused(project: Path) -> None:
     ],
 )
 def test_the_requirements_that_pip_gets(command: str, arguments: list[str] | None) -> None:
-    stage = StagePlan(
-        name="install",
-        kind=StageKind.COMMAND,
-        command=tuple(shlex.split(command)),
-        column=Column.BUILD_INSTALL,
-        timeout_s=1,
-        environment={},
-    )
+    stage = stage_plan("install", *shlex.split(command), column=Column.BUILD_INSTALL)
     assert pip_arguments(stage) == arguments

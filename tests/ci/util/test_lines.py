@@ -86,7 +86,15 @@ def test_nothing_is_worse_than_a_value_error(value: object) -> None:
 
 
 NUMBERS = st.integers() | st.floats() | st.sampled_from([math.inf, 10**30, -1, "x", [], None])
-KINDS = ("TestReport", "SubtestReport", "CollectReport", "SessionFinish", "WarningMessage", [], 1)
+KINDS: tuple[object, ...] = (
+    "TestReport",
+    "SubtestReport",
+    "CollectReport",
+    "SessionFinish",
+    "WarningMessage",
+    [],
+    1,
+)
 
 
 @given(

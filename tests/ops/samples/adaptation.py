@@ -136,7 +136,7 @@ def _smaller_in(call: Sample) -> Iterator[str]:
             yield name
 
 
-def _elements(value: Value, *kinds: type) -> int:
+def _elements(value: Value, *kinds: type[TensorValue | BlankValue]) -> int:
     """Returns the size of the largest tensor in an argument, or -1 if it has none."""
     sizes = (math.prod(leaf.shape) for leaf in leaves(value) if isinstance(leaf, kinds))
     return max(sizes, default=-1)

@@ -71,11 +71,11 @@ def bind(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str
     return without_defaults(schema, dict(zip(names, args, strict=False)) | kwargs)
 
 
-class CallRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class CallRecorder(TorchDispatchMode):
     """Records every ATen call, and the calls inside CompositeImplicit operators."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.dtype = ""
         self.calls: Recorded = defaultdict(lambda: defaultdict(list))
         self._seen: set[tuple[Any, ...]] = set()
@@ -119,7 +119,7 @@ def record(dtypes: tuple[str, ...]) -> Recorded:
         for dtype in dtypes:
             recorder.dtype = dtype
             for op in op_db:
-                if getattr(torch, dtype) in op.supported_dtypes("cpu"):  # type: ignore[no-untyped-call]
+                if getattr(torch, dtype) in op.supported_dtypes("cpu"):
                     _run_operator(op, getattr(torch, dtype), recorder)
     return recorder.calls
 

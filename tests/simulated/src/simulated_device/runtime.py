@@ -32,7 +32,8 @@ def device_count() -> int:
 
 
 def current_device() -> int:
-    return torch.accelerator.current_device_index()
+    index: int = torch.accelerator.current_device_index()
+    return index
 
 
 def set_device(device: torch.device | str | int) -> None:
@@ -41,7 +42,8 @@ def set_device(device: torch.device | str | int) -> None:
 
 def device(device: torch.device | str | int) -> AbstractContextManager[Any]:
     """Makes a device current inside a ``with`` statement."""
-    return torch.accelerator.device_index(_index(device))
+    manager: AbstractContextManager[Any] = torch.accelerator.device_index(_index(device))
+    return manager
 
 
 def get_device_name(device: torch.device | str | int | None = None) -> str:

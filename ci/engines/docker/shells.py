@@ -1,4 +1,8 @@
-"""Connect this process's terminal, or its standard streams, to a command in a container."""
+"""Shells in containers: of runs in progress, and of failed runs that are kept.
+
+A kept container has the labels of its run. Its name shows that the run is judged, so that no later
+caller adopts it.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +14,25 @@ import termios
 import tty
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 from http import HTTPStatus
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from time import monotonic, sleep
 from typing import Any
 
 from docker.api.client import APIClient
+from docker.client import DockerClient
 from docker.errors import APIError
 from docker.models.containers import Container
 from docker.utils.socket import STDERR, frames_iter
 
-from ci.engines import job
+from ci.engines import Observer, job
+from ci.engines.docker.containers import Isolation, copy_program, find_containers, read_log, start
+from ci.engines.docker.link import Link
+from ci.engines.logs import EventReader
+from ci.engines.shells import MOST_STARTS, OPEN_AGAIN, Doorway
 from ci.errors import InfrastructureError
 from ci.model.plan import RunPlan
 from ci.protocol.job import INTERACTIVE
@@ -33,7 +45,75 @@ TERMINAL = ("TERM",)  # variables that describe the caller's terminal
 KILLED = 137  # the exit code of a shell whose container is stopped
 ENDED_S = 5  # for a container that ends to have ended
 AGENT_CODES = (0, 1)  # of an agent that ended by itself
-OPEN_AGAIN = "Open another shell with the same command."
+
+
+def keep_container(client: DockerClient, plan: RunPlan) -> str | None:
+    """Rename the ended container of a run; return its new name, or ``None`` if there is none."""
+    name = plan.container.kept_name
+    for container in find_containers(client, plan.container.labels):
+        if container.name != name:
+            container.rename(name)
+        return name
+    return None
+
+
+def enter_kept(link: Link, plan: RunPlan, observer: Observer, *, interactive: bool) -> int | None:
+    """Open a shell in the container of a kept plan; return its exit code.
+
+    ``None``: there is no such container. Raises ``InfrastructureError`` if it opens no shell.
+    """
+    name = plan.container.name
+    for _ in range(MOST_STARTS):
+        found = find_containers(link.client, plan.container.labels)
+        container = next((it for it in found if it.name == name), None)
+        if container is None:
+            return None
+        doorway = Doorway(observer, plan.stages[-1].name)
+        is_started_here = container.status != "running"
+        try:
+            if _is_held_open(link, container, plan, doorway, is_started_here=is_started_here):
+                doorway.enter()
+                return open_shell(link.client.api, container, plan, interactive=interactive)
+        except KeyboardInterrupt:
+            _leave(link, container, is_started_here=is_started_here)
+            raise
+        if doorway.reason:
+            raise InfrastructureError(f"no shell was opened in container {name}: {doorway.reason}")
+    message = f"no shell was opened: container {name} ended {MOST_STARTS} times at its start"
+    raise InfrastructureError(message, remedy=f"{link.product.command} logs {name}")
+
+
+def _is_held_open(
+    link: Link, container: Container, plan: RunPlan, doorway: Doorway, *, is_started_here: bool
+) -> bool:
+    """Start the container if necessary, and follow it until it is held open; ``False``: it ended.
+
+    Its log has the events of its run, and of earlier shells.
+    """
+
+    def start_again() -> None:
+        copy_program(container, plan)
+        start(container, plan)
+
+    with TemporaryDirectory(prefix="infini-ci-kept-") as folder:
+        reader = EventReader(Isolation(container, link, plan, doorway), Path(folder))
+        read = partial(read_log, container, reader, link.watch)
+        return doorway.opens(
+            reader,
+            container.logs(stream=True, follow=False),
+            start_again if is_started_here else None,
+            partial(link.retry, read, doorway),
+        )
+
+
+def _leave(link: Link, container: Container, *, is_started_here: bool) -> None:
+    """End an interrupted session, unless it is the one of other shells too."""
+    container.reload()
+    commands = container.attrs["ExecIDs"] or ()
+    running = [it for it in commands if link.client.api.exec_inspect(it)["Running"]]
+    is_last = len(running) <= 1 if running else is_started_here
+    if is_last and container.status == "running":
+        container.kill(signal="SIGTERM")
 
 
 def open_shell(client: APIClient, container: Container, plan: RunPlan, *, interactive: bool) -> int:
@@ -99,7 +179,7 @@ def _exchange(stream: Any, *, interactive: bool) -> None:
     connection: socket.socket = getattr(stream, "_sock", stream)  # below the file of the SDK
     connection.settimeout(None)  # a person may think for an hour
     Thread(target=_send_input, args=(connection,), daemon=True).start()
-    frames: Iterator[tuple[int, bytes]] = frames_iter(stream, interactive)  # type: ignore[no-untyped-call]
+    frames: Iterator[tuple[int, bytes]] = frames_iter(stream, interactive)
     for source, data in frames:
         target = sys.stderr if source == STDERR else sys.stdout
         target.buffer.write(data)

@@ -1,0 +1,114 @@
+"""Print what the Python of the stages has installed, and the project in the current folder lacks.
+
+The agent passes this text to that Python, which may be of another version than its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import sys
+from fnmatch import fnmatch
+from importlib import import_module
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.metadata import Distribution, distributions
+from typing import Any, Iterable, Iterator, Mapping, Sequence
+from urllib.parse import unquote
+
+IS_SAFE = getattr(sys.flags, "safe_path", False)  # the current folder is not searched
+
+
+def main() -> None:
+    """Print one object of JSON."""
+    entries = list(distributions())
+    found = [entry.metadata for entry in entries]  # each parsed once
+    packages = {entry["Name"]: entry["Version"] for entry in found if entry["Name"]}
+    try:
+        unmet = unmet_build_requirements(packages) if os.path.exists("pyproject.toml") else []
+    except Exception:
+        unmet = []
+    try:
+        own = [entry for entry in entries if is_this_project(entry)]
+        files = [str(file) for it in own for file in it.files or ()]
+        unpackaged = missing_modules(files, [it.metadata["Name"] for it in own])
+    except Exception:  # any tool may have written the metadata
+        files, unpackaged = [], []
+    missing = filter(is_uncompiled_in_the_sources, files)
+    uncompiled = sorted(file.partition(".")[0].replace("/", ".") for file in missing)
+    facts = {"python": platform.python_version(), "packages": packages, "uncompiled": uncompiled}
+    json.dump({**facts, "unpackaged": unpackaged, "unmet": unmet}, sys.stdout)
+
+
+def unmet_build_requirements(packages: Mapping[str, str]) -> list[str]:
+    try:
+        toml = import_module("tomllib")
+    except ImportError:
+        toml = import_module("pip._vendor.tomli")
+    parse = import_module("pip._vendor.packaging.requirements").Requirement
+    versions = {_normal(name): version for name, version in packages.items()}
+
+    def is_met(requirement: Any) -> bool:
+        version = versions.get(_normal(requirement.name))
+        return version is not None and requirement.specifier.contains(version, prereleases=True)
+
+    with open("pyproject.toml", "rb") as file:
+        required = toml.load(file)["build-system"]["requires"]
+    asked = [it for it in map(parse, required) if not it.marker or it.marker.evaluate()]
+    return [str(it) for it in asked if not is_met(it)]
+
+
+def _normal(name: str) -> str:
+    return re.sub("[-_.]+", "-", name).lower()
+
+
+def is_this_project(entry: Distribution) -> bool:
+    origin = json.loads(entry.read_text("direct_url.json") or "{}")
+    folder = unquote(origin.get("url", "").partition("file://")[2])
+    editable = origin.get("dir_info", {}).get("editable")
+    return not editable and os.path.isdir(folder) and os.path.samefile(folder, ".")
+
+
+def missing_modules(installed: Iterable[str], projects: Sequence[str]) -> list[str]:
+    """Return the modules of the sources that are not installed."""
+    if IS_SAFE or not projects:
+        return []
+    roots = {file.partition("/")[0] for file in installed if "/" in file}
+    roots |= {re.sub("[-.]", "_", name) for name in projects}
+    sources = (it for it in roots if os.path.isfile(os.path.join(it, "__init__.py")))
+    files = {file for it in sources for file in modules_in_the_sources(it)} - {*installed}
+    names = (file[: -len(".py")].replace("/", ".") for file in files)
+    return sorted(re.sub(r"\.__init__$", "", name) for name in names)
+
+
+def modules_in_the_sources(package: str) -> Iterator[str]:
+    """Yield the modules of a package, without those of tests, which are often not installed."""
+    tree = [(folder, names) for folder, _, names in os.walk(package)]
+    usual = ("test", "tests")
+    tests = [it for it, names in tree if os.path.basename(it) in usual or any(map(is_test, names))]
+    for folder, names in tree:
+        if any(f"{folder}/".startswith(f"{it}/") for it in tests if it != package):
+            continue
+        holds_tests = any(it.startswith(f"{folder}/") for it in tests) and folder != package
+        for name in names:
+            is_module = name.endswith(".py") and not is_test(name)
+            file = os.path.join(folder, name)
+            if is_module and os.path.getsize(file) and not (holds_tests and name == "__init__.py"):
+                yield file
+
+
+def is_test(name: str) -> bool:
+    return any(fnmatch(name, it) for it in ("test_*.py", "*_test.py", "conftest.py"))
+
+
+def is_uncompiled_in_the_sources(file: str) -> bool:
+    """Return whether a file is an extension module that the sources of its package lack."""
+    package, _, rest = file.partition("/")
+    is_in_sources = os.path.isfile(os.path.join(package, "__init__.py"))
+    is_module = bool(rest) and file.endswith(tuple(EXTENSION_SUFFIXES))
+    return not IS_SAFE and is_in_sources and is_module and not os.path.exists(file)
+
+
+if __name__ == "__main__":
+    main()
