@@ -12,7 +12,7 @@ from importlib import import_module
 
 from ci.errors import CiError, ExitCode
 from ci.util.invocation import command, remember_options
-from ci.util.terminal import complain, show_error, workflow_commands_stopped
+from ci.util.terminal import complain, discard_output, show_error, workflow_commands_stopped
 from ci.util.text import near_match
 
 EXIT_CODES = """exit codes:
@@ -82,8 +82,8 @@ def _execute(options: argparse.Namespace) -> int:
         code = int(options.execute(options))
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # the reader of the output, such as `head`, has ended
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end
+    except BrokenPipeError:
+        discard_output(sys.stdout)  # else the flush at the end fails, too
         return ExitCode.OUTPUT_CLOSED
     except CiError as error:
         show_error(error)

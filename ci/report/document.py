@@ -148,9 +148,15 @@ def select_attributes(thing: object, *names: str) -> dict[str, Any]:
     return {name: getattr(thing, name) for name in names}
 
 
+class _Output(Console):
+    def on_broken_pipe(self) -> None:
+        """Let the command line report it; rich itself would exit with 1."""
+        raise  # rich calls this while it handles the error
+
+
 def output() -> Console:
     """The console of the standard output; only a terminal limits its width."""
-    return Console(width=None if sys.stdout.isatty() else FILE_WIDTH)
+    return _Output(width=None if sys.stdout.isatty() else FILE_WIDTH)
 
 
 def print_document(document: Document, console: Console, *, wrap: bool = False) -> None:

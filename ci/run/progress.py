@@ -30,6 +30,7 @@ from ci.run.status import (
     outcome_of,
 )
 from ci.util.process import SIGNALS
+from ci.util.terminal import discard_output
 from ci.util.text import make_inert
 
 REDRAW_S = 0.25  # between two looks at the clock
@@ -43,6 +44,12 @@ def is_live(console: Console, environ: Mapping[str, str]) -> bool:
     """Whether a person watches: a terminal that can move its cursor, and no CI system."""
     is_terminal = console.file.isatty() and console.is_terminal and not console.is_dumb_terminal
     return is_terminal and environ.get("CI", "").lower() in ("", "0", "false")
+
+
+class _Screen(Console):
+    def on_broken_pipe(self) -> None:
+        """Go on without a reader; rich itself would end the run, as if the product had failed."""
+        discard_output(self.file)
 
 
 class Progress:
@@ -62,7 +69,7 @@ class Progress:
 
         With ``live`` the live view does not depend on the console and the environment.
         """
-        self._console = console = console or Console(stderr=True)
+        self._console = console = console or _Screen(stderr=True)
         self._clock = clock
         self._lock = RLock()  # of everything below
         self._run = RunStatus(began=clock())

@@ -7,10 +7,12 @@ chosen any of these. ruff rejects `print` elsewhere in this program. Colored out
 
 from __future__ import annotations
 
+import os
 import secrets
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import IO
 
 from ci.errors import CiError
 from ci.util.text import mask_credentials, strip_controls
@@ -34,6 +36,11 @@ def show_error(error: Exception | str, remedy: str | None = None) -> None:
 def complain(text: str) -> None:
     """Print to the standard error."""
     print(strip_controls(text), file=sys.stderr)  # noqa: T201
+
+
+def discard_output(stream: IO[str]) -> None:
+    """Write to nowhere what is still to come, since the reader, such as `head`, has ended."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 ACTIONS_VARIABLE = "GITHUB_ACTIONS"

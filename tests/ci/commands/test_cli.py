@@ -101,18 +101,32 @@ def test_an_engine_failure_is_exit_code_3(source: Path, engine: LocalEngine) -> 
     assert run("run", "cpu", "--source", source) == ExitCode.INFRASTRUCTURE
 
 
-@pytest.mark.parametrize("command", ["platforms", "schema", "run cpu --dry-run"])
-def test_a_reader_that_ends_early_gets_no_error(command: str) -> None:
+def read_by_nobody(*arguments: object) -> subprocess.CompletedProcess[bytes]:
+    """Run a command whose output goes to a pipe that nobody reads any more."""
     reading, writing = os.pipe()
     os.close(reading)
-    ended = subprocess.run(
-        [sys.executable, "-m", "ci", *command.split()],
-        cwd=REPOSITORY,
-        stdout=writing,
-        stderr=subprocess.PIPE,
-        check=False,
-    )
-    os.close(writing)
+    try:
+        return subprocess.run(
+            [sys.executable, "-m", "ci", *map(str, arguments)],
+            cwd=REPOSITORY,
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+
+
+@pytest.mark.parametrize("command", ["platforms", "schema", "run cpu --dry-run"])
+def test_a_reader_that_ends_early_gets_no_error(command: str) -> None:
+    ended = read_by_nobody(*command.split())
+    assert (ended.returncode, ended.stderr) == (ExitCode.OUTPUT_CLOSED, b"")
+
+
+@pytest.mark.usefixtures("engine")
+def test_the_reader_of_a_report_may_end_early(source: Path, tmp_path: Path) -> None:
+    assert run("run", "cpu", "--source", source) == ExitCode.PASSED
+    ended = read_by_nobody("report", "--results", tmp_path / "results")
     assert (ended.returncode, ended.stderr) == (ExitCode.OUTPUT_CLOSED, b"")
 
 

@@ -236,6 +236,19 @@ def test_a_file_gets_no_live_view_even_with_colors() -> None:
     assert not is_live(console, environ)
 
 
+@pytest.mark.parametrize("live", [False, True])
+def test_a_run_goes_on_when_nobody_reads_its_progress(
+    live: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as stream:
+        monkeypatch.setattr("sys.stderr", stream)
+        with Progress(live=live) as progress:
+            progress.show_failure("CPU", "a first line")
+            progress.show_failure("CPU", "a second one")
+
+
 def test_a_refused_platform_is_shown_until_the_end() -> None:
     console = Console(file=StringIO(), width=80, height=24, force_terminal=True)
     with Progress(console, live=True) as progress:
