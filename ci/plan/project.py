@@ -312,7 +312,7 @@ def config_option(config: Path) -> str | None:
 
 
 def refuse_typos(selected: str, suite: Suite, source: Path, files: Sequence[str]) -> None:
-    """Raise ``UsageError`` for a name that is unknown but close to a known one.
+    """Raise ``UsageError`` for a pattern without a match, and a name close to a known one.
 
     Known are the operators of the platform's contract and the names of ``files`` of the source,
     without their suffix. A name that is close to none may be new: the build decides.
@@ -323,7 +323,12 @@ def refuse_typos(selected: str, suite: Suite, source: Path, files: Sequence[str]
     known |= {path.stem for pattern in files for path in source.glob(pattern)}
     wrong = []
     for word in dict.fromkeys(selected.split(",")):
-        if not fnmatch.filter(known, word) and (hint := near_match(word.strip("*"), known)):
+        if fnmatch.filter(known, word):
+            continue
+        hint = near_match(word.strip("*"), known)
+        if not set(word).isdisjoint("*?["):
+            wrong.append(f"selected operators: no known operator matches '{word}'{hint}")
+        elif hint:
             wrong.append(f"selected operators: '{word}' is not a known operator{hint}")
     if wrong:
         remedy = "Correct the name. Quote patterns: 'fft_*'. To select all operators: --select all"
