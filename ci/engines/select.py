@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 
 from ci.engines import Engine
 from ci.engines.docker.engine import DockerEngine
-from ci.engines.docker.link import EngineAnswerError, find_address
+from ci.engines.docker.link import EngineAnswerError, find_address, lacks_permission
 from ci.engines.host.engine import HostEngine
 from ci.engines.podman.engine import PodmanEngine
 from ci.engines.ray.engine import RayEngine
@@ -52,7 +52,8 @@ ENGINES: Mapping[EngineKind, type[Engine]] = {
 def select_engine(plan: EnginePlan) -> Engine:
     """Return the engine of ``plan``; ``auto`` is Docker where one answers, else the host.
 
-    If an engine that the user named does not answer, a note of the run reports it.
+    A note of the run reports an engine that the user named and that does not answer, and one that
+    is there but that the user may not use.
     """
     if plan.kind != EngineKind.AUTO:
         return ENGINES[plan.kind].connect(plan)
@@ -61,5 +62,7 @@ def select_engine(plan: EnginePlan) -> Engine:
     except EngineAnswerError:
         raise  # something answers: a run on this machine would hide that it is broken
     except InfrastructureError as error:
-        named_by = find_address(plan, os.environ).named_by
-        return HostEngine(notes=[f"{named_by} was not used: {error}"] if named_by else [])
+        wanted = find_address(plan, os.environ).named_by
+        if wanted is None and lacks_permission(error):
+            wanted = "this machine's Docker Engine"
+        return HostEngine(notes=[f"{wanted} was not used: {error}"] if wanted else [])

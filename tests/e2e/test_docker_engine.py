@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -17,9 +18,11 @@ import pytest
 from docker.client import DockerClient
 from docker.errors import ImageNotFound
 
+from ci.engines.checks import Severity
 from ci.engines.docker import link
 from ci.engines.docker.containers import find_containers
 from ci.engines.docker.engine import DockerEngine
+from ci.engines.host.engine import HostEngine
 from ci.engines.select import select_engine
 from ci.errors import ExitCode, InfrastructureError
 from ci.facts.platform_result import not_run_result
@@ -275,11 +278,29 @@ def test_engine_that_may_not_be_used(closed_socket: Path, monkeypatch: pytest.Mo
     assert error.value.remedy.startswith("join the group that owns the engine's socket")
 
 
+@pytest.mark.cut_line
+def test_an_engine_that_may_not_be_used_is_reported(
+    closed_socket: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("DOCKER_HOST", "DOCKER_CONTEXT"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("DOCKER_CONFIG", "/no/such/folder")
+    monkeypatch.setattr("ci.engines.docker.link.LOCAL", f"unix://{closed_socket}")
+    with held_back_by_permissions():
+        engine = select_engine(EnginePlan(name="auto", kind=EngineKind.AUTO))
+    assert isinstance(engine, HostEngine)
+    [note] = engine.notes
+    assert re.match("this machine's Docker Engine was not used: no .* Permission denied", note)
+    finding = next(engine.checks(EnginePlan(name="auto", kind=EngineKind.AUTO), []))
+    assert finding.level is Severity.WARNING
+
+
 def test_container_is_unprivileged_and_gone_afterwards(
     docker_bench: Bench, client: DockerClient
 ) -> None:
     program = """
 import os
+import re
 status = open("/proc/self/status").read()
 print(os.getuid(), [line.split()[1] for line in status.splitlines() if line.startswith("CapEff")])
 open("/workspace/a", "w")

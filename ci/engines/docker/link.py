@@ -191,6 +191,13 @@ def explain(error: Exception) -> str:
     return _QUERY.sub("…", str(error))
 
 
+def lacks_permission(error: BaseException | None) -> bool:
+    """Tell whether an error, or one that led to it, is a missing permission."""
+    while error is not None and not isinstance(error, PermissionError):
+        error = error.__context__
+    return error is not None
+
+
 def is_connection_lost(error: Exception) -> bool:
     """Tell whether the connection was lost; False if the engine or this machine failed."""
     if isinstance(error, APIError):
@@ -370,10 +377,8 @@ class Link:
 
     def _remedy(self, error: BaseException | None) -> str:
         """Return the remedy for a missing permission, or for a missing engine."""
-        while error is not None:
-            if isinstance(error, PermissionError):
-                return self.product.access
-            error = error.__context__
+        if lacks_permission(error):
+            return self.product.access
         return self.product.start if self.address.url.startswith("unix://") else ELSEWHERE_REMEDY
 
     def _second_client(self) -> APIClient:

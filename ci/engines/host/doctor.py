@@ -27,8 +27,8 @@ def machine_findings(notes: str, plans: Sequence[RunPlan]) -> Iterator[Finding]:
         yield warning(
             subject,
             f"runs use this machine: {notes}",
-            expected="the engine named in that setting",
-            remedy="Start it, correct the address, or unset it.",
+            expected="that engine",
+            remedy="Start it, correct or unset its address, or join the group of its socket.",
         )
     processors = len(os.sched_getaffinity(0))
     python = f"a virtual environment on this machine, Python {platform.python_version()}"
