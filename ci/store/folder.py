@@ -26,6 +26,7 @@ from ci.util.files import is_locked
 from ci.util.invocation import command
 from ci.util.lines import parse_object
 from ci.util.process import STORE_VARIABLE
+from ci.util.text import counted
 
 if TYPE_CHECKING:  # it imports SQLAlchemy
     from ci.store.store import Store
@@ -126,6 +127,10 @@ def open_existing_store(results: Path, *, run: str | None = None) -> Store:
     """
     remedy = f"Run a platform first: {command('run', 'cpu')}"
     if store_url(results) == default_url(results) and not (results / DATABASE).is_file():
+        runs = {it.parent.name for it in results.glob(f"*/{RESULTS_FILE}")} - {LATEST}
+        if runs:
+            message = f"{results} contains {counted(len(runs), 'run')}, but no store {DATABASE}"
+            raise UsageError(message, remedy=f"Rebuild it: {command('import', results)}")
         named = f"there is no run '{run}': " if run not in (None, LATEST) else ""
         message = f"{named}{results} contains no results yet"
         raise UsageError(message, remedy=remedy)

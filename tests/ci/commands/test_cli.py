@@ -130,6 +130,20 @@ def test_the_reader_of_a_report_may_end_early(source: Path, tmp_path: Path) -> N
     assert (ended.returncode, ended.stderr) == (ExitCode.OUTPUT_CLOSED, b"")
 
 
+@pytest.mark.usefixtures("engine")
+def test_a_lost_store_is_rebuilt_as_the_message_says(
+    source: Path, tmp_path: Path, capsys: Output
+) -> None:
+    assert run("run", "cpu", "--source", source) == ExitCode.PASSED
+    (tmp_path / "results" / "ci.db").unlink()
+    assert run("report") == ExitCode.USAGE
+    error, remedy = capsys.readouterr().err.splitlines()[-2:]
+    assert error == "error: results contains 1 run, but no store ci.db"
+    assert remedy.startswith("Rebuild it: ")
+    assert run(*remedy.split(" -m ci ")[1].split()) == ExitCode.PASSED
+    assert run("report") == ExitCode.PASSED
+
+
 def test_an_interrupt_is_exit_code_130(source: Path, engine: LocalEngine) -> None:
     engine.interrupted = True
     assert run("run", "cpu", "--source", source) == ExitCode.INTERRUPTED
