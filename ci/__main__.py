@@ -38,7 +38,7 @@ LIBRARY_SETTINGS = {
     # Else NumPy starts a thread per core. They wait for work that never comes, but not idly: 10 %.
     "OPENBLAS_NUM_THREADS": "1",
 }
-FAULT = 3  # ExitCode.INFRASTRUCTURE: importing it may be what fails
+INFRASTRUCTURE = 3  # an ExitCode: importing it may be what fails
 
 
 def _main() -> int:
@@ -66,7 +66,7 @@ def _main() -> int:
             return _report_fault(error)
         print(f"error: the Python package '{missing}' is not installed", file=sys.stderr)
         print(REMEDY, file=sys.stderr)
-        return 2
+        return INFRASTRUCTURE
     except KeyboardInterrupt:  # during an import
         print("interrupted", file=sys.stderr)
         return 130
@@ -89,7 +89,7 @@ def _report_fault(error: Exception) -> int:
     except Exception as second:  # the failed import may be this one
         text = f"error: internal error of this program: {what}{where} ({type(second).__name__})\n"
     print(text, end="", file=sys.stderr)
-    return FAULT
+    return INFRASTRUCTURE
 
 
 if __name__ == "__main__":

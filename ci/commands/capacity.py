@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ci.commands.options import add_format, add_project, add_results, whole_number
 from ci.commands.reading import reading_store
-from ci.errors import ExitCode, UsageError
+from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.model.results import MOST_SHARDS
 from ci.util.text import join_names, near_match
 
@@ -119,7 +119,7 @@ def execute(options: argparse.Namespace) -> int:
         import simpy  # noqa: F401  # optional: only this command needs it
     except ModuleNotFoundError:
         message = "capacity: the package simpy is not installed"
-        raise UsageError(message, remedy=SIMPY_REMEDY) from None
+        raise InfrastructureError(message, remedy=SIMPY_REMEDY) from None
     from ci.analysis.capacity import Demand, Simulation
     from ci.analysis.workload import Scenario, find_jobs
     from ci.report.capacity_report import CapacityReport

@@ -190,7 +190,7 @@ def _postgresql(url: URL) -> Engine:
     except ImportError as error:  # psycopg, or the C library that it needs
         message = f"the store is in PostgreSQL, but its driver cannot be loaded: {error}"
         remedy = "Install it: python -m pip install --group postgresql"
-        raise UsageError(message, remedy=remedy) from error
+        raise InfrastructureError(message, remedy=remedy) from error
 
 
 def _sqlite(url: URL) -> Engine:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from pydantic import BaseModel
 
-from ci.errors import UsageError
+from ci.errors import InfrastructureError
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import EnvironmentKey, environment_key
 from ci.facts.measures import measures_of
@@ -229,7 +229,7 @@ class ParquetWriter:
             import pyarrow.parquet
         except ModuleNotFoundError as error:
             message = f"export: --format parquet: the package {error.name} is not installed"
-            raise UsageError(message, remedy=PARQUET_REMEDY) from None
+            raise InfrastructureError(message, remedy=PARQUET_REMEDY) from None
         self._arrow = pyarrow
         types = {
             ColumnKind.WORD: pyarrow.dictionary(pyarrow.int32(), pyarrow.string()),

@@ -189,14 +189,14 @@ class Project:
         return self.ci("withdraw", "cpu", name, "--source", str(self.source), *arguments)
 
     def ci(self, command: str, *arguments: str) -> tuple[int, str]:
-        """Return the exit code and the output: stdout, or the error."""
+        """Return the exit code and the output: stdout, or the error where that is empty."""
         out, err = StringIO(), StringIO()
         with redirect_stdout(out), redirect_stderr(err):
             try:
                 code = cli.main([command, "--results", str(self.results), *arguments])
             except SystemExit as end:  # argparse refuses the command line
                 code = int(end.code or 0)
-        return code, err.getvalue() if code == ExitCode.USAGE else out.getvalue()
+        return code, err.getvalue() if code == ExitCode.USAGE else out.getvalue() or err.getvalue()
 
 
 def expect(answer: tuple[int, str], *texts: str, code: ExitCode = ExitCode.PASSED) -> str:

@@ -354,7 +354,7 @@ def test_without_simpy_the_remedy_is_named(
     recorded: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "simpy", None)
-    said = expect(recorded.ci("capacity"), code=ExitCode.USAGE)
+    said = expect(recorded.ci("capacity"), code=ExitCode.INFRASTRUCTURE)
     assert said.startswith("error: capacity: the package simpy is not installed\nInstall it: pip ")
 
 

@@ -480,7 +480,7 @@ def test_without_its_dependencies_it_says_what_installs_them() -> None:
     done = subprocess.run(
         command, cwd=REPOSITORY, env={}, capture_output=True, text=True, check=False
     )
-    assert done.returncode == ExitCode.USAGE
+    assert done.returncode == ExitCode.INFRASTRUCTURE
     assert "is not installed" in done.stderr
     assert "python3 noxfile.py -s build-cpu" in done.stderr
     assert "Traceback" not in done.stderr

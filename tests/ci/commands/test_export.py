@@ -204,7 +204,7 @@ def test_without_pyarrow_the_remedy_is_named(
     results: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert exported(results, "parquet") == ExitCode.USAGE
+    assert exported(results, "parquet") == ExitCode.INFRASTRUCTURE
     error = capsys.readouterr().err
     message = "error: export: --format parquet: the package pyarrow is not installed\n"
     assert error.startswith(message)

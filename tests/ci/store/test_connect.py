@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from ci.cli import main
-from ci.errors import ExitCode, InfrastructureError, UsageError
+from ci.errors import ExitCode, InfrastructureError
 from ci.model.results import RunResult
 from ci.store.connect import connect, masked_url
 from ci.store.folder import default_url, open_store
@@ -80,7 +80,8 @@ def test_a_url_of_no_database_is_a_usage_error(
 
 def test_a_missing_driver_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(UsageError, match=r"its driver cannot be loaded: .*psycopg") as caught:
+    driver = "its driver cannot be loaded: .*psycopg"
+    with pytest.raises(InfrastructureError, match=driver) as caught:
         Store("postgresql://user:secret@host/name")
     assert caught.value.remedy == "Install it: python -m pip install --group postgresql"
 
