@@ -10,7 +10,14 @@ from statistics import median
 from ci.analysis.bisection import Answer
 from ci.analysis.platform_history import explain_changes
 from ci.analysis.repository import Repository
-from ci.commands.options import add_config, add_format, add_results, add_source, config_file
+from ci.commands.options import (
+    add_config,
+    add_format,
+    add_results,
+    add_source,
+    config_file,
+    platform_name,
+)
 from ci.errors import ExitCode, UsageError
 from ci.model.trust import Trust
 from ci.plan.ci_variables import read_ci_job
@@ -37,7 +44,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " stored like all others, and stored ones of the same environment are used. If it is"
         " interrupted, the same command continues."
     )
-    parser.add_argument("platform", metavar="PLATFORM", help="the platform to run")
+    parser.add_argument(
+        "platform", type=platform_name, metavar="PLATFORM", help="the platform to run"
+    )
     for name, which in (("good", "before the change"), ("bad", "with the change")):
         parser.add_argument(
             f"--{name}",

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 
-from ci.commands.options import add_config, add_format, add_source, config_file
+from ci.commands.options import add_config, add_format, add_source, config_file, platform_name
 from ci.engines import ImageEngine
 from ci.engines.select import select_engine
 from ci.errors import ExitCode, UsageError
@@ -25,7 +25,9 @@ from ci.util.terminal import complain, show
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.add_argument("platforms", nargs="+", metavar="PLATFORM", help="platforms to pack")
+    parser.add_argument(
+        "platforms", type=platform_name, nargs="+", metavar="PLATFORM", help="platforms to pack"
+    )
     parser.add_argument(
         "--output", type=Path, metavar="FILE", required=True, help="path of the bundle to write"
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from ci.commands.options import add_format, add_project, add_results, whole_number
+from ci.commands.options import add_format, add_project, add_results, platform_name, whole_number
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.model.results import MOST_SHARDS
@@ -40,6 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "platforms",
+        type=platform_name,
         nargs="*",
         metavar="PLATFORM",
         help="platforms that each commit needs (default: those of the latest runs)",

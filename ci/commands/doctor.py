@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
 
-from ci.commands.options import add_config, add_format, add_results, config_file
+from ci.commands.options import add_config, add_format, add_results, config_file, platform_name
 from ci.engines.checks import Check, Finding, carry_out, error_findings, ok
 from ci.engines.select import select_engine
 from ci.errors import CiError
@@ -32,6 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "platforms",
+        type=platform_name,
         nargs="*",
         metavar="PLATFORM",
         help="platforms to check (default: all configured ones)",

@@ -6,7 +6,14 @@ import argparse
 
 from ci.commands.accepting import mirror
 from ci.commands.notifying import add_notify, find_target, notify
-from ci.commands.options import add_choice, add_format, add_line, add_repository, add_results
+from ci.commands.options import (
+    add_choice,
+    add_format,
+    add_line,
+    add_repository,
+    add_results,
+    platform_name,
+)
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
 from ci.gates.rules import HISTORY, RULES
@@ -23,6 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "platforms",
+        type=platform_name,
         nargs="*",
         metavar="PLATFORM",
         help="the platform to show. Without one, or with several: the open regressions of all (of"

@@ -99,6 +99,11 @@ def add_line(parser: argparse.ArgumentParser) -> None:
     add_project(parser)
 
 
+def platform_name(text: str) -> str:
+    """An argparse type for a platform, which may be written as in the table: ``NVIDIA``."""
+    return text.lower()
+
+
 def add_choice(options: Options, name: str, words: Iterable[str], **settings: Any) -> None:
     """Add an option or an argument for one of these words, which the help lists."""
     known = [*words]

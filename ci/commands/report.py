@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ci.analysis.combined import CombinedResults, find_results
 from ci.analysis.durations import add_up_costs
-from ci.commands.options import add_format, add_repository, add_results, whole_number
+from ci.commands.options import add_format, add_repository, add_results, platform_name, whole_number
 from ci.commands.publishing import Form, Publication
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
@@ -73,7 +73,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def _platforms(text: str) -> Sequence[str]:
     """An argparse type for names of platforms, separated by commas."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    names = [platform_name(name.strip()) for name in text.split(",") if name.strip()]
     unknown = next((name for name in names if name not in PLATFORMS), None)
     if unknown or not names:
         expected = f"expected some of {', '.join(PLATFORMS)}{near_match(unknown, PLATFORMS)}"

@@ -208,11 +208,12 @@ def _with_absolute_paths(network: NetworkConfig, folder: Path) -> NetworkConfig:
 def chosen_platforms(config: Config, names: Sequence[str]) -> tuple[str, ...]:
     """Return the named platforms without duplicates; raises ``UsageError`` for unknown ones."""
     known = config.platforms
-    unknown = [
-        f"unknown platform '{name}', configured: {', '.join(known)}{near_match(name, known)}"
-        for name in names
-        if name not in known
-    ]
+    unknown = []
+    for name in names:
+        if name not in known:
+            alike = [it for it in known if it[0] == name[:1]]  # "gpu" is no slip of "cpu"
+            expected = f"configured: {', '.join(known)}{near_match(name, alike)}"
+            unknown.append(f"unknown platform '{name}', {expected}")
     if unknown:
         raise UsageError("\n".join(unknown))
     return tuple(dict.fromkeys(names))

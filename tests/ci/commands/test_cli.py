@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from ci import cli
 from ci.commands import run as run_command
+from ci.commands.options import platform_name
 from ci.errors import ExitCode, InfrastructureError
 from ci.model.platforms import PLATFORMS
 from ci.model.results import RunResult
@@ -77,6 +78,12 @@ def test_run_shows_the_table_and_where_the_results_are(
     assert "CPU: pytest finished after " in shown.err
     assert "CPU: image finished after 0.5 s (cached)" in shown.err
     assert (tmp_path / "results" / "latest" / "results.json").is_file()
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_platform_may_be_named_as_in_the_table(source: Path) -> None:
+    assert run("run", "CPU", "--source", source) == ExitCode.PASSED
+    assert {platform_name(it.label) for it in PLATFORMS.values()} == {*PLATFORMS}
 
 
 @pytest.mark.usefixtures("engine")
@@ -181,6 +188,7 @@ def test_a_dry_run_runs_nothing_and_masks_credentials(
         (["run", "cpu", "--all"], "run: got --all and cpu, expected one of the two"),
         (["run", "--all", "cpuu"], "unknown platform 'cpuu', "),
         (["run", "cpuu"], f"unknown platform 'cpuu', configured: {ALL}; did you mean 'cpu'?"),
+        (["run", "gpu"], f"unknown platform 'gpu', configured: {ALL}\n"),
         (["run", "cpu", "a", "x"], f"unknown platform 'a', configured: {ALL}\nunknown"),
         (["run", "cpu", "--source", "nowhere"], "nowhere/ci.yaml: no such file"),
         (["run", "cpu", "--config", "no.yaml"], "no.yaml: no such file"),
