@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from ci.commands.options import add_config, add_format, config_file
 from ci.errors import ExitCode
 from ci.model.platforms import PLATFORMS
-from ci.plan.project import Project, load_project
+from ci.plan.project import Project, load_project, site_file
 from ci.report.jobs import FORMS, JobForm, PlatformJob
-from ci.util.terminal import show
+from ci.util.terminal import complain, show
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """List the jobs of the platforms that have a runner."""
     project = load_project(config_file(options), os.environ)
-    show(FORMS[JobForm(options.format)]([*_jobs(project)]), end="")
+    jobs = [*_jobs(project)]
+    if not jobs:
+        site = site_file(project.path, project.environ)
+        complain(f"no platform has `runner_labels` in {site}: there is nothing to run")
+    show(FORMS[JobForm(options.format)](jobs), end="")
     return ExitCode.PASSED
 
 

@@ -29,9 +29,11 @@ def config(tmp_path: Path) -> Path:
     return tmp_path / "ci.yaml"
 
 
-def matrix(config: Path, capsys: Output, form: str) -> str:
+def matrix(config: Path, capsys: Output, form: str, *, notice: str = "") -> str:
     assert cli.main(["matrix", "--config", str(config), "--format", form]) == ExitCode.PASSED
-    return capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert shown.err == notice
+    return shown.out
 
 
 def test_platforms_with_labels_in_the_order_of_the_configuration(
@@ -71,8 +73,10 @@ def test_jenkins_gets_a_line_with_an_expression(config: Path, capsys: Output) ->
     ("form", "text"), [("json", "[]\n"), ("github", '{"include": []}\n'), ("jenkins", "")]
 )
 def test_a_site_without_runners(config: Path, capsys: Output, form: str, text: str) -> None:
-    (config.parent / "ci.site.yaml").unlink()
-    assert matrix(config, capsys, form) == text
+    site = config.parent / "ci.site.yaml"
+    site.unlink()
+    notice = f"no platform has `runner_labels` in {site}: there is nothing to run\n"
+    assert matrix(config, capsys, form, notice=notice) == text
 
 
 @pytest.mark.parametrize("label", ["a b", "", "a&&b", "-a", '"a"'])
