@@ -13,7 +13,7 @@ from importlib import import_module
 from ci.errors import CiError, ExitCode
 from ci.util.invocation import command, remember_options
 from ci.util.terminal import complain, discard_output, show_error, workflow_commands_stopped
-from ci.util.text import near_match
+from ci.util.text import near_match, os_reason
 
 EXIT_CODES = """exit codes:
   0    every requested platform was built and passed its tests
@@ -91,7 +91,7 @@ def _execute(options: argparse.Namespace) -> int:
     except OSError as error:  # a full disk, a folder without permission
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         room = f"Make room there: `{command('gc')}` removes leftovers of earlier runs."
-        show_error(error, room if is_full else None)
+        show_error(os_reason(error), room if is_full else None)
         return ExitCode.INFRASTRUCTURE
     except KeyboardInterrupt:
         complain("interrupted")

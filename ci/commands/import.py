@@ -18,7 +18,7 @@ from ci.store.folder import make_folder, open_store
 from ci.store.importing import Importer, ImportOutcome, find_run_folders, is_delegated
 from ci.util.invocation import ACCEPTED_FILE
 from ci.util.terminal import show, show_error
-from ci.util.text import counted
+from ci.util.text import counted, os_reason
 
 if TYPE_CHECKING:  # it imports SQLAlchemy
     from ci.store.store import Store
@@ -128,6 +128,6 @@ def _folders(named: Sequence[Path], errors: list[CiError]) -> Iterator[Path]:
 def _report_refusal(folder: Path, error: CiError | OSError) -> CiError:
     """Print why a folder was not imported; return the error with its exit code."""
     if not isinstance(error, CiError):
-        error = InfrastructureError(f"{folder}: {error}")
+        error = InfrastructureError(f"{folder}: {os_reason(error)}")
     show_error(error)
     return error

@@ -27,6 +27,7 @@ from ci.run.status import Expectation
 from ci.run.workers import Caller, Message, Readiness, WorkerFailure, Workers, forked_workers
 from ci.store.folder import RESULTS_FILE, read_results
 from ci.util.invocation import command, results_option
+from ci.util.text import os_reason
 
 PENDING = "this platform had no result yet when these results were written"
 ENGINE_LENGTH = 32  # characters of the store's column
@@ -78,7 +79,7 @@ class RunCoordinator:
                 return self._save()
             except OSError as error:
                 raise InfrastructureError(
-                    f"the results of run {self.request.run_id} cannot be saved: {error}",
+                    f"the results of run {self.request.run_id} cannot be saved: {os_reason(error)}",
                     remedy="Make room there, then resume the run, which keeps what has finished:"
                     f" {self.command_to_resume}",
                 ) from error

@@ -75,6 +75,12 @@ def near_match(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> st
     return f"; did you mean '{matches[0]}'?" if matches else ""
 
 
+def os_reason(error: OSError) -> str:
+    """``Is a directory: results/x``: the message of a system, without its number for it."""
+    file = f": {error.filename}" if error.filename is not None else ""
+    return f"{error.strerror or error}{file}"
+
+
 def commit_name(commit: str | None, *, dirty: bool = False) -> str:
     """``commit 0123456789ab with uncommitted changes``."""
     changes = " with uncommitted changes" if dirty else ""

@@ -138,7 +138,9 @@ def read_document(path: Path, *, remedy: str | None = None) -> Document:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file", remedy=remedy) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
     try:
         loader = _FastLoader(text) if _is_shallow(text) else _Loader(text)

@@ -355,7 +355,7 @@ def test_an_invalid_entry_is_reported_with_its_line(
         ),
         (b"\xff", "ci-accepted.yaml: cannot be read: 'utf-8' codec can't decode"),
         (b"", "ci-accepted.yaml:1: project: got nothing, expected a value"),
-        (None, "ci-accepted.yaml: cannot be read: [Errno 21] Is a directory"),
+        (None, "ci-accepted.yaml: cannot be read: Is a directory"),
     ],
 )
 @pytest.mark.parametrize(

@@ -151,6 +151,16 @@ def test_a_lost_store_is_rebuilt_as_the_message_says(
     assert run("report") == ExitCode.PASSED
 
 
+def test_a_full_disk_is_reported_in_words() -> None:
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-m", "ci", "schema"]
+        done = subprocess.run(
+            command, cwd=REPOSITORY, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == ExitCode.INFRASTRUCTURE
+    assert done.stderr.startswith("error: No space left on device\nMake room there: ")
+
+
 def test_an_interrupt_is_exit_code_130(source: Path, engine: LocalEngine) -> None:
     engine.interrupted = True
     assert run("run", "cpu", "--source", source) == ExitCode.INTERRUPTED
@@ -192,6 +202,7 @@ def test_a_dry_run_runs_nothing_and_masks_credentials(
         (["run", "cpu", "a", "x"], f"unknown platform 'a', configured: {ALL}\nunknown"),
         (["run", "cpu", "--source", "nowhere"], "nowhere/ci.yaml: no such file"),
         (["run", "cpu", "--config", "no.yaml"], "no.yaml: no such file"),
+        (["run", "cpu", "--config", "/"], "error: /: cannot be read: Is a directory\n"),
         (["run", "--resume", "x"], "--resume: there is no run 'x' in results"),
         (["run", "cpu", "--resume", "x"], "Leave out PLATFORM, --all, --engine,"),
         (
