@@ -17,7 +17,7 @@ import tarfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ class Release:
     platforms: tuple[str, ...]
     arguments: tuple[str, ...]
     engine: str
-    suite: Evidence
+    suite: Evidence = field(hash=False)
     """The first note on the row of a platform whose tests ran."""
     overloads: int
     passed: int
