@@ -237,7 +237,7 @@ def test_a_file_gets_no_live_view_even_with_colors() -> None:
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_a_run_goes_on_when_nobody_reads_its_progress(
+def test_a_run_goes_on_when_no_one_reads_its_progress(
     live: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading, writing = os.pipe()
