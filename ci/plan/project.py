@@ -211,9 +211,8 @@ def chosen_platforms(config: Config, names: Sequence[str]) -> tuple[str, ...]:
     unknown = []
     for name in names:
         if name not in known:
-            alike = [it for it in known if it[0] == name[:1]]  # "gpu" is no slip of "cpu"
-            expected = f"configured: {', '.join(known)}{near_match(name, alike)}"
-            unknown.append(f"unknown platform '{name}', {expected}")
+            hint = near_match(name, [it for it in known if it[0] == name[:1]])  # no "cpu" for "gpu"
+            unknown.append(f"unknown platform '{name}', configured: {', '.join(known)}{hint}")
     if unknown:
         raise UsageError("\n".join(unknown))
     return tuple(dict.fromkeys(names))

@@ -306,7 +306,7 @@ def test_results_that_cannot_be_saved_say_where_and_how_to_go_on(work: Workplace
         path.mkdir()
 
     odd(work, execute_cpu=in_the_way)
-    with pytest.raises(InfrastructureError, match=r"cannot be saved: .*results\.json'$") as caught:
+    with pytest.raises(InfrastructureError, match=r"cannot be saved: .*results\.json$") as caught:
         work.run(platforms=["cpu"])
     run_id = (work.results / "latest").readlink().name
     command = f"python -m ci run --resume {run_id} --results {work.results}"
