@@ -76,9 +76,12 @@ def near_match(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> st
 
 
 def os_reason(error: OSError) -> str:
-    """``Is a directory: results/x``: the message of a system, without its number for it."""
-    file = f": {error.filename}" if error.filename is not None else ""
-    return f"{error.strerror or error}{file}"
+    """``Is a directory: results/x``: the message of a system, without its number for it.
+
+    Of two files, as of a renaming, it names the target.
+    """
+    file = error.filename if error.filename2 is None else error.filename2
+    return f"{error.strerror or error}" + ("" if file is None else f": {file}")
 
 
 def commit_name(commit: str | None, *, dirty: bool = False) -> str:
