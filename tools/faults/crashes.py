@@ -170,6 +170,7 @@ OS_EXIT = (
     crash(
         "`pytest.exit` with status 0 in a test",
         say.ended_within(0, [SECOND_TEST]),
+        say.exit_called(0, "enough"),
         test=f"{FIRST}def test_b(): pytest.exit('enough', 0)\n",
         harness=Harness.CLEAN,
         results="1 passed",

@@ -13,6 +13,7 @@ from tools.faults.findings import (
     BOTH_PASSED,
     CUT,
     CUT_IN_COLLECTION,
+    DIED_IN_WORKER,
     SECOND_FAILED,
     SECOND_RUNNING,
     after_summary,
@@ -108,6 +109,7 @@ FAULTS = (
     out_of_memory(
         "in a worker of pytest-xdist",
         SECOND_FAILED,
+        DIED_IN_WORKER,
         files={"test_it.py": f"{EATS}def test_a(): pass\ndef test_b(): eat()\n"},
         tests="python -m pytest -n 2 {folder}",
         results="1 passed, 1 failed",

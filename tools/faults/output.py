@@ -139,6 +139,7 @@ FORGERIES = (
         "an infinite duration in pytest's log",
         "(report(nodeid='x', outcome='passed', duration=float('inf')) + '\\n').encode()",
         unreadable(1),
+        say.results_unreadable(["x"]),
     ),
     forges(
         "a number of 100,000 digits in pytest's log",

@@ -222,7 +222,7 @@ FAULTS = (
         evidence=(
             CUT,
             agent_died(1),
-            tuple(say.unreadable_lines(it, ANY, 0) for it in Source),
+            tuple(say.unreadable_lines(it, lines, 0) for it in Source for lines in (1, ANY)),
         ),
         exits=(3,),
         results="1 passed",

@@ -48,7 +48,7 @@ PARALLEL = "python -m pytest -s -n 2 {folder}"
 # Their output is not that of pytest.
 SLOW_IN_WORKER = {
     "test_it.py": "import os, time\ndef test_a(): pass\n"
-    "def test_b(): os.write(2, b'begun'); time.sleep(4)\n"
+    "def test_b(): os.write(2, b'begun'); time.sleep(8)\n"
 }
 HANGS_IN_WORKER = {
     "test_it.py": "import os, time\ndef test_a(): pass\n"
