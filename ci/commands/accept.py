@@ -6,7 +6,7 @@ import argparse
 from datetime import UTC, date, datetime
 
 from ci.commands.accepting import add_accepted_file, write
-from ci.commands.options import add_line, platform_name
+from ci.commands.options import add_line, add_platform
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
 
@@ -18,9 +18,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " they are no longer reported as regressions. A further rise above the accepted level is"
         " reported again."
     )
-    parser.add_argument(
-        "platform", type=platform_name, metavar="PLATFORM", help="the platform with the rises"
-    )
+    add_platform(parser, "the platform with the rises")
     parser.add_argument("run", metavar="RUN", help="the first run with them: see `history`")
     parser.add_argument(
         "--reason",

@@ -13,10 +13,10 @@ from ci.analysis.repository import Repository
 from ci.commands.options import (
     add_config,
     add_format,
+    add_platform,
     add_results,
     add_source,
     config_file,
-    platform_name,
 )
 from ci.errors import ExitCode, UsageError
 from ci.model.trust import Trust
@@ -44,9 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " stored like all others, and stored ones of the same environment are used. If it is"
         " interrupted, the same command continues."
     )
-    parser.add_argument(
-        "platform", type=platform_name, metavar="PLATFORM", help="the platform to run"
-    )
+    add_platform(parser, "the platform to run")
     for name, which in (("good", "before the change"), ("bad", "with the change")):
         parser.add_argument(
             f"--{name}",

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 
-from ci.commands.options import add_config, add_format, add_source, config_file, platform_name
+from ci.commands.options import add_config, add_format, add_platforms, add_source, config_file
 from ci.engines import ImageEngine
 from ci.engines.select import select_engine
 from ci.errors import ExitCode, UsageError
@@ -25,9 +25,7 @@ from ci.util.terminal import complain, show
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.add_argument(
-        "platforms", type=platform_name, nargs="+", metavar="PLATFORM", help="platforms to pack"
-    )
+    add_platforms(parser, "platforms to pack", nargs="+")
     parser.add_argument(
         "--output", type=Path, metavar="FILE", required=True, help="path of the bundle to write"
     )

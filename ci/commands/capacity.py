@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from ci.commands.options import add_format, add_project, add_results, platform_name, whole_number
+from ci.commands.options import add_format, add_platforms, add_project, add_results, whole_number
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.model.results import MOST_SHARDS
@@ -38,12 +38,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " they use. A model of the queues is simulated with the times of recorded runs. Commits"
         " arrive at random, and each needs a host of every platform."
     )
-    parser.add_argument(
-        "platforms",
-        type=platform_name,
-        nargs="*",
-        metavar="PLATFORM",
-        help="platforms that each commit needs (default: those of the latest runs)",
+    add_platforms(
+        parser,
+        "platforms that each commit needs (default: those of the latest runs)",
     )
     parser.add_argument(
         "--hosts",

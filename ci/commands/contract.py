@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from ci.commands.options import add_config, add_format, add_results, config_file, platform_name
+from ci.commands.options import add_config, add_format, add_platform, add_results, config_file
 from ci.commands.reading import reading_store
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts.contract import Contract, ContractBase, load_contract, make_contract
@@ -28,9 +28,7 @@ OTHER_CONFIG = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.add_argument(
-        "platform", type=platform_name, metavar="PLATFORM", help="the platform of the contract"
-    )
+    add_platform(parser, "the platform of the contract")
     parser.add_argument("--run", metavar="RUN", help="run id (default: the latest of the platform)")
     parser.add_argument(
         "--output",

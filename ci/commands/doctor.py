@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
 
-from ci.commands.options import add_config, add_format, add_results, config_file, platform_name
+from ci.commands.options import add_config, add_format, add_platforms, add_results, config_file
 from ci.engines.checks import Check, Finding, carry_out, error_findings, ok
 from ci.engines.select import select_engine
 from ci.errors import CiError
@@ -30,12 +30,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " engine, disk, images, network, devices, clocks. Exits with 2 if the configuration is"
         " wrong, and with 3 if anything else is missing."
     )
-    parser.add_argument(
-        "platforms",
-        type=platform_name,
-        nargs="*",
-        metavar="PLATFORM",
-        help="platforms to check (default: all configured ones)",
+    add_platforms(
+        parser,
+        "platforms to check (default: all configured ones)",
     )
     parser.add_argument(
         "--engine", metavar="ENGINE", help="check this engine instead of the one in the site file"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ci.commands.options import add_format, add_project, add_results, platform_name
+from ci.commands.options import add_format, add_platform, add_project, add_results
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode
 
@@ -14,9 +14,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Show the tests of a platform that both passed and failed at one commit in one environment."
     )
-    parser.add_argument(
-        "platform", type=platform_name, metavar="PLATFORM", help="the platform that ran them"
-    )
+    add_platform(parser, "the platform that ran them")
     add_project(parser)
     add_format(parser, "table", "markdown", "json")
     add_results(parser)

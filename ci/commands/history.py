@@ -10,9 +10,9 @@ from ci.commands.options import (
     add_choice,
     add_format,
     add_line,
+    add_platforms,
     add_repository,
     add_results,
-    platform_name,
 )
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
@@ -28,12 +28,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " their commits, along one branch: the main one, or that of --branch. `accept` accepts a"
         " rise."
     )
-    parser.add_argument(
-        "platforms",
-        type=platform_name,
-        nargs="*",
-        metavar="PLATFORM",
-        help="the platform to show. Without one, or with several: the open regressions of all (of"
+    add_platforms(
+        parser,
+        "the platform to show. Without one, or with several: the open regressions of all (of"
         " the latest runs), those of one cause together",
     )
     add_line(parser)

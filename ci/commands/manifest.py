@@ -14,10 +14,10 @@ import yaml
 from ci.commands.options import (
     add_choice,
     add_config,
+    add_platforms,
     add_results,
     add_source,
     config_file,
-    platform_name,
     whole_number,
 )
 from ci.errors import ExitCode, UsageError
@@ -48,9 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " too: its folder `kubernetes` has the files that the Jobs read, and `import` judges what"
         " they write. The settings of the system are in ci.site.yaml."
     )
-    parser.add_argument(
-        "platforms", type=platform_name, nargs="*", metavar="PLATFORM", help="platforms to run"
-    )
+    add_platforms(parser, "platforms to run")
     parser.add_argument("--all", action="store_true", help="every configured platform")
     about = f"the system (default: {SYSTEMS[0]})"
     add_choice(parser, "--system", SYSTEMS, default=SYSTEMS[0], help=about)

@@ -104,6 +104,18 @@ def platform_name(text: str) -> str:
     return text.lower()
 
 
+def add_platform(parser: argparse.ArgumentParser, about: str) -> None:
+    """Add the platform of a command."""
+    parser.add_argument("platform", type=platform_name, metavar="PLATFORM", help=about)
+
+
+def add_platforms(parser: argparse.ArgumentParser, about: str, *, nargs: str = "*") -> None:
+    """Add the platforms of a command; none are needed, unless ``nargs`` is ``+``."""
+    parser.add_argument(
+        "platforms", type=platform_name, nargs=nargs, metavar="PLATFORM", help=about
+    )
+
+
 def add_choice(options: Options, name: str, words: Iterable[str], **settings: Any) -> None:
     """Add an option or an argument for one of these words, which the help lists."""
     known = [*words]

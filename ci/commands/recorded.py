@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from ci.commands.options import add_results, platform_name
+from ci.commands.options import add_platform, add_results
 from ci.commands.reading import reading_store
 from ci.errors import UsageError
 from ci.plan.request import read_request
@@ -19,9 +19,7 @@ from ci.util.text import near_match
 def add_recorded(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that name a platform of a run."""
     parser.add_argument("run", metavar="RUN", help="run id, or latest")
-    parser.add_argument(
-        "platform", type=platform_name, metavar="PLATFORM", help="one of its platforms"
-    )
+    add_platform(parser, "one of its platforms")
     add_results(parser)
 
 

@@ -14,10 +14,10 @@ from ci.commands.options import (
     add_choice,
     add_config,
     add_format,
+    add_platforms,
     add_results,
     add_source,
     config_file,
-    platform_name,
     whole_number,
 )
 from ci.commands.publishing import publish_run
@@ -63,9 +63,7 @@ OF_A_NEW_RUN = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.add_argument(
-        "platforms", type=platform_name, nargs="*", metavar="PLATFORM", help="platforms to run"
-    )
+    add_platforms(parser, "platforms to run")
     parser.add_argument("--all", action="store_true", help="run every configured platform")
     parser.add_argument(
         "--jobs",

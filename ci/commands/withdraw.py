@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ci.commands.accepting import add_accepted_file, write
-from ci.commands.options import add_project, platform_name
+from ci.commands.options import add_platform, add_project
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode
 
@@ -16,9 +16,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "Remove the acceptances of rises that began with a run or commit from the project's file"
         " ci-accepted.yaml: they are reported as regressions again."
     )
-    parser.add_argument(
-        "platform", type=platform_name, metavar="PLATFORM", help="the platform with the rises"
-    )
+    add_platform(parser, "the platform with the rises")
     parser.add_argument("run", metavar="RUN", help="the first run or commit with them")
     add_project(parser)
     add_accepted_file(parser)
