@@ -70,24 +70,8 @@ def test_a_project_with_its_files(tmp_path: Path) -> None:
     for name, text in files.items():
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text(text, encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "ci",
-        "run",
-        "cpu",
-        "--engine",
-        "host",
-        "--source",
-        str(project),
-    ]
-    finished = subprocess.run(
-        [*command, "--source", project, "--results", tmp_path / "results"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ("--engine", "host", "--source", project, "--results", tmp_path / "results")
+    finished = run_ci("run", "cpu", *words)
     assert finished.returncode == 1, finished.stderr  # one of the tests fails
     results = json.loads((tmp_path / "results" / "latest" / "results.json").read_text())
     [row] = results["platforms"]

@@ -36,10 +36,10 @@ from tests.cases import narrowed
 from tests.e2e.benches import Bench
 from tests.e2e.plans import REQUIREMENTS, stage, write_project
 from tests.findings import Finding, finding
+from tests.forked import run_ci
 from tools.faults import crashes
 from tools.faults.findings import Expected, is_expected
 
-ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = REQUIREMENTS + "pytest-cov\npytest-xdist\nsyrupy\n"
 TWO_GOOD = "def test_a(): pass\ndef test_b(): pass\n"
 PYTEST = "python -m pytest -p no:cacheprovider tests"
@@ -555,24 +555,8 @@ def test_the_whole_command_ends_with_1(tmp_path: Path) -> None:
     (source / "tests/conftest.py").write_text(TRYLAST_HOOK)
     (source / "requirements.txt").write_text("pytest\npytest-reportlog\n")
     (source / "ci.yaml").write_text(CONFIG)
-    command = [
-        sys.executable,
-        "-m",
-        "ci",
-        "run",
-        "cpu",
-        "--engine",
-        "host",
-        "--source",
-        str(source),
-    ]
-    finished = subprocess.run(
-        [*command, "--source", source, "--results", tmp_path / "results"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ("--engine", "host", "--source", source, "--results", tmp_path / "results")
+    finished = run_ci("run", "cpu", *words)
     assert finished.returncode == ExitCode.PRODUCT_FAILURE, finished.stderr
     decided = say.bad_exit(say.Reporter.PYTEST, 1, None, say.SET_BY_HOOK)
     assert decided.text in " ".join(finished.stdout.split())

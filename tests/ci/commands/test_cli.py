@@ -10,6 +10,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import IO
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -108,33 +109,33 @@ def test_an_engine_failure_is_exit_code_3(source: Path, engine: LocalEngine) -> 
     assert run("run", "cpu", "--source", source) == ExitCode.INFRASTRUCTURE
 
 
-def read_by_no_one(*arguments: object) -> subprocess.CompletedProcess[bytes]:
+def printing_to(stdout: IO[bytes], *arguments: object) -> tuple[int, str]:
+    """Run a command in a process of its own; return its exit code and its errors."""
+    command = [sys.executable, "-m", "ci", *map(str, arguments)]
+    ended = subprocess.run(
+        command, cwd=REPOSITORY, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False
+    )
+    return ended.returncode, ended.stderr
+
+
+def read_by_no_one(*arguments: object) -> tuple[int, str]:
     """Run a command whose output goes to a pipe that no one reads any more."""
     reading, writing = os.pipe()
     os.close(reading)
-    try:
-        return subprocess.run(
-            [sys.executable, "-m", "ci", *map(str, arguments)],
-            cwd=REPOSITORY,
-            stdout=writing,
-            stderr=subprocess.PIPE,
-            check=False,
-        )
-    finally:
-        os.close(writing)
+    with os.fdopen(writing, "wb") as stdout:
+        return printing_to(stdout, *arguments)
 
 
 @pytest.mark.parametrize("command", ["platforms", "schema", "run cpu --dry-run"])
 def test_a_reader_that_ends_early_gets_no_error(command: str) -> None:
-    ended = read_by_no_one(*command.split())
-    assert (ended.returncode, ended.stderr) == (ExitCode.OUTPUT_CLOSED, b"")
+    assert read_by_no_one(*command.split()) == (ExitCode.OUTPUT_CLOSED, "")
 
 
 @pytest.mark.usefixtures("engine")
 def test_the_reader_of_a_report_may_end_early(source: Path, tmp_path: Path) -> None:
     assert run("run", "cpu", "--source", source) == ExitCode.PASSED
     ended = read_by_no_one("report", "--results", tmp_path / "results")
-    assert (ended.returncode, ended.stderr) == (ExitCode.OUTPUT_CLOSED, b"")
+    assert ended == (ExitCode.OUTPUT_CLOSED, "")
 
 
 @pytest.mark.usefixtures("engine")
@@ -153,12 +154,9 @@ def test_a_lost_store_is_rebuilt_as_the_message_says(
 
 def test_a_full_disk_is_reported_in_words() -> None:
     with Path("/dev/full").open("wb") as full:
-        command = [sys.executable, "-m", "ci", "schema"]
-        done = subprocess.run(
-            command, cwd=REPOSITORY, stdout=full, stderr=subprocess.PIPE, text=True, check=False
-        )
-    assert done.returncode == ExitCode.INFRASTRUCTURE
-    assert done.stderr.startswith("error: No space left on device\nMake room there: ")
+        code, error = printing_to(full, "schema")
+    assert code == ExitCode.INFRASTRUCTURE
+    assert error.startswith("error: No space left on device\nMake room there: ")
 
 
 def test_an_interrupt_is_exit_code_130(source: Path, engine: LocalEngine) -> None:
