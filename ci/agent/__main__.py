@@ -14,7 +14,7 @@ from ci.agent import session
 from ci.agent.run import JobRun
 from ci.agent.unpack import unpack
 from ci.agent.user import StageUser
-from ci.protocol.job import ENTER, PROTOCOL, UNPACK, read_job
+from ci.protocol.job import DISK_FULL, ENTER, PROTOCOL, UNPACK, read_job
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # a disk that takes no more
 
@@ -43,7 +43,8 @@ def main() -> None:
     except OSError as error:
         if error.errno not in FULL:
             raise
-        sys.exit(f"agent: cannot write its records: {error.strerror}")
+        sys.stderr.write(f"agent: cannot write its records: {error.strerror}\n")
+        code = DISK_FULL
     sys.exit(code)
 
 

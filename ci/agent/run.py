@@ -15,7 +15,7 @@ from ci.agent.stage import SupervisorError, adopt_orphans
 from ci.agent.stage_runner import Reruns, StageRunner
 from ci.protocol import events
 from ci.protocol.agent_files import ENVIRONMENT
-from ci.protocol.job import PROTOCOL, Job, StagePlan
+from ci.protocol.job import DISK_FULL, PROTOCOL, Job, StagePlan
 from ci.protocol.stable_names import run_folders
 
 INTERRUPTED = 130
@@ -37,7 +37,7 @@ class JobRun:
         return self._signal is not None
 
     def execute(self) -> int:
-        """Run everything and return the exit code: 0, 1, or 130 when interrupted.
+        """Run everything and return the exit code: 0, 1, ``DISK_FULL``, or 130 when interrupted.
 
         In a container that was restarted nothing runs a second time: the workspace is used, and
         the results of the first time would be overwritten.
@@ -77,7 +77,8 @@ class JobRun:
                 self._leases.release()
             self._describe(**described)  # with the final state of the devices
         runner.handover.remove()
-        code = INTERRUPTED if self._interrupted else 0 if passed else 1
+        code = DISK_FULL if runner.disk_full else 0 if passed else 1
+        code = INTERRUPTED if self._interrupted else code
         self._log.emit(
             events.RunFinished(
                 exit_code=code, interrupted=self._interrupted, signal_received=self._signal

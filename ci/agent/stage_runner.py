@@ -24,6 +24,8 @@ from ci.protocol.job import NETRC, Job, StagePlan
 from ci.protocol.stable_names import run_folders
 from ci.protocol.stage_kind import StageKind
 
+LEAST_FREE = 1 << 20  # bytes; with fewer, pytest cannot write the traceback of what failed
+
 
 @dataclass(frozen=True)
 class StageProcess:
@@ -51,6 +53,7 @@ class StageRunner:
         credentials: further ones, for the stages that may have them
         leases: ``None`` if no stage has devices
         stopped: whether the job is to end
+        disk_full: whether a stage met a full disk
     """
 
     def __init__(self, job: Job, stopped: Callable[[], bool]) -> None:
@@ -79,6 +82,7 @@ class StageRunner:
                 emit=self.log.emit,
                 stopped=stopped,
             )
+        self.disk_full = False
         self._running: list[Stage] = []
 
     def end_running(self) -> None:
@@ -105,9 +109,24 @@ class StageRunner:
                 facts = {**asdict(end), **run._asdict(), **found._asdict()}
                 self.log.emit(events.ShardFinished(stage=stage.name, shard=shard, **facts))
         end = shards.combined_end(ends)
+        is_cut = any(it.pipe is not None and it.pipe.is_cut for it in processes)
+        if (end.failed or is_cut) and (text := self._full_disk(stage.name, is_cut=is_cut)):
+            self.disk_full = True
+            self.log.emit(events.DiskFull(stage.name, text))
         facts = {**asdict(end), **shards.combined_runs(runs)._asdict()}
         self.log.emit(events.StageFinished(stage=stage.name, **facts))
         return end
+
+    def _full_disk(self, stage: str, *, is_cut: bool) -> str | None:
+        """Say which folder of a stage is full; ``None``: none is, and no log lacks its end."""
+        for folder in (self.results, self.workspace):
+            disk = os.statvfs(folder)
+            free = disk.f_bavail * disk.f_frsize
+            no_file = disk.f_files and not disk.f_favail  # some file systems do not count them
+            if is_cut or no_file or free < LEAST_FREE:
+                room = f"{free:,} bytes" + (f", {disk.f_favail:,} files" if disk.f_files else "")
+                return f"{stage} met a full disk; room that {folder} had at its end: {room}"
+        return None
 
     def complete(self, stage: StagePlan, stack: ExitStack) -> StagePlan:
         """Return a stage with all its variables; passwords are in a file until ``stack`` ends."""

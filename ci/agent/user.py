@@ -161,7 +161,8 @@ class LogPipe:
         with suppress(OSError):  # the user's pipes take too much memory already
             fcntl.fcntl(self.descriptor, F_SETPIPE_SZ, LARGEST_PIPE)
         self._log = log.open("wb", buffering=0)
-        self._is_cut = False
+        self.is_cut = False
+        """Whether the log lacks its end, for want of space."""
 
     def copy(self) -> None:
         """Append to the log what is in the pipe now."""
@@ -170,10 +171,10 @@ class LogPipe:
         except BlockingIOError:
             return
         try:
-            if not self._is_cut:
+            if not self.is_cut:
                 self._log.write(content)
         except OSError:  # a full disk: a log without its end never passes
-            self._is_cut = True
+            self.is_cut = True
 
     def close(self) -> None:
         self.copy()

@@ -18,8 +18,8 @@ from ci.model.details import Rerun
 from ci.model.outcomes import PytestLog, Selection
 from ci.model.plan import RunPlan
 from ci.model.results import Evidence, ExecutionFacts, OverloadCount, is_compiled_only
-from ci.protocol.events import CommandEnd, StageFinished
-from ci.protocol.job import StagePlan
+from ci.protocol.events import CommandEnd, DiskFull, StageFinished
+from ci.protocol.job import DISK_FULL, StagePlan
 from ci.protocol.pytest_status import TESTS_FAILED, is_pytest
 from ci.protocol.stage_kind import StageKind
 
@@ -73,6 +73,13 @@ class Case:
     @property
     def pytest_end(self) -> StageFinished | None:
         return self.end_of(self.pytest_stage)
+
+    @property
+    def disk_full(self) -> bool:
+        """Whether a stage or the agent met a full disk, which may also have cut their records."""
+        run = self.record.run_finished
+        codes = (self.facts.exit_code, run.exit_code if run else None)
+        return DISK_FULL in codes or self.record.first(DiskFull) is not None
 
     @cached_property
     def shards(self) -> Shards:

@@ -205,6 +205,12 @@ def killed_from_outside() -> str:
 
 
 @fact
+def disk_full(text: str | None) -> str:
+    """Make room on the disk of the engine, or of this machine; then run the platform again."""
+    return text or "the disk of the stages was full, also for the agent's records"
+
+
+@fact
 def stage_lost(reason: str) -> str:
     """Find out what killed the agent's process; then run the platform again."""
     return reason

@@ -29,6 +29,7 @@ from ci.protocol.events import (
     AgentRestarted,
     ArtifactCut,
     ArtifactMissing,
+    DiskFull,
     LeaseFailed,
     NetworkRemained,
     StageLost,
@@ -50,6 +51,8 @@ def judge(case: Case) -> Verdict:
     out_of_memory = harness is Harness.OOM_KILLED and case.memory_limit_reached
     if out_of_memory and product is Product.INCOMPLETE:
         product = Product.FAILED  # it exceeded its configured memory limit
+    if product is Product.FAILED and case.disk_full:
+        product = Product.INCOMPLETE
     found = (*about_product, *about_harness, *_further_evidence(case))
     evidence = {it.text: it for it in found}  # each once
     return Verdict(product=product, harness=harness, evidence=tuple(evidence.values()))
@@ -122,6 +125,9 @@ def _harness(case: Case) -> HarnessOpinion:
         return Harness.INFRASTRUCTURE, [say.interrupted_by_caller()]
     if missing := not_provided(case):
         return Harness.INFRASTRUCTURE, [missing]
+    if case.disk_full:
+        found = case.record.first(DiskFull)
+        return Harness.INFRASTRUCTURE, [say.disk_full(found.text if found else None)]
     outside, code = _ended_from_outside(case), code_after_summary(case)
     if outside and code is None:
         return Harness.INFRASTRUCTURE, outside

@@ -150,6 +150,14 @@ class StageLost(StageEvent):
 
 
 @dataclass(frozen=True)
+class DiskFull(StageEvent):
+    """A stage did not succeed on a disk without space, which need not be its own fault."""
+
+    event = "disk_full"
+    text: str
+
+
+@dataclass(frozen=True)
 class StageSkipped(StageEvent):
     event = "stage_skipped"
     reason: str

@@ -17,6 +17,7 @@ PROTOCOL = 5  # version of the job's document; the agent refuses any other
 # What the agent gets instead of a document: to open a shell in its environment, and to fill the
 # folders of a pod.
 ENTER, UNPACK = "enter", "unpack"
+DISK_FULL = 74  # the agent's exit code if a stage, or it itself, met a full disk: EX_IOERR
 INTERACTIVE = "--interactive"  # of ``ENTER``: the shell has a terminal
 NETRC = "NETRC"  # the variable that names a file of passwords, to pip and other programs
 

@@ -22,7 +22,15 @@ from ci.facts import sentences as say
 from ci.facts.sentences import Source
 from ci.model.results import Harness, Product
 from tools.faults.disks import fill, limited
-from tools.faults.findings import AGENT_TERMINATED, ANY, CUT, SECOND_RUNNING, agent_died
+from tools.faults.findings import (
+    AGENT_TERMINATED,
+    ANY,
+    CUT,
+    GAP,
+    LAST_LINES,
+    SECOND_RUNNING,
+    agent_died,
+)
 from tools.faults.model import KILLED, Fault, Left
 from tools.faults.running import FaultRun
 
@@ -220,8 +228,8 @@ FAULTS = (
         product=Product.INCOMPLETE,
         harness=Harness.INFRASTRUCTURE,
         evidence=(
-            CUT,
-            agent_died(1),
+            (CUT, say.bad_exit(say.Reporter.PYTEST, 1, None, GAP), LAST_LINES),  # who met it first
+            (say.disk_full(None), say.disk_full(GAP)),
             tuple(say.unreadable_lines(it, lines, 0) for it in Source for lines in (1, ANY)),
         ),
         exits=(3,),

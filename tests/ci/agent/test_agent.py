@@ -25,13 +25,15 @@ from ci.agent.artifacts import collect
 from ci.agent.follow import FollowedStage, follow_stages
 from ci.agent.output import PACE_S, Printer, StageOutput
 from ci.agent.stage import Stage, StageCommand
+from ci.agent.stage_runner import LEAST_FREE
 from ci.engines.job import agent_archive, agent_modules
 from ci.protocol.events import ArtifactCut, CommandEnd
-from ci.protocol.job import PROTOCOL, ArtifactPlan
+from ci.protocol.job import DISK_FULL, PROTOCOL, ArtifactPlan
 from ci.protocol.stage_kind import StageKind
 from ci.util.files import REPOSITORY, copy_file
 from tests.cases import narrowed
 from tests.ci.agent_job import Job, printed_events, wait_for_end
+from tools.faults.disks import fill, limited
 
 # Modules of the standard library of every Python from 3.8 on; additions must be, too.
 OLD_MODULES = {
@@ -54,6 +56,7 @@ OLD_MODULES = {
     *("signal", "socket", "stat", "struct", "subprocess", "sys", "tarfile", "tempfile", "time"),
     *("traceback", "types", "typing", "urllib"),
 }
+DISK = 16 * LEAST_FREE
 
 
 def running_in(folder: Path) -> list[str]:
@@ -644,3 +647,24 @@ def test_artifact_of_a_tebibyte_is_left_out(tmp_path: Path) -> None:
     lack = collect(ArtifactPlan(name="large", path="a"), tmp_path, tmp_path / "results")
     assert lack == ArtifactCut(name="large", path="a", left_out=1)
     assert list((tmp_path / "results").iterdir()) == []
+
+
+@pytest.mark.parametrize("exit_code", [0, 1])
+def test_a_stage_on_a_disk_that_is_nearly_full(job: Job, exit_code: int) -> None:
+    job.stage("build", "sh", "-c", f"exit {exit_code}")
+    with limited(job.results, DISK):
+        fill(job.results)
+        filler = job.results / "filler"
+        os.truncate(filler, filler.stat().st_size - LEAST_FREE // 2)
+        assert job.run() == (DISK_FULL if exit_code else 0)
+        assert job.finished("build")["exit_code"] == exit_code
+        found = [event["text"] for event in job.events("disk_full")]
+    text = f"build met a full disk; room that {job.results} had at its end: "
+    assert [it.startswith(text) for it in found] == [True] * exit_code
+
+
+def test_a_disk_on_which_the_agent_cannot_write(job: Job) -> None:
+    job.stage("build", "true")
+    with limited(job.results, DISK):
+        fill(job.results)
+        assert job.run() == DISK_FULL

@@ -14,6 +14,7 @@ from ci.protocol.events import (
     AgentRestarted,
     ArtifactCut,
     ArtifactMissing,
+    DiskFull,
     Event,
     LeaseFailed,
     LeaseReleased,
@@ -77,6 +78,7 @@ WRITTEN: tuple[Event, ...] = (
         stage="pytest", shard=2, seconds=0.5, exit_code=5, collected=9, selected=0, digest="0f"
     ),
     StageLost(stage="pytest", reason="the supervisor of stage pytest was killed by SIGKILL"),
+    DiskFull(stage="pytest", text="pytest met a full disk"),
     AgentRestarted(),
     StageSkipped(stage="pytest", reason="not run: build failed"),
     LeaseWaiting(stage="pytest", text="waits", waited_s=1.5),

@@ -28,6 +28,7 @@ from ci.protocol.events import (
     AgentRestarted,
     ArtifactCut,
     ArtifactMissing,
+    DiskFull,
     Event,
     LeaseFailed,
     RerunFinished,
@@ -99,6 +100,7 @@ SUPERVISOR_LOST = (
     StageLost(stage="pytest", reason="the supervisor of stage pytest was killed by SIGKILL"),
     last(1),
 )
+DISK_FULL = DiskFull("pytest", "pytest met a full disk; room that /w had at its end: 0 bytes")
 ONE = log(Outcome.PASSED, status=None)  # and no end of the session
 ALL_BEGAN = replace(ONE, begun=1)
 RUNNING = replace(ONE, running=("t.py::test_1",))
@@ -142,6 +144,18 @@ SCENARIOS: dict[str, Case] = {
         last(1),
         exit_code=1,
     ),
+    # Full disks
+    **{
+        f"the disk is full when {what}": case(
+            tests, INSTALLED, begin("pytest"), DISK_FULL, end("pytest", code), last(code)
+        )
+        for what, tests, code in (
+            ("tests fail", FAILING, 1),
+            ("pytest dies without an end of its log", RUNNING, 1),
+            ("pytest passes without an end of its log", ALL_BEGAN, 0),
+        )
+    },
+    "the agent cannot write to the disk": case(ONE, INSTALLED, begin("pytest"), exit_code=74),
     # What a stage did not get
     "there are not as many devices": case(
         None, LeaseFailed(reason="devices.count is 9"), last(1), exit_code=1
