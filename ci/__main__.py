@@ -41,7 +41,8 @@ LIBRARY_SETTINGS = {
 INFRASTRUCTURE = 3  # an ExitCode: importing it may be what fails
 
 
-def _main() -> int:
+def start() -> int:
+    """Run the program, and return its exit code."""
     if not __debug__:  # `schema` takes its descriptions from docstrings, which -OO removes
         if os.environ.pop("PYTHONOPTIMIZE", ""):
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
@@ -93,4 +94,4 @@ def _report_fault(error: Exception) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_main())
+    sys.exit(start())

@@ -10,8 +10,9 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 
+from ci import __version__
 from ci.errors import CiError, ExitCode
-from ci.util.invocation import command, remember_options
+from ci.util.invocation import PROGRAM_NAME, command, remember_options
 from ci.util.terminal import complain, discard_output, show_error, workflow_commands_stopped
 from ci.util.text import near_match, os_reason
 
@@ -101,12 +102,13 @@ def _execute(options: argparse.Namespace) -> int:
 def _parse_options(words: Sequence[str]) -> argparse.Namespace:
     """Parse the command line; exits with 2 and a hint at a wrong word."""
     parser = argparse.ArgumentParser(
-        prog="python -m ci",
+        prog=PROGRAM_NAME,
         description="Build and test a project on its platforms, and report the results.",
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=f"infini-ci {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, help_text in COMMANDS.items():
         commands.add_parser(name, help=help_text, allow_abbrev=False)

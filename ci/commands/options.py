@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
-from ci.util.files import REPOSITORY
-from ci.util.invocation import CONFIG_FILE, RESULTS, RESULTS_VARIABLE
+from ci.util.invocation import CONFIG_FILE, REPOSITORY, RESULTS, RESULTS_VARIABLE
 from ci.util.text import near_match
 
 LONGEST_NUMBER = 10  # digits, more than any count needs; int() raises an error from 4,301 on

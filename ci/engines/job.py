@@ -32,7 +32,7 @@ from ci.model.plan import (
 from ci.model.platforms import PLATFORMS
 from ci.protocol.agent_files import ENVIRONMENT
 from ci.protocol.job import ENTER, CacheJob, Job
-from ci.util.files import REPOSITORY
+from ci.util.files import PROGRAM_ROOT
 from ci.util.lines import LARGEST_DOCUMENT, parse_object
 from ci.util.text import join_names
 
@@ -46,10 +46,10 @@ def agent_modules() -> dict[str, CodeType]:
 
     They need only the standard library of Python 3.8.
     """
-    paths = [REPOSITORY / "ci/__init__.py", *REPOSITORY.glob("ci/agent/*.py")]
+    paths = [PROGRAM_ROOT / "ci/__init__.py", *PROGRAM_ROOT.glob("ci/agent/*.py")]
     found: dict[str, CodeType] = {}
     for path in paths:  # which grows
-        name = str(path.relative_to(REPOSITORY))
+        name = str(path.relative_to(PROGRAM_ROOT))
         if name not in found:
             found[name] = cast("CodeType", SourceFileLoader(name, str(path)).get_code(name))
             paths += [path.with_name("__init__.py"), *_imports(found[name])]
@@ -60,7 +60,7 @@ def _imports(code: CodeType) -> Iterator[Path]:
     """Yield the modules of ``ci`` that a module imports."""
     for name in code.co_names:
         if name.startswith("ci."):  # of all names, only those of imported modules have dots
-            module = REPOSITORY.joinpath(*name.split("."))
+            module = PROGRAM_ROOT.joinpath(*name.split("."))
             if module.is_dir():  # whose modules are names as well
                 yield from filter(Path.is_file, (module / f"{it}.py" for it in code.co_names))
             else:
@@ -77,7 +77,7 @@ def agent_archive() -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("__main__.py", MAIN)
         for name, code in agent_modules().items():
-            archive.writestr(name, (REPOSITORY / name).read_bytes())
+            archive.writestr(name, (PROGRAM_ROOT / name).read_bytes())
             archive.writestr(f"{name}c", _compiled(code, name))
     return buffer.getvalue()
 

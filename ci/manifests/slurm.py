@@ -21,7 +21,7 @@ from ci.model.plan import PREPARATION_S, RunPlan
 from ci.plan.planning import RunOptions
 from ci.plan.project import Project, site_file
 from ci.plan.site import SlurmPlatform
-from ci.util.files import REPOSITORY
+from ci.util.files import PROGRAM_ROOT
 from ci.util.git import is_tracked, top_folder
 
 SYSTEM = "slurm"
@@ -72,7 +72,7 @@ def script(
         plans=plans,
         project=project.config.project,
         arrays=list(job_arrays(plans, settings)),
-        repository=REPOSITORY,
+        program=PROGRAM_ROOT,
         python=sys.executable,
         top=top,
         below=submission.folder.relative_to(top),

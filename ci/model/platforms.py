@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ci.errors import ConfigError
+from ci.util.files import IS_INSTALLED, PROGRAM_ROOT, RECIPES
 
 FOLDER: Final = Path(__file__).parents[1] / "platforms"
 
@@ -91,7 +92,8 @@ class Platform:
 
 # A base image that a command of this repository makes from Debian packages, without a registry.
 OFFLINE_BASE_IMAGE: Final = "infini-ops-base:bookworm"
-OFFLINE_BASE_COMMAND: Final = ("docker/make-base-image",)
+_MAKE = RECIPES / "make-base-image"
+OFFLINE_BASE_COMMAND: Final = (str(_MAKE if IS_INSTALLED else _MAKE.relative_to(PROGRAM_ROOT)),)
 
 
 def read_platform(path: Path) -> Platform:

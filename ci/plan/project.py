@@ -32,16 +32,15 @@ from ci.plan.planning import (
     make_plan,
 )
 from ci.plan.site import ENGINES, SiteConfig
-from ci.util.files import REPOSITORY
+from ci.util.files import PROGRAM_ROOT, RECIPES
 from ci.util.git import is_tracked
 from ci.util.interpreters import brings_torch
-from ci.util.invocation import CONFIG_FILE
+from ci.util.invocation import CONFIG_FILE, REPOSITORY
 from ci.util.redaction import secret_values
 from ci.util.text import hide_values, near_match
 
 DEFAULT_REQUIREMENTS = Path(__file__).resolve().with_name("default-requirements.txt")
-RECIPE = REPOSITORY / "docker"
-# Its files for every platform. Files for one platform are in the folder ``platforms``.
+# Files of the recipes for every platform. Those for one platform are in the folder ``platforms``.
 RECIPE_FILES = (
     DOCKERFILE,
     "add-user",
@@ -344,8 +343,8 @@ def _context(
     else:
         own = [f"platforms/{platform}.sh"]
         own += [DEVICES_REQUIREMENTS] if PLATFORMS[platform].devices else []
-        files = [*RECIPE_FILES, *(name for name in own if (RECIPE / name).exists())]
-        context |= {name: (RECIPE / name).read_bytes() for name in files}
+        files = [*RECIPE_FILES, *(name for name in own if (RECIPES / name).exists())]
+        context |= {name: (RECIPES / name).read_bytes() for name in files}
     if network.ca_bundle is not None:
         context[CA_BUNDLE_IN_CONTEXT] = network.ca_bundle.read_bytes()
     return context
@@ -353,7 +352,7 @@ def _context(
 
 def _file(project: Project, key: str, platform: str, name: str) -> Path:
     """Return a file of the project, or one of this program."""
-    for folder in (project.folder, REPOSITORY):
+    for folder in (project.folder, PROGRAM_ROOT):
         if (folder / name).is_file():
             return folder / name
     raise ConfigError(

@@ -16,8 +16,11 @@ from typing import BinaryIO
 # Of a copied file, with its holes: twice the size of the largest known artifact, a wheel of torch.
 LARGEST_COPY = 1 << 31
 PIECE = 1 << 20
-REPOSITORY = Path(__file__).resolve().parents[2]
-PROGRAM_FOLDERS = ("ci", "docker")  # docker has the recipes of images
+PROGRAM_ROOT = Path(__file__).resolve().parents[2]  # the folder that has the package ci
+# In `site-packages`, a folder `docker` is that of the SDK.
+IS_INSTALLED = not (PROGRAM_ROOT / "docker" / "Dockerfile").exists()
+RECIPES = PROGRAM_ROOT / ("ci/recipes" if IS_INSTALLED else "docker")  # of images
+PROGRAM_FOLDERS = ("ci",) if IS_INSTALLED else ("ci", "docker")
 
 
 def user_cache() -> Path:

@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ci.util.files import REPOSITORY
+from ci.util.files import RECIPES
 from ci.util.lines import parse_object
 from ci.util.process import ProcessError, inherited_environment, run
 from ci.util.text import first_line
 
 # The same program as in the recipe of images.
-VENDOR_PACKAGES = REPOSITORY / "docker" / "vendor_packages.py"
+VENDOR_PACKAGES = RECIPES / "vendor_packages.py"
 OLDEST = (3, 10)  # what the library and pip's newest versions support
 LOOK_S = 60.0  # a Python starts in 0.02 s; on a cold network file system in seconds
 # Variables with which a Python finds other packages than its own; stages do not get them either.

@@ -12,8 +12,11 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeVar
 
-from ci.util.files import REPOSITORY
+from ci.util.files import IS_INSTALLED, PROGRAM_ROOT
 
+# The project that commands are about if they name no other.
+REPOSITORY = Path.cwd() if IS_INSTALLED else PROGRAM_ROOT
+PROGRAM_NAME = "infini-ci" if IS_INSTALLED else "python -m ci"
 NOX_VARIABLE = "INFINI_CI_NOX"  # set by noxfile.py: how the user started nox
 # Sessions named as their commands; those of `run` are not.
 SESSIONS = ("report", "compare", "history", "dashboard")
@@ -54,10 +57,10 @@ def naming_commands_for_others() -> AbstractContextManager[None]:
 
 
 def command(name: str, *words: object) -> str:
-    """Return ``python -m ci NAME WORDS``, or the nox command for it; quoted for a shell."""
+    """Return ``python -m ci NAME WORDS``, or another command that does it; quoted for a shell."""
     arguments = [str(word) for word in words]
     if _elsewhere.get():
-        return shlex.join(["python", "-m", "ci", name, *arguments])
+        return shlex.join([*PROGRAM_NAME.split(), name, *arguments])
     arguments += _same_options(name, arguments)
     nox = os.environ.get(NOX_VARIABLE)
     if nox is None:
@@ -70,10 +73,10 @@ def command(name: str, *words: object) -> str:
     else:  # no session for it: use the Python of the current session
         python = Path(sys.executable)
         shell = Path(os.environ.get("PWD") or Path.cwd()).resolve()  # nox changes the folder
-        here = python.is_relative_to(REPOSITORY) and shell == REPOSITORY
-        shown = python.relative_to(REPOSITORY) if here else python
+        here = python.is_relative_to(PROGRAM_ROOT) and shell == PROGRAM_ROOT
+        shown = python.relative_to(PROGRAM_ROOT) if here else python
         text = shlex.join([str(shown), "-m", "ci", name, *arguments])
-        return text if here else f"cd {shlex.quote(str(REPOSITORY))} && {text}"
+        return text if here else f"cd {shlex.quote(str(PROGRAM_ROOT))} && {text}"
     return f"{nox} -s {session}" + (f" -- {shlex.join(arguments)}" if arguments else "")
 
 
@@ -102,12 +105,12 @@ def results_option(results: Path) -> tuple[str | Path, ...]:
 
 
 def _python() -> list[str]:
-    """Return the command line up to ``-m ci``, as the user typed it."""
+    """Return the command line up to the name of a command, as the user typed it."""
     typed = sys.orig_argv
     for position in range(1, len(typed) - 1):
         if typed[position : position + 2] == ["-m", "ci"]:
             return typed[: position + 2]
-    return ["python", "-m", "ci"]
+    return PROGRAM_NAME.split()
 
 
 def _python_path() -> str:
@@ -117,5 +120,5 @@ def _python_path() -> str:
     """
     value = os.environ.get("PYTHONPATH", "")
     folders = [Path(folder).resolve() for folder in value.split(os.pathsep) if folder]
-    needed = REPOSITORY in folders and Path.cwd() != REPOSITORY
+    needed = PROGRAM_ROOT in folders and Path.cwd() != PROGRAM_ROOT
     return f"PYTHONPATH={shlex.quote(value)} " if needed else ""

@@ -20,7 +20,7 @@ from ci.errors import CiError
 from ci.model.plan import EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan import source
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 
 IMAGE = ImageFacts(reference="local", digest=None, built=False, seconds=0.5, reason="cached")
 

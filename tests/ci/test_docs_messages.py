@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 # One message each; what differs from case to case is an ellipsis.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 
 # Found by Python itself, before anything of this program is imported.
 SITE = """

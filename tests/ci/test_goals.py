@@ -18,7 +18,7 @@ from ci.facts.contract import load_contract
 from ci.model.outcomes import State
 from ci.model.platforms import PLATFORMS
 from ci.plan.load import load_config
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 
 CONTRACT = REPOSITORY / "tests" / "ops" / "contracts" / "cpu.yaml"
 SIMULATED = REPOSITORY / "tests" / "simulated"

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from ci.errors import ConfigError, ExitCode
 from ci.model.platforms import FOLDER, GROUPS, PLATFORMS, DeviceFacts, Platform, read_platform
 from ci.plan.load import load_config
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 from codegen import devices
 
 PAGE = (REPOSITORY / "docs" / "add-a-platform.md").read_text(encoding="utf-8")

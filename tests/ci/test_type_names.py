@@ -6,7 +6,7 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 
 
 def shared_names(folder: Path) -> dict[str, list[str]]:

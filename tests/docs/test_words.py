@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 
 
 def test_every_word_and_phrase_is_searched_for() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 
 HATCHLING = "hatchling.build"
 SETUPTOOLS = "setuptools.build_meta"

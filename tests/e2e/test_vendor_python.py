@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ci.errors import ExitCode
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 from tests.built import built_once, make_wheel
 
 OWN, IN_THE_FOLDER = "2.9.0+acme", "2.13.0.1"  # the second is in no index

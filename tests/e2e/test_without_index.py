@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ci.plan import source
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 from tests.e2e.plans import write_project
 from tests.e2e.test_bundle import NETWORK_VARIABLES, without_network
 

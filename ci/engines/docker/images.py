@@ -35,7 +35,7 @@ from ci.model.plan import (
 from ci.model.results import ImageFacts
 from ci.plan.network import loopback_notes
 from ci.util import process
-from ci.util.files import REPOSITORY, user_cache
+from ci.util.files import RECIPES, user_cache
 from ci.util.lines import parse_object
 from ci.util.text import mask_credentials
 
@@ -305,7 +305,7 @@ class ImageBuilder:
             check_architecture(self.client)
             environment = {**process.inherited_environment(), **self.environment}
             process.run(
-                [*command, offline], cwd=REPOSITORY, environment=environment, on_line=log.write
+                [*command, offline], cwd=RECIPES.parent, environment=environment, on_line=log.write
             )
         return offline
 

@@ -25,7 +25,7 @@ from ci.engines.ray.messages import PROGRAM, SOURCE, WHEELHOUSE, Archive
 from ci.errors import InfrastructureError
 from ci.model.plan import RunPlan
 from ci.plan import source
-from ci.util.files import PROGRAM_FOLDERS, REPOSITORY
+from ci.util.files import PROGRAM_FOLDERS, PROGRAM_ROOT
 
 PIECE = MOST_SENT  # bytes; the same holds for arguments
 AT_ONCE = 16  # calls without an answer
@@ -92,7 +92,7 @@ class Trees:
 
     def program(self) -> Tree:
         """Return this program."""
-        return self._packed(REPOSITORY, only=PROGRAM_FOLDERS)
+        return self._packed(PROGRAM_ROOT, only=PROGRAM_FOLDERS)
 
     def _packed(self, folder: Path, *, packed: bool = False, only: tuple[str, ...] = ()) -> Tree:
         key = (folder, packed, only)

@@ -31,7 +31,7 @@ from ci.run.platform import prepare_image
 from ci.run.progress import PlatformObserver, Progress
 from ci.upkeep.bundle.file import BundleWriter, new_bundle
 from ci.upkeep.bundle.wheels import collect_wheels, download_program, program_requirements
-from ci.util.files import PROGRAM_FOLDERS, REPOSITORY
+from ci.util.files import PROGRAM_FOLDERS, PROGRAM_ROOT
 
 PROGRAM_FILES = ("LICENSE", "ci.yaml", "pyproject.toml")
 
@@ -118,9 +118,12 @@ class Packer:
 
     def _add_program(self, writer: BundleWriter) -> None:
         """Add the program that runs the bundle: the one that packs it."""
-        for relative in source.files(REPOSITORY):
-            if relative.parts[0] in PROGRAM_FOLDERS or str(relative) in PROGRAM_FILES:
-                writer.add_file(f"{names.PROGRAM}{relative}", REPOSITORY / relative)
+        for name in PROGRAM_FOLDERS:
+            for relative in source.files(PROGRAM_ROOT / name):
+                path = PROGRAM_ROOT / name / relative
+                writer.add_file(f"{names.PROGRAM}{name}/{relative}", path)
+        for path in filter(Path.is_file, map(PROGRAM_ROOT.joinpath, PROGRAM_FILES)):
+            writer.add_file(f"{names.PROGRAM}{path.name}", path)
         writer.add_text(names.PROGRAM_REQUIREMENTS, "\n".join(program_requirements()) + "\n")
         wheels = self.folder / names.PROGRAM_WHEELS
         text = "collecting the wheels of the program itself"

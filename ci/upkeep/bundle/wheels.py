@@ -11,6 +11,7 @@ import tomllib
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.metadata import requires
 from pathlib import Path
 
 from ci.engines import Engine, Observer
@@ -20,9 +21,10 @@ from ci.model.plan import ResultLimits, RunPlan
 from ci.model.results import ImageFacts
 from ci.protocol.job import ArtifactPlan, Column, StagePlan
 from ci.protocol.stage_kind import StageKind
-from ci.util.files import REPOSITORY
+from ci.util.files import IS_INSTALLED, PROGRAM_ROOT
 from ci.util.process import last_lines, run
 
+DISTRIBUTION = "infini-ci"
 COLLECTOR = Path(__file__).with_name("collect_wheels.py")
 LIMITS = ResultLimits(total_bytes=1 << 36)  # 64 GiB; torch with CUDA has 4
 FOLDER = ".infini-ci-wheels"  # in the workspace: no project has a folder of this name
@@ -30,8 +32,10 @@ TIMEOUT_S = 3600.0  # for several GB at 1 MB/s, if torch is downloaded
 
 
 def program_requirements() -> list[str]:
-    """Return what ``python -m ci`` needs: the dependency group of that name."""
-    document = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+    """Return what ``python -m ci`` needs: the dependency group of that name, also if installed."""
+    if IS_INSTALLED:
+        return [it for it in requires(DISTRIBUTION) or () if "extra ==" not in it]
+    document = tomllib.loads((PROGRAM_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     return list(document["dependency-groups"]["ci"])
 
 

@@ -30,7 +30,8 @@ from ci.engines.job import agent_archive, agent_modules
 from ci.protocol.events import ArtifactCut, CommandEnd
 from ci.protocol.job import DISK_FULL, PROTOCOL, ArtifactPlan
 from ci.protocol.stage_kind import StageKind
-from ci.util.files import REPOSITORY, copy_file
+from ci.util.files import copy_file
+from ci.util.invocation import REPOSITORY
 from tests.cases import narrowed
 from tests.ci.agent_job import Job, printed_events, wait_for_end
 from tools.faults.disks import fill, limited

@@ -14,7 +14,7 @@ from ci.agent.lease import detect
 from ci.engines import devices
 from ci.engines.job import agent_modules
 from ci.protocol.stage_kind import StageKind
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 from tests.ci.agent_job import Job
 from tools.compat.interpreters import find_interpreters, places
 

@@ -21,7 +21,7 @@ from ci.agent.lease import LeaseError, Leases
 from ci.agent.locks import LockFolder
 from ci.protocol.events import Event, LeaseWaiting
 from ci.protocol.job import DeviceJob
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 from tests.ci import competitor
 from tests.ci.agent_job import Job, device_job, printed_events, wait_for_end
 

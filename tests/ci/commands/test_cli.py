@@ -24,7 +24,7 @@ from ci.model.results import RunResult
 from ci.plan.load import schema_text
 from ci.store.folder import default_url
 from ci.store.store import Store
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 from tests.ci.local_engine import LocalEngine
 
 Output = pytest.CaptureFixture[str]

@@ -60,7 +60,7 @@ from ci.upkeep.doctor.network import (
     network_checks,
 )
 from ci.upkeep.doctor.output import exit_code, findings_json, print_findings
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 from tests.built import make_wheel
 from tests.ci.made_plans import CONFIG, INPUTS, plan
 

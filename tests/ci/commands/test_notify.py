@@ -19,7 +19,7 @@ from ci.cli import main
 from ci.errors import ExitCode
 from ci.store.folder import default_url
 from ci.util import webhook
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 from ci.util.process import NOTIFY_VARIABLE, inherited_environment
 from ci.util.text import hide_values
 from tests.ci.postgresql_server import connected

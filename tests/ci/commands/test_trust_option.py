@@ -13,7 +13,7 @@ import pytest
 from ci import cli
 from ci.commands import run as run_command
 from ci.errors import ExitCode
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 from tests.ci.local_engine import LocalEngine
 
 Output = pytest.CaptureFixture[str]

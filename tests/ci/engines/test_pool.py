@@ -42,7 +42,7 @@ from ci.model.plan import EngineKind, EnginePlan, Priority, RunPlan
 from ci.protocol.agent_files import ENGINE_EVENTS
 from ci.protocol.events import Event, Output, RunFinished, StageStarted
 from ci.run.dry_run import plan_document
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 from tests.ci.made_plans import pool_plans, pool_project
 from tests.ci.shown_events import Shown
 

@@ -33,7 +33,7 @@ from ci.gates.rules import exit_code
 from ci.model.results import Harness, Product
 from ci.upkeep.doctor.prerequisites import check_first_use, check_git, docker_answers
 from ci.util import interpreters
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 from tests.ci.workplace import Workplace, new_workplace
 
 NOXFILE = REPOSITORY / "noxfile.py"

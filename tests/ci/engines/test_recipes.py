@@ -21,8 +21,9 @@ from ci.model.plan import RunPlan
 from ci.model.platforms import PLATFORMS
 from ci.plan.config import DevicePolicy
 from ci.plan.load import load_config
-from ci.plan.project import RECIPE, RECIPE_FILES, load_project, plan_run
-from ci.util.files import REPOSITORY
+from ci.plan.project import RECIPE_FILES, load_project, plan_run
+from ci.util.files import RECIPES
+from ci.util.invocation import REPOSITORY
 
 ACCELERATORS = [name for name in PLATFORMS if name != "cpu"]
 
@@ -59,7 +60,7 @@ def test_what_fails_is_tried_once_more(tmp_path: Path, program: str, code: int) 
     for name in ("sleep", "a program"):
         (tmp_path / name).write_text("#!/bin/sh\n" + (program if name != "sleep" else ""))
         (tmp_path / name).chmod(0o755)
-    command: list[str | Path] = [RECIPE / "retry", tmp_path / "a program", "an argument"]
+    command: list[str | Path] = [RECIPES / "retry", tmp_path / "a program", "an argument"]
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == code
@@ -70,7 +71,7 @@ def test_what_fails_is_tried_once_more(tmp_path: Path, program: str, code: int) 
 
 def test_every_file_of_the_recipe_is_sent() -> None:
     by_hand = {"make-base-image", "start-engine"}
-    files = {path.name for path in RECIPE.iterdir() if path.is_file()}
+    files = {path.name for path in RECIPES.iterdir() if path.is_file()}
     assert {name for name in files if not name.startswith("requirements-")} == {
         *RECIPE_FILES,
         *by_hand,
@@ -89,7 +90,7 @@ def test_this_project_is_configured_for_all_platforms() -> None:
 
 
 def test_the_vendors_packages_are_not_requested() -> None:
-    lines = (RECIPE / "requirements-vendor.txt").read_text().splitlines()
+    lines = (RECIPES / "requirements-vendor.txt").read_text().splitlines()
     names = {line.partition("==")[0] for line in lines if not line.startswith("#")}
     assert not names & {"torch", "numpy", "triton"}
 
@@ -98,7 +99,7 @@ def test_the_vendors_packages_are_not_requested() -> None:
 def test_each_python_of_the_library_gets_one_version_of_each_package(python: str) -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert SpecifierSet(project["requires-python"]).contains(python)
-    lines = (RECIPE / "requirements-cpu.txt").read_text(encoding="utf-8").splitlines()
+    lines = (RECIPES / "requirements-cpu.txt").read_text(encoding="utf-8").splitlines()
     stated = (line.partition("  #")[0] for line in lines if not line.startswith(("#", "-")))
     requirements = [Requirement(line) for line in stated]
     this = {"python_version": python}
@@ -191,7 +192,7 @@ def package(site: Path, name: str, version: str) -> None:
 
 def vendor_packages(*arguments: object, path: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-S", RECIPE / "vendor_packages.py", *map(str, arguments)],
+        [sys.executable, "-S", RECIPES / "vendor_packages.py", *map(str, arguments)],
         env={"PYTHONPATH": str(path)},
         capture_output=True,
         text=True,
@@ -254,7 +255,7 @@ def test_an_environment_sees_what_the_vendors_sees(tmp_path: Path, sees_system: 
     library = path_of(before, ISOLATED)
     for name in ("first", "second"):  # the recipe of images has two, each linked to the one before
         python = make(name)
-        link: list[str | Path] = [before, RECIPE / "vendor_packages.py", "link", tmp_path / name]
+        link: list[str | Path] = [before, RECIPES / "vendor_packages.py", "link", tmp_path / name]
         subprocess.run(link, check=True)
         [own] = (tmp_path / name / "lib").glob("python*/site-packages")
         seen = [folder for folder in path_of(python) if folder != str(own)]
@@ -265,7 +266,7 @@ def test_an_environment_sees_what_the_vendors_sees(tmp_path: Path, sees_system: 
 
 
 def test_an_old_python_of_an_image_can_look_for_the_vendors() -> None:
-    tree = ast.parse((RECIPE / "vendor_packages.py").read_text(), feature_version=(3, 6))
+    tree = ast.parse((RECIPES / "vendor_packages.py").read_text(), feature_version=(3, 6))
     at_once = [node.module for node in tree.body if isinstance(node, ast.ImportFrom)]
     assert not {"__future__", "importlib.metadata"} & {*at_once}
 
@@ -287,7 +288,7 @@ def enter(tmp_path: Path) -> Path:
     (tmp_path / "sdk" / "bin").mkdir(parents=True)
     (tmp_path / "sdk" / "lib64").mkdir()
     (tmp_path / "sdk" / "set_env.sh").write_text("export OPP=opp\necho said\n")
-    text = (RECIPE / "enter").read_text().replace("/opt/recipe", str(tmp_path))
+    text = (RECIPES / "enter").read_text().replace("/opt/recipe", str(tmp_path))
     (tmp_path / "enter").write_text(text)
     (tmp_path / "platform.sh").write_text(
         f"vendor_script {tmp_path}/sdk/set_env.sh\nvendor_script /nowhere/set_env.sh\n"
@@ -326,7 +327,7 @@ def test_what_the_base_image_says_of_its_sdk_stands(enter: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "recipe", sorted((RECIPE / "platforms").iterdir()), ids=lambda path: path.stem
+    "recipe", sorted((RECIPES / "platforms").iterdir()), ids=lambda path: path.stem
 )
 def test_the_sdk_of_a_platform(enter: Path, recipe: Path) -> None:
     text = recipe.read_text()

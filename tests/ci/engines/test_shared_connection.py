@@ -27,7 +27,7 @@ from ci.engines.ray.shared import SharedCluster, shared_connection
 from ci.engines.ray.transfer import Trees
 from ci.errors import CiError, InfrastructureError
 from ci.model.plan import EngineKind, EnginePlan, RunPlan
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 from tests.ci.local_engine import LocalEngine
 
 Connection = partial[SharedCluster]

@@ -12,7 +12,7 @@ from ci.facts.operators import operator_record, overload_counts, recorded_proper
 from ci.facts.pytest_log import parse_log
 from ci.model.outcomes import SKIP_REASONS, OperatorRecord, PytestLog
 from ci.model.results import OverloadCount
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 from tests.ci import operator_log
 from tests.ci.operator_log import FINISH, SIMULATED, lines, properties
 

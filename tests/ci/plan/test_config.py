@@ -12,7 +12,7 @@ from ci.model.platforms import GROUPS, PLATFORMS
 from ci.plan.load import load_config, load_site, schema_text
 from ci.protocol.job import Column
 from ci.protocol.stage_kind import StageKind
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 
 PACKAGE = "expected only a package's name: letters, digits, '+', '-', '.' and '_'"
 RESERVED = "expected another variable: this one is reserved, tests read the platform from it"

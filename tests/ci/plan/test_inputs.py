@@ -12,13 +12,13 @@ from ci.model.platforms import PLATFORMS
 from ci.plan.planning import RunOptions
 from ci.plan.project import (
     DEFAULT_REQUIREMENTS,
-    RECIPE,
     RECIPE_FILES,
+    RECIPES,
     config_option,
     load_project,
     plan_run,
 )
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 from tests.ci.stored_history import git
 
 
@@ -41,7 +41,7 @@ def plan(
 def test_a_foreign_project_gets_what_comes_with_the_program(folder: Path) -> None:
     planned = plan(folder)
     assert planned.needed_image.context == {
-        **{name: (RECIPE / name).read_bytes() for name in RECIPE_FILES},
+        **{name: (RECIPES / name).read_bytes() for name in RECIPE_FILES},
         "requirements-cpu.txt": DEFAULT_REQUIREMENTS.read_bytes(),
     }
     assert planned.host.requirements == DEFAULT_REQUIREMENTS

@@ -24,7 +24,7 @@ from ci.model.results import ExecutionFacts, Harness, ImageFacts, Product, RunRe
 from ci.plan.request import load_request
 from ci.run.progress import Progress
 from ci.run.records import Records
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 from tests.cases import narrowed
 from tests.ci.hostile import LONGEST, suite
 from tests.ci.local_engine import LocalEngine

@@ -28,7 +28,7 @@ from ci.store.connect import refill_remedy
 from ci.store.folder import default_url
 from ci.store.store import Store
 from ci.store.tables import METADATA
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 from ci.util.process import run as run_process
 from tests.ci.foreign_runs import RUN_ID, small, write_run
 from tests.ci.made_results import made_test

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.util.files import REPOSITORY
-from ci.util.invocation import NOX_VARIABLE, SESSIONS, command, remember_options
+from ci.util.invocation import NOX_VARIABLE, REPOSITORY, SESSIONS, command, remember_options
 
 
 @pytest.fixture(autouse=True)
