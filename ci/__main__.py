@@ -25,6 +25,7 @@ DEPENDENCIES = (
     "sqlalchemy",
     "yaml",
 )
+REINSTALL = "Install it again, with its dependencies: pip install --force-reinstall infini-ci"
 REMEDY = """\
 `python3 noxfile.py -s build-cpu` installs what it needs by itself. Or, in a virtual
 environment with pip 25.1 or newer: `python -m pip install --group ci`"""
@@ -66,7 +67,9 @@ def start() -> int:
         if missing not in DEPENDENCIES:
             return _report_fault(error)
         print(f"error: the Python package '{missing}' is not installed", file=sys.stderr)
-        print(REMEDY, file=sys.stderr)
+        from ci.util.files import IS_INSTALLED
+
+        print(REINSTALL if IS_INSTALLED else REMEDY, file=sys.stderr)
         return INFRASTRUCTURE
     except KeyboardInterrupt:  # during an import
         print("interrupted", file=sys.stderr)

@@ -25,6 +25,7 @@ ROOMS = (
     "util",
 )
 LOOSE = {"__main__", "cli", "errors"}
+PACKAGING = "hatch_build"  # which imports no module of ci
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,8 @@ def graph() -> grimp.ImportGraph:
 
 
 def test_every_module_is_in_a_room(graph: grimp.ImportGraph) -> None:
-    assert {name.removeprefix("ci.") for name in graph.find_children("ci")} == {*ROOMS, *LOOSE}
+    known = {*ROOMS, *LOOSE, PACKAGING}
+    assert {name.removeprefix("ci.") for name in graph.find_children("ci")} == known
 
 
 def test_rooms_import_only_rooms_below(graph: grimp.ImportGraph) -> None:

@@ -29,6 +29,7 @@ from ci.engines.devices import device_findings
 from ci.engines.docker.images import ARCHITECTURES, ImageBuilder
 from ci.engines.docker.link import DOCKER, EngineProduct, Link, explain, is_local, typed_reasons
 from ci.model.plan import EnginePlan, ImagePlan, RunPlan, base_image_remedy
+from ci.util.invocation import PROGRAM_NAME
 from ci.util.text import counted
 
 
@@ -64,7 +65,7 @@ def _device_findings(run: RunPlan, info: Mapping[str, Any]) -> Iterator[Finding]
     yield unknown(
         f"devices of {run.platform}",
         "they are on another machine",
-        remedy=f"Run python -m ci doctor {run.platform} there; a run here looks at them too.",
+        remedy=f"Run {PROGRAM_NAME} doctor {run.platform} there; a run here looks at them too.",
     )
 
 

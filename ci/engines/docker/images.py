@@ -36,6 +36,7 @@ from ci.model.results import ImageFacts
 from ci.plan.network import loopback_notes
 from ci.util import process
 from ci.util.files import RECIPES, user_cache
+from ci.util.invocation import PROGRAM_NAME
 from ci.util.lines import parse_object
 from ci.util.text import mask_credentials
 
@@ -270,7 +271,7 @@ class ImageBuilder:
         got = ", ".join(str(image.id) for image in images) or "no image"
         raise InfrastructureError(
             f"{archive.bundle}: the engine loaded {got}, expected image {archive.id}",
-            remedy="Make the bundle again with `python -m ci bundle`, and copy it here.",
+            remedy=f"Make the bundle again with `{PROGRAM_NAME} bundle`, and copy it here.",
         )
 
     def _pull_base(self, plan: RunPlan, log: ImageLog) -> None:

@@ -16,10 +16,11 @@ from ci.errors import UsageError
 from ci.plan.bundle import DOCUMENT, FOLDER, VERSION, BundleDocument, Member
 from ci.plan.source import TIMESTAMP
 from ci.util.files import open_for_replacement
+from ci.util.invocation import PROGRAM_NAME
 from ci.util.lines import parse_object
 from ci.util.tar import TAR_ERRORS
 
-COPY_REMEDY = "Copy the bundle again, or rebuild it with `python -m ci bundle`."
+COPY_REMEDY = f"Copy the bundle again, or rebuild it with `{PROGRAM_NAME} bundle`."
 LARGEST_DOCUMENT = 2**24  # bytes; a few hundred for each member
 
 
@@ -104,7 +105,7 @@ def open_archive(path: Path) -> Iterator[BundleReader]:
         archive = tarfile.open(path, mode="r:")  # noqa: SIM115 - closed below
     except OSError as error:
         message = f"--bundle: {path} cannot be read: {error.strerror}"
-        remedy = "Name a file that `python -m ci bundle` wrote."
+        remedy = f"Name a file that `{PROGRAM_NAME} bundle` wrote."
         raise UsageError(message, remedy=remedy) from None
     except TAR_ERRORS as error:
         raise _bundle_error(path, f"not a tar file: {error}") from None

@@ -13,11 +13,11 @@ from ci.plan.planning import RunOptions
 from ci.plan.project import (
     DEFAULT_REQUIREMENTS,
     RECIPE_FILES,
-    RECIPES,
     config_option,
     load_project,
     plan_run,
 )
+from ci.util.files import RECIPES
 from ci.util.invocation import REPOSITORY
 from tests.ci.stored_history import git
 
