@@ -189,11 +189,10 @@ def _contract_notes(case: Case, verdict: Verdict) -> list[Evidence]:
             # The count and, for changes that break the contract, the largest group.
             group = f": {group_lines(changes, 1)[0]}" if kind in BREACHES else ""
             found.append(case.changes.headline(kind) + group)
-    if not found:
-        return []
-    if contract.torch and case.torch and case.has_another_torch:
+    explains = found or verdict.product is Product.FAILED
+    if explains and contract.torch and case.torch and case.has_another_torch:
         found.append(f"it was made with torch {contract.torch}, this run has {case.torch}")
-    return [say.contract_differs(found, _contract_command(case, verdict))]
+    return [say.contract_differs(found, _contract_command(case, verdict))] if found else []
 
 
 def _contract_command(case: Case, verdict: Verdict) -> str | None:

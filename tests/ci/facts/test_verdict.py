@@ -580,6 +580,13 @@ SCENARIOS |= {
     "contract: beside a failure": ended(
         replace(operators(MUL_FAILED), exit_status=1), contract=contract(ADD, MUL)
     ),
+    "contract: a failure alone, another torch": replace(
+        ended(
+            replace(operators(ADD, MUL_FAILED), exit_status=1),
+            contract=replace(contract(ADD, MUL_FAILED), torch="2.13.0+cpu"),
+        ),
+        torch="2.13.0+cu130",
+    ),
     "contract: added": ended(operators(ADD, MUL), contract=contract(ADD)),
     "contract: skip -> pass": ended(operators(ADD, MUL), contract=contract(ADD, MUL_SKIPPED)),
     "contract: another reason": ended(
