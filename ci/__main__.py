@@ -14,6 +14,7 @@ import traceback
 
 DEPENDENCIES = (
     "alembic",
+    "argcomplete",
     "changeforest",
     "docker",
     "filelock",
@@ -38,6 +39,7 @@ LIBRARY_SETTINGS = {
     # Else NumPy starts a thread per core. They wait for work that never comes, but not idly: 10 %.
     "OPENBLAS_NUM_THREADS": "1",
 }
+COMPLETION_VARIABLE = "_ARGCOMPLETE"  # set by a shell that asks how to complete a command line
 INFRASTRUCTURE = 3  # an ExitCode: importing it may be what fails
 
 
@@ -50,6 +52,10 @@ def _main() -> int:
         return 2
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     try:
+        if COMPLETION_VARIABLE in os.environ:
+            from ci.commands.completion import answer_shell
+
+            answer_shell()
         from ci.cli import main
         from ci.util.process import set_for_this_program
 

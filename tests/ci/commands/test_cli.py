@@ -299,9 +299,9 @@ def test_every_command_has_one_form(name: str) -> None:
     assert module.execute.__doc__
 
 
-# `export` writes files, and `manifest` prints what another system reads; the others show what the
-# programs that they start print.
-WITHOUT_JSON = ("export", "manifest", "shell", "rerun")
+# `completion` prints what a shell reads, `export` writes files, and `manifest` prints what another
+# system reads; the others show what the programs that they start print.
+WITHOUT_JSON = ("completion", "export", "manifest", "shell", "rerun")
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
