@@ -29,6 +29,9 @@ DEPENDENCIES = (
 REMEDY = """\
 `python3 noxfile.py -s build-cpu` installs what it needs by itself. Or, in a virtual
 environment with pip 25.1 or newer: `python -m pip install --group ci`"""
+# Of the standard library: Windows has none of them.
+UNIX_MODULES = ("fcntl", "termios", "tty")
+UNIX_REMEDY = "On Windows, install it and run it in WSL 2: https://learn.microsoft.com/windows/wsl"
 # Imported modules and loaded results live until the program ends. Python's default collects garbage
 # after every 700 new objects: searching them again and again took 10 % of the time of `compare`,
 # and 4 % with 50,000. `compare` and `history` make fewer than this, even of 2,000 runs.
@@ -68,6 +71,10 @@ def _main() -> int:
         return code
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
+        if missing in UNIX_MODULES:
+            print(f"error: this program needs Linux or macOS: {error}", file=sys.stderr)
+            print(UNIX_REMEDY, file=sys.stderr)
+            return INFRASTRUCTURE
         if missing not in DEPENDENCIES:
             return _report_fault(error)
         print(f"error: the Python package '{missing}' is not installed", file=sys.stderr)

@@ -503,6 +503,24 @@ def test_without_its_dependencies_it_says_what_installs_them() -> None:
     assert "Traceback" not in done.stderr
 
 
+WINDOWS = """\
+import runpy, signal, sys
+sys.modules[sys.argv.pop(1)] = None
+del signal.SIGHUP, signal.SIGWINCH
+runpy.run_module("ci", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("module", ["fcntl", "termios", "tty"])
+def test_windows_is_named(module: str) -> None:
+    command = [sys.executable, "-c", WINDOWS, module, "run", "cpu", "--dry-run"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == ExitCode.INFRASTRUCTURE
+    error, remedy = done.stderr.splitlines()
+    assert error.startswith("error: this program needs Linux or macOS: ")
+    assert remedy.startswith("On Windows, install it and run it in WSL 2: ")
+
+
 HIDDEN = """\
 import runpy, sys
 sys.modules["virtualenv"] = None
