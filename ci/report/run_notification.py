@@ -26,11 +26,12 @@ def run_notification(run: RunResult, form: str, *, folder: Path, job: str | None
     """
     place = f"{socket.gethostname()}:{folder.absolute()}"
     text = mask_credentials("\n".join(_lines(run, place, job)))
+    text = shorten(text, LONGEST_NOTIFICATION)
     data = {
         "schema_version": NOTIFICATION_VERSION,
         "project": run.project,
         "branch": run.lineage.branch,
-        "text": shorten(text, LONGEST_NOTIFICATION),
+        "text": text,
         "kind": "run",
         "headline": _headline(run),
         "run_id": run.run_id,
@@ -42,7 +43,7 @@ def run_notification(run: RunResult, form: str, *, folder: Path, job: str | None
         "job": job,
         "platforms": [*map(_platform_data, run.platforms)],
     }
-    return FORMS[form](data["text"], data)
+    return FORMS[form](text, data)
 
 
 def _failed(run: RunResult) -> list[PlatformResult]:

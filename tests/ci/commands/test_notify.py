@@ -461,7 +461,7 @@ def test_the_body_of_a_run_is_the_documented_one(work: Workplace, receiver: Rece
 
 def test_a_run_without_its_engine_is_sent(work: Workplace, receiver: Receiver) -> None:
     work.engine.prepare_error = InfrastructureError("no space at https://me:hidden-word@registry")
-    assert run(work, "--notify", f"slack+{receiver.url}") == ExitCode.INFRASTRUCTURE
+    assert run(work, "--notify", receiver.url) == ExitCode.INFRASTRUCTURE
     [body] = receiver.bodies
     assert "CPU: not run, harness infrastructure: no space at https://***@" in body["text"]
     assert "hidden-word" not in str(body)
