@@ -35,6 +35,9 @@ if sys.version_info < (3, 11):  # noqa: UP036
         "RHEL 8 and 9 and their derivatives: sudo dnf install python3.11-devel",
     )
 
+if sys.platform == "win32":
+    stop("got Windows, expected Linux", "Run it in WSL 2: https://learn.microsoft.com/windows/wsl")
+
 
 # For modules that need no installed package: nox loads only this file.
 sys.path.insert(0, str(ROOT))

@@ -14,6 +14,7 @@ import traceback
 
 DEPENDENCIES = (
     "alembic",
+    "argcomplete",
     "changeforest",
     "docker",
     "filelock",
@@ -29,6 +30,9 @@ REINSTALL = "Install it again, with its dependencies: pip install --force-reinst
 REMEDY = """\
 `python3 noxfile.py -s build-cpu` installs what it needs by itself. Or, in a virtual
 environment with pip 25.1 or newer: `python -m pip install --group ci`"""
+# Of the standard library: Windows has none of them.
+UNIX_MODULES = ("fcntl", "termios", "tty")
+UNIX_REMEDY = "On Windows, install it and run it in WSL 2: https://learn.microsoft.com/windows/wsl"
 # Imported modules and loaded results live until the program ends. Python's default collects garbage
 # after every 700 new objects: searching them again and again took 10 % of the time of `compare`,
 # and 4 % with 50,000. `compare` and `history` make fewer than this, even of 2,000 runs.
@@ -39,6 +43,7 @@ LIBRARY_SETTINGS = {
     # Else NumPy starts a thread per core. They wait for work that never comes, but not idly: 10 %.
     "OPENBLAS_NUM_THREADS": "1",
 }
+COMPLETION_VARIABLE = "_ARGCOMPLETE"  # set by a shell that asks how to complete a command line
 INFRASTRUCTURE = 3  # an ExitCode: importing it may be what fails
 
 
@@ -52,6 +57,10 @@ def start() -> int:
         return 2
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     try:
+        if COMPLETION_VARIABLE in os.environ:
+            from ci.commands.completion import answer_shell
+
+            answer_shell()
         from ci.cli import main
         from ci.util.process import set_for_this_program
 
@@ -64,6 +73,10 @@ def start() -> int:
         return code
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
+        if missing in UNIX_MODULES:
+            print(f"error: this program needs Linux or macOS: {error}", file=sys.stderr)
+            print(UNIX_REMEDY, file=sys.stderr)
+            return INFRASTRUCTURE
         if missing not in DEPENDENCIES:
             return _report_fault(error)
         print(f"error: the Python package '{missing}' is not installed", file=sys.stderr)

@@ -52,6 +52,7 @@ COMMANDS: Mapping[str, str] = {
     "doctor": "check that this machine has what runs need",
     "gc": "remove leftovers of earlier runs by age and size",
     "schema": "print the JSON schema of ci.yaml or results.json",
+    "completion": "print a script with which a shell completes command lines",
 }
 
 

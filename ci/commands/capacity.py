@@ -8,7 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from ci.commands.options import add_format, add_platforms, add_project, add_results, whole_number
+from ci.commands.options import (
+    add_format,
+    add_platforms,
+    add_project,
+    add_results,
+    platform_name,
+    whole_number,
+)
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.model.results import MOST_SHARDS
@@ -203,7 +210,7 @@ def _by_platform(number: Callable[[str], Number]) -> Callable[[str], dict[str, N
 
     def numbers(text: str) -> dict[str, Number]:
         pairs = [word.rpartition("=") for word in text.split(",")]
-        found = {name: number(value) for name, _, value in pairs}
+        found = {platform_name(name): number(value) for name, _, value in pairs}
         if len(found) < len(pairs) or (ALL in found and len(found) > 1):
             message = f"got '{text}', expected one number, or one for each platform: cpu=1,nvidia=2"
             raise argparse.ArgumentTypeError(message)

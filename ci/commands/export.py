@@ -6,7 +6,7 @@ import argparse
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ci.commands.options import add_choice, add_results, choice_of
+from ci.commands.options import add_choice, add_results, choice_of, platform_name
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
@@ -48,11 +48,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--platform",
         action="append",
-        type=choice_of(PLATFORMS),
+        type=_parse_platform,
         metavar="PLATFORM",
         help="only results of this platform. Repeatable (default: all)",
     )
     add_results(parser)
+
+
+def _parse_platform(text: str) -> str:
+    return choice_of(PLATFORMS)(platform_name(text))
 
 
 def _parse_time(text: str) -> datetime:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 
 import yaml
@@ -14,6 +16,7 @@ import yaml
 from ci.commands.options import (
     add_choice,
     add_config,
+    add_format,
     add_platforms,
     add_results,
     add_source,
@@ -46,7 +49,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "Print the jobs of platforms for a system that has the machines: one Job each for"
         " Kubernetes, or a script that submits them to Slurm. For Kubernetes, a new run is opened"
         " too: its folder `kubernetes` has the files that the Jobs read, and `import` judges what"
-        " they write. The settings of the system are in ci.site.yaml."
+        " they write. The settings of the system are in ci.site.yaml. With `--format json`, the"
+        " Jobs are one List, which kubectl takes too; for Slurm, it has the script, and what each"
+        " of its arrays requests."
     )
     add_platforms(parser, "platforms to run")
     parser.add_argument("--all", action="store_true", help="every configured platform")
@@ -72,6 +77,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="run the tests of each platform in N processes side by side, as in `run` (default: 1)",
     )
+    add_format(parser, "text", "json")
     add_source(parser)
     add_config(parser)
     add_results(parser)
@@ -118,7 +124,10 @@ def _print_jobs(
     place = records.folder / kubernetes.SYSTEM
     for name in kubernetes.write_inputs(plans, place):
         complain(f"left out of the sources: {name}")
-    show(yaml.safe_dump_all(jobs, sort_keys=False, explicit_start=True), end="")
+    if options.format == "json":
+        show(json.dumps({"apiVersion": "v1", "kind": "List", "items": jobs}, indent=2))
+    else:
+        show(yaml.safe_dump_all(jobs, sort_keys=False, explicit_start=True), end="")
     for local, remote in kubernetes.images(plans, clusters):
         complain(shlex.join(["docker", "tag", local, remote]))
         complain(shlex.join(["docker", "push", remote]))
@@ -166,7 +175,12 @@ def _print_script(
         results=options.results.absolute(),
         options=asked,
     )
-    show(slurm.script(submission, plans, settings), end="")
+    text = slurm.script(submission, plans, settings)
+    if options.format == "json":
+        arrays = [*map(asdict, slurm.job_arrays(plans, settings))]
+        show(json.dumps({"commit": state.commit, "arrays": arrays, "script": text}, indent=2))
+    else:
+        show(text, end="")
     return ExitCode.PASSED
 
 

@@ -1,4 +1,4 @@
-"""``--notify``: a message for each new alarm. Its faults never change an exit code."""
+"""``--notify``: a message for an alarm or a failed run. Its faults never change an exit code."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import hashlib
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci.errors import CiError, UsageError
+from ci.plan.ci_variables import job_page
 from ci.util.process import NOTIFY_VARIABLE
 from ci.util.terminal import complain
 from ci.util.text import MASK
@@ -18,9 +20,11 @@ from ci.util.webhook import FORMS, post_json, split_form
 if TYPE_CHECKING:  # they import NumPy and SQLAlchemy
     from ci.analysis.alarms import Alarm
     from ci.analysis.platform_history import PlatformHistory, ProjectLine
+    from ci.model.results import RunResult
     from ci.store.store import Store
 
 Target = tuple[str, str]  # form and URL
+BY_VARIABLE: Target = ("", "")
 # The address is a secret: no message repeats it.
 WRONG = (
     f"got '{MASK}', expected an address https://HOST/PATH or FORM+https://HOST/PATH, with a form of"
@@ -40,6 +44,19 @@ def add_notify(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_run_notify(parser: argparse.ArgumentParser) -> None:
+    """Add ``--notify``, the address for a run that does not pass."""
+    parser.add_argument(
+        "--notify",
+        type=_parse_target,
+        nargs="?",
+        const=BY_VARIABLE,
+        metavar="URL",
+        help="if a platform does not pass, POST what failed to this webhook, in the forms of"
+        " `history --notify` (default without URL: $INFINI_CI_NOTIFY). A failed POST is a warning",
+    )
+
+
 def _parse_target(address: str) -> Target:
     if found := split_form(address):
         return found
@@ -49,9 +66,24 @@ def _parse_target(address: str) -> Target:
 def find_target(options: argparse.Namespace) -> Target | None:
     """The target of ``--notify``, by default that of the environment variable."""
     target: Target | None = options.notify
-    address = os.environ.get(NOTIFY_VARIABLE)
-    if target or not address:
+    return target or _variable_target()
+
+
+def find_run_target(options: argparse.Namespace) -> Target | None:
+    """The target of ``run --notify``; ``None`` without this option: not every run is for a chat."""
+    if options.notify != BY_VARIABLE:
+        target: Target | None = options.notify
         return target
+    if found := _variable_target():
+        return found
+    message = f"--notify: got no URL, and {NOTIFY_VARIABLE} is not set"
+    raise UsageError(message, remedy="Set one of them.")
+
+
+def _variable_target() -> Target | None:
+    address = os.environ.get(NOTIFY_VARIABLE)
+    if not address:
+        return None
     if found := split_form(address):
         return found
     remedy = f"Correct it, or unset {NOTIFY_VARIABLE}."
@@ -84,5 +116,17 @@ def notify(
                 post_json(url, form, body)
             if new:
                 store.add_notices(along.project, digest, new)
+    except CiError as error:
+        complain(f"warning: {error}\n{error.remedy or ''}".rstrip())
+
+
+def notify_of_run(target: Target, run: RunResult, folder: Path) -> None:
+    """Post what failed in a run; ``folder`` has its results."""
+    from ci.report.run_notification import run_notification
+
+    form, url = target
+    try:
+        body = run_notification(run, form, folder=folder, job=job_page(os.environ))
+        post_json(url, form, body)
     except CiError as error:
         complain(f"warning: {error}\n{error.remedy or ''}".rstrip())

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
+from ci.commands.notifying import add_run_notify, find_run_target, notify_of_run
 from ci.commands.options import (
     add_choice,
     add_config,
@@ -154,6 +155,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print the plan of the run, as text or with `--format json`, instead of running it",
     )
+    add_run_notify(parser)
     add_format(parser, "table", "markdown", "json")
 
 
@@ -178,6 +180,7 @@ def execute(options: argparse.Namespace) -> int:
     if options.dry_run and options.format == "markdown":
         message = "--format: got markdown, expected table or json with --dry-run"
         raise UsageError(message, remedy="Leave out --format or --dry-run.")
+    find_run_target(options)  # a wrong one is found before the run
     if options.bundle:
         return _run_bundle(options)
     if options.resume:
@@ -314,7 +317,13 @@ def _execute_plans(
                 command = coordinator.command_to_resume
                 show(f"to continue this run with unchanged sources and configuration: {command}")
     publish_run(options.results, request.source, result, os.environ)
-    return ExitCode.INTERRUPTED if coordinator.interrupted else exit_code(result.platforms)
+    if coordinator.interrupted:
+        return ExitCode.INTERRUPTED
+    code = exit_code(result.platforms)
+    target = find_run_target(options)
+    if target and code is not ExitCode.PASSED:
+        notify_of_run(target, result, folder)
+    return code
 
 
 def _print_plans(plans: Sequence[RunPlan], form: str) -> int:

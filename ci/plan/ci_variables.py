@@ -69,6 +69,17 @@ def read_ci_job(environ: Mapping[str, str]) -> CiJob:
     return CiJob()
 
 
+def job_page(environ: Mapping[str, str]) -> str | None:
+    """Return the address of the page of the CI system's job; ``None`` outside of one."""
+    if run := environ.get("GITHUB_RUN_ID"):  # of Gitea and Forgejo, too
+        server, repository = (
+            environ.get(f"GITHUB_{it}", "") for it in ("SERVER_URL", "REPOSITORY")
+        )
+        return f"{server}/{repository}/actions/runs/{run}"
+    pages = ("CI_JOB_URL", "BUILDKITE_BUILD_URL", "BUILD_URL")
+    return next((environ[it] for it in pages if environ.get(it)), None)
+
+
 def _github_job(variables: Mapping[str, str]) -> CiJob:
     gitea = "GITEA_ACTIONS" in variables
     event = _github_event(variables.get("GITHUB_EVENT_PATH", ""))

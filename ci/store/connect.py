@@ -249,8 +249,11 @@ def _lock_holder(file: str) -> str:
     device = status.st_dev
     place = f"{os.major(device):02x}:{os.minor(device):02x}:{status.st_ino}"
     # Lines like ``1: POSIX  ADVISORY  WRITE 123 fe:00:456 1073741824 1073742335``
-    listed = (line.split() for line in Path("/proc/locks").read_text().splitlines())
-    found = {int(words[4]) for words in listed if place in words and "->" not in words}
+    listed: list[str] = []
+    with suppress(OSError):  # only Linux has it
+        listed = Path("/proc/locks").read_text().splitlines()
+    words_of = (line.split() for line in listed)
+    found = {int(words[4]) for words in words_of if place in words and "->" not in words}
     for pid in sorted(found - {os.getpid()}):
         with suppress(OSError):  # it has ended, or is in another container
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")

@@ -12,7 +12,7 @@ import secrets
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import IO
+from typing import IO, BinaryIO
 
 from ci.errors import CiError
 from ci.util.text import mask_credentials, strip_controls
@@ -21,6 +21,20 @@ from ci.util.text import mask_credentials, strip_controls
 def show(text: str = "", *, end: str = "\n") -> None:
     """Print to the standard output."""
     print(strip_controls(text), end=end)  # noqa: T201
+
+
+@contextmanager
+def standard_output_to(file: BinaryIO) -> Iterator[None]:
+    """Write what this process, and those it starts, print to a file instead."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(file.fileno(), 1)
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def show_error(error: Exception | str, remedy: str | None = None) -> None:

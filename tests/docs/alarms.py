@@ -56,6 +56,28 @@ CHANGE_KEYS: Mapping[str, str] = {
     "accepted": "The reason of its acceptance, or `null`.",
     "undone": "The first run that is as cheap as before, or `null`.",
 }
+FAILED_RUN_KEYS: Mapping[str, str] = {
+    "schema_version": "Version of this form.",
+    "project": "The project in `ci.yaml`.",
+    "branch": "The branch of the run, or `null`.",
+    "text": f"The message of the other forms. It is cut after {LONGEST_NOTIFICATION:,} characters.",
+    "kind": "`run`.",
+    "headline": "The platforms that did not pass.",
+    "run_id": "The name of the run.",
+    "commit": "Its commit, or `null`.",
+    "dirty": "Whether it had uncommitted changes.",
+    "started_at": "When it began, in UTC.",
+    "exit_code": "The exit code of `run`.",
+    "results": "The host and the folder of the results.",
+    "job": "The address of the CI system's job, or `null`.",
+    "platforms": "All platforms of the run.",
+}
+FAILED_PLATFORM_KEYS: Mapping[str, str] = {
+    "platform": "The platform.",
+    "verdict": "Its verdict, as in [results.json](results.md).",
+    "summary": "pytest's closing line, or `null`.",
+    "failures": "Its first failures, as in [results.json](results.md).",
+}
 SECTIONS = {
     "": BODY_KEYS,
     "`last_run_before`, `first_run_after`": RUN_KEYS,

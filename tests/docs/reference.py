@@ -78,8 +78,8 @@ VARIABLES_READ: Mapping[str, str] = {
     RESULTS_VARIABLE: "Folder of the results. Default: `results`. `--results` wins.",
     STORE_VARIABLE: "URL of the store: `sqlite:////FOLDER/FILE` or"
     " `postgresql+psycopg://USER:PASSWORD@HOST/DATABASE`. Default: `ci.db` in the results folder.",
-    NOTIFY_VARIABLE: "Webhook for the alarms of `history --check`. `--notify` wins. Builds and"
-    " tests do not see it.",
+    NOTIFY_VARIABLE: "Webhook for the alarms of `history --check`, and for `run --notify`. A URL"
+    " on the command line wins. Builds and tests do not see it.",
     "INFINI_CI_SITE": "Path of the site file. Default: `ci.site.yaml` beside the configuration.",
     "INFINI_CI_PYTHON_<PLATFORM>": "Python of one platform's environment on the host engine: a"
     " path, or a program on PATH. Wins over the site file; `--python` wins over it.",
@@ -316,6 +316,11 @@ def _alarms() -> str:
         " in one POST for each new alarm, to every receiver without a form of its own."
         " `history --check --format json` prints all alarms with the same keys from `kind` on.",
         *parts,
+        "## Failed runs",
+        "`run --notify` sends this body if a platform does not pass.",
+        _table(("Key", "Meaning"), _named(alarms.FAILED_RUN_KEYS)),
+        "`platforms`:",
+        _table(("Key", "Meaning"), _named(alarms.FAILED_PLATFORM_KEYS)),
     )
 
 

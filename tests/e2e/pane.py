@@ -63,6 +63,10 @@ class Pane:
         self._screen = pyte.Screen(columns, lines)
         self._stream = pyte.ByteStream(self._screen)
 
+    def type(self, keys: str) -> None:
+        """Press keys; ``\\r`` is Enter."""
+        os.write(self._terminal, keys.encode())
+
     @property
     def rows(self) -> list[str]:
         """The lines that are shown, without spaces at their ends."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -101,6 +102,17 @@ def test_a_shell_reads_commands(place: Place) -> None:
         assert (folder, user) == ("/workspace", "1000")
     else:
         assert folder.startswith(f"{place.temporary}/infini-ci-")
+
+
+def test_a_shell_as_json(place: Place) -> None:
+    given = "echo heard; echo not heard >&2; exit 7"
+    finished = place.ci("shell", "latest", "cpu", "--format", "json", given=given)
+    assert finished.returncode == 7, finished.stderr
+    printed = json.loads(finished.stdout)
+    assert printed["run_id"] == json_of(place)["run_id"]
+    assert (printed["platform"], printed["exit_code"]) == ("cpu", 7)
+    assert (printed["output"], printed["output_bytes"]) == ("heard\n", 6)
+    assert "not heard" in finished.stderr
 
 
 def test_a_shell_has_the_terminal_of_its_caller(place: Place) -> None:

@@ -48,12 +48,13 @@ OPTIONS = {
     "StreamLocalBindUnlink": "yes",
 }
 
-# Makes ssh end with its owner, even a killed one. This is a program of its own: `preexec_fn` must
-# not be used with threads. The owner may have died before the call.
+# Makes ssh end with its owner, even a killed one, where Linux runs. This is a program of its own:
+# `preexec_fn` must not be used with threads. The owner may have died before the call.
 LAUNCHER = """
 import ctypes, os, signal, sys
 PR_SET_PDEATHSIG = 1
-ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
 if os.getppid() == int(sys.argv[1]):
     os.execvp(sys.argv[2], sys.argv[2:])
 """

@@ -10,6 +10,7 @@ import math
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -53,6 +54,10 @@ from ci.util.text import join_names
 
 POLL_S = 0.05  # the interval at which the agent prints an event that is not full
 QUERY_S = 30.0  # for the package manager's database, which another process may have locked
+REMOTE_REMEDY = (
+    "Start a Docker Engine, or name one on a Linux machine: DOCKER_HOST=ssh://user@host, or"
+    " `engines:` in ci.site.yaml."
+)
 STOP_GRACE_S = 30.0  # the agent needs 10 s to end a stage, then collects artifacts
 
 
@@ -63,6 +68,9 @@ class HostEngine(Engine):
     capabilities = Capabilities(isolates_network=False, images=False)
 
     def __init__(self, *, notes: Sequence[str] = ()) -> None:
+        if sys.platform != "linux":  # the agent reads /proc
+            message = f"the host engine needs Linux, and this machine runs {sys.platform}"
+            raise InfrastructureError("; ".join([message, *notes]), remedy=REMOTE_REMEDY)
         self.notes = notes
 
     @classmethod

@@ -282,7 +282,7 @@ def test_the_same_seed_gives_the_same_answer(answer: Answer) -> None:
 
 
 def test_hosts_and_prices_are_by_platform_or_for_all(answer: Answer) -> None:
-    found = answer("--hosts", "cpu=2,ascend=3", "--price", "ascend=3.6", "--commits-per-hour", "2")
+    found = answer("--hosts", "CPU=2,ascend=3", "--price", "ascend=3.6", "--commits-per-hour", "2")
     assert [it["hosts"] for it in found["platforms"]] == [3, 2]
     assert found["used"]["price"] == pytest.approx(found["platforms"][0]["host_s"] / 1000)
     assert found["reserved"] == {"host_hours": 2.5, "price": pytest.approx(3 * 3.6 / 2)}

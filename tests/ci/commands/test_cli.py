@@ -299,9 +299,7 @@ def test_every_command_has_one_form(name: str) -> None:
     assert module.execute.__doc__
 
 
-# `export` writes files, and `manifest` prints what another system reads; the others show what the
-# programs that they start print.
-WITHOUT_JSON = ("export", "manifest", "shell", "rerun")
+WITHOUT_JSON = ("completion", "export")  # a shell reads what it prints; it writes files
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
@@ -310,7 +308,9 @@ def test_every_command_has_json(name: str, capsys: Output) -> None:
         run(name, "--help")
     shown = capsys.readouterr().out
     assert "--json" not in shown
-    assert name in WITHOUT_JSON or re.search(r"--format \{(table,)?(markdown,)?json[,}]", shown)
+    assert name in WITHOUT_JSON or re.search(
+        r"--format \{(table,|text,)?(markdown,)?json[,}]", shown
+    )
 
 
 def test_a_run_that_is_not_there(published: RunResult, tmp_path: Path, capsys: Output) -> None:
@@ -501,6 +501,24 @@ def test_without_its_dependencies_it_says_what_installs_them() -> None:
     assert "is not installed" in done.stderr
     assert "python3 noxfile.py -s build-cpu" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+WINDOWS = """\
+import runpy, signal, sys
+sys.modules[sys.argv.pop(1)] = None
+del signal.SIGHUP, signal.SIGWINCH
+runpy.run_module("ci", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("module", ["fcntl", "termios", "tty"])
+def test_windows_is_named(module: str) -> None:
+    command = [sys.executable, "-c", WINDOWS, module, "run", "cpu", "--dry-run"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == ExitCode.INFRASTRUCTURE
+    error, remedy = done.stderr.splitlines()
+    assert error.startswith("error: this program needs Linux or macOS: ")
+    assert remedy.startswith("On Windows, install it and run it in WSL 2: ")
 
 
 HIDDEN = """\

@@ -174,6 +174,7 @@ def test_parquet_has_types(results: Path) -> None:
         (("--since", "2026-06-01"), [LATER], ["iluvatar"]),
         (("--since", "2027-01-01T20:00+08:00"), [LATER], ["iluvatar"]),
         (("--platform", "nvidia"), [RUN_ID], ["nvidia"]),
+        (("--platform", "NVIDIA"), [RUN_ID], ["nvidia"]),
         (("--platform", "iluvatar", "--run", RUN_ID), [RUN_ID], ["iluvatar"]),
     ],
 )

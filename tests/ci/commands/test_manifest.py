@@ -192,6 +192,22 @@ def test_a_site_replaces_image_and_resource(lab: Lab) -> None:
     assert agent["resources"]["limits"] == {"huawei.com/Ascend310P": "1"}
 
 
+def test_jobs_as_json(lab: Lab) -> None:
+    printed = json.loads(lab.manifest("cpu", "nvidia", "--format=json"))
+    assert (printed["apiVersion"], printed["kind"]) == ("v1", "List")
+    assert [run_of(job) for job in printed["items"]] == [run_of(printed["items"][0])] * 2
+    assert [validate(job, VERSIONS[-1], strict=True) for job in printed["items"]]
+    assert (lab.place.results / run_of(printed["items"][0]) / "kubernetes" / "inputs").is_dir()
+
+
+def test_a_script_as_json(lab: Lab) -> None:
+    printed = json.loads(slurm(lab, "cpu", "nvidia", "--format=json"))
+    assert [array["platforms"] for array in printed["arrays"]] == [["cpu"], ["nvidia"]]
+    assert "--gres=gpu:2" in printed["arrays"][1]["request"]
+    assert printed["script"].startswith("#!/bin/sh\n")
+    assert f"commit={printed['commit']}\n" in printed["script"]
+
+
 def test_images_to_push_are_named(lab: Lab) -> None:
     [job] = lab.jobs("cpu")
     image = agent_of(job)["image"]

@@ -1,4 +1,4 @@
-"""``history --check --notify URL``: one POST for each alarm, and no effect on the exit code."""
+"""``--notify URL``: a POST for each alarm or failed run, and no effect on the exit code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import pytest
 from sqlalchemy import text
 
 from ci.cli import main
-from ci.errors import ExitCode
+from ci.commands import run as run_command
+from ci.errors import ExitCode, InfrastructureError
 from ci.store.folder import default_url
 from ci.util import webhook
 from ci.util.invocation import REPOSITORY
@@ -24,6 +25,7 @@ from ci.util.process import NOTIFY_VARIABLE, inherited_environment
 from ci.util.text import hide_values
 from tests.ci.postgresql_server import connected
 from tests.ci.stored_history import ENVIRONMENT, Project, noisy, result
+from tests.ci.workplace import Workplace, new_workplace
 
 Output = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
@@ -406,3 +408,98 @@ def test_it_needs_a_check(check: Check) -> None:
     code, said = check.project.ci("history", "cpu", "--notify", "https://h/x")
     assert code == ExitCode.USAGE
     assert "--notify: can only be used with --check" in said
+
+
+# Failed runs
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: Patch) -> Workplace:
+    found = new_workplace(tmp_path)
+    found.write("tests/test_a.py", "def test_a(): assert 1 == 2\ndef test_b(): pass\n")
+    monkeypatch.setattr(run_command, "select_engine", lambda _: found.engine)
+    for name in ("GITHUB_RUN_ID", "CI_JOB_URL", "BUILDKITE_BUILD_URL", "BUILD_URL"):
+        monkeypatch.delenv(name, raising=False)
+    return found
+
+
+def run(work: Workplace, *words: str) -> int:
+    source = work.folder / "source"
+    return main(["run", "cpu", f"--source={source}", f"--results={work.results}", *words])
+
+
+def test_a_failed_run_is_sent(
+    work: Workplace, receiver: Receiver, capsys: Output, monkeypatch: Patch
+) -> None:
+    monkeypatch.setenv("CI_JOB_URL", "https://gitlab.example/tiny/-/jobs/7")
+    assert run(work, "--notify", receiver.url) == ExitCode.PRODUCT_FAILURE
+    [body] = receiver.bodies
+    folder = (work.results / "latest").resolve()
+    assert (body["kind"], body["headline"]) == ("run", "did not pass on cpu")
+    assert (body["run_id"], body["exit_code"]) == (folder.name, 1)
+    assert body["results"] == f"{socket.gethostname()}:{folder}"
+    assert body["platforms"][0]["verdict"]["product"] == "failed"
+    assert [it["test"] for it in body["platforms"][0]["failures"]] == ["tests/test_a.py::test_a"]
+    first, reason, failure, of, results, job = body["text"].splitlines()
+    assert first == "tiny: did not pass on cpu"
+    assert reason.startswith("CPU: failed, harness clean: 1 failed, 0 errors: ")
+    assert failure == "- tests/test_a.py::test_a: assert 1 == 2"
+    assert of.startswith(f"run {folder.name}: ")
+    assert (results, job) == (f"results: {body['results']}", f"job: {body['job']}")
+    shown = capsys.readouterr()
+    assert "hidden-" not in shown.out + shown.err
+    files = [it for it in work.results.rglob("*") if it.is_file()]
+    assert not any(b"hidden-" in it.read_bytes() for it in files)
+
+
+def test_the_body_of_a_run_is_the_documented_one(work: Workplace, receiver: Receiver) -> None:
+    page = (REPOSITORY / "docs" / "reference" / "alarms.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)` ", page.partition("## Failed runs")[2], re.MULTILINE)
+    run(work, "--notify", receiver.url)
+    assert listed == [*receiver.bodies[0], *receiver.bodies[0]["platforms"][0]]
+
+
+def test_a_run_without_its_engine_is_sent(work: Workplace, receiver: Receiver) -> None:
+    work.engine.prepare_error = InfrastructureError("no space at https://me:hidden-word@registry")
+    assert run(work, "--notify", receiver.url) == ExitCode.INFRASTRUCTURE
+    [body] = receiver.bodies
+    assert "CPU: not run, harness infrastructure: no space at https://***@" in body["text"]
+    assert "hidden-word" not in str(body)
+
+
+@pytest.mark.parametrize("words", [("--notify",), ()])
+def test_the_variable_names_the_webhook_of_runs(
+    work: Workplace, receiver: Receiver, monkeypatch: Patch, words: tuple[str, ...]
+) -> None:
+    """With the option alone: a run of a pull request is not for a chat."""
+    monkeypatch.setenv(NOTIFY_VARIABLE, receiver.url)
+    assert run(work, *words) == ExitCode.PRODUCT_FAILURE
+    assert len(receiver.bodies) == len(words)
+
+
+def test_a_run_that_passes_or_is_interrupted_is_not_sent(
+    work: Workplace, receiver: Receiver
+) -> None:
+    work.engine.interrupted = True
+    assert run(work, "--notify", receiver.url) == ExitCode.INTERRUPTED
+    work.new_engine()
+    work.write("tests/test_a.py", "def test_a(): pass\n")
+    assert run(work, "--notify", receiver.url) == ExitCode.PASSED
+    assert receiver.bodies == []
+
+
+def test_a_webhook_that_refuses_a_run_is_a_warning(
+    work: Workplace, receiver: Receiver, capsys: Output
+) -> None:
+    receiver.answers = [(404, b"no hidden-word here")]
+    assert run(work, "--notify", receiver.url) == ExitCode.PRODUCT_FAILURE
+    error = capsys.readouterr().err
+    assert "\nwarning: --notify: 127.0.0.1: got status 404, expected 200\nCheck the" in error
+    assert "hidden-" not in error
+
+
+def test_a_run_without_an_address_does_not_begin(work: Workplace, capsys: Output) -> None:
+    assert run(work, "--notify") == ExitCode.USAGE
+    expected = "error: --notify: got no URL, and INFINI_CI_NOTIFY is not set\nSet one of them.\n"
+    assert capsys.readouterr().err == expected
+    assert work.engine.calls == []

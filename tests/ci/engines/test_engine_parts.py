@@ -7,6 +7,7 @@ import json
 import os
 import re
 import socket
+import sys
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -91,6 +92,10 @@ def test_docker_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(engine, HostEngine)
     [note] = engine.notes
     assert note.startswith("DOCKER_HOST was not used: no Docker Engine answers at tcp:")
+    monkeypatch.setattr(sys, "platform", "darwin")
+    expected = r"^the host engine needs Linux, and this machine runs darwin; DOCKER_HOST was not"
+    with pytest.raises(InfrastructureError, match=expected):
+        select_engine(EnginePlan(name="auto", kind=EngineKind.AUTO))
 
 
 ADDRESS = "https://user:s3cretpw@host.invalid/simple"

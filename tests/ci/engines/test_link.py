@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from ci.engines.docker.link import EngineAddress, find_address
-from ci.engines.docker.remote import RemoteMachine
+from ci.engines.docker.remote import LAUNCHER, RemoteMachine
 from ci.errors import ConfigError
 from ci.model.plan import EngineKind, EnginePlan
 
@@ -116,3 +119,11 @@ def test_no_address_of_a_machine(url: str) -> None:
     ) as error:
         RemoteMachine.parse(url, {})
     assert "secret" not in str(error.value)
+
+
+MACOS = "import ctypes, sys\nsys.platform = 'darwin'\ndel ctypes.CDLL\n"
+
+
+def test_ssh_starts_where_no_kernel_ends_it_with_its_owner() -> None:
+    command = [sys.executable, "-I", "-S", "-c", MACOS + LAUNCHER, str(os.getpid()), "echo", "yes"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "yes\n"
