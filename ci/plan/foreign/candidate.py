@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 
@@ -14,11 +15,15 @@ TESTS = ("tests", "test", "testing", "pytest", "unit", "unittest", "unittests", 
 # Names of places that often have the test packages among others.
 OTHERS = ("dev", "develop", "development", "ci", "all")
 
+LONGEST_REQUIREMENT = 1000  # characters
+
 UNKNOWN = "\0"  # in a word: a part that only the runner of the tests knows
 ROOT = "\1"  # in a word: the folder of the project
 # The program measures and reports itself, and coverage below a limit is no failed test.
-_LEFT_OUT = ("--cov", "--no-cov-on-fail", "--junit", "--html", "--self-contained-html", "--basetemp")
-_LEFT_OUT += ("--report-log", "--codspeed")
+_LEFT_OUT = (
+    *("--cov", "--no-cov-on-fail", "--junit", "--html", "--self-contained-html", "--basetemp"),
+    *("--report-log", "--codspeed"),
+)
 _HAVE_VALUE = re.compile(
     r"--(cov|cov-report|cov-config|cov-fail-under|cov-context|junit-?xml|html|basetemp|report-log)"
 )
@@ -67,22 +72,25 @@ class Candidate:
             elif word[:2] in ("-r", "-c"):
                 found[options[word[:2]]].append(word[2:].lstrip())
             elif own := re.fullmatch(r"(?:-e|--editable=)?\s*[.\1]/?(?:\[(?P<extras>.*)\])?", word):
-                found["extras"] += re.split(r"\s*,\s*", own["extras"]) if own["extras"] else []
+                found["extras"] += (
+                    it.strip() for it in (own["extras"] or "").split(",") if it.strip()
+                )
             elif not word.startswith("-"):
                 found["requirements" if is_requirement(word) else "unknown"].append(word)
         for key in ("files", "constraints"):
             found[key] = [word.replace(f"{ROOT}/", "").removeprefix("./") for word in found[key]]
         update = {key: (*getattr(self, key), *values) for key, values in found.items()}
-        return replace(self, **{key: tuple(dict.fromkeys(it)) for key, it in update.items()})
+        lists: Mapping[str, Any] = {key: tuple(dict.fromkeys(it)) for key, it in update.items()}
+        return replace(self, **lists)
 
 
 def is_requirement(text: str) -> bool:
     """Return whether ``text`` names a package, as pip reads it."""
     try:
-        Requirement(text)
+        Requirement(text[: LONGEST_REQUIREMENT + 1])
     except (InvalidRequirement, RecursionError):
         return False
-    return True
+    return len(text) <= LONGEST_REQUIREMENT
 
 
 def pytest_command(words: Sequence[str]) -> tuple[str, ...]:
@@ -93,7 +101,7 @@ def pytest_command(words: Sequence[str]) -> tuple[str, ...]:
         if PurePosixPath(word).name not in _PYTESTS:
             continue
         before = words[:place]
-        if before and before[-1] not in ("-m", "run") and before != ["-"]:
+        if before and before[-1] not in ("-m", "run"):
             continue  # as in `pip install pytest`
         program = ["python", "-m", "pytest"] if before[-1:] == ["-m"] else ["pytest"]
         return (*program, *_kept(words[place + 1 :]))

@@ -25,11 +25,15 @@ from ci.plan.foreign.files import (
 # Files of requirements for tests, the most specific first.
 _STEMS = ("test", "tests", "testing", "pytest", "dev", "develop", "development")
 REQUIREMENTS_FILES = (
-    *(pattern.format(stem) for stem in _STEMS for pattern in (
-        *("requirements-{}.txt", "requirements_{}.txt", "requirements/{}.txt"),
-        *("requirements/requirements-{}.txt", "{}-requirements.txt", "{}_requirements.txt"),
-        *("{}/requirements.txt", "requirements.{}.txt"),
-    )),
+    *(
+        pattern.format(stem)
+        for stem in _STEMS
+        for pattern in (
+            *("requirements-{}.txt", "requirements_{}.txt", "requirements/{}.txt"),
+            *("requirements/requirements-{}.txt", "{}-requirements.txt", "{}_requirements.txt"),
+            *("{}/requirements.txt", "requirements.{}.txt"),
+        )
+    ),
 )
 MOST_FILES = 50  # that name each other with `-r`
 
@@ -61,7 +65,9 @@ class Declared:
         places = {
             "pyproject.toml: project.requires-python": self.project.get("requires-python"),
             "setup.cfg: [options] python_requires": self._option("options", "python_requires"),
-            "setup.py: python_requires": next(iter(self._setup_py.get("python_requires", [])), None),
+            "setup.py: python_requires": next(
+                iter(self._setup_py.get("python_requires", [])), None
+            ),
         }
         return next(((it, at) for at, it in places.items() if isinstance(it, str) and it), None)
 
@@ -140,9 +146,7 @@ class Declared:
         optional = table(self._pyproject, "project", "optional-dependencies")
         for name, words in optional.items():
             found[name] = (strings(words), f"pyproject.toml: project.optional-dependencies.{name}")
-        dynamic = table(
-            self._pyproject, "tool", "setuptools", "dynamic", "optional-dependencies"
-        )
+        dynamic = table(self._pyproject, "tool", "setuptools", "dynamic", "optional-dependencies")
         for name, value in dynamic.items():
             files = strings(table(value).get("file", []))
             lines = [line for file in files for line in self._files.text(file).splitlines()]
@@ -172,7 +176,11 @@ def _names(requirements: Iterable[object]) -> Iterator[str]:
 
 
 def _lines(text: str | None) -> list[str]:
-    return [line.strip() for line in re.split(r"[\n;]" if ";" not in (text or "") else "\n", text or "") if line.strip()]
+    return [
+        line.strip()
+        for line in re.split(r"[\n;]" if ";" not in (text or "") else "\n", text or "")
+        if line.strip()
+    ]
 
 
 def _setup_arguments(tree: ast.Module) -> dict[str, list[str]]:
@@ -213,7 +221,9 @@ def _poetry(packages: Mapping[str, Any]) -> Iterator[str]:
 
 def _pep440(version: str) -> str:
     """Return a constraint of Poetry as pip reads it; none if that is not possible."""
-    return ",".join(filter(None, map(_constraint, version.split(",")))) if "|" not in version else ""
+    return (
+        ",".join(filter(None, map(_constraint, version.split(",")))) if "|" not in version else ""
+    )
 
 
 def _constraint(text: str) -> str:

@@ -125,7 +125,7 @@ def strings(value: object) -> tuple[str, ...]:
 
 def constants(tree: ast.Module) -> dict[str, ast.expr]:
     """Return what the module assigns to names at its top level."""
-    found = {}
+    found: dict[str, ast.expr] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -133,9 +133,7 @@ def constants(tree: ast.Module) -> dict[str, ast.expr]:
     return found
 
 
-def words_of(
-    node: ast.expr | None, known: Mapping[str, ast.expr], depth: int = 4
-) -> Iterator[str]:
+def words_of(node: ast.expr | None, known: Mapping[str, ast.expr], depth: int = 4) -> Iterator[str]:
     """Yield the strings of a literal: a string, or a list with the names of other lists in it."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node.value

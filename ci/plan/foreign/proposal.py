@@ -28,6 +28,7 @@ from ci.plan.foreign.candidate import (
 from ci.plan.foreign.declared import Declared
 from ci.plan.foreign.files import ProjectFiles, strings, table
 from ci.plan.foreign.runners import runners
+from ci.util.files import walk
 from ci.util.text import strip_controls
 
 PLATFORM = "cpu"
@@ -35,6 +36,7 @@ PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 GROUP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 PYTHONS = tuple(f"3.{minor}" for minor in range(8, 16))
 NEWEST_PATCH = 99
+TESTS_DEPTH = 3  # levels below the folder
 # Plugins of pytest by the options and the settings that only they have: pytest refuses unknown
 # options, and with --strict-config unknown settings.
 OPTIONS: Mapping[str, str] = {
@@ -93,7 +95,9 @@ class Proposal:
             if key in self.origins:
                 parts.append(f"# {self.origins[key]}\n")
             listed = isinstance(value, list)
-            text = yaml.safe_dump(value if listed else {key: value}, **_STYLE, default_flow_style=listed)
+            text = yaml.safe_dump(
+                value if listed else {key: value}, **_STYLE, default_flow_style=listed
+            )
             parts.append(f"{key}: {text}" if listed else text)
         return "".join(parts)
 
@@ -156,7 +160,7 @@ class _Author:
         )
 
     def _project(self) -> str:
-        name = self._declared.name or self._files.folder.name
+        name = self._declared.name or re.sub(r"-\d[\w.]*$", "", self._files.folder.name)
         plain = re.sub(r"[^a-z0-9_.-]+", "-", name.lower())[:64]
         return re.sub("^[^a-z]+", "", plain).rstrip("-._") or "project"
 
@@ -231,7 +235,10 @@ class _Author:
         given = settings.get("addopts", "")
         words = split_command(given) if isinstance(given, str) else [*strings(given)]
         asked: dict[str, str] = {}
-        for origin_of, word in (*((f"{origin}: addopts", it) for it in words), *(("test", it) for it in test)):
+        for origin_of, word in (
+            *((f"{origin}: addopts", it) for it in words),
+            *(("test", it) for it in test),
+        ):
             option = word.partition("=")[0]
             for known, plugin in OPTIONS.items():
                 if option == known or (len(known) > 2 and option.startswith(f"{known}-")):
@@ -329,9 +336,12 @@ class _Author:
         return compiles and not (self._files.folder / "src").is_dir()
 
     def _has_tests(self) -> bool:
-        folder = self._files.folder
-        patterns = ("test*", "*/test*", "*/*/test*", "*/*_test.py", "*_test.py")
-        return any(next(folder.glob(pattern), None) for pattern in patterns)
+        for _, folders, names in walk(self._files.folder, TESTS_DEPTH):
+            if any(
+                re.match(r"tests?\b|test_.*\.py$|.*_test\.py$", it) for it in (*folders, *names)
+            ):
+                return True
+        return False
 
     # The platform
 

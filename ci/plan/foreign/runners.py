@@ -18,9 +18,18 @@ from ci.plan.foreign.candidate import (
     rank,
     split_command,
 )
-from ci.plan.foreign.files import ProjectFiles, constants, parse_ini, strings, table, words_of
+from ci.plan.foreign.files import (
+    BROKEN,
+    ProjectFiles,
+    constants,
+    parse_ini,
+    strings,
+    table,
+    words_of,
+)
 
-LONGEST_VALUE = 1 << 16  # characters; values that name each other can double with every name
+# Characters of a value, and of one that it names: values that name each other multiply.
+LONGEST_VALUE, LONGEST_NAMED = 1 << 16, 1 << 12
 
 # What `hatch test` installs unless the project says otherwise; its coverage is for `--cover`.
 HATCH_TEST = ("pytest", "pytest-mock", "pytest-randomly", "pytest-rerunfailures", "pytest-xdist")
@@ -46,7 +55,7 @@ def runners(files: ProjectFiles) -> Iterator[Candidate]:
 def _legacy(files: ProjectFiles, text: str) -> RawConfigParser:
     try:
         return parse_ini(text)
-    except Exception as error:  # noqa: BLE001
+    except BROKEN as error:
         files.notes.append(f"pyproject.toml: tool.tox.legacy_tox_ini: ignored: {error!s:.200}")
         return parse_ini("")
 
@@ -88,7 +97,7 @@ def _dependency(line: str) -> list[str]:
 
 def _tox_lines(ini: RawConfigParser, value: str) -> list[str]:
     """Return the lines of a value for an environment that runs tests."""
-    text = re.sub(r"\\\n\s*", " ", value)
+    text = re.sub(r"\\\n\s*", " ", value) if len(value) <= LONGEST_VALUE else ""
     for _ in range(8):
         replaced = re.sub(r"\{([^{}]*)\}", lambda found: _substitute(ini, found[1]), text)
         if replaced == text or len(replaced) > LONGEST_VALUE:
@@ -110,7 +119,9 @@ def _is_for_tests(factors: str) -> bool:
     def fits(factor: str) -> bool:
         if factor.startswith("!"):
             return not fits(factor[1:])
-        return factor in TESTS or re.fullmatch(r"py|py3|py311|3\.11|cpython|linux", factor) is not None
+        return (
+            factor in TESTS or re.fullmatch(r"py|py3|py311|3\.11|cpython|linux", factor) is not None
+        )
 
     return any(all(map(fits, each.split("-"))) for each in factors.split(","))
 
@@ -127,7 +138,8 @@ def _substitute(ini: RawConfigParser, name: str) -> str:
     if kind == "env":
         return rest.partition(":")[2]
     if (found := re.fullmatch(r"\[([^\]]+)\](\w+)", name)) and ini.has_option(found[1], found[2]):
-        return ini.get(found[1], found[2])
+        text = ini.get(found[1], found[2])
+        return text if len(text) <= LONGEST_NAMED else UNKNOWN
     return "" if kind == "tty" else UNKNOWN
 
 
@@ -232,6 +244,8 @@ def _argument(node: ast.expr, known: Mapping[str, ast.expr]) -> Iterator[str]:
     if isinstance(inner, ast.Call) and name == "dependency_groups":
         groups = chain.from_iterable(words_of(it, known) for it in inner.args[1:])
         yield from (f"--group={group}" for group in groups)
+    elif isinstance(inner, ast.Subscript):
+        yield from _looked_up(inner, known)
     elif isinstance(inner, ast.JoinedStr):
         yield UNKNOWN
     elif isinstance(inner, ast.IfExp):  # `session.posargs or [...]` has no type of its own
@@ -240,6 +254,15 @@ def _argument(node: ast.expr, known: Mapping[str, ast.expr]) -> Iterator[str]:
         yield from words_of(inner.values[-1], known)
     else:
         yield from words_of(node, known)
+
+
+def _looked_up(node: ast.Subscript, known: Mapping[str, ast.expr]) -> Iterator[str]:
+    """Yield the option for ``PYPROJECT["dependency-groups"]["test"]``, or for such an extra."""
+    name = next(words_of(node.slice, known), "")
+    table_of = [*words_of(node.value.slice, known)] if isinstance(node.value, ast.Subscript) else []
+    options = {"dependency-groups": "--group", "optional-dependencies": "--extra"}
+    if name and table_of and table_of[0] in options:
+        yield f"{options[table_of[0]]}={name}"
 
 
 # hatch
