@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -47,6 +47,7 @@ class Candidate:
     """The command of the tests, if one is stated."""
     folder: str = "."
     """Where the command runs."""
+    environment: Mapping[str, str] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
     """What cannot be taken over."""
 

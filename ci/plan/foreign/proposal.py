@@ -13,6 +13,7 @@ import yaml
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from ci.errors import UsageError
+from ci.model.plan import RESERVED_VARIABLES
 from ci.model.platforms import PLATFORMS
 from ci.plan.config import TEST_COMMAND, WHAT_TO_INSTALL
 from ci.plan.foreign.candidate import (
@@ -104,10 +105,11 @@ class Proposal:
     def lines(self) -> Iterator[str]:
         """Yield each key with its value and the reason."""
         for key, value in self.settings.items():
-            shown = ", ".join(value) if isinstance(value, list) else value
+            parts = value.get(PLATFORM, {}) if isinstance(value, dict) else {key: value}
             why = f"  ({self.origins[key]})" if key in self.origins else ""
-            if key != "platforms" or why:
-                yield f"{key}: {shown}{why}"
+            for name, part in parts.items():
+                words = part if isinstance(part, list | dict) else [part]
+                yield f"{name}: {', '.join(map(str, words))}{why}"
 
 
 def propose(folder: Path) -> Proposal:
@@ -345,26 +347,52 @@ class _Author:
 
     # The platform
 
-    def _platform(self) -> dict[str, str]:
-        """Return the settings of the platform: another base image if its Python is too old."""
+    def _platform(self) -> dict[str, object]:
+        """Return the settings of the platform."""
+        base_image, environment = self._base_image(), self._environment()
+        return {
+            **({"base_image": base_image} if base_image else {}),
+            **({"environment": environment} if environment else {}),
+        }
+
+    def _environment(self) -> dict[str, str]:
+        """Return the variables of the runner; those of coverage and of its own are for others."""
+        runner = next((it for it in self._runners if it.command), Candidate(origin=""))
+        taken, lost = {}, []
+        for name, value in runner.environment.items():
+            if name.startswith(("COVERAGE_", "COV_CORE_", "TOX_", "UV_", "VIRTUALENV_")):
+                continue
+            is_plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and value.isprintable()
+            if is_plain and name not in RESERVED_VARIABLES:
+                taken[name] = value
+            else:
+                lost.append(name)
+        if lost:
+            self._notes.append(f"{runner.origin}: left out the variables {', '.join(lost)}")
+        if taken:
+            self._origins["platforms"] = runner.origin
+        return taken
+
+    def _base_image(self) -> str | None:
+        """Return another base image if the Python of the usual one does not fit."""
         image = PLATFORMS[PLATFORM].base_image or ""
         stated, found = self._declared.requires_python, re.search(r"python:(\d+\.\d+)", image)
         if stated is None or found is None:
-            return {}
+            return None
         try:
             wanted = SpecifierSet(stated[0])
         except InvalidSpecifier:
             self._notes.append(f"{stated[1]}: ignored, as it is not valid: {stated[0]:.100}")
-            return {}
+            return None
         fitting = [it for it in PYTHONS if wanted.contains(f"{it}.{NEWEST_PATCH}")]
         if found[1] in fitting or not fitting:
-            return {}
+            return None
         self._origins["platforms"] = f"{stated[1]}: {stated[0]}"
         self._notes.append(
             f"the image has Python {fitting[0]}, as {stated[1]} is {stated[0]}; with --engine host,"
             " name such a Python with --python"
         )
-        return {"base_image": image.replace(found[0], f"python:{fitting[0]}")}
+        return image.replace(found[0], f"python:{fitting[0]}")
 
 
 def _rank(candidate: Candidate) -> int:

@@ -83,8 +83,14 @@ def _tox_env(name: str, ini: RawConfigParser, section: str) -> Candidate | None:
     words = [part for line in lines("deps") for part in _dependency(line)]
     words += [f"--group={it}" for line in lines("dependency_groups") for it in _names(line)]
     words += [f"--extra={it}" for line in lines("extras") for it in _names(line)]
-    origin = f"{name}: [{section}]"
-    return Candidate(origin=origin, command=command, folder=folder).adding(words)
+    pairs = (line.partition("=") for line in lines("setenv", "set_env"))
+    found = Candidate(
+        origin=f"{name}: [{section}]",
+        command=command,
+        folder=folder,
+        environment={key.strip(): value.strip() for key, sign, value in pairs if sign},
+    )
+    return found.adding(words)
 
 
 def _names(line: str) -> list[str]:
@@ -158,7 +164,16 @@ def _tox_toml(name: str, settings: Mapping[str, Any]) -> Iterator[Candidate]:
                 asked += [f"--group={it}" for it in strings(merged.get("dependency_groups"))]
                 asked += [f"--extra={it}" for it in strings(merged.get("extras"))]
                 folder = next(iter(strings(merged.get("change_dir"))), ".")
-                candidate = Candidate(origin=_joined(name, where), command=words, folder=folder)
+                variables = {**table(merged, "setenv"), **table(merged, "set_env")}
+                candidate = Candidate(
+                    origin=_joined(name, where),
+                    command=words,
+                    folder=folder,
+                    environment={
+                        key: _tox_text(ini, it) if isinstance(it, str) else UNKNOWN
+                        for key, it in variables.items()
+                    },
+                )
                 yield candidate.adding(asked)
                 break
 
@@ -192,7 +207,8 @@ def _nox(tree: ast.Module) -> Iterator[Candidate]:
             said, is_install = _session_call(call, known)
             if is_install:
                 words += said
-            command = command or pytest_command(said)
+            else:
+                command = command or pytest_command(said)
         if command:
             origin = f"noxfile.py: session {function.name}"
             yield Candidate(origin=origin, command=command).adding(words)
