@@ -85,6 +85,27 @@ def test_a_project_with_its_files(tmp_path: Path) -> None:
     )
 
 
+def test_init_then_run(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    more = '[dependency-groups]\ntest = ["iniconfig", "pytest"]\n[tool.pytest]\naddopts = ["-x"]\n'
+    tox = (
+        "[testenv]\nset_env = GREETING=good morning\ndependency_groups = test\n"
+        "commands = pytest -k 'not that_fails' {posargs}\n"
+    )
+    files = {**PROJECT, "pyproject.toml": PROJECT["pyproject.toml"] + more, "tox.ini": tox}
+    for name, text in files.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text, encoding="utf-8")
+    begun = run_ci("init", project)
+    assert begun.returncode == 0, begun.stderr
+    command = begun.stdout.rpartition(": python -m ci ")[2].split()
+    finished = run_ci(*command, "--engine", "host", "--results", tmp_path / "results")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    results = json.loads((tmp_path / "results" / "latest" / "results.json").read_text())
+    [row] = results["platforms"]
+    assert row["pytest"]["summary"].startswith("2 passed, 1 deselected")
+
+
 ENGINES = ("host", pytest.param("docker", marks=pytest.mark.docker))
 
 
