@@ -21,7 +21,7 @@ BROKEN = (ValueError, SyntaxError, RecursionError, MemoryError, configparser.Err
 
 
 class ProjectFiles:
-    """The files of a folder, read at most once; ``notes`` tells which were ignored, and why."""
+    """The files of a folder, read at most once; ``notes`` names the ignored ones."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()

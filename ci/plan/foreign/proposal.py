@@ -279,7 +279,14 @@ class _Author:
         for runner in self._runners:
             if runner.command:
                 self._origins["test"] = runner.origin
-                return self._command(runner)
+                command = self._command(runner)
+                if command[0] == "python" and self._is_compiled_in_root():
+                    self._notes.append(
+                        "`python -m pytest` tests the sources, which lack the compiled modules,"
+                        " unless they are in another folder; `pytest --import-mode=importlib` tests"
+                        " what was installed"
+                    )
+                return command
         if self._is_compiled_in_root():
             self._origins["test"] = (
                 "not `python -m pytest`: it would test the sources, which lack the compiled modules"

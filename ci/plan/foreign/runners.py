@@ -1,4 +1,4 @@
-"""What tox, nox, hatch and cibuildwheel are told about a project's tests."""
+"""What tox, nox, hatch and cibuildwheel state about the tests of a project."""
 
 from __future__ import annotations
 

@@ -220,6 +220,12 @@ def test_it_says_what_it_assumed_and_what_comes_next(tmp_path: Path, capsys: Out
     ]
 
 
+def test_a_command_that_misses_the_compiled_modules(tmp_path: Path, capsys: Output) -> None:
+    tox = "[testenv]\ndeps = pytest\ncommands = python -m pytest tests\n"
+    written(tmp_path, {"setup.py": "setup(ext_modules=[])", "tox.ini": tox})
+    assert "`pytest --import-mode=importlib` tests what was installed" in capsys.readouterr().out
+
+
 def test_an_existing_file_is_kept(tmp_path: Path, capsys: Output) -> None:
     write(tmp_path, {"pyproject.toml": EXTRA, "ci.yaml": "mine\n"})
     assert init(tmp_path) == ExitCode.USAGE
