@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
+from dataclasses import asdict
 from pathlib import Path
 
+from ci.commands.options import add_format
 from ci.errors import ExitCode, UsageError
 from ci.plan.foreign.proposal import PLATFORM, propose
 from ci.plan.load import load_config
@@ -32,6 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="print the file instead of writing it"
     )
+    add_format(parser, "table", "json")
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -45,11 +49,16 @@ def execute(options: argparse.Namespace) -> int:
             f"{path}: got an existing file, expected none", remedy="To replace it, add: --force"
         )
     proposal = propose(folder)
+    if not options.dry_run:
+        write_atomically(path, proposal.text)
+        load_config(path)
+    if options.format == "json":
+        content = {"file": str(path), "written": not options.dry_run}
+        show(json.dumps({**content, **asdict(proposal)}, indent=2))
+        return ExitCode.PASSED
     if options.dry_run:
         show(proposal.text, end="")
         return ExitCode.PASSED
-    write_atomically(path, proposal.text)
-    load_config(path)
     show(f"{path}: written for the platform {PLATFORM}")
     for line in proposal.lines():
         show(f"  {line}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -237,6 +238,18 @@ def test_an_existing_file_is_kept(tmp_path: Path, capsys: Output) -> None:
     assert (tmp_path / "ci.yaml").read_text() == "mine\n"
     assert init(tmp_path, "--force") == ExitCode.PASSED
     assert (tmp_path / "ci.yaml").read_text() == shown
+
+
+def test_the_proposal_as_json(tmp_path: Path, capsys: Output) -> None:
+    write(tmp_path, {"pyproject.toml": EXTRA})
+    assert init(tmp_path, "--format", "json", "--dry-run") == ExitCode.PASSED
+    assert json.loads(capsys.readouterr().out) == {
+        "file": f"{tmp_path}/ci.yaml",
+        "written": False,
+        "settings": {"project": "tiny_pkg", "install": ".[test]", "platforms": {"cpu": {}}},
+        "origins": {"install": "pyproject.toml: project.optional-dependencies.test"},
+        "notes": [],
+    }
 
 
 def test_no_project(tmp_path: Path, capsys: Output) -> None:
