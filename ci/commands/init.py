@@ -27,7 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "source",
         type=Path,
         nargs="?",
-        default=Path(),
+        default=Path.cwd(),
         metavar="FOLDER",
         help="the project's folder (default: the current folder)",
     )
