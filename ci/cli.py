@@ -30,6 +30,7 @@ EXIT_CODES = """exit codes:
 
 # Each is a module of ``ci.commands``. Only the requested one is imported: all take 0.5 s.
 COMMANDS: Mapping[str, str] = {
+    "init": "write ci.yaml for a project",
     "run": "build and test platforms",
     "bundle": "pack platforms into a file to run them offline",
     "report": "show the results of a run or a commit",

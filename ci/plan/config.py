@@ -157,6 +157,7 @@ WorkspacePath = Annotated[str, AfterValidator(_check_workspace_path)]
 ContainerPath = Annotated[str, AfterValidator(_check_container_path)]
 ArtifactPath = Annotated[WorkspacePath, AfterValidator(_check_pattern)]
 ConfigPath = Annotated[str, StringConstraints(pattern=r"^[^/]")]
+GroupName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 # The longest name in Debian 12 has 75 characters.
 PackageName = Annotated[str, StringConstraints(max_length=128), AfterValidator(_check_package)]
 
@@ -357,10 +358,20 @@ class SelectionConfig(Model):
     to the operators of the platform's contract. Misspelled names are reported before the build."""
 
 
-DEFAULT_STAGES = (
-    StageConfig(name="install", command="python -m pip install ."),
-    StageConfig(name="pytest", command="python -m pytest", kind=StageKind.PYTEST),
-)
+WHAT_TO_INSTALL = "."
+TEST_COMMAND = "python -m pytest"
+
+
+def short_stages(install: str, groups: Iterable[str], test: str) -> tuple[StageConfig, ...]:
+    """Return the two stages that ``install``, ``groups`` and ``test`` stand for."""
+    command = shlex.join(f"--group={name}" for name in groups)
+    return (
+        StageConfig(name="install", command=f"python -m pip install {install} {command}".rstrip()),
+        StageConfig(name="pytest", command=test, kind=StageKind.PYTEST),
+    )
+
+
+DEFAULT_STAGES = short_stages(WHAT_TO_INSTALL, (), TEST_COMMAND)
 
 
 class Config(Model):
@@ -379,9 +390,18 @@ class Config(Model):
     """Packages of the distribution that every platform's image installs with apt-get, dnf or yum: a
     list of names or, where names differ, a mapping with one list each for ``apt`` and ``dnf``. The
     host engine installs none; a note lists the missing ones."""
-    stages: tuple[StageConfig, ...] = DEFAULT_STAGES
-    """Commands to run, in order; by default ``pip install .`` and ``pytest``. If a stage fails, the
-    later stages do not run."""
+    install: Command = WHAT_TO_INSTALL
+    """What the default stage ``install`` passes to ``pip install``: the project, with extras as in
+    ``.[test]``, and further requirements, such as ``. -r requirements/test.txt``."""
+    groups: tuple[GroupName, ...] = ()
+    """Dependency groups of ``pyproject.toml`` that the default stage ``install`` installs too. They
+    need pip 25.1 or newer, and thus Python 3.9."""
+    test: Command = TEST_COMMAND
+    """Command of the default stage ``pytest``."""
+    stages: Annotated[tuple[StageConfig, ...], Field(validate_default=True)] = DEFAULT_STAGES
+    """Commands to run, in order, in place of ``install``, ``groups`` and ``test``; by default these
+    make two stages, ``pip install .`` and ``pytest``. If a stage fails, the later stages do not
+    run."""
     artifacts: dict[ArtifactName, ArtifactPath] = Field(default_factory=dict)
     """Files and folders of the workspace to copy into the results: name of the result to path. A
     folder becomes ``<name>.tar.gz``. So do all files that match a pattern with ``*``, ``?``, ``[]``
@@ -428,6 +448,11 @@ class Config(Model):
     def _check_stages(
         cls, stages: tuple[StageConfig, ...], info: ValidationInfo
     ) -> tuple[StageConfig, ...]:
+        if stages == DEFAULT_STAGES:
+            keys = ("install", "groups", "test")
+            if not all(key in info.data for key in keys):  # one of them is wrong
+                return stages
+            stages = short_stages(*(info.data[key] for key in keys))
         taken = {(name, platform) for name in ENGINE_STAGES for platform in PLATFORMS}
         for index, stage in enumerate(stages):
             own = {(stage.name, platform) for platform in members(stage.platforms or PLATFORMS)}
@@ -464,6 +489,14 @@ class Config(Model):
             else stage
             for stage in stages
         )
+
+    @model_validator(mode="after")
+    def _check_short_form(self) -> Self:
+        short = [key for key in ("install", "groups", "test") if key in self.model_fields_set]
+        if short and "stages" in self.model_fields_set:
+            what = "nothing, as 'stages' has the commands: leave out one of the two"
+            raise expected_value(what, short[0])
+        return self
 
     @field_validator("selection")
     @classmethod

@@ -45,7 +45,8 @@ def test_its_configurations_are_valid(tmp_path: Path) -> None:
         (tmp_path / "ci.yaml").write_text(text, encoding="utf-8")
         configs.append(load_config(tmp_path / "ci.yaml"))
         assert [stage.name for stage in configs[-1].stages] == ["install", "pytest"]
-    _, more, packages, by_distribution = configs
+    _, short, more, packages, by_distribution = configs
+    assert "--group=test" in short.stages[0].command
     assert more.platforms["cpu"].requirements in PAGE.split("`")
     assert packages.system_packages == ("less",)
     assert by_distribution.platforms["cpu"].system_packages
@@ -54,7 +55,7 @@ def test_its_configurations_are_valid(tmp_path: Path) -> None:
 def test_its_options_exist(capsys: pytest.CaptureFixture[str]) -> None:
     lines = [line for block in blocks("sh") for line in block.splitlines()]
     commands = [shlex.split(line)[3:] for line in lines if line.startswith("python -m ci ")]
-    assert {command[0] for command in commands} == {"run", "bundle", "gc"}
+    assert {command[0] for command in commands} == {"init", "run", "bundle", "gc"}
     for command in commands:
         with pytest.raises(SystemExit, match=r"^0$"):
             cli.main([command[0], "--help"])
@@ -64,7 +65,7 @@ def test_its_options_exist(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_project_with_its_files(tmp_path: Path) -> None:
     project = tmp_path / "project"
-    config = blocks("yaml")[1].replace("\n    environment:\n", "\n    environment:" + GREETING)
+    config = blocks("yaml")[2].replace("\n    environment:\n", "\n    environment:" + GREETING)
     config += "system_packages: [no-such-package]\n"
     files = {**PROJECT, "ci.yaml": config, "requirements-ci.txt": requirements()}
     for name, text in files.items():
@@ -83,6 +84,27 @@ def test_a_project_with_its_files(tmp_path: Path) -> None:
     assert sorted(path.name for path in project.iterdir()) == sorted(
         {name.split("/")[0] for name in files}
     )
+
+
+def test_init_then_run(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    more = '[dependency-groups]\ntest = ["iniconfig", "pytest"]\n[tool.pytest]\naddopts = ["-x"]\n'
+    tox = (
+        "[testenv]\nset_env = GREETING=good morning\ndependency_groups = test\n"
+        "commands = pytest -k 'not that_fails' {posargs}\n"
+    )
+    files = {**PROJECT, "pyproject.toml": PROJECT["pyproject.toml"] + more, "tox.ini": tox}
+    for name, text in files.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text, encoding="utf-8")
+    begun = run_ci("init", project)
+    assert begun.returncode == 0, begun.stderr
+    command = begun.stdout.rpartition(": python -m ci ")[2].split()
+    finished = run_ci(*command, "--engine", "host", "--results", tmp_path / "results")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    results = json.loads((tmp_path / "results" / "latest" / "results.json").read_text())
+    [row] = results["platforms"]
+    assert row["pytest"]["summary"].startswith("2 passed, 1 deselected")
 
 
 ENGINES = ("host", pytest.param("docker", marks=pytest.mark.docker))
@@ -126,7 +148,7 @@ def test_the_example_of_the_page(
 
     [archive] = built_once(tmp_path_factory, "example", download).glob("*.tar.gz")
     project = unpacked(archive, tmp_path)
-    (project / "ci.yaml").write_text(blocks("yaml")[step == 4])
+    (project / "ci.yaml").write_text(blocks("yaml")[2 if step == 4 else 0])
     (project / "requirements-ci.txt").write_text(requirements())
     row = row_of(engine, project)
     assert (row["exit_code"], row["verdict"]) == (ExitCode.PASSED, ("passed", "clean"))

@@ -261,6 +261,17 @@ def test_unreadable_lines_are_counted_and_the_rest_is_read(line: str) -> None:
     assert log.count(Outcome.PASSED) == 1
 
 
+@pytest.mark.parametrize("duration", [-1308871447.75, 1308871447.75])
+def test_a_phase_in_which_the_clock_was_set_took_no_time(duration: float) -> None:
+    """As pytest 8.1 reports a test of itsdangerous 2.2.0, whose fixture freezes the time."""
+    stopped = (
+        json.dumps({**json.loads(it), "duration": duration}) for it in phases("a::c", "passed")
+    )
+    log = parse_log([*phases("a::b", "passed"), *stopped])
+    assert (log.unreadable_lines, log.damaged) == (0, ())
+    assert {test.node_id: test.seconds for test in log.tests}["a::c"] == 0.0
+
+
 def test_half_a_character_is_written_out() -> None:
     log = parse_log(phases("a::b[\udce9]", "passed"))  # JSON spells it \\udce9
     assert [test.node_id for test in log.tests] == [r"a::b[\udce9]"]

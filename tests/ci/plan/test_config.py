@@ -45,6 +45,15 @@ def test_a_minimal_configuration_installs_and_tests(write: Write) -> None:
     assert config.stages[1].kind is StageKind.PYTEST
 
 
+def test_extras_and_groups_by_name(write: Write) -> None:
+    text = "install: .[a,b] -r c.txt\ngroups: [test, docs]\ntest: pytest -x\n"
+    config = load_config(write(MINIMAL + text))
+    assert [(stage.command, stage.kind) for stage in config.stages] == [
+        ("python -m pip install .[a,b] -r c.txt --group=test --group=docs", StageKind.COMMAND),
+        ("pytest -x", StageKind.PYTEST),
+    ]
+
+
 def test_this_projects_own_configuration() -> None:
     config = load_config(REPOSITORY / "ci.yaml")
     assert [stage.name for stage in config.stages] == ["generate", "install", "pytest"]
@@ -157,9 +166,16 @@ def test_a_finding(write: Write, text: str, finding: str) -> None:
     [
         (
             "artefacts: {}",
-            "artefacts: got an unknown key, expected one of artifacts, contracts, network,"
-            " pass_environment, platforms, project, read_only_root, selection, source, stages,"
-            " system_packages, writable_folders; did you mean 'artifacts'?",
+            "artefacts: got an unknown key, expected one of artifacts, contracts, groups, install,"
+            " network, pass_environment, platforms, project, read_only_root, selection, source,"
+            " stages, system_packages, test, writable_folders; did you mean 'artifacts'?",
+        ),
+        ("install: a && b", 'install: got "a && b" (string), expected one command'),
+        ("groups: [a b]", 'groups.0: got "a b" (string), expected a string that matches'),
+        ("test: ''", 'test: got "" (string), expected a command line with at least one word'),
+        (
+            "test: pytest\nstages: [{name: a, command: b, kind: pytest}]",
+            "test: got \"pytest\" (string), expected nothing, as 'stages' has the commands",
         ),
         ("project: twice", "project: got a duplicate key, first given on line 1"),
         ("artifacts: {x: /etc/passwd}", 'artifacts.x: got "/etc/passwd" (string), expected a'),
