@@ -430,12 +430,12 @@ const pages = {
         const own = isCold(it.at) ? "cold" : "warm";
         if (it.kind !== "open regression" || !data.first.includes(it.measure)) continue;
         if (names.has(it.measure) && (cache === "both" || cache === own)) continue;
-        const title = data.measures.find((known) => known.name === it.measure).title;
-        const words = new URLSearchParams({ measure: it.measure, cache: own });
-        links.set(`${words}`, make("a", { href: `#${words}` }, `${title}${own === "cold" ? ", cold compiler cache" : ""}`));
+        const words = `${new URLSearchParams({ measure: names.has(it.measure) ? state.get("measure") : it.measure, cache: own })}`;
+        if (!links.has(words)) links.set(words, { own, titles: new Set() });
+        links.get(words).titles.add(data.measures.find((known) => known.name === it.measure).title);
       }
-      byId("elsewhere").replaceChildren(...(links.size ? ["Open regressions that are not shown: "] : []),
-        ...[...links.values()].flatMap((it, n) => n ? [", ", it] : [it]));
+      byId("elsewhere").replaceChildren(...(links.size ? ["Open regressions that are not shown: "] : []), ...[...links].flatMap(([words, it], n) =>
+        [n ? "; " : "", make("a", { href: `#${words}` }, `${[...it.titles].join(", ")}${it.own === "cold" ? " with a cold compiler cache" : ""}`)]));
     };
     const cost = () => {
       const name = state.get("measure"), cache = state.get("cache") || kinds[0][0];
