@@ -320,7 +320,7 @@ def test_dragging_zooms_all_plots(window: Window) -> None:
 
 def test_measures_caches_and_ranges_are_chosen(window: Window) -> None:
     page = window.open("platform-cpu.html")
-    assert page.locator("#cost figure").count() == 5
+    assert page.locator("#cost figure").count() == 6  # five, and one that alarms
     page.get_by_label("Measure").select_option("all")
     assert page.locator("#cost figure").count() > 10
     page.get_by_label("Measure").select_option("compile.wall_s")
