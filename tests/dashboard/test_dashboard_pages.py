@@ -215,6 +215,19 @@ def test_labels_of_axes_are_whole_and_differ(plain: Window, width: int) -> None:
     assert re.fullmatch(r"1\d:\d\d", days[1])
 
 
+def test_labels_of_a_timeline_are_whole(plain: Window, plain_site: Path) -> None:
+    [*_, newest] = sorted(plain_site.glob("run-*.html"))
+    page = plain.open(newest.name)
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+        ends = page.locator("#timeline svg.plot text").evaluate_all(
+            "all => all.map((it) => it.getBBox().x + it.getBBox().width)"
+        )
+        shown = page.locator("#timeline svg.plot").evaluate("it => it.viewBox.baseVal.width")
+        assert max(ends) <= shown
+
+
 def test_no_more_than_all_tests_are_executed(plain: Window) -> None:
     page = plain.open("platform-cpu.html")
     labels = page.locator('[data-plot="executed"] text[text-anchor=end]').all_text_contents()

@@ -687,7 +687,7 @@ function timeline(data, platform, later) {
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const parts = ticks(view.from, view.to, Math.max(2, Math.floor(width / 130))).flatMap((at) => [
       make("line", { class: "axis", x1: x(at), x2: x(at), y1: top, y2: height - 20 }),
-      make("text", { x: x(at), y: height - 6, "text-anchor": "middle" }, seconds(at).replace(/\.0+ s/, " s"))]);
+      make("text", { x: x(at), y: height - 6, "text-anchor": x(at) > area.right - 24 ? "end" : "middle" }, seconds(at).replace(/\.0+ s/, " s"))]);
     data.lanes.forEach((lane, n) => parts.push(make("text", { class: "value", x: 2, y: top + n * rowHeight + 14 }, lane)));
     const crosses = [], filled = new Map(); // the last drawn pixel of each lane and kind: what is thinner shares one
     data.spans.forEach((it, n) => {
