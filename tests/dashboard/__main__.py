@@ -36,7 +36,7 @@ class Shot:
 SHOTS: Mapping[str, Shot] = {
     "dashboard-overview": Shot(page=REGRESSIONS, width=1280, height=680),
     "dashboard-overview-dark": Shot(page=REGRESSIONS, scheme="dark", width=1280, height=680),
-    "dashboard-overview-narrow": Shot(page="index.html", at="#grid-title", width=360, height=640),
+    "dashboard-overview-narrow": Shot(page="index.html", at="#grid-title", width=360, height=540),
     "dashboard-platform": Shot(page="platform-cpu.html"),
     "dashboard-run": Shot(page=f"RUN.html#platform={FAILING}", at="#timeline-title", height=620),
     "dashboard-failures": Shot(page="RUN.html", at=f"#{FAILING}", height=560),
