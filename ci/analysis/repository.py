@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -13,6 +15,14 @@ from ci.util.process import ProcessError, ProcessResult
 _HASH = re.compile(r"[0-9a-f]{40,64}")
 _NO_SUCH_REVISION = "Needed a single revision"
 BRANCHES = ("refs/heads/", "refs/remotes/")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitFacts:
+    """What the author of a commit wrote; it may be any text."""
+
+    subject: str
+    author: str
 
 
 class Repository:
@@ -72,6 +82,26 @@ class Repository:
         between = f"{commit}..{tip}"
         return frozenset(self._words("rev-list", "--ancestry-path", "--end-of-options", between))
 
+    def describe(self, commits: Iterable[str]) -> dict[str, CommitFacts]:
+        """The subjects and authors of these commits, without those that git does not know."""
+        names = "".join(f"{it}\n" for it in dict.fromkeys(commits) if _HASH.fullmatch(it))
+        form = "--format=tformat:%H%x00%an%x00%s"
+        options = ("--no-walk=unsorted", "--ignore-missing", "--stdin", "-z", form)
+        found = self._git("log", *options, stdin=names) if names else None
+        if found is None or found.exit_code:
+            return {}
+        words = found.stdout.split("\0")
+        rows = zip(words[::3], words[1::3], words[2::3], strict=False)
+        return {it: CommitFacts(author=author, subject=subject) for it, author, subject in rows}
+
+    @property
+    def remote(self) -> str | None:
+        """The address that ``origin`` is fetched from. It may contain a password."""
+        try:
+            return git.user_setting(self.folder, "remote.origin.url")
+        except ProcessError:
+            return None
+
     @cached_property
     def is_shallow(self) -> bool:
         return self._words("rev-parse", "--is-shallow-repository") == ["true"]
@@ -81,9 +111,9 @@ class Repository:
         found = self._git(*arguments)
         return found.stdout.split() if found and found.exit_code == 0 else []
 
-    def _git(self, *arguments: str) -> ProcessResult | None:
+    def _git(self, *arguments: str, stdin: str | None = None) -> ProcessResult | None:
         try:
-            return git.call(self.folder, *arguments)
+            return git.call(self.folder, *arguments, stdin=stdin)
         except ProcessError as error:  # no git, no such folder
             self.git_error = str(error)
             return None

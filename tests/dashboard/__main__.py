@@ -17,6 +17,7 @@ from tests.dashboard.browsing import CHROMIUM, NO_CHROMIUM, Window, launch, writ
 from tests.dashboard.example import FAILING
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
+REGRESSIONS = "index.html#kind=regression"  # of everything, the grid would be below the picture
 LARGEST = 150_000  # bytes of an image: pages of the documentation load it
 
 
@@ -33,9 +34,9 @@ class Shot:
 
 
 SHOTS: Mapping[str, Shot] = {
-    "dashboard-overview": Shot(page="index.html", width=1200, height=760),
-    "dashboard-overview-dark": Shot(page="index.html", scheme="dark", width=1200, height=760),
-    "dashboard-overview-narrow": Shot(page="index.html", width=360, height=720),
+    "dashboard-overview": Shot(page=REGRESSIONS, width=1280, height=680),
+    "dashboard-overview-dark": Shot(page=REGRESSIONS, scheme="dark", width=1280, height=680),
+    "dashboard-overview-narrow": Shot(page="index.html", at="#grid-title", width=360, height=540),
     "dashboard-platform": Shot(page="platform-cpu.html"),
     "dashboard-run": Shot(page=f"RUN.html#platform={FAILING}", at="#timeline-title", height=620),
     "dashboard-failures": Shot(page="RUN.html", at=f"#{FAILING}", height=560),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -159,7 +160,88 @@ def test_the_grid_shows_the_newest_results(window: Window, example: Example) -> 
     assert page.locator("#timeline-platform").input_value() == TIMED_OUT
 
 
+def test_a_narrow_screen_shows_the_newest_cells_first(window: Window, example: Example) -> None:
+    window.page.set_viewport_size({"width": 360, "height": 800})
+    page = window.open("index.html")
+    for row in page.locator(".grid tbody tr").all():
+        cells = row.locator("td.cell:visible")
+        assert cells.count() == 9
+        box = cells.last.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= 360
+    assert page.locator(".grid .spark:visible").count() == 0
+    last = page.locator(".grid .commit:visible").last
+    assert last.inner_text() == (example.newest.commit or "")[:8]
+    assert page.get_by_text("older ones are in the table below").is_visible()
+
+
+def test_a_platform_says_what_alarms_without_a_choice(window: Window) -> None:
+    page = window.open("index.html")
+    links = page.locator('li[data-kind="regression"] a[href*="measure="]')
+    pages = {it.get_attribute("href") or "" for it in links.all()}
+    assert len(pages) > 1
+    for name, _, measure in (it.partition("#measure=") for it in pages):
+        shown = window.open(name).locator(f'[data-plot="{measure}"] text.sign.open')
+        assert shown.count() > 0, f"{name}: {measure}"
+
+
 # Platforms
+
+
+@pytest.fixture
+def plain(browser: Browser, plain_site: Path) -> Iterator[Window]:
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    found = Window(context.new_page(), plain_site)
+    yield found
+    context.close()
+    assert found.errors == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_labels_of_axes_are_whole_and_differ(plain: Window, width: int) -> None:
+    plain.page.set_viewport_size({"width": width, "height": 900})
+    page = plain.open("platform-cpu.html#measure=all")
+    figures = page.locator("figure").all()
+    assert len(figures) > 5
+    for figure in figures:
+        for kind in ("text[text-anchor=end]", "text.tick"):
+            labels = figure.locator(kind)
+            texts = labels.evaluate_all("all => all.map((it) => it.textContent)")
+            assert len(texts) == len(set(texts)) > 0, figure.get_attribute("data-plot")
+            edges = labels.evaluate_all("all => all.map((it) => it.getBBox().x)")
+            assert min(edges) >= 0, texts
+    days = page.locator('[data-plot="counts"] text.tick').all_text_contents()
+    assert days[0] == "2026-01-01"
+    assert re.fullmatch(r"1\d:\d\d", days[1])
+
+
+def test_labels_of_a_timeline_are_whole(plain: Window, plain_site: Path) -> None:
+    [*_, newest] = sorted(plain_site.glob("run-*.html"))
+    page = plain.open(newest.name)
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+        ends = page.locator("#timeline svg.plot text").evaluate_all(
+            "all => all.map((it) => it.getBBox().x + it.getBBox().width)"
+        )
+        shown = page.locator("#timeline svg.plot").evaluate("it => it.viewBox.baseVal.width")
+        assert max(ends) <= shown
+
+
+def test_no_more_than_all_tests_are_executed(plain: Window) -> None:
+    page = plain.open("platform-cpu.html")
+    labels = page.locator('[data-plot="executed"] text[text-anchor=end]').all_text_contents()
+    assert labels[-1] == "100 %"
+    assert max(float(it.removesuffix(" %")) for it in labels) == 100
+
+
+def test_a_regression_that_is_not_shown_is_linked(plain: Window) -> None:
+    page = plain.open("platform-cpu.html")
+    assert page.locator('[data-plot="install.wall_s"] text.sign.open').count() == 0
+    page.locator("#elsewhere").get_by_role("link", name="install").click()
+    page.wait_for_selector('[data-plot="install.wall_s"] text.sign.open')
+    assert page.locator("#cache").input_value() == "cold"
+    assert page.locator("#elsewhere").inner_text() == ""
 
 
 def plotted(page: Page, name: str) -> list[tuple[float, float]]:
@@ -251,7 +333,7 @@ def test_dragging_zooms_all_plots(window: Window) -> None:
 
 def test_measures_caches_and_ranges_are_chosen(window: Window) -> None:
     page = window.open("platform-cpu.html")
-    assert page.locator("#cost figure").count() == 5
+    assert page.locator("#cost figure").count() == 6  # five, and one that alarms
     page.get_by_label("Measure").select_option("all")
     assert page.locator("#cost figure").count() > 10
     page.get_by_label("Measure").select_option("compile.wall_s")

@@ -18,6 +18,7 @@ from ci.analysis.platform_history import (
 )
 from ci.facts.environment_key import EnvironmentKey
 from ci.model.platforms import PLATFORMS
+from ci.report.dashboard.commits import Commits, read_commits
 from ci.store.rows import ResultHead, RunHead, RunMeasures
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Collection:
     """The environments of all measures, by digest."""
     histories: Mapping[str, PlatformHistory]
     alarms: Sequence[Alarm]
+    commits: Commits
 
     @property
     def project(self) -> str:
@@ -127,6 +129,7 @@ def collect(store: Store, source: Path, project: str, branch: str | None) -> Col
         keys=store.environment_keys(digests),
         histories=histories,
         alarms=find_alarms(whole, along.order),
+        commits=read_commits(along.repository, filter(None, (it.tested for it in along.heads))),
     )
 
 

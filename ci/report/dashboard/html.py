@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from ci.model.results import Product
 from ci.report.document import Code, Fold, Heading, Items, Report, Table, spans_of
-from ci.util.text import make_inert
+from ci.util.text import counted, make_inert
 
 TEMPLATES = Path(__file__).parent / "templates"
 SYMBOLS = {
@@ -95,6 +95,7 @@ def _environment() -> Environment:
     for name, kind in kinds.items():
         environment.tests[name] = lambda value, kind=kind: isinstance(value, kind)
     environment.filters |= {"spans": spans_of, "blocks": blocks, "spark": spark_path}
+    environment.filters["counted"] = counted
     environment.globals |= {"stem": file_stem, "symbols": SYMBOLS}
     environment.globals |= {"spark_width": WIDTH, "spark_height": HEIGHT}
     return environment

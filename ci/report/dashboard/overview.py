@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ci.store.store import Store
 
 COMMITS = 30  # of the grid
+REPEATED = 10  # newest runs of a commit that are listed
 # The notes of a run on a contract or a quarantine that no longer fits it.
 _STALE = (contract_differs.code, no_contract.code, quarantine_stale.code)
 
@@ -49,6 +50,8 @@ class Attention:
     details: tuple[str, ...] = ()
     command: str | None = None
     run_id: str | None = None
+    commit: str | None = None
+    """Since when."""
     measure: str | None = None
     """The measure of the platform's page that shows it."""
 
@@ -58,19 +61,35 @@ class Cell:
     """One platform at one commit; without a result, nothing ran."""
 
     run: RunHead
-    result: ResultHead | None
+    results: tuple[ResultHead, ...]
+    """Of all runs of the commit, newest first."""
+
+    @property
+    def result(self) -> ResultHead | None:
+        return self.results[0] if self.results else None
 
     @property
     def text(self) -> str:
-        """``passed, 52 % of 600 tests executed``."""
+        """``passed, 52 % of 600 tests executed``; of several runs, the newest."""
         if self.result is None:
             return "no result"
-        share, result = self.result.executed_share, self.result
-        of = counted(result.tests, "test")
-        tests = f"{percent(share)} of {of} executed" if share is not None else "no tests"
-        failed = result.counts.get("failed", 0) + result.counts.get("errors", 0)
-        some = f", {failed:,} failed" if failed else ""
-        return f"{result.product.shown}{some}, {tests}"
+        text = result_text(self.result)
+        if len(self.results) == 1:
+            return text
+        passed = sum(it.product is Product.PASSED for it in self.results)
+        return f"{text}; the newest of {len(self.results):,} runs, {passed:,} of which passed"
+
+    @property
+    def listed(self) -> tuple[ResultHead, ...]:
+        return self.results[:REPEATED]
+
+
+def result_text(result: ResultHead) -> str:
+    share, of = result.executed_share, counted(result.tests, "test")
+    tests = f"{percent(share)} of {of} executed" if share is not None else "no tests"
+    failed = result.counts.get("failed", 0) + result.counts.get("errors", 0)
+    some = f", {failed:,} failed" if failed else ""
+    return f"{result.product.shown}{some}, {tests}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,27 +106,48 @@ class GridRow:
 
 
 def grid(found: Collection) -> list[GridRow]:
-    """The newest run of each of the last commits, on each platform."""
-    commits: dict[object, dict[str, RunHead]] = {}
+    """The runs of each of the last commits, on each platform."""
+    commits: dict[object, list[RunHead]] = {}
     for run in found.line:
         place = (run.tested, run.dirty) if run.tested else run.run_id
-        row = commits.setdefault(place, {})
-        row |= {name: run for name in found.platforms if run.run_id in found.results[name]}
-    newest = [row for row in commits.values() if row][-COMMITS:]
+        if any(run.run_id in found.results[name] for name in found.platforms):
+            commits.setdefault(place, []).append(run)
+    newest = [*commits.values()][-COMMITS:]
     return [_grid_row(found, name, newest) for name in found.platforms]
 
 
-def _grid_row(found: Collection, name: str, commits: Sequence[dict[str, RunHead]]) -> GridRow:
+def columns(rows: Sequence[GridRow]) -> list[str]:
+    """The headings of the commits: the id, or the time of a run that has none."""
+    runs = [cell.run for cell in rows[0].cells] if rows else []
+    times = [f"{run.started_at:%m-%d %H:%M}" for run in runs if not run.tested]
+    form = "%m-%d %H:%M" if len(set(times)) == len(times) else "%m-%d %H:%M:%S"
+    return [
+        f"{run.tested[:8]}{'+' if run.dirty else ''}" if run.tested else f"{run.started_at:{form}}"
+        for run in runs
+    ]
+
+
+def span(rows: Sequence[GridRow]) -> str:
+    """``the last 30 commits``; without commits, runs."""
+    runs = [cell.run for cell in rows[0].cells] if rows else []
+    noun = "commit" if any(run.tested for run in runs) else "run"
+    return f"the last {noun}" if len(runs) == 1 else f"the last {counted(len(runs), noun)}"
+
+
+def _grid_row(found: Collection, name: str, commits: Sequence[Sequence[RunHead]]) -> GridRow:
     results = found.results[name]
-    runs = [row.get(name) or next(iter(row.values())) for row in commits]
-    cells = tuple(Cell(run=run, result=results.get(run.run_id)) for run in runs)
+    cells = []
+    for of_commit in commits:
+        own = [run for run in reversed(of_commit) if run.run_id in results]
+        first = own[0] if own else of_commit[-1]
+        cells.append(Cell(run=first, results=tuple(results[run.run_id] for run in own)))
     caches = {it.run_id: found.keys[it.key].cache for it in found.measured[name]}
-    shown = [caches.get(run.run_id) for run in runs]
+    shown = [caches.get(cell.run.run_id) for cell in cells]
     usual = Counter(filter(None, shown)).most_common(1)
     return GridRow(
         platform=name,
         label=found.label(name),
-        cells=cells,
+        cells=tuple(cells),
         executed=tuple(it.result.executed_share if it.result else None for it in cells),
         cost=tuple(
             it.result.build_install_s if it.result and usual and cache == usual[0][0] else None
@@ -175,6 +215,7 @@ def _failing(
         text=f"{newest.product.shown}{harness}, {since}, {runs}",
         details=(reason_of(run.platform(newest.platform)),) if run else (),
         run_id=newest.run_id,
+        commit=None if len(streak) == len(results) else first.tested,
         command=then,
     )
 
@@ -189,6 +230,7 @@ def _alarms(found: Collection) -> Iterator[Attention]:
             details=(place_text(alarm), *row_texts(alarm)),
             command=bisect_command(alarm),
             run_id=alarm.first.run_id,
+            commit=alarm.first.commit,
             measure=alarm.rows[0].change.measure,
         )
 

@@ -12,6 +12,7 @@ from ci.analysis.flaky import FlakyTest, find_flaky_tests
 from ci.analysis.level_changes import Environment, Series
 from ci.facts.environment_key import EnvironmentKey
 from ci.facts.measures import LABELS, measure_name, stage_and_quantity
+from ci.gates.regression import Judgement
 from ci.model.outcomes import Outcome
 from ci.report.dashboard.collection import NO_REASON, Collection
 from ci.report.history_report import KINDS, HistoryReport, accepted_text, change_status
@@ -84,8 +85,17 @@ def _data(store: Store, found: Collection, name: str) -> dict[str, Any]:
         "measures": [*_measures([rows.get(run_id) for run_id in run_ids])],
         "levels": [*_levels(found, name, on_line, digests)],
         "marks": [*_marks(found, name, on_line)],
-        "first": FIRST,
+        "first": [*dict.fromkeys((*_alarming(found, name), *FIRST))],
     }
+
+
+def _alarming(found: Collection, name: str) -> Iterator[str]:
+    """The measures that alarm: a page that does not show them contradicts the overview."""
+    for alarm in found.alarms:
+        yield from (it.change.measure for it in alarm.rows if it.platform == name)
+    for _, shift in found.histories[name].history.shifts:
+        if shift.judgement is Judgement.REGRESSION:
+            yield shift.headline.measure
 
 
 def _counts(found: Collection, name: str, run_ids: Sequence[str]) -> dict[str, list[int | None]]:

@@ -14,7 +14,7 @@ from ci.report.dashboard.collection import Collection
 from ci.report.dashboard.compare import judged_comparisons
 from ci.report.dashboard.html import TEMPLATES, file_stem, render, script
 from ci.report.dashboard.operators import operators_page
-from ci.report.dashboard.overview import attention, grid
+from ci.report.dashboard.overview import attention, columns, grid, result_text, span
 from ci.report.dashboard.platform import SKIP_RUNS, platform_page
 from ci.report.dashboard.run import run_page
 from ci.util.files import write_atomically
@@ -80,6 +80,7 @@ def _files(
     newest = found.runs[-run_pages:][::-1] if run_pages else ()
     shown = [run for it in newest if (run := store.load_or_skip(it.run_id))]
     with_page = {run.run_id for run in shown}
+    operators = operators_page(store, found)
     common: dict[str, Any] = {
         "project": found.project,
         "branch": found.branch,
@@ -88,10 +89,14 @@ def _files(
         "newest": shown[0].run_id if shown else None,
         "with_page": with_page,
         "runs": len(found.runs),
+        "commits": found.commits,
+        "has_operators": bool(operators.overloads),
     }
     yield _data("runs", _runs_data(found, with_page))
-    shown_first = {"attention": attention(store, found), "grid": grid(found)}
-    yield "index.html", render("overview.html.j2", **common, **shown_first)
+    rows = grid(found)
+    first = {"attention": attention(store, found), "grid": rows}
+    first |= {"columns": columns(rows), "span": span(rows), "text_of": result_text}
+    yield "index.html", render("overview.html.j2", **common, **first)
     for name in found.platforms:
         page = platform_page(store, found, name)
         stem = file_stem("platform", name)
@@ -102,9 +107,9 @@ def _files(
         stem = file_stem("run", run.run_id)
         yield _data(stem, of_run.data)
         yield f"{stem}.html", render("run.html.j2", **common, page=of_run)
-    operators = operators_page(store, found)
-    yield _data("operators", operators.data)
-    yield "operators.html", render("operators.html.j2", **common, page=operators)
+    if operators.overloads:
+        yield _data("operators", operators.data)
+        yield "operators.html", render("operators.html.j2", **common, page=operators)
     comparisons = judged_comparisons(store, found, source)
     yield "compare.html", render("compare.html.j2", **common, comparisons=comparisons)
 
@@ -120,6 +125,11 @@ def _runs_data(found: Collection, with_page: set[str]) -> Mapping[str, Any]:
     return {
         "id": [run.run_id for run in runs],
         "commit": [run.commit and run.commit[:SHORT] for run in runs],
+        "about": {
+            run.commit[:SHORT]: about
+            for run in runs
+            if run.commit and (about := found.commits.of(run.tested).about)
+        },
         "dirty": [place for place, run in enumerate(runs) if run.dirty],
         "started": [f"{run.started_at:%Y-%m-%d %H:%M}" for run in runs],
         "branches": branches,

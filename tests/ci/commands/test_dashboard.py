@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ci.model.outcomes import Outcome
 from ci.report.dashboard.html import clean, file_stem, script, spark_path
 from ci.store.folder import default_url
 from ci.store.store import Store
-from tests.ci.stored_history import ENVIRONMENT, Project, noisy, result
+from tests.ci.stored_history import BEGIN, ENVIRONMENT, Project, git, noisy, result
 from tests.ci.written_site import FAILED, data, write
 
 
@@ -169,8 +170,11 @@ def test_a_project_without_operator_tests_has_a_dashboard(project: Project) -> N
     project.history([100.0])
     code, site = write(project)
     assert code == ExitCode.PASSED
-    assert "No stored suite has operator tests" in (site / "operators.html").read_text()
+    assert not (site / "operators.html").exists()
+    assert not (site / "data" / "operators.js").exists()
+    assert [it.name for it in site.glob("*.html") if "Operators" in it.read_text()] == []
     assert "There is only one run so far." in (site / "compare.html").read_text()
+    assert "<p>1 run. Written on" in (site / "compare.html").read_text()
 
 
 def test_an_overload_has_the_worst_status_that_applies(project: Project) -> None:
@@ -194,7 +198,119 @@ def test_an_overload_has_the_worst_status_that_applies(project: Project) -> None
     }
 
 
+# Commits and their runs
+
+
+def headings(site: Path) -> list[str]:
+    """The headings of the columns of commits, as HTML."""
+    page = (site / "index.html").read_text(encoding="utf-8")
+    return re.findall(r'<span class="turned">(.*?)</span>', page)
+
+
+def test_a_single_commit_is_no_plural(project: Project) -> None:
+    project.history([100.0])
+    page = (write(project)[1] / "index.html").read_text(encoding="utf-8")
+    assert "Platforms and the last commit</h2>" in page
+
+
+def test_runs_without_a_commit_are_named_by_their_time(project: Project) -> None:
+    project.configure()
+    for _ in range(2):
+        project.run(None)
+    site = write(project)[1]
+    assert headings(site) == ["01-01 12:00", "01-01 13:00"]
+    assert "Platforms and the last 2 runs</h2>" in (site / "index.html").read_text(encoding="utf-8")
+
+
+def test_runs_of_one_minute_have_seconds(project: Project) -> None:
+    project.configure()
+    for seconds in (5, 40):
+        project.run(None, started_at=BEGIN + timedelta(seconds=seconds), finished_at=BEGIN)
+    assert headings(write(project)[1]) == ["01-01 12:00:05", "01-01 12:00:40"]
+
+
+def test_a_cell_counts_the_runs_of_its_commit_and_each_is_linked(project: Project) -> None:
+    commit = project.commit()
+    project.run(commit, result(verdict=FAILED))
+    project.run(commit)
+    project.run(commit)
+    site = write(project)[1]
+    page = (site / "index.html").read_text(encoding="utf-8")
+    assert "✓<sup>3</sup></a>" in page
+    assert "the newest of 3 runs, 2 of which passed" in page
+    rows = re.findall(r'<td class="whole"><a href="(run-run-\d+)\.html#cpu">', page)
+    assert rows == ["run-run-002", "run-run-001", "run-run-000"]
+
+
+def test_a_dirty_commit_has_a_column_of_its_own_name(project: Project) -> None:
+    commit = project.commit()
+    project.run(commit)
+    project.run(commit, dirty=True)
+    assert headings(write(project)[1]) == [commit[:8], f"{commit[:8]}+"]
+
+
+def test_commits_have_subject_author_and_their_page_on_the_forge(project: Project) -> None:
+    [commit] = project.history([100.0])
+    git(project.source, "remote", "add", "origin", "https://me:secret@github.com/o/n.git")
+    site = write(project)[1]
+    address = f"https://github.com/o/n/commit/{commit}"
+    link = (
+        f'<a href="{address}"><code>{commit[:12]}</code></a> change <span class="author">a</span>'
+    )
+    assert headings(site) == [f'<a href="{address}">{commit[:8]}</a>']
+    assert 'title="change (a)"' in (site / "index.html").read_text(encoding="utf-8")
+    for name in ("index.html", "run-run-000.html"):
+        assert link in (site / name).read_text(encoding="utf-8")
+    assert data(site, "runs")["about"] == {commit[:12]: "change (a)"}
+    files = [it for it in site.rglob("*.*") if "secret" in it.read_text(encoding="utf-8")]
+    assert files == []
+
+
+def test_a_commit_that_the_repository_does_not_know_gets_no_link(project: Project) -> None:
+    project.commit()
+    git(project.source, "remote", "add", "origin", "https://github.com/o/n.git")
+    project.run("0" * 40)
+    site = write(project)[1]
+    assert headings(site) == ["0" * 8]
+    assert data(site, "runs")["about"] == {}
+
+
+def test_a_failure_names_the_commit_that_it_began_with(project: Project) -> None:
+    project.history([100.0])
+    project.run(project.commit("break it"), result(verdict=FAILED))
+    page = (write(project)[1] / "index.html").read_text(encoding="utf-8")
+    assert 'break it <span class="author">a</span>' in page.partition('id="grid-title"')[0]
+
+
+def test_what_alarms_is_among_the_first_measures(project: Project) -> None:
+    installs = [*noisy(100, 12), *noisy(130, 12, seed=2)]
+    for seconds in installs:
+        [image, install, pytest] = result().stages
+        slower = install.model_copy(update={"cpu_user_s": 3 * seconds})
+        project.run(
+            project.commit(), result().model_copy(update={"stages": (image, slower, pytest)})
+        )
+    _, site = write(project)
+    assert 'cpu.html#measure=install.cpu_s"' in (site / "index.html").read_text(encoding="utf-8")
+    assert data(site, "platform-cpu")["first"][0] == "install.cpu_s"
+
+
 # Strangers' texts
+
+
+def test_subjects_and_authors_are_text(project: Project) -> None:
+    project.history([100.0])
+    subject = "</script><i>\N{RIGHT-TO-LEFT OVERRIDE}hi https://me:secret@host/x"
+    author = 'Eve" onfocus="x <x@y>'
+    git(project.source, "commit", "--quiet", "--allow-empty", "-m", subject, "--author", author)
+    project.run(project.main)
+    site = write(project)[1]
+    for path in site.rglob("*.*"):
+        content = path.read_text(encoding="utf-8")
+        bad = ("</script><i>", 'onfocus="', "\N{RIGHT-TO-LEFT OVERRIDE}", "secret")
+        found = [it for it in bad if it in content]
+        assert (path.name, found) == (path.name, [])
+    assert "&lt;i&gt;" in (site / "index.html").read_text(encoding="utf-8")
 
 
 def test_names_of_a_hostile_run_stay_in_the_folder(project: Project) -> None:
@@ -203,7 +319,7 @@ def test_names_of_a_hostile_run_stay_in_the_folder(project: Project) -> None:
     project.run(project.commit(), odd, run_id=name)
     code, site = write(project)
     assert code == ExitCode.PASSED
-    assert [path.parent for path in project.folder.rglob("*.html")] == [site] * 5
+    assert [path.parent for path in project.folder.rglob("*.html")] == [site] * 4
     for path in site.rglob("*.*"):
         content = path.read_text(encoding="utf-8")
         assert "<b>x" not in content

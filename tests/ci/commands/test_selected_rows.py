@@ -305,7 +305,7 @@ def test_the_dashboard_has_a_row_for_the_selected_operators(project: Project) ->
     few = data(site, Path(headings[1][0]).stem)
     assert (few["label"], len(few["line"])) == ("cpu (selected add*)", 1)
     operators = unescape((site / "operators.html").read_text(encoding="utf-8"))
-    assert "2 overloads on 1 platforms" in operators
+    assert "2 overloads on 1 platform," in operators
     assert "run-001" in operators
     assert "run-002</td>" not in operators
     compared = unescape((site / "compare.html").read_text(encoding="utf-8"))

@@ -126,6 +126,25 @@ function ticks(low, high, most) {
   return found;
 }
 
+// The labels of round values: with the digits that tell them apart, bytes in round KiB or MiB.
+function axis(low, high, most, unit) {
+  const isBytes = unit === "peak_bytes" || unit === "wheel_bytes", isTime = unit === "wall_s" || unit === "cpu_s";
+  const [size, name] = !isBytes ? [1, { wall_s: "s", cpu_s: "CPU-s", percent: "%" }[unit] || unit]
+    : high >= 2 ** 20 ? [2 ** 20, "MiB"] : high >= 2 ** 10 ? [2 ** 10, "KiB"] : [1, "bytes"];
+  const found = ticks(low / size, high / size, most), step = found.length > 1 ? found[1] - found[0] : 1;
+  // There is no half of a test.
+  const isWhole = !isBytes && !isTime && unit !== "percent", shown = isWhole ? found.filter((it) => Math.abs(it - Math.round(it)) < 1e-9) : found;
+  const digits = isWhole ? 0 : Math.min(9, Math.max(0, Math.ceil(-Math.log10(step) - 1e-9)));
+  return shown.map((value) => [value * size, `${number(value, digits)} ${name}`]);
+}
+
+// The width of a text in a plot, in pixels.
+const textWidth = (() => {
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.font = "11px system-ui, sans-serif";
+  return (text) => pen.measureText(text).width;
+})();
+
 // The part of an axis that is shown; several plots may share it.
 function makeView(low, high, least, changed) {
   const view = { from: low, to: high };
@@ -190,8 +209,8 @@ const SIGNS = {
 };
 const DASHES = ["", "7 3", "2 3", "8 3 2 3", "12 4", "4 4"];
 
-// A plot of values over runs. `spec` has title, unit, count, label(place), series, bands, levels,
-// marks; a series has name, values, and isCold(place) or lines.
+// A plot of values over runs. `spec` has title, unit, most (of the axis), count, label(place), series,
+// bands, levels, marks; a series has name, values, and isCold(place) or lines.
 function trend(spec, view) {
   const height = 200, area = { left: 58, right: 0, top: 20, bottom: height - 22 };
   const svg = make("svg", {
@@ -220,7 +239,9 @@ function trend(spec, view) {
     let high = shown.length ? shown.reduce((a, b) => Math.max(a, b)) : 1;
     const margin = (high - low || Math.abs(high) || 1) * 0.08;
     low = low >= 0 ? Math.max(0, low - margin) : low - margin;
-    high += margin;
+    high = Math.min(high + margin, spec.most || Infinity);
+    const values = axis(low, high, 4, spec.unit);
+    area.left = Math.max(58, ...values.map(([, text]) => Math.ceil(textWidth(text)) + 8));
     scale = {
       x: (at) => area.left + (at - view.from) / (view.to - view.from || 1) * (area.right - area.left),
       y: (value) => area.bottom - (value - low) / (high - low) * (area.bottom - area.top),
@@ -229,7 +250,7 @@ function trend(spec, view) {
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     svg.dataset.low = low;
     svg.dataset.high = high;
-    const parts = [...bands(first, last), ...axes(low, high, first, last)];
+    const parts = [...bands(first, last), ...axes(values, first, last)];
     spec.series.forEach((it, n) => parts.push(...(it.lines ? lines(it, n, first, last) : points(it, first, last))));
     for (const it of spec.levels || []) {
       if (it.to >= view.from && it.from <= view.to) parts.push(line("level", Math.max(it.from, view.from), it.level, Math.min(it.to, view.to), it.level));
@@ -244,17 +265,21 @@ function trend(spec, view) {
     class: name, x1: scale.x(fromX).toFixed(1), y1: scale.y(fromY).toFixed(1), x2: scale.x(toX).toFixed(1), y2: scale.y(toY).toFixed(1),
   });
 
-  function axes(low, high, first, last) {
+  function axes(values, first, last) {
     const parts = [];
-    for (const value of ticks(low, high, 4)) {
+    for (const [value, text] of values) {
       const y = scale.y(value).toFixed(1);
       parts.push(make("line", { class: "axis", x1: area.left, x2: area.right, y1: y, y2: y }),
-        make("text", { x: area.left - 4, y: +y + 4, "text-anchor": "end" }, amount(value, spec.unit)));
+        make("text", { x: area.left - 4, y: +y + 4, "text-anchor": "end" }, text));
     }
     const room = Math.max(1, Math.floor((area.right - area.left) / 90)), step = Math.max(1, Math.ceil((last - first) / room));
+    let before = "";
     for (let at = first; at <= last; at += step) {
       if (scale.x(at) > area.right - 62) break;
-      parts.push(make("text", { x: scale.x(at), y: height - 6, "text-anchor": "start" }, spec.day(at)));
+      const [day, time] = spec.started(at).split(" ");
+      const text = day === before ? time : day; // of several runs of one day, the first has its date
+      before = day;
+      parts.push(make("text", { class: "tick", x: scale.x(at), y: height - 6, "text-anchor": "start" }, text));
     }
     return parts;
   }
@@ -309,7 +334,7 @@ function trend(spec, view) {
     const found = spec.series.filter((it) => isKnown(it.values[cursor]))
       .map((it) => `${spec.series.length > 1 ? `${it.name} ` : ""}${amount(it.values[cursor], spec.unit)}`);
     const near = (spec.marks || []).filter((it) => it.at === cursor).map((it) => `${it.kind}: ${it.text}`);
-    output.textContent = [spec.label(cursor), found.join(", ") || "no value", ...near].join("; ");
+    output.textContent = [spec.label(cursor), ...(spec.about(cursor) ? [spec.about(cursor)] : []), found.join(", ") || "no value", ...near].join("; ");
   }
 
   svg.addEventListener("pointermove", (event) => move(scale.back(event.clientX - svg.getBoundingClientRect().left), false));
@@ -373,7 +398,8 @@ const pages = {
     const common = {
       count, isCold,
       label: (at) => `${runs.started[run(at)]} ${runs.id[run(at)]}${runs.commit[run(at)] ? ` (${runs.commit[run(at)]})` : ""}`,
-      day: (at) => runs.started[run(at)].slice(0, 10),
+      started: (at) => runs.started[run(at)],
+      about: (at) => runs.about[runs.commit[run(at)]],
       open: (at) => { const page = runs.pages[runs.id[run(at)]]; if (page) location.href = page; },
     };
     const bands = [];
@@ -397,6 +423,20 @@ const pages = {
       .filter((it) => it[2]).sort((a, b) => b[2] - a[2]);
     const option = (value, text, runs) => make("option", { value }, `${text} (${number(runs)} runs)`);
     byId("cache").append(...kinds.map(([value, text, runs]) => option(value, text, runs)), ...(colds && colds < count ? [option("both", "both", count)] : []));
+    // Links to the open regressions that the chosen measures or runs leave out.
+    const elsewhere = (shown, cache) => {
+      const names = new Set(shown.map((it) => it.name)), links = new Map();
+      for (const it of data.marks) {
+        const own = isCold(it.at) ? "cold" : "warm";
+        if (it.kind !== "open regression" || !data.first.includes(it.measure)) continue;
+        if (names.has(it.measure) && (cache === "both" || cache === own)) continue;
+        const words = `${new URLSearchParams({ measure: names.has(it.measure) ? state.get("measure") : it.measure, cache: own })}`;
+        if (!links.has(words)) links.set(words, { own, titles: new Set() });
+        links.get(words).titles.add(data.measures.find((known) => known.name === it.measure).title);
+      }
+      byId("elsewhere").replaceChildren(...(links.size ? ["Open regressions that are not shown: "] : []), ...[...links].flatMap(([words, it], n) =>
+        [n ? "; " : "", make("a", { href: `#${words}` }, `${[...it.titles].join(", ")}${it.own === "cold" ? " with a cold compiler cache" : ""}`)]));
+    };
     const cost = () => {
       const name = state.get("measure"), cache = state.get("cache") || kinds[0][0];
       const shown = data.measures.filter((it) => name === "all" || (name ? it.name === name : data.first.includes(it.name)));
@@ -411,6 +451,7 @@ const pages = {
         }, view);
       });
       byId("cost").replaceChildren(...figures);
+      elsewhere(shown, cache);
       later();
     };
     const outcome = (name) => data.counts[name] ? [{ name, values: pick(data.counts[name]), lines: true }] : [];
@@ -418,12 +459,12 @@ const pages = {
       ({ name, lines: true, values: [...Array(data.skips.from).fill(null), ...values] }));
     const total = line.map((place) => Object.values(data.counts).reduce((sum, it) => sum + (it[place] || 0), 0) || null);
     const share = total.map((all, at) => all && 100 * (1 - ((data.counts.skipped || [])[line[at]] || 0) / all));
-    for (const [name, title, unit, series] of [
+    for (const [name, title, unit, series, most] of [
       ["counts", "Tests by outcome", "tests", ["passed", "skipped", "xfailed", "xpassed"].flatMap(outcome)],
       ["failures", "Failures", "tests", ["failed", "errors"].flatMap(outcome)],
-      ["executed", "Executed share", "percent", [{ name: "executed", values: share, lines: true }]],
+      ["executed", "Executed share", "percent", [{ name: "executed", values: share, lines: true }], 100],
       ["skips", "Skips by reason", "tests", reasons],
-    ]) if (series.length) tests.push(trend({ ...common, name, title, unit, bands, series }, view));
+    ]) if (series.length) tests.push(trend({ ...common, name, title, unit, bands, series, most }, view));
     byId("tests").replaceChildren(...tests);
     bind("measure", "measure", cost);
     bind("cache", "cache", cost);
@@ -549,7 +590,7 @@ const pages = {
       it.firstElementChild.addEventListener("click", () => state.set({ pair: it.open ? "" : it.dataset.pair }));
     }
     byId("run-ids").append(...runs.id.map((id, n) => make("option", { value: id },
-      `${runs.started[n]} ${runs.branches[runs.branch[n]] || ""} ${runs.commit[n] || ""}`)).reverse());
+      `${runs.started[n]} ${runs.branches[runs.branch[n]] || ""} ${runs.commit[n] || ""} ${runs.about[runs.commit[n]] || ""}`)).reverse());
     let choice = 0;
     const show = async () => {
       const own = ++choice; // of choices, only the last one is shown, whatever arrives first
@@ -646,7 +687,7 @@ function timeline(data, platform, later) {
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const parts = ticks(view.from, view.to, Math.max(2, Math.floor(width / 130))).flatMap((at) => [
       make("line", { class: "axis", x1: x(at), x2: x(at), y1: top, y2: height - 20 }),
-      make("text", { x: x(at), y: height - 6, "text-anchor": "middle" }, seconds(at).replace(/\.0+ s/, " s"))]);
+      make("text", { x: x(at), y: height - 6, "text-anchor": x(at) > area.right - 24 ? "end" : "middle" }, seconds(at).replace(/\.0+ s/, " s"))]);
     data.lanes.forEach((lane, n) => parts.push(make("text", { class: "value", x: 2, y: top + n * rowHeight + 14 }, lane)));
     const crosses = [], filled = new Map(); // the last drawn pixel of each lane and kind: what is thinner shares one
     data.spans.forEach((it, n) => {
