@@ -25,7 +25,7 @@ SCHEMES = ("light", "dark")
 def pages_of(example: Example) -> list[str]:
     """One page of each kind; of the runs, the newest."""
     run = file_stem("run", example.newest.run_id)
-    names = ["index", "operators", "compare", f"platform-{FAILING}", "platform-cpu", run]
+    names = ["index", "runs", "operators", "compare", f"platform-{FAILING}", "platform-cpu", run]
     return [f"{name}.html" for name in names]
 
 

@@ -17,6 +17,7 @@ from ci.report.dashboard.operators import operators_page
 from ci.report.dashboard.overview import attention, grid
 from ci.report.dashboard.platform import SKIP_RUNS, platform_page
 from ci.report.dashboard.run import run_page
+from ci.report.dashboard.runs import listed_runs
 from ci.util.files import write_atomically
 from ci.util.text import SHORT
 
@@ -92,6 +93,7 @@ def _files(
     yield _data("runs", _runs_data(found, with_page))
     shown_first = {"attention": attention(store, found), "grid": grid(found)}
     yield "index.html", render("overview.html.j2", **common, **shown_first)
+    yield "runs.html", render("runs.html.j2", **common, listed=listed_runs(found, with_page))
     for name in found.platforms:
         page = platform_page(store, found, name)
         stem = file_stem("platform", name)

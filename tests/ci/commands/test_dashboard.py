@@ -14,9 +14,12 @@ from ci import cli
 from ci.errors import ExitCode
 from ci.facts.sentences import contract_differs
 from ci.model.outcomes import Outcome
+from ci.model.results import Harness, Product
+from ci.report.dashboard import runs
 from ci.report.dashboard.html import clean, file_stem, script, spark_path
 from ci.store.folder import default_url
 from ci.store.store import Store
+from tests.ci.made_results import made_verdict
 from tests.ci.stored_history import ENVIRONMENT, Project, noisy, result
 from tests.ci.written_site import FAILED, data, write
 
@@ -115,6 +118,45 @@ def test_the_pages_of_runs_are_in_one_order(project: Project) -> None:
     assert pages == sorted(pages)
 
 
+def run_rows(site: Path) -> list[str]:
+    """The rows of the list of runs."""
+    page = (site / "runs.html").read_text(encoding="utf-8")
+    return re.findall(r'<tr id="(?s:.*?)</tr>', page)
+
+
+def test_every_run_is_listed_with_its_results(project: Project) -> None:
+    machine = {"cpu_model": "a CPU", "hostname": "builder-1"}
+    here = {**ENVIRONMENT, "machine": machine}
+    first = project.measure(result(environment=here))
+    project.run(first, result(verdict=FAILED, environment=here), result(platform="moore"))
+    project.branch("topic")
+    lost = made_verdict(Product.INCOMPLETE, "lost", harness=Harness.LOST)
+    project.measure(result(verdict=lost), dirty=True)
+    _, site = write(project, "--runs", "1")
+    [newest, again, oldest] = run_rows(site)
+    # The newest has a page; the others of the branch lead to the plots of their platforms.
+    assert '<a href="run-run-002.html#cpu">cpu</a> (lost)' in newest
+    assert "with uncommitted changes<br>topic" in newest
+    for row, run_id in ((again, "run-001"), (oldest, "run-000")):
+        assert f'<tr id="{run_id}">' in row
+        assert f'<code class="whole">{first[:12]}</code>' in row  # one commit, two runs
+        assert f'<a href="platform-cpu.html#run={run_id}">cpu</a>' in row
+        assert '<td class="number">0:30:00</td><td>host</td><td class="hosts">builder-1' in row
+    assert again.index("failed") < again.index("passed</span>")
+    assert "All runs, of all branches" in (site / "runs.html").read_text(encoding="utf-8")
+
+
+def test_the_list_of_runs_ends_at_a_stated_number(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.history([100.0] * 3)
+    monkeypatch.setattr(runs, "MOST_RUNS", 2)
+    _, site = write(project)
+    assert [row[:17] for row in run_rows(site)] == ['<tr id="run-002">', '<tr id="run-001">']
+    page = (site / "runs.html").read_text(encoding="utf-8")
+    assert "The newest 2 of 3 runs." in page
+
+
 def test_an_accepted_rise_is_marked_as_one(project: Project) -> None:
     commits = project.history([*noisy(100, 12), *noisy(130, 12, seed=2)])
     project.configure()
@@ -203,7 +245,7 @@ def test_names_of_a_hostile_run_stay_in_the_folder(project: Project) -> None:
     project.run(project.commit(), odd, run_id=name)
     code, site = write(project)
     assert code == ExitCode.PASSED
-    assert [path.parent for path in project.folder.rglob("*.html")] == [site] * 5
+    assert [path.parent for path in project.folder.rglob("*.html")] == [site] * 6
     for path in site.rglob("*.*"):
         content = path.read_text(encoding="utf-8")
         assert "<b>x" not in content
