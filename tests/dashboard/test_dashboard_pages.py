@@ -25,7 +25,16 @@ SCHEMES = ("light", "dark")
 def pages_of(example: Example) -> list[str]:
     """One page of each kind; of the runs, the newest."""
     run = file_stem("run", example.newest.run_id)
-    names = ["index", "runs", "operators", "compare", f"platform-{FAILING}", "platform-cpu", run]
+    names = [
+        "index",
+        "runs",
+        "regressions",
+        "operators",
+        "compare",
+        f"platform-{FAILING}",
+        "platform-cpu",
+        run,
+    ]
     return [f"{name}.html" for name in names]
 
 
@@ -207,6 +216,18 @@ def test_a_regression_is_marked_with_its_words(window: Window) -> None:
     text = mark.text_content() or ""
     assert text.startswith("open regression: install +")
     assert "to accept it:" in page.locator(".words").inner_text()
+
+
+def test_a_regression_leads_to_its_plot(window: Window) -> None:
+    page = window.open("regressions.html")
+    page.locator(".rises a").first.click()
+    page.wait_for_url("**/platform-*.html#measure=*")
+    page.wait_for_selector("html[data-ready]", state="attached")
+    # The words of the mark are below the plot, as if the reader had moved to it.
+    page.wait_for_function(
+        "() => document.querySelector('figure output').textContent.includes('open regression')"
+    )
+    assert page.locator("#cost figure").count() == 1
 
 
 def test_plots_are_zoomed_and_read_with_the_keyboard(window: Window, example: Example) -> None:

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ci.errors import UsageError
+from ci.gates.regression import IN_WORDS
 from ci.report.dashboard.collection import Collection
 from ci.report.dashboard.compare import judged_comparisons
 from ci.report.dashboard.html import TEMPLATES, file_stem, render, script
 from ci.report.dashboard.operators import operators_page
 from ci.report.dashboard.overview import attention, grid
 from ci.report.dashboard.platform import SKIP_RUNS, platform_page
+from ci.report.dashboard.regressions import regressions_page
 from ci.report.dashboard.run import run_page
 from ci.report.dashboard.runs import listed_runs
 from ci.util.files import write_atomically
@@ -94,6 +96,8 @@ def _files(
     shown_first = {"attention": attention(store, found), "grid": grid(found)}
     yield "index.html", render("overview.html.j2", **common, **shown_first)
     yield "runs.html", render("runs.html.j2", **common, listed=listed_runs(found, with_page))
+    rises = regressions_page(found)
+    yield "regressions.html", render("regressions.html.j2", **common, page=rises, in_words=IN_WORDS)
     for name in found.platforms:
         page = platform_page(store, found, name)
         stem = file_stem("platform", name)

@@ -12,6 +12,7 @@ from sqlalchemy import text
 
 from ci import cli
 from ci.errors import ExitCode
+from ci.facts.measures import Quantity, amount
 from ci.facts.sentences import contract_differs
 from ci.model.outcomes import Outcome
 from ci.model.results import Harness, Product
@@ -168,6 +169,60 @@ def test_an_accepted_rise_is_marked_as_one(project: Project) -> None:
     assert f"since commit {commits[12][:12]}: a new torch" in page
 
 
+def risen(site: Path) -> dict[str, list[str]]:
+    """The rows of each section of the page of regressions."""
+    page = (site / "regressions.html").read_text(encoding="utf-8")
+    sections = re.findall(r'<h2 id="(\w+)-title">(?s:(.*?))</section>', page)
+    return {name: re.findall(r"<tr><th scope=\"row\">(?s:.*?)</tr>", it) for name, it in sections}
+
+
+def test_open_regressions_are_those_of_the_check(project: Project) -> None:
+    both = zip([*noisy(100, 12), *noisy(130, 12, seed=2)], noisy(100, 24, seed=3), strict=True)
+    for risen_install, install in both:
+        project.measure(result(risen_install), result(install, platform="moore"))
+    _, output = project.ci("history", "--check", "--format", "json")
+    [alarm] = json.loads(output)["alarms"]
+    [row] = alarm["rows"]
+    found = risen(write(project)[1])
+    [shown] = found["open"]
+    run_id = row["change"]["first_run_after"]["run_id"]
+    place = f"platform-cpu.html#measure={row['change']['measure']}&amp;cache=warm&amp;run={run_id}"
+    assert f'<a href="{place}">cpu</a>' in shown
+    assert f"commit <code>{row['change']['first_run_after']['commit'][:12]}</code>" in shown
+    levels = [amount(row["change"][name], Quantity.WALL) for name in ("before", "after")]
+    assert " → ".join(levels) in shown
+    assert (found["suspected"], found["closed"]) == ([], [])
+
+
+def test_closed_regressions_say_how_they_ended(project: Project) -> None:
+    levels = (100, 130, 100, 150)
+    installs = [it for n, level in enumerate(levels) for it in noisy(level, 12, seed=n)]
+    project.history(installs)
+    project.configure()
+    assert project.accept("run-036", "--reason", "a <new> torch")[0] == 0
+    found = risen(write(project)[1])
+    assert found["open"] == []
+    [accepted, undone] = found["closed"]
+    assert "run run-036</td>" in accepted
+    assert "a &lt;new&gt; torch" in accepted
+    assert "undone by run-024 (commit " in undone
+
+
+def test_a_rise_that_is_not_confirmed_is_suspected(project: Project) -> None:
+    project.history([*noisy(100, 12), *noisy(150, 3, seed=2)])
+    [suspected] = risen(write(project)[1])["suspected"]
+    assert "not confirmed yet: 2 more runs may confirm it" in suspected
+
+
+def test_a_rise_with_another_compiler_is_no_open_regression(project: Project) -> None:
+    project.history(noisy(100, 12))
+    project.history(noisy(130, 12), environment={**ENVIRONMENT, "compiler": "g++ 13.1"})
+    found = risen(write(project)[1])
+    assert found["open"] == []
+    [shown] = found["environment"]
+    assert "cause: compiler changed: g++ 12.2 -&gt; g++ 13.1" in shown
+
+
 def test_environments_that_differ_in_the_cache_share_a_band(project: Project) -> None:
     project.commit()
     for state in ("warm", "cold", "warm"):
@@ -245,7 +300,7 @@ def test_names_of_a_hostile_run_stay_in_the_folder(project: Project) -> None:
     project.run(project.commit(), odd, run_id=name)
     code, site = write(project)
     assert code == ExitCode.PASSED
-    assert [path.parent for path in project.folder.rglob("*.html")] == [site] * 6
+    assert [path.parent for path in project.folder.rglob("*.html")] == [site] * 7
     for path in site.rglob("*.*"):
         content = path.read_text(encoding="utf-8")
         assert "<b>x" not in content
