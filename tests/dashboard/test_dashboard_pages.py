@@ -16,7 +16,7 @@ from ci.store.folder import default_url
 from ci.store.store import Store
 from tests.cases import narrowed
 from tests.dashboard.browsing import Example, Window, unfold
-from tests.dashboard.example import ASSERTION, FAILING, HOSTILE, SMALLER, TIMED_OUT
+from tests.dashboard.example import ASSERTION, FAILING, FAILING_SINCE, HOSTILE, SMALLER, TIMED_OUT
 
 WIDTHS = (360, 768, 1440)
 SCHEMES = ("light", "dark")
@@ -29,6 +29,7 @@ def pages_of(example: Example) -> list[str]:
         "index",
         "runs",
         "regressions",
+        "search",
         "operators",
         "compare",
         f"platform-{FAILING}",
@@ -421,6 +422,64 @@ def test_an_operator_is_shown_with_its_slots_and_dtypes(window: Window, example:
     assert window.page.locator("#detail h3").inner_text() == name
     window.page.get_by_role("button", name="Close").click()
     assert window.page.locator("#detail").is_hidden()
+
+
+# Tests
+
+
+def test_a_test_is_found_by_its_name_with_its_outcome_on_each_platform(
+    window: Window, example: Example
+) -> None:
+    page = window.open("search.html")
+    failed = next(
+        it.test for it in example.newest.platform(FAILING).failures if "[" in str(it.test)
+    )
+    assert failed is not None
+    assert "-musa-slot" in failed
+    page.get_by_label("Search").fill(failed)  # as pytest prints it, with the device
+    found = page.locator("#found > li")
+    assert found.count() == 1
+    groups = found.locator("p").inner_text()
+    assert re.search(r"failed\s+Moore", groups)
+    assert re.search(r"passed\s+CPU", groups)
+    found.locator("button").click()
+    detail = page.locator("#detail")
+    assert detail.locator("h2").inner_text() == failed.replace("-musa-slot", "-slot")
+    rows = detail.locator("tbody tr")
+    assert rows.count() == 20
+    run = file_stem("run", example.newest.run_id)
+    assert rows.first.locator("a").get_attribute("href") == f"{run}.html"
+    column = detail.locator("thead th").all_inner_texts().index("Moore")
+    states = [row.split("\t")[column].split()[-1] for row in rows.all_inner_texts()]
+    assert states[0] == "failed"
+    assert "failed" not in states[len(example.runs) - FAILING_SINCE :]
+    # The address shows the same history again.
+    window.open(page.url.rpartition("/")[2])
+    assert window.page.locator("#detail tbody tr").count() == 20
+
+
+def test_tests_are_found_by_outcome_and_platform(window: Window, example: Example) -> None:
+    page = window.open("search.html")
+    page.get_by_label("Outcome").select_option("failed")
+    failed = example.newest.platform(FAILING).pytest
+    assert failed is not None
+    assert page.locator("#found > li").count() == failed.failed
+    page.locator("#on").select_option("cpu")
+    assert page.locator("#count").inner_text().startswith("0 of ")
+    page.get_by_label("Outcome").select_option("")
+    assert page.locator("#found > li").count() == 100
+    assert "the first 100 are shown" in page.locator("#count").inner_text()
+
+
+def test_hostile_names_in_the_search_are_text(window: Window) -> None:
+    page = window.open("search.html#search=test_markup")
+    names = page.locator("#found button").all_inner_texts()
+    assert len(names) == len(HOSTILE)
+    assert {*HOSTILE[:3]} <= {*names}
+    for button in page.locator("#found button").all():
+        button.click()
+    assert page.locator("main script, main img").count() == 0
+    assert "owned" not in page.title()
 
 
 # Compare

@@ -20,13 +20,14 @@ from ci.report.dashboard.platform import SKIP_RUNS, platform_page
 from ci.report.dashboard.regressions import regressions_page
 from ci.report.dashboard.run import run_page
 from ci.report.dashboard.runs import listed_runs
+from ci.report.dashboard.search import SHOWN_RUNS, search_page
 from ci.util.files import write_atomically
 from ci.util.text import SHORT
 
 if TYPE_CHECKING:
     from ci.store.store import Store
 
-ASSETS = ("dashboard.css", "dashboard.js")
+ASSETS = ("dashboard.css", "dashboard.js", "search.js")
 MARKER = ".dashboard"  # in a folder that this module wrote: only such a folder is replaced
 DATA = "data"
 
@@ -108,6 +109,9 @@ def _files(
         stem = file_stem("run", run.run_id)
         yield _data(stem, of_run.data)
         yield f"{stem}.html", render("run.html.j2", **common, page=of_run)
+    tests = search_page(store, found)
+    yield _data("search", tests.data)
+    yield "search.html", render("search.html.j2", **common, page=tests, shown_runs=SHOWN_RUNS)
     operators = operators_page(store, found)
     yield _data("operators", operators.data)
     yield "operators.html", render("operators.html.j2", **common, page=operators)

@@ -16,7 +16,7 @@ from ci.facts.measures import Quantity, amount
 from ci.facts.sentences import contract_differs
 from ci.model.outcomes import Outcome
 from ci.model.results import Harness, Product
-from ci.report.dashboard import runs
+from ci.report.dashboard import runs, search
 from ci.report.dashboard.html import clean, file_stem, script, spark_path
 from ci.store.folder import default_url
 from ci.store.store import Store
@@ -291,6 +291,82 @@ def test_an_overload_has_the_worst_status_that_applies(project: Project) -> None
     }
 
 
+def indexed(site: Path) -> dict[str, dict[str, list[str]]]:
+    """The states of each test by platform, the newest first, as the script reads the index."""
+    found = data(site, "search")
+    names = [""]
+    for count, rest in zip(found["shared"].split(), found["names"].split("\n"), strict=True):
+        names.append(names[-1][: int(count)] + rest)
+    states = [*found["states"], "no test"]
+    histories = [[states[int(it)] for it in one.split()] for one in found["histories"]]
+    return {
+        it["name"]: {
+            name: histories[int(place)]
+            for name, place in zip(names[1:], it["tests"].split(), strict=True)
+            if int(place) >= 0
+        }
+        for it in found["platforms"]
+    }
+
+
+def test_the_index_has_the_outcomes_of_the_newest_runs(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "SHOWN_RUNS", 2)
+    name = "t.py::test[a.out-float32-{}-slot8]"
+    other = "t.py::test_other[é]"
+    last = "t.py::test_other[éb]"
+    for outcomes in (
+        {name.format("cpu"): Outcome.FAILED, "t.py::test_removed": Outcome.PASSED},
+        {name.format("cpu"): Outcome.FAILED, other: Outcome.PASSED},
+        {name.format("cpu"): Outcome.PASSED, other: Outcome.SKIPPED, last: Outcome.PASSED},
+    ):
+        project.run(project.commit(), outcomes=outcomes)
+    project.run(
+        project.commit(), result(platform="nvidia"), outcomes={name.format("cuda"): Outcome.PASSED}
+    )
+    found = indexed(write(project)[1])
+    shared = "t.py::test[a.out-float32-slot8]"
+    assert found == {
+        "cpu": {
+            shared: ["passed", "failed"],
+            other: ["skipped: no recorded reason", "passed"],
+            last: ["passed", "no test"],
+        },
+        "nvidia": {shared: ["passed"]},
+    }
+    assert data(project.folder / "site", "search")["devices"] == ["cpu", "cuda"]
+
+
+def test_names_of_several_lines_are_one_entry_each(project: Project) -> None:
+    names = ("a\nb.py::test[a.out-float32-cpu-slot8]", "t.py::test_a\r\nb", "t.py::test_c")
+    project.run(project.commit(), outcomes=dict.fromkeys(names, Outcome.PASSED))
+    found = indexed(write(project)[1])
+    assert [*found["cpu"]] == [
+        "a b.py::test[a.out-float32-slot8]",
+        "t.py::test_a b",
+        "t.py::test_c",
+    ]
+
+
+def test_a_full_index_keeps_the_tests_that_failed(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "MOST_TESTS", 2)
+    outcomes = dict.fromkeys(("t.py::test_a", "t.py::test_b", "t.py::test_c"), Outcome.PASSED)
+    project.run(project.commit(), outcomes={**outcomes, "t.py::test_d": Outcome.FAILED})
+    _, site = write(project)
+    assert [*indexed(site)["cpu"]] == ["t.py::test_a", "t.py::test_d"]
+    page = (site / "search.html").read_text(encoding="utf-8")
+    assert "2 more tests are left out" in page
+
+
+def test_a_project_without_stored_tests_has_nothing_to_search(project: Project) -> None:
+    project.run(project.commit(), outcomes={})
+    page = (write(project)[1] / "search.html").read_text(encoding="utf-8")
+    assert "No run along the branch has stored tests." in page
+
+
 # Strangers' texts
 
 
@@ -300,7 +376,7 @@ def test_names_of_a_hostile_run_stay_in_the_folder(project: Project) -> None:
     project.run(project.commit(), odd, run_id=name)
     code, site = write(project)
     assert code == ExitCode.PASSED
-    assert [path.parent for path in project.folder.rglob("*.html")] == [site] * 7
+    assert [path.parent for path in project.folder.rglob("*.html")] == [site] * 8
     for path in site.rglob("*.*"):
         content = path.read_text(encoding="utf-8")
         assert "<b>x" not in content
