@@ -13,6 +13,7 @@ from sqlalchemy import Column, Connection, Engine, Row, func, select
 from ci.errors import InfrastructureError, UnreadableRunError
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import ALL_OPERATORS, EnvironmentKey, successors
+from ci.facts.sentences import is_pending
 from ci.facts.suite import Outcomes
 from ci.model.results import PlatformResult, Product
 from ci.store import blobs
@@ -293,6 +294,7 @@ def _result_head(run_id: str, result: PlatformResult) -> ResultHead:
         executed=sum(it.executed for it in result.overloads),
         build_install_s=result.build_install_s,
         selected=result.selected,
+        is_pending=is_pending(verdict),
         engine=str(result.facts("engine").get("name") or ""),
         host=str(result.facts("machine").get("hostname") or ""),
     )

@@ -108,6 +108,8 @@ class ResultHead:
     build_install_s: float | None
     selected: str | None = None
     """The operators that the run was narrowed to; ``None``: all."""
+    is_pending: bool = False
+    """Whether there was no result of the platform yet."""
     engine: str = ""
     host: str = ""
     """Both are empty where they were not recorded."""

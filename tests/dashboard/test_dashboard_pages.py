@@ -12,9 +12,11 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
 from ci.report.dashboard.html import file_stem
-from ci.store.folder import default_url
+from ci.store.folder import default_url, lock_run
 from ci.store.store import Store
 from tests.cases import narrowed
+from tests.ci.stored_history import Project
+from tests.ci.written_site import begin, write
 from tests.dashboard.browsing import Example, Window, unfold
 from tests.dashboard.example import ASSERTION, FAILING, FAILING_SINCE, HOSTILE, SMALLER, TIMED_OUT
 
@@ -480,6 +482,38 @@ def test_hostile_names_in_the_search_are_text(window: Window) -> None:
         button.click()
     assert page.locator("main script, main img").count() == 0
     assert "owned" not in page.title()
+
+
+# A run that is going on
+
+
+def test_the_page_of_a_running_run_refreshes_itself_until_it_is_old(
+    browser: Browser, tmp_path: Path
+) -> None:
+    project = Project(folder=tmp_path)
+    folder, run_id = begin(project)
+    with lock_run(folder):
+        _, site = write(project)
+    window = Window(browser.new_page(viewport={"width": 360, "height": 800}), site)
+    window.page.clock.install()
+    page = window.open(f"{file_stem('run', run_id)}.html")
+    assert serious_faults(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert "no result yet moore" in page.locator("#going-on").inner_text()
+    page.evaluate("window.isOld = true")
+    page.get_by_label("pause the refresh").check()
+    page.clock.run_for(600_000)
+    assert page.evaluate("window.isOld")
+    page.get_by_label("pause the refresh").uncheck()
+    with page.expect_navigation():
+        page.clock.run_for(61_000)
+    assert page.evaluate("window.isOld") is None
+    page.clock.run_for(3_600_000)
+    page.wait_for_function("() => document.getElementById('stale').textContent")
+    assert "older than an hour" in page.locator("#stale").inner_text()
+    assert page.locator(".badge.running").first.inner_text() == "unknown"
+    page.context.close()
+    assert window.errors == []
 
 
 # Compare

@@ -92,7 +92,7 @@ def grid(found: Collection) -> list[GridRow]:
     for run in found.line:
         place = (run.tested, run.dirty) if run.tested else run.run_id
         row = commits.setdefault(place, {})
-        row |= {name: run for name in found.platforms if run.run_id in found.results[name]}
+        row |= {name: run for name in found.platforms if found.result(name, run.run_id)}
     newest = [row for row in commits.values() if row][-COMMITS:]
     return [_grid_row(found, name, newest) for name in found.platforms]
 

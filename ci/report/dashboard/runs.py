@@ -35,6 +35,9 @@ class ListedRun:
 
     run: RunHead
     verdicts: tuple[tuple[Product, tuple[ListedResult, ...]], ...]
+    is_running: bool
+    pending: tuple[str, ...]
+    """The labels of the platforms that a running run is still to have a result of."""
     engines: str
     hosts: str
 
@@ -57,12 +60,15 @@ def listed_runs(found: Collection, with_page: Names[str]) -> list[ListedRun]:
                 results[run_id].append((row, result))
     listed = []
     for run in newest:
-        own = results[run.run_id]
+        every, is_running = results[run.run_id], run.run_id in found.running
+        own = [it for it in every if not (is_running and it[1].is_pending)]
         in_plot = {name for name in found.platforms if run.run_id in on_line}
         listed.append(
             ListedRun(
                 run=run,
                 verdicts=tuple(_verdicts(own, in_plot, is_shown=run.run_id in with_page)),
+                is_running=is_running,
+                pending=tuple(it.label for _, it in every if is_running and it.is_pending),
                 engines=_joined(result.engine for _, result in own),
                 hosts=_joined(result.host for _, result in own),
             )
@@ -78,13 +84,19 @@ def _verdicts(
             ListedResult(
                 label=result.label,
                 href=_href(row, result, is_shown=is_shown, in_plot=row in in_plot),
-                note="" if result.harness is Harness.CLEAN else result.harness.shown,
+                note=_note(result),
             )
             for row, result in results
             if result.product is product
         )
         if some:
             yield product, some
+
+
+def _note(result: ResultHead) -> str:
+    if result.is_pending:
+        return "its run ended before"
+    return "" if result.harness is Harness.CLEAN else result.harness.shown
 
 
 def _href(row: str, result: ResultHead, *, is_shown: bool, in_plot: bool) -> str | None:

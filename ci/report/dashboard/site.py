@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 ASSETS = ("dashboard.css", "dashboard.js", "search.js")
 MARKER = ".dashboard"  # in a folder that this module wrote: only such a folder is replaced
 DATA = "data"
+REFRESH_S = 60  # of the pages that show a running run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,28 +52,22 @@ def check_folder(folder: Path) -> None:
         raise UsageError(f"{message} an earlier dashboard", remedy="Name another folder.")
 
 
-def _prepare_folder(folder: Path) -> None:
-    """Make the folder, and remove the pages of an earlier dashboard."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / MARKER).touch()
-    for path in (*folder.glob("*.html"), *(folder / name for name in ASSETS)):
-        path.unlink(missing_ok=True)
-    shutil.rmtree(folder / DATA, ignore_errors=True)
-    (folder / DATA).mkdir()
-
-
 def write_site(
     store: Store, found: Collection, folder: Path, *, source: Path, results: Path, run_pages: int
 ) -> Site:
     """Write all pages; ``run_pages`` is the number of newest runs that get a page of their own."""
     check_folder(folder)
-    _prepare_folder(folder)
-    for name in ASSETS:
-        shutil.copyfile(TEMPLATES / name, folder / name)
-    pages = 0
-    for name, text in _files(store, found, source, results, run_pages):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MARKER).touch()
+    assets = ((name, (TEMPLATES / name).read_text(encoding="utf-8")) for name in ASSETS)
+    written = set()
+    for name, text in chain(assets, _files(store, found, source, results, run_pages)):
         write_atomically(folder / name, text)
-        pages += name.endswith(".html")
+        written.add(folder / name)
+    # Last: a browser that refreshes a page meanwhile finds the one before.
+    for path in {*folder.glob("*.html"), *folder.glob(f"{DATA}/*")} - written:
+        path.unlink()
+    pages = sum(path.suffix == ".html" for path in written)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return Site(pages=pages, size=size)
 
@@ -84,19 +79,23 @@ def _files(
     newest = found.runs[-run_pages:][::-1] if run_pages else ()
     shown = [run for it in newest if (run := store.load_or_skip(it.run_id))]
     with_page = {run.run_id for run in shown}
+    now = datetime.now(UTC)
     common: dict[str, Any] = {
         "project": found.project,
         "branch": found.branch,
-        "made": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "made": f"{now:%Y-%m-%d %H:%M} UTC",
         "platforms": [(name, found.label(name)) for name in found.platforms],
         "newest": shown[0].run_id if shown else None,
         "with_page": with_page,
         "runs": len(found.runs),
     }
+    listed = listed_runs(found, with_page)
+    common["running"] = [it for it in listed if it.is_running]
+    refreshed = {"refreshed": True, "made_at": now.isoformat(), "refresh_s": REFRESH_S}
     yield _data("runs", _runs_data(found, with_page))
     shown_first = {"attention": attention(store, found), "grid": grid(found)}
-    yield "index.html", render("overview.html.j2", **common, **shown_first)
-    yield "runs.html", render("runs.html.j2", **common, listed=listed_runs(found, with_page))
+    yield "index.html", render("overview.html.j2", **common, **shown_first, **refreshed)
+    yield "runs.html", render("runs.html.j2", **common, listed=listed, **refreshed)
     rises = regressions_page(found)
     yield "regressions.html", render("regressions.html.j2", **common, page=rises, in_words=IN_WORDS)
     for name in found.platforms:
@@ -105,10 +104,14 @@ def _files(
         yield _data(stem, page.data)
         yield f"{stem}.html", render("platform.html.j2", **common, page=page, skip_runs=SKIP_RUNS)
     for run in shown:
-        of_run = run_page(store, run, results)
+        is_running = run.run_id in found.running
+        of_run = run_page(store, run, results, is_running=is_running)
         stem = file_stem("run", run.run_id)
         yield _data(stem, of_run.data)
-        yield f"{stem}.html", render("run.html.j2", **common, page=of_run)
+        yield (
+            f"{stem}.html",
+            render("run.html.j2", **common, page=of_run, **(refreshed if is_running else {})),
+        )
     tests = search_page(store, found)
     yield _data("search", tests.data)
     yield "search.html", render("search.html.j2", **common, page=tests, shown_runs=SHOWN_RUNS)

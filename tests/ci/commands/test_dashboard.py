@@ -17,12 +17,14 @@ from ci.facts.sentences import contract_differs
 from ci.model.outcomes import Outcome
 from ci.model.results import Harness, Product
 from ci.report.dashboard import runs, search
+from ci.report.dashboard import site as site_module
 from ci.report.dashboard.html import clean, file_stem, script, spark_path
-from ci.store.folder import default_url
+from ci.store.folder import default_url, lock_run
 from ci.store.store import Store
+from ci.util.files import write_atomically
 from tests.ci.made_results import made_verdict
 from tests.ci.stored_history import ENVIRONMENT, Project, noisy, result
-from tests.ci.written_site import FAILED, data, write
+from tests.ci.written_site import FAILED, begin, data, write
 
 
 @pytest.fixture
@@ -167,6 +169,59 @@ def test_an_accepted_rise_is_marked_as_one(project: Project) -> None:
     assert {it["kind"] for it in marks if it["measure"] == "install.wall_s"} == {"accepted rise"}
     page = (site / "platform-cpu.html").read_text(encoding="utf-8")
     assert f"since commit {commits[12][:12]}: a new torch" in page
+
+
+def test_a_run_that_is_going_on_is_shown_as_running(project: Project) -> None:
+    project.run(project.commit(), result(), result(platform="moore"))
+    folder, run_id = begin(project)
+    with lock_run(folder):
+        _, site = write(project)
+    pages = {path.name: path.read_text(encoding="utf-8") for path in site.glob("*.html")}
+    refreshed = {name for name, page in pages.items() if 'http-equiv="refresh"' in page}
+    assert refreshed == {"index.html", "runs.html", f"run-{run_id}.html"}
+    for name in refreshed:
+        assert re.search(rf"running</span> at .*run {run_id}<", pages[name])
+        assert re.search(r"passed</span> cpu, .*no result yet</span> moore<", pages[name])
+    [row, before] = run_rows(site)
+    assert "not run" not in row
+    assert "running</span></td>" in row
+    assert "running" not in before
+    # What is still to come needs no attention, and hides no earlier result.
+    assert "Nothing: the newest run of every platform passed" in pages["index.html"]
+    section = pages[f"run-{run_id}.html"].partition('id="moore"')[2]
+    assert "no result yet</span>" in section
+    assert "Harness" not in section
+
+
+def test_a_run_whose_process_died_is_not_running(project: Project) -> None:
+    folder, run_id = begin(project)
+    lock_run(folder).__exit__(None, None, None)  # the kernel releases the lock of a dead process
+    _, site = write(project)
+    for path in site.glob("*.html"):
+        page = path.read_text(encoding="utf-8")
+        assert 'http-equiv="refresh"' not in page
+        assert "badge running" not in page
+    [row] = run_rows(site)
+    assert re.search(r"not run</span> <a [^>]*>moore</a> \(its run ended before\)", row)
+    assert run_id in row
+
+
+def test_a_page_is_never_missing_while_a_dashboard_is_replaced(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.history([100.0])
+    _, site = write(project)
+    before = {path: path.stat().st_ino for path in site.rglob("*.*")}
+    missing: list[Path] = []
+
+    def check(path: Path, text: str) -> None:
+        missing.extend(it for it in before if not it.exists())
+        write_atomically(path, text)
+
+    monkeypatch.setattr(site_module, "write_atomically", check)
+    assert write(project)[0] == ExitCode.PASSED
+    assert missing == []
+    assert {path for path in before if path.stat().st_ino == before[path]} == {site / ".dashboard"}
 
 
 def risen(site: Path) -> dict[str, list[str]]:

@@ -712,7 +712,25 @@ function chromeTrace(data) {
   return { traceEvents, displayTimeUnit: "ms", otherData: { run: data.run } };
 }
 
+// A page with a running run shows what was written since. An old page stops: nothing rewrites it, and
+// it does not know whether its run goes on.
+function refresh() {
+  const { refresh: seconds, made } = document.body.dataset, STALE_S = 3600;
+  if (!seconds) return;
+  bind("pause", "pause", () => {});
+  const age = () => (Date.now() - Date.parse(made)) / 1000;
+  const look = () => {
+    if (age() > STALE_S) {
+      document.querySelectorAll(".badge.running").forEach((it) => it.replaceChildren("unknown"));
+      byId("stale").textContent = "This page is older than an hour and no longer refreshed. Write the dashboard again to see how the run ended.";
+    } else if (state.get("pause")) setTimeout(look, 1000 * seconds);
+    else location.reload();
+  };
+  if (age() > STALE_S) look(); else setTimeout(look, 1000 * seconds);
+}
+
 document.addEventListener("DOMContentLoaded", () => {
+  refresh();
   document.addEventListener("click", async (event) => {
     const button = event.target.closest && event.target.closest("[data-copy]");
     if (!button) return;
