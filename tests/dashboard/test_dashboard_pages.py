@@ -18,7 +18,16 @@ from tests.cases import narrowed
 from tests.ci.stored_history import Project
 from tests.ci.written_site import begin, write
 from tests.dashboard.browsing import Example, Window, unfold
-from tests.dashboard.example import ASSERTION, FAILING, FAILING_SINCE, HOSTILE, SMALLER, TIMED_OUT
+from tests.dashboard.example import (
+    ASSERTION,
+    FAILING,
+    FAILING_SINCE,
+    FLEET,
+    HOSTILE,
+    MACHINES,
+    SMALLER,
+    TIMED_OUT,
+)
 
 WIDTHS = (360, 768, 1440)
 SCHEMES = ("light", "dark")
@@ -211,6 +220,30 @@ def test_a_plot_and_its_table_show_the_numbers_of_the_store(
     figure.locator("tbody tr").first.wait_for()  # the script makes the table after the click
     cells = figure.locator("tbody tr td:nth-child(2)").all_inner_texts()
     assert cells == [f"{it:,.0f} s" if it >= 9.95 else f"{it:.1f} s" for it in reversed(expected)]
+
+
+def test_machines_are_told_apart_by_shape(window: Window) -> None:
+    page = window.open(f"platform-{FLEET}.html")
+    assert serious_faults(page) == []
+    figure = page.locator('[data-plot="install.wall_s"]')
+    legend = figure.locator(".key .machines").all_inner_texts()
+    assert [re.sub(r" \(.*", "", text) for text in legend] == [
+        f"M{n}: {name}, 64 cores, 512 GiB" for n, name in enumerate(MACHINES, start=1)
+    ]
+    unfold(figure.locator("details"))
+    assert figure.locator("thead th").all_inner_texts()[1:4] == ["M1", "M2", "M3"]
+    rows = figure.locator("tbody tr").all_inner_texts()
+    drawn = {}
+    for n in range(3):
+        path = figure.locator(f"svg.plot path.m{n}:not(.hollow)").get_attribute("d") or ""
+        drawn[n] = path.count("M")
+        assert drawn[n] == sum(row.split("\t")[1 + n] != "-" for row in rows) > 2
+    shapes = [it.get_attribute("d") for it in figure.locator(".key path").all()]
+    assert len({*shapes}) == 3
+    page.get_by_label("Machine").select_option("2")
+    assert figure.locator("path.machine").count() == 0
+    assert len(plotted(page, "install.wall_s")) == drawn[1]
+    assert "machine=2" in page.url
 
 
 def test_a_regression_is_marked_with_its_words(window: Window) -> None:

@@ -291,6 +291,26 @@ def test_environments_that_differ_in_the_cache_share_a_band(project: Project) ->
     assert environments[1]["cache"] == "cold compiler cache"
 
 
+def test_machines_differ_in_processor_and_devices_but_not_in_host(project: Project) -> None:
+    project.commit()
+    machine = ENVIRONMENT["machine"]
+    for changes in (
+        {"machine": {**machine, "hostname": "one"}},
+        {"machine": {**machine, "hostname": "two"}, "compiler": "g++ 13.1"},
+        {"machine": {**machine, "cores": 8}},
+        {"devices": [{"uuid": "a", "name": "a GPU"}]},
+    ):
+        project.measure(result(environment={**ENVIRONMENT, **changes}))
+    found = data(write(project)[1], "platform-cpu")
+    assert found["machines"] == [
+        "a CPU, 2 cores, 4 GiB",
+        "a CPU, 8 cores, 4 GiB",
+        "a CPU, 2 cores, 4 GiB; 1 x a GPU",
+    ]
+    machines = [found["environments"][it]["machine"] for it in found["environment"]]
+    assert machines == [0, 0, 1, 2]
+
+
 def test_the_failing_commit_is_the_first_of_the_streak(project: Project) -> None:
     project.history([100.0])
     commits = [project.commit() for _ in range(3)]
