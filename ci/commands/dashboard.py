@@ -59,7 +59,7 @@ def execute(options: argparse.Namespace) -> int:
     with reading_store(options.results) as store:
         project = find_project(store, None, options.project)
         check_folder(options.output)
-        found = collect(store, options.source, project, options.branch)
+        found = collect(store, options.source, project, options.branch, options.results)
         site = write_site(
             store,
             found,

@@ -16,13 +16,14 @@ from typing import Any, Generic, NamedTuple, ParamSpec
 
 from pydantic import ValidationError, validate_call
 
-from ci.model.results import Evidence, Grade, Harness
+from ci.model.results import Evidence, Grade, Harness, Verdict
 from ci.util.text import counted, describe_unreadable, first_line, join_names, signal_name
 
 MOST_LISTED = 20  # of a list among the parameters; a text has five
 MOST_NAMED = 3  # runs in a sentence
 NOTICEABLE_END_S = 1.0  # most processes end within it after SIGTERM
 NO_ISOLATION = "--no-build-isolation"
+PENDING = "this platform had no result yet when these results were written"
 
 P = ParamSpec("P")
 
@@ -112,6 +113,14 @@ class Exit(NamedTuple):
 def platform_failed(reason: str) -> str:
     """Remove the cause that the text names, and run the platform again."""
     return reason
+
+
+def is_pending(verdict: Verdict) -> bool:
+    """Whether the run had not got to the platform, or through it, when its results were saved."""
+    return any(
+        it.code == platform_failed.code and it.parameters.get("reason") == PENDING
+        for it in verdict.evidence
+    )
 
 
 @fact

@@ -15,6 +15,7 @@ from functools import partial
 from ci.engines.select import Connect, shared_connections
 from ci.errors import CiError, ExitCode, InfrastructureError, UsageError
 from ci.facts.platform_result import not_run_result
+from ci.facts.sentences import PENDING
 from ci.model.plan import RunPlan
 from ci.model.results import PlatformResult, Product, RunResult
 from ci.plan.request import RunRequest
@@ -29,7 +30,6 @@ from ci.store.folder import RESULTS_FILE, read_results
 from ci.util.invocation import command, results_option
 from ci.util.text import os_reason
 
-PENDING = "this platform had no result yet when these results were written"
 ENGINE_LENGTH = 32  # characters of the store's column
 INTERRUPTED = "the run was interrupted before this platform started"
 

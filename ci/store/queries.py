@@ -13,6 +13,7 @@ from sqlalchemy import Column, Connection, Engine, Row, func, select
 from ci.errors import InfrastructureError, UnreadableRunError
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import ALL_OPERATORS, EnvironmentKey, successors
+from ci.facts.sentences import is_pending
 from ci.facts.suite import Outcomes
 from ci.model.results import PlatformResult, Product
 from ci.store import blobs
@@ -35,6 +36,7 @@ from ci.util.invocation import ACCEPTED_FILE, command
 NEWEST_FIRST = (RUNS.c.started_at.desc(), RUNS.c.finished_at.desc(), RUNS.c.run_id.desc())
 _BETWEEN_NAMES = "\n"  # no name contains it: names are printable, on one line
 _BEFORE_PRODUCT = " "  # no product contains it
+_HEAD = ("run_id", "project", "commit", "dirty", "started_at", "finished_at")
 OUTCOMES = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed")
 _SLICE = 1_000  # names in one query; SQLite takes 32,766
 
@@ -68,7 +70,7 @@ class StoreQueries:
         row = PLATFORMS.c.platform + _BEFORE_PRODUCT + PLATFORMS.c.product
         texts = select(func.aggregate_strings(row, _BETWEEN_NAMES))
         of_run = texts.where(PLATFORMS.c.run_id == RUNS.c.run_id).scalar_subquery()
-        head = [RUNS.c[name] for name in ("run_id", "project", "commit", "dirty", "started_at")]
+        head = [RUNS.c[name] for name in _HEAD]
         head += [column for column in LINEAGES.columns if column.name != "run_id"]
         query = select(*head, of_run).select_from(
             RUNS.outerjoin(LINEAGES, LINEAGES.c.run_id == RUNS.c.run_id)
@@ -292,6 +294,9 @@ def _result_head(run_id: str, result: PlatformResult) -> ResultHead:
         executed=sum(it.executed for it in result.overloads),
         build_install_s=result.build_install_s,
         selected=result.selected,
+        is_pending=is_pending(verdict),
+        engine=str(result.facts("engine").get("name") or ""),
+        host=str(result.facts("machine").get("hostname") or ""),
     )
 
 

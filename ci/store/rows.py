@@ -21,6 +21,7 @@ class RunHead:
     commit: str | None
     dirty: bool
     started_at: datetime
+    finished_at: datetime
     platforms: tuple[str, ...]
     """Sorted by name."""
     begun: tuple[str, ...]
@@ -107,6 +108,11 @@ class ResultHead:
     build_install_s: float | None
     selected: str | None = None
     """The operators that the run was narrowed to; ``None``: all."""
+    is_pending: bool = False
+    """Whether there was no result of the platform yet."""
+    engine: str = ""
+    host: str = ""
+    """Both are empty where they were not recorded."""
 
     @property
     def tests(self) -> int:

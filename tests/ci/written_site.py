@@ -7,9 +7,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from ci.facts.sentences import PENDING
+from ci.facts.verdict import not_run
 from ci.model.results import Product
 from tests.ci.made_results import made_verdict
-from tests.ci.stored_history import Project
+from tests.ci.stored_history import Project, result
 
 FAILED = made_verdict(Product.FAILED, "a test failed")
 
@@ -19,6 +21,17 @@ def write(project: Project, *words: str) -> tuple[int, Path]:
     site = project.folder / "site"
     arguments = ("--output", str(site), "--source", str(project.source), *words)
     return project.ci("dashboard", *arguments)[0], site
+
+
+def begin(project: Project) -> tuple[Path, str]:
+    """Store what a run has after its first platform; return its folder and its id."""
+    pending = result(platform="moore").model_copy(
+        update={"verdict": not_run(PENDING), "pytest": None, "stages": ()}
+    )
+    run_id = project.run(project.commit(), result(), pending)
+    folder = project.results / run_id
+    folder.mkdir()
+    return folder, run_id
 
 
 def data(site: Path, name: str) -> Any:

@@ -31,6 +31,7 @@ from tests.ci.made_results import made_verdict
 
 RUNS, TESTS = 59, 640
 FAILING, TIMED_OUT, SMALLER, OUTDATED = "moore", "ascend", "metax", "cambricon"
+FLEET, MACHINES = "iluvatar", ("model A", "model B", "model C")  # on which its runs take turns
 SLOWER = ("cpu", "nvidia")  # since the run at this place, by this factor
 SLOWER_SINCE, FACTOR = 44, 1.25
 FAILING_SINCE = 54
@@ -151,16 +152,28 @@ def _judged(
         changes["findings"] = ()
     if result.platform in SLOWER and place >= SLOWER_SINCE:
         changes |= _slower(result)
+    if result.platform == FLEET:
+        changes |= _on_machine(result, place)
     return result.model_copy(update=changes)
 
 
-def _slower(result: PlatformResult) -> dict[str, Any]:
+def _on_machine(result: PlatformResult, place: int) -> dict[str, Any]:
+    """The result on one of several machines, of which each is slower than the one before."""
+    machine = place * 7 % 10 // 4
+    facts = {**result.facts("machine"), "cpu_model": MACHINES[machine]}
+    return {
+        **_slower(result, 1 + 0.3 * machine),
+        "environment": {**result.environment, "machine": facts},
+    }
+
+
+def _slower(result: PlatformResult, factor: float = FACTOR) -> dict[str, Any]:
     """A result whose install takes longer."""
     stages = [
         it.model_copy(
             update={
-                "seconds": (it.seconds or 0) * FACTOR,
-                "cpu_user_s": (it.cpu_user_s or 0) * FACTOR,
+                "seconds": (it.seconds or 0) * factor,
+                "cpu_user_s": (it.cpu_user_s or 0) * factor,
             }
         )
         if it.name == "install"

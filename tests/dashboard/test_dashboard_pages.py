@@ -13,11 +13,22 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
 from ci.report.dashboard.html import file_stem
-from ci.store.folder import default_url
+from ci.store.folder import default_url, lock_run
 from ci.store.store import Store
 from tests.cases import narrowed
+from tests.ci.stored_history import Project
+from tests.ci.written_site import begin, write
 from tests.dashboard.browsing import Example, Window, unfold
-from tests.dashboard.example import ASSERTION, FAILING, HOSTILE, SMALLER, TIMED_OUT
+from tests.dashboard.example import (
+    ASSERTION,
+    FAILING,
+    FAILING_SINCE,
+    FLEET,
+    HOSTILE,
+    MACHINES,
+    SMALLER,
+    TIMED_OUT,
+)
 
 WIDTHS = (360, 768, 1440)
 SCHEMES = ("light", "dark")
@@ -26,7 +37,17 @@ SCHEMES = ("light", "dark")
 def pages_of(example: Example) -> list[str]:
     """One page of each kind; of the runs, the newest."""
     run = file_stem("run", example.newest.run_id)
-    names = ["index", "operators", "compare", f"platform-{FAILING}", "platform-cpu", run]
+    names = [
+        "index",
+        "runs",
+        "regressions",
+        "search",
+        "operators",
+        "compare",
+        f"platform-{FAILING}",
+        "platform-cpu",
+        run,
+    ]
     return [f"{name}.html" for name in names]
 
 
@@ -283,12 +304,48 @@ def test_a_plot_and_its_table_show_the_numbers_of_the_store(
     assert cells == [f"{it:,.0f} s" if it >= 9.95 else f"{it:.1f} s" for it in reversed(expected)]
 
 
+def test_machines_are_told_apart_by_shape(window: Window) -> None:
+    page = window.open(f"platform-{FLEET}.html")
+    assert serious_faults(page) == []
+    figure = page.locator('[data-plot="install.wall_s"]')
+    legend = figure.locator(".key .machines").all_inner_texts()
+    assert [re.sub(r" \(.*", "", text) for text in legend] == [
+        f"M{n}: {name}, 64 cores, 512 GiB" for n, name in enumerate(MACHINES, start=1)
+    ]
+    unfold(figure.locator("details"))
+    assert figure.locator("thead th").all_inner_texts()[1:4] == ["M1", "M2", "M3"]
+    rows = figure.locator("tbody tr").all_inner_texts()
+    drawn = {}
+    for n in range(3):
+        path = figure.locator(f"svg.plot path.m{n}:not(.hollow)").get_attribute("d") or ""
+        drawn[n] = path.count("M")
+        assert drawn[n] == sum(row.split("\t")[1 + n] != "-" for row in rows) > 2
+    shapes = [it.get_attribute("d") for it in figure.locator(".key path").all()]
+    assert len({*shapes}) == 3
+    page.get_by_label("Machine").select_option("2")
+    assert figure.locator("path.machine").count() == 0
+    assert len(plotted(page, "install.wall_s")) == drawn[1]
+    assert "machine=2" in page.url
+
+
 def test_a_regression_is_marked_with_its_words(window: Window) -> None:
     page = window.open("platform-cpu.html")
     mark = page.locator('[data-plot="install.wall_s"] text.sign.open title').first
     text = mark.text_content() or ""
     assert text.startswith("open regression: install +")
     assert "to accept it:" in page.locator(".words").inner_text()
+
+
+def test_a_regression_leads_to_its_plot(window: Window) -> None:
+    page = window.open("regressions.html")
+    page.locator(".rises a").first.click()
+    page.wait_for_url("**/platform-*.html#measure=*")
+    page.wait_for_selector("html[data-ready]", state="attached")
+    # The words of the mark are below the plot, as if the reader had moved to it.
+    page.wait_for_function(
+        "() => document.querySelector('figure output').textContent.includes('open regression')"
+    )
+    assert page.locator("#cost figure").count() == 1
 
 
 def test_plots_are_zoomed_and_read_with_the_keyboard(window: Window, example: Example) -> None:
@@ -482,6 +539,96 @@ def test_an_operator_is_shown_with_its_slots_and_dtypes(window: Window, example:
     assert window.page.locator("#detail h3").inner_text() == name
     window.page.get_by_role("button", name="Close").click()
     assert window.page.locator("#detail").is_hidden()
+
+
+# Tests
+
+
+def test_a_test_is_found_by_its_name_with_its_outcome_on_each_platform(
+    window: Window, example: Example
+) -> None:
+    page = window.open("search.html")
+    failed = next(
+        it.test for it in example.newest.platform(FAILING).failures if "[" in str(it.test)
+    )
+    assert failed is not None
+    assert "-musa-slot" in failed
+    page.get_by_label("Search").fill(failed)  # as pytest prints it, with the device
+    found = page.locator("#found > li")
+    assert found.count() == 1
+    groups = found.locator("p").inner_text()
+    assert re.search(r"failed\s+Moore", groups)
+    assert re.search(r"passed\s+CPU", groups)
+    found.locator("button").click()
+    detail = page.locator("#detail")
+    assert detail.locator("h2").inner_text() == failed.replace("-musa-slot", "-slot")
+    rows = detail.locator("tbody tr")
+    assert rows.count() == 20
+    run = file_stem("run", example.newest.run_id)
+    assert rows.first.locator("a").get_attribute("href") == f"{run}.html"
+    column = detail.locator("thead th").all_inner_texts().index("Moore")
+    states = [row.split("\t")[column].split()[-1] for row in rows.all_inner_texts()]
+    assert states[0] == "failed"
+    assert "failed" not in states[len(example.runs) - FAILING_SINCE :]
+    # The address shows the same history again.
+    window.open(page.url.rpartition("/")[2])
+    assert window.page.locator("#detail tbody tr").count() == 20
+
+
+def test_tests_are_found_by_outcome_and_platform(window: Window, example: Example) -> None:
+    page = window.open("search.html")
+    page.get_by_label("Outcome").select_option("failed")
+    failed = example.newest.platform(FAILING).pytest
+    assert failed is not None
+    assert page.locator("#found > li").count() == failed.failed
+    page.locator("#on").select_option("cpu")
+    assert page.locator("#count").inner_text().startswith("0 of ")
+    page.get_by_label("Outcome").select_option("")
+    assert page.locator("#found > li").count() == 100
+    assert "the first 100 are shown" in page.locator("#count").inner_text()
+
+
+def test_hostile_names_in_the_search_are_text(window: Window) -> None:
+    page = window.open("search.html#search=test_markup")
+    names = page.locator("#found button").all_inner_texts()
+    assert len(names) == len(HOSTILE)
+    assert {*HOSTILE[:3]} <= {*names}
+    for button in page.locator("#found button").all():
+        button.click()
+    assert page.locator("main script, main img").count() == 0
+    assert "owned" not in page.title()
+
+
+# A run that is going on
+
+
+def test_the_page_of_a_running_run_refreshes_itself_until_it_is_old(
+    browser: Browser, tmp_path: Path
+) -> None:
+    project = Project(folder=tmp_path)
+    folder, run_id = begin(project)
+    with lock_run(folder):
+        _, site = write(project)
+    window = Window(browser.new_page(viewport={"width": 360, "height": 800}), site)
+    window.page.clock.install()
+    page = window.open(f"{file_stem('run', run_id)}.html")
+    assert serious_faults(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert "no result yet moore" in page.locator("#going-on").inner_text()
+    page.evaluate("window.isOld = true")
+    page.get_by_label("pause the refresh").check()
+    page.clock.run_for(600_000)
+    assert page.evaluate("window.isOld")
+    page.get_by_label("pause the refresh").uncheck()
+    with page.expect_navigation():
+        page.clock.run_for(61_000)
+    assert page.evaluate("window.isOld") is None
+    page.clock.run_for(3_600_000)
+    page.wait_for_function("() => document.getElementById('stale').textContent")
+    assert "older than an hour" in page.locator("#stale").inner_text()
+    assert page.locator(".badge.running").first.inner_text() == "unknown"
+    page.context.close()
+    assert window.errors == []
 
 
 # Compare

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from ci.analysis.platform_history import (
 from ci.facts.environment_key import EnvironmentKey
 from ci.model.platforms import PLATFORMS
 from ci.report.dashboard.commits import Commits, read_commits
+from ci.store.folder import is_running
 from ci.store.rows import ResultHead, RunHead, RunMeasures
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class Collection:
     histories: Mapping[str, PlatformHistory]
     alarms: Sequence[Alarm]
     commits: Commits
+    running: frozenset[str]
+    """The runs that are going on, by id."""
 
     @property
     def project(self) -> str:
@@ -86,15 +89,22 @@ class Collection:
 
     def on_line(self, platform: str) -> list[ResultHead]:
         """The results of a row along the branch, oldest commit first."""
-        results = self.results[platform]
-        return [results[run.run_id] for run in self.line if run.run_id in results]
+        found = (self.result(platform, run.run_id) for run in self.line)
+        return [it for it in found if it is not None]
+
+    def result(self, row: str, run_id: str) -> ResultHead | None:
+        """The result of a row in a run; ``None`` too while the run is still to have it."""
+        found = self.results[row].get(run_id)
+        return None if found and found.is_pending and run_id in self.running else found
 
 
-def collect(store: Store, source: Path, project: str, branch: str | None) -> Collection:
+def collect(
+    store: Store, source: Path, project: str, branch: str | None, results_folder: Path
+) -> Collection:
     """Read the history of a project along a branch, by default the main one.
 
-    ``source`` is the project's folder, with its acceptances and its repository. Raises
-    ``UsageError`` if no run recorded the branch.
+    ``source`` is the project's folder, with its acceptances and its repository. The folder of
+    results shows which runs are going on. Raises ``UsageError`` if no run recorded the branch.
     """
     along = project_line(store, project, source, branch)
     results: dict[str, dict[str, ResultHead]] = {}
@@ -130,7 +140,21 @@ def collect(store: Store, source: Path, project: str, branch: str | None) -> Col
         histories=histories,
         alarms=find_alarms(whole, along.order),
         commits=read_commits(along.repository, filter(None, (it.tested for it in along.heads))),
+        running=frozenset(_running(results, results_folder)),
     )
+
+
+def _running(results: Mapping[str, Mapping[str, ResultHead]], folder: Path) -> Iterator[str]:
+    """Yield the runs that lack a result, and whose process still holds their lock.
+
+    The kernel releases the lock of a process that died.
+    """
+    lacking = {it.run_id for row in results.values() for it in row.values() if it.is_pending}
+    for run_id in lacking:
+        # Names in a store that others can write to may lead anywhere.
+        own = (folder / run_id).resolve()
+        if own.parent == folder.resolve() and is_running(own):
+            yield run_id
 
 
 def _row(platform: str, selected: str | None) -> str:

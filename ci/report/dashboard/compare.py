@@ -51,7 +51,8 @@ class JudgedComparison:
 
 def judged_comparisons(store: Store, found: Collection, source: Path) -> list[JudgedComparison]:
     """The comparisons that matter most: branches, the newest runs, the platforms of the newest."""
-    line = [run for run in found.line if run.whole] or [*found.line]
+    ended = [run for run in found.line if run.run_id not in found.running]
+    line = [run for run in ended if run.whole] or ended
     pairs = [*_branches(found), *_neighbors(line[-RUNS - 1 :]), *_platforms(found, line)]
     return [_compare(store, source, pair) for pair in pairs]
 

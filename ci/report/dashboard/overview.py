@@ -110,7 +110,7 @@ def grid(found: Collection) -> list[GridRow]:
     commits: dict[object, list[RunHead]] = {}
     for run in found.line:
         place = (run.tested, run.dirty) if run.tested else run.run_id
-        if any(run.run_id in found.results[name] for name in found.platforms):
+        if any(found.result(name, run.run_id) for name in found.platforms):
             commits.setdefault(place, []).append(run)
     newest = [*commits.values()][-COMMITS:]
     return [_grid_row(found, name, newest) for name in found.platforms]
@@ -135,12 +135,12 @@ def span(rows: Sequence[GridRow]) -> str:
 
 
 def _grid_row(found: Collection, name: str, commits: Sequence[Sequence[RunHead]]) -> GridRow:
-    results = found.results[name]
     cells = []
     for of_commit in commits:
-        own = [run for run in reversed(of_commit) if run.run_id in results]
-        first = own[0] if own else of_commit[-1]
-        cells.append(Cell(run=first, results=tuple(results[run.run_id] for run in own)))
+        own = [(run, found.result(name, run.run_id)) for run in reversed(of_commit)]
+        results = {run: result for run, result in own if result}
+        first = next(iter(results), of_commit[-1])
+        cells.append(Cell(run=first, results=tuple(results.values())))
     caches = {it.run_id: found.keys[it.key].cache for it in found.measured[name]}
     shown = [caches.get(cell.run.run_id) for cell in cells]
     usual = Counter(filter(None, shown)).most_common(1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ci.analysis.flaky import FlakyTest, find_flaky_tests
 from ci.analysis.level_changes import Environment, Series
-from ci.facts.environment_key import EnvironmentKey
+from ci.facts.environment_key import NONE, EnvironmentKey
 from ci.facts.measures import LABELS, measure_name, stage_and_quantity
 from ci.gates.regression import Judgement
 from ci.model.outcomes import Outcome
@@ -68,6 +68,9 @@ def _data(store: Store, found: Collection, name: str) -> dict[str, Any]:
     rows = {row.run_id: row for row in found.measured[name]}
     digests = [*dict.fromkeys(rows[it].key for it in line if it in rows)]
     digests += [it for it in dict.fromkeys(row.key for row in rows.values()) if it not in digests]
+    machines: dict[str, int] = {}
+    for digest in digests:
+        machines.setdefault(_machine(found.keys[digest]), len(machines))
     places = {run_id: n for n, run_id in enumerate(run_ids)}
     on_line = {run_id: n for n, run_id in enumerate(line)}
     return {
@@ -78,7 +81,8 @@ def _data(store: Store, found: Collection, name: str) -> dict[str, Any]:
         "product": [results[run_id].product for run_id in run_ids],
         "counts": _counts(found, name, run_ids),
         "skips": _skips(store, found.platform(name), line),
-        "environments": [*_environments(found, digests)],
+        "environments": [*_environments(found, digests, machines)],
+        "machines": [*machines],
         "environment": [
             digests.index(rows[run_id].key) if run_id in rows else -1 for run_id in run_ids
         ],
@@ -125,13 +129,21 @@ def _skips(store: Store, name: str, line: Sequence[str]) -> dict[str, Any]:
     return {"from": len(line) - len(newest), "reasons": series}
 
 
-def _environments(found: Collection, digests: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _machine(key: EnvironmentKey) -> str:
+    """The kind of machine, with its devices: a fleet of equal machines is one."""
+    return "; ".join(it for it in (key.machine, key.devices) if it != NONE)
+
+
+def _environments(
+    found: Collection, digests: Sequence[str], machines: Mapping[str, int]
+) -> Iterator[dict[str, Any]]:
     """The environments; those that differ only in the cache, which has symbols, share a band."""
     bands: dict[EnvironmentKey, int] = {}
     for digest in digests:
         key = found.keys[digest]
         band = bands.setdefault(replace(key, cache=""), len(bands))
-        yield {"text": str(key), "cache": key.cache, "band": band}
+        machine = machines[_machine(key)]
+        yield {"text": str(key), "cache": key.cache, "band": band, "machine": machine}
 
 
 def _measures(rows: Sequence[RunMeasures | None]) -> Iterator[dict[str, Any]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ci.facts.sentences import is_pending
 from ci.facts.timeline import Timeline, read_timeline, stages_in_order
 from ci.model.details import Unit
 from ci.model.outcomes import Outcome
@@ -61,6 +62,11 @@ class PlatformSection:
     environment: tuple[tuple[str, str], ...]
     timeline: Timeline
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether there was no result yet."""
+        return is_pending(self.result.verdict)
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunPage:
@@ -71,6 +77,7 @@ class RunPage:
     results: Table
     words: Sequence[tuple[str, str]]
     sections: tuple[PlatformSection, ...]
+    is_running: bool
 
     @property
     def data(self) -> dict[str, Any]:
@@ -81,7 +88,7 @@ class RunPage:
         }
 
 
-def run_page(store: Store, run: RunResult, results: Path) -> RunPage:
+def run_page(store: Store, run: RunResult, results: Path, *, is_running: bool) -> RunPage:
     """``results`` is the folder that may have the files of the run."""
     return RunPage(
         run=run,
@@ -89,6 +96,7 @@ def run_page(store: Store, run: RunResult, results: Path) -> RunPage:
         results=results_table(run.platforms),
         words=explained_words(run.platforms),
         sections=tuple(_section(store, run, it, results) for it in run.platforms),
+        is_running=is_running,
     )
 
 

@@ -297,6 +297,7 @@ def runs(count: int) -> list[RunHead]:
             commit=f"c{number}",
             dirty=False,
             started_at=BEGIN + timedelta(hours=number),
+            finished_at=BEGIN + timedelta(hours=number + 1),
             platforms=("cpu",),
             begun=("cpu",),
         )

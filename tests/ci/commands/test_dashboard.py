@@ -13,13 +13,19 @@ from sqlalchemy import text
 
 from ci import cli
 from ci.errors import ExitCode
+from ci.facts.measures import Quantity, amount
 from ci.facts.sentences import contract_differs
 from ci.model.outcomes import Outcome
+from ci.model.results import Harness, Product
+from ci.report.dashboard import runs, search
+from ci.report.dashboard import site as site_module
 from ci.report.dashboard.html import clean, file_stem, script, spark_path
-from ci.store.folder import default_url
+from ci.store.folder import default_url, lock_run
 from ci.store.store import Store
+from ci.util.files import write_atomically
+from tests.ci.made_results import made_verdict
 from tests.ci.stored_history import BEGIN, ENVIRONMENT, Project, git, noisy, result
-from tests.ci.written_site import FAILED, data, write
+from tests.ci.written_site import FAILED, begin, data, write
 
 
 @pytest.fixture
@@ -116,6 +122,45 @@ def test_the_pages_of_runs_are_in_one_order(project: Project) -> None:
     assert pages == sorted(pages)
 
 
+def run_rows(site: Path) -> list[str]:
+    """The rows of the list of runs."""
+    page = (site / "runs.html").read_text(encoding="utf-8")
+    return re.findall(r'<tr id="(?s:.*?)</tr>', page)
+
+
+def test_every_run_is_listed_with_its_results(project: Project) -> None:
+    machine = {"cpu_model": "a CPU", "hostname": "builder-1"}
+    here = {**ENVIRONMENT, "machine": machine}
+    first = project.measure(result(environment=here))
+    project.run(first, result(verdict=FAILED, environment=here), result(platform="moore"))
+    project.branch("topic")
+    lost = made_verdict(Product.INCOMPLETE, "lost", harness=Harness.LOST)
+    project.measure(result(verdict=lost), dirty=True)
+    _, site = write(project, "--runs", "1")
+    [newest, again, oldest] = run_rows(site)
+    # The newest has a page; the others of the branch lead to the plots of their platforms.
+    assert '<a href="run-run-002.html#cpu">cpu</a> (lost)' in newest
+    assert "with uncommitted changes<br>topic" in newest
+    for row, run_id in ((again, "run-001"), (oldest, "run-000")):
+        assert f'<tr id="{run_id}">' in row
+        assert f'<code class="whole">{first[:12]}</code>' in row  # one commit, two runs
+        assert f'<a href="platform-cpu.html#run={run_id}">cpu</a>' in row
+        assert '<td class="number">0:30:00</td><td>host</td><td class="hosts">builder-1' in row
+    assert again.index("failed") < again.index("passed</span>")
+    assert "All runs, of all branches" in (site / "runs.html").read_text(encoding="utf-8")
+
+
+def test_the_list_of_runs_ends_at_a_stated_number(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.history([100.0] * 3)
+    monkeypatch.setattr(runs, "MOST_RUNS", 2)
+    _, site = write(project)
+    assert [row[:17] for row in run_rows(site)] == ['<tr id="run-002">', '<tr id="run-001">']
+    page = (site / "runs.html").read_text(encoding="utf-8")
+    assert "The newest 2 of 3 runs." in page
+
+
 def test_an_accepted_rise_is_marked_as_one(project: Project) -> None:
     commits = project.history([*noisy(100, 12), *noisy(130, 12, seed=2)])
     project.configure()
@@ -125,6 +170,113 @@ def test_an_accepted_rise_is_marked_as_one(project: Project) -> None:
     assert {it["kind"] for it in marks if it["measure"] == "install.wall_s"} == {"accepted rise"}
     page = (site / "platform-cpu.html").read_text(encoding="utf-8")
     assert f"since commit {commits[12][:12]}: a new torch" in page
+
+
+def test_a_run_that_is_going_on_is_shown_as_running(project: Project) -> None:
+    project.run(project.commit(), result(), result(platform="moore"))
+    folder, run_id = begin(project)
+    with lock_run(folder):
+        _, site = write(project)
+    pages = {path.name: path.read_text(encoding="utf-8") for path in site.glob("*.html")}
+    refreshed = {name for name, page in pages.items() if 'http-equiv="refresh"' in page}
+    assert refreshed == {"index.html", "runs.html", f"run-{run_id}.html"}
+    for name in refreshed:
+        assert re.search(rf"running</span> at .*run {run_id}<", pages[name])
+        assert re.search(r"passed</span> cpu, .*no result yet</span> moore<", pages[name])
+    [row, before] = run_rows(site)
+    assert "not run" not in row
+    assert "running</span></td>" in row
+    assert "running" not in before
+    # What is still to come needs no attention, and hides no earlier result.
+    assert "Nothing: the newest run of every platform passed" in pages["index.html"]
+    section = pages[f"run-{run_id}.html"].partition('id="moore"')[2]
+    assert "no result yet</span>" in section
+    assert "Harness" not in section
+
+
+def test_a_run_whose_process_died_is_not_running(project: Project) -> None:
+    folder, run_id = begin(project)
+    lock_run(folder).__exit__(None, None, None)  # the kernel releases the lock of a dead process
+    _, site = write(project)
+    for path in site.glob("*.html"):
+        page = path.read_text(encoding="utf-8")
+        assert 'http-equiv="refresh"' not in page
+        assert "badge running" not in page
+    [row] = run_rows(site)
+    assert re.search(r"not run</span> <a [^>]*>moore</a> \(its run ended before\)", row)
+    assert run_id in row
+
+
+def test_a_page_is_never_missing_while_a_dashboard_is_replaced(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.history([100.0])
+    _, site = write(project)
+    before = {path: path.stat().st_ino for path in site.rglob("*.*")}
+    missing: list[Path] = []
+
+    def check(path: Path, text: str) -> None:
+        missing.extend(it for it in before if not it.exists())
+        write_atomically(path, text)
+
+    monkeypatch.setattr(site_module, "write_atomically", check)
+    assert write(project)[0] == ExitCode.PASSED
+    assert missing == []
+    assert {path for path in before if path.stat().st_ino == before[path]} == {site / ".dashboard"}
+
+
+def risen(site: Path) -> dict[str, list[str]]:
+    """The rows of each section of the page of regressions."""
+    page = (site / "regressions.html").read_text(encoding="utf-8")
+    sections = re.findall(r'<h2 id="(\w+)-title">(?s:(.*?))</section>', page)
+    return {name: re.findall(r"<tr><th scope=\"row\">(?s:.*?)</tr>", it) for name, it in sections}
+
+
+def test_open_regressions_are_those_of_the_check(project: Project) -> None:
+    both = zip([*noisy(100, 12), *noisy(130, 12, seed=2)], noisy(100, 24, seed=3), strict=True)
+    for risen_install, install in both:
+        project.measure(result(risen_install), result(install, platform="moore"))
+    _, output = project.ci("history", "--check", "--format", "json")
+    [alarm] = json.loads(output)["alarms"]
+    [row] = alarm["rows"]
+    found = risen(write(project)[1])
+    [shown] = found["open"]
+    run_id = row["change"]["first_run_after"]["run_id"]
+    place = f"platform-cpu.html#measure={row['change']['measure']}&amp;cache=warm&amp;run={run_id}"
+    assert f'<a href="{place}">cpu</a>' in shown
+    assert f"commit <code>{row['change']['first_run_after']['commit'][:12]}</code>" in shown
+    levels = [amount(row["change"][name], Quantity.WALL) for name in ("before", "after")]
+    assert " → ".join(levels) in shown
+    assert (found["suspected"], found["closed"]) == ([], [])
+
+
+def test_closed_regressions_say_how_they_ended(project: Project) -> None:
+    levels = (100, 130, 100, 150)
+    installs = [it for n, level in enumerate(levels) for it in noisy(level, 12, seed=n)]
+    project.history(installs)
+    project.configure()
+    assert project.accept("run-036", "--reason", "a <new> torch")[0] == 0
+    found = risen(write(project)[1])
+    assert found["open"] == []
+    [accepted, undone] = found["closed"]
+    assert "run run-036</td>" in accepted
+    assert "a &lt;new&gt; torch" in accepted
+    assert "undone by run-024 (commit " in undone
+
+
+def test_a_rise_that_is_not_confirmed_is_suspected(project: Project) -> None:
+    project.history([*noisy(100, 12), *noisy(150, 3, seed=2)])
+    [suspected] = risen(write(project)[1])["suspected"]
+    assert "not confirmed yet: 2 more runs may confirm it" in suspected
+
+
+def test_a_rise_with_another_compiler_is_no_open_regression(project: Project) -> None:
+    project.history(noisy(100, 12))
+    project.history(noisy(130, 12), environment={**ENVIRONMENT, "compiler": "g++ 13.1"})
+    found = risen(write(project)[1])
+    assert found["open"] == []
+    [shown] = found["environment"]
+    assert "cause: compiler changed: g++ 12.2 -&gt; g++ 13.1" in shown
 
 
 def test_environments_that_differ_in_the_cache_share_a_band(project: Project) -> None:
@@ -138,6 +290,26 @@ def test_environments_that_differ_in_the_cache_share_a_band(project: Project) ->
     environments = [found["environments"][it] for it in found["environment"]]
     assert [it["band"] for it in environments] == [0, 0, 0, 1]
     assert environments[1]["cache"] == "cold compiler cache"
+
+
+def test_machines_differ_in_processor_and_devices_but_not_in_host(project: Project) -> None:
+    project.commit()
+    machine = ENVIRONMENT["machine"]
+    for changes in (
+        {"machine": {**machine, "hostname": "one"}},
+        {"machine": {**machine, "hostname": "two"}, "compiler": "g++ 13.1"},
+        {"machine": {**machine, "cores": 8}},
+        {"devices": [{"uuid": "a", "name": "a GPU"}]},
+    ):
+        project.measure(result(environment={**ENVIRONMENT, **changes}))
+    found = data(write(project)[1], "platform-cpu")
+    assert found["machines"] == [
+        "a CPU, 2 cores, 4 GiB",
+        "a CPU, 8 cores, 4 GiB",
+        "a CPU, 2 cores, 4 GiB; 1 x a GPU",
+    ]
+    machines = [found["environments"][it]["machine"] for it in found["environment"]]
+    assert machines == [0, 0, 1, 2]
 
 
 def test_the_failing_commit_is_the_first_of_the_streak(project: Project) -> None:
@@ -295,6 +467,82 @@ def test_what_alarms_is_among_the_first_measures(project: Project) -> None:
     assert data(site, "platform-cpu")["first"][0] == "install.cpu_s"
 
 
+def indexed(site: Path) -> dict[str, dict[str, list[str]]]:
+    """The states of each test by platform, the newest first, as the script reads the index."""
+    found = data(site, "search")
+    names = [""]
+    for count, rest in zip(found["shared"].split(), found["names"].split("\n"), strict=True):
+        names.append(names[-1][: int(count)] + rest)
+    states = [*found["states"], "no test"]
+    histories = [[states[int(it)] for it in one.split()] for one in found["histories"]]
+    return {
+        it["name"]: {
+            name: histories[int(place)]
+            for name, place in zip(names[1:], it["tests"].split(), strict=True)
+            if int(place) >= 0
+        }
+        for it in found["platforms"]
+    }
+
+
+def test_the_index_has_the_outcomes_of_the_newest_runs(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "SHOWN_RUNS", 2)
+    name = "t.py::test[a.out-float32-{}-slot8]"
+    other = "t.py::test_other[é]"
+    last = "t.py::test_other[éb]"
+    for outcomes in (
+        {name.format("cpu"): Outcome.FAILED, "t.py::test_removed": Outcome.PASSED},
+        {name.format("cpu"): Outcome.FAILED, other: Outcome.PASSED},
+        {name.format("cpu"): Outcome.PASSED, other: Outcome.SKIPPED, last: Outcome.PASSED},
+    ):
+        project.run(project.commit(), outcomes=outcomes)
+    project.run(
+        project.commit(), result(platform="nvidia"), outcomes={name.format("cuda"): Outcome.PASSED}
+    )
+    found = indexed(write(project)[1])
+    shared = "t.py::test[a.out-float32-slot8]"
+    assert found == {
+        "cpu": {
+            shared: ["passed", "failed"],
+            other: ["skipped: no recorded reason", "passed"],
+            last: ["passed", "no test"],
+        },
+        "nvidia": {shared: ["passed"]},
+    }
+    assert data(project.folder / "site", "search")["devices"] == ["cpu", "cuda"]
+
+
+def test_names_of_several_lines_are_one_entry_each(project: Project) -> None:
+    names = ("a\nb.py::test[a.out-float32-cpu-slot8]", "t.py::test_a\r\nb", "t.py::test_c")
+    project.run(project.commit(), outcomes=dict.fromkeys(names, Outcome.PASSED))
+    found = indexed(write(project)[1])
+    assert [*found["cpu"]] == [
+        "a b.py::test[a.out-float32-slot8]",
+        "t.py::test_a b",
+        "t.py::test_c",
+    ]
+
+
+def test_a_full_index_keeps_the_tests_that_failed(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "MOST_TESTS", 2)
+    outcomes = dict.fromkeys(("t.py::test_a", "t.py::test_b", "t.py::test_c"), Outcome.PASSED)
+    project.run(project.commit(), outcomes={**outcomes, "t.py::test_d": Outcome.FAILED})
+    _, site = write(project)
+    assert [*indexed(site)["cpu"]] == ["t.py::test_a", "t.py::test_d"]
+    page = (site / "search.html").read_text(encoding="utf-8")
+    assert "2 more tests are left out" in page
+
+
+def test_a_project_without_stored_tests_has_nothing_to_search(project: Project) -> None:
+    project.run(project.commit(), outcomes={})
+    page = (write(project)[1] / "search.html").read_text(encoding="utf-8")
+    assert "No run along the branch has stored tests." in page
+
+
 # Strangers' texts
 
 
@@ -319,7 +567,7 @@ def test_names_of_a_hostile_run_stay_in_the_folder(project: Project) -> None:
     project.run(project.commit(), odd, run_id=name)
     code, site = write(project)
     assert code == ExitCode.PASSED
-    assert [path.parent for path in project.folder.rglob("*.html")] == [site] * 4
+    assert [path.parent for path in project.folder.rglob("*.html")] == [site] * 7
     for path in site.rglob("*.*"):
         content = path.read_text(encoding="utf-8")
         assert "<b>x" not in content

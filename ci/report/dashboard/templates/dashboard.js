@@ -209,6 +209,14 @@ const SIGNS = {
 };
 const DASHES = ["", "7 3", "2 3", "8 3 2 3", "12 4", "4 4"];
 
+// One for each machine, and the last for all others: by its shape, a machine is known without color.
+const SHAPES = [
+  (x, y) => `M${x - 3.5},${y}a3.5,3.5 0 1,0 7,0a3.5,3.5 0 1,0 -7,0z`, (x, y) => `M${x - 3},${y - 3}h6v6h-6z`,
+  (x, y) => `M${x},${y - 4.5}l4.5,4.5l-4.5,4.5l-4.5,-4.5z`, (x, y) => `M${x - 4},${y - 3}h8l-4,7z`,
+  (x, y) => `M${x - 1.5},${y - 4.5}h3v9h-3z`, (x, y) => `M${x - 4.5},${y - 1.5}h9v3h-9z`,
+  (x, y) => `M${x - 4},${y - 4}h8l-8,8h8z`,
+];
+
 // A plot of values over runs. `spec` has title, unit, most (of the axis), count, label(place), series,
 // bands, levels, marks; a series has name, values, and isCold(place) or lines.
 function trend(spec, view) {
@@ -253,7 +261,7 @@ function trend(spec, view) {
     const parts = [...bands(first, last), ...axes(values, first, last)];
     spec.series.forEach((it, n) => parts.push(...(it.lines ? lines(it, n, first, last) : points(it, first, last))));
     for (const it of spec.levels || []) {
-      if (it.to >= view.from && it.from <= view.to) parts.push(line("level", Math.max(it.from, view.from), it.level, Math.min(it.to, view.to), it.level));
+      if (it.to >= view.from && it.from <= view.to) parts.push(line(it.style || "level", Math.max(it.from, view.from), it.level, Math.min(it.to, view.to), it.level));
     }
     for (const it of spec.marks || []) if (it.at >= view.from && it.at <= view.to) parts.push(...mark(it));
     svg.replaceChildren(...parts);
@@ -297,6 +305,7 @@ function trend(spec, view) {
 
   // One path for all circles and one for all triangles: 2,000 elements would take longer to draw.
   function points(it, first, last) {
+    if (it.shape !== undefined) return shapes(it, first, last);
     let warm = "", cold = "";
     for (let at = first; at <= last; at++) {
       const value = it.values[at];
@@ -305,6 +314,16 @@ function trend(spec, view) {
       if (it.isCold(at)) cold += `M${x},${y - 4}l4,7h-8z`; else warm += `M${x},${y}h0`;
     }
     return [make("path", { class: "points k0", d: warm }), make("path", { class: "cold k3", d: cold })];
+  }
+
+  // Hollow with a cold cache.
+  function shapes(it, first, last) {
+    const paths = { "": "", " hollow": "" };
+    for (let at = first; at <= last; at++) {
+      if (!isKnown(it.values[at])) continue;
+      paths[it.isCold(at) ? " hollow" : ""] += SHAPES[it.shape](+scale.x(at).toFixed(1), +scale.y(it.values[at]).toFixed(1));
+    }
+    return Object.entries(paths).map(([name, d]) => make("path", { class: `machine m${it.shape}${name}`, d }));
   }
 
   function lines(it, n, first, last) {
@@ -348,7 +367,9 @@ function trend(spec, view) {
   });
   dragToZoom(svg, view, (x) => scale.back(x), () => area);
   if (spec.series.length > 1) {
-    spec.series.forEach((it, n) => key.append(make("span", {}, make("svg", { width: 26, height: 8, "aria-hidden": "true" },
+    spec.series.forEach((it, n) => key.append(it.shape !== undefined
+      ? make("span", { class: "machines" }, make("svg", { width: 14, height: 12, "aria-hidden": "true" }, make("path", { class: `machine m${it.shape}`, d: SHAPES[it.shape](7, 6) })), `${it.name}: ${it.title}`)
+      : make("span", {}, make("svg", { width: 26, height: 8, "aria-hidden": "true" },
       make("path", { class: `lines k${n % 6}`, "stroke-dasharray": DASHES[Math.floor(n / 6 + n) % 6], d: "M0,4h26" })), it.name)));
   }
   figure.draw = draw;
@@ -437,17 +458,33 @@ const pages = {
       byId("elsewhere").replaceChildren(...(links.size ? ["Open regressions that are not shown: "] : []), ...[...links].flatMap(([words, it], n) =>
         [n ? "; " : "", make("a", { href: `#${words}` }, `${[...it.titles].join(", ")}${it.own === "cold" ? " with a cold compiler cache" : ""}`)]));
     };
+    // The machines of these runs, the most used first; each has its number from its first run on.
+    const machineAt = (at) => environments[at] < 0 ? -1 : data.environments[environments[at]].machine;
+    const uses = data.machines.map((_, machine) => line.filter((_, at) => machineAt(at) === machine).length);
+    const used = [...uses.keys()].filter((it) => uses[it]).sort((a, b) => uses[b] - uses[a] || a - b);
+    if (byId("machine")) byId("machine").append(...used.map((it) => option(String(it + 1), `M${it + 1}: ${data.machines[it]}`, uses[it])));
+    const shapeOf = (machine) => Math.min(used.indexOf(machine), SHAPES.length - 1);
+    const overlaid = (values, isCold) => {
+      const own = used.slice(0, SHAPES.length - 1), rest = used.slice(SHAPES.length - 1);
+      const apart = own.map((it, shape) => ({ name: `M${it + 1}`, title: `${data.machines[it]} (${number(uses[it])} runs)`, shape, of: [it] }));
+      if (rest.length) apart.push({ name: "others", title: `${number(rest.length)} other machines`, shape: SHAPES.length - 1, of: rest });
+      return apart.map((it) => ({ ...it, isCold, values: values.map((value, at) => it.of.includes(machineAt(at)) ? value : null) }));
+    };
     const cost = () => {
       const name = state.get("measure"), cache = state.get("cache") || kinds[0][0];
+      const machine = used.includes(state.get("machine") - 1) ? state.get("machine") - 1 : null, isOverlaid = machine === null && used.length > 1;
+      const isShown = (at) => machine === null || machineAt(at) === machine;
       const shown = data.measures.filter((it) => name === "all" || (name ? it.name === name : data.first.includes(it.name)));
       shown.sort((a, b) => data.first.indexOf(a.name) - data.first.indexOf(b.name));
       figures = (shown.length ? shown : data.measures.slice(0, 5)).map((it) => {
-        const values = pick(it.values).map((value, at) => cache !== "both" && isCold(at) !== (cache === "cold") ? null : value);
+        const values = pick(it.values).map((value, at) => !isShown(at) || cache !== "both" && isCold(at) !== (cache === "cold") ? null : value);
         return trend({
-          ...common, name: it.name, title: it.title, unit: it.unit, bands, series: [{ name: it.title, values, isCold }],
+          ...common, name: it.name, title: it.title, unit: it.unit, bands: isOverlaid ? [] : bands,
+          series: isOverlaid ? overlaid(values, isCold) : [{ name: it.title, values, isCold }],
           note: (at) => environments[at] < 0 ? "-" : `E${data.environments[environments[at]].band + 1}, ${data.environments[environments[at]].cache}`,
-          levels: data.levels.filter((level) => level.measure === it.name && (cache === "both" || isCold(level.from) === (cache === "cold"))),
-          marks: data.marks.filter((mark) => mark.measure === it.name && (cache === "both" || isCold(mark.at) === (cache === "cold"))),
+          levels: data.levels.filter((level) => level.measure === it.name && isShown(level.from) && (cache === "both" || isCold(level.from) === (cache === "cold")))
+            .map((level) => isOverlaid ? { ...level, style: `machine-level m${shapeOf(machineAt(level.from))}` } : level),
+          marks: data.marks.filter((mark) => mark.measure === it.name && isShown(mark.at) && (cache === "both" || isCold(mark.at) === (cache === "cold"))),
         }, view);
       });
       byId("cost").replaceChildren(...figures);
@@ -468,6 +505,7 @@ const pages = {
     byId("tests").replaceChildren(...tests);
     bind("measure", "measure", cost);
     bind("cache", "cache", cost);
+    if (byId("machine")) bind("machine", "machine", cost);
     byId("range").addEventListener("input", (event) => {
       const newest = Number(event.target.value);
       if (newest) view.set(count - newest, count - 1); else view.reset();
@@ -753,7 +791,25 @@ function chromeTrace(data) {
   return { traceEvents, displayTimeUnit: "ms", otherData: { run: data.run } };
 }
 
+// A page with a running run shows what was written since. An old page stops: nothing rewrites it, and
+// it does not know whether its run goes on.
+function refresh() {
+  const { refresh: seconds, made } = document.body.dataset, STALE_S = 3600;
+  if (!seconds) return;
+  bind("pause", "pause", () => {});
+  const age = () => (Date.now() - Date.parse(made)) / 1000;
+  const look = () => {
+    if (age() > STALE_S) {
+      document.querySelectorAll(".badge.running").forEach((it) => it.replaceChildren("unknown"));
+      byId("stale").textContent = "This page is older than an hour and no longer refreshed. Write the dashboard again to see how the run ended.";
+    } else if (state.get("pause")) setTimeout(look, 1000 * seconds);
+    else location.reload();
+  };
+  if (age() > STALE_S) look(); else setTimeout(look, 1000 * seconds);
+}
+
 document.addEventListener("DOMContentLoaded", () => {
+  refresh();
   document.addEventListener("click", async (event) => {
     const button = event.target.closest && event.target.closest("[data-copy]");
     if (!button) return;
