@@ -13,6 +13,7 @@ from pathlib import Path
 from ci.commands.options import (
     add_choice,
     add_config,
+    add_explain,
     add_format,
     add_platforms,
     add_results,
@@ -155,6 +156,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="print the plan of the run, as text or with `--format json`, instead of running it",
     )
     add_format(parser, "table", "markdown", "json")
+    add_explain(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -303,7 +305,7 @@ def _execute_plans(
     )
     result = coordinator.execute()
     with handle_interrupts(signal.SIG_IGN):  # the run has ended, and printing is quick
-        ResultsReport(result).show(options.format)
+        ResultsReport(result, explain=options.explain).show(options.format)
         if options.format == "table":
             show(f"\nresults: {folder}")
             for command in coordinator.install:
