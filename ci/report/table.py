@@ -217,7 +217,8 @@ class ResultsReport(Report):
             yield from (_platform_page(result) for result in run.platforms)
             return
         yield [f"{run.project}: {origin(run)}"]
-        yield from ([_stages(result), *_build_lines(result)] for result in run.platforms)
+        for result in run.platforms:
+            yield _stages(result), *_build_lines(result)
         yield table
         verdicts = [line for result in run.platforms for line in _verdict_lines(result)]
         rare = [it for it in _used_words(run.platforms) if it not in PLAIN]
@@ -259,7 +260,7 @@ def _stages(result: PlatformResult) -> Table:
     return Table(STAGE_HEADINGS, stage_rows(result), numbers=STAGE_NUMBERS, title=result.label)
 
 
-def _build_lines(result: PlatformResult) -> list[str]:
+def _build_lines(result: PlatformResult) -> Sequence[str]:
     return [build_text(result.build)] if result.build else []
 
 
