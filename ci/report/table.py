@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ci.facts.measures import IMAGE, Quantity, amount
+from ci.facts.measures import ENVIRONMENT, IMAGE, Quantity, amount
 from ci.model.results import (
     BuildResult,
     Grade,
@@ -141,7 +141,7 @@ def stage_rows(result: PlatformResult) -> list[StageRow]:
             exit_code = NOT_RUN if stage.name in not_begun else NO_RESULT
         rows.append(
             StageRow(
-                stage=stage.name,
+                stage=_stage_title(stage.name, result),
                 seconds=_figure("{:.1f} s", stage.seconds),
                 cpu_user=_figure("{:.1f} s", stage.cpu_user_s),
                 cpu_system=_figure("{:.1f} s", stage.cpu_system_s),
@@ -151,6 +151,11 @@ def stage_rows(result: PlatformResult) -> list[StageRow]:
             )
         )
     return rows
+
+
+def _stage_title(name: str, result: PlatformResult) -> str:
+    """The name of a stage; the host engine has no image."""
+    return ENVIRONMENT if name == IMAGE and result.facts("engine").get("name") == "host" else name
 
 
 def _overhead_seconds(result: PlatformResult) -> float | None:

@@ -34,11 +34,20 @@ class PlatformFailed(events.Event):
 
 
 @dataclass(frozen=True)
+class ImageStarted(events.StageStarted):
+    """The start of the stage in which an engine prepares the image."""
+
+    title: str = IMAGE
+    """What the engine calls it."""
+
+
+@dataclass(frozen=True)
 class ImagePrepared(events.StageFinished):
-    """The end of the stage in which an engine prepares the image."""
+    """The end of that stage."""
 
     reason: str = ""
     """Why the image was built, or which one was found."""
+    title: str = IMAGE
 
 
 class Phase(StrEnum):
@@ -75,6 +84,7 @@ class PlatformStatus:
     stage: str = ""
     """The running stage; empty between two stages."""
     stage_began: float = 0.0
+    image_title: str = IMAGE
     ended: float = 0.0
     done: int = 0
     """Steps of the build or tests of the stage, of ``total``."""
@@ -104,6 +114,7 @@ class PlatformStatus:
                     self._finished.clear()
                     self.failures.clear()
                     self.failed, self.broken, self.problem = 0, False, ""
+                    self.image_title = stage_title(event)
                 self._begin_stage(event.stage, now)
             case events.StageFinished():
                 if event.exit_code:
@@ -185,7 +196,7 @@ class PlatformStatus:
         if self.phase is Phase.WAITING or self.waits:
             return "waiting"
         if self.stage:
-            return self.stage
+            return self.image_title if self.stage == IMAGE else self.stage
         if not self.expected.stages:  # it is no run: its image is packed
             return "working"
         is_last = self.broken or self._finished.issuperset(self.expected.stages)
@@ -270,6 +281,11 @@ class RunStatus:
         for seconds in waiting:
             heapq.heapreplace(ends, ends[0] + (seconds or 0.0))
         return None if None in running or None in waiting else max(ends)
+
+
+def stage_title(event: events.StageStarted | events.StageFinished) -> str:
+    """Return the name of a stage for people."""
+    return event.title if isinstance(event, ImageStarted | ImagePrepared) else event.stage
 
 
 def device_names(devices: Sequence[Mapping[str, Any]]) -> str:

@@ -205,6 +205,14 @@ def stage(name: str, seconds: float | None, exit_code: int | None) -> StageResul
     return StageResult(name=name, seconds=seconds, exit_code=exit_code, in_total=False)
 
 
+def test_the_host_engine_has_no_image() -> None:
+    stages = (stage("image", 1.25, 0),)
+    for engine, name in (("host", "environment"), ("docker", "image")):
+        environment = {"engine": {"name": engine}}
+        result = platform_result("CPU", PUBLISHED[0][1:], stages=stages, environment=environment)
+        assert stage_rows(result)[0].stage == name
+
+
 def test_a_stage_that_was_ended_has_no_exit_code() -> None:
     stages = (stage("x", 1.25, None),)
     [row] = stage_rows(platform_result("CPU", PUBLISHED[0][1:], stages=stages))
