@@ -79,7 +79,7 @@ def _estimate(platform: PlatformStatus, now: float) -> str:
 
 def _long_step(platform: PlatformStatus, now: float) -> str:
     since = platform.long_step(now)
-    return "" if since is None else f"last step {clock(since)} ago"
+    return "" if since is None else f"this step {clock(since)}"
 
 
 def describe(platform: PlatformStatus, now: float) -> str:
@@ -212,7 +212,7 @@ def _facts(platform: PlatformStatus, now: float) -> list[str]:
     """What is known besides the counts, the most important first."""
     if platform.phase is not Phase.RUNNING:
         return []
-    facts = (platform.problem, platform.waits, _long_step(platform, now), _estimate(platform, now))
+    facts = (platform.problem, platform.waits, _estimate(platform, now), _long_step(platform, now))
     later = (platform.device, platform.cache, platform.latest)
     return [shown for it in (*facts, *later) if (shown := clean(it))]
 

@@ -150,13 +150,15 @@ def test_a_long_step_shows_its_time_and_an_estimate(width: int) -> None:
     platform.expected = Expectation(stages=("install", "pytest"))  # it never ran before
     apply(run, "CPU", StageStarted("install"), 0)
     apply(run, "CPU", StageProgress("install", done=21, total=39), 210)
-    for now, step in ((215, ""), (285, "last step 0:01:15 ago, ")):
+    for now, step in ((215, ""), (285, "this step 0:01:15")):
         apply(run, "CPU", StageProgress("install", done=21, total=39, cache_misses=1), now)
         text = "\n".join(line.plain for line in draw(run, width=width, height=24, now=now))
         minutes = round(now * 18 / 21 / 60)
-        assert f" {step}install: about {minutes} min left" in text
-        assert ("last step" in text) is bool(step)
-        words = f"21/39 (54 %), {step}cache 0 %, install: about {minutes} min left"
+        assert f"install: about {minutes} min left{', ' * bool(step)}{step}" in text
+        assert ("this step" in text) is bool(step)
+        words = (
+            f"21/39 (54 %), {step}{', ' * bool(step)}cache 0 %, install: about {minutes} min left"
+        )
         assert words in describe(platform, now)
 
 
