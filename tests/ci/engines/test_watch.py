@@ -16,7 +16,7 @@ from ci.protocol.events import Event as AgentEvent
 WAIT_S = 60  # at most; the reports come at once
 
 
-class Told:
+class Listener:
     """An observer that lets the engine answer at the first report of a missing answer."""
 
     def __init__(self, answered: Event) -> None:
@@ -31,7 +31,7 @@ class Told:
 def first_report(request: str, path: str, *, pings: bool) -> str:
     """Return what is reported first while a request waits for its answer."""
     answered = Event()
-    told = Told(answered)
+    listener = Listener(answered)
 
     def send(_: object, **__: object) -> None:
         assert answered.wait(WAIT_S)
@@ -44,9 +44,9 @@ def first_report(request: str, path: str, *, pings: bool) -> str:
     api = SimpleNamespace(send=send)
     own = SimpleNamespace(ping=ping, close=lambda: None)
     watched = Watch("the engine", cast(Any, api), lambda: cast(Any, own))
-    with suppress(OSError), watched.reporting_to(told):
+    with suppress(OSError), watched.reporting_to(listener):
         api.send(SimpleNamespace(method=request, path_url=f"/v1.41{path}?force=1"))
-    return told.texts[0]
+    return listener.texts[0]
 
 
 @pytest.mark.parametrize(
