@@ -10,10 +10,13 @@ that nothing is installed into the system's Python.
 """
 
 # No `from __future__`: Python 3.6 must reach the message that rejects it.
+import fcntl
+import logging
 import os
 import shlex
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -57,10 +60,13 @@ def refuse_unfit_machine() -> None:
 
 def enter_own_environment() -> None:
     """Replace this process by one that has nox, and install nox on the first use."""
-    refuse_unfit_machine()
     environment = ROOT / ".nox" / "bootstrap"
     python = environment / "bin" / "python"
     installed = environment / NOX  # written last: an interrupted install is repeated
+    # Other sessions need no more than they did; the check takes 0.2 s.
+    runs = any(word == "release" or word.startswith("build-") for word in sys.argv)
+    if runs or not installed.exists():
+        refuse_unfit_machine()
     if not installed.exists():
         print(f"noxfile.py: installing {NOX} into {environment}", file=sys.stderr)
         # One retry: with pip's five, an index that cannot be reached costs 8 s.
@@ -100,6 +106,10 @@ nox.options.sessions = ["lint", "tests"]
 nox.options.reuse_venv = "yes"
 # uv would not see the wheels that a site offers through pip's settings.
 nox.options.default_venv_backend = "virtualenv"
+# nox looks for uv whatever the backend is, and each session would begin with this line.
+logging.getLogger("nox").addFilter(lambda record: record.msg != "uv binary not found.")
+# For sessions that run `python -m ci`: they share one environment, see `ci_python`.
+ci_session = partial(nox.session, venv_backend="none")
 
 # Sessions run tests and generators, which need their assertions. Modules of their environments are
 # compiled at the first import. Container images often set the second variable.
@@ -132,19 +142,43 @@ def install_groups(session: nox.Session, *groups: str) -> None:
     session.install("--no-compile", *nox.project.dependency_groups(PYPROJECT, *groups))
 
 
+def ci_python(session: nox.Session, *groups: str) -> str:
+    """Return the Python of the environment that all sessions of ``ci`` share.
+
+    It gets what it lacks of the dependency groups. A file names what it has: pip would take 0.5 s,
+    as long as a report, to find nothing missing.
+    """
+    version = f"Python {sys.version.split()[0]}"
+    wanted = [version, *nox.project.dependency_groups(PYPROJECT, *groups)]
+    folder = session.cache_dir.parent / "ci"
+    python, record = folder / "bin" / "python", folder / "installed.txt"
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # sessions may start side by side
+        is_whole = record.exists() and python.exists()
+        installed = record.read_text(encoding="utf-8").splitlines() if is_whole else []
+        if not set(wanted) <= set(installed):
+            record.unlink(missing_ok=True)  # written last: an interrupted install is repeated
+            run = partial(session.run_install, external=True, silent=True)
+            if version not in installed:
+                run(sys.executable, "-m", "virtualenv", "--clear", str(folder))
+            run(str(python), "-m", "pip", "install", "--no-compile", *wanted[1:])
+            record.write_text("\n".join(wanted), encoding="utf-8")
+    return str(python)
+
+
 def run_ci(session: nox.Session, *arguments: str, groups: tuple[str, ...] = ("ci",)) -> None:
     """Run ``python -m ci`` in an environment that has its dependencies."""
     if os.environ.get("INFINI_CI_DB", "").startswith("postgresql"):
         groups = (*groups, "postgresql")
     if "RAY_ADDRESS" in os.environ or "ray" in session.posargs:
         groups = (*groups, "ray")
-    install_groups(session, *groups)
+    python = ci_python(session, *groups)
     # Messages name commands as the user of this file can type them.
     environment = {"INFINI_CI_NOX": os.environ.get(STARTED, "nox")}
     # On Ctrl-C nox would kill it after half a second. It needs longer to stop a container, copy
     # the results out and store them. A second Ctrl-C makes it give up on that.
-    command = ("python", "-m", "ci", *arguments, *session.posargs)
-    session.run(*command, env=environment, interrupt_timeout=None)
+    command = (python, "-m", "ci", *arguments, *session.posargs)
+    session.run(*command, env=environment, external=True, interrupt_timeout=None)
 
 
 def build_changelog(session: nox.Session, *arguments: str, silent: bool = False) -> None:
@@ -154,7 +188,7 @@ def build_changelog(session: nox.Session, *arguments: str, silent: bool = False)
 
 
 def add_build_session(platform: str) -> None:
-    @nox.session(name=f"build-{platform}")
+    @ci_session(name=f"build-{platform}")
     def build(session: nox.Session) -> None:
         # The host engine finds devices with the second group; containers have their own.
         groups = ("ci",) if PLATFORMS[platform].devices is None else ("ci", "devices")
@@ -167,7 +201,7 @@ for platform in PLATFORMS:
     add_build_session(platform)
 
 
-@nox.session
+@ci_session
 def release(session: nox.Session) -> None:
     """Validate a release on all configured platforms side by side; `-- ascend cpu` on two.
 
@@ -197,33 +231,32 @@ def wheels(session: nox.Session) -> None:
             session.run("python", "-m", "pip", "wheel", "--wheel-dir", "wheels", *wanted)
 
 
-@nox.session
+@ci_session
 def report(session: nox.Session) -> None:
     """Print the results table of a run, the latest by default."""
     run_ci(session, "report")
 
 
-@nox.session
+@ci_session
 def compare(session: nox.Session) -> None:
     """Show what has changed between two runs, platforms or contracts: `-- BASE HEAD`."""
     run_ci(session, "compare")
 
 
-@nox.session
+@ci_session
 def history(session: nox.Session) -> None:
     """Show what a platform's stages cost over its runs, and what got worse: `-- cpu`."""
     run_ci(session, "history")
 
 
-@nox.session
+@ci_session
 def dashboard(session: nox.Session) -> None:
     """Write the history as pages for a browser into build/dashboard; `-- --screenshots`: the docs'.
 
     The screenshots in docs/images are of an example. They need Debian's chromium.
     """
     if "--screenshots" in session.posargs:
-        install_groups(session, "ci", "browser")
-        session.run("python", "-m", "tests.dashboard")
+        session.run(ci_python(session, "ci", "browser"), "-m", "tests.dashboard", external=True)
         return
     run_ci(session, "dashboard", "--output", "build/dashboard")
 

@@ -78,6 +78,16 @@ def add_format(options: Options, *forms: str) -> None:
     )
 
 
+def add_explain(parser: argparse.ArgumentParser) -> None:
+    """Add ``--explain`` to a command that shows the table."""
+    parser.add_argument(
+        "--explain",
+        action="store_true",
+        help="print below the table what the words of the verdicts mean, as the format markdown"
+        " always does",
+    )
+
+
 def add_project(parser: argparse.ArgumentParser) -> None:
     """Add ``--project``, whose runs are read."""
     parser.add_argument(

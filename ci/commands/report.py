@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 from ci.analysis.combined import CombinedResults, find_results
 from ci.analysis.durations import add_up_costs
-from ci.commands.options import add_format, add_repository, add_results, platform_name, whole_number
+from ci.commands.options import (
+    add_explain,
+    add_format,
+    add_repository,
+    add_results,
+    platform_name,
+    whole_number,
+)
 from ci.commands.publishing import Form, Publication
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
@@ -43,6 +50,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " latest run)",
     )
     add_format(parser, "table", "markdown", "json", *Form)
+    add_explain(parser)
     parser.add_argument(
         "--expect",
         type=_platforms,
@@ -94,7 +102,7 @@ def execute(options: argparse.Namespace) -> int:
         if options.format in tuple(Form):
             show(publication.text(store, Form(options.format)), end="")
         else:
-            ResultsReport(found.run, found.origins).show(options.format)
+            ResultsReport(found.run, found.origins, options.explain).show(options.format)
         if not options.check:
             return ExitCode.PASSED
         publication.show(os.environ)

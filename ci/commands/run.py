@@ -14,6 +14,7 @@ from ci.commands.notifying import add_run_notify, find_run_target, notify_of_run
 from ci.commands.options import (
     add_choice,
     add_config,
+    add_explain,
     add_format,
     add_platforms,
     add_results,
@@ -157,6 +158,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_run_notify(parser)
     add_format(parser, "table", "markdown", "json")
+    add_explain(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -306,7 +308,7 @@ def _execute_plans(
     )
     result = coordinator.execute()
     with handle_interrupts(signal.SIG_IGN):  # the run has ended, and printing is quick
-        ResultsReport(result).show(options.format)
+        ResultsReport(result, explain=options.explain).show(options.format)
         if options.format == "table":
             show(f"\nresults: {folder}")
             for command in coordinator.install:

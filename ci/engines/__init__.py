@@ -72,6 +72,8 @@ class Engine(Protocol):
 
     name: str
     capabilities: ClassVar[Capabilities]
+    prepares: ClassVar[str] = "image"
+    """What ``prepare`` makes, as the progress names it."""
 
     @classmethod
     def connect(cls, plan: EnginePlan) -> Self:

@@ -65,10 +65,14 @@ def failures_of(case: Case, verdict: Verdict, files: ResultFiles) -> tuple[Failu
 
 def _failures(case: Case, verdict: Verdict, files: ResultFiles) -> Iterator[Failure]:
     name, end = case.pytest_stage.name, case.pytest_end
+    # A stage that was ended from outside, as by Ctrl-C, did not fail.
+    stopped = {it.stage for it in case.ends if it.interrupted}
     failed = [stage.name for stage in case.failed_commands]
     if case.tests is None and end is not None and end.failed:
         failed.append(name)
     for stage in failed:
+        if stage in stopped:
+            continue
         log = read_log_lines(files.folder / f"{stage}.log")
         yield _failure(stage, error_line(log))
     for listed in case.missing_failures if end is not None and end.failed else ():

@@ -8,6 +8,7 @@ from ci.model.results import PlatformResult, StageResult
 
 TOTAL = "total"
 IMAGE = "image"
+ENVIRONMENT = "environment"  # how people read it where the engine has no images
 SYNC = "sync"  # not a measure: the transfer of the sources to the engine
 # Share of the tests. A suite with many failures takes another time, mostly a shorter one.
 MOST_FAILURES = 0.01

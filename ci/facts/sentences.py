@@ -245,7 +245,7 @@ def failed_tests(failed: int, errors: int, subtests: int, tests: Sequence[str]) 
 
 @fact
 def nothing_passed(skipped: int) -> str:
-    """Look at the skip reasons in `junit.xml`."""
+    """Look at the reasons below; `junit.xml` has that of each test."""
     return f"no test passed: {skipped} skipped"
 
 
@@ -407,6 +407,12 @@ def worker_died(tests: Sequence[str]) -> str:
 def running_tests(tests: Sequence[str]) -> str:
     """Run these tests alone."""
     return f"pytest was running {join_names(tests)}"
+
+
+@fact
+def skipped_tests(tests: int, reasons: Sequence[str]) -> str:
+    """The most frequent reasons with their counts. `junit.xml` has that of each test."""
+    return f"{tests:,} skipped: {'; '.join(reasons)}"
 
 
 @fact

@@ -9,6 +9,7 @@ The harness is judged separately: how the processes of the run ended.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from signal import Signals
 
@@ -24,6 +25,7 @@ from ci.facts.pytest_verdict import (
     judge_suite,
 )
 from ci.gates.regression import ChangeKind
+from ci.model.outcomes import Outcome, PytestLog
 from ci.model.results import Evidence, Harness, Product, Verdict
 from ci.protocol.events import (
     AgentRestarted,
@@ -36,6 +38,10 @@ from ci.protocol.events import (
 )
 from ci.protocol.job import StagePlan
 from ci.protocol.pytest_status import USUAL, is_pytest
+from ci.util.text import counted, first_line, shorten
+
+MOST_REASONS = 3  # of skipped tests
+LONGEST_REASON = 100  # characters of one
 
 # Changes that break a contract. Newly failing tests are not listed: they fail the run anyway.
 BREACHES = [kind for kind in ChangeKind if kind.is_loss]
@@ -245,6 +251,8 @@ def _further_evidence(case: Case) -> Iterator[Evidence]:
     yield from _died_workers(case)
     if tests is not None and tests.running and not case.session_ended:
         yield say.running_tests(tests.running)
+    if tests is not None:
+        yield from _skip_reasons(tests)
     for shard in case.shards.values():
         if shard.exit_code not in USUAL or shard.ended_early:
             of = case.pytest_stage.shards
@@ -268,3 +276,21 @@ def _further_evidence(case: Case) -> Iterator[Evidence]:
     for name, source in sources.items():
         if source is not None and source.unreadable_lines:
             yield say.unreadable_lines(name, source.unreadable_lines, source.longest_line)
+
+
+def _skip_reasons(log: PytestLog) -> list[Evidence]:
+    """``442 skipped: 300 no device; 120 dtype unsupported; 12 no sample; 10 for 4 more reasons``.
+
+    Empty without recorded reasons.
+    """
+    skipped = [it for it in log.tests if it.outcome is Outcome.SKIPPED]
+    counts = Counter(it.skip_reason or first_line(it.reason or "") for it in skipped)
+    if not any(counts):
+        return []
+    shown = counts.most_common(MOST_REASONS)
+    reasons = [shorten(reason, LONGEST_REASON) or "without a reason" for reason, _ in shown]
+    if len(counts) > 1:
+        reasons = [f"{n:,} {reason}" for reason, (_, n) in zip(reasons, shown, strict=True)]
+    if others := counts.total() - sum(count for _, count in shown):
+        reasons.append(f"{others:,} for {counted(len(counts) - len(shown), 'more reason')}")
+    return [say.skipped_tests(len(skipped), reasons)]

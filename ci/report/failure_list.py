@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ci.facts.sentences import failed_tests
+from ci.facts.sentences import failed_tests, interrupted_by_caller
 from ci.model.results import LONGEST_TEST, Failure, Harness, PlatformResult, Product, RunResult
 from ci.report.document import Block, Code, Heading, Items, Line, Span
 from ci.util.invocation import command
@@ -22,8 +22,10 @@ COLORS = {
 
 
 def reason_of(result: PlatformResult) -> str:
-    """Why a platform did not pass, on one line."""
-    return shorten(first_line(result.verdict.reason or "no reason is recorded"), LONGEST_NAME)
+    """Why a platform did not pass, on one line: an interrupt explains what else is missing."""
+    stops = [it.text for it in result.verdict.evidence if it.code == interrupted_by_caller.code]
+    [reason, *_] = [*stops, result.verdict.reason or "no reason is recorded"]
+    return shorten(first_line(reason), LONGEST_NAME)
 
 
 def command_for(run_id: str, platform: str, failure: Failure) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from textwrap import wrap
 from typing import Any
 
 from ci.analysis.changes import POLICY, ChangePoint
 from ci.analysis.level_changes import Environment, LevelChange, Series, Shift
 from ci.analysis.platform_history import PlatformHistory
 from ci.facts.acceptance import Acceptance
+from ci.facts.environment_key import EnvironmentKey
 from ci.facts.measures import (
     LABELS,
     Quantity,
@@ -20,7 +22,15 @@ from ci.facts.measures import (
     stage_and_quantity,
 )
 from ci.gates.regression import EXACT_ALARM, IN_WORDS, Judgement
-from ci.report.document import Document, Heading, Items, Report, Table, select_attributes
+from ci.report.document import (
+    SCREEN_WIDTH,
+    Document,
+    Heading,
+    Items,
+    Report,
+    Table,
+    select_attributes,
+)
 from ci.report.table import MISSING
 from ci.store.rows import RunMeasures
 from ci.util.invocation import command
@@ -70,17 +80,24 @@ class HistoryReport(Report):
         yield title, Items(_notes(record))
         for heading, lines in _environment_rises(record):
             yield Heading(2, heading), Items(lines, indent="  ")
+        young = []
         for number, environment in enumerate(record.history.environments, start=1):
-            key, span = str(environment.key), _span(environment.runs)
+            key, span = _key_text(record, environment.key), _span(environment.runs)
+            if number > 1 and _is_young(environment):  # its table would have no answers
+                young.append(f"environment {number}: {key}: {span}")
+                continue
             if page:
                 yield Heading(2, f"Environment {number}"), key, span
             else:
-                yield f"environment {number}: {key}", span
+                yield Items(_wrapped(f"environment {number}: {key}")), span
             newest = {it.measure: it for shift in environment.shifts[::-1] for it in shift.changes}
             rows = [_row(series, newest.get(series.measure)) for series in environment.series]
             yield [Table(COLUMNS, rows, numbers=COLUMNS[2:6])]
             for heading, lines in _change_sections(record, environment):
                 yield Heading(3, heading), Items(lines, indent="  ")
+        if young:
+            heading = f"{counted(len(young), 'environment')} with too few runs to judge"
+            yield Heading(2, heading), Items(_shorten(young), indent="  ")
         for heading, lines in _environment_sections(record):
             yield Heading(2, heading), Items(lines, indent="  ")
         yield [IN_WORDS]
@@ -122,6 +139,28 @@ def _notes(record: PlatformHistory) -> list[str]:
     return [*lines, *_shorten(expired)]
 
 
+def _is_young(environment: Environment) -> bool:
+    """Whether an environment has too few runs for any answer."""
+    # Counts have no noise: they are judged from the first run on.
+    timed = [it for it in environment.series if stage_and_quantity(it.measure)[1].is_time]
+    judged = any(it.finding.detectable is not None for it in timed or environment.series)
+    return not (judged or environment.shifts)
+
+
+def _key_text(record: PlatformHistory, key: EnvironmentKey) -> str:
+    """The first environment in full, and others by what they have instead."""
+    first = record.history.environments[0].key if record.history.environments else key
+    if key.platform != first.platform or not (changes := key.changes(first)):
+        return str(key)
+    named = [f"{it.component}: {it.after}" for it in changes]
+    return f"as environment 1, but {'; '.join(named)}"
+
+
+def _wrapped(text: str) -> list[str]:
+    """An environment, which may have 400 characters, in lines that fit on a screen."""
+    return wrap(text, SCREEN_WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+
+
 def _conclusion(record: PlatformHistory) -> list[str]:
     """Whether a regression is open, and the smallest changes that these runs can show.
 
@@ -132,7 +171,10 @@ def _conclusion(record: PlatformHistory) -> list[str]:
     if not environments:
         return [f"nothing to judge: no stage completed in {counted(record.runs, 'run')}"]
     lines = [counted(len(found), "open regression") if found else "no open regression"]
+    young = {number: it for number, it in enumerate(environments, start=1) if _is_young(it)}
     for number, environment in enumerate(environments, start=1):
+        if number in young and len(young) > 1:
+            continue
         series = environment.series
         walls = [it for it in series if stage_and_quantity(it.measure)[1] is Quantity.WALL]
         known = [
@@ -142,6 +184,8 @@ def _conclusion(record: PlatformHistory) -> list[str]:
         ]
         seen = f"smallest detectable change: {', '.join(known)}" if known else TOO_FEW
         lines.append(f"environment {number}, {counted(len(environment.runs), 'run')}: {seen}")
+    if len(young) > 1:
+        lines.append(f"environments {join_names([*map(str, young)], MOST)}: {TOO_FEW}")
     return lines
 
 
@@ -155,7 +199,8 @@ def _check_lines(record: PlatformHistory) -> list[str]:
         place = f"environment {number}: " if len(environments) > 1 else ""
         for heading, found in _change_sections(record, environment, _ALARMING):
             lines += [f"{place}{heading}", *(f"  {line}" for line in found)]
-    lines += [f"environment {number}: {it.key}" for number, it in enumerate(environments, start=1)]
+    for number, it in enumerate(environments, start=1):
+        lines += _wrapped(f"environment {number}: {_key_text(record, it.key)}")
     # Explain why some runs cannot be judged yet.
     young = {it.runs[0].run_id for it in environments if len(it.runs) < 2 * POLICY.confirm}
     if new := _key_changes(record, young):
@@ -186,7 +231,7 @@ def _environment_sections(record: PlatformHistory) -> Iterator[Section]:
     """The changes of the environment, and the environments no longer in use."""
     if changes := _key_changes(record):
         yield counted(len(changes), "change") + " of the environment", _shorten(changes)
-    if past := [f"{it.key}: {_span(it.runs)}" for it in record.history.past]:
+    if past := [f"{_key_text(record, it.key)}: {_span(it.runs)}" for it in record.history.past]:
         yield counted(len(past), "environment") + " no longer in use", _shorten(past)
 
 

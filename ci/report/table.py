@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ci.facts.measures import IMAGE, Quantity, amount
+from ci.facts.measures import ENVIRONMENT, IMAGE, Quantity, amount
 from ci.model.results import (
     BuildResult,
     Grade,
@@ -16,15 +16,16 @@ from ci.model.results import (
     RunResult,
     StageResult,
 )
-from ci.report.document import Block, Document, Heading, Items, Report, Span, Table
+from ci.report.document import Block, Code, Document, Heading, Items, Report, Span, Table
 from ci.report.failure_list import COLORS, failure_sections
+from ci.util.invocation import command
 from ci.util.text import commit_name, counted
 
 MISSING = "-"
 NOT_RUN = "not run"
 NO_RESULT = "no result"  # the stage began, or may have begun
 OVERHEAD = "overhead"  # the row of the engine's own time, beside the stages
-# A report explains its words before they first appear, each in a line of at most 80 columns.
+# The words of a report, each explained in a line of at most 80 columns.
 ALWAYS_EXPLAINED: Mapping[str, str] = {
     "product": "this project: its build and its tests",
     "harness": "what runs the product: engine, container, device, network",
@@ -44,6 +45,7 @@ EXPLAINED: Mapping[str, str] = {
     Grade.UNKNOWN: "no record decides it",
     OVERHEAD: "the engine's own time to create, start, follow and remove",
 }
+PLAIN = (Harness.CLEAN, Grade.FACT, OVERHEAD)  # words that no one has to look up
 
 
 class ResultRow(NamedTuple):
@@ -139,7 +141,7 @@ def stage_rows(result: PlatformResult) -> list[StageRow]:
             exit_code = NOT_RUN if stage.name in not_begun else NO_RESULT
         rows.append(
             StageRow(
-                stage=stage.name,
+                stage=_stage_title(stage.name, result),
                 seconds=_figure("{:.1f} s", stage.seconds),
                 cpu_user=_figure("{:.1f} s", stage.cpu_user_s),
                 cpu_system=_figure("{:.1f} s", stage.cpu_system_s),
@@ -149,6 +151,11 @@ def stage_rows(result: PlatformResult) -> list[StageRow]:
             )
         )
     return rows
+
+
+def _stage_title(name: str, result: PlatformResult) -> str:
+    """The name of a stage; the host engine has no image."""
+    return ENVIRONMENT if name == IMAGE and result.facts("engine").get("name") == "host" else name
 
 
 def _overhead_seconds(result: PlatformResult) -> float | None:
@@ -189,29 +196,49 @@ def build_text(build: BuildResult) -> str:
 
 @dataclass(frozen=True)
 class ResultsReport(Report):
-    """The report of a run: its table, its failures, and stages and evidence of each platform.
+    """The report of a run: its table, verdicts and failures, and the stages of each platform.
 
-    A page begins with the table. A terminal ends with it: the last lines are what is on screen.
+    A page begins with the table. A terminal ends with it, the verdicts below it and the failures:
+    the last lines are what is on screen.
     """
 
     run: RunResult
     origins: Sequence[RunResult | None] = ()
     """The run of each row; empty: all are of ``run``."""
+    explain: bool = False
+    """Whether a terminal explains the words of the verdicts, too: a page always does."""
     wrap = True
 
     def document(self, *, page: bool) -> Document:
         run = self.run
+        rows = zip(run.platforms, (own or run for own in self._origins()), strict=True)
+        table, failures = [results_table(run.platforms)], failure_sections(rows)
         words = [f"{word}: {meaning}" for word, meaning in explained_words(run.platforms)]
-        details = [[Items(words)], *(_platform(result, page=page) for result in run.platforms)]
-        origins = (own or run for own in self.origins or [run] * len(run.platforms))
-        rows = zip(run.platforms, origins, strict=True)
-        outcome = [[results_table(run.platforms)], *failure_sections(rows)]
         if page:
             yield Heading(1, f"{run.project}: {run.run_id}"), origin(run)
-            yield from (*outcome, *details)
-        else:
-            yield [f"{run.project}: {origin(run)}"]
-            yield from (*details, *outcome)
+            yield table
+            yield from failures
+            yield [Items(words)]
+            yield from (_platform_page(result) for result in run.platforms)
+            return
+        yield [f"{run.project}: {origin(run)}"]
+        for result in run.platforms:
+            yield _stages(result), *_build_lines(result)
+        yield table
+        verdicts = [line for result in run.platforms for line in _verdict_lines(result)]
+        rare = [it for it in _used_words(run.platforms) if it not in PLAIN]
+        if rare and not self.explain:
+            several = len({own.run_id for own in self._origins() if own}) > 1
+            reference = run.commit if several and run.commit else run.run_id
+            verdicts.append(f"What {', '.join(rare)} mean{'s' * (len(rare) == 1)}:")
+            verdicts.append(Code(command("report", reference, "--explain")))
+        yield verdicts
+        if self.explain:
+            yield [Items(words)]
+        yield from failures
+
+    def _origins(self) -> Sequence[RunResult | None]:
+        return self.origins or [self.run] * len(self.run.platforms)
 
     def data(self) -> dict[str, Any]:
         return self.run.model_dump(mode="json")
@@ -222,21 +249,38 @@ class ResultsReport(Report):
 
 def explained_words(platforms: Sequence[PlatformResult]) -> list[tuple[str, str]]:
     """The words that the sections of these platforms use, each with its meaning."""
+    return [*ALWAYS_EXPLAINED.items(), *((it, EXPLAINED[it]) for it in _used_words(platforms))]
+
+
+def _used_words(platforms: Sequence[PlatformResult]) -> list[str]:
     verdicts = [result.verdict for result in platforms]
     used: set[str] = {word for it in verdicts for word in (it.product, it.harness)}
     used |= {evidence.grade for it in verdicts for evidence in it.evidence}
     if any(_overhead_seconds(result) is not None for result in platforms):
         used.add(OVERHEAD)
-    return [*ALWAYS_EXPLAINED.items(), *((it, EXPLAINED[it]) for it in EXPLAINED if it in used)]
+    return [it for it in EXPLAINED if it in used]
 
 
-def _platform(result: PlatformResult, *, page: bool) -> Sequence[Block]:
+def _stages(result: PlatformResult) -> Table:
+    return Table(STAGE_HEADINGS, stage_rows(result), numbers=STAGE_NUMBERS, title=result.label)
+
+
+def _build_lines(result: PlatformResult) -> Sequence[str]:
+    return [build_text(result.build)] if result.build else []
+
+
+def _verdict_lines(result: PlatformResult) -> Sequence[Block]:
+    """``CPU: product passed, harness clean``, and the evidence below it."""
     verdict = result.verdict
     product = Span(verdict.product, color=COLORS[verdict.product], strong=True)
     evidence = Items([f"{it.grade}: {it.text}" for it in verdict.evidence], indent="  ")
-    stages = Table(STAGE_HEADINGS, stage_rows(result), numbers=STAGE_NUMBERS, title=result.label)
-    build = [build_text(result.build)] if result.build else []
-    if page:
-        judged = ("Product: ", product, ". Harness: ", Span(verdict.harness, strong=True), ".")
-        return [Heading(2, result.label), judged, evidence, stages, *map(_sentence, build)]
-    return [stages, *build, ("product ", product, f", harness {verdict.harness}"), evidence]
+    return [(f"{result.label}: product ", product, f", harness {verdict.harness}"), evidence]
+
+
+def _platform_page(result: PlatformResult) -> Sequence[Block]:
+    verdict = result.verdict
+    product = Span(verdict.product, color=COLORS[verdict.product], strong=True)
+    judged = ("Product: ", product, ". Harness: ", Span(verdict.harness, strong=True), ".")
+    evidence = Items([f"{it.grade}: {it.text}" for it in verdict.evidence])
+    build = map(_sentence, _build_lines(result))
+    return [Heading(2, result.label), judged, evidence, _stages(result), *build]

@@ -19,9 +19,8 @@ from ci.model.details import NO_DETAILS, Details
 from ci.model.plan import RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts, PlatformResult, Product
 from ci.plan.request import RunRequest, source_changes
-from ci.protocol.events import StageStarted
 from ci.protocol.job import PROTOCOL
-from ci.run.status import ImagePrepared, PlatformFailed
+from ci.run.status import ImagePrepared, ImageStarted, PlatformFailed
 from ci.util.process import handle_interrupts
 from ci.util.redaction import redact_folder
 
@@ -74,7 +73,7 @@ class PlatformRun:
             outcome = self._not_run(error_text(error))
             return replace(outcome, is_fault=is_fault, may_run=self.resumed)
         except KeyboardInterrupt:
-            reason = "the run was interrupted while the image was prepared"
+            reason = f"the run was interrupted while the {self.engine.prepares} was prepared"
             return replace(self._not_run(reason), interrupted=True)
         return self._carry_out(image, changes)
 
@@ -119,7 +118,8 @@ class PlatformRun:
             facts = self.engine.execute(self.plan, image, self.observer)
             notes = self.request.notes
             if changes:
-                notes += (f"the sources changed while the image was prepared: {changes}",)
+                what = f"the {self.engine.prepares} was prepared"
+                notes += (f"the sources changed while {what}: {changes}",)
             facts = replace(facts, notes=(*notes, *facts.notes))
         except (CiError, OSError) as error:
             self.observer.event(PlatformFailed(error_text(error)))
@@ -151,9 +151,11 @@ class PlatformRun:
 
 def prepare_image(engine: Engine, plan: RunPlan, observer: Observer) -> ImageFacts:
     """Prepare the image of ``plan``, and report it to the observer as a stage."""
-    observer.event(StageStarted(IMAGE))
+    title = engine.prepares
+    observer.event(ImageStarted(IMAGE, title=title))
     image = engine.prepare(plan, observer)
-    observer.event(ImagePrepared(IMAGE, seconds=image.seconds, exit_code=0, reason=image.reason))
+    prepared = ImagePrepared(IMAGE, seconds=image.seconds, exit_code=0, reason=image.reason)
+    observer.event(replace(prepared, title=title))
     return image
 
 

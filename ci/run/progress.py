@@ -28,6 +28,7 @@ from ci.run.status import (
     PlatformStatus,
     RunStatus,
     outcome_of,
+    stage_title,
 )
 from ci.util.process import SIGNALS
 from ci.util.terminal import discard_output
@@ -112,7 +113,7 @@ class Progress:
             match event:
                 case events.StageStarted():
                     if self._live is None:
-                        self._say(platform, f"{event.stage} started")
+                        self._say(platform, f"{stage_title(event)} started")
                 case events.StageFinished():
                     self._show_end(platform, event)
                 case PlatformFailed() | events.StageLost():
@@ -185,7 +186,7 @@ class Progress:
         took = f"after {event.seconds:.1f} s"
         if event.exit_code == 0:
             reason = f" ({event.reason})" if isinstance(event, ImagePrepared) else ""
-            self._say(platform, f"{event.stage} finished {took}{reason}")
+            self._say(platform, f"{stage_title(event)} finished {took}{reason}")
             return
         if platform.tail:
             self._print("\n".join(f"    {line}" for line in platform.tail))

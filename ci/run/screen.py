@@ -69,6 +69,19 @@ def about(seconds: float | None) -> str:
     return f"about {hours} h {rest} min left" if hours else f"about {minutes} min left"
 
 
+def _estimate(platform: PlatformStatus, now: float) -> str:
+    """``about 3 min left``; of the stage, if a later one never ran: ``install: about ...``."""
+    if (remaining := platform.remaining(now)) is not None:
+        return about(remaining)
+    left = about(platform.remaining_of_stage(now)) if platform.stage else ""
+    return f"{platform.activity}: {left}" if left else ""
+
+
+def _long_step(platform: PlatformStatus, now: float) -> str:
+    since = platform.long_step(now)
+    return "" if since is None else f"this step {clock(since)}"
+
+
 def describe(platform: PlatformStatus, now: float) -> str:
     """Describe a running platform for a log: ``pytest for 0:12:03, 80/90 (89 %), 2 failed``."""
     words = [f"{platform.activity} for {clock(platform.elapsed(now))}", platform.waits]
@@ -79,7 +92,8 @@ def describe(platform: PlatformStatus, now: float) -> str:
         words.append(f"{percent(fraction)} of the usual time")
     else:
         words.append(counts)
-    words += [_failed(platform), platform.device, platform.cache, about(platform.remaining(now))]
+    words += [_long_step(platform, now), _failed(platform), platform.device, platform.cache]
+    words.append(_estimate(platform, now))
     return ", ".join(filter(None, words))
 
 
@@ -198,8 +212,8 @@ def _facts(platform: PlatformStatus, now: float) -> list[str]:
     """What is known besides the counts, the most important first."""
     if platform.phase is not Phase.RUNNING:
         return []
-    facts = (platform.problem, platform.waits, platform.device, platform.cache)
-    later = (about(platform.remaining(now)), platform.latest)
+    facts = (platform.problem, platform.waits, _estimate(platform, now), _long_step(platform, now))
+    later = (platform.device, platform.cache, platform.latest)
     return [shown for it in (*facts, *later) if (shown := clean(it))]
 
 

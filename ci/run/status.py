@@ -21,6 +21,7 @@ from ci.protocol import events
 
 TAIL_LINES = SHOWN_LINES  # of a failed stage's log; no more lines are passed on
 FAILURES = 5  # names of the tests that failed last
+LONG_STEP_S = 15.0  # after which the time since the last step is shown
 ALMOST = 0.99  # a stage that takes longer than estimated has not ended
 
 _IMAGE_STEP = re.compile(r"Step (\d{1,6})/(\d{1,6}) : ")
@@ -34,11 +35,20 @@ class PlatformFailed(events.Event):
 
 
 @dataclass(frozen=True)
+class ImageStarted(events.StageStarted):
+    """The start of the stage in which an engine prepares the image."""
+
+    title: str = IMAGE
+    """What the engine calls it."""
+
+
+@dataclass(frozen=True)
 class ImagePrepared(events.StageFinished):
-    """The end of the stage in which an engine prepares the image."""
+    """The end of that stage."""
 
     reason: str = ""
     """Why the image was built, or which one was found."""
+    title: str = IMAGE
 
 
 class Phase(StrEnum):
@@ -75,10 +85,13 @@ class PlatformStatus:
     stage: str = ""
     """The running stage; empty between two stages."""
     stage_began: float = 0.0
+    image_title: str = IMAGE
     ended: float = 0.0
     done: int = 0
     """Steps of the build or tests of the stage, of ``total``."""
     total: int | None = None
+    step_at: float = 0.0
+    """When the last of them ended, or the stage began."""
     failed: int = 0
     """Tests."""
     failures: deque[str] = field(default_factory=lambda: deque(maxlen=FAILURES))
@@ -104,6 +117,7 @@ class PlatformStatus:
                     self._finished.clear()
                     self.failures.clear()
                     self.failed, self.broken, self.problem = 0, False, ""
+                    self.image_title = stage_title(event)
                 self._begin_stage(event.stage, now)
             case events.StageFinished():
                 if event.exit_code:
@@ -122,7 +136,7 @@ class PlatformStatus:
             case events.RerunFinished():
                 self._begin_stage("", now)
             case events.StageProgress(stage=self.stage):
-                self._count(event)
+                self._count(event, now)
             case events.LeaseWaiting() | events.NetworkWaiting() if event.text:
                 self.waits = event.text
             case events.LeaseTaken():
@@ -132,9 +146,9 @@ class PlatformStatus:
             case PlatformFailed():
                 self.fail(event.reason, now)
             case events.Output():
-                self._read_line(event.text)
+                self._read_line(event.text, now)
             case EngineMessage() if not self.stage:  # else it is not of the stage's log
-                self._read_line(event.text)
+                self._read_line(event.text, now)
 
     def wait(self) -> None:
         """The platform waits for its turn on an engine."""
@@ -157,13 +171,14 @@ class PlatformStatus:
 
     def _begin_stage(self, stage: str, now: float) -> None:
         self._finished.add(self.stage)
-        self.stage, self.stage_began, self.waits = stage, now, ""
+        self.stage, self.stage_began, self.step_at, self.waits = stage, now, now, ""
         self.done, self.total = 0, self.expected.tests.get(stage)
         if stage:
             self.tail.clear()
 
-    def _count(self, event: events.StageProgress) -> None:
-        self.done = event.done
+    def _count(self, event: events.StageProgress, now: float) -> None:
+        if event.done != self.done:
+            self.done, self.step_at = event.done, now
         # Tests that vanished leave the bar incomplete, new ones do not complete it early.
         totals = (self.expected.tests.get(self.stage), event.total)
         self.total = max(filter(None, totals), default=None)
@@ -174,10 +189,10 @@ class PlatformStatus:
         hits, misses = event.cache_hits, event.cache_misses
         self.cache = f"cache {percent(hits / (hits + misses))}" if hits + misses else ""
 
-    def _read_line(self, line: str) -> None:
+    def _read_line(self, line: str, now: float) -> None:
         self.tail.append(line.rstrip("\n"))
         if self.stage == IMAGE and (step := _IMAGE_STEP.match(line)):
-            self.done, self.total = int(step[1]) - 1, int(step[2])
+            self.done, self.total, self.step_at = int(step[1]) - 1, int(step[2]), now
 
     @property
     def activity(self) -> str:
@@ -185,7 +200,7 @@ class PlatformStatus:
         if self.phase is Phase.WAITING or self.waits:
             return "waiting"
         if self.stage:
-            return self.stage
+            return self.image_title if self.stage == IMAGE else self.stage
         if not self.expected.stages:  # it is no run: its image is packed
             return "working"
         is_last = self.broken or self._finished.issuperset(self.expected.stages)
@@ -223,19 +238,25 @@ class PlatformStatus:
         known = self.estimates.get(self.stage)
         return min(self.elapsed(now) / known, ALMOST) if known else None
 
+    def long_step(self, now: float) -> float | None:
+        """Return the time since the last step of a stage with counts, once it is long."""
+        since = now - self.step_at
+        running = self.phase is Phase.RUNNING and self.counts() and not self.waits
+        return since if running and since >= LONG_STEP_S else None
+
     def remaining(self, now: float) -> float | None:
         """Estimate the time until all stages have ended; ``None``: nothing is known."""
         if self.phase is Phase.DONE or self.broken:
             return 0.0
         stages = [it for it in self.expected.stages if it not in self._finished]
         estimates = [
-            self._remaining_of_stage(now) if it == self.stage else self.estimates.get(it)
+            self.remaining_of_stage(now) if it == self.stage else self.estimates.get(it)
             for it in stages
         ]
         known = [it for it in estimates if it is not None]
         return sum(known) if self.expected.stages and len(known) == len(estimates) else None
 
-    def _remaining_of_stage(self, now: float) -> float | None:
+    def remaining_of_stage(self, now: float) -> float | None:
         elapsed, known = self.elapsed(now), self.estimates.get(self.stage)
         if known is not None and elapsed < known:
             return known - elapsed
@@ -270,6 +291,11 @@ class RunStatus:
         for seconds in waiting:
             heapq.heapreplace(ends, ends[0] + (seconds or 0.0))
         return None if None in running or None in waiting else max(ends)
+
+
+def stage_title(event: events.StageStarted | events.StageFinished) -> str:
+    """Return the name of a stage for people."""
+    return event.title if isinstance(event, ImageStarted | ImagePrepared) else event.stage
 
 
 def device_names(devices: Sequence[Mapping[str, Any]]) -> str:

@@ -117,7 +117,7 @@ NO_IMAGE = "the virtual environment of platform cpu cannot be made"
 
 
 def shown(notes: tuple[Evidence, ...], verdict: Verdict) -> str:
-    """What a terminal shows: the notes of the row, and the verdict above the table."""
+    """What a terminal shows: the notes of the row, and the verdict below the table."""
     result = platform_result("CPU", PUBLISHED[0][1:], verdict=verdict, findings=notes)
     run = RunResult(
         run_id="20260101T120000Z-0123abcd-00ff",
@@ -133,9 +133,8 @@ def shown(notes: tuple[Evidence, ...], verdict: Verdict) -> str:
     ResultsReport(run).print(console)
     assert isinstance(console.file, StringIO)
     printed = console.file.getvalue()
-    below = printed[printed.index(f"product {verdict.product}, ") :]  # the explanation of words
-    verdict_alone = below[: below.index("\n\nPlatform ")]
-    return f"Notes: {table_rows([result])[0].notes}\n{verdict_alone}\n"
+    verdict_alone = printed[printed.index(f"product {verdict.product}, ") :].partition("\n\n")[0]
+    return f"Notes: {table_rows([result])[0].notes}\n{verdict_alone.rstrip()}\n"
 
 
 def examples() -> dict[str, str]:

@@ -66,6 +66,7 @@ VALUES: dict[str, Any] = {
     "processes": 2,
     "reached": True,
     "reason": "no engine answers",
+    "reasons": ["300 no device", "142 dtype unsupported"],
     "recorded": 0,
     "reporter": Reporter.PYTEST,
     "repeats": False,
@@ -115,6 +116,7 @@ VALUES: dict[str, Any] = {
     "several-runs.status": "1",
     "shards.seconds": [45.0, 43.0],
     "shards-differ.how": "more than one shard ran tests/test_model.py::test_load",
+    "skipped-tests.tests": 442,
     "stage-killed.end": Exit(139, 11),
     "stage-lost.reason": "the supervisor of stage pytest died",
 }

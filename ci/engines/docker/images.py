@@ -81,13 +81,18 @@ def image_labels(plan: RunPlan, base: str, base_digest: str) -> dict[str, str]:
 
 
 def reason_to_build(plan: RunPlan, others: Iterable[Labels]) -> str:
-    """Return what has changed since the most similar of the platform's ``others`` images."""
+    """Return in what the platform's image differs from the most similar of its ``others``.
+
+    These may be of another project or another clone: that is no change of this one.
+    """
     wanted = plan.needed_image.inputs
     made_from = [inputs for labels in others if (inputs := _stated_inputs(labels))]
     if not made_from:
         return f"no image of platform {plan.platform} yet"
-    changes = min((list(_changes(wanted, inputs)) for inputs in made_from), key=len)
-    return ", ".join(changes) or f"no image is tagged {plan.needed_image.tag}"
+    changes = min((list(_differences(wanted, inputs)) for inputs in made_from), key=len)
+    if not changes:
+        return f"no image is tagged {plan.needed_image.tag}"
+    return f"no image here is like it: the most similar one differs in {', '.join(changes)}"
 
 
 def _stated_inputs(labels: Labels) -> dict[str, str]:
@@ -99,16 +104,16 @@ def _stated_inputs(labels: Labels) -> dict[str, str]:
     return inputs if all(isinstance(value, str) for value in inputs.values()) else {}
 
 
-def _changes(wanted: Mapping[str, str], before: Mapping[str, str]) -> Iterator[str]:
-    for name in sorted({*wanted, *before}):
-        if wanted.get(name) == before.get(name):
+def _differences(wanted: Mapping[str, str], other: Mapping[str, str]) -> Iterator[str]:
+    for name in sorted({*wanted, *other}):
+        if wanted.get(name) == other.get(name):
             continue
         if name == BASE_IMAGE_INPUT:
-            yield f"{name} is {wanted.get(name)}, was {before.get(name)}"
-        elif name not in before:
-            yield f"{name} is new"
+            yield f"{name} ({other.get(name)}, not {wanted.get(name)})"
+        elif name not in other:
+            yield f"{name} (it has none)"
         else:
-            yield f"{name} changed" if wanted.get(name) else f"{name} is gone"
+            yield name if wanted.get(name) else f"{name} (none is needed)"
 
 
 def check_architecture(client: DockerClient, image: Image | None = None) -> None:

@@ -24,6 +24,11 @@ PAUSE_S = 1.0  # between two questions, each of which takes an engine a millisec
 PING_S = 2  # for an answer
 # Missing for so long, an answer is reported; a busy engine takes a second or two.
 SILENCE_S = 3.0
+# The same for a removal, if the engine answers other questions: deleting some GB takes its time,
+# and the results are here already.
+REMOVAL_S = 30.0
+REMOVAL = "DELETE "
+SHORT_ID = 12  # characters, as the docker command shows it
 MORE_SILENCE = 2.0  # after each report, the next one needs longer by this factor
 LOST_S = 60.0  # missing for so long, an answer counts as a lost connection
 PING = "GET /_ping"
@@ -78,7 +83,7 @@ class Watch:
         # which would inherit the mask.
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         silent: float | None = None  # since when the engine does not answer our question
-        reported_at = 0.0
+        reported_at, removed = 0.0, False  # the last report, and whether it was of a removal
         with closing(self._ask()) as client:
             while not ended.wait(PAUSE_S):
                 asked = monotonic()
@@ -87,13 +92,20 @@ class Watch:
                 waiting = [it for it in (self._request, silent and (PING, silent)) if it]
                 name, since = min(waiting, key=lambda it: it[1], default=(PING, now))
                 waited = now - since
-                if waited < SILENCE_S:
-                    if reported_at:
+                removes = silent is None and name.startswith(REMOVAL)
+                patience = REMOVAL_S if removes else SILENCE_S
+                if waited < patience:
+                    if reported_at and not removed:
                         say(observer, f"{self._place} answers again")
                     reported_at = 0.0
-                elif waited >= max(SILENCE_S, MORE_SILENCE * reported_at):
-                    say(observer, f"{self._place} has not answered {name} for {waited:.0f} s")
-                    reported_at = waited
+                elif waited >= max(patience, MORE_SILENCE * reported_at):
+                    text = f"{self._place} has not answered {name} for {waited:.0f} s"
+                    if removes:
+                        kind, _, identity = name.removeprefix(f"{REMOVAL}/").partition("/")
+                        what = f"{kind.removesuffix('s')} {identity[:SHORT_ID]}"
+                        text = f"{self._place} is still removing {what}, after {waited:.0f} s"
+                    say(observer, text)
+                    reported_at, removed = waited, removes
                 stream = self._stream
                 if stream is not None and silent is not None and now - silent > LOST_S:
                     self._stream = None

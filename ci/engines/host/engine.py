@@ -42,6 +42,7 @@ from ci.engines.job import isolation_notes
 from ci.engines.logs import EventReader, ImageLog, LiveLogs
 from ci.engines.shells import MOST_STARTS, OPEN_AGAIN, Doorway
 from ci.errors import InfrastructureError
+from ci.facts.measures import ENVIRONMENT
 from ci.model.plan import EngineKind, EnginePlan, RunPlan, SystemPackages
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan import source
@@ -66,6 +67,7 @@ class HostEngine(Engine):
 
     name = EngineKind.HOST
     capabilities = Capabilities(isolates_network=False, images=False)
+    prepares = ENVIRONMENT
 
     def __init__(self, *, notes: Sequence[str] = ()) -> None:
         if sys.platform != "linux":  # the agent reads /proc

@@ -177,6 +177,22 @@ def test_too_few_runs_are_reported(project: Project) -> None:
     )
 
 
+def test_environments_with_too_few_runs_are_one_list(project: Project) -> None:
+    """Each is named by what differs; only the first one has a table, and its line is wrapped."""
+    environments = [{**ENVIRONMENT, "compiler": f"g++ {number}"} for number in (1, 2, 3)]
+    store_runs(project, [result(900, environment=it) for it in environments])
+    said = project.ci("history", "cpu")[1]
+    assert said.count("Stage ") == 1
+    assert (
+        "\n2 environments with too few runs to judge\n  environment 2: as environment 1, but"
+        in said
+    )
+    assert re.search(r"environment 3: as environment 1, but compiler: g\+\+ \d: 1 run, ", said)
+    assert "\nenvironments 1, 2, 3: too few runs to judge: " in said
+    described = said[said.index("environment 1: ") : said.index("1 run, ")]
+    assert max(map(len, described.splitlines())) <= 80
+
+
 def test_runs_without_measures_are_reported(project: Project) -> None:
     store_runs(project, [result(900, stages=(), total_s=None)])
     code, said = project.ci("history", "cpu", "--check")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from ci.facts import sentences as say
 from ci.facts.sentences import failed_tests, reported
 from ci.model.outcomes import Outcome
 from ci.model.results import (
@@ -40,9 +41,9 @@ from tests.ci.published import PUBLISHED, platform_result, table_markdown
 REFERENCE = Path(__file__).parents[1] / "data" / "published.md"
 
 
-def terminal(run: RunResult, width: int = 200) -> str:
+def terminal(run: RunResult, width: int = 200, *, explain: bool = False) -> str:
     console = Console(file=StringIO(), width=width)
-    ResultsReport(run).print(console)
+    ResultsReport(run, explain=explain).print(console)
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 
@@ -59,13 +60,32 @@ def test_the_terminal_shows_the_same_cells(published: RunResult) -> None:
     assert "fact: exit code 137 after the pytest summary" in text
 
 
-def test_words_are_explained_before_they_appear(published: RunResult) -> None:
-    text = terminal(published)
+def test_words_are_explained_on_request(published: RunResult) -> None:
+    text = terminal(published, explain=True)
     for word in ("product", "harness", "clean", "exit_after_summary", "fact"):
-        assert text.index(f"\n{word}: ") < text.index("product passed, harness ")
+        assert text.index(f"\n{word}: ") > text.index("product passed, harness ")
     assert "likely: " not in text  # no evidence of it
     assert "overhead: " not in text
     assert "\n* harness: what runs the product" in ResultsReport(published).markdown()
+    silent = terminal(published)
+    assert "what runs the product" not in silent
+    command = f"    python -m ci report {published.run_id} --explain\n"
+    assert f"\nWhat exit_after_summary means:\n{command}" in silent
+
+
+def test_usual_words_need_no_explanation(published: RunResult) -> None:
+    run = published.model_copy(update={"platforms": published.platforms[:1]})
+    assert "--explain" not in terminal(run)
+
+
+def test_the_verdicts_are_below_the_table(published: RunResult) -> None:
+    lines = [line.rstrip() for line in terminal(published).splitlines()]
+    table = next(n for n, line in enumerate(lines) if line.startswith("Platform"))
+    platforms = published.platforms
+    found = [
+        lines.index(f"{it.label}: product passed, harness {it.verdict.harness}") for it in platforms
+    ]
+    assert [table, *found] == sorted([table, *found])
 
 
 def test_every_word_of_a_verdict_is_explained_in_a_line_of_80_columns() -> None:
@@ -185,6 +205,14 @@ def stage(name: str, seconds: float | None, exit_code: int | None) -> StageResul
     return StageResult(name=name, seconds=seconds, exit_code=exit_code, in_total=False)
 
 
+def test_the_host_engine_has_no_image() -> None:
+    stages = (stage("image", 1.25, 0),)
+    for engine, name in (("host", "environment"), ("docker", "image")):
+        environment = {"engine": {"name": engine}}
+        result = platform_result("CPU", PUBLISHED[0][1:], stages=stages, environment=environment)
+        assert stage_rows(result)[0].stage == name
+
+
 def test_a_stage_that_was_ended_has_no_exit_code() -> None:
     stages = (stage("x", 1.25, None),)
     [row] = stage_rows(platform_result("CPU", PUBLISHED[0][1:], stages=stages))
@@ -255,9 +283,8 @@ def test_the_last_lines_are_the_table_and_the_failures(published: RunResult) -> 
     run = failed_run(published, *FAILURES)
     lines = [line.rstrip() for line in terminal(run).splitlines()]
     table = next(n for n, line in enumerate(lines) if line.startswith("Platform"))
-    assert table > lines.index("  fact: 9 failed, 0 errors: t.py::test_a")
     start = lines.index("CPU: why it did not pass")
-    assert table < start
+    assert table < lines.index("  fact: 9 failed, 0 errors: t.py::test_a") < start
     assert lines[start + 1 : start + 8] == [
         "failed: 9 failed, 0 errors",
         "t.py::test_a[it's 1]",
@@ -283,6 +310,16 @@ def test_a_page_has_the_failures_below_the_table(published: RunResult) -> None:
         f"```sh\npython -m ci rerun {run.run_id} cpu t.py::test_0\n```\n"
     ) in text
     assert text.index("### CPU: why") < text.index("* product: this project")
+
+
+def test_what_ctrl_c_ended_is_not_offered_again(published: RunResult) -> None:
+    stopped = say.interrupted_by_caller()
+    verdict = made_verdict(Product.INCOMPLETE, "no log", harness=Harness.INFRASTRUCTURE)
+    verdict = verdict.model_copy(update={"evidence": (*verdict.evidence, stopped)})
+    result = published.platforms[0].model_copy(update={"verdict": verdict, "failures": ()})
+    text = terminal(published.model_copy(update={"platforms": (result,)}))
+    assert text.endswith(f"why it did not pass\nincomplete: {stopped.text}\n")
+    assert "rerun" not in text
 
 
 def test_a_build_that_failed_is_repeated_or_entered(published: RunResult) -> None:

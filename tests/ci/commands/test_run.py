@@ -182,6 +182,7 @@ def test_an_interrupted_build_proves_nothing(work: Workplace) -> None:
     result = work.only()
     assert result.built is None
     assert result.verdict.product is Product.INCOMPLETE
+    assert result.failures == ()  # no command repeats what was ended from outside
 
 
 def test_a_crash_after_the_summary(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:

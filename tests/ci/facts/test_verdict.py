@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from ci.facts.events import parse_events
 from ci.facts.notes import notes_of
 from ci.facts.pytest_log import ListedFailure, parse_log
 from ci.facts.record import RunRecord
-from ci.facts.sentences import contract_broken, full_suite
+from ci.facts.sentences import contract_broken, full_suite, skipped_tests
 from ci.facts.verdict import judge, not_run
 from ci.model.details import Rerun
 from ci.model.outcomes import ClosingSummary, Outcome, PytestLog, Suite, TestOutcome
@@ -59,6 +60,7 @@ from tests.ci.judged_runs import (
     ran,
     stage,
 )
+from tests.ci.made_results import made_test
 from tests.ci.report_log import report
 from tests.ci.review import check_golden
 from tests.ci.verdict_examples import EXAMPLES
@@ -690,6 +692,42 @@ def test_thousands_of_vanished_tests_are_a_few_lines() -> None:
     assert breaches[0]["change"] == "900 tests vanished"
     assert breaches[-1]["change"] == "vanished"
     assert str(breaches[-1]["line"]).startswith("and ")
+
+
+def skip(count: int, reason: str | None) -> list[TestOutcome]:
+    """Tests of any project that were skipped with this reason."""
+    return [
+        made_test(f"t.py::test_{reason}[{n}]", Outcome.SKIPPED, reason=reason) for n in range(count)
+    ]
+
+
+SKIPS = [
+    *skip(300, "no GPU\ndetails"),
+    *skip(120, None),
+    *skip(12, "needs bash"),
+    *[it for number in range(4) for it in skip(2, f"rare {number}")],
+]
+
+
+@pytest.mark.parametrize(
+    ("tests", "shown"),
+    [
+        (
+            SKIPS,
+            "440 skipped: 300 no GPU; 120 without a reason; 12 needs bash; 8 for 4 more reasons",
+        ),
+        (skip(1200, "no GPU"), "1,200 skipped: no GPU"),
+        (skip(1, "x" * 200), f"1 skipped: {'x' * 100}..."),
+        (skip(2, None), None),
+        ([made_test("t.py::test_a")], None),
+    ],
+)
+def test_skipped_tests_have_their_most_frequent_reasons(
+    tests: Sequence[TestOutcome], shown: str | None
+) -> None:
+    evidence = judge(ended(replace(PASSING, tests=tuple(tests)))).evidence
+    found = [it.text for it in evidence if it.code == skipped_tests.code]
+    assert found == ([shown] if shown else [])
 
 
 def test_not_run() -> None:

@@ -26,7 +26,7 @@ from ci.protocol.events import (
     StageStarted,
 )
 from ci.run.progress import SIGN_OF_LIFE_S, Progress, is_live
-from ci.run.status import TAIL_LINES, Expectation, ImagePrepared, PlatformFailed
+from ci.run.status import TAIL_LINES, Expectation, ImagePrepared, ImageStarted, PlatformFailed
 
 BEGIN = StageStarted("install")
 END = StageFinished("install", seconds=1.25, exit_code=0)
@@ -98,6 +98,14 @@ def test_what_builds_the_image_is_shown_only_by_its_end() -> None:
     built = ImagePrepared(IMAGE, seconds=8.0, exit_code=0, reason="cached")
     text = shown(StageStarted(IMAGE), Output(IMAGE, "Step 1/9"), built)
     assert text == "CPU: image started\nCPU: image finished after 8.0 s (cached)\n"
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_an_engine_without_images_makes_an_environment(live: bool) -> None:
+    built = ImagePrepared(IMAGE, seconds=8.0, exit_code=0, reason="fresh", title="environment")
+    text = shown(ImageStarted(IMAGE, title="environment"), built, live=live)
+    assert "CPU: environment finished after 8.0 s (fresh)\n" in text
+    assert "image" not in text
 
 
 def test_what_an_engine_reports_is_always_shown() -> None:

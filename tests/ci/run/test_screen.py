@@ -48,11 +48,11 @@ def run() -> RunStatus:
     apply(run, "CPU", StageStarted("pytest"), 400)
     apply(run, "CPU", Output("pytest", HOSTILE), 500)
     numbers = {"done": 4210, "failed": 2, "cache_hits": 97, "cache_misses": 3}
-    apply(run, "CPU", StageProgress("pytest", failing=TEST, **numbers), 0)
+    apply(run, "CPU", StageProgress("pytest", failing=TEST, **numbers), 600)
     device = {"uuid": "GPU-1", "name": "H100", "index": 3, "health": "healthy"}
     apply(run, "NVIDIA", StageStarted("install"), 6)
     apply(run, "NVIDIA", LeaseTaken("install", waited_s=0, devices=(device,)), 6)
-    apply(run, "NVIDIA", StageProgress("install", done=18, total=33), 0)
+    apply(run, "NVIDIA", StageProgress("install", done=18, total=33), 600)
     apply(run, "Iluvatar (simulated)", StageStarted("install"), 6)
     for number in range(9):
         text = f"{HOSTILE} {number}" if number else "error: a"
@@ -141,6 +141,25 @@ def test_words_for_a_log(run: RunStatus) -> None:
     assert words["Cambricon (simulated)"].startswith(
         "waiting for 0:10:07, install has waited 60 s for devices: MLU-1 is held"
     )
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_long_step_shows_its_time_and_an_estimate(width: int) -> None:
+    run = RunStatus(began=0)
+    platform = run.platform("CPU")
+    platform.expected = Expectation(stages=("install", "pytest"))  # it never ran before
+    apply(run, "CPU", StageStarted("install"), 0)
+    apply(run, "CPU", StageProgress("install", done=21, total=39), 210)
+    for now, step in ((215, ""), (285, "this step 0:01:15")):
+        apply(run, "CPU", StageProgress("install", done=21, total=39, cache_misses=1), now)
+        text = "\n".join(line.plain for line in draw(run, width=width, height=24, now=now))
+        minutes = round(now * 18 / 21 / 60)
+        assert f"install: about {minutes} min left{', ' * bool(step)}{step}" in text
+        assert ("this step" in text) is bool(step)
+        words = (
+            f"21/39 (54 %), {step}{', ' * bool(step)}cache 0 %, install: about {minutes} min left"
+        )
+        assert words in describe(platform, now)
 
 
 @pytest.mark.parametrize(

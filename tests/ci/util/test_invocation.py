@@ -58,11 +58,11 @@ def test_without_a_session_of_nox_it_is_the_python_of_this_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(NOX_VARIABLE, "nox")
-    monkeypatch.setattr(sys, "executable", str(REPOSITORY / ".nox/build-cpu/bin/python"))
+    monkeypatch.setattr(sys, "executable", str(REPOSITORY / ".nox/ci/bin/python"))
     monkeypatch.setenv("PWD", str(REPOSITORY))
-    assert command("gc") == ".nox/build-cpu/bin/python -m ci gc"
+    assert command("gc") == ".nox/ci/bin/python -m ci gc"
     monkeypatch.setenv("PWD", "/")
-    python = shlex.quote(str(REPOSITORY / ".nox/build-cpu/bin/python"))
+    python = shlex.quote(str(REPOSITORY / ".nox/ci/bin/python"))
     assert command("gc") == f"cd {shlex.quote(str(REPOSITORY))} && {python} -m ci gc"
 
 
@@ -115,4 +115,4 @@ def test_what_it_prints_can_be_run(tmp_path: Path) -> None:
 def test_noxfile_says_how_it_was_started() -> None:
     text = (REPOSITORY / "noxfile.py").read_text(encoding="utf-8")
     assert f'"{NOX_VARIABLE}"' in text
-    assert {"release", *SESSIONS} <= set(re.findall(r"^@nox\.session\ndef (\w+)", text, re.M))
+    assert {"release", *SESSIONS} <= set(re.findall(r"^@ci_session\ndef (\w+)", text, re.M))
