@@ -9,7 +9,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 
 # Asks noxfile.py for the environment of some groups, and prints the programs that this ran. nox is
 # not here: this has what the file uses of it, and a group is the path of a wheel.

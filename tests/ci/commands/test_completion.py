@@ -12,7 +12,7 @@ import pytest
 
 from ci.commands.completion import PROGRAM, SHELLS
 from ci.model.platforms import PLATFORMS
-from ci.util.files import REPOSITORY
+from ci.util.invocation import REPOSITORY
 from tests.e2e.pane import Pane
 
 # Each starts without the user's files, and loads the script as the help says.
