@@ -25,8 +25,8 @@ PROGRAM_TEXT = f"""\
 #!{sys.executable}
 import sys
 sys.path.insert(0, {str(REPOSITORY)!r})
-from ci.__main__ import _main
-sys.exit(_main())
+from ci.__main__ import start
+sys.exit(start())
 """
 
 
