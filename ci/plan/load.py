@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from types import UnionType
@@ -17,6 +18,7 @@ from ci.facts.acceptance import AcceptedFile
 from ci.model import schema
 from ci.plan.config import LIST_FORM, MAPPING_FORM, Config
 from ci.plan.site import SiteConfig
+from ci.util.invocation import PROGRAM_NAME
 from ci.util.text import near_match
 from ci.util.yaml import Document, FileFinding, Location, format_findings, read_document
 
@@ -40,7 +42,9 @@ NO_PLACE = frozenset({"[key]", LIST_FORM, MAPPING_FORM})
 
 def load_config(path: Path) -> Config:
     """Load ``ci.yaml``; raises ``ConfigError`` with all findings."""
-    return load_model(path, Config, remedy="Name the configuration with --config FILE.")
+    write = shlex.join([*PROGRAM_NAME.split(), "init", str(path.parent)])
+    remedy = f"Name the configuration with --config FILE, or write one: {write}"
+    return load_model(path, Config, remedy=remedy)
 
 
 def load_site(path: Path) -> SiteConfig:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ci import __version__
+from ci.errors import ExitCode
 from ci.util.invocation import REPOSITORY
 from tests.built import built_once
 from tests.e2e.benches import ENGINES, engine_or_skip
@@ -131,9 +132,17 @@ def test_it_validates_the_project_of_the_current_folder(
     assert done.returncode == 0, done.stdout + done.stderr
     shown = run(program, "report", folder=project)
     assert (shown.returncode, "passed in" in shown.stdout) == (0, True)
-    refused = run(program, "report", "--results", "none", folder=project)
-    assert "Run a platform first: infini-ci run cpu --results none" in refused.stderr
-    assert refused.returncode == 2
+
+
+def test_its_messages_name_it(program: Path, tmp_path: Path) -> None:
+    report = run(program, "report", folder=tmp_path)
+    assert (report.returncode, report.stderr.splitlines()[-1]) == (
+        ExitCode.USAGE,
+        "Run a platform first: infini-ci run cpu",
+    )
+    unwritten = run(program, "run", "cpu", folder=tmp_path)
+    assert unwritten.returncode == ExitCode.USAGE
+    assert f"or write one: infini-ci init {tmp_path}\n" in unwritten.stderr
 
 
 def test_its_offline_base_is_made_by_its_own_recipe(program: Path, tmp_path: Path) -> None:
