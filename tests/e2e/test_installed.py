@@ -22,10 +22,7 @@ from tests.e2e.benches import ENGINES, engine_or_skip
 from tests.e2e.plans import PROJECT
 
 OF_THE_DISTRIBUTION = {"README.md", "hatch_build.py", "pyproject.toml"}
-OWN = {
-    "ci.yaml": "project: tiny\nplatforms:\n  cpu: {}\n",
-    "tests/test_tiny.py": "import tiny\n\ndef test_answer():\n    assert tiny.ANSWER == 42\n",
-}
+TESTS = "import tiny\n\ndef test_answer():\n    assert tiny.ANSWER == 42\n"
 UNLIKE_THE_USUAL = ("INFINI_CI_", "PYTHONPATH")
 
 
@@ -83,10 +80,14 @@ def program(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    for name, text in {**PROJECT, **OWN}.items():
+def project(program: Path, tmp_path: Path) -> Path:
+    """A project for which the installed program has written a configuration."""
+    for name, text in {**PROJECT, "tests/test_tiny.py": TESTS}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
+    done = run(program, "init", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "Review it, then run: infini-ci run cpu"
     return tmp_path
 
 
