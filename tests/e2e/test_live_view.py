@@ -110,7 +110,9 @@ def test_a_run_of_seven_platforms(project: Path, python: str, gates: Gates) -> N
             pane.resize(width)
             rows = pane.read_until(lambda rows: is_whole(rows) and count(rows, " 2/4 ") == 2)
             check_platforms(rows, width)
-            assert count(rows, "[2/4] Building CXX object") == 2
+            # There is little room behind an estimate.
+            shown = ("[2/4] Building CXX object", " left, ")
+            assert sum(any(text in row for text in shown) for row in rows) == 2
         gates.open("build")
         for width in WIDTHS:
             pane.resize(width)

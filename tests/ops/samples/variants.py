@@ -37,6 +37,10 @@ FAMILIES = ("cuda",)
 COMMAND = "nox -s samples"
 
 
+# In what oneDNN says of this machine: the file is the same wherever it is recorded.
+OF_PROCESSOR = "needs the cpu support"
+
+
 class UnknownOutputsError(Exception):
     """``FakeTensorMode`` does not know the outputs of a call."""
 
@@ -65,7 +69,8 @@ def _record(
             try:
                 changed = _changed_outputs(sample, overload, family, mode)
             except UnknownOutputsError as error:
-                unknown[str(error)] = None
+                if OF_PROCESSOR not in str(error):
+                    unknown[str(error)] = None
                 changed = {}
             found.append({output: encode(value, _refuse) for output, value in changed.items()})
         if any(found):
