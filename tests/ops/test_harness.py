@@ -240,6 +240,7 @@ def test_a_write_that_torch_itself_does_not_count_need_not_be_counted() -> None:
         check(ABS_SAMPLE, ABS, lambda given: given["out"].data.copy_(given["self"].abs()), "cpu")
 
 
+@pytest.mark.operators("abs")
 def test_a_call_that_torch_refuses_elsewhere_is_skipped_with_its_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
