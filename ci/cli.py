@@ -12,7 +12,7 @@ from importlib import import_module
 
 from ci import __version__
 from ci.errors import CiError, ExitCode
-from ci.util.invocation import PROGRAM_NAME, command, remember_options
+from ci.util.invocation import INSTALLED_NAME, PROGRAM_NAME, command, remember_options
 from ci.util.terminal import complain, discard_output, show_error, workflow_commands_stopped
 from ci.util.text import near_match, os_reason
 
@@ -110,7 +110,7 @@ def _parse_options(words: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"infini-ci {__version__}")
+    parser.add_argument("--version", action="version", version=f"{INSTALLED_NAME} {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, help_text in COMMANDS.items():
         commands.add_parser(name, help=help_text, allow_abbrev=False)

@@ -15,10 +15,9 @@ from typing import Any
 
 from ci.commands.options import add_choice
 from ci.errors import ExitCode
-from ci.util.invocation import RESULTS, RESULTS_VARIABLE
+from ci.util.invocation import INSTALLED_NAME, RESULTS, RESULTS_VARIABLE
 from ci.util.terminal import show
 
-PROGRAM = "infini-ci"
 SHELLS = ("bash", "zsh", "fish")
 OPTIONS_FILE = Path(__file__).parents[1] / "options.json"
 PLATFORM_FILES = OPTIONS_FILE.parent / "platforms"
@@ -26,11 +25,12 @@ PLATFORM_FILES = OPTIONS_FILE.parent / "platforms"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
+    name = INSTALLED_NAME
     parser.description = (
-        f"Print a script with which a shell completes the command lines of `{PROGRAM}`: commands,"
+        f"Print a script with which a shell completes the command lines of `{name}`: commands,"
         " options, choices, platforms, runs and files. To load it at each start of the shell, add"
-        f' `eval "$({PROGRAM} completion bash)"` to ~/.bashrc, or `eval "$({PROGRAM} completion'
-        f' zsh)"` to ~/.zshrc, after `compinit`, or `{PROGRAM} completion fish | source` to'
+        f' `eval "$({name} completion bash)"` to ~/.bashrc, or `eval "$({name} completion'
+        f' zsh)"` to ~/.zshrc, after `compinit`, or `{name} completion fish | source` to'
         " ~/.config/fish/config.fish."
     )
     add_choice(parser, "shell", SHELLS, help="the shell")
@@ -42,7 +42,9 @@ def execute(options: argparse.Namespace) -> int:
 
     # By its name, it is found on PATH: a script that runs the typed word would run `./infini-ci`,
     # which may be a file of a repository.
-    show(shellcode([PROGRAM], shell=options.shell, argcomplete_script=PROGRAM), end="")
+    show(
+        shellcode([INSTALLED_NAME], shell=options.shell, argcomplete_script=INSTALLED_NAME), end=""
+    )
     return ExitCode.PASSED
 
 
@@ -50,7 +52,7 @@ def answer_shell() -> None:
     """Write the completions that a shell asks for, and end this process."""
     from argcomplete import autocomplete
 
-    parser = argparse.ArgumentParser(prog=PROGRAM, allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog=INSTALLED_NAME, allow_abbrev=False)
     commands = parser.add_subparsers()
     for name, command in json.loads(OPTIONS_FILE.read_text(encoding="utf-8")).items():
         known = commands.add_parser(name, help=command["help"], allow_abbrev=False)

@@ -16,7 +16,8 @@ from ci.util.files import IS_INSTALLED, PROGRAM_ROOT
 
 # The project that commands are about if they name no other.
 REPOSITORY = Path.cwd() if IS_INSTALLED else PROGRAM_ROOT
-PROGRAM_NAME = "infini-ci" if IS_INSTALLED else "python -m ci"
+INSTALLED_NAME = "infini-ci"  # of the distribution, and of its command
+PROGRAM_NAME = INSTALLED_NAME if IS_INSTALLED else "python -m ci"
 NOX_VARIABLE = "INFINI_CI_NOX"  # set by noxfile.py: how the user started nox
 # Sessions named as their commands; those of `run` are not.
 SESSIONS = ("report", "compare", "history", "dashboard")

@@ -176,11 +176,7 @@ def _names(requirements: Iterable[object]) -> Iterator[str]:
 
 
 def _lines(text: str | None) -> list[str]:
-    return [
-        line.strip()
-        for line in re.split(r"[\n;]" if ";" not in (text or "") else "\n", text or "")
-        if line.strip()
-    ]
+    return [line.strip() for line in (text or "").split("\n") if line.strip()]
 
 
 def _setup_arguments(tree: ast.Module) -> dict[str, list[str]]:

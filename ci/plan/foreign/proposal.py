@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
 
 from ci.errors import UsageError
 from ci.model.plan import RESERVED_VARIABLES
@@ -227,9 +228,8 @@ class _Author:
         )
 
     def _has_group(self, name: str) -> bool:
-        plain = re.sub("[-_.]+", "-", name).lower()
-        known = {re.sub("[-_.]+", "-", it).lower() for it in self._declared.groups}
-        return plain in known and _is_name(name)
+        known = map(canonicalize_name, self._declared.groups)
+        return canonicalize_name(name) in known and _is_name(name)
 
     def _plugins(self, test: Sequence[str], packages: set[str]) -> Iterator[tuple[str, str]]:
         """Yield the plugins that pytest refuses to start without, and who needs them."""
@@ -335,7 +335,7 @@ class _Author:
     def _is_compiled_in_root(self) -> bool:
         build = table(self._files.toml("pyproject.toml"), "build-system")
         backend = build.get("build-backend", "")
-        setup = self._files.text("setup.py") if self._files.path("setup.py") else ""
+        setup = self._files.text("setup.py")
         setuptools = table(self._files.toml("pyproject.toml"), "tool", "setuptools")
         compiles = (
             (isinstance(backend, str) and backend.startswith(COMPILING_BACKENDS))

@@ -105,7 +105,7 @@ def _tox_lines(ini: RawConfigParser, value: str) -> list[str]:
     """Return the lines of a value for an environment that runs tests."""
     text = re.sub(r"\\\n\s*", " ", value) if len(value) <= LONGEST_VALUE else ""
     for _ in range(8):
-        replaced = re.sub(r"\{([^{}]*)\}", lambda found: _substitute(ini, found[1]), text)
+        replaced = _tox_text(ini, text)
         if replaced == text or len(replaced) > LONGEST_VALUE:
             break
         text = replaced

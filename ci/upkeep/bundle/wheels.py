@@ -22,9 +22,9 @@ from ci.model.results import ImageFacts
 from ci.protocol.job import ArtifactPlan, Column, StagePlan
 from ci.protocol.stage_kind import StageKind
 from ci.util.files import IS_INSTALLED, PROGRAM_ROOT
+from ci.util.invocation import INSTALLED_NAME
 from ci.util.process import last_lines, run
 
-DISTRIBUTION = "infini-ci"
 COLLECTOR = Path(__file__).with_name("collect_wheels.py")
 LIMITS = ResultLimits(total_bytes=1 << 36)  # 64 GiB; torch with CUDA has 4
 FOLDER = ".infini-ci-wheels"  # in the workspace: no project has a folder of this name
@@ -34,7 +34,7 @@ TIMEOUT_S = 3600.0  # for several GB at 1 MB/s, if torch is downloaded
 def program_requirements() -> list[str]:
     """Return what ``python -m ci`` needs: the dependency group of that name, also if installed."""
     if IS_INSTALLED:
-        return [it for it in requires(DISTRIBUTION) or () if "extra ==" not in it]
+        return [it for it in requires(INSTALLED_NAME) or () if "extra ==" not in it]
     document = tomllib.loads((PROGRAM_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     return list(document["dependency-groups"]["ci"])
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ci.commands.completion import PROGRAM, SHELLS
+from ci.commands.completion import SHELLS
 from ci.model.platforms import PLATFORMS
-from ci.util.invocation import REPOSITORY
+from ci.util.invocation import INSTALLED_NAME, REPOSITORY
 from tests.e2e.pane import Pane
 
 # Each starts without the user's files, and loads the script as the help says.
@@ -35,7 +35,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project whose files may not be run, with two runs, and the program on PATH."""
     programs = tmp_path / "programs"
     programs.mkdir()
-    program = programs / PROGRAM
+    program = programs / INSTALLED_NAME
     program.write_text(PROGRAM_TEXT)
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
@@ -47,7 +47,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / "results" / run / file).write_text("{}")
     (folder / "results" / "dashboard").mkdir()
     (folder / "settings.yaml").write_text("")
-    for trap in (PROGRAM, "ci.py", "argcomplete.py", "sitecustomize.py"):
+    for trap in (INSTALLED_NAME, "ci.py", "argcomplete.py", "sitecustomize.py"):
         (folder / trap).write_text("#!/bin/sh\ntouch trapped\n")
         (folder / trap).chmod(0o755)
     return folder
@@ -89,12 +89,14 @@ def asking(line: str, answers: Path | str) -> dict[str, str]:
 )
 def test_what_can_follow(place: Path, typed: str, expected: list[str]) -> None:
     answers = place.parent / "answers"
-    subprocess.run([PROGRAM], cwd=place, env=asking(f"{PROGRAM} {typed}", answers), check=True)
+    subprocess.run(
+        [INSTALLED_NAME], cwd=place, env=asking(f"{INSTALLED_NAME} {typed}", answers), check=True
+    )
     assert answers.read_text().split("\n") == expected
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize("program", [PROGRAM, f"./{PROGRAM}"])
+@pytest.mark.parametrize("program", [INSTALLED_NAME, f"./{INSTALLED_NAME}"])
 def test_a_shell_completes(place: Path, shell: str, program: str) -> None:
     """Also for a file of the repository, which is not run."""
     if shutil.which(shell) is None:
@@ -114,7 +116,7 @@ def test_a_shell_completes(place: Path, shell: str, program: str) -> None:
 def test_completing_imports_no_command() -> None:
     """They take up to a second."""
     command = [sys.executable, "-X", "importtime", "-m", "ci"]
-    environment = asking(f"{PROGRAM} run nv", os.devnull)
+    environment = asking(f"{INSTALLED_NAME} run nv", os.devnull)
     ended = subprocess.run(
         command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=True
     )
