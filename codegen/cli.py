@@ -128,6 +128,14 @@ def _declare_backend_stubs(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="a C++ file or a folder of C++ files; check that they define each kernel as declared",
     )
+    parser.add_argument(
+        "--dialect",
+        choices=[
+            *("torchgen", "openreg", "npu", "op-plugin", "mlu", "musa", "xla", "xpu", "auto"),
+        ],
+        default="auto",
+        help="the form of the YAML file (default: auto, by its top level)",
+    )
     _add_dry_run(parser, "--dry_run")
     _add_torch_root(parser)
 
@@ -303,6 +311,7 @@ def _run_backend_stubs(options: argparse.Namespace) -> None:
         options.output_dir,
         find_torch(options.torch_root),
         implementation=options.impl_path,
+        dialect=options.dialect,
         dry_run=options.dry_run,
     )
     _report(options, outcome)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 import yaml
 
-from codegen.errors import GenerationError, quote
+from codegen.errors import GenerationError, counted, quote
 
 _TAG_PREFIX = "tag:yaml.org,2002:"
 LARGEST = 2**20  # bytes; a list of all 3,101 operators of torch 2.13 takes a tenth of it
+MOST_FINDINGS = 50  # shown of one file
+_TRAILING_TABS = re.compile(r"(?<=\S)[ \t]*\t[ \t]*(?=\r?$)", re.MULTILINE)
 _KINDS = {"seq": yaml.SequenceNode, "map": yaml.MappingNode}
 _SCALARS = {"bool": "boolean", "int": "number", "float": "number", "timestamp": "date"}
 
@@ -49,7 +53,7 @@ class Reader:
     def __init__(self, path: Path, expected: str) -> None:
         self.path = path
         self._expected = expected  # the kind of file, for messages
-        self._findings: list[tuple[int, str]] = []
+        self._findings: list[tuple[int, str | Callable[[], str]]] = []
         self.sections: dict[str, yaml.Node] = {}  # by key, in file order
         self.lines: dict[str, int] = {}  # line of each key
         self.suggested_keys: set[str] = set()  # known keys that a misspelled key resembles
@@ -57,8 +61,8 @@ class Reader:
     def where(self, node: yaml.Node) -> str:
         return f"{self.path}:{line_of(node)}"
 
-    def report(self, place: yaml.Node | int, text: str) -> None:
-        """Record an error at a node or on a line."""
+    def report(self, place: yaml.Node | int, text: str | Callable[[], str]) -> None:
+        """Record an error at a node or on a line; a costly text is made only if it is shown."""
         self._findings.append((place if isinstance(place, int) else line_of(place), text))
 
     def refuse(self, node: yaml.Node, key: str, expected: str) -> None:
@@ -66,19 +70,25 @@ class Reader:
         self.report(node, f"{key}: got {describe_node(node)}, expected {expected}")
 
     def raise_findings(self) -> None:
-        """Raise ``GenerationError`` with the recorded errors, one per line, in file order."""
+        """Raise ``GenerationError`` with the first errors, one per line, in file order."""
         if self._findings:
             ordered = sorted(self._findings, key=lambda finding: finding[0])
-            raise GenerationError(
-                "\n".join(f"{self.path}:{line}: {text}" for line, text in ordered)
-            )
+            lines = [
+                f"{self.path}:{line}: {text if isinstance(text, str) else text()}"
+                for line, text in ordered[:MOST_FINDINGS]
+            ]
+            if len(ordered) > MOST_FINDINGS:
+                more = counted(len(ordered) - MOST_FINDINGS, "more error")
+                lines.append(f"{self.path}: {more}; correct these first")
+            raise GenerationError("\n".join(lines))
 
     def read_sections(self, keys: tuple[str, ...], required: str, *, alias_hint: str = "") -> None:
         """Read the top-level keys of the file; each may occur once."""
-        root = self._compose(alias_hint)
+        root = self.compose(alias_hint)
         if root is None or not is_plain(root, "map"):
             line = 1 if root is None else line_of(root)
             self._fail(f"got {describe_node(root)}, expected a mapping with {required}", line)
+        unknown = 0
         for key, value in root.value:
             name = key.value if is_plain(key, "str") else ""
             if name in self.sections:
@@ -88,7 +98,9 @@ class Reader:
                 self.sections[name] = value
                 self.lines[name] = line_of(key)
             else:
-                meant = difflib.get_close_matches(name, keys, n=1)
+                unknown += 1  # similarity searches for 90,000 keys take seconds
+                is_shown = unknown <= MOST_FINDINGS
+                meant = difflib.get_close_matches(name, keys, n=1) if is_shown else []
                 self.suggested_keys.update(meant)
                 hint = (
                     f"did you mean '{meant[0]}'?" if meant else f"expected one of {', '.join(keys)}"
@@ -114,13 +126,14 @@ class Reader:
         self.refuse(node, key, f"{expected}{hint}")
         return False
 
-    def _compose(self, alias_hint: str) -> yaml.Node | None:
+    def compose(self, alias_hint: str = "") -> yaml.Node | None:
         """Parse the file's only document and return its root.
 
         Raises ``GenerationError`` for invalid YAML. No Python objects are constructed. An alias
         becomes the node that it refers to.
         """
-        text = self._text()
+        # Like libyaml, and unlike PyYAML's own scanner, accept tabs at the end of a line.
+        text = _TRAILING_TABS.sub("", self._text())
         try:
             return yaml.compose(text, Loader=yaml.SafeLoader)
         except yaml.MarkedYAMLError as error:

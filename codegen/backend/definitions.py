@@ -98,7 +98,7 @@ def _kernel(file: BackendFile, function: NativeFunction, entry: Entry) -> Kernel
     from torchgen.api.types import DispatcherSignature
     from torchgen.context import native_function_manager
 
-    name = member_name(file, function)
+    name = entry.kernel or member_name(file, function)
     with native_function_manager(function):
         signature = DispatcherSignature.from_schema(function.func, symint=entry.name in file.symint)
         return Kernel(

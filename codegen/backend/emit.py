@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from codegen import emit
 from codegen.aten import NativeFunctions, Torch, native_functions
 from codegen.backend.coverage import REQUIRED, make_coverage, render_json
 from codegen.backend.definitions import check_definitions
 from codegen.backend.document import read_backend_file
-from codegen.backend.model import BackendFile
+from codegen.backend.model import BackendFile, CustomOperator
 from codegen.backend.registrations import (
     Kernels,
     Registration,
+    kernel_registration,
     make_kernels,
     make_registrations,
     notes_on_composites,
 )
 from codegen.errors import counted
 from codegen.output import SyncResult, synchronize
+
+if TYPE_CHECKING:
+    from torchgen.model import NativeFunction
 
 
 def generate_backend(
@@ -27,6 +32,7 @@ def generate_backend(
     torch: Torch,
     *,
     implementation: Path | None = None,
+    dialect: str = "auto",
     dry_run: bool = False,
 ) -> SyncResult:
     """Generate the files of the backend that ``source`` describes into ``folder``.
@@ -35,8 +41,8 @@ def generate_backend(
     ``GenerationError`` with all errors of both, and then writes nothing.
     """
     with native_functions(torch) as functions:
-        file = read_backend_file(source, functions)
-        notes = [*notes_on_composites(file, functions)]
+        file = read_backend_file(source, functions, dialect)
+        notes = [*notes_on_composites(file, functions), *file.notes]
         if implementation:
             notes += check_definitions(file, functions, implementation)
         files = render_backend(file, functions)
@@ -49,20 +55,35 @@ def generate_backend(
 
 def render_backend(file: BackendFile, parsed: NativeFunctions) -> dict[str, str]:
     """Render all files, by name; call this inside ``native_functions``."""
-    groups = [make_kernels(file, file.supported, parsed, is_autograd=False)]
+    lists = {file.backend: file.supported}
     if file.autograd:  # most device keys have no autograd key
-        groups.append(make_kernels(file, file.autograd, parsed, is_autograd=True))
+        lists[f"Autograd{file.backend}"] = file.autograd
+    own = [make_kernels(file, key, lists[key], parsed.by_name) for key in lists]
+    groups = [
+        *own,
+        *(make_kernels(file, key, file.others[key], parsed.by_name) for key in file.others),
+    ]
     registrations = {each.key: tuple(make_registrations(each, parsed)) for each in groups}
-    declarations = sorted({each for kernels in groups for each in _declarations(kernels, parsed)})
-    coverage = make_coverage(parsed, file.backend, registrations)
+    custom = _custom_kernels(file)
+    classes: dict[str, set[str]] = {file.class_name: set()}
+    for kernels, functions in (*((each, parsed.functions) for each in groups), *custom):
+        declared = classes.setdefault(file.class_of(kernels.key), set())
+        declared.update(_declarations(kernels, functions))
+    coverage = make_coverage(
+        parsed, file.backend, {each.key: registrations[each.key] for each in own}
+    )
     return {
         f"{file.backend}NativeFunctions.h": _render(
-            "native_functions.h", file, parsed, declarations=declarations
+            "native_functions.h",
+            file,
+            parsed,
+            classes={name: sorted(declared) for name, declared in classes.items()},
         ),
         **{
             f"Register{kernels.key}.cpp": _register(kernels, registrations[kernels.key], parsed)
             for kernels in groups
         },
+        **_custom_files(file, custom, parsed),
         f"Register{file.backend}Fallback.cpp": _render(
             "fallback.cpp", file, parsed, coverage=coverage
         ),
@@ -71,12 +92,53 @@ def render_backend(file: BackendFile, parsed: NativeFunctions) -> dict[str, str]
     }
 
 
-def _declarations(kernels: Kernels, parsed: NativeFunctions) -> list[str]:
+_Custom = tuple[Kernels, "tuple[NativeFunction, ...]"]
+
+
+def _custom_kernels(file: BackendFile) -> list[_Custom]:
+    """The kernels of the file's own operators, by namespace and dispatch key."""
+    groups: dict[tuple[str, str], list[CustomOperator]] = {}
+    for operator in file.custom:
+        for key in operator.entries:
+            groups.setdefault((operator.namespace, key), []).append(operator)
+    return [
+        (
+            make_kernels(
+                file,
+                key,
+                [each.entries[key] for each in operators],
+                {str(each.function.func.name): each.function for each in operators},
+                namespace=namespace,
+            ),
+            tuple(each.function for each in operators),
+        )
+        for (namespace, key), operators in groups.items()
+    ]
+
+
+def _custom_files(
+    file: BackendFile, custom: list[_Custom], parsed: NativeFunctions
+) -> dict[str, str]:
+    if not custom:
+        return {}
+    defined: dict[str, list[CustomOperator]] = {}
+    for operator in file.custom:
+        if operator.is_defined:
+            defined.setdefault(operator.namespace, []).append(operator)
+    registrations = [
+        (kernels, [kernel_registration(kernels, function) for function in functions])
+        for kernels, functions in custom
+    ]
+    text = _render("custom.cpp", file, parsed, defined=defined, registrations=registrations)
+    return {f"Register{file.backend}Custom.cpp": text}
+
+
+def _declarations(kernels: Kernels, functions: tuple[NativeFunction, ...]) -> list[str]:
     from torchgen.dest import compute_native_function_declaration
 
     return [
         declaration
-        for function in parsed.functions
+        for function in functions
         if kernels.has(function)
         for declaration in compute_native_function_declaration(function, kernels.index)
     ]

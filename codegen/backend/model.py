@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from codegen.aten import NativeFunctions
 from codegen.errors import quote, suggestion
+
+if TYPE_CHECKING:
+    from torchgen.model import NativeFunction
 
 # Separate backends without keys for autograd, sparse tensors and so on.
 _KEYS_WITHOUT_FUNCTIONALITIES = ("FPGA", "MAIA", "ORT", "Vulkan", "Metal")
@@ -21,6 +26,19 @@ class Entry:
 
     name: str  # as torchgen's OperatorName prints it: "add.Tensor"
     line: int
+    kernel: str = ""  # the C++ name of the kernel, if it is not torchgen's
+    device_guard: bool | None = None  # None: as the file says
+    device_check: bool = True  # with the guard: all arguments must be on one device
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomOperator:
+    """An operator that the file declares itself, with its schema."""
+
+    namespace: str  # of torch.ops
+    function: NativeFunction
+    entries: Mapping[str, Entry]  # its kernels by dispatch key
+    is_defined: bool  # false: another library defines the schema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +55,16 @@ class BackendFile:
     symint: frozenset[str]
     use_out_as_primary: bool
     device_guard: bool
+    others: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)  # by dispatch key
+    custom: tuple[CustomOperator, ...] = ()
+    notes: tuple[str, ...] = ()  # what was not taken, and why
+
+    def class_of(self, key: str) -> str:
+        """The class of the kernels of a dispatch key; it and its autograd key share one."""
+        if key in (self.backend, f"{_AUTOGRAD}{self.backend}"):
+            return self.class_name
+        prefix = key.replace(self.backend, "")
+        return f"{prefix}{self.class_name}"
 
 
 class Operators:
@@ -48,7 +76,6 @@ class Operators:
         for function in functions.functions:
             name = function.func.name
             self._overloads.setdefault(str(name.name), []).append(str(name))
-        self._hints_left = MOST_HINTS
 
     def __contains__(self, name: str) -> bool:
         return name in self._functions.by_name
@@ -71,8 +98,7 @@ class Operators:
         unqualified = name.removeprefix("aten::")
         if unqualified in self:
             return f"; write '{unqualified}'"
-        self._hints_left -= 1
-        return suggestion(name, self._functions.by_name) if self._hints_left >= 0 else ""
+        return suggestion(name, self._functions.by_name)
 
     def variants(self) -> list[list[str]]:
         """For each functional operator, the names of it and its in-place and out= variants."""
@@ -119,3 +145,9 @@ class DispatchKeys:
 
     def has_autograd(self, key: str) -> bool:
         return f"{_AUTOGRAD}{key}" in self._all
+
+    def takes_kernels(self, key: str) -> bool:
+        """True if kernels of a single operator can be registered for the key."""
+        without = key.removeprefix(_AUTOGRAD)
+        composite = key.startswith("Composite") and key in self._all
+        return key in self.free or (key in self._all and without in self.free) or composite

@@ -8,8 +8,8 @@ wrappers instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from codegen.aten import NativeFunctions
@@ -35,6 +35,8 @@ class Kernels:
     index: BackendIndex
     # The kernels override the autograd of operators.
     is_autograd: bool
+    entries: Mapping[str, Entry]  # by operator
+    namespace: str = "aten"  # of the operators
 
     @property
     def key(self) -> str:
@@ -49,17 +51,21 @@ class Kernels:
 
     def guards(self, function: NativeFunction) -> bool:
         """True if the device is guarded. Copies use two devices: their kernels choose one."""
-        return self.file.device_guard and str(function.func.name) not in _COPIES
+        operator = str(function.func.name)
+        entry = self.entries.get(operator)
+        own = None if entry is None else entry.device_guard
+        return (self.file.device_guard if own is None else own) and operator not in _COPIES
 
     def wrapper(self, function: NativeFunction) -> str:
         """The name of the wrapper: torchgen's name, unique for an overload under the key."""
-        prefix = f"wrapper_{self.key}_{function.func.name.overload_name}_"
+        prefix = f"wrapper_{self.key}_{function.func.name.overload_name}_"  # as torchgen's
         return str(_signature(function, prefix=prefix).name())
 
     def kernel(self, function: NativeFunction) -> str:
         """The qualified name of the kernel that the author of the backend defines."""
-        file = self.file
-        return f"::{file.cpp_namespace}::{file.class_name}::{member_name(file, function)}"
+        metadata = self.index.get_kernel(function)
+        assert metadata is not None
+        return f"::{self.file.cpp_namespace}::{self.file.class_of(self.key)}::{metadata.kernel}"
 
     def callee(self, function: NativeFunction) -> str:
         """The C++ function to call: the device-guarding wrapper, or the kernel itself."""
@@ -67,27 +73,38 @@ class Kernels:
 
 
 def make_kernels(
-    file: BackendFile, entries: Sequence[Entry], parsed: NativeFunctions, *, is_autograd: bool
+    file: BackendFile,
+    key: str,
+    entries: Sequence[Entry],
+    by_name: Mapping[str, NativeFunction],
+    *,
+    namespace: str = "aten",
 ) -> Kernels:
-    """Collect the kernels of ``entries``, which name operators of ``parsed``."""
+    """Collect the kernels of ``entries``, which name operators of ``by_name``, for a key."""
     from torchgen.model import BackendIndex, BackendMetadata, DispatchKey
 
-    functions = [parsed.by_name[entry.name] for entry in entries]
+    functions = {entry.name: by_name[entry.name] for entry in entries}
     index = BackendIndex(
-        dispatch_key=DispatchKey.parse(f"{'Autograd' if is_autograd else ''}{file.backend}"),
+        dispatch_key=DispatchKey.parse(key),
         use_out_as_primary=file.use_out_as_primary,
         external=True,
         device_guard=file.device_guard,
         index={
-            function.func.name: BackendMetadata(
-                kernel=member_name(file, function),
+            functions[entry.name].func.name: BackendMetadata(
+                kernel=entry.kernel or member_name(file, functions[entry.name]),
                 structured=False,
                 cpp_namespace=f"::{file.cpp_namespace}",
             )
-            for function in functions
+            for entry in entries
         },
     )
-    return Kernels(file=file, index=index, is_autograd=is_autograd)
+    return Kernels(
+        file=file,
+        index=index,
+        is_autograd=key.startswith("Autograd"),
+        entries={entry.name: entry for entry in entries},
+        namespace=namespace,
+    )
 
 
 def member_name(file: BackendFile, function: NativeFunction) -> str:
@@ -118,7 +135,7 @@ def make_registrations(kernels: Kernels, parsed: NativeFunctions) -> Iterator[Re
     for function in parsed.functions:
         operator = str(function.func.name)
         if kernels.has(function):
-            yield _kernel_registration(kernels, function)
+            yield kernel_registration(kernels, function)
             continue
         if operator == "_copy_from_and_resize":  # the CPU fallback needs both
             sources = [parsed.by_name["_copy_from"]]
@@ -134,7 +151,7 @@ def make_registrations(kernels: Kernels, parsed: NativeFunctions) -> Iterator[Re
                 break
 
 
-def _kernel_registration(kernels: Kernels, function: NativeFunction) -> Registration:
+def kernel_registration(kernels: Kernels, function: NativeFunction) -> Registration:
     from torchgen.context import native_function_manager
 
     operator = str(function.func.name)
@@ -225,16 +242,21 @@ def notes_on_composites(file: BackendFile, parsed: NativeFunctions) -> Iterator[
 def _guarding_wrapper(kernels: Kernels, function: NativeFunction) -> str:
     """The device-guarding wrapper: it checks that all arguments are on one device. By torchgen."""
     from torchgen.dest import RegisterDispatchKey
+    from torchgen.model import DeviceCheckType
     from torchgen.selective_build.selector import SelectiveBuilder
     from torchgen.utils import Target
 
+    operator = str(function.func.name)
+    if not kernels.entries[operator].device_check:
+        function = replace(function, device_check=DeviceCheckType.NoCheck)
     emitter = RegisterDispatchKey(
-        kernels.index,
+        # An entry can have a guard in a file without one.
+        replace(kernels.index, device_guard=True),
         Target.ANONYMOUS_DEFINITION,
         SelectiveBuilder.get_nop_selector(),
         rocm=False,
         symint=kernels.is_symint(function),
-        class_method_name=kernels.file.class_name,
+        class_method_name=kernels.file.class_of(kernels.key),
         skip_dispatcher_op_registration=False,
     )
     return str(emitter.gen_unstructured(function))

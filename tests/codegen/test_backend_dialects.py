@@ -1,0 +1,282 @@
+"""The YAML files of existing backends, in small files of the same forms."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from codegen.aten import NativeFunctions
+from codegen.backend.dialects import names_version
+from codegen.backend.document import read_backend_file
+from codegen.backend.emit import render_backend
+from codegen.backend.model import BackendFile
+from codegen.errors import GenerationError
+
+# A folder with files of existing backends, which are not part of this repository.
+FILES = "INFINI_OPS_BACKEND_FILES"
+
+MUSA = """\
+- func: add.Tensor
+- func: add.out
+  structured: False
+  dispatch:
+    PrivateUse1: AddTensorOut
+- func: isnan
+  device_guard: True
+  device_check: NoCheck
+  dispatch:
+    PrivateUse1, SparsePrivateUse1: IsNan
+- func: view
+  dispatch:
+    PrivateUse1: view_symint
+- func: _fused_thing
+- func: isnan
+- func: add.Scalar
+  dispatch:
+    CUDA: AddScalar
+"""
+MLU = """\
+aten:
+  - func: cat
+    structured_delegate: cat.out
+  - func: cat.out
+    structured: True
+  - func: lstm.input
+    custom_autograd: True
+vision:
+  - func: nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor
+custom:
+  - func: mask_dropout(Tensor self, float p) -> Tensor
+    tags: nondeterministic_seeded
+    derived_type: bang
+"""
+NPU = """\
+backend: NPU
+cpp_namespace: at_npu::native
+supported:
+  - contiguous
+  - func: copy_
+    op_api: True
+    device_check: NoCheck
+  - copy_memory_
+custom:
+  - func: copy_memory_(Tensor(a!) self, Tensor src) -> Tensor(a!)
+  - func: empty_like_it(int[] size, *, Device? device=None) -> Tensor
+    dispatch:
+      CompositeExplicitAutograd: empty_like_it
+  - func: broken(Tensor self -> Tensor
+symint:
+  - abs
+"""
+OP_PLUGIN = """\
+all_version: [v2.1, v2.13]
+official:
+  - func: abs(Tensor self) -> Tensor
+    acl_op: all_version
+    op_api: [v2.1, newest]
+  - func: add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)
+    sparse: [v2.1, newest]
+    op_api: all_version
+  - func: neg(Tensor self) -> Tensor
+    acl_op: v2.1
+symint:
+  - func: view(Tensor(a) self, SymInt[] size) -> Tensor(a)
+    op_api: all_version
+  - func: npu_view(Tensor self, SymInt[] size) -> Tensor
+    op_api: all_version
+"""
+OWN = """\
+backend: PrivateUse1
+cpp_namespace: acme::ops
+device_guard: true
+supported:
+  - maximum.out:
+    structured: true
+  - func: abs
+    device_guard: false
+  - func: neg
+    dispatch: {PrivateUse1: Negate, SparsePrivateUse1: NegateSparse}
+custom:
+  - func: scale(Tensor self, float by=2, *, str mode="it's") -> Tensor
+  - func: other::shift_(Tensor(a!) self, SymInt by) -> Tensor(a!)
+"""
+Read = Callable[..., BackendFile]
+
+
+@pytest.fixture
+def read(tmp_path: Path, functions: NativeFunctions) -> Read:
+    def read(text: str, dialect: str = "auto") -> BackendFile:
+        path = tmp_path / "backend.yaml"
+        path.write_text(text)
+        return read_backend_file(path, functions, dialect)
+
+    return read
+
+
+def kernels(file: BackendFile) -> dict[str, dict[str, str]]:
+    """The C++ names by dispatch key and operator; "" for torchgen's."""
+    lists = {file.backend: file.supported, f"Autograd{file.backend}": file.autograd, **file.others}
+    return {
+        key: {each.name: each.kernel for each in entries}
+        for key, entries in lists.items()
+        if entries
+    }
+
+
+def test_musa(read: Read) -> None:
+    file = read(MUSA)
+    assert (file.backend, file.cpp_namespace) == ("PrivateUse1", "at::musa")
+    assert kernels(file) == {
+        "PrivateUse1": {  # torch computes add.Tensor from add.out
+            "add.out": "AddTensorOut",
+            "isnan": "IsNan",
+            "view": "view_symint",
+            "add.Scalar": "",
+        },
+        "SparsePrivateUse1": {"isnan": "IsNan"},
+    }
+    assert file.symint == {"view"}
+    isnan = file.supported[1]
+    assert (isnan.device_guard, isnan.device_check) == (True, False)
+    assert [re.sub("^.*yaml: ", "", note) for note in file.notes] == [
+        f"unknown to torch {torch_version(file)}: 1: '_fused_thing' (line 14); rename it as in "
+        "native_functions.yaml, or remove it",
+        "duplicate entries: 1: 'isnan' (line 15); the first one is taken",
+        "not a dispatch key that takes kernels: 1: 'add.Scalar' for CUDA (line 18); "
+        "use another key",
+    ]
+
+
+def torch_version(file: BackendFile) -> str:
+    [note] = [each for each in file.notes if "unknown to torch" in each]
+    return re.findall(r"unknown to torch (\S+):", note)[0]
+
+
+def test_mlu(read: Read) -> None:
+    file = read(MLU)
+    assert file.cpp_namespace == "torch_mlu::ops"
+    assert kernels(file) == {
+        "PrivateUse1": {"cat.out": "", "lstm.input": ""},
+        "AutogradPrivateUse1": {"lstm.input": "lstm_input_autograd"},
+    }
+    assert [
+        (each.namespace, str(each.function.func.name), each.is_defined) for each in file.custom
+    ] == [
+        ("torchvision", "nms", False),
+        ("torch_mlu", "mask_dropout", True),
+    ]
+    assert file.custom[1].function.tags == {"nondeterministic_seeded"}
+    assert file.notes == ()
+
+
+def test_npu(read: Read) -> None:
+    file = read(NPU)
+    assert (file.backend, file.device_guard, file.use_out_as_primary) == ("PrivateUse1", True, True)
+    # The kernel of an operator that torch makes from others is for its gradient, too.
+    assert kernels(file) == {
+        "PrivateUse1": {"contiguous": "", "copy_": ""},
+        "AutogradPrivateUse1": {"contiguous": ""},
+    }
+    assert [(str(each.function.func.name), [*each.entries]) for each in file.custom] == [
+        ("copy_memory_", ["PrivateUse1"]),
+        ("empty_like_it", ["CompositeExplicitAutograd"]),
+    ]
+    assert len(file.notes) == 2
+    assert any("'abs' has no kernel" in note for note in file.notes)
+    assert any("refuses the schema" in note and "line 14" in note for note in file.notes)
+
+
+def test_op_plugin(read: Read) -> None:
+    file = read(OP_PLUGIN)
+    assert kernels(file) == {
+        "PrivateUse1": {"abs": "", "add.out": "", "view": ""},
+        "SparsePrivateUse1": {"add.out": ""},
+    }
+    assert file.class_of("SparsePrivateUse1") == "SparsePrivateUse1NativeFunctions"
+    assert file.symint == {"view", "npu_view"}
+    assert [str(each.function.func.name) for each in file.custom] == ["npu_view"]
+    [note] = file.notes
+    assert "for other versions of torch" in note
+    assert "'neg' (line 9)" in note
+
+
+@pytest.mark.parametrize(
+    ("listed", "torch", "expected"),
+    [
+        (["all_version"], "2.13.0+cpu", True),
+        (["v2.1"], "2.13.0", False),
+        (["v2.1", "v2.13"], "2.12.1", True),
+        (["v2.5", "newest"], "2.4.0", False),
+        (["v2.5", "newest"], "2.99.0", True),
+        (["v2.1", "v2.5", "v2.6"], "2.3.0", False),
+        (["v2.1", "v2.5", "v2.6"], "2.5.1", True),
+    ],
+)
+def test_versions_of_op_plugin(listed: list[str], torch: str, expected: bool) -> None:
+    assert names_version(listed, torch, ["v2.1", "v2.13"]) is expected
+
+
+@pytest.mark.parametrize("key", ["XPU", "XLA"])
+def test_one_unknown_operator_is_one_note(read: Read, key: str) -> None:
+    file = read(f"backend: {key}\ncpp_namespace: at\nsupported:\n  - abs\n  - gone\n  - abs\n")
+    assert kernels(file) == {key: {"abs": ""}}
+    assert [re.sub("^.*yaml: ", "", note).partition(";")[0] for note in file.notes] == [
+        f"unknown to torch {torch_version(file)}: 1: 'gone' (line 5)",
+        "duplicate entries: 1: 'abs' (line 6)",
+    ]
+
+
+def test_own_files_are_strict(read: Read) -> None:
+    with pytest.raises(GenerationError, match=r"backend\.yaml:4: .*no operator 'gone'"):
+        read("backend: PrivateUse1\ncpp_namespace: a\nsupported:\n  - gone\n")
+    with pytest.raises(GenerationError, match=r":4: supported: unknown option 'dispach'"):
+        read("backend: PrivateUse1\ncpp_namespace: a\nsupported:\n  - func: abs\n    dispach: a\n")
+
+
+def test_own(read: Read) -> None:
+    file = read(OWN)
+    assert kernels(file) == {
+        "PrivateUse1": {"maximum.out": "", "abs": "", "neg": "Negate"},
+        "SparsePrivateUse1": {"neg": "NegateSparse"},
+    }
+    assert [(each.namespace, str(each.function.func.name)) for each in file.custom] == [
+        ("acme", "scale"),
+        ("other", "shift_"),
+    ]
+
+
+def test_what_is_generated_compiles(read: Read, functions: NativeFunctions, tmp_path: Path) -> None:
+    check_syntax(render_backend(read(OWN), functions), tmp_path)
+
+
+@pytest.mark.parametrize("path", sorted(Path(os.environ.get(FILES, ".")).glob("*.yaml")), ids=str)
+def test_the_files_of_existing_backends(
+    functions: NativeFunctions, tmp_path: Path, path: Path
+) -> None:
+    if FILES not in os.environ:
+        pytest.skip(f"{FILES} names no folder")
+    check_syntax(render_backend(read_backend_file(path, functions), functions), tmp_path)
+
+
+def check_syntax(files: dict[str, str], folder: Path) -> None:
+    compiler, torch = shutil.which("g++"), find_spec("torch")
+    if compiler is None or torch is None or not torch.submodule_search_locations:
+        pytest.skip("needs g++ and the headers of torch")
+    include = Path(torch.submodule_search_locations[0]) / "include"
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    command = [compiler, "-std=c++20", "-fsyntax-only", "-I", str(include), "-I", str(folder)]
+    command += ["-I", str(include / "torch/csrc/api/include")]
+    for name in files:
+        if name.endswith(".cpp") and "Fallback" not in name:
+            finished = subprocess.run(
+                [*command, str(folder / name)], capture_output=True, text=True, check=False
+            )
+            assert finished.returncode == 0, (name, finished.stderr[:4000])
