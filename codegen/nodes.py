@@ -82,9 +82,16 @@ class Reader:
                 lines.append(f"{self.path}: {more}; correct these first")
             raise GenerationError("\n".join(lines))
 
-    def read_sections(self, keys: tuple[str, ...], required: str, *, alias_hint: str = "") -> None:
-        """Read the top-level keys of the file; each may occur once."""
-        root = self.compose(alias_hint)
+    def read_sections(
+        self,
+        keys: tuple[str, ...],
+        required: str,
+        *,
+        alias_hint: str = "",
+        root: yaml.Node | None = None,
+    ) -> None:
+        """Read the top-level keys of the file, or of its root; each may occur once."""
+        root = root or self.compose(alias_hint)
         if root is None or not is_plain(root, "map"):
             line = 1 if root is None else line_of(root)
             self._fail(f"got {describe_node(root)}, expected a mapping with {required}", line)

@@ -76,8 +76,8 @@ class _BackendReader(Reader):
         super().__init__(path, "the YAML file of a backend")
         self._functions = functions
         self._operators = Operators(functions)
-        root = self.compose()
-        self._dialect = detect_dialect(root) if dialect == AUTO else DIALECTS[dialect]
+        self._root = self.compose()
+        self._dialect = detect_dialect(self._root) if dialect == AUTO else DIALECTS[dialect]
         self._skipped: dict[tuple[str, str], list[str]] = {}  # places by reason and remedy
         self._entries: dict[str, dict[str, Entry]] = {}  # by dispatch key and operator
         self._first: dict[str, tuple[str, int]] = {}  # list and line of each operator
@@ -132,14 +132,15 @@ class _BackendReader(Reader):
 
     def _read_top_level(self) -> None:
         if "" in self._dialect.lists:
-            root = self.compose()
-            assert root is not None
-            self.sections[""] = root
+            if self._root is not None:
+                self.sections[""] = self._root
             return
         keys = (*KEYS, *self._dialect.lists, *self._dialect.custom, "all_version")
         if self._dialect.is_strict:
             keys = KEYS
-        self.read_sections(tuple(dict.fromkeys(keys)), "backend, cpp_namespace and supported")
+        self.read_sections(
+            tuple(dict.fromkeys(keys)), "backend, cpp_namespace and supported", root=self._root
+        )
 
     def _lists(self) -> list[str]:
         known = {**self._dialect.lists, **self._dialect.custom}
