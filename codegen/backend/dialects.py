@@ -49,7 +49,7 @@ class Dialect:
 
 _TORCHGEN_LISTS = {"supported": "", "full_codegen": "", "autograd": "Autograd"}
 _OWN = {"custom": "", "custom_autograd": ""}  # "": the first part of cpp_namespace
-_NPU = {
+_NPU: Mapping[str, str | bool] = {
     "backend": "PrivateUse1",
     "cpp_namespace": "at_npu::native",
     "use_out_as_primary": True,

@@ -82,7 +82,7 @@ def test_what_is_derived_from_a_required_kernel_is_not_required(
         use_out_as_primary=False,
         device_guard=False,
     )
-    kernels = make_kernels(file, file.supported, functions, is_autograd=False)
+    kernels = make_kernels(file, "PrivateUse1", file.supported, functions.by_name)
     derived = {each.operator for each in make_registrations(kernels, functions) if each.source}
     assert derived & REQUIRED.keys() == set()
     assert "_copy_from_and_resize" in derived or listed != "_copy_from"
