@@ -256,12 +256,10 @@ def test_what_is_generated_compiles(read: Read, functions: NativeFunctions, tmp_
     check_syntax(render_backend(read(OWN), functions), tmp_path)
 
 
-@pytest.mark.parametrize("path", sorted(Path(os.environ.get(FILES, "/nowhere")).glob("*.yaml")), ids=str)
+@pytest.mark.parametrize("path", sorted(Path(os.environ.get(FILES, "/-")).glob("*.yaml")), ids=str)
 def test_the_files_of_existing_backends(
     functions: NativeFunctions, tmp_path: Path, path: Path
 ) -> None:
-    if FILES not in os.environ:
-        pytest.skip(f"{FILES} names no folder")
     check_syntax(render_backend(read_backend_file(path, functions), functions), tmp_path)
 
 
