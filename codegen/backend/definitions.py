@@ -272,12 +272,14 @@ class _Comparison:
             self._settled.add(declaration)
             *others, (path, line) = sorted(places.values())
             definition = self._definition_at(path, line)
-            if definition:
-                self._judged.add(definition)
+            at_all = (self._definition_at(*place) for place in places.values())
+            self._judged |= {each for each in at_all if each}
             wrong = [_WRONG[word] for word in _WRONG if definition and word in definition.head]
             if others and not wrong:
                 units = ", ".join(map(str, places))
                 wrong.append(f"it is defined in several files: {units}; remove all but one")
+            if wrong and definition:
+                self._refused.add(definition)
             for text in wrong[:1]:
                 self.errors.append((self._shown(path), line, f"{self._of(kernel)}: {text}"))
 

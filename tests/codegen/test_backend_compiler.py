@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -221,9 +222,12 @@ def test_files_that_did_not_change_are_not_compiled_again(
 
     compiled: list[str] = []
     compile_unit = compiler._compile
-    monkeypatch.setattr(
-        compiler, "_compile", lambda *args: compiled.append(args[2]) or compile_unit(*args)
-    )
+
+    def count(*arguments: Any) -> Any:
+        compiled.append(arguments[2])
+        return compile_unit(*arguments)
+
+    monkeypatch.setattr(compiler, "_compile", count)
     texts = {"a_cc": f"{START}{LIKE} {BODY}", "b_cc": START + ADD}
     assert judge(**texts) == []
     assert len(compiled) == 2
