@@ -25,5 +25,7 @@ The keys of the YAML file:
 
 All errors in the file are reported at once, by line, with exit code 2; no file is written then.
 With --impl-path, declared kernels that are not defined, or that are defined with another signature,
-are errors too. A kernel that is defined but not listed gets a note.
+are errors too. The C++ compiler of CXX or PATH judges them, with the options in CPPFLAGS and
+CXXFLAGS; files that did not change are not compiled again. A file that can't be compiled, or all
+files if CXX is empty, are judged by their text; a note says so.
 """

@@ -1,9 +1,9 @@
 """Finds the definitions of the member functions of one class in C++ source.
 
-This is not a C++ parser. It skips everything in braces and reads the text before each brace. It
-ignores comments, strings and function bodies. It reads all branches of `#if`, except `#if 0`. Code
-that a macro hides is reported as unclear instead of guessed. The time is linear in the length of
-the source: 2 MB take about a second.
+This is not a C++ parser. It locates definitions for messages, and for a verdict where no compiler
+can give one. It reads the text before each brace, and ignores comments, strings and function
+bodies. It reads all branches of `#if`, except `#if 0`. The time is linear in the length of the
+source.
 """
 
 from __future__ import annotations
@@ -17,24 +17,28 @@ from typing import NamedTuple
 
 _TOKEN = re.compile(
     r"""
-    (?P<directive>^[ \t]*\#(?:/\*.*?(?:\*/|\Z)|//(?:[^\n\\]|\\.)*|\\.|[^\n\\])*)
-    | [^\S\n]+ | \n | //(?:[^\n\\]|\\.)* | /\*.*?(?:\*/|\Z)
+    (?P<directive>^[ \t]*(?:\#|%:)(?:/\*.*?(?:\*/|\Z)|//[^\n]*|[^\n])*)
+    | [^\S\n]+ | \n | //[^\n]* | /\*.*?(?:\*/|\Z)
     | (?P<literal>
         (?:u8|[uUL])?R"(?P<delimiter>[^\s()\\"]{0,16})\(.*?(?:\)(?P=delimiter)"|\Z)
         | (?:u8|[uUL])?"(?:[^"\\\n]|\\.)*"? | (?:u8|[uUL])?'(?:[^'\\\n]|\\.)*'?
         | \.?\d(?:[eEpP][+-]|'\w|[\w.])*
     )
     | (?P<word>[^\W\d]\w*)
-    | (?P<mark>::|->|&&|.)
+    | (?P<mark>::|->|&&|<%|%>|<:(?!:)|:>|.)
     """,
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
-_DIRECTIVE = re.compile(r"\s*#\s*(?P<name>\w*)\s*(?P<rest>.*)", re.DOTALL)
-_DEFINE = re.compile(r"(?P<name>\w+)(?P<parameters>\([^)]*\))?(?P<body>.*)", re.DOTALL)
-_SPECIFIERS = ("static", "inline", "extern", "constexpr", "virtual", "friend")
+_DIGRAPHS = {"<%": "{", "%>": "}", "<:": "[", ":>": "]"}
+_SPLICE = re.compile(r"\\\r?\n")
+_DIRECTIVE = re.compile(r"\s*(?:#|%:)\s*(?P<name>\w*)\s*(?P<rest>.*)", re.DOTALL)
+_MACRO = re.compile(r"(?P<name>\w+)\([^)]*\)(?P<body>.*)", re.DOTALL)
 _OPENING, _CLOSING = "([{", ")]}"
 _DEEPEST = 64  # namespaces; of deeper ones, only the innermost are used
-_MACRO = re.compile(r"[A-Z_][A-Z0-9_]+")
+
+Words = tuple[str, ...]  # the texts of tokens
+Place = tuple[int, int]  # line and column
+_Scope = tuple[str, "_Scope | None"]  # the innermost namespace, and its enclosing scope
 
 
 class Token(NamedTuple):
@@ -42,11 +46,7 @@ class Token(NamedTuple):
 
     kind: str  # directive, literal, word or mark
     text: str
-    line: int
-
-
-Words = tuple[str, ...]  # the texts of tokens
-_Scope = tuple[str, "_Scope | None"]  # the innermost namespace, and its enclosing scope
+    place: Place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +55,14 @@ class Definition:
 
     path: Path
     line: int
+    start: Place  # of its first token
+    body: Place  # of the brace of its body
     namespace: Words  # enclosing namespaces, then qualifiers of the name
     name: str
-    returns: Words
+    head: Words  # what precedes the name: specifiers, attributes, macros and the return type
     parameters: tuple[Words, ...]
+    tail: Words  # what follows the parameters
     is_conditional: bool  # inside a branch of `#if`
-    is_clear: bool  # no `#if` between its first token and its body
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,35 +79,38 @@ class Invocation:
 class ClassSource:
     """The parts of one file that concern the class."""
 
+    path: Path
+    text: str
     definitions: list[Definition] = field(default_factory=list)
     invocations: list[Invocation] = field(default_factory=list)
-    # Aliases of types, from `using`, `typedef` or `#define`.
-    aliases: dict[str, Words] = field(default_factory=dict)
+    namespaces: set[str] = field(default_factory=set)  # other names of namespaces
     # Bodies of function-like macros.
     macros: dict[str, Words] = field(default_factory=dict)
 
 
 def tokenize(text: str) -> Iterator[Token]:
     """The tokens of C++ source. Characters that start no token become single marks."""
-    line = 1
+    splices = [match.start() - 2 * number for number, match in enumerate(_SPLICE.finditer(text))]
+    text = _SPLICE.sub("", text)
+    line, start, spliced = 1, 0, 0  # of the current line
     for match in _TOKEN.finditer(text):
+        while spliced < len(splices) and splices[spliced] <= match.start():
+            line, spliced = line + 1, spliced + 1
         if match.lastgroup is not None:
-            yield Token(match.lastgroup, match[0], line)
-        line += match[0].count("\n")
+            place = (line, match.start() - start + 1)
+            yield Token(match.lastgroup, _DIGRAPHS.get(match[0], match[0]), place)
+        if breaks := match[0].count("\n"):
+            line += breaks
+            start = match.start() + match[0].rindex("\n") + 1
 
 
 def words(text: str) -> Words:
     return tuple(token.text for token in tokenize(text))
 
 
-def is_macro_name(word: str) -> bool:
-    """True if the word is spelled like a macro, in capitals."""
-    return _MACRO.fullmatch(word) is not None and word.upper() != word.lower()
-
-
 def scan(path: Path, text: str, class_name: str) -> ClassSource:
     """Find the definitions and macro calls of the class in ``text``, the content of ``path``."""
-    return _Scanner(path, class_name).scan(text)
+    return _Scanner(ClassSource(path=path, text=text), class_name).scan()
 
 
 class _Conditional(NamedTuple):
@@ -120,10 +125,9 @@ class _Conditional(NamedTuple):
 
 
 class _Scanner:
-    def __init__(self, path: Path, class_name: str) -> None:
-        self._path = path
+    def __init__(self, source: ClassSource, class_name: str) -> None:
+        self._source = source
         self._class_names = {class_name}
-        self._source = ClassSource()
         self._conditionals: list[_Conditional] = []
         self._is_skipping = False
         self._depth = 0  # open braces, without those of namespaces
@@ -134,12 +138,11 @@ class _Scanner:
     def _next_statement(self) -> None:
         self._statement: list[Token] = []
         self._parentheses = 0
-        self._is_clear = True
 
-    def scan(self, text: str) -> ClassSource:
-        for token in tokenize(text):
+    def scan(self) -> ClassSource:
+        for token in tokenize(self._source.text):
             if token.kind == "directive":
-                self._directive(token.text)
+                self._directive(token)
             elif self._is_skipping:
                 continue
             elif self._depth:
@@ -148,112 +151,81 @@ class _Scanner:
                     self._next_statement()
             else:
                 self._scan_outside_braces(token)
-        self._find_invocations(self._statement)
+        self._find_invocations()
         return self._source
 
     def _scan_outside_braces(self, token: Token) -> None:
-        if token.text == ";":
-            self._declaration()
-            self._next_statement()
+        if token.text == "{" and self._parentheses:  # a default argument
+            self._depth = 1
+        elif token.text == "{":
+            self._open_brace(token)
         elif token.text == "}":
-            self._find_invocations(self._statement)  # macro calls without a semicolon
+            self._find_invocations()  # macro calls without a semicolon
             self._scope = self._scope[1] if self._scope else None
             self._next_statement()
-        elif token.text == "{":
-            if self._parentheses:  # a default argument
-                self._depth = 1
-            else:
-                self._open_brace()
+        elif token.text == ";":
+            self._alias(tuple(each.text for each in self._statement))
+            self._find_invocations()
+            self._next_statement()
         else:
             change = (token.text == "(") - (token.text == ")")
             self._parentheses = max(0, self._parentheses + change)
             self._statement.append(token)
 
-    # Preprocessor
-
-    def _directive(self, text: str) -> None:
-        match = _DIRECTIVE.match(text)
+    def _directive(self, token: Token) -> None:
+        match = _DIRECTIVE.match(token.text)
         assert match is not None
         name, rest = match["name"], match["rest"]
+        is_branch = name in ("if", "ifdef", "ifndef", "endif") or name.startswith("el")
+        if is_branch and self._statement and not self._depth and not self._is_skipping:
+            if self._parentheses == 0 and self._find_invocations():
+                self._next_statement()  # macro calls without a semicolon
+            else:
+                self._statement.append(token)
         if name in ("if", "ifdef", "ifndef"):
-            self._before_branch()
-            self._conditionals.append(
-                _Conditional(
-                    self._depth,
-                    self._parentheses,
-                    self._scope,
-                    self._is_skipping,
-                    self._statement,
-                    len(self._statement),
-                )
-            )
+            state = (self._depth, self._parentheses, self._scope, self._is_skipping)
+            self._conditionals.append(_Conditional(*state, self._statement, len(self._statement)))
             self._is_skipping |= name == "if" and rest.strip() in ("0", "false")
         elif name.startswith("el") and self._conditionals:
-            self._before_branch()
             self._restore(self._conditionals[-1])
         elif name == "endif" and self._conditionals:
-            self._before_branch()
             self._is_skipping = self._conditionals.pop().is_skipping
-        elif name == "define" and not self._is_skipping:
-            self._define(rest)
-
-    def _before_branch(self) -> None:
-        if self._depth or self._is_skipping or not self._statement:
-            return
-        if self._is_clear and self._parentheses == 0 and self._find_invocations(self._statement):
-            self._next_statement()  # macro calls without a semicolon
-        else:
-            self._is_clear = False
+        elif name == "define" and not self._is_skipping and (macro := _MACRO.match(rest)):
+            self._source.macros[macro["name"]] = words(macro["body"])
 
     def _restore(self, state: _Conditional) -> None:
         if self._statement is state.statement:
             del self._statement[state.length :]
         else:
             self._next_statement()
-            self._is_clear = state.length == 0
         self._depth, self._parentheses, self._scope, self._is_skipping = state[:4]
 
-    def _define(self, rest: str) -> None:
-        if match := _DEFINE.match(rest):
-            body = words(match["body"].replace("\\\n", " "))
-            if match["parameters"] is not None:
-                self._source.macros[match["name"]] = body
-            else:
-                self._alias(match["name"], body)
+    def _alias(self, texts: Words) -> None:
+        """Record other names of the class, which start definitions, and of namespaces."""
+        match texts:
+            case ("using", name, "=", *_, last) | ("typedef", *_, last, name):
+                if last in self._class_names:
+                    self._class_names.add(name)
+            case ("namespace", name, "=", *_):
+                self._source.namespaces.add(name)
 
-    # Declarations
-
-    def _alias(self, name: str, body: Words) -> None:
-        if body and body[-1] in self._class_names:
-            self._class_names.add(name)
-        self._source.aliases[name] = body
-
-    def _declaration(self) -> None:
-        texts = tuple(token.text for token in self._statement)
-        if texts[:1] == ("using",) and texts[2:3] == ("=",):
-            self._alias(texts[1], texts[3:])
-        elif texts[:1] == ("typedef",) and len(texts) > 2:
-            self._alias(texts[-1], texts[1:-1])
-        else:
-            self._find_invocations(self._statement)
-
-    def _open_brace(self) -> None:
+    def _open_brace(self, brace: Token) -> None:
         texts = [token.text for token in self._statement]
         if "namespace" in texts:
             following = texts[texts.index("namespace") + 1 :]
             name = itertools.takewhile(lambda text: text == "::" or text.isidentifier(), following)
             self._scope = ("".join(name), self._scope)
-            self._next_statement()
         elif texts[-2:-1] == ["extern"] and self._statement[-1].kind == "literal":
             self._scope = ("", self._scope)
-            self._next_statement()
         else:
-            self._find_definition()
+            self._find_definition(brace)
             self._depth = 1
+            return
+        self._next_statement()
 
-    def _find_invocations(self, statement: Sequence[Token]) -> bool:
+    def _find_invocations(self) -> bool:
         """Record possible macro calls. Returns True if the statement contains nothing else."""
-        position = 0
+        statement, position = self._statement, 0
         while position < len(statement):
             macro, *opening = statement[position : position + 2]
             if macro.kind != "word" or not opening or opening[0].text != "(":
@@ -262,8 +234,8 @@ class _Scanner:
             arguments = (each.text for each in statement[position + 2 : end] if each.kind == "word")
             self._source.invocations.append(
                 Invocation(
-                    path=self._path,
-                    line=macro.line,
+                    path=self._source.path,
+                    line=macro.place[0],
                     macro=macro.text,
                     arguments=frozenset(arguments),
                 )
@@ -271,7 +243,7 @@ class _Scanner:
             position = end + 1
         return True
 
-    def _find_definition(self) -> None:
+    def _find_definition(self, brace: Token) -> None:
         """Look for `returns Class::name(parameters)` in the statement before a brace."""
         tokens = self._statement
         position = 0
@@ -279,35 +251,36 @@ class _Scanner:
             owner, separator, name, opening = tokens[position : position + 4]
             is_member = (separator.text, name.kind, opening.text) == ("::", "word", "(")
             if is_member and owner.text in self._class_names:
-                self._add_definition(position)
+                self._add_definition(position, brace)
                 return
             if owner.text == "(":
                 position = _closing(tokens, position)
             position += 1
 
-    def _add_definition(self, position: int) -> None:
+    def _add_definition(self, position: int, brace: Token) -> None:
         """Record the definition in which the name of the class is at this position."""
+        self._find_invocations()  # a macro call without a semicolon can precede it
         tokens = self._statement
-        name = tokens[position + 2]
+        texts = tuple(token.text for token in tokens)
         closing = _closing(tokens, position + 3)
         start = position
-        while start >= 2 and tokens[start - 1].text == "::" and tokens[start - 2].kind == "word":
+        while start >= 2 and texts[start - 1] == "::" and tokens[start - 2].kind == "word":
             start -= 2
-        qualifiers = tuple(each.text for each in tokens[start:position:2])
-        if start and tokens[start - 1].text == "::":
+        qualifiers = texts[start:position:2]
+        if start and texts[start - 1] == "::":
             start -= 1
-        after = tuple(token.text for token in tokens[closing + 1 :])
-        trailing = after[after.index("->") + 1 :] if "->" in after else None
         self._source.definitions.append(
             Definition(
-                path=self._path,
-                line=name.line,
+                path=self._source.path,
+                line=tokens[position + 2].place[0],
+                start=tokens[0].place,
+                body=brace.place,
                 namespace=(*self._namespace(), *qualifiers),
-                name=name.text,
-                returns=self._return_type(tokens[:start]) if trailing is None else trailing,
+                name=texts[position + 2],
+                head=texts[:start],
                 parameters=_parameters(tokens[position + 4 : closing]),
+                tail=texts[closing + 1 :],
                 is_conditional=bool(self._conditionals),
-                is_clear=self._is_clear,
             )
         )
 
@@ -318,25 +291,6 @@ class _Scanner:
             names += [name for name in reversed(scope[0].split("::")) if name]
             scope = scope[1]
         return tuple(reversed(names))
-
-    def _return_type(self, tokens: Sequence[Token]) -> Words:
-        """The return type, without specifiers, attributes, and macros before it."""
-        position = 0
-        while position < len(tokens):
-            token = tokens[position]
-            following = tokens[position + 1] if position + 1 < len(tokens) else None
-            if token.text == "[" or (following is not None and following.text == "("):
-                end = _closing(tokens, position if token.text == "[" else position + 1)
-                self._find_invocations(tokens[position : end + 1])
-                position = end + 1
-                continue
-            is_annotation = (
-                is_macro_name(token.text) and following is not None and following.kind == "word"
-            )
-            if not is_annotation and token.text not in _SPECIFIERS and token.kind != "literal":
-                break
-            position += 1
-        return tuple(token.text for token in tokens[position:])
 
 
 def _closing(tokens: Sequence[Token], opening: int) -> int:
@@ -355,9 +309,8 @@ def _closing(tokens: Sequence[Token], opening: int) -> int:
 def _parameters(tokens: Sequence[Token]) -> tuple[Words, ...]:
     """The parameters, split at commas, without default arguments and attributes."""
     parameters: list[list[str]] = [[]]
-    depth = 0
+    depth = position = 0
     is_default = False
-    position = 0
     while position < len(tokens):
         token = tokens[position]
         if token.text == "[" and not parameters[-1]:  # an attribute

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codegen.aten import NativeFunctions
+from codegen.backend.compiler import Compiled, Compiler, Header, Problem, compile_sources
 from codegen.backend.cpp_source import ClassSource, Definition, Invocation, Words, scan, words
-from codegen.backend.cpp_types import UnclearTypeError, canonical_type
+from codegen.backend.cpp_types import Type, normalize, parameter_type, return_type
 from codegen.backend.model import MOST_HINTS, BackendFile, Entry
 from codegen.backend.registrations import member_name
 from codegen.errors import GenerationError, counted, suggestion
@@ -20,12 +22,18 @@ from codegen.errors import GenerationError, counted, suggestion
 if TYPE_CHECKING:
     from torchgen.model import NativeFunction
 
-_SUFFIXES = frozenset(
-    {
-        *(".cc", ".cpp", ".cxx", ".c++", ".cu", ".hip", ".mm", ".sycl", ".mu", ".mlu"),
-        *(".h", ".hh", ".hpp", ".hxx", ".cuh", ".inc", ".inl", ".ipp"),
-    }
-)
+_COMPILED = frozenset({".cc", ".cpp", ".cxx", ".c++"})
+_HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inc", ".inl", ".ipp"})
+_SUFFIXES = _COMPILED | _HEADERS | {".cu", ".hip", ".mm", ".sycl", ".mu", ".mlu"}
+# What the compiler reports of a definition in a macro, at a place where no definition is found.
+_OF_A_DEFINITION = re.compile(r"no declaration matches|redefinition of|out-of-line definition of")
+# Specifiers of a definition with which it is not the declared kernel, or not to be linked.
+_WRONG = {
+    "template": "it is a template",
+    "static": "it is static",
+    "inline": "it is inline: other files don't find it",
+    "constexpr": "it is constexpr: other files don't find it",
+}
 _EXPECTED = "expected a C++ file or a folder of C++ files that define the kernels"
 
 
@@ -39,21 +47,32 @@ class Kernel:
     parameters: tuple[str, ...]  # their types
     declaration: str  # complete, including the class
 
-    def signature(self) -> tuple[str, ...]:
-        return tuple(_canonical_torch_type(each) for each in (self.returns, *self.parameters))
-
 
 def check_definitions(
-    file: BackendFile, functions: NativeFunctions, implementation: Path
+    file: BackendFile,
+    functions: NativeFunctions,
+    implementation: Path,
+    compiler: Compiler | str,
+    *,
+    header: str = "",
+    cache: dict[str, object] | None = None,
 ) -> tuple[str, ...]:
     """Look for the definitions of all kernels in a C++ file or in a folder of C++ files.
+
+    The compiler judges them, with the text of the generated ``header``. Text alone judges what it
+    can't compile, or everything if ``compiler`` is the reason why there is none. ``cache`` has
+    earlier results, and gets those of the files that changed.
 
     Returns notes about definitions that could not be checked and definitions without a declaration.
     Raises ``GenerationError`` with all kernels that are missing or have another signature.
     """
-    paths = _source_files(implementation)
-    sources = [scan(path, _text(path), file.class_name) for path in paths]
+    class_name = file.class_name.rpartition("::")[2]
+    sources = [scan(path, _text(path), class_name) for path in _source_files(implementation)]
     comparison = _Comparison(file, functions, implementation, sources)
+    if isinstance(compiler, str):
+        comparison.note_uncompared(implementation, 1, compiler)
+    else:
+        comparison.compile(compiler, header, {} if cache is None else cache)
     comparison.compare()
     errors, notes = (
         [f"{path}:{line}: {text}" for path, line, text in sorted(found, key=lambda each: each[:2])]
@@ -129,15 +148,21 @@ class _Unlisted:
     def __contains__(self, name: str) -> bool:
         return name in self._functions
 
-    def operators(self, name: str, signature: tuple[str, ...] | None) -> list[str]:
-        """The operators whose kernel has this name and signature; ``None``: any signature."""
+    def operators(self, definition: Definition) -> list[str]:
+        """The operators whose kernel this is; of the name alone if the types are of none."""
+        name = definition.name
         if name not in self._kernels:
             self._kernels[name] = [
                 _kernel(file, function, Entry(name=str(function.func.name), line=0))
                 for file, function in self._functions.get(name, ())
             ]
         kernels = self._kernels[name]
-        return [each.entry.name for each in kernels if signature in (None, each.signature())]
+        exact = [each for each in kernels if not _differences(definition, each)]
+        return [each.entry.name for each in exact or kernels]
+
+    def is_exactly(self, definition: Definition) -> bool:
+        self.operators(definition)
+        return any(not _differences(definition, each) for each in self._kernels[definition.name])
 
 
 class _Comparison:
@@ -151,38 +176,34 @@ class _Comparison:
         self.errors: list[tuple[str, int, str]] = []  # path, line and text
         self.notes: list[tuple[str, int, str]] = []
         self._file = file
+        self._class = file.class_name.rpartition("::")[2]
         self._unlisted = _Unlisted(file, functions)
         self._implementation = implementation
+        self._sources = sources
         self._hints_left = MOST_HINTS
         self._kernels: dict[str, list[Kernel]] = {}
         for kernel in declared_kernels(file, functions):
             self._kernels.setdefault(kernel.name, []).append(kernel)
-        self._aliases: dict[str, Words] = {}
+        self._settled: set[str] = set()  # declarations of kernels
+        self._namespaces = {name for source in sources for name in source.namespaces}
         self._defined: dict[str, list[Definition]] = {}
         self._foreign: dict[str, list[Definition]] = {}  # definitions in another namespace
-        macros: dict[str, Words] = {}
-        for source in sources:
-            self._aliases |= source.aliases
-            for definition in source.definitions:
-                if self._is_ours(definition):
-                    self._defined.setdefault(definition.name, []).append(definition)
-                else:
-                    self._foreign.setdefault(definition.name, []).append(definition)
-            for macro, body in source.macros.items():
-                macros[macro] = macros.get(macro, ()) + body
-        # Invocations of macros that name the class, or whose definition was not found.
-        self._invocations: dict[str, Invocation] = {}  # by argument
-        self._pasting: list[Invocation] = []  # of macros that build names with ##
-        self._defining: list[Invocation] = []  # of macros that certainly name the class
-        for invocation in (each for source in sources for each in source.invocations):
-            text = macros.get(invocation.macro, (file.class_name,))
-            if file.class_name in text:
-                for argument in invocation.arguments:
-                    self._invocations.setdefault(argument, invocation)
-                if "#" in text:
-                    self._pasting.append(invocation)
-                elif invocation.macro in macros:
-                    self._defining.append(invocation)
+        for definition in (each for source in sources for each in source.definitions):
+            found = self._defined if self._is_ours(definition) else self._foreign
+            found.setdefault(definition.name, []).append(definition)
+        self._paths = {str(source.path.resolve()): source.path for source in sources}
+        self._by_path: dict[str, list[Definition]] = {
+            str(source.path.resolve()): source.definitions for source in sources
+        }
+        self._macros: dict[str, Words] = {}
+        for macro, body in (each for source in sources for each in source.macros.items()):
+            self._macros[macro] = self._macros.get(macro, ()) + body
+        self._names = {
+            each.declaration: each.name for same in self._kernels.values() for each in same
+        }
+        self._judged: set[Definition] = set()  # by the compiler
+        self._refused: set[Definition] = set()  # of these, the ones with an error
+        self._uncompared = {source.path for source in sources}  # where text alone decides
 
     def _is_ours(self, definition: Definition) -> bool:
         """True if the definition can be in our namespace; using-directives make this ambiguous."""
@@ -190,131 +211,218 @@ class _Comparison:
         theirs = definition.namespace
         if theirs[-len(ours) :] == ours:  # also ns::Class inside ns
             theirs = theirs[: -len(ours)]
-        return theirs in (ours[: len(theirs)], ours[len(ours) - len(theirs) :])
-
-    def compare(self) -> None:
-        missing: list[Kernel] = []
-        for name, kernels in self._kernels.items():
-            settled = self._compare(kernels, self._defined.get(name, []))
-            missing += [kernel for kernel in kernels if kernel.entry.name not in settled]
-        for kernel in missing:
-            self._report_missing(kernel)
-        self._report_undeclared({kernel.name for kernel in missing})
-
-    def _report_undeclared(self, missing: Collection[str]) -> None:
-        """Report the definitions of kernels that no entry of the file declares."""
-        for name, definitions in self._defined.items():
-            for definition in definitions if name not in self._kernels else ():
-                self._note_undeclared(definition, missing)
-        for name, definitions in self._foreign.items():
-            is_unlisted = name not in self._kernels and name in self._unlisted
-            for definition in definitions if is_unlisted else ():
-                self._note_undeclared(definition, ())
-        for invocation in self._defining:
-            names = sorted(filter(self._unlisted.__contains__, invocation.arguments))
-            if names and self._kernels.keys().isdisjoint(invocation.arguments):
-                operators = [
-                    each for name in names for each in self._unlisted.operators(name, None)
-                ]
-                self._note(
-                    invocation,
-                    f"the macro {invocation.macro} may define {self._file.class_name}::{names[0]}, "
-                    f"which is declared by no entry of {self._file.path}; {_list(operators)}",
-                )
+        is_inside = theirs in (ours[: len(theirs)], ours[len(ours) - len(theirs) :])
+        return is_inside or not self._namespaces.isdisjoint(theirs)
 
     def _note(self, place: Definition | Invocation, text: str) -> None:
         self.notes.append((str(place.path), place.line, text))
 
-    def _compare(self, kernels: Sequence[Kernel], definitions: Sequence[Definition]) -> set[str]:
-        """Compare the kernels of one name with their definitions; return the settled operators."""
-        by_signature = {kernel.signature(): kernel for kernel in kernels}
-        settled: set[str] = set()  # operators
+    def _error(self, place: Definition, text: str) -> None:
+        self.errors.append((str(place.path), place.line, text))
+
+    def note_uncompared(self, path: Path | str, line: int, reason: str) -> None:
+        self.notes.append((str(path), line, f"not compared by the compiler: {reason}"))
+
+    # What the compiler reports
+
+    def compile(self, compiler: Compiler, text: str, cache: dict[str, object]) -> None:
+        """Compile the files that can define kernels, and settle what the compiler has seen."""
+        declared = {each.declaration: each for same in self._kernels.values() for each in same}
+        header = Header(
+            name=f"{self._file.backend}NativeFunctions.h",
+            text=text,
+            namespace=self._file.cpp_namespace,
+            declarations=tuple(declared),
+        )
+        units = [each for each in self._sources if self._is_compiled(each.path)]
+        named = [each for each in units if each.definitions or self._class in each.text]
+        compiled = compile_sources(compiler, header, [each.path for each in named], cache)
+        seen = {each for result in compiled.values() for each in result.defined}
+        if absent := {each.name for each in declared.values() if each.declaration not in seen}:
+            # Macros and aliases of a header can define kernels where the class is not named.
+            others = [
+                each.path
+                for each in units
+                if each.path not in compiled
+                and (each.invocations or not absent.isdisjoint(words(each.text)))
+            ]
+            compiled |= compile_sources(compiler, header, others, cache)
+        self._uncompared = {
+            each.path
+            for each in self._sources
+            if each.path.suffix.lower() not in _HEADERS and not self._is_compiled(each.path)
+        }
+        self._accept(compiled, declared)
+        self._refuse(compiled)
+        if self._uncompared:  # they can include any header
+            headers = (each.path for each in self._sources if each.path not in compiled)
+            self._uncompared |= {path for path in headers if path.suffix.lower() in _HEADERS}
+
+    def _is_compiled(self, path: Path) -> bool:
+        return path == self._implementation or path.suffix.lower() in _COMPILED
+
+    def _accept(self, compiled: Mapping[Path, Compiled], declared: Mapping[str, Kernel]) -> None:
+        """Settle the kernels that are defined; each must be in one file, and not inline."""
+        found: dict[str, dict[Path, tuple[str, int]]] = {}  # places by declaration and unit
+        for unit, result in compiled.items():
+            for declaration, place in result.defined.items():
+                found.setdefault(declaration, {})[unit] = place
+        for declaration, places in found.items():
+            kernel = declared[declaration]
+            self._settled.add(declaration)
+            *others, (path, line) = sorted(places.values())
+            definition = self._definition_at(path, line)
+            at_all = (self._definition_at(*place) for place in places.values())
+            self._judged |= {each for each in at_all if each}
+            wrong = [_WRONG[word] for word in _WRONG if definition and word in definition.head]
+            if others and not wrong:
+                units = ", ".join(map(str, places))
+                wrong.append(f"it is defined in several files: {units}; remove all but one")
+            if wrong and definition:
+                self._refused.add(definition)
+            for text in wrong[:1]:
+                self.errors.append((self._shown(path), line, f"{self._of(kernel)}: {text}"))
+
+    def _refuse(self, compiled: Mapping[Path, Compiled]) -> None:
+        """Translate the errors in definitions; others leave their file to the text."""
+        for unit, result in compiled.items():
+            places = {self._names[each]: place for each, place in result.defined.items()}
+            outside = [each for each in result.problems if not self._translate(each, places)]
+            for problem in outside[:1]:
+                self._uncompared.add(unit)
+                reason = f"{problem.text}. CPPFLAGS and CXXFLAGS can add options for the compiler"
+                self.note_uncompared(self._shown(problem.path), problem.line, reason)
+
+    def _translate(self, problem: Problem, places: Mapping[str, tuple[str, int]]) -> bool:
+        """Report a problem in a definition; False if it is somewhere else."""
+        definition = self._definition_at(problem.path, problem.line, problem.column)
+        if definition is None:
+            name = re.search(rf"\b{self._class}::(\w+)|of '(\w+)'", problem.text)
+            if not _OF_A_DEFINITION.match(problem.text) or not name:
+                return False
+            text = f"{self._class}::{name[1] or name[2]}: the compiler reports: {problem.text}"
+            error = (self._shown(problem.path), problem.line, text)
+            self.errors += [] if error in self.errors else [error]  # of a header in two units
+            return True
+        is_new = definition not in self._refused
+        self._judged.add(definition)
+        self._refused.add(definition)
+        if not is_new or not self._is_ours(definition):
+            return True
+        kernels = self._kernels.get(definition.name, [])
+        if not kernels:
+            self._error(definition, self._undeclared(definition, ()))
+        elif "redefinition" in problem.text:
+            path, line = places.get(definition.name, (problem.path, problem.line))
+            other = f"; the other definition is at {self._shown(path)}:{line}"
+            self._error(definition, f"{self._name(definition)} is defined twice{other}")
+        else:
+            unsettled = [each for each in kernels if each.declaration not in self._settled]
+            kernel = min(unsettled or kernels, key=lambda each: _distance(definition, each))
+            self._settled.add(kernel.declaration)
+            differences = _differences(definition, kernel)
+            self._error_of(
+                definition, kernel, differences or [f"the compiler reports: {problem.text}"]
+            )
+        return True
+
+    def _definition_at(self, path: str, line: int, column: int = 0) -> Definition | None:
+        """The definition before whose body this place is."""
+        for each in self._by_path.get(path, ()):
+            if each.start <= (line, column or each.body[1]) <= each.body:
+                return each
+            if not column and each.line == line:
+                return each
+        return None
+
+    def _shown(self, path: str) -> str:
+        """The path as the user wrote it."""
+        return str(self._paths.get(path, path))
+
+    # What the text shows
+
+    def compare(self) -> None:
+        missing: list[Kernel] = []
+        for name, kernels in self._kernels.items():
+            self._compare(kernels, self._defined.get(name, []))
+            missing += [each for each in kernels if each.declaration not in self._settled]
+        for kernel in missing:
+            self._report_missing(kernel)
+        names = {kernel.name for kernel in missing}
+        for name, definitions in self._defined.items():
+            for definition in definitions if name not in self._kernels else ():
+                if definition not in self._judged:
+                    self._note(definition, self._undeclared(definition, names))
+        for name, definitions in self._foreign.items():
+            is_unlisted = name not in self._kernels and name in self._unlisted
+            for definition in definitions if is_unlisted else ():
+                self._note(definition, self._undeclared(definition, ()))
+
+    def _compare(self, kernels: Sequence[Kernel], definitions: Sequence[Definition]) -> None:
+        """Compare the kernels of one name with their definitions."""
         others: list[Definition] = []
         is_clear = True
+        first: dict[str, Definition] = {}
         for definition in definitions:
-            try:
-                kernel = by_signature.get(self._signature(definition))
-            except UnclearTypeError as error:
-                is_clear = False
-                self._note(
-                    definition,
-                    f"{self._name(definition)} is written with '{error}', which can't be parsed; "
-                    "its signature is not checked",
-                )
+            nearest = min(kernels, key=lambda each: _distance(definition, each))
+            if definition in self._judged:
                 continue
-            if kernel is None:
-                others.append(definition)
-            else:
-                settled.add(kernel.entry.name)
+            if definition.path not in self._uncompared or _differences(definition, nearest):
+                unclear = definition.path in self._uncompared and _unclear(definition, nearest)
+                if unclear:
+                    is_clear = False
+                    reason = f"{self._name(definition)} is written with '{unclear}'"
+                    self.note_uncompared(definition.path, definition.line, reason)
+                else:
+                    others.append(definition)
+                continue
+            self._settled.add(nearest.declaration)
+            other = first.setdefault(nearest.declaration, definition)
+            if other is not definition and not (other.is_conditional or definition.is_conditional):
+                place = f"{other.path}:{other.line}"
+                text = f"is defined twice; the other definition is at {place}"
+                self._error(definition, f"{self._name(definition)} {text}")
         for definition in others:
-            unsettled = [kernel for kernel in kernels if kernel.entry.name not in settled]
-            if unsettled:
-                kernel = min(unsettled, key=lambda each: self._distance(definition, each))
-                settled.add(kernel.entry.name)
-                differences = ", ".join(self._differences(definition, kernel))
-                text = (
-                    f"{self._name(definition)} is not the kernel of '{kernel.entry.name}' "
-                    f"({self._file.path}:{kernel.entry.line}): {differences}; expected "
-                    f"{kernel.declaration}"
-                )
-                self.errors.append((str(definition.path), definition.line, text))
-            elif not definition.is_conditional or self._unlisted_operators(definition):
+            unsettled = [each for each in kernels if each.declaration not in self._settled]
+            if unsettled and definition.path in self._uncompared:
+                kernel = min(unsettled, key=lambda each: _distance(definition, each))
+                self._settled.add(kernel.declaration)
+                self._error_of(definition, kernel, _differences(definition, kernel))
+            elif not unsettled and (
+                not definition.is_conditional or self._unlisted.is_exactly(definition)
+            ):
                 # A conditional one of no operator may be for another version of torch.
-                self._note_undeclared(definition, ())
-        return settled if is_clear else {kernel.entry.name for kernel in kernels}
+                self._note(definition, self._undeclared(definition, ()))
+        if not is_clear:
+            self._settled |= {each.declaration for each in kernels}
 
-    def _signature(self, definition: Definition) -> tuple[str, ...]:
-        if not definition.is_clear:
-            raise UnclearTypeError("#if")
-        spelled = (definition.returns, *definition.parameters)
-        return tuple(canonical_type(each, self._aliases) for each in spelled)
-
-    def _distance(self, definition: Definition, kernel: Kernel) -> tuple[int, int]:
-        count = abs(len(definition.parameters) - len(kernel.parameters))
-        return count, len(self._differences(definition, kernel))
-
-    def _differences(self, definition: Definition, kernel: Kernel) -> list[str]:
-        returns, *got = self._signature(definition)
-        expected_returns, *expected = kernel.signature()
-        differences = []
-        if returns != expected_returns:
-            differences.append(
-                f"it returns '{_format_type(definition.returns)}', expected '{kernel.returns}'"
-            )
-        if len(got) != len(expected):
-            count = counted(len(got), "parameter")
-            return [*differences, f"it has {count}, expected {len(expected)}"]
-        for index, (one, other) in enumerate(zip(got, expected, strict=True)):
-            if one != other:
-                differences.append(
-                    f"parameter {index + 1} is '{_format_type(definition.parameters[index])}', "
-                    f"expected '{kernel.parameters[index]}'"
-                )
-        return differences
+    def _error_of(self, definition: Definition, kernel: Kernel, differences: list[str]) -> None:
+        text = f"{self._name(definition)} is not the kernel of '{kernel.entry.name}' "
+        text += f"({self._file.path}:{kernel.entry.line}): {', '.join(differences)}; expected "
+        self._error(definition, text + kernel.declaration)
 
     def _report_missing(self, kernel: Kernel) -> None:
-        pasting = (
-            each
-            for each in self._pasting
-            if any(argument in kernel.name for argument in each.arguments)
-        )
         operator = kernel.entry.name
-        if invocation := self._invocations.get(kernel.name) or next(pasting, None):
-            self._note(
-                invocation,
-                f"the macro {invocation.macro} may define {self._file.class_name}::{kernel.name} "
-                f"of '{operator}'; not checked",
-            )
-        else:
-            similar = self._describe_similar(kernel)
-            text = (
-                f"'{operator}' has no kernel in {self._implementation}{similar}; "
-                f"expected {kernel.declaration}"
-            )
-            self.errors.append((str(self._file.path), kernel.entry.line, text))
+        for source in self._sources if self._uncompared else ():
+            for each in source.invocations if source.path in self._uncompared else ():
+                body = self._macros.get(each.macro, (self._class,))
+                pastes = "#" in body and any(word in kernel.name for word in each.arguments)
+                if self._class in body and (pastes or kernel.name in each.arguments):
+                    text = f"the macro {each.macro} may define {self._of(kernel)}"
+                    self.note_uncompared(each.path, each.line, text)
+                    return
+        text = (
+            f"'{operator}' has no kernel in {self._implementation}"
+            f"{self._describe_similar(kernel)}; expected {kernel.declaration}"
+        )
+        self.errors.append((str(self._file.path), kernel.entry.line, text))
 
     def _describe_similar(self, kernel: Kernel) -> str:
         """Describe a similar definition, for the message about a missing one."""
+        for definition in self._defined.get(kernel.name, ()):
+            if definition not in self._judged and not _differences(definition, kernel):
+                place = f"{definition.path}:{definition.line}"
+                return f"; the compiler does not see the definition at {place}"
         if kernel.name in self._foreign:
             foreign = self._foreign[kernel.name][0]
             return (
@@ -332,31 +440,68 @@ class _Comparison:
             )
         return ""
 
-    def _note_undeclared(self, definition: Definition, missing: Collection[str]) -> None:
-        """Note a definition without a declaration; ``missing`` are names that it may misspell."""
-        operators = self._unlisted_operators(definition)
-        operators = operators or self._unlisted.operators(definition.name, None)
+    def _undeclared(self, definition: Definition, missing: Collection[str]) -> str:
+        """Describe a definition without a declaration; its name may be one of ``missing``."""
+        operators = self._unlisted.operators(definition)
         self._hints_left -= not operators
         known = missing if not operators and self._hints_left >= 0 else ()
         remedy = f"; {_list(operators)}" if operators else suggestion(definition.name, known)
         ours = self._is_ours(definition)
         namespace = "" if ours else "".join(f"{each}::" for each in definition.namespace)
         parameters = ", ".join(map(_format_type, definition.parameters))
-        self._note(
-            definition,
+        return (
             f"{namespace}{self._name(definition)}({parameters}) is declared by no entry of "
-            f"{self._file.path}{remedy or '; correct its name and types, or remove it'}",
+            f"{self._file.path}{remedy or '; correct its name and types, or remove it'}"
         )
-
-    def _unlisted_operators(self, definition: Definition) -> list[str]:
-        """The operators outside of the file that the definition is exactly the kernel of."""
-        try:
-            return self._unlisted.operators(definition.name, self._signature(definition))
-        except UnclearTypeError:
-            return []
 
     def _name(self, definition: Definition) -> str:
         return f"{self._file.class_name}::{definition.name}"
+
+    def _of(self, kernel: Kernel) -> str:
+        return f"{self._file.class_name}::{kernel.name} of '{kernel.entry.name}'"
+
+
+def _types(definition: Definition, kernel: Kernel) -> tuple[Type, list[Type]]:
+    head, arrow, tail = definition.head, "->", definition.tail
+    if arrow in tail:
+        head = tail[tail.index(arrow) + 1 :]
+    returns, specifiers = return_type(head, _torch_return(kernel.returns))
+    is_const = "const" in specifiers
+    got = returns._replace(is_const=returns.is_const or is_const)
+    return got, [parameter_type(each) for each in definition.parameters]
+
+
+def _differences(definition: Definition, kernel: Kernel) -> list[str]:
+    returns, got = _types(definition, kernel)
+    differences = [_WRONG[word] for word in _WRONG if word in definition.head]
+    if "const" in itertools.takewhile(lambda word: word != "->", definition.tail):
+        differences.append("it is a const member function")
+    if returns != _torch_return(kernel.returns):
+        tail = definition.tail
+        spelled = tail[tail.index("->") + 1 :] if "->" in tail else definition.head
+        differences.append(f"it returns '{_format_type(spelled)}', expected '{kernel.returns}'")
+    if len(got) != len(kernel.parameters):
+        count = counted(len(got), "parameter")
+        return [*differences, f"it has {count}, expected {len(kernel.parameters)}"]
+    for index, (one, other) in enumerate(zip(got, kernel.parameters, strict=True)):
+        if one != _torch_parameter(other):
+            differences.append(
+                f"parameter {index + 1} is '{_format_type(definition.parameters[index])}', "
+                f"expected '{other}'"
+            )
+    return differences
+
+
+def _distance(definition: Definition, kernel: Kernel) -> tuple[int, int]:
+    count = abs(len(definition.parameters) - len(kernel.parameters))
+    return count, len(_differences(definition, kernel))
+
+
+def _unclear(definition: Definition, kernel: Kernel) -> str:
+    """A word in the types that only a compiler understands: a macro, an alias or `#if`."""
+    returns, got = _types(definition, kernel)
+    types = got if returns == _torch_return(kernel.returns) else [returns, *got]
+    return next(filter(None, (each.unclear() for each in types)), "")
 
 
 def _list(operators: Sequence[str]) -> str:
@@ -367,8 +512,13 @@ def _list(operators: Sequence[str]) -> str:
 
 
 @functools.cache
-def _canonical_torch_type(spelled: str) -> str:
-    return canonical_type(words(spelled), {})
+def _torch_parameter(spelled: str) -> Type:
+    return parameter_type(words(spelled))
+
+
+@functools.cache
+def _torch_return(spelled: str) -> Type:
+    return Type(*normalize(words(spelled)))
 
 
 def _format_type(spelled: Words) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codegen import emit
 from codegen.aten import NativeFunctions, Torch, native_functions
+from codegen.backend.compiler import find_compiler, read_cache
 from codegen.backend.coverage import REQUIRED, make_coverage, render_json
 from codegen.backend.definitions import check_definitions
 from codegen.backend.document import read_backend_file
@@ -24,6 +26,8 @@ from codegen.output import SyncResult, synchronize
 
 if TYPE_CHECKING:
     from torchgen.model import NativeFunction
+
+_CACHE = ".impl-path.json"  # what the compiler found in the files that --impl-path names
 
 
 def generate_backend(
@@ -43,14 +47,23 @@ def generate_backend(
     with native_functions(torch) as functions:
         file = read_backend_file(source, functions, dialect)
         notes = [*notes_on_composites(file, functions), *file.notes]
-        if implementation:
-            notes += check_definitions(file, functions, implementation)
         files = render_backend(file, functions)
+        cache = folder / _CACHE
+        compiled = read_cache(cache)
+        if implementation:
+            header = files[f"{file.backend}NativeFunctions.h"]
+            compiler = find_compiler(torch, implementation)
+            notes += check_definitions(
+                file, functions, implementation, compiler, header=header, cache=compiled
+            )
         summary = (
             f"torch {functions.torch_version}: {file.backend} with "
             f"{counted(len(file.supported), 'kernel')}, {len(file.autograd)} for autograd"
         )
-    return synchronize(files, folder, summary=summary, notes=tuple(notes), dry_run=dry_run)
+    outcome = synchronize(files, folder, summary=summary, notes=tuple(notes), dry_run=dry_run)
+    if compiled and not dry_run:
+        cache.write_text(json.dumps(compiled))
+    return outcome
 
 
 def render_backend(file: BackendFile, parsed: NativeFunctions) -> dict[str, str]:

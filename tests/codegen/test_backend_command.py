@@ -22,6 +22,7 @@ GOOD = f"{BACKEND}supported:\n  - abs\n  - neg\nautograd:\n  - max_pool2d\n"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with a file for a backend in it."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CXX", "")  # text alone judges --impl-path
     (tmp_path / "npu.yaml").write_text(GOOD)
     return tmp_path
 
@@ -165,6 +166,7 @@ def test_missing_definitions_are_all_reported_and_nothing_is_written(
         "npu.yaml:8: 'max_pool2d' has no kernel in kernels.cc; expected at::Tensor "
         "Kernels::max_pool2d(const at::Tensor & self, at::IntArrayRef kernel_size, at::IntArrayRef "
         "stride, at::IntArrayRef padding, at::IntArrayRef dilation, bool ceil_mode)\n"
+        "note: kernels.cc:1: not compared by the compiler: CXX is empty\n"
     )
 
 
@@ -175,11 +177,12 @@ def test_what_could_not_be_checked_is_a_note(
     (folder / "kernels.cc").write_text("DEFINE(abs);\n")
     assert main([*COMMAND, "--impl-path", "."]) == 0
     assert capsys.readouterr().err == (
-        "codegen: note: kernels.cc:1: the macro DEFINE may define Kernels::abs of 'abs'; "
-        "not checked\n"
+        "codegen: note: .:1: not compared by the compiler: CXX is empty\n"
+        "codegen: note: kernels.cc:1: not compared by the compiler: the macro DEFINE may define "
+        "Kernels::abs of 'abs'\n"
     )
     manifest = json.loads((folder / "out" / MANIFEST_NAME).read_text())
-    assert len(manifest["notes"]) == 1
+    assert len(manifest["notes"]) == 2
 
 
 def test_an_output_folder_that_is_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
