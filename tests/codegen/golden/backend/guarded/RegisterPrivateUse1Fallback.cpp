@@ -11,8 +11,8 @@
 
 namespace {
 
-// Returns a generator of the CPU that draws what the seed of `generator` determines, and seeds
-// `generator` anew. So a seed repeats the numbers, and each call draws others.
+// Returns a generator of the CPU that draws what the seed of `generator` determines, and gives
+// `generator` another seed. So a seed repeats the numbers, and each call draws others.
 at::Generator cpu_generator(at::Generator generator) {
   const std::lock_guard<std::mutex> lock(generator.mutex());
   // SplitMix64, because the CPU uses half of the bits of a seed: https://doi.org/10.1145/2714064.2660195
