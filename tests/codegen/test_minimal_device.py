@@ -23,7 +23,7 @@ from tests.codegen.test_docs_bring_up_a_device import documents
 ROOT = Path(__file__).resolve().parents[2]
 SIMULATED = ROOT / "tests" / "simulated"
 KERNELS = ("arithmetic", "copies", "generator", "guard", "hooks", "memory", "module", "tensors")
-UNITS = {
+UNITS: dict[str, list[Path | str]] = {
     "kernels": [*(SIMULATED / "src" / f"{name}.cc" for name in KERNELS), "RegisterPrivateUse1.cpp"],
     "autograd": [SIMULATED / "src" / "pooling.cc", "RegisterAutogradPrivateUse1.cpp"],
     "fallback": ["RegisterPrivateUse1Fallback.cpp"],

@@ -26,7 +26,7 @@ NAME = "acme"
 UNINITIALIZED = ("empty", "new_empty")
 
 
-class LastOperator(TorchDispatchMode):
+class LastOperator(TorchDispatchMode):  # type: ignore[misc]
     """Records the operator that reached a device last."""
 
     def __init__(self) -> None:
@@ -159,7 +159,7 @@ def failing_operator(function: Callable[..., Any], arguments: Any, form: str) ->
         try:
             call(function, arguments, NAME, form=form)
         except Exception:
-            return last.name
+            return str(last.name)
     return ""
 
 
