@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from codegen.aten import NativeFunctions
-from codegen.backend.registrations import Registration, has_composite
+from codegen.backend.registrations import FUNCTIONAL_BACKENDS, Registration, has_composite
 
 if TYPE_CHECKING:
     from torchgen.model import NativeFunction
@@ -50,25 +50,76 @@ _TO_OTHER_LAYOUTS = frozenset({"_to_sparse", "to_mkldnn"})
 _ALLOCATIONS = frozenset({"empty.memory_format", "empty_strided"})
 
 
+@dataclass(frozen=True, kw_only=True)
+class Default:
+    """A kernel in the generated fallback unit, for a backend that lists none of its own."""
+
+    function: str  # expression, as m.impl takes it
+    how: str
+    header: str = ""  # needed by the function: "unfold_native" for ATen/ops/unfold_native.h
+
+
+def _native(function: str, header: str, how: str) -> Default:
+    return Default(function=f"TORCH_FN(at::native::{function})", how=how, header=f"{header}_native")
+
+
+def _boxed(function: str, how: str) -> Default:
+    return Default(
+        function=f"torch::CppFunction::makeFromBoxedFunction<&{function}>()",
+        how=how,
+    )
+
+
+_VIEW = "torch's own view"
+_CELL = "from other operators, because torch has a kernel for CUDA only"
+# Torch has these for its own devices only, and the CPU fallback can't replace them.
+_DEFAULTS: Mapping[str, Default] = {
+    "unfold": _native("unfold", "unfold", _VIEW),
+    "view_as_complex": _native("view_as_complex", "view_as_complex", _VIEW),
+    "view_as_real": _native("view_as_real", "view_as_real", _VIEW),
+    "set_": Default(function="&set_to_nothing", how="from set_.source_Storage_storage_offset"),
+    "set_.source_Tensor": _native("set_tensor_", "set", "from set_.source_Storage_storage_offset"),
+    "convolution_overrideable": _boxed("convolution_on_cpu", "convolution on the CPU"),
+    "convolution_backward_overrideable": _boxed(
+        "convolution_backward_on_cpu", "convolution_backward on the CPU"
+    ),
+    "_thnn_fused_lstm_cell": Default(function="&lstm_cell", how=_CELL, header="cat_ops"),
+    "_thnn_fused_lstm_cell_backward_impl": Default(
+        function="&lstm_cell_backward", how=_CELL, header="cat_ops"
+    ),
+    "_thnn_fused_gru_cell": Default(function="&gru_cell", how=_CELL, header="cat_ops"),
+    "_thnn_fused_gru_cell_backward": Default(
+        function="&gru_cell_backward", how=_CELL, header="cat_ops"
+    ),
+}
+
+
 class Status(str, Enum):
     """How an overload is computed on the backend."""
 
     SUPPORTED = "supported"  # by a kernel of the backend
     DERIVED = "derived"  # by a generated wrapper of such a kernel
+    GENERATED = "generated"  # by a default in the generated fallback unit
     COMPOSITE = "composite"  # by torch, from other operators
     FALLBACK = "fallback"  # on the CPU
     MISSING = "missing"  # not at all
 
 
 # The meaning of the detail of an overload, by status.
-_DETAILS = {Status.SUPPORTED: "key", Status.DERIVED: "source", Status.MISSING: "reason"}
+_DETAILS = {
+    Status.SUPPORTED: "key",
+    Status.DERIVED: "source",
+    Status.GENERATED: "how",
+    Status.MISSING: "reason",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class OverloadCoverage:
     name: str
     status: Status
-    # The dispatch key of the kernel, the operator that it is derived from, or why it is missing.
+    # The dispatch key of the kernel, the operator that it is derived from, how the generated one
+    # works, or why it is missing.
     detail: str = ""
 
     def fields(self) -> dict[str, str]:
@@ -96,6 +147,9 @@ class Coverage:
         return tuple(
             each for each in self.with_status(Status.FALLBACK) if each.name in _ONLY_ON_CPU
         )
+
+    def defaults(self) -> dict[str, Default]:
+        return {each.name: _DEFAULTS[each.name] for each in self.with_status(Status.GENERATED)}
 
     def required_missing(self) -> tuple[OverloadCoverage, ...]:
         """Missing overloads of ``REQUIRED``, in the order in which a backend needs them."""
@@ -136,6 +190,8 @@ def _classify_unregistered(
     parsed: NativeFunctions, backend: str, function: NativeFunction
 ) -> OverloadCoverage:
     name = str(function.func.name)
+    if name in _DEFAULTS and is_strided(backend):
+        return OverloadCoverage(name=name, status=Status.GENERATED, detail=_DEFAULTS[name].how)
     if name in _ONLY_ON_CPU:
         return OverloadCoverage(name=name, status=Status.FALLBACK)
     if has_composite(function, backend) and not name.startswith(_PACKING):
@@ -143,6 +199,13 @@ def _classify_unregistered(
     reason = _why_no_fallback(parsed, function)
     status = Status.MISSING if reason else Status.FALLBACK
     return OverloadCoverage(name=name, status=status, detail=reason)
+
+
+def is_strided(backend: str) -> bool:
+    """True if tensors with this key have strides and a storage; torch functionalizes others."""
+    from torchgen.model import BACKEND_COMPONENTS
+
+    return backend in map(str, BACKEND_COMPONENTS) and backend not in FUNCTIONAL_BACKENDS
 
 
 def _why_no_fallback(parsed: NativeFunctions, function: NativeFunction) -> str:

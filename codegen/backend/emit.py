@@ -98,11 +98,22 @@ def render_backend(file: BackendFile, parsed: NativeFunctions) -> dict[str, str]
         },
         **_custom_files(file, custom, parsed),
         f"Register{file.backend}Fallback.cpp": _render(
-            "fallback.cpp", file, parsed, coverage=coverage
+            "fallback.cpp",
+            file,
+            parsed,
+            coverage=coverage,
+            defaults=coverage.defaults(),
+            headers=sorted({each.header for each in coverage.defaults().values()} - {""}),
+            autocast=_autocast_key(file.backend),
         ),
         "coverage.json": render_json(coverage),
         "coverage.md": _render("coverage.md", file, parsed, coverage=coverage, required=REQUIRED),
     }
+
+
+def _autocast_key(backend: str) -> str:
+    """The key of autocast on the backend; "" where torch itself has a policy, or no key."""
+    return "AutocastPrivateUse1" if backend == "PrivateUse1" else ""
 
 
 _Custom = tuple[Kernels, "tuple[NativeFunction, ...]"]

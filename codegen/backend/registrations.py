@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Torch functionalizes these backends, so a structured out= kernel is of no use to them.
 #
 # Source: c10/core/DispatchKey.cpp, non_functional_backend_dispatch_keyset
-_FUNCTIONAL_BACKENDS = frozenset({"XLA", "Lazy"})
+FUNCTIONAL_BACKENDS = frozenset({"XLA", "Lazy"})
 
 _COPIES = frozenset({"_copy_from", "_copy_from_and_resize"})
 
@@ -216,7 +216,7 @@ def has_composite(function: NativeFunction, backend: str) -> bool:
         or function.has_composite_explicit_autograd_kernel
     ):
         return True
-    return backend not in _FUNCTIONAL_BACKENDS and (
+    return backend not in FUNCTIONAL_BACKENDS and (
         function.has_composite_explicit_autograd_non_functional_kernel
         or function.structured_delegate is not None
     )

@@ -94,8 +94,11 @@ def test_what_is_derived_from_a_required_kernel_is_not_required(
         ("_copy_from_and_resize", "derived from _copy_from, which is missing"),
         ("cudnn_convolution", "no CPU kernel, only CUDA"),
         ("empty_strided", "creates tensors, which the CPU fallback itself needs"),
-        ("unfold", "a view, which cannot share the memory of a copy on the CPU"),
-        ("set_.source_Tensor", "changes the argument itself, but the CPU fallback works on a copy"),
+        ("view", "a view, which cannot share the memory of a copy on the CPU"),
+        (
+            "set_.source_Storage",
+            "changes the argument itself, but the CPU fallback works on a copy",
+        ),
         ("_nested_get_values", "no kernel in torch"),
         (
             "fbgemm_pack_gemm_matrix_fp16",
@@ -115,6 +118,24 @@ def test_what_torch_has_a_kernel_of_that_serves_the_cpu_only(functions: NativeFu
     assert {"conj_physical_", "kaiser_window", "mode.values"} <= set(names)
     assert "mode" not in names
     assert all(has_composite(functions.by_name[name], "PrivateUse1") for name in names)
+
+
+def test_what_the_fallback_unit_has_a_default_for(
+    functions: NativeFunctions, bare: Coverage
+) -> None:
+    """It replaces what torch lacks for new devices, and gives way to a kernel of the backend."""
+    defaults = bare.defaults()
+    assert {"unfold", "convolution_overrideable", "_thnn_fused_gru_cell"} <= defaults.keys()
+    kernel = Registration(operator="unfold", function="&f")
+    coverage = make_coverage(functions, "PrivateUse1", {"PrivateUse1": (kernel,)})
+    assert defaults.keys() - coverage.defaults().keys() == {"unfold"}
+
+
+@pytest.mark.parametrize("key", ["XLA", "Vulkan", "SparsePrivateUse1"])
+def test_there_is_no_default_for_tensors_without_strides(
+    functions: NativeFunctions, key: str
+) -> None:
+    assert make_coverage(functions, key, {}).defaults() == {}
 
 
 def test_a_registration_decides(functions: NativeFunctions) -> None:

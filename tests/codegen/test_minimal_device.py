@@ -1,0 +1,249 @@
+"""The device of docs/bring-up-a-device.md: torch works on it, or the report names what is missing.
+
+It has the kernels that the page lists, and what the generator adds. They are those of the simulated
+device, whose other kernels are compiled, but not registered.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from codegen.aten import find_torch
+from codegen.backend.emit import generate_backend
+from tests.built import built_once, cached_compiler
+from tests.codegen.test_docs_bring_up_a_device import documents
+
+ROOT = Path(__file__).resolve().parents[2]
+SIMULATED = ROOT / "tests" / "simulated"
+KERNELS = ("arithmetic", "copies", "generator", "guard", "hooks", "memory", "module", "tensors")
+UNITS: dict[str, list[Path | str]] = {
+    "kernels": [*(SIMULATED / "src" / f"{name}.cc" for name in KERNELS), "RegisterPrivateUse1.cpp"],
+    "autograd": [SIMULATED / "src" / "pooling.cc", "RegisterAutogradPrivateUse1.cpp"],
+    "fallback": ["RegisterPrivateUse1Fallback.cpp"],
+}
+
+pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="c++ is not installed")
+
+
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the package of the device."""
+    torch = pytest.importorskip("torch")
+    environment = cached_compiler(request)
+
+    def build(folder: Path) -> None:
+        generate(folder)
+        root = Path(torch.__file__).parent
+        compile_units(folder, root, environment)
+        package = folder / "simulated_device"
+        shutil.copytree(SIMULATED / "src" / "simulated_device", package)
+        subprocess.run(
+            [
+                *("c++", "-shared", "-o", package / "libsimulated_device.so"),
+                *(folder / f"{unit}.o" for unit in UNITS),
+                *(f"-L{root / 'lib'}", "-ltorch_cpu", "-lc10", "-ltorch"),
+            ],
+            check=True,
+        )
+
+    return built_once(tmp_path_factory, "minimal-device", build)
+
+
+def generate(folder: Path) -> None:
+    source = folder / "backend.yaml"
+    text = "".join(documents()).replace("cpp_namespace: acme", "cpp_namespace: simulated")
+    source.write_text(text, encoding="utf-8")
+    torch = find_torch(None)
+    generate_backend(SIMULATED / "backend.yaml", folder / "all", torch)
+    generate_backend(source, folder / "generated", torch)
+    # It declares all kernels of the simulated device.
+    shutil.copy(folder / "all" / "PrivateUse1NativeFunctions.h", folder / "generated")
+
+
+def compile_units(folder: Path, torch: Path, environment: dict[str, str]) -> None:
+    """Compile the units side by side."""
+    compiler = [*filter(None, [environment.get("CMAKE_CXX_COMPILER_LAUNCHER")]), "c++"]
+    include = torch / "include"
+    running = []
+    for unit, files in UNITS.items():
+        lines = [f'#include "{file}"\n' for file in files]
+        (folder / f"{unit}.cc").write_text("".join(lines), encoding="utf-8")
+        running.append(
+            subprocess.Popen(
+                [
+                    *(*compiler, "-std=c++20", "-O0", "-fPIC", "-fvisibility=hidden"),
+                    *(f"-I{SIMULATED / 'src'}", "-Igenerated", "-isystem", str(include)),
+                    *("-isystem", str(include / "torch" / "csrc" / "api" / "include")),
+                    *("-c", f"{unit}.cc", "-o", f"{unit}.o"),
+                ],
+                cwd=folder,
+                env={**os.environ, **environment},
+            )
+        )
+    assert [each.wait() for each in running] == [0] * len(UNITS)
+
+
+def run(device: Path, *command: str | Path, timeout: int = 300) -> str:
+    finished = subprocess.run(
+        [sys.executable, *command],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env={**os.environ, "PYTHONPATH": str(device)},
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout
+
+
+@pytest.mark.parametrize(
+    "samples", [pytest.param("3", id="few"), pytest.param("", id="all", marks=pytest.mark.complete)]
+)
+def test_every_operator_is_right_or_reported_as_missing(device: Path, samples: str) -> None:
+    pytest.importorskip("expecttest", reason="torch's own samples need it")
+    program = SIMULATED / "opinfo.py"
+    found = json.loads(run(device, program, device, *filter(None, [samples])))
+    report = json.loads((device / "generated" / "coverage.json").read_text(encoding="utf-8"))
+    missing = {each["name"] for each in report["overloads"] if each["status"] == "missing"}
+    assert found["entries"] > 650
+    wrong = [each for each in found["failures"] if each["operator"] not in missing]
+    assert wrong == []
+    # Sparse tensors have other keys. Torch compiles the others for CUDA, at run time.
+    refused = {each for each in found["refused_by_the_cpu"] if not each.startswith("jiterator_")}
+    assert refused <= {"sparse_sampled_addmm", "sparse_mm_reduce"}
+
+
+NETWORKS = """
+import copy, simulated_device, torch
+from torch import nn
+
+simulated_device.load("acme")
+
+def check(make, *shapes):
+    torch.manual_seed(0)
+    here = make()
+    there = copy.deepcopy(here).to("acme")
+    inputs = [torch.randn(shape) for shape in shapes]
+    results = []
+    for module, device in ((here, "cpu"), (there, "acme")):
+        arguments = [each.detach().to(device).requires_grad_() for each in inputs]
+        output = torch.utils._pytree.tree_leaves(module(*arguments))
+        sum(each.pow(2).sum() for each in output if each.requires_grad).backward()
+        gradients = [each.grad for each in [*arguments, *module.parameters()]]
+        results.append([*output, *gradients])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(other.cpu(), one, rtol=1e-4, atol=1e-4)
+
+class SelfAttention(nn.MultiheadAttention):
+    def forward(self, x):
+        return super().forward(x, x, x)
+
+class Bags(nn.Module):
+    def __init__(self, mode):
+        super().__init__()
+        self.bags = nn.EmbeddingBag(10, 3, mode=mode)
+
+    def forward(self, x):
+        indices = torch.tensor([1, 2, 4, 5, 4, 3, 2, 9], device=x.device)
+        return self.bags(indices, torch.tensor([0, 4], device=x.device)) * x
+
+for dim, names in enumerate((("Conv1d", "ConvTranspose1d"), ("Conv2d", "ConvTranspose2d"),
+                             ("Conv3d", "ConvTranspose3d")), 1):
+    for name in names:
+        for options in ({"groups": 2, "stride": 2, "padding": 1}, {"bias": False}):
+            check(lambda: getattr(nn, name)(4, 6, 3, **options), (2, 4, *(7,) * dim))
+for cell in (nn.RNNCell, nn.LSTMCell, nn.GRUCell):
+    check(lambda: cell(4, 5), (3, 4))
+for network in (nn.RNN, nn.LSTM, nn.GRU):
+    check(lambda: network(4, 5, 2, bidirectional=True), (3, 2, 4))
+    check(lambda: network(4, 5, bias=False), (3, 2, 4))
+check(lambda: nn.InstanceNorm2d(3, affine=True, track_running_stats=True), (2, 3, 4, 4))
+check(lambda: SelfAttention(8, 2, batch_first=True), (2, 3, 8))
+check(lambda: nn.Transformer(8, 2, 1, 1, 16, dropout=0, batch_first=True), (2, 3, 8), (2, 4, 8))
+for mode in ("sum", "mean", "max"):
+    check(lambda: Bags(mode), (2, 3))
+"""
+
+STEPS = """
+import simulated_device, torch
+from torch import nn
+
+simulated_device.load("acme")
+
+def train(device, optimizer):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+                          nn.Linear(36, 2)).to(device)
+    images, labels = torch.randn(8, 1, 8, 8).to(device), torch.arange(8, device=device) % 2
+    optimizer = optimizer(model.parameters(), lr=0.02)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+    return loss.item()
+
+for optimizer in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW):
+    here, there = train("cpu", optimizer), train("acme", optimizer)
+    assert abs(here - there) < 1e-4, (here, there)
+"""
+
+GENERATORS = """
+import simulated_device, torch
+
+simulated_device.load("acme")
+ones = torch.ones(9, device="acme")
+for draw in (
+    lambda generator: torch.rand(9, device="acme", generator=generator),
+    lambda generator: torch.randperm(99, device="acme", generator=generator),
+    lambda generator: torch.multinomial(ones, 5, generator=generator),
+    lambda generator: torch.poisson(ones * 99, generator=generator),
+    lambda generator: torch.empty(9, device="acme").exponential_(generator=generator),
+):
+    for generator in (None, torch.Generator("acme")):
+        seed = generator.manual_seed if generator else torch.acme.manual_seed
+        values = []
+        for _ in range(2):
+            seed(1)
+            values.append([draw(generator).tolist() for _ in range(2)])
+        assert values[0] == values[1], values
+        assert values[0][0] != values[0][1], values
+"""
+
+TENSORS = """
+import simulated_device, torch
+
+simulated_device.load("acme")
+x, y = torch.empty(0, device="acme"), torch.arange(4.0, device="acme")
+x.set_(y)
+y[0] = 9
+assert x.tolist() == [9, 1, 2, 3]
+assert x.data_ptr() == y.data_ptr()
+assert x.set_().numel() == 0
+z = torch.tensor([1 + 2j, 3 - 1j], device="acme")
+z.real.mul_(2)
+assert "2.+2.j" in repr(z), repr(z)
+assert y.unfold(0, 2, 1)[1].tolist() == [1, 2]
+with torch.autocast("acme", dtype=torch.bfloat16):
+    assert (torch.ones(2, 2, device="acme") @ torch.ones(2, 2, device="acme")).sum().item() == 8
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(NETWORKS, id="networks"),
+        pytest.param(STEPS, id="training"),
+        pytest.param(GENERATORS, id="random-numbers"),
+        pytest.param(TENSORS, id="tensors"),
+    ],
+)
+def test_what_every_device_is_used_for(device: Path, program: str) -> None:
+    run(device, "-c", program)
