@@ -12,6 +12,7 @@ import ast
 import contextlib
 import functools
 import importlib.machinery
+import importlib.metadata
 import importlib.util
 import re
 import sys
@@ -222,11 +223,29 @@ def _format_error(torch: Torch, error: Exception) -> str:
 
 
 def _torch_version(torch: Torch) -> str:
-    """Read ``torch.__version__`` from torch/version.py; importing torch would take a second."""
-    found = re.search(r"^__version__\s*=(.+)", torch.version_file.read_text(), re.MULTILINE)
-    if not found:
-        raise GenerationError(f"{torch.version_file}: expected an assignment to __version__")
-    return str(ast.literal_eval(found[1].strip()))
+    """Read ``torch.__version__`` from torch/version.py; importing torch would take a second.
+
+    A fork's file may compute it. Then the version of the installed distribution applies.
+    """
+    try:
+        statements = ast.parse(torch.version_file.read_bytes()).body
+    except (SyntaxError, ValueError):
+        statements = []
+    assigned = [
+        each.value.value
+        for each in statements
+        if isinstance(each, ast.Assign | ast.AnnAssign)
+        and isinstance(each.value, ast.Constant)
+        and "__version__" in map(ast.unparse, getattr(each, "targets", None) or [each.target])
+    ]
+    if assigned and isinstance(assigned[-1], str):
+        return assigned[-1]
+    for found in importlib.metadata.distributions(name="torch", path=[str(torch.torch.parent)]):
+        return found.version
+    raise GenerationError(
+        f"{torch.version_file}: expected a string assigned to __version__, or torch-*.dist-info in "
+        f"{torch.torch.parent}. Reinstall torch"
+    )
 
 
 def schema_of(parsed: torchgen_model.FunctionSchema) -> Schema:

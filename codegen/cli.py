@@ -17,7 +17,7 @@ from typing import Any
 from codegen import backend, native, triton
 from codegen.aten import find_torch, load_schemas
 from codegen.devices import platforms
-from codegen.errors import GenerationError, counted
+from codegen.errors import GenerationError, counted, record_fault
 from codegen.generation import generate
 from codegen.inputs import SELECTION_VARIABLE, Inputs
 from codegen.output import SyncResult, differs, write
@@ -26,11 +26,13 @@ _ROOT = Path(__file__).resolve().parent.parent
 BASES = _ROOT / "src" / "base"
 EXIT_OK = 0
 EXIT_BAD_INPUT = 2
+EXIT_FAULT = 3
+EXIT_INTERRUPTED = 130
 _OLDEST_TARGET = 80  # oldest target with variants in src/triton/ops
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one generator. Returns 0, or 2 after a message about bad input."""
+    """Run one generator. Returns 0, 2 after a message about bad input, or 3 after one of a fault."""
     try:
         options = _parser().parse_args(arguments)
         options.run(options)
@@ -41,14 +43,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_OK
     except GenerationError as error:
         message = str(error)
-    except OSError as error:  # for example an output folder that is a file or not writable
-        message = f"{error.filename}: {error.strerror}"
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     except ModuleNotFoundError as error:
         message = (
             f"{sys.executable} has no module '{error.name}'; expected jinja2, pyyaml and what "
             f"torchgen imports. Run: {sys.executable} -m pip install jinja2 pyyaml "
             f"typing_extensions{'' if sys.version_info >= (3, 11) else ' tomli'}"
         )
+    except Exception as error:
+        # Of the errors of the system, those that name a file are the user's: an output folder that
+        # is a file or not writable.
+        if not isinstance(error, OSError) or error.filename is None:
+            print(f"codegen: error: {record_fault(error)}", file=sys.stderr)
+            return EXIT_FAULT
+        message = f"{error.filename}: {error.strerror}"
     print(f"codegen: error: {message}", file=sys.stderr)
     return EXIT_BAD_INPUT
 
