@@ -16,7 +16,7 @@ import importlib.metadata
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -138,6 +138,61 @@ class NativeFunctions:
         return {str(function.func.name): function for function in self.functions}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Function:
+    """A function of torch of any kind, and what native_functions.yaml says of it."""
+
+    schema: Schema
+    kind: str  # torchgen's: functional, inplace, out, mutable or scratch
+    is_view: bool
+    is_composite: bool  # made of other operators on every device
+    kernels: Mapping[str, str]  # C++ function by dispatch key
+    twins: tuple[str, ...]  # out= and in-place functions of the same signature; of a view, its copy
+    tags: tuple[str, ...]
+    line: int
+
+    @property
+    def writes(self) -> bool:
+        """True for a function that the generator looks at: out= or in-place."""
+        return self.kind in _WRITING
+
+
+def describe_functions(
+    parsed: NativeFunctions, wanted: Callable[[torchgen_model.NativeFunction], bool]
+) -> list[Function]:
+    """The ``wanted`` functions, in the order of native_functions.yaml."""
+    return [_describe(parsed, each) for each in parsed.functions if wanted(each)]
+
+
+def _describe(parsed: NativeFunctions, function: torchgen_model.NativeFunction) -> Function:
+    func = function.func
+    kernels = {
+        str(key): f"{metadata.cpp_namespace}::{metadata.kernel}"
+        for key, index in parsed.backend_indices.items()
+        if (metadata := index.get_kernel(function))
+    }
+    bases = {func.name.name.base, f"{func.name.name.base}_copy"} if function.is_view_op else None
+    signature = func.signature()
+    twins = [
+        each
+        for each in parsed.functions
+        if each.func.kind().name in _WRITING
+        and each.func.name.name.base in (bases or {func.name.name.base})
+        and each.func.name != func.name
+        and (bases is not None or each.func.signature() == signature)
+    ]
+    return Function(
+        schema=schema_of(func),
+        kind=func.kind().name,
+        is_view=function.is_view_op,
+        is_composite=function.has_composite_implicit_autograd_kernel,
+        kernels=kernels,
+        twins=tuple(str(each.func.name) for each in twins),
+        tags=tuple(sorted(function.tags)),
+        line=function.loc.line,
+    )
+
+
 @contextlib.contextmanager
 def native_functions(torch: Torch) -> Iterator[NativeFunctions]:
     """Provide the functions of ``torch``; within it, ``import torchgen`` gets this torch's own.
@@ -236,7 +291,8 @@ def _torch_version(torch: Torch) -> str:
         for each in statements
         if isinstance(each, ast.Assign | ast.AnnAssign)
         and isinstance(each.value, ast.Constant)
-        and "__version__" in map(ast.unparse, getattr(each, "targets", None) or [each.target])
+        and "__version__"
+        in map(ast.unparse, each.targets if isinstance(each, ast.Assign) else [each.target])
     ]
     if assigned and isinstance(assigned[-1], str):
         return assigned[-1]
