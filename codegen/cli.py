@@ -38,9 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one generator. Returns its exit code: 0, or 2 or 3 after a message."""
     try:
         options = _parser().parse_args(arguments)
-        options.run(options)
+        code: int | None = options.run(options)
         sys.stdout.flush()
-        return EXIT_OK
+        return code or EXIT_OK
     except BrokenPipeError:  # the reader closed the pipe: `inspect | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
@@ -99,7 +99,25 @@ def _parser() -> argparse.ArgumentParser:
     _declare_inspect(
         add("inspect", help="show how the generator handles each operator of the installed torch")
     )
+    _declare_trace(add("trace", help="record the operators that a script calls, as a selection"))
     return parser
+
+
+def _declare_trace(parser: argparse.ArgumentParser) -> None:
+    parser.description = getdoc(_run_trace)
+    parser.set_defaults(run=_run_trace)
+    _add_output(parser, required=True)
+    parser.add_argument(
+        "--python",
+        default=sys.executable,
+        metavar="PROGRAM",
+        help="a Python that has torch, to run the script (default: this one)",
+    )
+    _add_torch_root(parser)
+    parser.add_argument("script", type=Path, metavar="SCRIPT", help="a Python script")
+    parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="its arguments"
+    )
 
 
 def _declare_torch(parser: argparse.ArgumentParser) -> None:
@@ -463,7 +481,7 @@ def find_surroundings(functions: NativeFunctions) -> Surroundings:
     sources = sorted((_ROOT / "src").rglob("*.c[cu]"))
     registry = native.read_registry(
         [source.relative_to(_ROOT) for source in sources],
-        native.read_bases(BASES),
+        native.read_bases(_ROOT / "src" / "base"),
         "kNvidia",
         _ROOT,
     )
@@ -472,6 +490,47 @@ def find_surroundings(functions: NativeFunctions) -> Surroundings:
         implementations=registry.implementations,
         contracts=read_contracts(contracts),
     )
+
+
+def _run_trace(options: argparse.Namespace) -> int:
+    """Runs SCRIPT and records which ATen overloads it calls, and with tensors of which dtypes. The
+    options of this command come before SCRIPT.
+
+    Writes selected_operators.yaml, torchgen's selection form with the overloads as called, and
+    selection.yaml, the operators of infini.ops that do the same: for add.Tensor, it is add. The
+    comments in it list the overloads without an operator. --selection and INFINI_OPS_TORCH_OPS take
+    both files.
+
+    Operators are recorded where a backend sees them: conv2d is convolution. Threads of the script
+    are recorded, other processes are not. The exit code is that of SCRIPT. If it fails, what it
+    called until then is written.
+    """
+    from codegen.trace import (
+        OWN_NAME,
+        TORCHGEN_NAME,
+        render_selection,
+        render_torchgen,
+        run_script,
+    )
+
+    torch = find_torch(options.torch_root)
+    trace = run_script(options.python, options.script, options.arguments)
+    with native_functions(torch) as functions:
+        selection, summary = render_selection(trace, functions)
+    _write(options, TORCHGEN_NAME, render_torchgen(trace))
+    if selection is not None:
+        _write(options, OWN_NAME, selection)
+    elif (stale := options.output_dir / OWN_NAME).exists() and not options.dry_run:
+        stale.unlink()
+    print(f"trace: {summary}")
+    if trace.exit_code:
+        verb = "would be" if options.dry_run else "was"
+        print(
+            f"codegen: error: {options.script}: ended with exit code {trace.exit_code}; what it "
+            f"called until then {verb} written to {options.output_dir}",
+            file=sys.stderr,
+        )
+    return trace.exit_code
 
 
 def _run_headers(options: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Collection
 from pathlib import Path
 from typing import NoReturn
 
@@ -73,8 +74,18 @@ class Reader:
                 "\n".join(f"{self.path}:{line}: {text}" for line, text in ordered)
             )
 
-    def read_sections(self, keys: tuple[str, ...], required: str, *, alias_hint: str = "") -> None:
-        """Read the top-level keys of the file; each may occur once."""
+    def read_sections(
+        self,
+        keys: tuple[str, ...],
+        required: str,
+        *,
+        alias_hint: str = "",
+        also: Collection[str] = (),
+    ) -> None:
+        """Read the top-level keys of the file; each may occur once.
+
+        Those in ``also`` are accepted, but messages do not offer them.
+        """
         root = self._compose(alias_hint)
         if root is None or not is_plain(root, "map"):
             line = 1 if root is None else line_of(root)
@@ -84,7 +95,7 @@ class Reader:
             if name in self.sections:
                 first = self.lines[name]
                 self.report(key, f"duplicate key '{name}', first on line {first}; merge them")
-            elif name in keys:
+            elif name in keys or name in also:
                 self.sections[name] = value
                 self.lines[name] = line_of(key)
             else:

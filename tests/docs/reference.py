@@ -447,6 +447,7 @@ def _exit_codes() -> str:
                 (str(codegen_cli.EXIT_INTERRUPTED), "interrupted"),
             ],
         ),
+        "`trace` ends with the exit code of its script, or 128 and the number of a signal.",
     )
 
 
