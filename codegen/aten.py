@@ -16,7 +16,7 @@ import importlib.metadata
 import importlib.util
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -134,6 +134,14 @@ class NativeFunctions:
         }
 
     @functools.cached_property
+    def by_base(self) -> Mapping[str, Sequence[torchgen_model.NativeFunction]]:
+        """The functions of each base name; that of an in-place one has no underscore."""
+        found: dict[str, list[torchgen_model.NativeFunction]] = {}
+        for function in self.functions:
+            found.setdefault(function.func.name.name.base, []).append(function)
+        return found
+
+    @functools.cached_property
     def by_name(self) -> Mapping[str, torchgen_model.NativeFunction]:
         return {str(function.func.name): function for function in self.functions}
 
@@ -175,9 +183,9 @@ def _describe(parsed: NativeFunctions, function: torchgen_model.NativeFunction) 
     signature = func.signature()
     twins = [
         each
-        for each in parsed.functions
+        for base in sorted(bases or {func.name.name.base})
+        for each in parsed.by_base.get(base, ())
         if each.func.kind().name in _WRITING
-        and each.func.name.name.base in (bases or {func.name.name.base})
         and each.func.name != func.name
         and (bases is not None or each.func.signature() == signature)
     ]
