@@ -100,13 +100,21 @@ class Inspection:
             for (slot, source), names in sorted(devices.items(), key=lambda place: place[0][0])
         ]
 
+    @functools.cached_property
+    def _tests_by_overload(self) -> Mapping[str, Sequence[TestOutcome]]:
+        found: dict[str, list[TestOutcome]] = {}
+        for each in (self.surroundings and self.surroundings.contracts) or ():
+            found.setdefault(each.overload, []).append(each)
+        return found
+
     def tests(self, name: str, overloads: Collection[str]) -> Sequence[TestOutcome] | None:
         """The recorded outcomes of an operator; None if they are not known."""
         if self.surroundings is None or self.surroundings.contracts is None:
             return None
         return [
             each
-            for each in self.surroundings.contracts
+            for overload in sorted({name, *overloads})
+            for each in self._tests_by_overload.get(overload, ())
             if each.overload in (overloads if each.slot == Slot.TORCH else (name,))
         ]
 
