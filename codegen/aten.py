@@ -12,10 +12,11 @@ import ast
 import contextlib
 import functools
 import importlib.machinery
+import importlib.metadata
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -133,8 +134,71 @@ class NativeFunctions:
         }
 
     @functools.cached_property
+    def by_base(self) -> Mapping[str, Sequence[torchgen_model.NativeFunction]]:
+        """The functions of each base name; that of an in-place one has no underscore."""
+        found: dict[str, list[torchgen_model.NativeFunction]] = {}
+        for function in self.functions:
+            found.setdefault(function.func.name.name.base, []).append(function)
+        return found
+
+    @functools.cached_property
     def by_name(self) -> Mapping[str, torchgen_model.NativeFunction]:
         return {str(function.func.name): function for function in self.functions}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Function:
+    """A function of torch of any kind, and what native_functions.yaml says of it."""
+
+    schema: Schema
+    kind: str  # torchgen's: functional, inplace, out, mutable or scratch
+    is_view: bool
+    is_composite: bool  # made of other operators on every device
+    kernels: Mapping[str, str]  # C++ function by dispatch key
+    twins: tuple[str, ...]  # out= and in-place functions of the same signature; of a view, its copy
+    tags: tuple[str, ...]
+    line: int
+
+    @property
+    def writes(self) -> bool:
+        """True for a function that the generator looks at: out= or in-place."""
+        return self.kind in _WRITING
+
+
+def describe_functions(
+    parsed: NativeFunctions, wanted: Callable[[torchgen_model.NativeFunction], bool]
+) -> list[Function]:
+    """The ``wanted`` functions, in the order of native_functions.yaml."""
+    return [_describe(parsed, each) for each in parsed.functions if wanted(each)]
+
+
+def _describe(parsed: NativeFunctions, function: torchgen_model.NativeFunction) -> Function:
+    func = function.func
+    kernels = {
+        str(key): f"{metadata.cpp_namespace}::{metadata.kernel}"
+        for key, index in parsed.backend_indices.items()
+        if (metadata := index.get_kernel(function))
+    }
+    bases = {func.name.name.base, f"{func.name.name.base}_copy"} if function.is_view_op else None
+    signature = func.signature()
+    twins = [
+        each
+        for base in sorted(bases or {func.name.name.base})
+        for each in parsed.by_base.get(base, ())
+        if each.func.kind().name in _WRITING
+        and each.func.name != func.name
+        and (bases is not None or each.func.signature() == signature)
+    ]
+    return Function(
+        schema=schema_of(func),
+        kind=func.kind().name,
+        is_view=function.is_view_op,
+        is_composite=function.has_composite_implicit_autograd_kernel,
+        kernels=kernels,
+        twins=tuple(str(each.func.name) for each in twins),
+        tags=tuple(sorted(function.tags)),
+        line=function.loc.line,
+    )
 
 
 @contextlib.contextmanager
@@ -222,11 +286,30 @@ def _format_error(torch: Torch, error: Exception) -> str:
 
 
 def _torch_version(torch: Torch) -> str:
-    """Read ``torch.__version__`` from torch/version.py; importing torch would take a second."""
-    found = re.search(r"^__version__\s*=(.+)", torch.version_file.read_text(), re.MULTILINE)
-    if not found:
-        raise GenerationError(f"{torch.version_file}: expected an assignment to __version__")
-    return str(ast.literal_eval(found[1].strip()))
+    """Read ``torch.__version__`` from torch/version.py; importing torch would take a second.
+
+    A fork's file may compute it. Then the version of the installed distribution applies.
+    """
+    try:
+        statements = ast.parse(torch.version_file.read_bytes()).body
+    except (SyntaxError, ValueError):
+        statements = []
+    assigned = [
+        each.value.value
+        for each in statements
+        if isinstance(each, ast.Assign | ast.AnnAssign)
+        and isinstance(each.value, ast.Constant)
+        and "__version__"
+        in map(ast.unparse, each.targets if isinstance(each, ast.Assign) else [each.target])
+    ]
+    if assigned and isinstance(assigned[-1], str):
+        return assigned[-1]
+    for found in importlib.metadata.distributions(name="torch", path=[str(torch.torch.parent)]):
+        return found.version
+    raise GenerationError(
+        f"{torch.version_file}: expected a string assigned to __version__, or torch-*.dist-info in "
+        f"{torch.torch.parent}. Reinstall torch"
+    )
 
 
 def schema_of(parsed: torchgen_model.FunctionSchema) -> Schema:

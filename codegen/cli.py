@@ -12,43 +12,55 @@ from collections.abc import Sequence
 from dataclasses import replace
 from inspect import getdoc
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from codegen import backend, native, triton
-from codegen.aten import find_torch, load_schemas
+from codegen.aten import NativeFunctions, find_torch, load_schemas, native_functions
 from codegen.devices import platforms
-from codegen.errors import GenerationError, counted
+from codegen.errors import GenerationError, counted, record_fault
 from codegen.generation import generate
 from codegen.inputs import SELECTION_VARIABLE, Inputs
 from codegen.output import SyncResult, differs, write
+
+if TYPE_CHECKING:
+    from codegen.inspection import Surroundings
 
 _ROOT = Path(__file__).resolve().parent.parent
 BASES = _ROOT / "src" / "base"
 EXIT_OK = 0
 EXIT_BAD_INPUT = 2
+EXIT_FAULT = 3
+EXIT_INTERRUPTED = 130
 _OLDEST_TARGET = 80  # oldest target with variants in src/triton/ops
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one generator. Returns 0, or 2 after a message about bad input."""
+    """Run one generator. Returns its exit code: 0, or 2 or 3 after a message."""
     try:
         options = _parser().parse_args(arguments)
-        options.run(options)
+        code: int | None = options.run(options)
         sys.stdout.flush()
-        return EXIT_OK
+        return code or EXIT_OK
     except BrokenPipeError:  # the reader closed the pipe: `inspect | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
     except GenerationError as error:
         message = str(error)
-    except OSError as error:  # for example an output folder that is a file or not writable
-        message = f"{error.filename}: {error.strerror}"
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     except ModuleNotFoundError as error:
         message = (
             f"{sys.executable} has no module '{error.name}'; expected jinja2, pyyaml and what "
             f"torchgen imports. Run: {sys.executable} -m pip install jinja2 pyyaml "
             f"typing_extensions{'' if sys.version_info >= (3, 11) else ' tomli'}"
         )
+    except Exception as error:
+        # Of the errors of the system, those that name a file are the user's: an output folder that
+        # is a file or not writable.
+        if not isinstance(error, OSError) or error.filename is None:
+            print(f"codegen: error: {record_fault(error)}", file=sys.stderr)
+            return EXIT_FAULT
+        message = f"{error.filename}: {error.strerror}"
     print(f"codegen: error: {message}", file=sys.stderr)
     return EXIT_BAD_INPUT
 
@@ -87,7 +99,25 @@ def _parser() -> argparse.ArgumentParser:
     _declare_inspect(
         add("inspect", help="show how the generator handles each operator of the installed torch")
     )
+    _declare_trace(add("trace", help="record the operators that a script calls, as a selection"))
     return parser
+
+
+def _declare_trace(parser: argparse.ArgumentParser) -> None:
+    parser.description = getdoc(_run_trace)
+    parser.set_defaults(run=_run_trace)
+    _add_output(parser, required=True)
+    parser.add_argument(
+        "--python",
+        default=sys.executable,
+        metavar="PROGRAM",
+        help="a Python that has torch, to run the script (default: this one)",
+    )
+    _add_torch_root(parser)
+    parser.add_argument("script", type=Path, metavar="SCRIPT", help="a Python script")
+    parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="its arguments"
+    )
 
 
 def _declare_torch(parser: argparse.ArgumentParser) -> None:
@@ -239,7 +269,7 @@ def _declare_inspect(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default="*",
         metavar="PATTERN",
-        help="names of operators, such as 'fft_*' (default: all)",
+        help="a name, such as torch.add or conv2d, or a pattern, such as 'fft_*' (default: all)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     _add_output(
@@ -371,9 +401,14 @@ def _report(options: argparse.Namespace, outcome: SyncResult) -> None:
 
 
 def _run_inspect(options: argparse.Namespace) -> None:
-    """Shows every out= and in-place overload whose ATen base name or public name matches PATTERN:
-    its schema, the kind of each argument, torchgen's tags, and whether it is generated or why not.
-    PATTERN is a name, or a pattern such as 'fft_*'; by default it matches everything.
+    """Shows what PATTERN names: what it is, whether it is generated or why not, and for operators
+    of infini.ops their slots, platforms and recorded test outcomes. By default it shows every out=
+    and in-place overload of torch, with the kind of each argument and torchgen's tags.
+
+    PATTERN is a name as people write it: add, add.Tensor, aten::add.out, torch.ops.aten.mm.default,
+    torch.nn.functional.conv2d, F.conv2d, Tensor.add_, __iadd__, infini.ops.add, CausalSoftmax,
+    at::_ops::add_out, the C++ name of a kernel, or an operator that torch has removed. It can also
+    be a pattern of ATen and public names, such as 'fft_*'.
 
     The JSON form, schema_version 1:
 
@@ -400,14 +435,42 @@ def _run_inspect(options: argparse.Namespace) -> None:
             list_size       null: no list; 0: a list of any size
             is_optional, has_optional_elements, is_out, keyword_only   true or false
             default         null, or the default's text in the schema
+        slots: null if all operators are listed or outside of a checkout, or a list of
+          slot            implementation index
+          devices         platforms
+          source          file of a hand-written implementation; null for a generated one
+        tests: null as for slots, or a list of outcomes in tests/*/contracts:
+          platform, slot
+          simulated       true: no device of the platform was used
+          overload        ATen's overload, or the name of a hand-written operator
+          outcomes        dtypes by outcome: passed, or a skip reason
+      functions: a list of the named functions that are neither out= nor in-place
+        name            with the overload name
+        schema, line, tags   as above
+        kind            torchgen's: functional, mutable
+        is_view, is_composite   true or false
+        kernels         C++ function by dispatch key
+        calls           null, or what a composite calls on the CPU, recorded with torch 2.13
+        see             the out= and in-place functions of the same signature
+        reason          functional, view, mutable, no tensor, no out or composite
+        explanation     the reason in detail
+      hand_written: a list of the named operators that torch has not
+        name, class_name, schema, arguments, slots, tests   as above
+      removed           null, or an object: the name, its successor, and the source of both
     """
     from codegen.inspection import inspect, render_json, render_text
     from codegen.selection import choose_operators
 
     inputs = _inputs(options)
-    schemas = load_schemas(inputs.torch)
-    bases = native.read_bases(BASES)
-    inspection = inspect(schemas, choose_operators(inputs, schemas), options.pattern, bases)
+    with native_functions(inputs.torch) as functions:
+        schemas = load_schemas(inputs.torch)
+        inspection = inspect(
+            schemas,
+            choose_operators(inputs, schemas),
+            options.pattern,
+            native.read_bases(BASES),
+            None if options.pattern == "*" else find_surroundings(functions),
+        )
     to_terminal = options.output_dir is None and sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if to_terminal else None
     text = render_json(inspection) if options.json else render_text(inspection, width)
@@ -415,6 +478,68 @@ def _run_inspect(options: argparse.Namespace) -> None:
         print(text, end="")
     else:
         _write(options, "inspect.json" if options.json else "inspect.txt", text)
+
+
+def find_surroundings(functions: NativeFunctions) -> Surroundings:
+    """Read the implementations and the contracts of this checkout, if it is one."""
+    from codegen.inspection import Surroundings, read_contracts
+
+    contracts = [_ROOT / "tests" / each / "contracts" for each in ("ops", "simulated")]
+    if not all(folder.is_dir() for folder in contracts):
+        return Surroundings(functions=functions)
+    sources = sorted((_ROOT / "src").rglob("*.c[cu]"))
+    registry = native.read_registry(
+        [source.relative_to(_ROOT) for source in sources],
+        native.read_bases(_ROOT / "src" / "base"),
+        "kNvidia",
+        _ROOT,
+    )
+    return Surroundings(
+        functions=functions,
+        implementations=registry.implementations,
+        contracts=read_contracts(contracts),
+    )
+
+
+def _run_trace(options: argparse.Namespace) -> int:
+    """Runs SCRIPT and records which ATen overloads it calls, and with tensors of which dtypes. The
+    options of this command come before SCRIPT.
+
+    Writes selected_operators.yaml, torchgen's selection form with the overloads as called, and
+    selection.yaml, the operators of infini.ops that do the same: for add.Tensor, it is add. The
+    comments in it list the overloads without an operator. --selection and INFINI_OPS_TORCH_OPS take
+    both files.
+
+    Operators are recorded where a backend sees them: conv2d is convolution. Threads of the script
+    are recorded, other processes are not. The exit code is that of SCRIPT. If it fails, what it
+    called until then is written.
+    """
+    from codegen.trace import (
+        OWN_NAME,
+        TORCHGEN_NAME,
+        render_selection,
+        render_torchgen,
+        run_script,
+    )
+
+    torch = find_torch(options.torch_root)
+    trace = run_script(options.python, options.script, options.arguments)
+    with native_functions(torch) as functions:
+        selection, summary = render_selection(trace, functions)
+    _write(options, TORCHGEN_NAME, render_torchgen(trace))
+    if selection is not None:
+        _write(options, OWN_NAME, selection)
+    elif (stale := options.output_dir / OWN_NAME).exists() and not options.dry_run:
+        stale.unlink()
+    print(f"trace: {summary}")
+    if trace.exit_code:
+        verb = "would be" if options.dry_run else "was"
+        print(
+            f"codegen: error: {options.script}: ended with exit code {trace.exit_code}; what it "
+            f"called until then {verb} written to {options.output_dir}",
+            file=sys.stderr,
+        )
+    return trace.exit_code
 
 
 def _run_headers(options: argparse.Namespace) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import NoReturn
 
@@ -89,8 +89,12 @@ class Reader:
         *,
         alias_hint: str = "",
         root: yaml.Node | None = None,
+        also: Collection[str] = (),
     ) -> None:
-        """Read the top-level keys of the file, or of its root; each may occur once."""
+        """Read the top-level keys of the file, or of its root; each may occur once.
+
+        Those in ``also`` are accepted, but messages do not offer them.
+        """
         root = root or self.compose(alias_hint)
         if root is None or not is_plain(root, "map"):
             line = 1 if root is None else line_of(root)
@@ -101,7 +105,7 @@ class Reader:
             if name in self.sections:
                 first = self.lines[name]
                 self.report(key, f"duplicate key '{name}', first on line {first}; merge them")
-            elif name in keys:
+            elif name in keys or name in also:
                 self.sections[name] = value
                 self.lines[name] = line_of(key)
             else:

@@ -16,6 +16,13 @@ from codegen.model import Choice, Omission, Schemas, SkipReason
 from codegen.nodes import Reader, is_plain
 
 ALL = "all"
+ATEN = "aten::"
+# torchgen/selective_build/selector.py: the other keys of its form.
+_EVERYTHING = "include_all_operators"
+_TORCHGEN_KEYS = (
+    *(_EVERYTHING, "include_all_non_op_selectives", "debug_info", "kernel_metadata"),
+    *("et_kernel_metadata", "custom_classes", "build_features"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,15 +68,66 @@ def _matches(entries: Iterable[SelectionEntry], known: Collection[str]) -> set[s
 
 
 def load_selection(path: Path) -> Selection:
-    """Read and check a selection file; raise ``GenerationError`` with every finding."""
+    """Read and check a selection file; raise ``GenerationError`` with every finding.
+
+    The file can also have torchgen's form, for selective builds: ``aten::add.out:`` under
+    ``operators``. Its dtypes have no effect: an operator is built for all.
+    """
     reader = Reader(path, "a selection of operators")
     # In YAML, a leading asterisk is an alias.
     hint = "; put a pattern that begins with * in quotes"
-    reader.read_sections(("operators", "excluded"), "operators and excluded", alias_hint=hint)
+    reader.read_sections(
+        ("operators", "excluded"),
+        "operators and excluded",
+        alias_hint=hint,
+        also=_TORCHGEN_KEYS,
+    )
+    if _is_torchgens(reader):
+        included = _included_by_torchgen(reader)
+        reader.raise_findings()
+        return Selection(origin=str(path), included=included)
     excluded = _excluded(reader)
     included = _included(reader, unwanted={entry.text for entry in excluded})
     reader.raise_findings()
     return Selection(origin=str(path), included=included, excluded=excluded)
+
+
+def _is_torchgens(reader: Reader) -> bool:
+    """True for torchgen's form; it has a namespace before each operator."""
+    if not reader.sections.keys().isdisjoint(_TORCHGEN_KEYS):
+        return True
+    node = reader.sections.get("operators")
+    return (
+        node is not None
+        and is_plain(node, "map")
+        and any("::" in str(key.value) for key, _ in node.value)
+    )
+
+
+def _included_by_torchgen(reader: Reader) -> tuple[SelectionEntry, ...] | None:
+    """Read the operators of torchgen's form by their base names; None: all operators."""
+    everything = reader.sections.get(_EVERYTHING)
+    if everything is not None and is_plain(everything, "bool") and everything.value == "true":
+        return None
+    if "excluded" in reader.sections:
+        text = (
+            f"excluded: not a key of torchgen's form; expected one of {', '.join(_TORCHGEN_KEYS)}"
+        )
+        reader.report(reader.lines["excluded"], text)
+    node = reader.sections.get("operators")
+    if node is None or not is_plain(node, "map") or not node.value:
+        place = 1 if node is None else node
+        reader.report(place, f"operators: expected at least one {ATEN}<name>.<overload>:")
+        return ()
+    entries: dict[str, SelectionEntry] = {}
+    for key, _ in node.value:
+        if not reader.is_string("operators", key, f"{ATEN}<name>.<overload>"):
+            continue
+        if "::" not in key.value:
+            reader.report(key, f"'{key.value}' has no namespace; write '{ATEN}{key.value}'")
+        base = key.value.removeprefix(ATEN).partition(".")[0]
+        entries.setdefault(base, SelectionEntry(text=base, where=reader.where(key)))
+    return tuple(entries.values())
 
 
 def _included(reader: Reader, unwanted: Collection[str]) -> tuple[SelectionEntry, ...] | None:

@@ -227,6 +227,42 @@ def test_a_folder_without_torch(tmp_path: Path, capsys: pytest.CaptureFixture[st
     )
 
 
+@pytest.mark.parametrize("fault", [KeyError("x\ny"), OSError(5, "Input/output error")])
+def test_a_fault_is_one_line_and_a_file(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Exception,
+) -> None:
+    def fail() -> None:
+        raise fault
+
+    monkeypatch.setattr("codegen.emit.render_headers", fail)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    command = ["headers", "--output-dir", str(tmp_path)]
+    assert main(command) == 3
+    [line] = capsys.readouterr().err.splitlines()
+    kind = type(fault).__name__
+    assert re.match(
+        rf"codegen: error: unexpected {kind}: .* \(.*/test_command_line\.py:\d+\)", line
+    )
+    [report] = tmp_path.glob("codegen-fault-*.txt")
+    assert line.endswith(f"Please report it, with the file {report}, which has the traceback")
+    assert "Traceback (most recent call last):" in report.read_text()
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+    assert main(command) == 3
+    assert "Traceback (most recent call last):" in capsys.readouterr().err
+
+
+def test_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("codegen.emit.render_headers", interrupt)
+    assert main(["headers", "--output-dir", str(tmp_path)]) == 130
+
+
 def test_headers_can_be_shown_without_writing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,17 +6,42 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from codegen.cli import main
+from codegen.aten import NativeFunctions
+from codegen.cli import BASES, find_surroundings, main
+from codegen.devices import platforms
 from codegen.errors import GenerationError
 from codegen.inputs import SELECTION_VARIABLE
-from codegen.inspection import inspect, render_json, render_text
+from codegen.inspection import (
+    COMPOSITES,
+    CUDA_PLATFORMS,
+    Inspection,
+    Surroundings,
+    explain_function,
+    inspect,
+    read_contracts,
+    render_json,
+    render_text,
+)
 from codegen.model import Choice, Schemas
+from codegen.native import read_bases
+from codegen.questions import REMOVED
 from codegen.selection import apply_selections, parse_variable
+
+Around = Callable[[str], Inspection]
+
+
+@pytest.fixture(scope="module")
+def around(schemas: Schemas, functions: NativeFunctions) -> Around:
+    """Answers a question as the command does, in this checkout."""
+    bases = read_bases(BASES)
+    surroundings = find_surroundings(functions)
+    return lambda question: inspect(schemas, Choice(), question, bases, surroundings)
 
 
 def as_json(schemas: Schemas, pattern: str, choice: Choice | None = None) -> dict[str, Any]:
@@ -29,7 +54,8 @@ def keys(value: object) -> set[str]:
     if isinstance(value, list):
         return {key for element in value for key in keys(element)}
     if isinstance(value, dict):
-        return value.keys() | {key for element in value.values() for key in keys(element)}
+        mapped = {"kernels", "outcomes"}  # their keys are data
+        return value.keys() | {key for name in value.keys() - mapped for key in keys(value[name])}
     return set()
 
 
@@ -75,12 +101,12 @@ def test_json_of_everything_lists_all_overloads(schemas: Schemas) -> None:
 
 
 def test_json_is_described_in_the_help(
-    schemas: Schemas, capsys: pytest.CaptureFixture[str]
+    schemas: Schemas, around: Around, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["inspect", "--help"])
     described = capsys.readouterr().out
-    for key in keys(as_json(schemas, "set_")):
+    for key in keys(as_json(schemas, "set_")) | keys(json.loads(render_json(around("rms_norm")))):
         assert re.search(rf"\b{key}\b", described), f"inspect --help lacks {key}"
 
 
@@ -115,9 +141,172 @@ def test_nothing_matches(schemas: Schemas) -> None:
         inspect(schemas, Choice(), "sofmax")
 
 
-def test_an_overload_by_itself(schemas: Schemas) -> None:
-    with pytest.raises(GenerationError, match=r"'add\.out'; .* all its overloads; write 'add'$"):
-        inspect(schemas, Choice(), "add.out")
+# What a person asks, and the overloads, other functions and hand-written operators in the answer.
+QUESTIONS = {
+    "conv2d": ["conv2d", "conv2d.padding"],
+    "F.conv2d": ["conv2d", "conv2d.padding"],
+    "aten::add": ["add.Tensor", "add.Scalar", "add.out", "add.Scalar_out"],
+    "aten::add.out": ["add.out"],
+    "torch.add": ["add.Tensor", "add.Scalar", "add.out", "add.Scalar_out"],
+    "torch.add()": ["add.Tensor", "add.Scalar", "add.out", "add.Scalar_out"],
+    "infini.ops.add": ["add.Tensor", "add.Scalar", "add.out", "add.Scalar_out"],
+    "add.Tensor": ["add.Tensor", "add.out", "add_.Tensor"],
+    "aten.add.Tensor": ["add.Tensor", "add.out", "add_.Tensor"],
+    "add_": ["add_.Tensor", "add_.Scalar"],
+    "torch.Tensor.add_": ["add_.Tensor", "add_.Scalar"],
+    "__iadd__": ["add_.Tensor", "add_.Scalar"],
+    "__add__": ["add.Tensor", "add.Scalar", "add.out", "add.Scalar_out"],
+    "__invert__": ["bitwise_not", "bitwise_not.out"],
+    "__iand__": ["__iand__.Scalar", "__iand__.Tensor"],
+    "torch.ops.aten.mm.default": ["mm", "mm.out"],
+    "torch.nn.functional.scaled_dot_product_attention": ["scaled_dot_product_attention"],
+    "scaled_dot_product_attention": ["scaled_dot_product_attention"],
+    "torch.linalg.eigh": ["linalg_eigh", "linalg_eigh.eigvals"],
+    "symeig": ["linalg_eigh", "linalg_eigh.eigvals"],
+    "view": ["view", "view.dtype"],
+    "item": ["item"],
+    "gemm": ["gemm"],
+    "infini::ops::CausalSoftmax": ["causal_softmax"],
+    "rms_norm": ["rms_norm", "rms_norm"],
+    "InternalSoftmax": ["_softmax", "_softmax.out"],
+    "internal_softmax": ["_softmax", "_softmax.out"],
+    "at::_ops::add_out": ["add.out"],
+    "at::native::ufunc_add_CPU": ["add.out"],
+    "cross_entropy": ["cross_entropy_loss"],
+}
+
+
+@pytest.mark.parametrize(("question", "answer"), QUESTIONS.items())
+def test_a_question(question: str, answer: list[str], around: Around) -> None:
+    found = around(question)
+    names = [function.schema.full_name for function in found.functions]
+    names += [name for name, _ in found.hand_written]
+    names += [
+        declaration.schema.full_name
+        for _, overloads in found.operators
+        for declaration, _ in overloads
+    ]
+    assert sorted(names) == sorted(answer)
+
+
+def test_every_function_of_torch_is_an_answer(functions: NativeFunctions, around: Around) -> None:
+    """One of each kind by itself, because each takes milliseconds; all of them by a pattern."""
+    kinds = {each.func.kind().name: str(each.func.name) for each in functions.functions}
+    assert len(kinds) >= 4
+    for name in kinds.values():
+        assert render_text(around(name)).count(f"{name}  [") == 1, name
+    found = around("?*")
+    shown = {function.schema.aten_name for function in found.functions}
+    shown |= {overloads[0][0].schema.aten_name for _, overloads in found.operators}
+    assert shown == {str(each.func.name.name) for each in functions.functions}
+    assert {name for name, _ in found.hand_written} >= {"gemm", "rms_norm", "swiglu"}
+
+
+@pytest.mark.parametrize(
+    ("question", "reason", "explanation"),
+    [
+        ("add.Tensor", "functional", "see add_.Tensor, add.out"),
+        ("view", "view", "these write a copy: view_copy.out, view_copy.dtype_out"),
+        ("item", "no tensor", "returns no tensor"),
+        ("conv2d", "composite", "calls other operators: .*convolution"),
+        ("lstm.input", "composite", "does not say which: `python -m codegen trace`"),
+        ("_cudnn_rnn_flatten_weight", "functional", "see _cudnn_rnn_flatten_weight.out"),
+        ("_assert_async", "no tensor", "returns no tensor"),
+    ],
+)
+def test_why_not(question: str, reason: str, explanation: str, around: Around) -> None:
+    got = explain_function(around(question).functions[0])
+    assert got[0] == reason
+    assert re.search(explanation, got[1])
+
+
+def test_slots_and_outcomes(around: Around) -> None:
+    [add] = json.loads(render_json(around("torch.add")))["operators"]
+    places = {(each["slot"], each["source"]): each["devices"] for each in add["slots"]}
+    assert places[0, "src/cpu/add.cc"] == ["cpu"]
+    assert places[0, "src/cuda/add.cu"] == list(CUDA_PLATFORMS)
+    assert places[8, None] == [each.name for each in platforms()]
+    assert places[9, "src/triton/ops/add/add.cc"] == ["nvidia"]
+    outcomes = {
+        (each["platform"], each["simulated"], each["overload"]): each["outcomes"]
+        for each in add["tests"]
+    }
+    assert "float32" in outcomes["cpu", False, "add"]["passed"]
+    assert "float32" in outcomes["cpu", False, "add.out"]["passed"]
+    # This contract has only its base: another contract.
+    assert "float32" in outcomes["hygon", True, "add.out"]["no device"]
+    text = render_text(around("torch.add"))
+    assert "\n  slot 8: every platform (generated)\n" in text
+    assert re.search(r"\n  tests of add\.out, slot 8, on cpu, .*: passed: bfloat16 bool", text)
+
+
+def test_a_contract_that_changes_its_base(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(
+        "platform: a\ndtypes: {all: int64 float32}\noperators:\n  native: {slot 0: {add: all}}\n"
+        "  torch:\n    slot 8: {abs.out: all, exp.out: all, cos.out: float32}\n"
+    )
+    (tmp_path / "b.yaml").write_text(
+        "platform: b\nbase: a.yaml\nsimulated: true\noperators:\n  native: null\n"
+        "  torch:\n    slot 8: {abs.out: {no kernel: int64}, cos.out: null}\n"
+    )
+    b = {each.overload: each.outcomes for each in read_contracts([tmp_path]) if each.simulated}
+    assert b == {
+        "abs.out": {"no kernel": ("int64",), "passed": ("float32",)},
+        "exp.out": {"passed": ("int64", "float32")},
+    }
+
+
+def test_outside_of_a_checkout(schemas: Schemas, functions: NativeFunctions) -> None:
+    found = inspect(schemas, Choice(), "add", surroundings=Surroundings(functions=functions))
+    assert "  slots, tests: not known outside of a checkout" in render_text(found)
+    [operator] = json.loads(render_json(found))["operators"]
+    assert operator["slots"] is None
+    assert operator["tests"] is None
+
+
+def test_a_removed_operator_names_its_successor(around: Around) -> None:
+    first = render_text(around("torch.symeig")).splitlines()[0]
+    assert first.startswith(
+        "symeig  [removed from torch; use linalg_eigh: https://github.com/pytorch"
+    )
+
+
+def test_removed_operators_are_removed_and_their_successors_are_not(
+    functions: NativeFunctions,
+) -> None:
+    names = {str(each.func.name.name) for each in functions.functions}
+    assert names.isdisjoint(REMOVED)
+    assert {removal.successor for removal in REMOVED.values()} <= names
+
+
+def test_recorded_composites_are_known_to_torch(functions: NativeFunctions) -> None:
+    recorded = json.loads(COMPOSITES.read_text())
+    names = {str(each.func.name.name) for each in functions.functions}
+    assert len(recorded["calls"]) > 200
+    assert {
+        *recorded["calls"],
+        *(each for all_ in recorded["calls"].values() for each in all_),
+    } <= names
+
+
+def test_the_platforms_of_the_cuda_sources_are_those_of_cmake(root: Path) -> None:
+    text = (root / "src" / "cmake" / "Cuda.cmake").read_text()
+    [names] = re.findall(r"\"(WITH_NVIDIA, .*) to ON, or WITH_CUDA_KERNELS", text)
+    assert re.findall(r"WITH_(\w+)", names) == [each.upper() for each in CUDA_PLATFORMS]
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        ("torch.sofmax", r"no operator 'torch\.sofmax'; did you mean 'softmax'\?$"),
+        ("gemmm", r"no operator 'gemmm'; did you mean 'gemm'\?$"),
+        ("add.Tensr", r"no operator 'add\.Tensr'"),
+        ("zz*", r"that matches 'zz\*'$"),
+    ],
+)
+def test_a_question_without_an_answer(question: str, message: str, around: Around) -> None:
+    with pytest.raises(GenerationError, match=message):
+        around(question)
 
 
 def test_the_command(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegen.aten import find_torch, load_schemas, schema_of
+from codegen.aten import find_torch, load_schemas, native_functions, schema_of
+from codegen.errors import GenerationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +47,41 @@ def test_functions_are_declared_as_in_atens_headers() -> None:
     ours = {each.schema.function: each.cpp_call for each in declarations}
     assert len(ours) > 1400
     assert ours == {name: declared[name] for name in ours}
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("__version__ = '2.9.1+vendor'\n", "2.9.1+vendor"),
+        ("__version__: str = '2.9.1'\n", "2.9.1"),
+        ("__version__ = '1'\n__version__ = '2'\n", "2"),
+        ("__version__ = get_version()\n", "2.8.0+acme"),
+        ("v = 1\n__version__ = f'{v}.0'\n", "2.8.0+acme"),
+        ("__version__ = (\n", "2.8.0+acme"),
+        ("", "2.8.0+acme"),
+    ],
+)
+def test_the_version_of_a_torch(tmp_path: Path, text: str, version: str) -> None:
+    """A file that computes it leaves the version of the installed distribution."""
+    torch = find_torch()
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "version.py").write_text(text)
+    (tmp_path / "torch-2.8.0+acme.dist-info").mkdir()
+    metadata = tmp_path / "torch-2.8.0+acme.dist-info" / "METADATA"
+    metadata.write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.8.0+acme\n")
+    moved = replace(torch, torch=tmp_path / "torch")
+    with native_functions(moved) as parsed:
+        assert parsed.torch_version == version
+
+
+def test_a_torch_without_a_version(tmp_path: Path) -> None:
+    (tmp_path / "version.py").write_text("__version__ = get_version()\n")
+    message = r"version\.py: expected a string assigned to __version__, or torch-\*\.dist-info in "
+    with (
+        pytest.raises(GenerationError, match=message),
+        native_functions(replace(find_torch(), torch=tmp_path)),
+    ):
+        pass
 
 
 NAMES = st.from_regex(r"[a-z][a-z0-9]{0,5}", fullmatch=True)

@@ -198,6 +198,39 @@ def test_malformed_selections(tmp_path: Path, text: str, message: str) -> None:
         load_selection(path)
 
 
+def test_torchgens_form(tmp_path: Path, schemas: Schemas) -> None:
+    text = (
+        "build_features: []\noperators:\n  aten::mul.Tensor:\n    include_all_overloads: false\n"
+        "  aten::add.out: {debug_info: [float32]}\n  aten::add.Scalar_out: {}\n  aten::abs_: {}\n"
+        "  aten::item:\nkernel_metadata:\n  add_kernel: [float]\n"
+    )
+    choice = choose_from_file(tmp_path, text, schemas)
+    assert chosen(choice, schemas) == {"abs_", "add", "mul"}
+    assert choice.missing == ("item",)
+    assert f"{tmp_path}/ops.yaml:8: torch " in choice.notes[0]
+    everything = choose_from_file(tmp_path, "include_all_operators: true\n", schemas)
+    assert everything == Choice()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "operators:\n  aten::add.out: {}\n  add: {}\n",
+            "3: 'add' has no namespace; write 'aten::",
+        ),
+        ("include_all_operators: false\n", "1: operators: expected at least one aten::<name>"),
+        ("build_features: []\noperators: [add]\n", "2: operators: expected at least one aten::<"),
+        ("operators: {aten::add: {}}\nexcluded: {a: b}\n", "2: excluded: not a key of torchgen's"),
+        ("operators: {aten::add: {}}\nexclude: {a: b}\n", "2: unknown key: got 'exclude', did you"),
+    ],
+)
+def test_malformed_selections_of_torchgen(tmp_path: Path, text: str, message: str) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(GenerationError, match=re.escape(f"{path}:{message}")):
+        load_selection(path)
+
+
 def test_all_findings_are_reported_at_once(tmp_path: Path) -> None:
     path = write(tmp_path, "operators:\n  - exp\n  - exp\n  - abs\nother: 1\n")
     with pytest.raises(GenerationError, match=r"(?s)duplicate entry.*move it before.*unknown key"):

@@ -440,8 +440,14 @@ def _exit_codes() -> str:
             [
                 (str(codegen_cli.EXIT_OK), "generated, or nothing to do"),
                 (str(codegen_cli.EXIT_BAD_INPUT), "wrong command line, input or environment"),
+                (
+                    str(codegen_cli.EXIT_FAULT),
+                    "an error of the program itself; the message names the file with the traceback",
+                ),
+                (str(codegen_cli.EXIT_INTERRUPTED), "interrupted"),
             ],
         ),
+        "`trace` ends with the exit code of its script, or 128 and the number of a signal.",
     )
 
 
