@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _ROOT = Path(__file__).resolve().parent.parent
 BASES = _ROOT / "src" / "base"
+PROGRAM = "python -m codegen"
 EXIT_OK = 0
 EXIT_BAD_INPUT = 2
 EXIT_FAULT = 3
@@ -34,10 +35,10 @@ EXIT_INTERRUPTED = 130
 _OLDEST_TARGET = 80  # oldest target with variants in src/triton/ops
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> int:
     """Run one generator. Returns its exit code: 0, or 2 or 3 after a message."""
     try:
-        options = _parser().parse_args(arguments)
+        options = _parser(program).parse_args(arguments)
         code: int | None = options.run(options)
         sys.stdout.flush()
         return code or EXIT_OK
@@ -65,9 +66,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_BAD_INPUT
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m codegen", description=__doc__, allow_abbrev=False
+class _PrintCMakeDir(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(_ROOT / "codegen" / "cmake")  # in one line, which the action "version" would wrap
+        parser.exit()
+
+
+def _parser(program: str = PROGRAM) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=program, description=__doc__, allow_abbrev=False)
+    parser.add_argument(
+        "--cmake-dir",
+        action=_PrintCMakeDir,
+        nargs=0,
+        help="print the folder of the CMake package InfiniOpsCodegen and exit",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     add = functools.partial(
@@ -253,7 +264,9 @@ def _declare_hand_written(parser: argparse.ArgumentParser) -> None:
 
 def _declare_headers(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_run_headers)
-    _add_output(parser, default=_ROOT / "src" / "include" / "infini" / "ops")
+    folder = _ROOT / "src" / "include" / "infini" / "ops"
+    is_checkout = (_ROOT / "CMakeLists.txt").exists()
+    _add_output(parser, **({"default": folder} if is_checkout else {"required": True}))
 
 
 def _declare_platforms(parser: argparse.ArgumentParser) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from codegen.aten import find_torch
 from codegen.backend.coverage import Status
 from codegen.backend.emit import generate_backend
 from codegen.cli import main
+from tests.built import cached_compiler
+from tests.codegen import distributions
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "bring-up-a-device.md").read_text(encoding="utf-8")
@@ -56,28 +59,52 @@ def test_the_required_operators_that_it_names_are_those_of_the_report(tmp_path: 
     assert all(f"**{status.value}**" in PAGE for status in Status)
 
 
-def test_the_kernels_to_copy_are_those_of_the_simulated_device() -> None:
-    rows = re.findall(r"^\| ((?:`\w+\.(?:cc|h)`(?:, )?)+) \|", PAGE, re.MULTILINE)
-    names = {name for row in rows for name in re.findall(r"`([\w.]+)`", row)}
-    names.remove("PrivateUse1NativeFunctions.h")  # of the table of generated files
-    there = {path.name for path in (ROOT / "tests" / "simulated" / "src").glob("*.*")}
-    assert "tensors.cc" in names
-    assert names <= there
-    # The page says that these are left out at first.
-    assert {name for name in there - names if name.endswith(".cc")} == {
-        "networks.cc",
-        "random.cc",
-        "sparse.cc",
-    }
+RUNS_HERE = (
+    "<!-- not run: tests/codegen/test_docs_bring_up_a_device.py runs it, outside of a checkout -->"
+)
 
 
-def test_what_is_to_be_changed_in_the_copies_is_in_them() -> None:
-    build = (ROOT / "tests" / "simulated" / "CMakeLists.txt").read_text(encoding="utf-8")
-    module = ROOT / "tests" / "simulated" / "src" / "simulated_device" / "runtime.py"
-    for changed in ("simulated_device", "${CMAKE_CURRENT_SOURCE_DIR}/../..", "-O0"):
-        assert changed in build
-        assert f"{changed}`" in PAGE
-    assert "\nis_simulated = True\n" in module.read_text(encoding="utf-8")
+def typed() -> list[str]:
+    """The commands of steps 1 to 4 and those marked: others need hardware or the built library."""
+    block = re.compile(r"^([^\n]*)\n```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    steps = PAGE.partition("\n## 4.")[0]
+    assert {comment for comment, _ in block.findall(steps)} == {RUNS_HERE}
+    return [commands for comment, commands in block.findall(PAGE) if comment == RUNS_HERE]
+
+
+@pytest.mark.complete
+def test_what_a_person_types_is_a_device(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> None:
+    """Every command as typed and in order, in an empty folder and an environment of its own."""
+    built = distributions.build_distribution(tmp_path_factory)
+    python = distributions.install_distribution(built, tmp_path / "venv")
+    script = "set -e\n" + "".join(typed())
+    wheel = distributions.wheel_of(built)
+    for old, new in (
+        ("checkout=$PWD ", f"checkout={ROOT} "),
+        # The same, built before: pip would write into the checkout, or ask an index.
+        (
+            "pip install $checkout/codegen",
+            f"pip install --no-index {wheel}",
+        ),
+        ("--no-build-isolation\n", "--no-build-isolation --no-deps --no-index\n"),
+    ):
+        assert old in script
+        script = script.replace(old, new)
+    (folder := tmp_path / "empty").mkdir()
+    done = distributions.run(
+        *("bash", "-c", script),
+        folder=folder,
+        PATH=f"{python.parent}{os.pathsep}{os.environ['PATH']}",
+        SKBUILD_CMAKE_DEFINE="CMAKE_CXX_FLAGS_RELEASE=-O0",  # the speed is not the point
+        **cached_compiler(request),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = re.findall(r"^# (.*acme:0.*)$", script, re.MULTILINE)
+    assert len(shown) == 2
+    assert [line for line in done.stdout.splitlines() if "acme:0" in line] == shown
+    assert "note" not in done.stderr  # of kernels that the YAML does not list
 
 
 def test_the_configuration_is_valid(tmp_path: Path) -> None:
@@ -103,7 +130,7 @@ def test_the_options_of_the_generator_exist(capsys: pytest.CaptureFixture[str]) 
     with pytest.raises(SystemExit, match=r"^0$"):
         main(["backend-stubs", "--help"])
     help_text = capsys.readouterr().out
-    commands = re.findall(r"^python -m codegen backend-stubs (.*)$", PAGE, re.MULTILINE)
+    commands = re.findall(r"^python -m infini\.codegen backend-stubs (.*)$", PAGE, re.MULTILINE)
     options = {option for command in commands for option in re.findall(r"--[\w-]+", command)}
     assert options
     assert [option for option in sorted(options) if option not in help_text] == []
