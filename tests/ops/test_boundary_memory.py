@@ -359,6 +359,18 @@ class TestOutsOfAnotherShape:
         assert out.tolist() == [2, 0]
 
 
+@pytest.mark.operators("internal_logcumsumexp")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64, torch.int64], ids=str)
+def test_an_out_dtype_that_torch_trusts_is_refused(dtype: torch.dtype) -> None:
+    """Torch writes float32 into an out of any dtype, and past the end of smaller elements."""
+    x, out = torch.ones(4, 4), torch.zeros(4, 4, dtype=dtype)
+    with pytest.raises(RuntimeError, match=r"out: got dtype .*, expected Float"):
+        infini.ops.internal_logcumsumexp(x, 0, out)
+    assert not out.any()
+    infini.ops.internal_logcumsumexp(x, 0, right := filled(4, 4))
+    torch.testing.assert_close(right, x.logcumsumexp(0))
+
+
 class TestBorrowedMemory:
     @pytest.mark.parametrize(
         ("operator", "arguments"),
