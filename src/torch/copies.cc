@@ -3,6 +3,9 @@
 #include <ATen/MemoryOverlap.h>
 #include <c10/util/accumulate.h>
 
+#include <stdexcept>
+#include <string>
+
 #include "torch/tensors.h"
 
 // From ATen/native/Resize.h, whose inclusion costs 5 CPU-seconds.
@@ -37,7 +40,7 @@ at::IntArrayRef LargestShape(Span<Argument> inputs) {
 
 // The copy that the kernel gets instead of `tensor`; undefined if it can use `tensor` itself.
 at::Tensor CopyFor(Quirk quirk, const at::Tensor& tensor, bool is_out, at::IntArrayRef shape) {
-  if (quirk == Quirk::kIgnoresOverlap) return {};
+  if (quirk == Quirk::kIgnoresOverlap || quirk == Quirk::kTrustsDtype) return {};
   // Quirks are those of the CPU's kernels, which other devices may fall back to. CUDA has its own,
   // of which some refuse what is contiguous: `_scaled_mm` its second operand.
   if (!is_out && (quirk != Quirk::kIgnoresStrides || tensor.is_cuda())) return {};
@@ -47,6 +50,13 @@ at::Tensor CopyFor(Quirk quirk, const at::Tensor& tensor, bool is_out, at::IntAr
     return tensor.new_empty(shape);
   }
   return tensor.is_contiguous() ? at::Tensor() : tensor.contiguous();
+}
+
+void CheckDtype(const at::Tensor& out, const at::Tensor& input) {
+  if (out.scalar_type() == input.scalar_type()) return;
+  throw std::runtime_error(std::string("out: got dtype ") + c10::toString(out.scalar_type()) +
+                           ", expected " + c10::toString(input.scalar_type()) +
+                           ", the input's: torch would write past the end of a smaller one");
 }
 
 }  // namespace
@@ -61,6 +71,9 @@ Copies::Copies(const Invocation& invocation, Quirk quirk)
     if (!HasStrides(tensor)) continue;
     const bool is_written = invocation.parameters[i].is_out;
     if (is_written) at::assert_no_internal_overlap(tensor);
+    if (is_written && quirk == Quirk::kTrustsDtype) {
+      CheckDtype(tensor, *arguments_[0].As<at::Tensor>());
+    }
     at::Tensor copy = CopyFor(quirk, tensor, i >= first_out, shape);
     if (!copy.defined()) continue;
     copies_.push_back({tensor, std::move(copy), is_written});

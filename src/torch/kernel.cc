@@ -173,6 +173,8 @@ Kernel KernelOf(std::string_view operator_name) {
       return RunWith<Quirk::kIgnoresOverlap>;
     case Quirk::kTrustsOuts:
       return RunWith<Quirk::kTrustsOuts>;
+    case Quirk::kTrustsDtype:
+      return RunWith<Quirk::kTrustsDtype>;
     case Quirk::kNeedsStep:
       return RunWith<Quirk::kNeedsStep>;
   }

@@ -113,6 +113,8 @@ constexpr std::string_view kTrustsOuts[] = {
     "rrelu_with_noise",     "soft_margin_loss",
 };
 
+constexpr std::string_view kTrustsDtype[] = {"internal_logcumsumexp"};
+
 constexpr std::string_view kNeedsStep[] = {"range"};
 
 template <typename Names>
@@ -127,6 +129,7 @@ Quirk QuirkOf(std::string_view operator_name) {
   if (Contains(kIgnoresOutStrides, operator_name)) return Quirk::kIgnoresOutStrides;
   if (Contains(kIgnoresOverlap, operator_name)) return Quirk::kIgnoresOverlap;
   if (Contains(kTrustsOuts, operator_name)) return Quirk::kTrustsOuts;
+  if (Contains(kTrustsDtype, operator_name)) return Quirk::kTrustsDtype;
   return Contains(kNeedsStep, operator_name) ? Quirk::kNeedsStep : Quirk::kNone;
 }
 

@@ -18,6 +18,9 @@ enum class Quirk {
   // The kernel assumes contiguous outs with the shape of the largest input, even if only as scratch
   // for a result of another shape, and writes past other outs: it gets such outs.
   kTrustsOuts,
+  // The kernel writes elements of the input's dtype into an out of any dtype, also past its end:
+  // slot 8 refuses other dtypes.
+  kTrustsDtype,
   // Without a step, torch runs the CPU's kernel on every device, which ends the process: elsewhere
   // the overload with a step is called, which has a kernel per device.
   kNeedsStep,

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from harness import Arguments, error_of, invoke
+from harness import Arguments, equal, error_of, invoke, tensors
 from installed import TORCH_SLOT, Overload, all_overloads
 from samples import Sample
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -29,6 +29,15 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 _ABOUT_STRIDES = {"_reshape_alias_copy", "as_strided", "empty", "resize", "resize_as"}
 # Singular, so that the sign is rounding noise.
 _IMPRECISE = {"slogdet.out", "_linalg_slogdet.sign"}
+# With an out of another shape, torch fills a part of it, or writes past its end.
+_TRUST_OUTS = {
+    "binary_cross_entropy",
+    "binary_cross_entropy_backward",
+    "huber_loss",
+    "log_sigmoid_forward",
+    "rrelu_with_noise",
+    "soft_margin_loss",
+}
 
 
 def numbers(*shape: int) -> np.ndarray:
@@ -131,6 +140,82 @@ def _check_right_or_refused(overload: Overload, actual: Arguments, expected: Arg
 
 def _comparable(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.float() if tensor.dtype.is_floating_point else tensor
+
+
+def _can_be_resized(overload: Overload) -> bool:
+    aten = overload.aten()
+    if not overload.is_selected or aten is None or overload.aten_name in _TRUST_OUTS | {"empty"}:
+        return False
+    return any(argument.is_out for argument in aten._schema.arguments)
+
+
+def _ends_alike(overload: Overload, shape: tuple[int, ...]) -> bool:
+    """Report whether torch and the library do the same with outs of this shape."""
+    aten = overload.aten()
+    for sample in overload.samples()[:1]:
+        expected, actual = (_with_outs(sample, aten._schema, shape) for _ in range(2))
+        error = error_of(partial(invoke, aten), expected)
+        found = error_of(overload.call(TORCH_SLOT, by_keyword=False), actual)
+        if type(found) is not type(error):
+            return False
+        if error is None and not _same_outcome(expected, actual):
+            return False
+    return True
+
+
+def _with_outs(sample: Sample, schema: Any, shape: tuple[int, ...]) -> Arguments:
+    arguments = sample.bind(schema, "cpu")
+    for name in [argument.name for argument in schema.arguments if argument.is_out]:
+        given = arguments[name]
+        many = given if isinstance(given, list) else [given]
+        outs = [torch.ones(shape, dtype=out.dtype) for out in many]
+        arguments[name] = outs if isinstance(given, list) else outs[0]
+    return arguments
+
+
+def _same_outcome(expected: Arguments, actual: Arguments) -> bool:
+    pairs = zip(tensors(expected), tensors(actual), strict=True)
+    return all(
+        (wanted.dtype, wanted.shape) == (got.dtype, got.shape) and equal(wanted, got)
+        for (_, wanted), (_, got) in pairs
+    )
+
+
+class TestTorchReadsStridedTensorsWrongly:
+    """For these, "as ATen" means what ATen's overload gives for contiguous tensors."""
+
+    @staticmethod
+    def check(overload: Any, call: Callable[..., object], inputs: Arguments, outs: int) -> None:
+        right, of_torch, ours = ([filled() for _ in range(outs)] for _ in range(3))
+        apart = {name: strided(value) for name, value in inputs.items()}
+        overload(**inputs, **{f"out{i}": out for i, out in enumerate(right)})
+        overload(**apart, **{f"out{i}": out for i, out in enumerate(of_torch)})
+        call(**apart, **{f"out{i}": out for i, out in enumerate(ours)}, implementation_index=8)
+        assert all(map(equal, ours, right))
+        assert not all(map(equal, of_torch, right)), "torch is right: change docs/the-library.md"
+
+    @pytest.mark.operators("internal_weight_norm_interface")
+    def test_weight_norm(self) -> None:
+        weight, scale = torch.from_numpy(numbers(4, 3)), torch.ones(4, 1)
+        self.check(
+            torch.ops.aten._weight_norm_interface.out,
+            infini.ops.internal_weight_norm_interface,
+            {"v": weight, "g": scale},
+            outs=2,
+        )
+
+    @pytest.mark.operators("native_group_norm_backward")
+    def test_the_gradient_of_group_norm(self) -> None:
+        x, gradient = torch.from_numpy(numbers(2, 4, 6)), torch.from_numpy(numbers(2, 4, 6)).sin()
+        sizes = {"N": 2, "C": 4, "HxW": 6, "group": 2, "output_mask": [True] * 3}
+        saved = {"mean": torch.ones(2, 2), "rstd": torch.ones(2, 2), "weight": torch.ones(4)}
+        overload = torch.ops.aten.native_group_norm_backward.out
+        self.check(
+            partial(overload, **saved, **sizes),
+            partial(infini.ops.native_group_norm_backward, **saved, **sizes),
+            {"grad_out": gradient, "input": x},
+            outs=3,
+        )
 
 
 class TestOverlap:
@@ -236,6 +321,27 @@ class TestOutsOfAnotherShape:
         infini.ops.rrelu_with_noise(x, torch.zeros(64), 0.5, 0.5, True, out=out)
         torch.testing.assert_close(out, torch.where(x < 0, x / 2, x))
 
+    @pytest.mark.operators("binary_cross_entropy_backward", "rrelu_with_noise")
+    def test_torch_itself_does_not_resize_these(self) -> None:
+        """The docs name them as exceptions to "resized as in torch"."""
+        x = torch.full((4,), 0.5)
+        operands = (torch.tensor(1.0), x, torch.ones(4))
+        theirs, ours = filled(7), filled(7)
+        torch.ops.aten.binary_cross_entropy_backward.grad_input(*operands, grad_input=theirs)
+        infini.ops.binary_cross_entropy_backward(*operands, grad_input=ours)
+        assert (theirs.shape, ours.shape) == ((7,), (4,))
+        theirs, ours = filled(7), filled(7)
+        options = (torch.zeros(4), 0.5, 0.5, True)
+        torch.ops.aten.rrelu_with_noise.out(x, *options, out=theirs)
+        infini.ops.rrelu_with_noise(x, *options, out=ours)
+        assert (theirs.shape, ours.shape) == ((7,), (4,))
+
+    @pytest.mark.parametrize("shape", [(), (0,), (7,)], ids=["scalar", "empty", "seven"])
+    def test_all_other_operators_treat_them_as_torch_does(self, shape: tuple[int, ...]) -> None:
+        compared = [each for each in all_overloads() if _can_be_resized(each)]
+        different = [each.qualified_name for each in compared if not _ends_alike(each, shape)]
+        assert different == []
+
     def test_torch_says_that_it_resizes(self) -> None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -251,6 +357,18 @@ class TestOutsOfAnotherShape:
         infini.ops.internal_add_relu(torch.tensor([1.0, -3.0]), torch.ones(2), out=out)
         assert (out.dtype, out.data_ptr()) == (torch.float16, address)
         assert out.tolist() == [2, 0]
+
+
+@pytest.mark.operators("internal_logcumsumexp")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64, torch.int64], ids=str)
+def test_an_out_dtype_that_torch_trusts_is_refused(dtype: torch.dtype) -> None:
+    """Torch writes float32 into an out of any dtype, and past the end of smaller elements."""
+    x, out = torch.ones(4, 4), torch.zeros(4, 4, dtype=dtype)
+    with pytest.raises(RuntimeError, match=r"out: got dtype .*, expected Float"):
+        infini.ops.internal_logcumsumexp(x, 0, out)
+    assert not out.any()
+    infini.ops.internal_logcumsumexp(x, 0, right := filled(4, 4))
+    torch.testing.assert_close(right, x.logcumsumexp(0))
 
 
 class TestBorrowedMemory:

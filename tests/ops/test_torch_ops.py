@@ -1,4 +1,8 @@
-"""Every generated overload on slot 8 matches ATen on the same device bit for bit."""
+"""Every generated overload on slot 8 matches ATen on the same device bit for bit.
+
+For the recorded arguments, with contiguous outs of the right shape and dtype. With other layouts,
+torch's own kernels may be wrong: ``test_boundary_memory`` compares these with another result.
+"""
 
 from __future__ import annotations
 
