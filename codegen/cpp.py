@@ -41,6 +41,8 @@ def parameter_row(parameter: Parameter) -> str:
         row += ".OptionalElements()"
     if parameter.is_out:
         row += ".Out()"
+    if parameter.is_keyword_only:
+        row += ".KeywordOnly()"
     if parameter.aten_default is not None:
         row += f".Default({default_value(parameter)})"
     return row
@@ -60,7 +62,11 @@ def default_value(parameter: Parameter) -> str:
 
 def signature(overload: Overload) -> str:
     """The parameters of an overload in messages and documentation: ``Tensor input, Tensor out``."""
-    return ", ".join(map(_declaration, overload.parameters))
+    by_position = len(overload.positional_inputs)
+    parameters = [_declaration(parameter) for parameter in overload.parameters]
+    if by_position < len(overload.inputs):
+        parameters.insert(by_position, "*")
+    return ", ".join(parameters)
 
 
 def _declaration(parameter: Parameter) -> str:

@@ -7,6 +7,7 @@ generated, and the last the resulting operators of the library.
 
 from __future__ import annotations
 
+import itertools
 import keyword
 import re
 from collections.abc import Mapping
@@ -254,6 +255,9 @@ class Parameter:
     argument: Argument
     kind: ParameterKind
     default: Default
+    # Another overload of the operator has another parameter at this position. ATen's own rule, that
+    # what follows `*` is given by name, decides then; elsewhere calls may give it by position.
+    is_keyword_only: bool = False
 
     @property
     def name(self) -> str:
@@ -329,6 +333,11 @@ class Overload:
     @property
     def outs(self) -> tuple[Parameter, ...]:
         return self.parameters[len(self.inputs) :]
+
+    @property
+    def positional_inputs(self) -> tuple[Parameter, ...]:
+        """The inputs before the first that is given by name only."""
+        return tuple(itertools.takewhile(lambda each: not each.is_keyword_only, self.inputs))
 
     @property
     def default_count(self) -> int:

@@ -79,14 +79,15 @@ def _signatures_of(overload: Overload) -> list[Signature]:
     """
     inputs, outs = overload.inputs, overload.outs
     required = len(inputs) - overload.default_count
-    if not outs:
-        names = frozenset(each.name for each in inputs[required:])
-        return [Signature(positional=inputs, keyword_only=(), optional=names)]
+    most = len(overload.positional_inputs)
+    fewest = min(required, most) if outs else most
     return [
         Signature(
             positional=inputs[:given] + outs,
             keyword_only=inputs[given:],
-            optional=frozenset(each.name for each in inputs[given:]),
+            optional=frozenset(
+                each.name for each in inputs[max(given, required) if outs else required :]
+            ),
         )
-        for given in range(required, len(inputs) + 1)
+        for given in range(fewest, most + 1)
     ]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import keyword
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from codegen.model import (
     RESERVED_CLASS_NAMES,
@@ -106,7 +108,7 @@ def make_library(
                 SkippedOverload(aten_name=aten_name, overload_name=overload_name, reason=overload)
             )
         if overloads:
-            ordered = _sort_overloads(overloads)
+            ordered = _with_keyword_only(_sort_overloads(overloads))
             operators.append(Operator(name=name, class_name=class_name(name), overloads=ordered))
             taken |= {name, class_name(name)}
     return Library(
@@ -142,6 +144,29 @@ def _sort_overloads(overloads: list[Overload]) -> tuple[Overload, ...]:
         places = (n for n, other in enumerate(ordered) if types == _required_types(other))
         ordered.insert(next(places, len(ordered)), overload)
     return tuple(ordered)
+
+
+def _with_keyword_only(overloads: tuple[Overload, ...]) -> tuple[Overload, ...]:
+    """Mark what ATen declares after ``*`` if other overloads have another parameter in its place.
+
+    ``linalg_pinv(A, 0.2)`` is a call of the overload with ``rcond``, not of the one with ``atol``.
+    """
+    names = [  # of the parameters that ATen takes by position
+        [each.name for each in overload.inputs if not each.argument.keyword_only]
+        for overload in overloads
+    ]
+
+    def marked(parameter: Parameter, index: int) -> Parameter:
+        others = {each[index] for each in names if index < len(each)}
+        is_free = (
+            not parameter.argument.keyword_only or parameter.is_out or others <= {parameter.name}
+        )
+        return parameter if is_free else replace(parameter, is_keyword_only=True)
+
+    return tuple(
+        replace(overload, parameters=tuple(map(marked, overload.parameters, itertools.count())))
+        for overload in overloads
+    )
 
 
 def _required_types(overload: Overload) -> list[str]:

@@ -127,6 +127,7 @@ class Binder {
         // Given by name. Positional inputs must come before inputs given by name.
         if (i < first_out && next < inputs) return false;
       } else if (i >= first_out || next < inputs) {
+        if (parameters_[i].is_keyword_only) return false;
         values[i] = call_.arguments[next++];
       }
     }

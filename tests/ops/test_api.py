@@ -199,6 +199,19 @@ class TestCalls:
         assert by_number.tolist() == [4, 9]
         assert from_number.tolist() == [4, 8]
 
+    @pytest.mark.operators("linalg_pinv", "linalg_matrix_rank")
+    def test_what_torch_takes_by_name_is_not_bound_by_position(self) -> None:
+        matrix, out = torch.diag(torch.tensor([10, 3, 0.5])), filled(3, 3)
+        infini.ops.linalg_pinv(matrix, 0.2, out)
+        assert equal(out, torch.linalg.pinv(matrix, 0.2))
+        infini.ops.linalg_pinv(matrix, 0.2, True, out)
+        assert equal(out, torch.linalg.pinv(matrix, 0.2, True))
+        rank = torch.tensor(-1)
+        infini.ops.linalg_matrix_rank(torch.diag(torch.tensor([1, 1e-9, 0])), 0.0, rank)
+        assert rank.item() == 2
+        with pytest.raises(TypeError, match=r"Tensor input, \*, float\? atol=None"):
+            infini.ops.linalg_pinv(matrix, 0.2, 0.3, out)
+
     def test_an_in_place_operator_writes_its_input(self) -> None:
         x = torch.tensor([-1.0, 2.0])
         infini.ops.add_inplace(x, torch.tensor([3.0, 4.0]))

@@ -11,7 +11,15 @@ import keyword
 import re
 from typing import Any
 
-from installed import NativeOperator, Overload, native_operators, operator_names, overloads
+import pytest
+from installed import (
+    TORCH_SLOT,
+    NativeOperator,
+    Overload,
+    native_operators,
+    operator_names,
+    overloads,
+)
 
 import infini.ops
 from infini.ops import _core
@@ -94,7 +102,7 @@ def in_table(parameter: tuple[Any, ...]) -> tuple[str, str, object]:
 def in_text(line: str) -> Signature:
     """Reads a line of an operator's documentation."""
     parameters = split(line.partition("(")[2].removesuffix(")"))
-    matches = [re.fullmatch(r"(\S+) (\w+)(?:=(.*))?", text) for text in parameters]
+    matches = [re.fullmatch(r"(\S+) (\w+)(?:=(.*))?", text) for text in parameters if text != "*"]
     return [(match[1], match[2], parsed(match[3], match[1])) for match in matches if match]
 
 
@@ -146,3 +154,28 @@ def test_the_table_has_what_hand_written_bases_say() -> None:
         outs = ", ".join(each.name for each in operator.parameters if each.is_out)
         assert expected in table_of(operator.name), operator.name
         assert f"Writes into: {outs}." in getattr(infini.ops, operator.name).__doc__
+
+
+# Overloads whose recorded call torch itself gives to another one: both take it.
+SHARED_CALLS = {"upsample_bilinear2d.vec_out", "upsample_nearest2d.vec_out"}
+
+
+@pytest.mark.filterwarnings("ignore")  # torch itself warns about some samples
+def test_a_call_as_torch_makes_it_runs_the_overload_that_torch_runs() -> None:
+    """By position what torch takes by position: ``linalg_pinv(A, 0.2)`` is the one of ``rcond``."""
+    names = [overload.name for overload in overloads()]
+    of_several = [overload for overload in overloads() if names.count(overload.name) > 1]
+    ran = []
+    for overload in of_several:
+        for sample in overload.samples()[:1]:
+            arguments = sample.bind(overload.aten()._schema, "cpu")
+            try:
+                overload.call(TORCH_SLOT, by_keyword=False)(arguments)
+            except (RuntimeError, NotImplementedError):
+                continue  # torch itself refuses these arguments
+            call = infini.ops.last_call()
+            assert call is not None
+            ran.append(overload.qualified_name)
+            if call.overload != overload.overload_name:
+                assert overload.qualified_name in SHARED_CALLS
+    assert len(ran) > 0.8 * len(of_several)

@@ -56,6 +56,12 @@ struct Parameter {
     copy.is_out = true;
     return copy;
   }
+  // A call must give it by name.
+  constexpr Parameter KeywordOnly() const {
+    Parameter copy = *this;
+    copy.is_keyword_only = true;
+    return copy;
+  }
   constexpr Parameter Default(Argument value) const {
     Parameter copy = *this;
     copy.has_default = true;
@@ -71,6 +77,7 @@ struct Parameter {
   bool is_optional = false;
   bool has_optional_elements = false;
   bool is_out = false;
+  bool is_keyword_only = false;
   bool has_default = false;
   Argument default_value;
 };
