@@ -179,14 +179,20 @@ def operator_of(library: Library, name: str) -> Operator:
 
 
 def test_inputs_with_defaults_stand_before_the_outs_or_go_by_keyword(library: Library) -> None:
-    addmm = operator_of(library, "addmm")
-    calls = [str(signature).partition("implementation_index")[0] for signature in signatures(addmm)]
-    first = "input: _Tensor, mat1: _Tensor, mat2: _Tensor, "
+    addmv = operator_of(library, "addmv")
+    calls = [str(signature).partition("implementation_index")[0] for signature in signatures(addmv)]
+    first = "input: _Tensor, mat: _Tensor, vec: _Tensor, "
     assert calls[:3] == [
         f"{first}out: _Tensor, *, beta: _Scalar = 1, alpha: _Scalar = 1, ",
         f"{first}beta: _Scalar, out: _Tensor, *, alpha: _Scalar = 1, ",
         f"{first}beta: _Scalar, alpha: _Scalar, out: _Tensor, *, ",
     ]
+
+
+def test_what_torch_takes_by_name_is_keyword_only_beside_another_overload(library: Library) -> None:
+    calls = list(map(str, signatures(operator_of(library, "addmm"))))
+    assert any("mat2: _Tensor, out: _Tensor, *, beta: _Scalar = 1" in call for call in calls)
+    assert not any("mat2: _Tensor, beta" in call for call in calls)
 
 
 def test_without_outs_after_them_defaults_are_those_of_python(library: Library) -> None:

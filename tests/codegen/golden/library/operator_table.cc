@@ -117,7 +117,7 @@ constexpr Parameter kParameters[] = {
     P(kTensor, "out2").Out(),
     // mean.dtype_out
     P(kTensor, "input"),
-    P(kDataType, "dtype").Optional().Default(std::nullopt),
+    P(kDataType, "dtype").Optional().KeywordOnly().Default(std::nullopt),
     P(kTensor, "out").Out(),
     // mean.out
     P(kTensor, "input"),
@@ -128,17 +128,17 @@ constexpr Parameter kParameters[] = {
     // normal.Tensor_float_out
     P(kTensor, "mean"),
     P(kFloat, "std").Default(1.0),
-    P(kGenerator, "generator").Optional().Default(std::nullopt),
+    P(kGenerator, "generator").Optional().KeywordOnly().Default(std::nullopt),
     P(kTensor, "out").Out(),
     // normal.float_Tensor_out
     P(kFloat, "mean"),
     P(kTensor, "std"),
-    P(kGenerator, "generator").Optional().Default(std::nullopt),
+    P(kGenerator, "generator").Optional().KeywordOnly().Default(std::nullopt),
     P(kTensor, "out").Out(),
     // normal.Tensor_Tensor_out
     P(kTensor, "mean"),
     P(kTensor, "std"),
-    P(kGenerator, "generator").Optional().Default(std::nullopt),
+    P(kGenerator, "generator").Optional().KeywordOnly().Default(std::nullopt),
     P(kTensor, "out").Out(),
     // normal.float_float_out
     P(kFloat, "mean"),
@@ -160,10 +160,10 @@ constexpr Parameter kParameters[] = {
     // random_.to
     P(kTensor, "input").Out(),
     P(kInt, "to"),
-    P(kGenerator, "generator").Optional().Default(std::nullopt),
+    P(kGenerator, "generator").Optional().KeywordOnly().Default(std::nullopt),
     // random_
     P(kTensor, "input").Out(),
-    P(kGenerator, "generator").Optional().Default(std::nullopt),
+    P(kGenerator, "generator").Optional().KeywordOnly().Default(std::nullopt),
     // topk.values
     P(kTensor, "input"),
     P(kInt, "k"),
@@ -206,16 +206,16 @@ constexpr Row kRows[] = {
     {"internal_nested_tensor_from_tensor_list", "out", kParameters + 57, 6, "Tensor[] list, DataType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, Tensor out"},
     {"internal_softmax", "out", kParameters + 63, 4, "Tensor input, int dim, bool half_to_float, Tensor out"},
     {"linear_backward", "out", kParameters + 67, 7, "Tensor input, Tensor grad_output, Tensor weight, bool[3] output_mask, Tensor out0, Tensor out1, Tensor out2"},
-    {"mean", "dtype_out", kParameters + 74, 3, "Tensor input, DataType? dtype=None, Tensor out"},
+    {"mean", "dtype_out", kParameters + 74, 3, "Tensor input, *, DataType? dtype=None, Tensor out"},
     {"mean", "out", kParameters + 77, 5, "Tensor input, int[1]? dim, bool keepdim=False, DataType? dtype=None, Tensor out"},
-    {"normal", "Tensor_float_out", kParameters + 82, 4, "Tensor mean, float std=1.0, Generator? generator=None, Tensor out"},
-    {"normal", "float_Tensor_out", kParameters + 86, 4, "float mean, Tensor std, Generator? generator=None, Tensor out"},
-    {"normal", "Tensor_Tensor_out", kParameters + 90, 4, "Tensor mean, Tensor std, Generator? generator=None, Tensor out"},
+    {"normal", "Tensor_float_out", kParameters + 82, 4, "Tensor mean, float std=1.0, *, Generator? generator=None, Tensor out"},
+    {"normal", "float_Tensor_out", kParameters + 86, 4, "float mean, Tensor std, *, Generator? generator=None, Tensor out"},
+    {"normal", "Tensor_Tensor_out", kParameters + 90, 4, "Tensor mean, Tensor std, *, Generator? generator=None, Tensor out"},
     {"normal", "float_float_out", kParameters + 94, 5, "float mean, float std, int[] size, Generator? generator=None, Tensor out"},
     {"normal", "out", kParameters + 99, 5, "Tensor input, float mean=0.0, float std=1.0, Generator? generator=None, Tensor out"},
     {"random_inplace", "from", kParameters + 104, 4, "Tensor input, int from_, int? to, Generator? generator=None"},
-    {"random_inplace", "to", kParameters + 108, 3, "Tensor input, int to, Generator? generator=None"},
-    {"random_inplace", "", kParameters + 111, 2, "Tensor input, Generator? generator=None"},
+    {"random_inplace", "to", kParameters + 108, 3, "Tensor input, int to, *, Generator? generator=None"},
+    {"random_inplace", "", kParameters + 111, 2, "Tensor input, *, Generator? generator=None"},
     {"topk", "values", kParameters + 113, 7, "Tensor input, int k, int dim=-1, bool largest=True, bool sorted=True, Tensor values, Tensor indices"},
     {"upsample_nearest2d", "out", kParameters + 120, 5, "Tensor input, int[2] output_size, float? scales_h=None, float? scales_w=None, Tensor out"},
     {"upsample_nearest2d", "vec_out", kParameters + 125, 4, "Tensor input, int[]? output_size, float[]? scale_factors, Tensor out"},
