@@ -561,7 +561,7 @@ def test_autograd_under_every_key_without_it(functions: NativeFunctions, refusal
     ("text", "shown"),
     [
         (HEAD + "supported:\n" + "- abs{}\n" * 90, "did you mean 'abs'?"),
-        (HEAD + "supported: []\n" + "supporte{}: a\n" * 90, "did you mean 'supported'?"),
+        (HEAD + "supported: []\n" + "sup_ported{}: a\n" * 90, "did you mean 'supported'?"),
         (HEAD + "supported:\n- abs\n" + "- abs # {}\n" * 90, "remove one"),
     ],
 )
