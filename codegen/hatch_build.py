@@ -18,6 +18,7 @@ TREE = (
     "src/triton/ops",
 )
 OF_THE_DISTRIBUTION = {"hatch_build.py", "installed", "pyproject.toml"}
+LEFT_OUT = {*OF_THE_DISTRIBUTION, "__pycache__"}
 
 
 class Tree(BuildHookInterface[Any]):
@@ -34,5 +35,5 @@ class Tree(BuildHookInterface[Any]):
             build_data["force_include"] |= {
                 str(path): f"{inside}/{path.relative_to(root)}"
                 for path in paths
-                if path.name not in OF_THE_DISTRIBUTION
+                if path.name not in LEFT_OUT
             }
