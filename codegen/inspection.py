@@ -293,7 +293,7 @@ def _full_names(question: Question, schemas: Schemas, functions: NativeFunctions
     # In C++: `at::_ops::add_out`, or a kernel of `at::native`.
     in_cpp = {full_name for full_name in functions.by_name if _cpp(full_name) == question.name}
     return in_cpp or {
-        str(name.name if hasattr(name, "func") else name)
+        str(name)
         for index in functions.backend_indices.values()
         for name, metadata in index.index.items()
         if metadata.kernel == question.name

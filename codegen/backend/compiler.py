@@ -90,11 +90,11 @@ def find_compiler(torch: Torch, folder: Path) -> Compiler | str:
     folder = folder.resolve()
     include = torch.torch / "include"
     api = include / "torch" / "csrc" / "api" / "include"
+    standard = "-std=c++17"
     with contextlib.suppress(OSError):
         if _CXX20 in (api / "torch" / "all.h").read_text(errors="replace"):
-            program.append("-std=c++20")
-    if program[-1] != "-std=c++20":
-        program.append("-std=c++17")
+            standard = "-std=c++20"
+    program.append(standard)
     if "clang" in version:
         program.append("-ferror-limit=0")
     flags = shlex.split(f"{os.environ.get('CPPFLAGS', '')} {os.environ.get('CXXFLAGS', '')}")
