@@ -49,6 +49,8 @@ class PlatformHistory:
     """The branch whose line of commits the runs are on; ``None``: all runs, in order of time."""
     elsewhere: Mapping[str, int] = field(default_factory=dict)
     """The numbers of runs that are not on that line, by branch."""
+    abandoned: Mapping[str, int] = field(default_factory=dict)
+    """The numbers of runs of commits that the branch no longer has, by the newest of them."""
     expired: tuple[Acceptance, ...] = ()
     """Acceptances that no longer hold."""
     causes: Mapping[tuple[str, str], Explanation] = field(default_factory=dict)
@@ -110,7 +112,7 @@ def project_line(
     return ProjectLine(
         project=project,
         heads=heads,
-        line=Ancestry(heads, store.ancestors).line(branch),
+        line=Ancestry(heads, store.parents).line(branch),
         accepted=project_acceptances(store, folder, project),
         repository=Repository(folder),
     )
@@ -155,8 +157,8 @@ def platform_histories(
     }
     measured = store.measured_on(runs)
     keys = store.environment_keys({row.key for rows in measured.values() for row in rows})
-    on_line = {run.run_id for run in line.runs}
-    others = [run for run in along.heads if run.run_id not in on_line]
+    told = {run.run_id for runs in (line.runs, *line.abandoned.values()) for run in runs}
+    others = [run for run in along.heads if run.run_id not in told]
     histories = []
     for platform, rows in measured.items():
         if stage is not None:
@@ -175,6 +177,11 @@ def platform_histories(
             history=found,
             branch=line.branch,
             elsewhere=dict(elsewhere.most_common()),
+            abandoned={
+                commit: count
+                for commit, runs in line.abandoned.items()
+                if (count := sum(platform in run.platforms for run in runs))
+            },
             expired=tuple(expired),
             causes=dict(_causes(store, platform, found)),
         )
