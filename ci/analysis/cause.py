@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ci.analysis.parts import (
     BuildSide,
@@ -27,7 +27,7 @@ from ci.analysis.parts import (
     units_of,
 )
 from ci.facts import measures
-from ci.facts.environment_key import environment_key
+from ci.facts.environment_key import ComponentChange, environment_key
 from ci.facts.measures import IMAGE, TOTAL, Quantity
 from ci.facts.suite import operator_of
 from ci.model.details import UnitKind
@@ -457,6 +457,27 @@ def _circumstances(pair: _MeasurePair) -> Iterator[Contributor]:
         name = change.component
         if name not in _REPORTED_ELSEWHERE:
             yield Contributor(CauseKind.ENVIRONMENT, str(change), names=(name,))
+    for change in host_changes(before.machines, after.machines):
+        yield Contributor(CauseKind.ENVIRONMENT, str(change), names=(change.component,))
+
+
+_HOST = {"hostname": "host", "kernel": "kernel", "os": "operating system"}
+
+
+def host_changes(
+    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
+) -> Iterator[ComponentChange]:
+    """Yield what differs between the machines of all runs before and all runs after a change.
+
+    These facts are in no environment key: the runs of several equal machines are compared. A host
+    name that differs in nearly every run is one of a container, and is no machine's.
+    """
+    for fact, name in _HOST.items():
+        sides = [[str(it[fact]) for it in some if it.get(fact)] for some in (before, after)]
+        then, now = (dict.fromkeys(side) for side in sides)
+        is_lasting = all(2 * len({*side}) <= len(side) for side in sides)
+        if then and now and then.keys().isdisjoint(now) and (is_lasting or fact != "hostname"):
+            yield ComponentChange(name, join_names([*then]), join_names([*now]))
 
 
 def _cache_rate(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:

@@ -9,15 +9,17 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from statistics import fmean, median
 
 from ci.analysis.changes import ChangePoint, SeriesFinding, analyze, judge_step
 from ci.analysis.parts import group_by
+from ci.analysis.stage_order import containing_measures, place_of, stages_around
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import ALL_OPERATORS, EnvironmentKey
-from ci.facts.measures import IMAGE, TOTAL, Quantity, headline, measure_key, stage_and_quantity
+from ci.facts.measures import TOTAL, Quantity, headline, measure_key, stage_and_quantity
 from ci.gates.regression import EXACT_ALARM, Judgement, judge_change
 from ci.store.rows import RunMeasures
+from ci.util.text import commit_name
 
 IN_USE = 20
 """The latest runs of a platform; an environment that none of them had is no longer in use."""
@@ -27,14 +29,10 @@ LATEST = 10
 """Runs before a change that later runs are compared with, to find its exact start."""
 MOVES = 8
 """Runs by which the place of an accepted change may have moved since."""
+IN_DOUBT = 3.0
+"""Standard errors within which runs may be of a level, so that noise may have shifted the place."""
 TOLERANCE = 0.05
 """Relative tolerance above an accepted level, since that was estimated from few runs."""
-
-INSTALL = "install"
-_PARTS_OF_INSTALL = ("generate", "configure", "compile", "link")
-# In order of execution; other stages follow, then the total.
-_ORDER = (IMAGE, "sync", *_PARTS_OF_INSTALL, INSTALL)
-_PLACES = {**{stage: place for place, stage in enumerate(_ORDER)}, TOTAL: len(_ORDER) + 1}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +82,13 @@ class LevelChange:
         return _is_exact(self.measure) and abs(self.point.relative) < EXACT_ALARM
 
     @property
+    def is_in_one_commit(self) -> bool:
+        """Whether the runs around it are of the same sources, so that these cannot be the cause."""
+        before, after = self.before_run, self.run
+        is_clean = not before.dirty and not after.dirty
+        return is_clean and before.commit is not None and before.commit == after.commit
+
+    @property
     def judgement(self) -> Judgement:
         return judge_change(
             is_worse=self.is_worse,
@@ -92,7 +97,7 @@ class LevelChange:
             is_small=self.is_small,
             is_confirmed=self.point.confirmed,
             runs_of_wall_alone=self.runs_since if self.wall_alone else None,
-            with_environment=self.with_environment,
+            with_environment=self.with_environment or self.is_in_one_commit,
         )
 
 
@@ -152,7 +157,10 @@ class Environment:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyChange:
-    """The first run of an environment, with the differences from an earlier environment."""
+    """The first run of an environment, with the differences from an earlier environment.
+
+    Also the first run of a rise between two runs of one commit, although the key is the same.
+    """
 
     run: RunMeasures
     changes: tuple[str, ...]
@@ -181,6 +189,14 @@ class History:
     def shifts(self) -> list[tuple[Environment, Shift]]:
         """Every shift with its environment."""
         return [(it, shift) for it in self.environments for shift in it.shifts]
+
+    def without(self, shift: Shift) -> History:
+        """The history without a shift, which something else explains."""
+        environments = (
+            replace(it, shifts=tuple(own for own in it.shifts if own is not shift))
+            for it in self.environments
+        )
+        return replace(self, environments=tuple(environments))
 
     def of(self, judgement: Judgement) -> list[Shift]:
         """The shifts of this judgment in all environments."""
@@ -211,26 +227,34 @@ def history(
     whole = [row for row in rows if keys[row.key].selection == ALL_OPERATORS]
     recent = {row.key for row in (*rows[-IN_USE:], *whole[-IN_USE:])}
     grouped = dict(sorted(grouped.items(), key=lambda it: keys[it[0]].selection != ALL_OPERATORS))
-    environments = []
+    order = {row.run_id: place for place, row in enumerate(rows)}
+    environments: list[Environment] = []
+    changes: list[KeyChange] = []
     for key, found in _findings({key: grouped[key] for key in grouped if key in recent}).items():
         judge = _Judge(grouped[key], found, accepted)
         shown = [name for name in found if stage in (None, stage_and_quantity(name)[0])]
-        series, shifts = tuple(map(judge.series, shown)), tuple(judge.shifts(shown))
-        environment = Environment(key=keys[key], runs=grouped[key], series=series, shifts=shifts)
+        series, shifts = tuple(map(judge.series, shown)), judge.shifts(shown)
+        inside = [it for it in shifts if it.headline.is_rise and it.headline.is_in_one_commit]
+        changes += map(_change_in_one_commit, inside)
+        others = tuple(shift for shift in shifts if shift not in inside)
+        environment = Environment(key=keys[key], runs=grouped[key], series=series, shifts=others)
         environments.append(environment)
     past = [Environment(key=keys[it], runs=grouped[it]) for it in grouped if it not in recent]
-    changes = []
     for change, before in _key_changes(rows, keys):
         if change.run.key in recent and keys[change.run.key].is_comparable(keys[before]):
-            order = {row.run_id: place for place, row in enumerate(rows)}
             first = order[change.run.run_id]
             earlier = [row for row in grouped[before] if order[row.run_id] < first]
             rises = [*_environment_rises(earlier, grouped[change.run.key], accepted, stage)]
             change = replace(change, rises=tuple(_sort_by_specificity(rises)))
         changes.append(change)
-    return History(
-        environments=tuple(environments), past=tuple(past), key_changes=tuple(changes)[::-1]
-    )
+    changes.sort(key=lambda change: -order[change.run.run_id])
+    return History(environments=tuple(environments), past=tuple(past), key_changes=tuple(changes))
+
+
+def _change_in_one_commit(shift: Shift) -> KeyChange:
+    change = shift.headline
+    same = f"sources unchanged: both runs are of {commit_name(change.run.commit)}"
+    return KeyChange(run=change.run, changes=(same,), rises=(change, *shift.others))
 
 
 def accepted_levels(
@@ -245,7 +269,7 @@ def accepted_levels(
     for name, change in found.items():
         yield name, change.run, change.point.after
     first = min(found.values(), key=lambda change: change.place)
-    for name in sorted(set().union(*map(_containing_measures, found)) - set(found)):
+    for name in sorted(set().union(*map(containing_measures, found)) - set(found)):
         since = [row.values[name] for row in environment.runs[first.place :] if name in row.values]
         if since:
             yield name, first.run, median(since)
@@ -259,18 +283,12 @@ def _findings(grouped: Mapping[str, Sequence[RunMeasures]]) -> dict[str, dict[st
             for name, value in row.values.items():
                 series[key, name].append(value)
     found = analyze(series, exact={pair for pair in series if _is_exact(pair[1])})
-    ordered = sorted(series, key=lambda pair: _place_of(pair[1]))
+    ordered = sorted(series, key=lambda pair: place_of(pair[1]))
     return {key: {name: found[it, name] for it, name in ordered if it == key} for key in grouped}
 
 
 def _is_exact(name: str) -> bool:
     return not stage_and_quantity(name)[1].is_noisy
-
-
-def _place_of(name: str) -> tuple[int, str, int]:
-    """The sort key of a measure: stages in order of execution, the total last."""
-    stage, quantity = stage_and_quantity(name)
-    return _PLACES.get(stage, len(_ORDER)), stage, list(Quantity).index(quantity)
 
 
 class _Judge:
@@ -336,12 +354,38 @@ class _Judge:
                 runs_since=len(places) - point.index,
                 undone=next(low, None) if point.after > point.before else None,
             )
+            change = self._between_commits(change, point.index)
             found.append(change)
             if point.confirmed:
                 while later and later[-1].point.after >= point.after:
                     later.pop()
                 later.append(change)
         return found[::-1]
+
+    def _between_commits(self, change: LevelChange, index: int) -> LevelChange:
+        """Move a change between two runs of one commit to that commit, or to the next one.
+
+        It stays where it is if the runs between are certainly not of the other level: then the
+        sources are not the cause. ``index`` is that of the change among the values.
+        """
+        if not change.is_in_one_commit:
+            return change
+        runs = [self._runs[place] for place in self._places[change.measure]]
+        values = [run.values[change.measure] for run in runs]
+        is_other = [run.commit != change.run.commit or run.dirty for run in runs]
+        begin = max((at + 1 for at in range(index) if is_other[at]), default=0)
+        end = next((at for at in range(index, len(runs)) if is_other[at]), len(runs))
+        noise = max(map(_spread, (values[max(index - LATEST, 0) : index], values[index:][:LATEST])))
+        point = change.point
+        for place, some, level in (
+            (begin, values[begin:index], point.after),
+            (end, values[index:end], point.before),
+        ):
+            doubt = IN_DOUBT * noise / len(some) ** 0.5
+            is_near = 0 < place < len(runs) and len(some) <= TOGETHER
+            if is_near and abs(fmean(some) - level) <= doubt:
+                return self._replace(change, self._places[change.measure], place)
+        return change
 
     def _acceptance(self, change: LevelChange) -> Acceptance | None:
         """The acceptance that covers a rise: near it, and of a level at least as high."""
@@ -361,8 +405,9 @@ class _Judge:
         if quantity is not Quantity.WALL or not change.is_worse:
             return False
         # The CPU seconds of the stage, or of the stage that it is part of.
-        stages = (stage, INSTALL) if stage in _PARTS_OF_INSTALL else (stage,)
-        found = (it for it in stages if measure_key(it, Quantity.CPU) in self._findings)
+        found = (
+            it for it in stages_around(stage) if measure_key(it, Quantity.CPU) in self._findings
+        )
         whole = next(found, None)
         if whole is None:
             return False  # nothing to compare with
@@ -392,13 +437,23 @@ class _Judge:
         limit = max(sign * self._runs[at].values[name] for at in latest)
         if any((sign * self._runs[at].values[name] > limit) is not is_late for at in between):
             return change
+        return self._replace(change, places, start)
+
+    def _replace(self, change: LevelChange, places: Sequence[int], index: int) -> LevelChange:
+        """A change of the measure with values at ``places``, but begun with another of them."""
         return replace(
             change,
-            before_run=self._runs[latest[-1] if is_late else between[-1]],
-            run=self._runs[places[start]],
-            place=places[start],
-            runs_since=change.runs_since + (len(between) if is_late else -len(between)),
+            before_run=self._runs[places[index - 1]],
+            run=self._runs[places[index]],
+            place=places[index],
+            runs_since=len(places) - index,
         )
+
+
+def _spread(values: Sequence[float]) -> float:
+    """The standard deviation of values, as their median deviation shows it: outliers do not."""
+    middle = median(values)
+    return 1.4826 * median(abs(value - middle) for value in values)
 
 
 def uncertainty(change: LevelChange) -> tuple[bool, float]:
@@ -411,12 +466,12 @@ def uncertainty(change: LevelChange) -> tuple[bool, float]:
 def _sort_by_specificity(changes: Sequence[LevelChange]) -> list[LevelChange]:
     """Sort changes: times first, a stage before the stages that contain it, then the largest."""
     found = {change.measure: change for change in changes}
-    containing = set().union(*map(_containing_measures, found))
+    containing = set().union(*map(containing_measures, found))
 
     def is_minor(change: LevelChange) -> bool:
         """Whether this change explains less than half of the change of a containing stage."""
         quantity = stage_and_quantity(change.measure)[1]
-        for name in _containing_measures(change.measure) & found.keys():
+        for name in containing_measures(change.measure) & found.keys():
             whole = change.before_run.values.get(measure_key(stage_and_quantity(name)[0], quantity))
             limit = abs(found[name].point.relative) / 2
             if found[name].place == change.place and whole and change.size / whole < limit:
@@ -430,16 +485,6 @@ def _sort_by_specificity(changes: Sequence[LevelChange]) -> list[LevelChange]:
         return stage == TOTAL, is_other, is_minor(change), contains, place, -change.size
 
     return sorted(changes, key=order)
-
-
-def _containing_measures(name: str) -> set[str]:
-    """The time measures that include the time of a stage."""
-    stage, quantity = stage_and_quantity(name)
-    if not quantity.is_time or stage in (TOTAL, IMAGE):
-        return set()
-    stages = (INSTALL, TOTAL) if stage in _PARTS_OF_INSTALL else (TOTAL,)
-    own = {measure_key(stage, Quantity.CPU)} - {name}
-    return {measure_key(it, time) for it in stages for time in (Quantity.WALL, Quantity.CPU)} | own
 
 
 def _key_changes(

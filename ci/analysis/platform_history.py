@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci.analysis.ancestry import Ancestry, Line
-from ci.analysis.cause import Explanation, explain
-from ci.analysis.level_changes import IN_USE, History, LevelChange, history
+from ci.analysis.cause import Explanation, explain, host_changes
+from ci.analysis.level_changes import IN_USE, LATEST, History, KeyChange, LevelChange, history
 from ci.analysis.parts import BuildSide, pytest_stages
 from ci.analysis.repository import Repository
 from ci.errors import UsageError
@@ -33,6 +33,7 @@ RECENT_HEADS = 50
 EXPLAINED = 5
 """Regressions whose causes are searched: reading two builds takes some ten milliseconds."""
 NO_BRANCH = "no branch"  # of a detached HEAD; no branch's name has a space
+_UNEXPLAINED = (Judgement.REGRESSION, Judgement.SUSPECTED)
 STEADY = 3
 """Runs on either side in which a cause is searched: medians are steadier than one run."""
 
@@ -169,6 +170,7 @@ def platform_histories(
         own = (it for it in along.accepted if it.platform == platform)
         holding, expired = split_expired(own, datetime.now(UTC).date())
         found = history(rows, keys, follow_merges(holding, rows, along.repository), stage=stage)
+        found = _with_host_changes(store, platform, rows, found)
         elsewhere = Counter(run.branch or NO_BRANCH for run in others if platform in run.platforms)
         record = PlatformHistory(
             project=along.project,
@@ -236,6 +238,39 @@ def _unknown(message: str, name: str, known: Collection[str], none: str) -> Usag
     return UsageError(f"{message}{near_match(name, known)}", remedy=remedy)
 
 
+def _with_host_changes(
+    store: Store, platform: str, rows: Sequence[RunMeasures], found: History
+) -> History:
+    """The history with what changed of the machines together with its newest rises.
+
+    A rise is one of the environment if another host, kernel or system came with it: these are in no
+    environment key, since equal machines share one.
+    """
+    order = {row.run_id: place for place, row in enumerate(rows)}
+
+    def changes(rise: LevelChange) -> tuple[str, ...]:
+        first = order[rise.run.run_id]
+        before = [row.run_id for row in rows[:first] if row.key == rise.before_run.key][-LATEST:]
+        after = [row.run_id for row in rows[first:] if row.key == rise.run.key][:LATEST]
+        machines = store.machines([*before, *after], platform)
+        sides = ([machines[it] for it in some if it in machines] for some in (before, after))
+        return tuple(map(str, host_changes(*sides)))
+
+    newest = found.environment_rises[:EXPLAINED]
+    named = [
+        replace(it, changes=(*it.changes, *changes(it.rises[0]))) if it in newest else it
+        for it in found.key_changes
+    ]
+    open_shifts = [shift for _, shift in found.shifts if shift.judgement in _UNEXPLAINED]
+    for shift in open_shifts[:EXPLAINED]:
+        if known := changes(shift.headline):
+            rises = [replace(it, with_environment=True) for it in (shift.headline, *shift.others)]
+            named.append(KeyChange(run=rises[0].run, changes=known, rises=tuple(rises)))
+            found = found.without(shift)
+    named.sort(key=lambda change: -order[change.run.run_id])
+    return replace(found, key_changes=tuple(named))
+
+
 def _causes(
     store: Store, platform: str, found: History
 ) -> Iterator[tuple[tuple[str, str], Explanation]]:
@@ -270,5 +305,7 @@ def explain_changes(
             outcomes = store.outcomes(run_ids[0], result.platform)
             tests = dict(zip(outcomes.names, outcomes.seconds, strict=True))
         known = tuple(builds[run_id] for run_id in run_ids if run_id in builds)
-        sides.append(BuildSide(result=result, builds=known, tests=tests, values=levels))
+        machines = tuple(store.machines(run_ids, result.platform).values())
+        side = BuildSide(result=result, builds=known, tests=tests, values=levels, machines=machines)
+        sides.append(side)
     return [explain(name, *sides) for name in names]

@@ -138,6 +138,20 @@ class StoreQueries:
             )
         return measured
 
+    def machines(self, run_ids: Collection[str], platform: str) -> dict[str, Mapping[str, Any]]:
+        """Look up the facts of the machines of a few runs on a platform, by run."""
+        query = select(PLATFORMS.c.run_id, PLATFORMS.c.document).where(
+            PLATFORMS.c.platform == platform, PLATFORMS.c.run_id.in_(run_ids)
+        )
+        with read_transaction(self._engine) as connection:
+            rows = connection.execute(query).all()
+        found: dict[str, Mapping[str, Any]] = {}
+        for run_id, document in rows:
+            environment = document.get("environment") if isinstance(document, dict) else None
+            machine = environment.get("machine") if isinstance(environment, dict) else None
+            found[run_id] = machine if isinstance(machine, dict) else {}
+        return found
+
     def result_heads(self, *, project: str) -> list[ResultHead]:
         """List the results of all runs of a project, oldest run first."""
         query = (

@@ -14,6 +14,7 @@ from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import EnvironmentKey
 from ci.gates.regression import Judgement
 from ci.store.rows import RunMeasures
+from ci.util.text import commit_name
 from tests.ci.stored_history import acceptance
 
 KEY = EnvironmentKey(
@@ -196,6 +197,47 @@ def test_a_rise_that_was_taken_back_does_not_alarm() -> None:
 def test_a_rise_that_was_taken_back_in_part_alarms() -> None:
     [shift] = regressions({"install.wall_s": noisy((100, 20), (150, 15), (125, 15))})
     assert shift.headline.undone is None
+
+
+def of_commits(rows: Sequence[RunMeasures], *counts: int) -> list[RunMeasures]:
+    """The runs as those of few commits, each with so many of them."""
+    commits = [f"{at:040x}" for at, count in enumerate(counts) for _ in range(count)]
+    return [row._replace(commit=it) for row, it in zip(rows, commits, strict=True)]
+
+
+@pytest.mark.parametrize("counts", [(40,), (*[1] * 19, 21), (*[1] * 10, 30)])
+def test_a_rise_between_runs_of_one_commit_is_of_the_environment(counts: tuple[int, ...]) -> None:
+    rows = runs({"install.wall_s": noisy((100, 20), (120, 20))})
+    found = history(of_commits(rows, *counts), KEYS)
+    assert found.shifts == []
+    [change] = found.environment_rises
+    assert change.run.run_id == "run-20"
+    same = f"sources unchanged: both runs are of {commit_name(change.run.commit)}"
+    assert change.changes == (same,)
+    assert (change.is_open, change.rises[0].judgement) == (True, Judgement.ENVIRONMENT)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_makes_no_rise_of_a_commit_one_of_the_environment(seed: int) -> None:
+    """It shifts the found place from the first run of a commit to another one."""
+    rows = runs({"install.wall_s": noisy((100, 21), (103, 21), seed=seed)})
+    found = history(of_commits(rows, *[3] * 14), KEYS)
+    assert found.environment_rises == ()
+    if found.shifts:
+        assert not found.shifts[0][1].headline.is_in_one_commit
+
+
+def test_a_change_of_units_without_noise_is_seen_in_one_commit() -> None:
+    """A setting that no key has: the counts of equal sources are equal."""
+    found = history(of_commits(runs({"compile.units": [100.0] * 8 + [120.0] * 8}), 7, 9), KEYS)
+    assert (found.shifts, len(found.environment_rises)) == ([], 1)
+
+
+def test_slow_runs_of_one_commit_are_suspected_of_the_environment() -> None:
+    rows = runs({"install.wall_s": noisy((100, 20), (120, 3))})
+    found = history(of_commits(rows, *[1] * 18, 5), KEYS)
+    [change] = found.environment_rises
+    assert (change.is_open, change.rises[0].judgement) == (False, Judgement.SUSPECTED)
 
 
 def test_environments_are_never_compared() -> None:
