@@ -220,13 +220,25 @@ class _MeasurePair:
         return _PartSubject(pair=self, noun=noun).rows(*map(parts_of, sides))
 
     def _stage_rows(self) -> Iterator[Contributor]:
+        before, after = (_stages(side.result) for side in self.sides)
         building = self.building
-        for stage in {name: None for side in self.sides for name in _stages(side.result)}:
+        for stage in (name for name in before if name in after):
             part = replace(self, stage=stage)
             if stage == building:
                 yield from part.shares()
             else:
                 yield _stage_row(f"in the {stage} stage", part)
+        removed = [name for name in before if name not in after]
+        new = [name for name in after if name not in before]
+        rows = [_stage_row(f"in the removed {it} stage", replace(self, stage=it)) for it in removed]
+        rows += [_stage_row(f"in the new {it} stage", replace(self, stage=it)) for it in new]
+        # Probably another name: the difference of the two matters, rather than each of them.
+        places = [[*before].index(name) for name in removed], [[*after].index(name) for name in new]
+        if len(rows) == 2 and places[0] == places[1]:
+            text = f"in the {new[0]} stage, which has the place of {removed[0]}"
+            share = sum(row.amount for row in rows)
+            rows = [Contributor(CauseKind.STAGE, text, share, (new[0], removed[0]))]
+        yield from rows
 
     def _build_rows(self, *, has_units: bool) -> Iterator[Contributor]:
         for kind in _KINDS.get(self.stage, UnitKind) if has_units else ():
