@@ -1,4 +1,4 @@
-"""The history of a platform: changes, the runs around them, and regressions. Pure.
+"""The changes in the history of a platform, the runs around them, and regressions. Pure.
 
 Times are compared only within one environment key. A change of the key itself is only listed.
 """
@@ -6,20 +6,17 @@ Times are compared only within one environment key. A change of the key itself i
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 
-from ci.analysis.changes import ChangePoint, SeriesFinding, analyze, judge_step
-from ci.analysis.parts import group_by
-from ci.analysis.stage_order import containing_measures, place_of, stages_around
+from ci.analysis.changes import ChangePoint, SeriesFinding
+from ci.analysis.stage_order import containing_measures, stages_around
 from ci.facts.acceptance import Acceptance
-from ci.facts.environment_key import ALL_OPERATORS, EnvironmentKey
+from ci.facts.environment_key import EnvironmentKey
 from ci.facts.measures import TOTAL, Quantity, headline, measure_key, stage_and_quantity
 from ci.gates.regression import EXACT_ALARM, Judgement, judge_change
 from ci.store.rows import RunMeasures
-from ci.util.text import commit_name
 
 IN_USE = 20
 """The latest runs of a platform; an environment that none of them had is no longer in use."""
@@ -79,7 +76,7 @@ class LevelChange:
     @property
     def is_small(self) -> bool:
         """Whether the change is certain, but too small for a regression."""
-        return _is_exact(self.measure) and abs(self.point.relative) < EXACT_ALARM
+        return is_exact(self.measure) and abs(self.point.relative) < EXACT_ALARM
 
     @property
     def is_in_one_commit(self) -> bool:
@@ -208,55 +205,6 @@ class History:
         return tuple(change for change in self.key_changes if change.rises)
 
 
-def history(
-    rows: Sequence[RunMeasures],
-    keys: Mapping[str, EnvironmentKey],
-    accepted: Sequence[Acceptance] = (),
-    *,
-    stage: str | None = None,
-) -> History:
-    """Judge the runs of one platform, oldest first; ``accepted`` has its accepted changes.
-
-    With ``stage``, report only the measures of that stage. Runs without any measure are left out:
-    often they did not record their environment either.
-    """
-    rows = [row for row in rows if row.values]
-    by_key = group_by(rows[::-1], lambda row: row.key)  # the key of the newest run comes first
-    grouped = {key: tuple(runs[::-1]) for key, runs in by_key.items()}
-    # Many runs of selected operators do not hide those of the whole suite.
-    whole = [row for row in rows if keys[row.key].selection == ALL_OPERATORS]
-    recent = {row.key for row in (*rows[-IN_USE:], *whole[-IN_USE:])}
-    grouped = dict(sorted(grouped.items(), key=lambda it: keys[it[0]].selection != ALL_OPERATORS))
-    order = {row.run_id: place for place, row in enumerate(rows)}
-    environments: list[Environment] = []
-    changes: list[KeyChange] = []
-    for key, found in _findings({key: grouped[key] for key in grouped if key in recent}).items():
-        judge = _Judge(grouped[key], found, accepted)
-        shown = [name for name in found if stage in (None, stage_and_quantity(name)[0])]
-        series, shifts = tuple(map(judge.series, shown)), judge.shifts(shown)
-        inside = [it for it in shifts if it.headline.is_rise and it.headline.is_in_one_commit]
-        changes += map(_change_in_one_commit, inside)
-        others = tuple(shift for shift in shifts if shift not in inside)
-        environment = Environment(key=keys[key], runs=grouped[key], series=series, shifts=others)
-        environments.append(environment)
-    past = [Environment(key=keys[it], runs=grouped[it]) for it in grouped if it not in recent]
-    for change, before in _key_changes(rows, keys):
-        if change.run.key in recent and keys[change.run.key].is_comparable(keys[before]):
-            first = order[change.run.run_id]
-            earlier = [row for row in grouped[before] if order[row.run_id] < first]
-            rises = [*_environment_rises(earlier, grouped[change.run.key], accepted, stage)]
-            change = replace(change, rises=tuple(_sort_by_specificity(rises)))
-        changes.append(change)
-    changes.sort(key=lambda change: -order[change.run.run_id])
-    return History(environments=tuple(environments), past=tuple(past), key_changes=tuple(changes))
-
-
-def _change_in_one_commit(shift: Shift) -> KeyChange:
-    change = shift.headline
-    same = f"sources unchanged: both runs are of {commit_name(change.run.commit)}"
-    return KeyChange(run=change.run, changes=(same,), rises=(change, *shift.others))
-
-
 def accepted_levels(
     environment: Environment, shift: Shift
 ) -> Iterator[tuple[str, RunMeasures, float]]:
@@ -275,23 +223,11 @@ def accepted_levels(
             yield name, first.run, median(since)
 
 
-def _findings(grouped: Mapping[str, Sequence[RunMeasures]]) -> dict[str, dict[str, SeriesFinding]]:
-    """Findings by key and measure. One analysis covers all, since each can raise a false alarm."""
-    series: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for key, rows in grouped.items():
-        for row in rows:
-            for name, value in row.values.items():
-                series[key, name].append(value)
-    found = analyze(series, exact={pair for pair in series if _is_exact(pair[1])})
-    ordered = sorted(series, key=lambda pair: place_of(pair[1]))
-    return {key: {name: found[it, name] for it, name in ordered if it == key} for key in grouped}
-
-
-def _is_exact(name: str) -> bool:
+def is_exact(name: str) -> bool:
     return not stage_and_quantity(name)[1].is_noisy
 
 
-class _Judge:
+class SeriesJudge:
     """Judges the series of one environment by its runs, oldest first."""
 
     def __init__(
@@ -333,7 +269,7 @@ class _Judge:
             # Noise shifts the place of a change: all take the place of the most certain one.
             place = min(group, key=uncertainty).place
             moved = [self._move(change, place) for change in group]
-            shifts.append(Shift(changes=tuple(_sort_by_specificity(moved))))
+            shifts.append(Shift(changes=tuple(sort_by_specificity(moved))))
         return sorted(shifts, key=lambda shift: -max(change.place for change in shift.changes))
 
     def _changes_of(self, name: str) -> list[LevelChange]:
@@ -375,7 +311,7 @@ class _Judge:
         is_other = [run.commit != change.run.commit or run.dirty for run in runs]
         begin = max((at + 1 for at in range(index) if is_other[at]), default=0)
         end = next((at for at in range(index, len(runs)) if is_other[at]), len(runs))
-        noise = max(map(_spread, (values[max(index - LATEST, 0) : index], values[index:][:LATEST])))
+        noise = max(map(spread, (values[max(index - LATEST, 0) : index], values[index:][:LATEST])))
         point = change.point
         for place, some, level in (
             (begin, values[begin:index], point.after),
@@ -450,7 +386,7 @@ class _Judge:
         )
 
 
-def _spread(values: Sequence[float]) -> float:
+def spread(values: Sequence[float]) -> float:
     """The standard deviation of values, as their median deviation shows it: outliers do not."""
     middle = median(values)
     return 1.4826 * median(abs(value - middle) for value in values)
@@ -463,7 +399,7 @@ def uncertainty(change: LevelChange) -> tuple[bool, float]:
     return is_vague or not point.confirmed, (point.high - point.low) / abs(point.relative)
 
 
-def _sort_by_specificity(changes: Sequence[LevelChange]) -> list[LevelChange]:
+def sort_by_specificity(changes: Sequence[LevelChange]) -> list[LevelChange]:
     """Sort changes: times first, a stage before the stages that contain it, then the largest."""
     found = {change.measure: change for change in changes}
     containing = set().union(*map(containing_measures, found))
@@ -485,63 +421,3 @@ def _sort_by_specificity(changes: Sequence[LevelChange]) -> list[LevelChange]:
         return stage == TOTAL, is_other, is_minor(change), contains, place, -change.size
 
     return sorted(changes, key=order)
-
-
-def _key_changes(
-    rows: Sequence[RunMeasures], keys: Mapping[str, EnvironmentKey]
-) -> Iterator[tuple[KeyChange, str]]:
-    """Compare each key, when it first appears, with the most similar earlier one.
-
-    Yield the change with the digest of the earlier key.
-    """
-    known: dict[str, EnvironmentKey] = {}  # least recently used first
-    for row in rows:
-        now = keys[row.key]
-        if known.pop(row.key, None) is None:
-            # A simulated device is not a change of a real one, nor a selection one of the suite.
-            alike = {
-                it: key
-                for it, key in known.items()
-                if (key.platform, key.selection) == (now.platform, now.selection)
-            }
-            if alike:
-                before = min(reversed(alike), key=lambda it: len(now.changes(alike[it])))
-                changes = tuple(map(str, now.changes(alike[before])))
-                yield KeyChange(run=row, changes=changes), before
-        known[row.key] = now
-
-
-def _environment_rises(
-    earlier: Sequence[RunMeasures],
-    since: Sequence[RunMeasures],
-    accepted: Sequence[Acceptance],
-    stage: str | None,
-) -> Iterator[LevelChange]:
-    """Yield the measures that rose from the last runs of one environment to the first of another.
-
-    Counts and sizes are left out: a new version of a library brings its own.
-    """
-    names = [name for name in since[0].values if not _is_exact(name)]
-    taken = {it.measure: it for it in accepted if _begins_with(it, since[0])}
-    for name in names:
-        before = [row.values[name] for row in earlier if name in row.values][-LATEST:]
-        after = [row.values[name] for row in since if name in row.values]
-        point = judge_step(before, after[:LATEST], len(names))
-        if point is None or point.after < point.before:
-            continue
-        known = taken.get(name)
-        if stage in (None, stage_and_quantity(name)[0]):
-            yield LevelChange(
-                measure=name,
-                before_run=earlier[-1],
-                run=since[0],
-                place=0,
-                point=point,
-                runs_since=len(after),
-                accepted=known if known and known.covers(point.after, TOLERANCE) else None,
-                with_environment=True,
-            )
-
-
-def _begins_with(accepted: Acceptance, run: RunMeasures) -> bool:
-    return run.run_id == accepted.run or (run.commit is not None and run.commit == accepted.commit)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from ci.analysis.ancestry import Ancestry, Line
 from ci.analysis.cause import Explanation, explain, host_changes
-from ci.analysis.level_changes import IN_USE, LATEST, History, KeyChange, LevelChange, history
+from ci.analysis.histories import history
+from ci.analysis.level_changes import IN_USE, LATEST, History, KeyChange, LevelChange
 from ci.analysis.parts import BuildSide, pytest_stages
 from ci.analysis.repository import Repository
 from ci.errors import UsageError

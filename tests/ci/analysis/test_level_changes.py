@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ci.analysis.level_changes import History, Shift, accepted_levels, history
+from ci.analysis.histories import history
+from ci.analysis.level_changes import History, Shift, accepted_levels
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import EnvironmentKey
 from ci.gates.regression import Judgement
@@ -238,6 +239,42 @@ def test_slow_runs_of_one_commit_are_suspected_of_the_environment() -> None:
     found = history(of_commits(rows, *[1] * 18, 5), KEYS)
     [change] = found.environment_rises
     assert (change.is_open, change.rises[0].judgement) == (False, Judgement.SUSPECTED)
+
+
+def upgraded(*levels: tuple[float, int], accepted: Sequence[Acceptance] = ()) -> History:
+    """Ten runs, then those at the levels with a newer compiler."""
+    values = noisy((100, 10), *levels)
+    old = runs({"install.wall_s": values[:10]})
+    return history([*old, *runs({"install.wall_s": values[10:]}, NEWER, at=10)], KEYS, accepted)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_new_compiler_hides_no_rise_that_came_later(count: int) -> None:
+    """Its first runs are too few for a series of their own, but as fast as those before it."""
+    found = upgraded((100, count), (108, 8))
+    assert found.environment_rises == ()
+    [(environment, shift)] = found.shifts
+    change = shift.headline
+    assert (environment.key, shift.judgement) == (NEWER, Judgement.REGRESSION)
+    assert (change.before_run.run_id, change.run.run_id) == (
+        f"run-{9 + count}",
+        f"run-{10 + count}",
+    )
+    [*accepted] = accepted_levels(environment, shift)
+    assert [run.run_id for _, run, _ in accepted] == [f"run-{10 + count}"] * len(accepted)
+    terms = acceptance("install.wall_s", 108, run=f"run-{10 + count}")
+    found = upgraded((100, count), (108, 8), accepted=[terms])
+    assert [it.judgement for _, it in found.shifts] == [Judgement.ACCEPTED]
+
+
+def test_a_later_rise_that_was_taken_back_does_not_alarm() -> None:
+    found = upgraded((100, 3), (120, 8), (100, 8))
+    assert found.of(Judgement.REGRESSION) == []
+
+
+def test_one_fast_run_of_a_new_compiler_proves_nothing() -> None:
+    found = upgraded((100, 1), (108, 9))
+    assert (found.shifts, len(found.environment_rises)) == ([], 1)
 
 
 def test_environments_are_never_compared() -> None:
