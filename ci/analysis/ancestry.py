@@ -241,10 +241,10 @@ class _Commits:
         """The first parents beyond the end of a line, which a run of its last commits recorded."""
         last = range(len(line) - 1, max(len(line) - MOST_ANCESTORS, 0) - 1, -1)
         near = [(place, run) for place in last if (run := self._runs.get(line[place]))]
-        unread = [it for it in near if not self._recorded.has(it[1])]
+        read = [it for it in near if self._recorded.has(it[1])]
         # Without those that cannot know more: the line has all commits of their depth.
-        unread = [(place, run) for place, run in unread if place + (run.depth or 0) > len(line)]
-        for place, run in (*(it for it in near if it not in unread), *unread):
+        unread = [(place, run) for place, run in near if place + (run.depth or 0) > len(line)]
+        for place, run in (*read, *unread):
             [parents] = self._recorded.load([run])
             if more := parents.ancestors[len(line) - 1 - place :]:
                 return more
