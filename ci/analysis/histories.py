@@ -57,11 +57,8 @@ def history(
     for key, found in _findings({key: grouped[key] for key in grouped if key in recent}).items():
         judge = SeriesJudge(grouped[key], found, accepted)
         shown = [name for name in found if stage in (None, stage_and_quantity(name)[0])]
-        series, shifts = tuple(map(judge.series, shown)), judge.shifts(shown)
-        inside = [it for it in shifts if it.headline.is_rise and it.headline.is_in_one_commit]
-        changes += map(_change_in_one_commit, inside)
-        others = tuple(shift for shift in shifts if shift not in inside)
-        environment = Environment(key=keys[key], runs=grouped[key], series=series, shifts=others)
+        series, shifts = tuple(map(judge.series, shown)), tuple(judge.shifts(shown))
+        environment = Environment(key=keys[key], runs=grouped[key], series=series, shifts=shifts)
         environments.append(environment)
     past = [Environment(key=keys[it], runs=grouped[it]) for it in grouped if it not in recent]
     for change, before in _key_changes(rows, keys):
@@ -76,14 +73,20 @@ def history(
                 known = (*environments[place].shifts, Shift(changes=tuple(late)))
                 environments[place] = replace(environments[place], shifts=known)
         changes.append(change)
-    changes.sort(key=lambda change: -order[change.run.run_id])
-    return History(environments=tuple(environments), past=tuple(past), key_changes=tuple(changes))
+    in_order = tuple(changes)[::-1]
+    return _move_rises_in_one_commit(
+        History(environments=tuple(environments), past=tuple(past), key_changes=in_order)
+    )
 
 
-def _change_in_one_commit(shift: Shift) -> KeyChange:
-    change = shift.headline
-    same = f"sources unchanged: both runs are of {commit_name(change.run.commit)}"
-    return KeyChange(run=change.run, changes=(same,), rises=(change, *shift.others))
+def _move_rises_in_one_commit(found: History) -> History:
+    """Make the rises between two runs of one commit those of the environment."""
+    for _, shift in found.shifts:
+        change = shift.headline
+        if change.is_rise and change.is_in_one_commit:
+            same = f"sources unchanged: both runs are of {commit_name(change.run.commit)}"
+            found = found.move_to_environment(shift, same)
+    return found
 
 
 def _findings(grouped: Mapping[str, Sequence[RunMeasures]]) -> dict[str, dict[str, SeriesFinding]]:

@@ -187,13 +187,17 @@ class History:
         """Every shift with its environment."""
         return [(it, shift) for it in self.environments for shift in it.shifts]
 
-    def without(self, shift: Shift) -> History:
-        """The history without a shift, which something else explains."""
+    def move_to_environment(self, shift: Shift, *changes: str) -> History:
+        """Make a shift one of the environment, of which these ``changes`` are known."""
         environments = (
             replace(it, shifts=tuple(own for own in it.shifts if own is not shift))
             for it in self.environments
         )
-        return replace(self, environments=tuple(environments))
+        rises = (replace(it, with_environment=True) for it in (shift.headline, *shift.others))
+        change = KeyChange(run=shift.headline.run, changes=changes, rises=tuple(rises))
+        later = [it for it in self.key_changes if it.run.started_at > change.run.started_at]
+        now = (*later, change, *self.key_changes[len(later) :])
+        return replace(self, environments=tuple(environments), key_changes=now)
 
     def of(self, judgement: Judgement) -> list[Shift]:
         """The shifts of this judgment in all environments."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ci.analysis.ancestry import Ancestry, Line
 from ci.analysis.cause import Explanation, explain, host_changes
 from ci.analysis.histories import history
-from ci.analysis.level_changes import IN_USE, LATEST, History, KeyChange, LevelChange
+from ci.analysis.level_changes import IN_USE, LATEST, History, LevelChange
 from ci.analysis.parts import BuildSide, pytest_stages
 from ci.analysis.repository import Repository
 from ci.errors import UsageError
@@ -258,18 +258,16 @@ def _with_host_changes(
         return tuple(map(str, host_changes(*sides)))
 
     newest = found.environment_rises[:EXPLAINED]
-    named = [
+    named = (
         replace(it, changes=(*it.changes, *changes(it.rises[0]))) if it in newest else it
         for it in found.key_changes
-    ]
-    open_shifts = [shift for _, shift in found.shifts if shift.judgement in _UNEXPLAINED]
-    for shift in open_shifts[:EXPLAINED]:
+    )
+    found = replace(found, key_changes=tuple(named))
+    unexplained = [shift for _, shift in found.shifts if shift.judgement in _UNEXPLAINED]
+    for shift in unexplained[:EXPLAINED]:
         if known := changes(shift.headline):
-            rises = [replace(it, with_environment=True) for it in (shift.headline, *shift.others)]
-            named.append(KeyChange(run=rises[0].run, changes=known, rises=tuple(rises)))
-            found = found.without(shift)
-    named.sort(key=lambda change: -order[change.run.run_id])
-    return replace(found, key_changes=tuple(named))
+            found = found.move_to_environment(shift, *known)
+    return found
 
 
 def _causes(

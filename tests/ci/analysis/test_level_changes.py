@@ -267,6 +267,14 @@ def test_a_new_compiler_hides_no_rise_that_came_later(count: int) -> None:
     assert [it.judgement for _, it in found.shifts] == [Judgement.ACCEPTED]
 
 
+def test_a_later_rise_in_one_commit_is_of_the_environment() -> None:
+    values = noisy((100, 13), (120, 8))
+    rows = runs({"install.wall_s": values[:10]})
+    rows += runs({"install.wall_s": values[10:]}, NEWER, at=10)
+    found = history(of_commits(rows, 10, 11), KEYS)
+    assert (found.shifts, len(found.environment_rises)) == ([], 1)
+
+
 def test_a_later_rise_that_was_taken_back_does_not_alarm() -> None:
     found = upgraded((100, 3), (120, 8), (100, 8))
     assert found.of(Judgement.REGRESSION) == []
