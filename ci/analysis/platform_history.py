@@ -159,8 +159,8 @@ def platform_histories(
     }
     measured = store.measured_on(runs)
     keys = store.environment_keys({row.key for rows in measured.values() for row in rows})
-    told = {run.run_id for runs in (line.runs, *line.abandoned.values()) for run in runs}
-    others = [run for run in along.heads if run.run_id not in told]
+    of_branch = {run.run_id for runs in (line.runs, *line.abandoned.values()) for run in runs}
+    others = [run for run in along.heads if run.run_id not in of_branch]
     histories = []
     for platform, rows in measured.items():
         if stage is not None:
