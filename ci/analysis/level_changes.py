@@ -6,7 +6,7 @@ Times are compared only within one environment key. A change of the key itself i
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -15,7 +15,16 @@ from ci.analysis.changes import ChangePoint, SeriesFinding, analyze, judge_step
 from ci.analysis.parts import group_by
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import ALL_OPERATORS, EnvironmentKey
-from ci.facts.measures import IMAGE, TOTAL, Quantity, headline, measure_key, stage_and_quantity
+from ci.facts.measures import (
+    IMAGE,
+    TOTAL,
+    Quantity,
+    headline,
+    is_benchmark,
+    is_worse,
+    measure_key,
+    stage_and_quantity,
+)
 from ci.gates.regression import EXACT_ALARM, Judgement, judge_change
 from ci.store.rows import RunMeasures
 
@@ -53,7 +62,7 @@ class LevelChange:
     """The number of values from ``run`` on."""
     accepted: Acceptance | None = None
     undone: RunMeasures | None = None
-    """The first run of a later level that is as low as the level before the change."""
+    """The first run of a later level that is as good as the level before the change."""
     wall_alone: bool = False
     """Whether wall time rose without CPU seconds, although these would have shown the rise."""
     with_environment: bool = False
@@ -70,12 +79,12 @@ class LevelChange:
 
     @property
     def is_worse(self) -> bool:
-        """Whether the value rose: a higher value of any measure is worse."""
-        return self.point.after > self.point.before
+        """Whether the new level is worse: mostly the higher one, of some benchmarks the lower."""
+        return is_worse(self.measure, self.point.before, self.point.after)
 
     @property
     def is_rise(self) -> bool:
-        """Whether the level rose, and the rise is neither accepted nor undone."""
+        """Whether the level got worse, which is neither accepted nor undone."""
         return self.is_worse and self.accepted is None and self.undone is None
 
     @property
@@ -157,7 +166,7 @@ class KeyChange:
     run: RunMeasures
     changes: tuple[str, ...]
     rises: tuple[LevelChange, ...] = ()
-    """Measures with a higher level since, while the environment is in use; the main one first."""
+    """Measures with a worse level since, while the environment is in use; the main one first."""
 
     @property
     def is_open(self) -> bool:
@@ -198,11 +207,13 @@ def history(
     accepted: Sequence[Acceptance] = (),
     *,
     stage: str | None = None,
+    text: str | None = None,
 ) -> History:
     """Judge the runs of one platform, oldest first; ``accepted`` has its accepted changes.
 
-    With ``stage``, report only the measures of that stage. Runs without any measure are left out:
-    often they did not record their environment either.
+    With ``stage``, report only the measures of that stage; with ``text``, those whose quantity
+    contains it. Runs without any measure are left out: often they did not record their environment
+    either.
     """
     rows = [row for row in rows if row.values]
     by_key = group_by(rows[::-1], lambda row: row.key)  # the key of the newest run comes first
@@ -214,7 +225,7 @@ def history(
     environments = []
     for key, found in _findings({key: grouped[key] for key in grouped if key in recent}).items():
         judge = _Judge(grouped[key], found, accepted)
-        shown = [name for name in found if stage in (None, stage_and_quantity(name)[0])]
+        shown = [name for name in found if is_of(name, stage, text)]
         series, shifts = tuple(map(judge.series, shown)), tuple(judge.shifts(shown))
         environment = Environment(key=keys[key], runs=grouped[key], series=series, shifts=shifts)
         environments.append(environment)
@@ -225,12 +236,19 @@ def history(
             order = {row.run_id: place for place, row in enumerate(rows)}
             first = order[change.run.run_id]
             earlier = [row for row in grouped[before] if order[row.run_id] < first]
-            rises = [*_environment_rises(earlier, grouped[change.run.key], accepted, stage)]
+            found_rises = _environment_rises(earlier, grouped[change.run.key], accepted)
+            rises = [rise for rise in found_rises if is_of(rise.measure, stage, text)]
             change = replace(change, rises=tuple(_sort_by_specificity(rises)))
         changes.append(change)
     return History(
         environments=tuple(environments), past=tuple(past), key_changes=tuple(changes)[::-1]
     )
+
+
+def is_of(measure: str, stage: str | None, text: str | None) -> bool:
+    """Whether a measure is of a stage, and its quantity contains a text in any case."""
+    of, quantity = stage_and_quantity(measure)
+    return stage in (None, of) and (text is None or text.casefold() in quantity.label.casefold())
 
 
 def accepted_levels(
@@ -252,25 +270,37 @@ def accepted_levels(
 
 
 def _findings(grouped: Mapping[str, Sequence[RunMeasures]]) -> dict[str, dict[str, SeriesFinding]]:
-    """Findings by key and measure. One analysis covers all, since each can raise a false alarm."""
+    """Findings by key and measure.
+
+    One analysis covers all, since each can raise a false alarm. Benchmarks are a family of their
+    own: thousands of them do not make the limits of the stages stricter.
+    """
     series: dict[tuple[str, str], list[float]] = defaultdict(list)
     for key, rows in grouped.items():
         for row in rows:
             for name, value in row.values.items():
                 series[key, name].append(value)
-    found = analyze(series, exact={pair for pair in series if _is_exact(pair[1])})
+    kinds = group_by(series, lambda pair: is_benchmark(pair[1]))
+    found: dict[tuple[str, str], SeriesFinding] = {}
+    for pairs in kinds.values():
+        exact = {pair for pair in pairs if _is_exact(pair[1])}
+        found |= analyze({pair: series[pair] for pair in pairs}, exact, len(kinds))
     ordered = sorted(series, key=lambda pair: _place_of(pair[1]))
-    return {key: {name: found[it, name] for it, name in ordered if it == key} for key in grouped}
+    findings: dict[str, dict[str, SeriesFinding]] = {key: {} for key in grouped}
+    for key, name in ordered:
+        findings[key][name] = found[key, name]
+    return findings
 
 
 def _is_exact(name: str) -> bool:
     return not stage_and_quantity(name)[1].is_noisy
 
 
-def _place_of(name: str) -> tuple[int, str, int]:
-    """The sort key of a measure: stages in order of execution, the total last."""
+def _place_of(name: str) -> tuple[bool, int, str, int, str]:
+    """The sort key of a measure: stages in order of execution, the total, then benchmarks."""
     stage, quantity = stage_and_quantity(name)
-    return _PLACES.get(stage, len(_ORDER)), stage, list(Quantity).index(quantity)
+    place = _PLACES.get(stage, len(_ORDER))
+    return is_benchmark(name), place, stage, quantity.place, quantity.label
 
 
 class _Judge:
@@ -319,14 +349,16 @@ class _Judge:
         return sorted(shifts, key=lambda shift: -max(change.place for change in shift.changes))
 
     def _changes_of(self, name: str) -> list[LevelChange]:
-        """The changes of a measure; a rise also has the run that undid it within the noise."""
+        """The changes of a measure; a loss also has the run that undid it within the noise."""
         finding, places = self._findings[name], self._places[name]
         found: list[LevelChange] = []
-        # A stack with the next change last; each is lower than all between it and the change.
+        # A stack with the next change last; each is better than all between it and the change.
         later: list[LevelChange] = []
         for point in reversed(finding.changes):
-            limit = point.before * (1 + (finding.detectable or 0.0))
-            low = (it.run for it in reversed(later) if it.point.after <= limit)
+            is_loss = is_worse(name, point.before, point.after)
+            margin = (finding.detectable or 0.0) * (1 if point.after > point.before else -1)
+            limit = point.before * (1 + margin)
+            good = (it.run for it in reversed(later) if not is_worse(name, limit, it.point.after))
             change = LevelChange(
                 measure=name,
                 before_run=self._runs[places[point.index - 1]],
@@ -334,11 +366,11 @@ class _Judge:
                 place=places[point.index],
                 point=point,
                 runs_since=len(places) - point.index,
-                undone=next(low, None) if point.after > point.before else None,
+                undone=next(good, None) if is_loss else None,
             )
             found.append(change)
             if point.confirmed:
-                while later and later[-1].point.after >= point.after:
+                while later and not is_worse(name, later[-1].point.after, point.after):
                     later.pop()
                 later.append(change)
         return found[::-1]
@@ -388,7 +420,7 @@ class _Judge:
         start = begin if is_late else end
         if not between or not latest or start == len(places):
             return change
-        sign = 1 if change.is_worse else -1
+        sign = 1 if change.point.after > change.point.before else -1
         limit = max(sign * self._runs[at].values[name] for at in latest)
         if any((sign * self._runs[at].values[name] > limit) is not is_late for at in between):
             return change
@@ -426,8 +458,9 @@ def _sort_by_specificity(changes: Sequence[LevelChange]) -> list[LevelChange]:
     def order(change: LevelChange) -> tuple[bool, bool, bool, bool, int, float]:
         stage, quantity = stage_and_quantity(change.measure)
         contains, is_other = change.measure in containing, not quantity.is_time
-        place = list(Quantity).index(quantity)
-        return stage == TOTAL, is_other, is_minor(change), contains, place, -change.size
+        # Benchmarks have different units.
+        size = abs(change.point.relative) if is_benchmark(change.measure) else change.size
+        return stage == TOTAL, is_other, is_minor(change), contains, quantity.place, -size
 
     return sorted(changes, key=order)
 
@@ -470,32 +503,31 @@ def _environment_rises(
     earlier: Sequence[RunMeasures],
     since: Sequence[RunMeasures],
     accepted: Sequence[Acceptance],
-    stage: str | None,
 ) -> Iterator[LevelChange]:
-    """Yield the measures that rose from the last runs of one environment to the first of another.
+    """Yield the measures that got worse from the last runs of one environment to another's first.
 
     Counts and sizes are left out: a new version of a library brings its own.
     """
     names = [name for name in since[0].values if not _is_exact(name)]
+    kinds = Counter(map(is_benchmark, names))
     taken = {it.measure: it for it in accepted if _begins_with(it, since[0])}
     for name in names:
         before = [row.values[name] for row in earlier if name in row.values][-LATEST:]
         after = [row.values[name] for row in since if name in row.values]
-        point = judge_step(before, after[:LATEST], len(names))
-        if point is None or point.after < point.before:
+        point = judge_step(before, after[:LATEST], len(kinds) * kinds[is_benchmark(name)])
+        if point is None or not is_worse(name, point.before, point.after):
             continue
         known = taken.get(name)
-        if stage in (None, stage_and_quantity(name)[0]):
-            yield LevelChange(
-                measure=name,
-                before_run=earlier[-1],
-                run=since[0],
-                place=0,
-                point=point,
-                runs_since=len(after),
-                accepted=known if known and known.covers(point.after, TOLERANCE) else None,
-                with_environment=True,
-            )
+        yield LevelChange(
+            measure=name,
+            before_run=earlier[-1],
+            run=since[0],
+            place=0,
+            point=point,
+            runs_since=len(after),
+            accepted=known if known and known.covers(point.after, TOLERANCE) else None,
+            with_environment=True,
+        )
 
 
 def _begins_with(accepted: Acceptance, run: RunMeasures) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ci.analysis.flaky import FlakyTest, find_flaky_tests
 from ci.analysis.level_changes import Environment, Series
 from ci.facts.environment_key import NONE, EnvironmentKey
-from ci.facts.measures import LABELS, measure_name, stage_and_quantity
+from ci.facts.measures import measure_name, stage_and_quantity
 from ci.gates.regression import Judgement
 from ci.model.outcomes import Outcome
 from ci.report.dashboard.collection import NO_REASON, Collection
@@ -154,7 +154,7 @@ def _measures(rows: Sequence[RunMeasures | None]) -> Iterator[dict[str, Any]]:
             "name": name,
             "title": measure_name(name),
             "stage": stage,
-            "quantity": LABELS[quantity],
+            "quantity": quantity.label,
             "unit": quantity.value,
             "values": [_rounded(row.values.get(name)) if row else None for row in rows],
         }
