@@ -319,7 +319,9 @@ class BenchmarkResult(_Model):
 
     stage: Name
     """The stage that ran it."""
-    name: Annotated[Text, AfterValidator(partial(_check_name, longest=LONGEST_BENCHMARK))]
+    name: Annotated[
+        Text, Field(min_length=1), AfterValidator(partial(_check_name, longest=LONGEST_BENCHMARK))
+    ]
     """Name of the benchmark, with its parameters."""
     value: Annotated[float, Field(ge=0, le=LARGEST_VALUE)]
     """What was measured, as a median if it was repeated."""

@@ -27,7 +27,7 @@ from ci.report.document import (
 )
 from ci.report.history_report import (
     LONGEST_LABEL,
-    MOST_BENCHMARKS,
+    MOST_ROWS,
     certainty,
     change_data,
     change_status,
@@ -209,9 +209,9 @@ def _shown_measures(
     stages = [it for it in changes if not is_benchmark(it.measure)]
     benchmarks = [it for it in changes if is_benchmark(it.measure)]
     benchmarks.sort(key=lambda it: (order.index(it.judgement), -abs(it.relative or 0.0)))
-    more = len(benchmarks) - MOST_BENCHMARKS
+    more = len(benchmarks) - MOST_ROWS
     text = f"and {counted(more, 'more benchmark')}: --format json shows all"
-    return [*stages, *benchmarks[:MOST_BENCHMARKS]], [text] if more > 0 else []
+    return [*stages, *benchmarks[:MOST_ROWS]], [text] if more > 0 else []
 
 
 def _row(change: MeasureChange) -> Sequence[str]:

@@ -40,9 +40,9 @@ from ci.util.text import commit_name, counted, join_names, shorten_middle
 SCHEMA_VERSION = 1
 MOST = 10
 """Lines of each kind, so that all kinds fit on two screens. JSON has all lines."""
-MOST_BENCHMARKS = 20
+MOST_ROWS = 20
 """Benchmarks in a table, those that changed first: a project may have thousands."""
-LONGEST_LABEL = 30
+LONGEST_LABEL = 24
 """Characters of a benchmark's name in a table, which then fits on a screen of 80 columns."""
 TOO_FEW = (
     f"too few runs to judge: a change needs at least {POLICY.confirm} runs before it and"
@@ -95,7 +95,7 @@ class HistoryReport(Report):
                 yield Heading(2, f"Environment {number}"), key, span
             else:
                 yield Items(_wrapped(f"environment {number}: {key}")), span
-            yield from _tables(environment)
+            yield from _tables(environment, page=page)
             for heading, lines in _change_sections(record, environment):
                 yield Heading(3, heading), Items(lines, indent="  ")
         if young:
@@ -187,8 +187,8 @@ def _conclusion(record: PlatformHistory) -> list[str]:
         ]
         found_of = [it.finding.detectable for it in series if is_benchmark(it.measure)]
         if limits := [it for it in found_of if it is not None]:
-            least, most = percent(min(limits)), percent(max(limits))
-            known.append(f"{counted(len(limits), 'benchmark')} {least} to {most}")
+            span = dict.fromkeys((percent(min(limits)), percent(max(limits))))
+            known.append(f"{counted(len(limits), 'benchmark')} {' to '.join(span)}")
         seen = f"smallest detectable change: {', '.join(known)}" if known else TOO_FEW
         lines.append(f"environment {number}, {counted(len(environment.runs), 'run')}: {seen}")
     if len(young) > 1:
@@ -264,10 +264,10 @@ def _omitted(count: int) -> list[str]:
 
 
 COLUMNS = ("Stage", "Quantity", "level", "since the first run", "detectable", "runs", "last change")
-BENCHMARK_COLUMNS = ("Stage", "Benchmark", *COLUMNS[2:])
+BENCHMARK_COLUMNS = ("Benchmark", "level", *COLUMNS[4:])
 
 
-def _tables(environment: Environment) -> Document:
+def _tables(environment: Environment, *, page: bool) -> Document:
     """A table of the stages, and one of the benchmarks, the worst and latest changes first."""
     newest = {it.measure: it for shift in environment.shifts[::-1] for it in shift.changes}
     stages = [it for it in environment.series if not is_benchmark(it.measure)]
@@ -284,25 +284,35 @@ def _tables(environment: Environment) -> Document:
             return len(order), 0, 0.0
         return order.index(change.judgement), -change.place, -abs(change.point.relative)
 
-    shown = sorted(benchmarks, key=urgency)[:MOST_BENCHMARKS]
-    rows = [_row(series, newest.get(series.measure)) for series in shown]
+    shown = sorted(benchmarks, key=urgency)[:MOST_ROWS]
+    rows = [_benchmark_row(it, newest.get(it.measure), page=page) for it in shown]
     more = len(benchmarks) - len(shown)
     text = f"and {counted(more, 'more benchmark')}: see some with --measure TEXT, all with"
     below = [f"{text} --format json"] if more else []
-    yield Table(BENCHMARK_COLUMNS, rows, numbers=BENCHMARK_COLUMNS[2:6]), *below
+    yield Table(BENCHMARK_COLUMNS, rows, numbers=BENCHMARK_COLUMNS[1:4]), *below
 
 
 def _row(series: Series, last: LevelChange | None) -> Sequence[str]:
     stage, quantity = stage_and_quantity(series.measure)
+    since = _relative(series.first, series.level) if series.finding.changes else MISSING
+    return stage, quantity.label, amount(series.level, quantity), since, *_cells(series, last)
+
+
+def _benchmark_row(series: Series, last: LevelChange | None, *, page: bool) -> Sequence[str]:
+    """The name, in a terminal so much of it that 80 columns suffice for the row."""
+    stage, quantity = stage_and_quantity(series.measure)
+    name = f"{stage}: {quantity.label}" if page else shorten_middle(quantity.label, LONGEST_LABEL)
+    return name, amount(series.level, quantity), *_cells(series, last)
+
+
+def _cells(series: Series, last: LevelChange | None) -> tuple[str, str, str]:
+    """The columns ``detectable``, ``runs`` and ``last change``."""
     finding, change = series.finding, MISSING
-    since = _relative(series.first, series.level) if finding.changes else MISSING
     detectable = "too few" if finding.detectable is None else percent(finding.detectable)
     if last is not None:
         size = _relative(last.point.before, last.point.after)
         change = f"{size} on {last.run.started_at:%Y-%m-%d}"
-    level = amount(series.level, quantity)
-    label = shorten_middle(quantity.label, LONGEST_LABEL)
-    return stage, label, level, since, detectable, f"{series.runs:,}", change
+    return detectable, f"{series.runs:,}", change
 
 
 def _relative(before: float, after: float) -> str:

@@ -113,10 +113,13 @@ def shorten(text: str, most: int) -> str:
 
 
 def shorten_middle(text: str, most: int) -> str:
-    """Return at most ``most`` characters of a text, with ``...`` in place of its middle."""
+    """Return at most ``most`` characters of a text, with ``...`` in place of a part.
+
+    More of the end is kept: the beginning is often the path of a file.
+    """
     if len(text) <= most:
         return text
-    begin = (most - 3) // 2
+    begin = (most - 3) // 3
     return f"{text[:begin]}...{text[begin + 3 - most :]}"
 
 
