@@ -62,16 +62,18 @@ def collect(
     return ArtifactCut(name=name, path=path, left_out=left_out) if left_out else None
 
 
-def remove_results(path: Path, access: Callable[[], ContextManager[None]] = nullcontext) -> None:
-    """Remove a file or a folder, if it exists.
+def remove_results(path: Path, access: Callable[[], ContextManager[None]] = nullcontext) -> bool:
+    """Remove a file or a folder; return whether nothing is there any more.
 
-    With ``access`` it is done with the rights of the stages. What they may not remove remains.
+    With ``access`` it is done with the rights of the stages.
     """
-    with access(), suppress(OSError):
-        if path.is_dir() and not path.is_symlink():
-            remove_folder(path)
-        else:
-            path.unlink()
+    with access():
+        with suppress(OSError):
+            if path.is_dir() and not path.is_symlink():
+                remove_folder(path)
+            else:
+                path.unlink()
+        return not os.path.lexists(path)
 
 
 def _pack(files: list[Path], above: Path, destination: BinaryIO) -> int:

@@ -93,8 +93,11 @@ class StageRunner:
 
     def run(self, stage: StagePlan) -> events.CommandEnd:
         """Run a stage, and report how it and its shards ended."""
-        if stage.benchmarks:  # older results, such as those in the sources, are not of this run
-            remove_results(self.workspace / stage.benchmarks, self.handover.access)
+        # Older results, such as those in the sources, are not of this run.
+        results = ArtifactPlan(benchmark_file(stage.name), stage.benchmarks)
+        is_new = bool(stage.benchmarks) and remove_results(
+            self.workspace / stage.benchmarks, self.handover.access
+        )
         with ExitStack() as stack:
             processes = [self._process(stage, shard, stack) for shard in range(stage.shards)]
             command = processes[0].stage.command
@@ -108,8 +111,9 @@ class StageRunner:
                 if self.handover.take(name):
                     self.log.emit(events.ArtifactCut(name=name, path=name, left_out=1))
         if stage.benchmarks:  # now, before a later stage can change them
-            results = ArtifactPlan(benchmark_file(stage.name), stage.benchmarks)
-            lack = collect(results, self.workspace, self.results, self.handover.access)
+            lack: events.Event | None = events.ArtifactMissing(results.name, results.path)
+            if is_new:
+                lack = collect(results, self.workspace, self.results, self.handover.access)
             if lack is not None:
                 self.log.emit(lack)
         if stage.shards > 1:

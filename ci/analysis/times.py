@@ -184,7 +184,8 @@ def _judge_noisy(
 ) -> Judgement:
     if not steps:
         return Judgement.TOO_LITTLE_DATA if detectable is None else Judgement.WITHIN_NOISE
-    if len(steps) > 1 and abs(after / before - 1) <= (detectable or 0.0):  # there and back
+    margin = (detectable or 0.0) * abs(before)
+    if len(steps) > 1 and abs(after - before) <= margin:  # there and back
         return Judgement.WITHIN_NOISE
     is_loss = is_worse(name, before, after)
     causes = [step for step in steps if step.is_worse is is_loss]

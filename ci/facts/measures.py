@@ -100,7 +100,10 @@ def stage_and_quantity(name: str) -> tuple[str, AnyQuantity]:
 
 def read_quantity(text: str) -> AnyQuantity:
     """Read a quantity as in the name of a measure; raises ``ValueError`` for another text."""
-    return stage_and_quantity(text)[1]
+    stage, quantity = stage_and_quantity(text)
+    if stage:
+        raise ValueError(f"got {text!r:.100}, expected a quantity without a stage")
+    return quantity
 
 
 def is_benchmark(name: str) -> bool:

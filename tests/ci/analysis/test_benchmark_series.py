@@ -130,8 +130,9 @@ def test_a_fall_is_accepted_and_withdrawn(project: Project) -> None:
     expect(project.withdraw("run-006"), "images down to 1")
 
 
-def test_an_unknown_quantity_is_refused(project: Project) -> None:
-    entry = "{platform: cpu, stage: bench, quantity: 'higher:images', level: 1, run: a}"
+@pytest.mark.parametrize("quantity", ["higher:images", "install.wall_s", "bench.lower:s:a"])
+def test_an_unknown_quantity_is_refused(project: Project, quantity: str) -> None:
+    entry = f"{{platform: cpu, stage: bench, quantity: '{quantity}', level: 1, run: a}}"
     text = f"project: tiny\naccepted:\n  - {entry}\n"
     (project.source / "ci-accepted.yaml").write_text(text, encoding="utf-8")
     message = "or 'direction:unit:name' of a benchmark"
@@ -167,6 +168,26 @@ def test_json_has_every_benchmark(project: Project) -> None:
     ]
     change = found["environments"][0]["shifts"][0]["changes"][0]
     assert change["measure"] in measures
+
+
+@pytest.mark.parametrize("direction", Direction)
+def test_levels_of_zero_are_judged(tmp_path: Path, direction: Direction) -> None:
+    """Such as errors, or allocated bytes: up from 0, back, and up again."""
+    project = Project(folder=tmp_path)
+    levels = [0.0] * 6 + noisy(5.0, 6) + [0.0] * 6 + noisy(7.0, 6, 2)
+    measure(project, [[benchmark("a", it, unit="", direction=direction)] for it in levels])
+    is_worse = direction is LOWER
+    code = ExitCode.REGRESSION if is_worse else ExitCode.PASSED
+    expect(project.tracked("--check"), "bench: a +7" if is_worse else "no open", code=code)
+    assert "from 0 on 2026-01-0" in expect(project.tracked())
+    json.loads(expect(project.tracked("--format", "json")))
+    for pair in (
+        ("run-000", "run-023/cpu"),
+        ("run-023", "run-000/cpu"),
+        ("run-000", "run-014/cpu"),
+    ):
+        expect(project.compare(*pair), "bench")
+        json.loads(expect(project.compare(*pair, "--format", "json")))
 
 
 # Many of them
