@@ -19,6 +19,7 @@ from ci.errors import ExitCode
 from ci.facts.environment_key import environment_key
 from ci.gates.regression import Judgement
 from ci.model.results import BenchmarkResult, Direction, PlatformResult, StageResult
+from ci.report.dashboard.platform import MOST_PLOTTED
 from ci.report.document import print_document
 from ci.report.history_report import MOST_ROWS, HistoryReport
 from ci.store.rows import RunMeasures
@@ -241,6 +242,19 @@ def test_many_regressions_of_one_commit_are_one_alarm(many: Project) -> None:
     compared = expect(many.compare("run-000", "run-011/cpu"))
     assert "and 280 more benchmarks: --format json shows all" in compared
     assert len(compared.splitlines()) < 60
+
+
+def test_a_page_of_the_dashboard_has_the_changed_ones(many: Project, tmp_path: Path) -> None:
+    output = tmp_path / "pages"
+    expect(many.ci("dashboard", "--output", str(output), "--source", str(many.folder)))
+    text = (output / "data" / "platform-cpu.js").read_text(encoding="utf-8")
+    found = json.loads(text[text.index("{") : text.rindex("}") + 1])
+    shown = [it for it in found["measures"] if it["stage"] == "bench" and it["unit"] == "s"]
+    assert len(shown) == MOST_PLOTTED
+    changed = {it["measure"] for it in found["marks"] if it["kind"] == "open regression"}
+    assert len(changed) == 38
+    assert changed <= {it["name"] for it in shown}
+    assert {it["quantity"] for it in shown} == {it["name"].split(":", 2)[2] for it in shown}
 
 
 # The false alarms
