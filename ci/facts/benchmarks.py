@@ -122,8 +122,7 @@ def _documents(folder: Path, name: str) -> list[_Document]:
     """
     file, archive = folder / name, folder / f"{name}.tar.gz"
     if file.is_file():
-        if (size := file.stat().st_size) > LARGEST_FILE:
-            raise ValueError(f"got a file of {size:,} bytes, expected at most {LARGEST_FILE:,}")
+        _check_size("a file", file.stat().st_size)
         text = read_text_file(file)
         if text is None:
             raise ValueError("the file cannot be read")
@@ -134,7 +133,14 @@ def _documents(folder: Path, name: str) -> list[_Document]:
     found = [it for it in members or () if it.name.endswith(".json")]
     if not found:
         raise ValueError("the folder has no readable JSON file")
+    _check_size("JSON files", sum(len(it.content) for it in found))
     return [_Document(it.name, _decode(it.name, _text(it))) for it in found]
+
+
+def _check_size(what: str, size: int) -> None:
+    """Raise ``ValueError`` for what may not fit into memory: JSON can take 20 times its size."""
+    if size > LARGEST_FILE:
+        raise ValueError(f"got {what} of {size:,} bytes, expected at most {LARGEST_FILE:,}")
 
 
 def _text(member: ArchiveMember) -> str:

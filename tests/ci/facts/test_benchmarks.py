@@ -269,6 +269,22 @@ def test_a_file_above_the_limit_is_a_fault(tmp_path: Path, monkeypatch: pytest.M
     assert fault == "got a file of 78 bytes, expected at most 10"
 
 
+def test_the_files_of_a_folder_have_one_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "results"
+    source.mkdir()
+    for name in ("a", "b"):
+        (source / f"{name}.json").write_text(json.dumps(minimal({"name": name})), encoding="utf-8")
+    pack(tmp_path, source)
+    assert len(read_benchmarks(tmp_path, "bench").results) == 2
+    size = tmp_path.joinpath(f"{benchmark_file('bench')}.tar.gz").stat().st_size
+    monkeypatch.setattr("ci.facts.benchmarks.LARGEST_FILE", 155)
+    monkeypatch.setattr("ci.facts.files.LARGEST_FILE", size)
+    fault = read_benchmarks(tmp_path, "bench").fault
+    assert fault == "got JSON files of 156 bytes, expected at most 155"
+
+
 @pytest.mark.parametrize("content", [b"", b"no archive"])
 def test_a_damaged_archive_is_a_fault(tmp_path: Path, content: bytes) -> None:
     (tmp_path / f"{benchmark_file('bench')}.tar.gz").write_bytes(content)
