@@ -16,7 +16,7 @@ from typing import BinaryIO, Callable, ContextManager
 
 from ci.protocol.events import ArtifactCut, ArtifactMissing
 from ci.protocol.job import ArtifactPlan
-from ci.util.files import copy_file, open_for_replacement
+from ci.util.files import copy_file, open_for_replacement, remove_folder
 
 LARGEST_MATCHES = 1 << 26  # bytes of all files that match one pattern
 MOST_FILES = 100_000  # of a folder; the largest generated tree has some thousands
@@ -60,6 +60,20 @@ def collect(
     except OSError:  # such as a full disk
         left_out += len(found)
     return ArtifactCut(name=name, path=path, left_out=left_out) if left_out else None
+
+
+def remove_results(path: Path, access: Callable[[], ContextManager[None]] = nullcontext) -> bool:
+    """Remove a file or a folder; return whether nothing is there any more.
+
+    With ``access`` it is done with the rights of the stages.
+    """
+    with access():
+        with suppress(OSError):
+            if path.is_dir() and not path.is_symlink():
+                remove_folder(path)
+            else:
+                path.unlink()
+        return not os.path.lexists(path)
 
 
 def _pack(files: list[Path], above: Path, destination: BinaryIO) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Callable, Sequence
 
 from ci.agent import pytest_stage, session, shards
+from ci.agent.artifacts import collect, remove_results
 from ci.agent.compiler_cache import CompilerCache
 from ci.agent.follow import FollowedStage, follow_stages
 from ci.agent.lease import Leases
@@ -19,8 +20,8 @@ from ci.agent.stage import Stage, StageCommand, SupervisorError
 from ci.agent.stage_progress import GrowingFile, ProgressWatch
 from ci.agent.user import Handover, LogPipe, StageUser
 from ci.protocol import events
-from ci.protocol.agent_files import EVENTS, JUNIT, PYTEST_LOG, files_of
-from ci.protocol.job import NETRC, Job, StagePlan
+from ci.protocol.agent_files import EVENTS, JUNIT, PYTEST_LOG, benchmark_file, files_of
+from ci.protocol.job import NETRC, ArtifactPlan, Job, StagePlan
 from ci.protocol.stable_names import run_folders
 from ci.protocol.stage_kind import StageKind
 
@@ -92,6 +93,11 @@ class StageRunner:
 
     def run(self, stage: StagePlan) -> events.CommandEnd:
         """Run a stage, and report how it and its shards ended."""
+        # Older results, such as those in the sources, are not of this run.
+        results = ArtifactPlan(benchmark_file(stage.name), stage.benchmarks)
+        is_new = bool(stage.benchmarks) and remove_results(
+            self.workspace / stage.benchmarks, self.handover.access
+        )
         with ExitStack() as stack:
             processes = [self._process(stage, shard, stack) for shard in range(stage.shards)]
             command = processes[0].stage.command
@@ -104,6 +110,12 @@ class StageRunner:
             for name in files_of(stage, JUNIT):
                 if self.handover.take(name):
                     self.log.emit(events.ArtifactCut(name=name, path=name, left_out=1))
+        if stage.benchmarks:  # now, before a later stage can change them
+            lack: events.Event | None = events.ArtifactMissing(results.name, results.path)
+            if is_new:
+                lack = collect(results, self.workspace, self.results, self.handover.access)
+            if lack is not None:
+                self.log.emit(lack)
         if stage.shards > 1:
             for shard, (end, run, found) in enumerate(zip(ends, runs, collections), 1):
                 facts = {**asdict(end), **run._asdict(), **found._asdict()}

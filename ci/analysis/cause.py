@@ -28,7 +28,7 @@ from ci.analysis.parts import (
 )
 from ci.facts import measures
 from ci.facts.environment_key import ComponentChange, environment_key
-from ci.facts.measures import IMAGE, TOTAL, Quantity
+from ci.facts.measures import IMAGE, TOTAL, AnyQuantity, Benchmark, Quantity
 from ci.facts.suite import operator_of
 from ci.model.details import UnitKind
 from ci.model.results import Grade, PlatformResult
@@ -163,7 +163,7 @@ class _MeasurePair:
 
     sides: tuple[BuildSide, BuildSide]
     stage: str
-    quantity: Quantity
+    quantity: AnyQuantity
 
     @property
     def name(self) -> str:
@@ -459,7 +459,8 @@ def _circumstances(pair: _MeasurePair) -> Iterator[Contributor]:
         yield from _traces(before, after)
     if quantity is Quantity.WHEEL:
         yield from _units(before, after)
-    if quantity is not Quantity.LINES and stage != IMAGE and not is_of_tests:
+    is_benchmark = isinstance(quantity, Benchmark)
+    if quantity is not Quantity.LINES and stage != IMAGE and not (is_of_tests or is_benchmark):
         yield from _lines(before.details.generated, after.details.generated)
     if quantity not in (Quantity.LINES, Quantity.UNITS) and is_built:
         yield from _flags({*before.details.flags}, {*after.details.flags})

@@ -96,18 +96,19 @@ class SeriesFinding:
 
 
 def analyze(
-    series: Mapping[Name, Sequence[float]], exact: Collection[Name] = ()
+    series: Mapping[Name, Sequence[float]], exact: Collection[Name] = (), families: int = 1
 ) -> dict[Name, SeriesFinding]:
     """Analyze all series, each with its oldest value first.
 
     Limits are corrected for the number of noisy series. ``exact`` names series without noise:
-    numbers of files, lines or bytes.
+    numbers of files, lines or bytes. With several ``families``, of which each is analyzed by
+    itself, each has an equal share of the probability of a false alarm.
     """
     for name, values in series.items():
         for place, value in enumerate(values):
             if not math.isfinite(value):
                 raise ValueError(f"series {name!r}: value {place} is {value}; expected a number")
-    noisy = sum(name not in exact for name in series)
+    noisy = families * sum(name not in exact for name in series)
     return {
         name: _exact_finding(values)
         if name in exact

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, median
@@ -27,7 +27,7 @@ from ci.analysis.parts import group_by
 from ci.analysis.stage_order import place_of
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import ALL_OPERATORS, EnvironmentKey
-from ci.facts.measures import stage_and_quantity
+from ci.facts.measures import is_benchmark, is_worse, stage_and_quantity
 from ci.store.rows import RunMeasures
 from ci.util.text import commit_name
 
@@ -38,11 +38,13 @@ def history(
     accepted: Sequence[Acceptance] = (),
     *,
     stage: str | None = None,
+    text: str | None = None,
 ) -> History:
     """Judge the runs of one platform, oldest first; ``accepted`` has its accepted changes.
 
-    With ``stage``, report only the measures of that stage. Runs without any measure are left out:
-    often they did not record their environment either.
+    With ``stage``, report only the measures of that stage; with ``text``, those whose quantity
+    contains it. Runs without any measure are left out: often they did not record their environment
+    either.
     """
     rows = [row for row in rows if row.values]
     by_key = group_by(rows[::-1], lambda row: row.key)  # the key of the newest run comes first
@@ -56,7 +58,7 @@ def history(
     changes: list[KeyChange] = []
     for key, found in _findings({key: grouped[key] for key in grouped if key in recent}).items():
         judge = SeriesJudge(grouped[key], found, accepted)
-        shown = [name for name in found if stage in (None, stage_and_quantity(name)[0])]
+        shown = [name for name in found if is_of(name, stage, text)]
         series, shifts = tuple(map(judge.series, shown)), tuple(judge.shifts(shown))
         environment = Environment(key=keys[key], runs=grouped[key], series=series, shifts=shifts)
         environments.append(environment)
@@ -65,7 +67,8 @@ def history(
         if change.run.key in recent and keys[change.run.key].is_comparable(keys[before]):
             first = order[change.run.run_id]
             earlier = [row for row in grouped[before] if order[row.run_id] < first]
-            rises = [*_environment_rises(earlier, grouped[change.run.key], accepted, stage)]
+            found_rises = _environment_rises(earlier, grouped[change.run.key], accepted)
+            rises = [rise for rise in found_rises if is_of(rise.measure, stage, text)]
             own = sort_by_specificity([it for it in rises if it.with_environment])
             change = replace(change, rises=tuple(own))
             if late := sort_by_specificity([it for it in rises if not it.with_environment]):
@@ -90,15 +93,31 @@ def _move_rises_in_one_commit(found: History) -> History:
 
 
 def _findings(grouped: Mapping[str, Sequence[RunMeasures]]) -> dict[str, dict[str, SeriesFinding]]:
-    """Findings by key and measure. One analysis covers all, since each can raise a false alarm."""
+    """Findings by key and measure.
+
+    One analysis covers all, since each can raise a false alarm. Benchmarks are a family of their
+    own: thousands of them do not make the limits of the stages stricter.
+    """
     series: dict[tuple[str, str], list[float]] = defaultdict(list)
     for key, rows in grouped.items():
         for row in rows:
             for name, value in row.values.items():
                 series[key, name].append(value)
-    found = analyze(series, exact={pair for pair in series if is_exact(pair[1])})
-    ordered = sorted(series, key=lambda pair: place_of(pair[1]))
-    return {key: {name: found[it, name] for it, name in ordered if it == key} for key in grouped}
+    kinds = group_by(series, lambda pair: is_benchmark(pair[1]))
+    found: dict[tuple[str, str], SeriesFinding] = {}
+    for pairs in kinds.values():
+        exact = {pair for pair in pairs if is_exact(pair[1])}
+        found |= analyze({pair: series[pair] for pair in pairs}, exact, len(kinds))
+    findings: dict[str, dict[str, SeriesFinding]] = {key: {} for key in grouped}
+    for key, name in sorted(series, key=lambda pair: place_of(pair[1])):
+        findings[key][name] = found[key, name]
+    return findings
+
+
+def is_of(measure: str, stage: str | None, text: str | None) -> bool:
+    """Whether a measure is of a stage, and its quantity contains a text in any case."""
+    of, quantity = stage_and_quantity(measure)
+    return stage in (None, of) and (text is None or text.casefold() in quantity.label.casefold())
 
 
 def _key_changes(
@@ -129,38 +148,38 @@ def _environment_rises(
     earlier: Sequence[RunMeasures],
     since: Sequence[RunMeasures],
     accepted: Sequence[Acceptance],
-    stage: str | None,
 ) -> Iterator[LevelChange]:
-    """Yield the measures that rose from the last runs of one environment to the first of another.
+    """Yield the measures that got worse from the last runs of one environment to another's first.
 
     If the first few of the other are as fast, the rise came later, and is not of the environment.
     Counts and sizes are left out: a new version of a library brings its own.
     """
     names = [name for name in since[0].values if not is_exact(name)]
+    kinds = Counter(map(is_benchmark, names))
     for name in names:
         before = [row.values[name] for row in earlier if name in row.values][-LATEST:]
         runs = [row for row in since if name in row.values]
         after = [row.values[name] for row in runs]
         late = _runs_before_rise(before, after[:LATEST])
-        point = judge_step([*before, *after[:late]], after[late:][:LATEST], len(names))
-        if point is None or point.after < point.before:
+        series = len(kinds) * kinds[is_benchmark(name)]
+        point = judge_step([*before, *after[:late]], after[late:][:LATEST], series)
+        if point is None or not is_worse(name, point.before, point.after):
             continue
         first = runs[late]
         own = (it for it in accepted if it.measure == name and _begins_with(it, first))
         known = next(own, None)
         is_back = median(after[-POLICY.confirm :]) < (point.before + point.after) / 2
-        if stage in (None, stage_and_quantity(name)[0]):
-            yield LevelChange(
-                measure=name,
-                before_run=runs[late - 1] if late else earlier[-1],
-                run=first,
-                place=since.index(first),
-                point=point,
-                runs_since=len(after) - late,
-                accepted=known if known and known.covers(point.after, TOLERANCE) else None,
-                undone=runs[-1] if late and is_back else None,
-                with_environment=not late,
-            )
+        yield LevelChange(
+            measure=name,
+            before_run=runs[late - 1] if late else earlier[-1],
+            run=first,
+            place=since.index(first),
+            point=point,
+            runs_since=len(after) - late,
+            accepted=known if known and known.covers(point.after, TOLERANCE) else None,
+            undone=runs[-1] if late and is_back else None,
+            with_environment=not late,
+        )
 
 
 def _runs_before_rise(before: Sequence[float], after: Sequence[float]) -> int:

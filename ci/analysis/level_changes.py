@@ -14,7 +14,15 @@ from ci.analysis.changes import ChangePoint, SeriesFinding
 from ci.analysis.stage_order import containing_measures, stages_around
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import EnvironmentKey
-from ci.facts.measures import TOTAL, Quantity, headline, measure_key, stage_and_quantity
+from ci.facts.measures import (
+    TOTAL,
+    Quantity,
+    headline,
+    is_benchmark,
+    is_worse,
+    measure_key,
+    stage_and_quantity,
+)
 from ci.gates.regression import EXACT_ALARM, Judgement, judge_change
 from ci.store.rows import RunMeasures
 
@@ -48,7 +56,7 @@ class LevelChange:
     """The number of values from ``run`` on."""
     accepted: Acceptance | None = None
     undone: RunMeasures | None = None
-    """The first run of a later level that is as low as the level before the change."""
+    """The first run of a later level that is as good as the level before the change."""
     wall_alone: bool = False
     """Whether wall time rose without CPU seconds, although these would have shown the rise."""
     with_environment: bool = False
@@ -65,12 +73,12 @@ class LevelChange:
 
     @property
     def is_worse(self) -> bool:
-        """Whether the value rose: a higher value of any measure is worse."""
-        return self.point.after > self.point.before
+        """Whether the new level is worse: mostly the higher one, of some benchmarks the lower."""
+        return is_worse(self.measure, self.point.before, self.point.after)
 
     @property
     def is_rise(self) -> bool:
-        """Whether the level rose, and the rise is neither accepted nor undone."""
+        """Whether the level got worse, which is neither accepted nor undone."""
         return self.is_worse and self.accepted is None and self.undone is None
 
     @property
@@ -162,7 +170,7 @@ class KeyChange:
     run: RunMeasures
     changes: tuple[str, ...]
     rises: tuple[LevelChange, ...] = ()
-    """Measures with a higher level since, while the environment is in use; the main one first."""
+    """Measures with a worse level since, while the environment is in use; the main one first."""
 
     @property
     def is_open(self) -> bool:
@@ -277,14 +285,16 @@ class SeriesJudge:
         return sorted(shifts, key=lambda shift: -max(change.place for change in shift.changes))
 
     def _changes_of(self, name: str) -> list[LevelChange]:
-        """The changes of a measure; a rise also has the run that undid it within the noise."""
+        """The changes of a measure; a loss also has the run that undid it within the noise."""
         finding, places = self._findings[name], self._places[name]
         found: list[LevelChange] = []
-        # A stack with the next change last; each is lower than all between it and the change.
+        # A stack with the next change last; each is better than all between it and the change.
         later: list[LevelChange] = []
         for point in reversed(finding.changes):
-            limit = point.before * (1 + (finding.detectable or 0.0))
-            low = (it.run for it in reversed(later) if it.point.after <= limit)
+            is_loss = is_worse(name, point.before, point.after)
+            margin = (finding.detectable or 0.0) * (1 if point.after > point.before else -1)
+            limit = point.before * (1 + margin)
+            good = (it.run for it in reversed(later) if not is_worse(name, limit, it.point.after))
             change = LevelChange(
                 measure=name,
                 before_run=self._runs[places[point.index - 1]],
@@ -292,12 +302,12 @@ class SeriesJudge:
                 place=places[point.index],
                 point=point,
                 runs_since=len(places) - point.index,
-                undone=next(low, None) if point.after > point.before else None,
+                undone=next(good, None) if is_loss else None,
             )
             change = self._between_commits(change, point.index)
             found.append(change)
             if point.confirmed:
-                while later and later[-1].point.after >= point.after:
+                while later and not is_worse(name, later[-1].point.after, point.after):
                     later.pop()
                 later.append(change)
         return found[::-1]
@@ -373,7 +383,7 @@ class SeriesJudge:
         start = begin if is_late else end
         if not between or not latest or start == len(places):
             return change
-        sign = 1 if change.is_worse else -1
+        sign = 1 if change.point.after > change.point.before else -1
         limit = max(sign * self._runs[at].values[name] for at in latest)
         if any((sign * self._runs[at].values[name] > limit) is not is_late for at in between):
             return change
@@ -421,7 +431,8 @@ def sort_by_specificity(changes: Sequence[LevelChange]) -> list[LevelChange]:
     def order(change: LevelChange) -> tuple[bool, bool, bool, bool, int, float]:
         stage, quantity = stage_and_quantity(change.measure)
         contains, is_other = change.measure in containing, not quantity.is_time
-        place = list(Quantity).index(quantity)
-        return stage == TOTAL, is_other, is_minor(change), contains, place, -change.size
+        # Benchmarks have different units.
+        size = abs(change.point.relative) if is_benchmark(change.measure) else change.size
+        return stage == TOTAL, is_other, is_minor(change), contains, quantity.place, -size
 
     return sorted(changes, key=order)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ci.analysis.ancestry import Ancestry, Line
 from ci.analysis.cause import Explanation, explain, host_changes
-from ci.analysis.histories import history
+from ci.analysis.histories import history, is_of
 from ci.analysis.level_changes import IN_USE, LATEST, History, LevelChange
 from ci.analysis.parts import BuildSide, pytest_stages
 from ci.analysis.repository import Repository
@@ -23,7 +23,7 @@ from ci.gates.regression import Judgement
 from ci.model.results import PlatformResult
 from ci.store.rows import RunHead, RunMeasures
 from ci.util.invocation import ACCEPTED_FILE, command
-from ci.util.text import near_match
+from ci.util.text import join_names, near_match
 
 if TYPE_CHECKING:
     from ci.store.store import Store  # SQLAlchemy, 0.3 s
@@ -35,6 +35,8 @@ EXPLAINED = 5
 """Regressions whose causes are searched: reading two builds takes some ten milliseconds."""
 NO_BRANCH = "no branch"  # of a detached HEAD; no branch's name has a space
 _UNEXPLAINED = (Judgement.REGRESSION, Judgement.SUSPECTED)
+MOST_NAMED = 10
+"""Measures in a message."""
 STEADY = 3
 """Runs on either side in which a cause is searched: medians are steadier than one run."""
 
@@ -138,15 +140,17 @@ def platform_histories(
     along: ProjectLine,
     *,
     stage: str | None = None,
+    text: str | None = None,
     last: int | None = None,
     selected: Collection[str | None] | None = None,
 ) -> list[PlatformHistory]:
     """Judge the histories of platforms along a branch.
 
+    ``stage`` and ``text`` choose the measures that are reported, see ``level_changes.history``.
     ``selected`` has the operators of the runs to read, where ``None`` is all operators; by default
     every run is read.
 
-    Raises ``UsageError`` if the stage was never measured on one of them.
+    Raises ``UsageError`` if no such measure exists on one of them.
     """
     line = along.line
     runs = {
@@ -163,14 +167,12 @@ def platform_histories(
     others = [run for run in along.heads if run.run_id not in of_branch]
     histories = []
     for platform, rows in measured.items():
-        if stage is not None:
-            known = {stage_and_quantity(name)[0] for row in rows for name in row.values}
-            if stage not in known:
-                message = f"--stage: {platform} has no measure of '{stage}'"
-                raise _unknown(message, stage, known, "none")
+        if stage is not None or text is not None:
+            _require_measure({name for row in rows for name in row.values}, platform, stage, text)
         own = (it for it in along.accepted if it.platform == platform)
         holding, expired = split_expired(own, datetime.now(UTC).date())
-        found = history(rows, keys, follow_merges(holding, rows, along.repository), stage=stage)
+        accepted = follow_merges(holding, rows, along.repository)
+        found = history(rows, keys, accepted, stage=stage, text=text)
         found = _with_host_changes(store, platform, rows, found)
         elsewhere = Counter(run.branch or NO_BRANCH for run in others if platform in run.platforms)
         record = PlatformHistory(
@@ -190,6 +192,22 @@ def platform_histories(
         )
         histories.append(record)
     return histories
+
+
+def _require_measure(
+    measures: Collection[str], platform: str, stage: str | None, text: str | None
+) -> None:
+    """Raise ``UsageError`` if none of the measures is of the stage and contains the text."""
+    stages = {stage_and_quantity(name)[0] for name in measures}
+    if stage is not None and stage not in stages:
+        message = f"--stage: {platform} has no measure of '{stage}'"
+        raise _unknown(message, stage, stages, "none")
+    if text is not None and not any(is_of(name, stage, text) for name in measures):
+        of = f" of stage {stage}" if stage else ""
+        labels = {stage_and_quantity(name)[1].label for name in measures if is_of(name, stage, "")}
+        message = f"--measure: {platform} has no measure{of} with '{text}' in its name"
+        remedy = f"It has: {join_names(sorted(labels), MOST_NAMED) or 'none yet'}."
+        raise UsageError(message, remedy=remedy)
 
 
 def follow_merges(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ci.facts.measures import IMAGE, TOTAL, Quantity, measure_key, stage_and_quantity
+from ci.facts.measures import IMAGE, TOTAL, Quantity, is_benchmark, measure_key, stage_and_quantity
 
 _INSTALL = "install"
 _PARTS_OF_INSTALL = ("generate", "configure", "compile", "link")
@@ -11,10 +11,11 @@ _ORDER = (IMAGE, "sync", *_PARTS_OF_INSTALL, _INSTALL)
 _PLACES = {**{stage: place for place, stage in enumerate(_ORDER)}, TOTAL: len(_ORDER) + 1}
 
 
-def place_of(name: str) -> tuple[int, str, int]:
-    """The sort key of a measure: stages in order of execution, the total last."""
+def place_of(name: str) -> tuple[bool, int, str, int, str]:
+    """The sort key of a measure: stages in order of execution, the total, then benchmarks."""
     stage, quantity = stage_and_quantity(name)
-    return _PLACES.get(stage, len(_ORDER)), stage, list(Quantity).index(quantity)
+    place = _PLACES.get(stage, len(_ORDER))
+    return is_benchmark(name), place, stage, quantity.place, quantity.label
 
 
 def stages_around(stage: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from ci.analysis.histories import history
 from ci.analysis.level_changes import Environment, LevelChange
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import EnvironmentKey
-from ci.facts.measures import headline, stage_and_quantity
+from ci.facts.measures import headline, is_worse, stage_and_quantity
 from ci.gates.regression import EXACT_ALARM, Judgement, judge_change
 from ci.store.rows import RunMeasures
 
@@ -148,14 +148,14 @@ def _changes(
         before, after = base.values[name], head.values[name]
         if not stage_and_quantity(name)[1].is_noisy:
             detectable = None
-            judgement = _judge_exact([] if is_backwards else steps, before, after)
+            judgement = _judge_exact(name, [] if is_backwards else steps, before, after)
         else:
             before = median([row.values[name] for row in of_base if name in row.values] or [before])
             if is_backwards:  # judge in order of time, then mirror the judgment
                 before, after = after, before
             if steps:
                 before, after = steps[0].point.before, steps[-1].point.after
-            judgement = _judge_noisy(steps, before, after, detectable)
+            judgement = _judge_noisy(name, steps, before, after, detectable)
             if is_backwards:
                 judgement, before, after = _MIRRORED.get(judgement, judgement), after, before
         yield MeasureChange(
@@ -181,15 +181,16 @@ _MIRRORED = {
 
 
 def _judge_noisy(
-    steps: Sequence[LevelChange], before: float, after: float, detectable: float | None
+    name: str, steps: Sequence[LevelChange], before: float, after: float, detectable: float | None
 ) -> Judgement:
     if not steps:
         return Judgement.TOO_LITTLE_DATA if detectable is None else Judgement.WITHIN_NOISE
-    if len(steps) > 1 and abs(after / before - 1) <= (detectable or 0.0):  # there and back
+    margin = (detectable or 0.0) * abs(before)
+    if len(steps) > 1 and abs(after - before) <= margin:  # there and back
         return Judgement.WITHIN_NOISE
-    is_worse = after > before
-    causes = [step for step in steps if step.is_worse is is_worse]
-    if not is_worse:
+    is_loss = is_worse(name, before, after)
+    causes = [step for step in steps if step.is_worse is is_loss]
+    if not is_loss:
         is_sure = any(step.point.confirmed for step in causes)
         return Judgement.IMPROVEMENT if is_sure else Judgement.SUSPECTED_IMPROVEMENT
     # A rise that a later run undid is still a regression between these two runs.
@@ -197,14 +198,14 @@ def _judge_noisy(
     return min(judged, key=list(Judgement).index, default=Judgement.WITHIN_NOISE)
 
 
-def _judge_exact(steps: Sequence[LevelChange], before: float, after: float) -> Judgement:
+def _judge_exact(name: str, steps: Sequence[LevelChange], before: float, after: float) -> Judgement:
     if before == after:
         return Judgement.UNCHANGED
     relative = after / before - 1 if before else math.inf
     if abs(relative) < POLICY.exact_minimum:
         return Judgement.CHANGED
     return judge_change(
-        is_worse=relative > 0,
+        is_worse=is_worse(name, before, after),
         is_accepted=any(step.accepted for step in steps),
-        is_small=relative < EXACT_ALARM,
+        is_small=abs(relative) < EXACT_ALARM,
     )

@@ -65,7 +65,12 @@ def execute(options: argparse.Namespace) -> int:
         project = find_project(store, options.platform, options.project)
         along = project_line(store, project, options.source, options.branch)
         [record] = platform_histories(
-            store, [options.platform], along, stage=options.stage, last=options.last
+            store,
+            [options.platform],
+            along,
+            stage=options.stage,
+            text=options.measure,
+            last=options.last,
         )
         terms = Terms(
             reason=options.reason,

@@ -73,7 +73,12 @@ def execute(options: argparse.Namespace) -> int:
             find_project(store, name, project)
         along = project_line(store, project, options.source, options.branch)
         histories = platform_histories(
-            store, names or along.platforms, along, stage=options.stage, last=options.last
+            store,
+            names or along.platforms,
+            along,
+            stage=options.stage,
+            text=options.measure,
+            last=options.last,
         )
         mirror(store, project, along.accepted)
         alarms = find_alarms(histories, along.order)

@@ -104,6 +104,11 @@ def add_line(parser: argparse.ArgumentParser) -> None:
         " its own (default: the main branch; a run records both); or a commit: the runs up to it",
     )
     parser.add_argument("--stage", metavar="S", help="only this stage: install, compile, pytest")
+    parser.add_argument(
+        "--measure",
+        metavar="TEXT",
+        help="only quantities and benchmarks whose name contains this text, in any case",
+    )
     parser.add_argument("--last", type=whole_number(1), metavar="N", help="only the last N runs")
     add_project(parser)
 

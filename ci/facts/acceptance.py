@@ -6,17 +6,53 @@ import datetime
 from collections.abc import Iterable
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    StringConstraints,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
-from ci.facts.measures import Quantity, measure_key, stage_and_quantity
-from ci.model.results import CommitId
+from ci.facts.measures import (
+    AnyQuantity,
+    Benchmark,
+    Quantity,
+    measure_key,
+    read_quantity,
+    stage_and_quantity,
+)
+from ci.model.results import CommitId, Direction
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=64)]  # as the store's columns
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=10_000)]
 """At most ten pages: a reason is a sentence."""
 SHORT_COMMIT = 7
 """Digits of a commit that name it, as everywhere on the command line."""
+
+
+def _read_quantity(value: object) -> AnyQuantity:
+    if isinstance(value, Quantity | Benchmark):
+        return value
+    try:
+        return read_quantity(str(value))
+    except ValueError:
+        known = [*map(str, Quantity)]
+        names = ", ".join(f"'{it}'" for it in known)
+        what = f"one of {names}, or 'direction:unit:name' of a benchmark"
+        raise PydanticCustomError("expected", what, {"known": known}) from None
+
+
+MeasuredQuantity = Annotated[
+    AnyQuantity,
+    PlainValidator(_read_quantity),
+    PlainSerializer(lambda it: it.value, return_type=str),
+    WithJsonSchema({"type": "string"}),
+]
 
 
 class Acceptance(BaseModel):
@@ -26,9 +62,10 @@ class Acceptance(BaseModel):
 
     platform: Name
     stage: Name
-    quantity: Quantity
+    quantity: MeasuredQuantity
+    """Of a benchmark ``direction:unit:name``."""
     level: Annotated[float, Field(ge=0)]
-    """The accepted level, in the unit of the quantity. A later rise above it is another change."""
+    """The accepted level, in the unit of the quantity. A later level that is worse is another."""
     commit: CommitId | None = None
     """The first commit after the rise, as known when it was accepted."""
     run: Name | None = None
@@ -65,7 +102,9 @@ class Acceptance(BaseModel):
         return short or name == self.run
 
     def covers(self, level: float, margin: float) -> bool:
-        """Whether a level is at most as high as the accepted one, within a relative margin."""
+        """Whether a level is no worse than the accepted one, within a relative margin."""
+        if self.quantity.direction is Direction.HIGHER:
+            return level >= self.level * (1 - margin)
         return level <= self.level * (1 + margin)
 
     def is_expired(self, today: datetime.date) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
+from ci.facts.benchmarks import BenchmarkReading
 from ci.facts.difference import Difference, compare_suites
 from ci.facts.operators import fallbacks, mismatches, overload_counts
 from ci.facts.pytest_log import ListedFailure, PytestOutput
@@ -42,6 +43,8 @@ class Case:
     torch: str | None = None
     """The version of torch in the environment of the stages; ``None``: unknown, or no torch."""
     reruns: Sequence[Rerun] = ()
+    benchmarks: Mapping[str, BenchmarkReading] = field(default_factory=dict)
+    """The results of benchmark stages, by their names."""
     agent_file: RunRecord | None = None
     """The record in ``events.jsonl``, which the code under test may have changed."""
 
@@ -50,7 +53,8 @@ class Case:
 
     @property
     def commands(self) -> list[StagePlan]:
-        return [stage for stage in self.plan.stages if stage.kind is StageKind.COMMAND]
+        """All stages but pytest's."""
+        return [stage for stage in self.plan.stages if stage.kind is not StageKind.PYTEST]
 
     @cached_property
     def failed_commands(self) -> list[StagePlan]:

@@ -1,10 +1,18 @@
-"""The measures of a run, from which series are made: ``<stage>.<quantity>`` to a number."""
+"""The measures of a run, from which series are made: ``<stage>.<quantity>`` to a number.
+
+Of a benchmark the quantity is ``<direction>:<unit>:<name>``: with another unit or direction it is
+another series.
+"""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
+from typing import ClassVar, TypeAlias
 
-from ci.model.results import PlatformResult, StageResult
+from ci.model.results import BenchmarkResult, Direction, PlatformResult, StageResult
 
 TOTAL = "total"
 IMAGE = "image"
@@ -15,7 +23,7 @@ MOST_FAILURES = 0.01
 
 
 class Quantity(StrEnum):
-    """A measured quantity of a stage, with its unit."""
+    """A measured quantity of every stage, with its unit."""
 
     WALL = "wall_s"
     CPU = "cpu_s"  # user and system
@@ -33,15 +41,80 @@ class Quantity(StrEnum):
         """Whether equal sources give different values."""
         return self.is_time or self is Quantity.PEAK_MEMORY
 
+    @property
+    def direction(self) -> Direction:
+        return Direction.LOWER
 
-def measure_key(stage: str, quantity: Quantity) -> str:
+    @property
+    def label(self) -> str:
+        return _LABELS[self]
+
+    @property
+    def place(self) -> int:
+        """Its place among the quantities of a stage."""
+        return list(Quantity).index(self)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What a benchmark measures: a quantity of its stage."""
+
+    direction: Direction
+    unit: str
+    name: str
+
+    is_time: ClassVar = False  # of a stage, which others may contain
+    is_noisy: ClassVar = True
+    place: ClassVar = len(Quantity)
+
+    @property
+    def value(self) -> str:
+        """As in the name of the measure."""
+        return f"{self.direction}:{self.unit}:{self.name}"
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+
+AnyQuantity: TypeAlias = Quantity | Benchmark
+
+
+def measure_key(stage: str, quantity: AnyQuantity) -> str:
     return f"{stage}.{quantity.value}"
 
 
-def stage_and_quantity(name: str) -> tuple[str, Quantity]:
-    """Split a measure's name; the name of a stage may contain dots."""
+# The name of a stage may contain dots, and that of a benchmark anything.
+_BENCHMARK = re.compile(r"(?:(.*?)\.)?(lower|higher):([^\s:]*):(.+)", re.DOTALL)
+
+
+@lru_cache(maxsize=1 << 14)  # a report asks for each many times
+def stage_and_quantity(name: str) -> tuple[str, AnyQuantity]:
+    """Split a measure's name; raises ``ValueError`` if it has no known quantity."""
+    if found := _BENCHMARK.fullmatch(name):
+        stage, direction, unit, benchmark = found.groups()
+        return stage or "", Benchmark(Direction(direction), unit, benchmark)
     stage, _, quantity = name.rpartition(".")
     return stage, Quantity(quantity)
+
+
+def read_quantity(text: str) -> AnyQuantity:
+    """Read a quantity as in the name of a measure; raises ``ValueError`` for another text."""
+    stage, quantity = stage_and_quantity(text)
+    if stage:
+        raise ValueError(f"got {text!r:.100}, expected a quantity without a stage")
+    return quantity
+
+
+def is_benchmark(name: str) -> bool:
+    """Whether a measure is that of a benchmark."""
+    return isinstance(stage_and_quantity(name)[1], Benchmark)
+
+
+def is_worse(measure: str, before: float, after: float) -> bool:
+    """Whether the second value is worse; of most measures, the higher one is."""
+    higher = stage_and_quantity(measure)[1].direction is Direction.HIGHER
+    return after < before if higher else after > before
 
 
 def measures_of(result: PlatformResult) -> dict[str, float]:
@@ -60,20 +133,27 @@ def measures_of(result: PlatformResult) -> dict[str, float]:
             measure_key("install", Quantity.WHEEL): build.wheel_bytes,
             measure_key("generate", Quantity.LINES): build.generated_lines,
         }
+    measurable = {stage.name for stage in result.stages if _is_measurable(stage, result)}
     for stage in result.stages:
-        if stage.name != SYNC and _is_measurable(stage, result):
+        if stage.name != SYNC and stage.name in measurable:
             named |= {
                 measure_key(stage.name, Quantity.WALL): stage.seconds,
                 measure_key(stage.name, Quantity.CPU): _cpu(stage),
                 measure_key(stage.name, Quantity.PEAK_MEMORY): stage.peak_rss_bytes,
             }
+    named |= {benchmark_key(it): it.value for it in result.benchmarks if it.stage in measurable}
     in_total = [stage for stage in result.stages if stage.in_total]
-    if result.total_s is not None and all(_is_measurable(stage, result) for stage in in_total):
+    if result.total_s is not None and all(stage.name in measurable for stage in in_total):
         named[measure_key(TOTAL, Quantity.WALL)] = result.total_s
         cpu = [seconds for stage in in_total if (seconds := _cpu(stage)) is not None]
         if cpu and len(cpu) == len(in_total):
             named[measure_key(TOTAL, Quantity.CPU)] = sum(cpu)
     return {name: float(value) for name, value in named.items() if value is not None}
+
+
+def benchmark_key(result: BenchmarkResult) -> str:
+    """The name of the measure of a benchmark."""
+    return measure_key(result.stage, Benchmark(result.direction, result.unit, result.name))
 
 
 def _is_measurable(stage: StageResult, result: PlatformResult) -> bool:
@@ -97,7 +177,7 @@ def _cpu(stage: StageResult) -> float | None:
 # For people
 
 
-LABELS = {
+_LABELS = {
     Quantity.WALL: "wall",
     Quantity.CPU: "CPU",
     Quantity.PEAK_MEMORY: "peak memory",
@@ -110,8 +190,10 @@ _BYTES = (Quantity.PEAK_MEMORY, Quantity.WHEEL)
 # From these values on no decimal is shown, so that a value that rounds to 10 has none either.
 _WHOLE_SECONDS = 9.95
 _WHOLE_PERCENT = 0.0995
+_WHOLE = 99.5  # from here on, three digits are a whole number
 _CERTAIN = 0.999  # a probability is printed with three digits
 _SIZES = ((2**20, "MiB"), (2**10, "KiB"))
+_DURATIONS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}  # as tools name them
 
 
 def percent(share: float, sign: str = "") -> str:
@@ -126,8 +208,10 @@ def certain(probability: float) -> str:
     return f"probability {shown}"
 
 
-def amount(value: float, quantity: Quantity, sign: str = "") -> str:
+def amount(value: float, quantity: AnyQuantity, sign: str = "") -> str:
     """``38 s``, ``4 units``; the sign ``+`` always shows a sign."""
+    if isinstance(quantity, Benchmark):
+        return _benchmark_amount(value, quantity.unit, sign)
     if quantity in _BYTES:
         for size, unit in _SIZES:
             if abs(value) >= size or not value:
@@ -139,20 +223,36 @@ def amount(value: float, quantity: Quantity, sign: str = "") -> str:
     return f"{value:{sign},.0f} {quantity.value}"
 
 
-def growth(before: float, after: float, quantity: Quantity) -> str:
+def _benchmark_amount(value: float, unit: str, sign: str) -> str:
+    """``306 ns``, ``1.25 images/s``: three digits, of a duration in the unit that fits."""
+    if (scale := _DURATIONS.get(unit)) is not None and value:
+        seconds = value * scale
+        unit = next((it for it, size in _DURATIONS.items() if abs(seconds) >= size), "ns")
+        value = seconds / _DURATIONS[unit]
+    digits = ",.0f" if abs(value) >= _WHOLE else ".3g"
+    return f"{value:{sign}{digits}} {unit}".rstrip()
+
+
+def growth(before: float, after: float, quantity: AnyQuantity) -> str:
     """``+38 s (+21 %)``."""
     relative = f" ({percent(after / before - 1, '+')})" if before else ""
     return f"{amount(after - before, quantity, '+')}{relative}"
 
 
 def measure_name(measure: str) -> str:
-    """``install``, ``install CPU``."""
+    """``install``, ``install CPU``, ``bench: test_sum``."""
     stage, quantity = stage_and_quantity(measure)
-    return stage if quantity is Quantity.WALL else f"{stage} {LABELS[quantity]}"
+    if isinstance(quantity, Benchmark):
+        return f"{stage}: {quantity.name}"
+    return stage if quantity is Quantity.WALL else f"{stage} {quantity.label}"
 
 
 def headline(measure: str, before: float, after: float) -> str:
     """``compile +38 s (+21 %)``."""
     stage, quantity = stage_and_quantity(measure)
-    what = {Quantity.WHEEL: "wheel", Quantity.PEAK_MEMORY: f"{stage}'s peak memory"}
-    return f"{what.get(quantity, stage)} {growth(before, after, quantity)}"
+    what: dict[AnyQuantity, str] = {
+        Quantity.WHEEL: "wheel",
+        Quantity.PEAK_MEMORY: f"{stage}'s peak memory",
+    }
+    name = measure_name(measure) if isinstance(quantity, Benchmark) else what.get(quantity, stage)
+    return f"{name} {growth(before, after, quantity)}"

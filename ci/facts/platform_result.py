@@ -14,6 +14,7 @@ from typing import TypeVar
 from pydantic import BaseModel, JsonValue
 
 from ci.facts import sentences as say
+from ci.facts.benchmarks import within_limits
 from ci.facts.case import UNFINISHED, Case
 from ci.facts.failures import failures_of
 from ci.facts.notes import cache_notes, notes_of, requirement_notes, source_notes, tool_notes
@@ -53,8 +54,11 @@ def judged_result(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> P
     case = _case(plan, facts, files)
     verdict = judge(case)
     environment = {**_environment(case, files), "trust": plan.trust.value}
+    measured = [it for reading in case.benchmarks.values() for it in reading.results]
+    benchmarks = within_limits(measured)
     notes = (
         *notes_of(case, verdict),
+        *_benchmark_notes(case, len(measured) - len(benchmarks)),
         *requirement_notes(environment, case.failed_commands),
         *source_notes(environment, case.pytest_stage),
         *tool_notes(environment),
@@ -82,8 +86,17 @@ def judged_result(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> P
         artifacts=files.artifacts,
         failures=failures_of(case, verdict, files),
         shards=tuple(shard_results(case.pytest_stage, case.shards)),
+        benchmarks=benchmarks,
     )
     return _within_bounds(result)
+
+
+def _benchmark_notes(case: Case, left_out: int) -> Iterator[Evidence]:
+    for stage, reading in case.benchmarks.items():
+        if reading.without_value:
+            yield say.benchmarks_without_value(stage, reading.without_value)
+    if left_out:
+        yield say.benchmarks_left_out(left_out)
 
 
 def _within_bounds(result: PlatformResult) -> PlatformResult:
@@ -189,6 +202,7 @@ def _case(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> Case:
         facts=facts,
         torch=_torch_version(files),
         reruns=files.reruns,
+        benchmarks=files.benchmarks,
         agent_file=files.agent_file,
     )
 

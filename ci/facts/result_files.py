@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from ci.facts.benchmarks import BenchmarkReading, read_benchmarks
 from ci.facts.build import Build, read_build
 from ci.facts.events import parse_events
 from ci.facts.files import read_log_lines, read_text_file
@@ -22,6 +23,7 @@ from ci.model.outcomes import Outcome, PytestLog
 from ci.protocol.agent_files import ENGINE_EVENTS, ENVIRONMENT, EVENTS, PYTEST_LOG, files_of
 from ci.protocol.job import Column, StagePlan
 from ci.protocol.stable_names import TestNames
+from ci.protocol.stage_kind import StageKind
 from ci.util.lines import LONGEST_EVENT, LONGEST_REPORT, lines_of_file, parse_object
 from ci.util.text import make_inert, make_json_storable
 
@@ -104,6 +106,17 @@ class ResultFiles:
     def build(self) -> Build | None:
         names = [stage.name for stage in self.stages if stage.column is Column.BUILD_INSTALL]
         return read_build(self.folder, stages=names)
+
+    @cached_property
+    def benchmarks(self) -> dict[str, BenchmarkReading]:
+        """The results of each benchmark stage that did its work, by its name."""
+        ends, stable_name = self.record.finished_stages, TestNames(self.record.folders)
+        names = [it.name for it in self.stages if it.kind is StageKind.BENCHMARK]
+        return {
+            name: read_benchmarks(self.folder, name, stable_name)
+            for name in names
+            if name in ends and not ends[name].failed
+        }
 
     @property
     def details(self) -> Details:

@@ -590,6 +590,25 @@ def artifact_cut(name: str, files: int, path: str) -> str:
     return f"artifact {name} lacks {counted(files, 'file')} of {path}"
 
 
+@fact
+def benchmarks_unreadable(stage: str, path: str, fault: str) -> str:
+    """Correct `benchmarks` of the stage, or the option with which its tool writes the file."""
+    return f"stage {stage}: no results of benchmarks in {path}: {fault}"
+
+
+@fact
+def benchmarks_without_value(stage: str, names: Sequence[str]) -> str:
+    """Their tool reports that they failed or were skipped: read the stage's log."""
+    shown = join_names(names, MOST_NAMED)
+    return f"stage {stage}: {counted(len(names), 'benchmark')} without a value: {shown}"
+
+
+@fact
+def benchmarks_left_out(count: int) -> str:
+    """Measure fewer benchmarks, or give them shorter names."""
+    return f"{counted(count, 'benchmark')} left out: there are more than a result can have"
+
+
 class Source(StrEnum):
     """A record with lines that cannot be read."""
 

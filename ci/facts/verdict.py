@@ -27,6 +27,7 @@ from ci.facts.pytest_verdict import (
 from ci.gates.regression import ChangeKind
 from ci.model.outcomes import Outcome, PytestLog
 from ci.model.results import Evidence, Harness, Product, Verdict
+from ci.protocol.agent_files import BENCHMARKS
 from ci.protocol.events import (
     AgentRestarted,
     ArtifactCut,
@@ -87,6 +88,8 @@ def _product(case: Case) -> ProductOpinion:
     if case.placement_errors or broken:
         product = Product.FAILED
     late = _missing_result(case, case.plan.stages[at + 1 :])
+    if missing := [*_missing_benchmarks(case)]:
+        late = late or (Product.INCOMPLETE, missing)
     if late and product is Product.PASSED:
         return late
     # The reason for the verdict comes first.
@@ -107,6 +110,14 @@ def _failed_command(case: Case) -> ProductOpinion | None:
 def _missing_result(case: Case, stages: Sequence[StagePlan]) -> ProductOpinion | None:
     names = [stage.name for stage in stages if case.end_of(stage) is None]
     return (Product.INCOMPLETE, [say.stage_without_result(names[0])]) if names else None
+
+
+def _missing_benchmarks(case: Case) -> Iterator[Evidence]:
+    """Yield each benchmark stage whose results are missing, although its command succeeded."""
+    for stage in case.plan.stages:
+        reading = case.benchmarks.get(stage.name)
+        if reading is not None and reading.fault is not None:
+            yield say.benchmarks_unreadable(stage.name, stage.benchmarks, reading.fault)
 
 
 def broken_contract(case: Case) -> list[Evidence]:
@@ -265,7 +276,10 @@ def _further_evidence(case: Case) -> Iterator[Evidence]:
     yield from (say.device_changed(*change) for change in record.changed_devices)
     if case.agent_file is not None:
         yield from map(say.record_changed, compare_records(record, case.agent_file))
-    yield from (say.artifact_missing(it.name, it.path) for it in record.every(ArtifactMissing))
+    yield from _missing_benchmarks(case)
+    for missing in record.every(ArtifactMissing):
+        if not missing.name.startswith(BENCHMARKS):  # listed above
+            yield say.artifact_missing(missing.name, missing.path)
     for cut in record.every(ArtifactCut):
         yield say.artifact_cut(cut.name, cut.left_out, cut.path)
     sources = {

@@ -67,7 +67,7 @@ def judge_change(
     """Judge a change of the level of a measure.
 
     Args:
-        is_worse: The level rose: a higher value of any measure is worse.
+        is_worse: The level got worse: it rose, or fell where higher values are better.
         is_small: The measure has no noise, and the change is below ``EXACT_ALARM``.
         is_confirmed: Enough later runs support it.
         runs_of_wall_alone: Runs since the change, if only wall time rose.

@@ -38,8 +38,9 @@ from ci.util.lines import DEEPEST, LARGEST_INTEGER, LONGEST_SECONDS, is_deep
 from ci.util.text import join_names, make_storable, near_match, shorten
 
 # 1 had no counts of overloads, 2 no simulated devices, 3 no builds, 4 no branches and ancestors,
-# 5 no failures, 6 no contracts of failures, 7 no shards, 8 no codes of evidence and notes
-SCHEMA_VERSION = 9
+# 5 no failures, 6 no contracts of failures, 7 no shards, 8 no codes of evidence and notes,
+# 9 no benchmarks
+SCHEMA_VERSION = 10
 OLD_KIND = " (simulated)"  # the end of such labels in results before version 6
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-(?:[0-9a-f]{8}|nogit)-[0-9a-f]{4}", re.ASCII)
 # File in a platform's results: the process of the host engine's agent, which holds its lock.
@@ -48,7 +49,9 @@ POOL_RECORD = "pool.json"  # the host of a platform in a pool, until its results
 
 
 # Bounds of a document, which a stranger may have written. All results of this program are within.
-LARGEST_DOCUMENT = 1 << 23  # bytes of results.json; one of seven platforms has 100,000
+# Bytes of results.json; one of seven platforms has 100,000, and 1.3 million more for each 5,000
+# benchmarks.
+LARGEST_DOCUMENT = 1 << 25
 DEEPEST_DOCUMENT = 2 * DEEPEST  # levels; an environment is within it, and has DEEPEST by itself
 SHOWN_FAULTS = 3  # of a document: the first ones show what kind of file it is
 MOST_STAGES = 1000  # of a platform; ours has three, and a report takes 2 ms for each
@@ -60,6 +63,10 @@ MAIN_BRANCHES = ("main", "master")  # the usual names, where neither git nor a C
 MOST_SHARDS = 64  # of a platform; the largest machines have 16 devices
 MOST_FAILURES = 20  # of a platform; its counts say how many there are
 LONGEST_MESSAGE = 300  # characters of a failure's message
+MOST_BENCHMARKS = 5000  # of a platform
+LONGEST_BENCHMARK = 300  # characters of its name
+LONGEST_UNIT = 16  # characters of a unit
+LARGEST_VALUE = 1e30  # of a benchmark: squares of it are still numbers
 LONGEST_TEST = 4000  # characters of a node id, which repeats the parameters
 LONGEST_SELECTION = 30  # characters of the selected operators in a label
 MOST_PARENTS = 64  # of a commit; git's own octopus merges have fewer
@@ -301,6 +308,32 @@ class ShardResult(_Model):
     """Exit code of its command; 5 where no test was left for it."""
 
 
+class Direction(StrEnum):
+    """Which values of a benchmark are better."""
+
+    LOWER = "lower"
+    HIGHER = "higher"
+
+
+class BenchmarkResult(_Model):
+    """The result of one benchmark."""
+
+    stage: Name
+    """The stage that ran it."""
+    name: Annotated[
+        Text, Field(min_length=1), AfterValidator(partial(_check_name, longest=LONGEST_BENCHMARK))
+    ]
+    """Name of the benchmark, with its parameters."""
+    value: Annotated[float, Field(ge=0, le=LARGEST_VALUE)]
+    """What was measured, as a median if it was repeated."""
+    unit: Annotated[Name, Field(pattern=rf"^[^\s:]{{0,{LONGEST_UNIT}}}$")]
+    """Unit of the value, such as ``s`` or ``images/s``; may be empty."""
+    direction: Direction
+    """Whether lower or higher values are better."""
+    repetitions: Count | None = None
+    """Number of measurements that the value is from; null where it is not known."""
+
+
 class PlatformResult(_Model):
     """One row of the table, with its details."""
 
@@ -339,6 +372,8 @@ class PlatformResult(_Model):
     """The processes that shared the tests; empty where one ran all of them."""
     findings: tuple[Evidence, ...] = ()
     """Notes in the table, each with its code and its parameters."""
+    benchmarks: Annotated[tuple[BenchmarkResult, ...], Field(max_length=MOST_BENCHMARKS)] = ()
+    """Results of the benchmarks, in the order of their files."""
 
     @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated properties
     @property

@@ -116,7 +116,7 @@ def _parse(text: str) -> AcceptedFile | None:
 
 
 def _entry(accepted: Acceptance) -> dict[str, object]:
-    return {**accepted.model_dump(exclude_none=True), "quantity": accepted.quantity.value}
+    return accepted.model_dump(exclude_none=True)
 
 
 def _dump(data: object) -> str:

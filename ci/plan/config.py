@@ -28,7 +28,15 @@ from pydantic_core import PydanticCustomError
 
 from ci.model.plan import RESERVED_VARIABLES, Exposure
 from ci.model.platforms import GROUPS, PLATFORMS
-from ci.protocol.agent_files import CACHE_LOG, ENGINE_EVENTS, ENVIRONMENT, EVENTS, JUNIT, PYTEST_LOG
+from ci.protocol.agent_files import (
+    BENCHMARKS,
+    CACHE_LOG,
+    ENGINE_EVENTS,
+    ENVIRONMENT,
+    EVENTS,
+    JUNIT,
+    PYTEST_LOG,
+)
 from ci.protocol.job import Column, StageNetwork
 from ci.protocol.stage_kind import StageKind
 
@@ -39,7 +47,8 @@ RECORDS = frozenset(
     {EVENTS, ENGINE_EVENTS, PYTEST_LOG, JUNIT, ENVIRONMENT, CACHE_LOG}
     | {"environment.tmp", "host.lock"}
 )
-PARTS = ("pytest.rerun-", "pytest.shard-", "junit.shard-")  # begin names of further ones
+# Begin the names of further ones.
+PARTS = ("pytest.rerun-", "pytest.shard-", "junit.shard-", BENCHMARKS)
 MOST_RERUNS = 100  # reveal a test that fails in 3 % of its runs with a probability of 95 %
 LEAST_MEMORY_BYTES = 6 * 2**20  # the minimum of a Docker Engine
 MOST_BYTES = 2**63 - 1  # a Docker Engine counts in signed 64 bits
@@ -110,6 +119,12 @@ def _check_pattern(path: str) -> str:
     return path
 
 
+def _check_results(path: str) -> str:
+    if not PurePosixPath(path).parts or set(path) & set("*?["):
+        raise expected_value("the path of a file or folder in the workspace, without a pattern")
+    return path
+
+
 def _check_artifact(name: str) -> str:
     if name in RECORDS or name.endswith(".log") or name.startswith(PARTS):
         raise expected_value("another name: the run writes a file of this name itself")
@@ -156,6 +171,7 @@ ImageReference = Annotated[str, StringConstraints(pattern=IMAGE_REFERENCE)]
 WorkspacePath = Annotated[str, AfterValidator(_check_workspace_path)]
 ContainerPath = Annotated[str, AfterValidator(_check_container_path)]
 ArtifactPath = Annotated[WorkspacePath, AfterValidator(_check_pattern)]
+ResultsPath = Annotated[WorkspacePath, AfterValidator(_check_results)]
 ConfigPath = Annotated[str, StringConstraints(pattern=r"^[^/]")]
 GroupName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 # The longest name in Debian 12 has 75 characters.
@@ -227,10 +243,12 @@ class StageConfig(Model):
     command: Command
     """Command line, split into words as a POSIX shell does; no shell runs it."""
     kind: StageKind = StageKind.COMMAND
-    """``pytest`` adds the per-test log and JUnit options to the command."""
+    """``pytest`` adds the per-test log and JUnit options to the command. ``benchmark`` reads the
+    results that the command writes to ``benchmarks``: each is measured over the runs."""
     column: Column | None = None
     """Column of the table that the seconds are added to: by default ``pytest`` for a stage of
-    that kind and ``build_install`` for a command. ``none`` excludes them from the total."""
+    that kind, ``build_install`` for a command and ``none`` for benchmarks. ``none`` excludes them
+    from the total."""
     # Three times the slowest known build: 35 minutes on two cores.
     timeout_s: Annotated[float, Field(gt=0, le=LONGEST_TIMEOUT_S)] = 7200.0
     """Seconds after which the stage's whole process group is ended."""
@@ -240,11 +258,12 @@ class StageConfig(Model):
     """Platforms or groups that run this stage; by default all."""
     device: bool | None = None
     """Whether the stage needs the platform's devices. It then holds a lease on them while it runs.
-    By default a ``pytest`` stage needs them, and a command does not."""
+    By default ``pytest`` and ``benchmark`` stages need them, and a command does not."""
     credentials: bool | None = None
     """Whether the stage gets the passwords in the addresses of ``network``. By default a command
-    gets them, and a ``pytest`` stage does not. In a container, pip and others find those of package
-    indexes in the file that the variable NETRC names; it is removed with the end of the stage."""
+    gets them, and a stage of another kind does not. In a container, pip and others find those of
+    package indexes in the file that the variable NETRC names; it is removed with the end of the
+    stage."""
     network: StageNetwork = StageNetwork.FULL
     """With ``none`` the engine disconnects the container from every network before the stage, which
     does not run if that fails. Later stages have no network either, so they must say ``none`` too.
@@ -252,14 +271,22 @@ class StageConfig(Model):
     reruns: Annotated[int, Field(ge=0, le=MOST_RERUNS)] = 0
     """How often failed tests of a ``pytest`` stage are rerun, as evidence of flaky tests. Reruns
     come last, take at most ``timeout_s``, and change no verdict. ``--reruns`` overrides it."""
+    benchmarks: ResultsPath | None = None
+    """The file, or the folder of files, to which a ``benchmark`` stage writes its results. It is
+    removed before the stage, and read after it."""
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
         tests = self.kind is StageKind.PYTEST
         if self.reruns and not tests:
             raise expected_value("0, or 'kind: pytest' for the stage", "reruns")
-        if tests and self.column is Column.BUILD_INSTALL:
-            raise expected_value("'pytest' or 'none' for a pytest stage", "column")
+        measured = self.kind is StageKind.BENCHMARK
+        if (tests or measured) and self.column is Column.BUILD_INSTALL:
+            raise expected_value(f"'pytest' or 'none' for a {self.kind} stage", "column")
+        if measured and self.benchmarks is None:
+            raise expected_value("the file of results of a benchmark stage", "benchmarks")
+        if self.benchmarks is not None and not measured:
+            raise expected_value("nothing, or 'kind: benchmark' for the stage", "benchmarks")
         return self
 
 

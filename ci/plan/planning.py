@@ -220,11 +220,18 @@ def old_cache_name(project: str, platform: str) -> str:
     return f"{CACHE_PREFIX}{project}-{platform}"
 
 
+_COLUMNS = {
+    StageKind.COMMAND: Column.BUILD_INSTALL,
+    StageKind.PYTEST: Column.PYTEST,
+    StageKind.BENCHMARK: Column.NONE,
+}
+
+
 def _stage_plan(stage: StageConfig, inputs: PlanInputs) -> StagePlan:
     tests = stage.kind is StageKind.PYTEST
-    by_kind = Column.PYTEST if tests else Column.BUILD_INSTALL
+    runs_product = stage.kind is not StageKind.COMMAND
     reruns = inputs.options.reruns
-    withheld = tests if stage.credentials is None else not stage.credentials
+    withheld = runs_product if stage.credentials is None else not stage.credentials
     command = tuple(shlex.split(stage.command))
     shards = inputs.options.shards if tests else 1
     if shards > 1:
@@ -234,17 +241,18 @@ def _stage_plan(stage: StageConfig, inputs: PlanInputs) -> StagePlan:
         name=stage.name,
         kind=stage.kind,
         command=command,
-        column=stage.column or by_kind,
+        column=stage.column or _COLUMNS[stage.kind],
         timeout_s=stage.timeout_s,
         environment={
             **(inputs.network.without_credentials if withheld else {}),
             **stage.environment,
         },
-        device=tests if stage.device is None else stage.device,
+        device=runs_product if stage.device is None else stage.device,
         credentials=bool(inputs.network.credentials) and not withheld,
         reruns=reruns if tests and reruns is not None else stage.reruns,
         isolated=stage.network is StageNetwork.NONE,
         shards=shards,
+        benchmarks=stage.benchmarks or "",
     )
 
 

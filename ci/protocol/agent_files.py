@@ -9,9 +9,15 @@ ENGINE_EVENTS = "engine-events.jsonl"  # the same, as the engine received them
 ENVIRONMENT = "environment.json"  # machine, tools, packages, devices
 PYTEST_LOG = "pytest.jsonl"  # the per-test log, of pytest-reportlog
 JUNIT = "junit.xml"
+BENCHMARKS = "benchmarks-of."  # begins the name of the result file of a benchmark stage
 CACHE_LOG = "ccache.txt"  # ccache's log of all compilations: sources, each before such lines
 CACHE_HITS = ("direct_cache_hit", "preprocessed_cache_hit")
 CACHE_MISSES = ("cache_miss", "recache")
+
+
+def benchmark_file(stage: str) -> str:
+    """Return the name of the results of a benchmark stage; an archive has ``.tar.gz`` added."""
+    return f"{BENCHMARKS}{stage}.json"
 
 
 def shard_file(name: str, shard: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ci.protocol.stage_kind import StageKind, StringEnum
 
-PROTOCOL = 5  # version of the job's document; the agent refuses any other
+PROTOCOL = 6  # version of the job's document; the agent refuses any other
 # What the agent gets instead of a document: to open a shell in its environment, and to fill the
 # folders of a pod.
 ENTER, UNPACK = "enter", "unpack"
@@ -55,6 +55,7 @@ class StagePlan:
     # Instead of a command, an environment that a shell enters, also after a stage that failed.
     hold: bool = False
     shards: int = 1  # processes that share the tests, side by side, each with devices of its own
+    benchmarks: str = ""  # where the stage writes the results of its benchmarks, in the workspace
     seconds: Mapping[str, float] = field(default_factory=dict)  # of earlier runs, by node id
 
 

@@ -20,3 +20,4 @@ class StageKind(StringEnum):
 
     COMMAND = "command"
     PYTEST = "pytest"  # the agent adds --report-log and --junitxml
+    BENCHMARK = "benchmark"  # the agent collects the result file of the benchmarks

@@ -10,7 +10,7 @@ from ci.analysis.changes import POLICY
 from ci.analysis.comparison import Comparison, PlatformComparison, Side
 from ci.analysis.times import MeasureChange, MissingTimes, Times
 from ci.facts.difference import ChangedTest, Difference, group_lines
-from ci.facts.measures import LABELS, amount, growth, percent, stage_and_quantity
+from ci.facts.measures import amount, growth, is_benchmark, percent, stage_and_quantity
 from ci.gates.regression import ChangeKind, Judgement, Standing
 from ci.model.outcomes import OperatorTest, Outcome
 from ci.report.document import (
@@ -25,10 +25,17 @@ from ci.report.document import (
     Table,
     select_attributes,
 )
-from ci.report.history_report import certainty, change_data, change_status, run_name
+from ci.report.history_report import (
+    LONGEST_LABEL,
+    MOST_ROWS,
+    certainty,
+    change_data,
+    change_status,
+    run_name,
+)
 from ci.report.table import MISSING
 from ci.util.invocation import command
-from ci.util.text import SHORT, counted
+from ci.util.text import SHORT, counted, shorten_middle
 
 SCHEMA_VERSION = 2  # version 1 had one platform and no times
 NEWS = [judgement for judgement in Judgement if judgement.is_news]
@@ -85,7 +92,8 @@ class ComparisonReport(Report):
             folded: list[Block] = [Items([*_sides(platform, ":"), *environment])]
             if isinstance(platform.times, Times):
                 yield [Items(_news(platform))]
-                folded.append(_table(platform.times.changes))
+                shown, more = _shown_measures(platform.times.changes)
+                folded += [_table(shown), *more]
             folded += [block for section in _tests(platform.tests, page=True) for block in section]
             yield [Fold(f"{platform.name}: runs, times and tests", folded)]
 
@@ -193,6 +201,19 @@ def _table(changes: Sequence[MeasureChange]) -> Table:
     return Table(COLUMNS, [*map(_row, changes)], numbers=COLUMNS[2:5], styles=styles)
 
 
+def _shown_measures(
+    changes: Sequence[MeasureChange],
+) -> tuple[Sequence[MeasureChange], list[str]]:
+    """All measures of stages, the worst benchmarks, and the number of the others."""
+    order = list(Judgement)
+    stages = [it for it in changes if not is_benchmark(it.measure)]
+    benchmarks = [it for it in changes if is_benchmark(it.measure)]
+    benchmarks.sort(key=lambda it: (order.index(it.judgement), -abs(it.relative or 0.0)))
+    more = len(benchmarks) - MOST_ROWS
+    text = f"and {counted(more, 'more benchmark')}: --format json shows all"
+    return [*stages, *benchmarks[:MOST_ROWS]], [text] if more > 0 else []
+
+
 def _row(change: MeasureChange) -> Sequence[str]:
     stage, quantity = stage_and_quantity(change.measure)
     levels = [amount(level, quantity) for level in (change.before, change.after)]
@@ -200,7 +221,7 @@ def _row(change: MeasureChange) -> Sequence[str]:
     judgement = change.judgement.value
     if change.judgement is Judgement.WITHIN_NOISE and change.detectable is not None:
         judgement += f" (detectable from {percent(change.detectable)})"
-    return stage, LABELS[quantity], *levels, size, judgement
+    return stage, shorten_middle(quantity.label, LONGEST_LABEL), *levels, size, judgement
 
 
 def _screen_times(platform: PlatformComparison, *, whole: bool) -> Document:
@@ -208,10 +229,11 @@ def _screen_times(platform: PlatformComparison, *, whole: bool) -> Document:
     if whole and (standing := _worse_standing(platform)):
         lines.insert(0, Span(f"regression: {standing}", COLORS[Judgement.REGRESSION]))
     last: list[str] = []
-    shown: list[MeasureChange] = []
+    shown: Sequence[MeasureChange] = ()
     if isinstance(platform.times, Times):
-        last = [] if whole else _without_news(platform.times)
-        shown = [it for it in platform.times.changes if whole or it.judgement.is_news]
+        found = platform.times.changes
+        shown, last = _shown_measures([it for it in found if whole or it.judgement.is_news])
+        last = [*last, *([] if whole else _without_news(platform.times))]
     if shown:
         yield [Items(lines)]
         yield _table(shown), *last

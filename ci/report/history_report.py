@@ -13,15 +13,16 @@ from ci.analysis.platform_history import PlatformHistory
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import EnvironmentKey
 from ci.facts.measures import (
-    LABELS,
     Quantity,
     amount,
     certain,
+    is_benchmark,
     measure_name,
     percent,
     stage_and_quantity,
 )
 from ci.gates.regression import EXACT_ALARM, IN_WORDS, Judgement
+from ci.model.results import Direction
 from ci.report.document import (
     SCREEN_WIDTH,
     Document,
@@ -34,11 +35,15 @@ from ci.report.document import (
 from ci.report.table import MISSING
 from ci.store.rows import RunMeasures
 from ci.util.invocation import command
-from ci.util.text import SHORT, commit_name, counted, join_names
+from ci.util.text import SHORT, commit_name, counted, join_names, shorten_middle
 
 SCHEMA_VERSION = 1
 MOST = 10
 """Lines of each kind, so that all kinds fit on two screens. JSON has all lines."""
+MOST_ROWS = 20
+"""Benchmarks in a table, those that changed first: a project may have thousands."""
+LONGEST_LABEL = 24
+"""Characters of a benchmark's name in a table, which then fits on a screen of 80 columns."""
 TOO_FEW = (
     f"too few runs to judge: a change needs at least {POLICY.confirm} runs before it and"
     f" {POLICY.confirm} after it"
@@ -90,9 +95,7 @@ class HistoryReport(Report):
                 yield Heading(2, f"Environment {number}"), key, span
             else:
                 yield Items(_wrapped(f"environment {number}: {key}")), span
-            newest = {it.measure: it for shift in environment.shifts[::-1] for it in shift.changes}
-            rows = [_row(series, newest.get(series.measure)) for series in environment.series]
-            yield [Table(COLUMNS, rows, numbers=COLUMNS[2:6])]
+            yield from _tables(environment, page=page)
             for heading, lines in _change_sections(record, environment):
                 yield Heading(3, heading), Items(lines, indent="  ")
         if young:
@@ -183,8 +186,12 @@ def _conclusion(record: PlatformHistory) -> list[str]:
         known = [
             f"{measure_name(it.measure)} {percent(it.finding.detectable)}"
             for it in walls or series
-            if it.finding.detectable is not None
+            if it.finding.detectable is not None and not is_benchmark(it.measure)
         ]
+        found_of = [it.finding.detectable for it in series if is_benchmark(it.measure)]
+        if limits := [it for it in found_of if it is not None]:
+            span = dict.fromkeys((percent(min(limits)), percent(max(limits))))
+            known.append(f"{counted(len(limits), 'benchmark')} {' to '.join(span)}")
         seen = f"smallest detectable change: {', '.join(known)}" if known else TOO_FEW
         lines.append(f"environment {number}, {counted(len(environment.runs), 'run')}: {seen}")
     if len(young) > 1:
@@ -260,18 +267,55 @@ def _omitted(count: int) -> list[str]:
 
 
 COLUMNS = ("Stage", "Quantity", "level", "since the first run", "detectable", "runs", "last change")
+BENCHMARK_COLUMNS = ("Benchmark", "level", *COLUMNS[4:])
+
+
+def _tables(environment: Environment, *, page: bool) -> Document:
+    """A table of the stages, and one of the benchmarks, the worst and latest changes first."""
+    newest = {it.measure: it for shift in environment.shifts[::-1] for it in shift.changes}
+    stages = [it for it in environment.series if not is_benchmark(it.measure)]
+    if stages:
+        rows = [_row(series, newest.get(series.measure)) for series in stages]
+        yield [Table(COLUMNS, rows, numbers=COLUMNS[2:6])]
+    if not (benchmarks := [it for it in environment.series if is_benchmark(it.measure)]):
+        return
+    order = list(Judgement)
+
+    def urgency(series: Series) -> tuple[int, int, float]:
+        change = newest.get(series.measure)
+        if change is None:
+            return len(order), 0, 0.0
+        return order.index(change.judgement), -change.place, -abs(change.point.relative)
+
+    shown = sorted(benchmarks, key=urgency)[:MOST_ROWS]
+    rows = [_benchmark_row(it, newest.get(it.measure), page=page) for it in shown]
+    more = len(benchmarks) - len(shown)
+    text = f"and {counted(more, 'more benchmark')}: see some with --measure TEXT, all with"
+    below = [f"{text} --format json"] if more else []
+    yield Table(BENCHMARK_COLUMNS, rows, numbers=BENCHMARK_COLUMNS[1:4]), *below
 
 
 def _row(series: Series, last: LevelChange | None) -> Sequence[str]:
     stage, quantity = stage_and_quantity(series.measure)
+    since = _relative(series.first, series.level) if series.finding.changes else MISSING
+    return stage, quantity.label, amount(series.level, quantity), since, *_cells(series, last)
+
+
+def _benchmark_row(series: Series, last: LevelChange | None, *, page: bool) -> Sequence[str]:
+    """The name, in a terminal so much of it that 80 columns suffice for the row."""
+    stage, quantity = stage_and_quantity(series.measure)
+    name = f"{stage}: {quantity.label}" if page else shorten_middle(quantity.label, LONGEST_LABEL)
+    return name, amount(series.level, quantity), *_cells(series, last)
+
+
+def _cells(series: Series, last: LevelChange | None) -> tuple[str, str, str]:
+    """The columns ``detectable``, ``runs`` and ``last change``."""
     finding, change = series.finding, MISSING
-    since = _relative(series.first, series.level) if finding.changes else MISSING
     detectable = "too few" if finding.detectable is None else percent(finding.detectable)
     if last is not None:
         size = _relative(last.point.before, last.point.after)
         change = f"{size} on {last.run.started_at:%Y-%m-%d}"
-    level = amount(series.level, quantity)
-    return stage, LABELS[quantity], level, since, detectable, f"{series.runs:,}", change
+    return detectable, f"{series.runs:,}", change
 
 
 def _relative(before: float, after: float) -> str:
@@ -284,10 +328,11 @@ def accept_command(platform: str, run: RunMeasures) -> str:
 
 def accepted_text(accepted: Acceptance) -> str:
     """``compile up to 130 s, since commit 0123456789ab``."""
-    highest = amount(accepted.level, accepted.quantity)
+    to = "down" if accepted.quantity.direction is Direction.HIGHER else "up"
+    level = amount(accepted.level, accepted.quantity)
     since = commit_name(accepted.commit) if accepted.commit else f"run {accepted.run}"
     until = f", until {accepted.until}" if accepted.until else ""
-    return f"{measure_name(accepted.measure)} up to {highest}, since {since}{until}"
+    return f"{measure_name(accepted.measure)} {to} to {level}, since {since}{until}"
 
 
 # What changed, in words
@@ -308,7 +353,7 @@ def _change_sections(
             between = _interval(drift.low, drift.high)
             drifts.append(f"{size} gradually, {between}, since {run_name(since)}")
     if drifts:
-        yield counted(len(drifts), "drift") + ", no single change", drifts
+        yield counted(len(drifts), "drift") + ", no single change", _shorten(drifts)
 
 
 def _shift_lines(record: PlatformHistory, shift: Shift) -> Iterator[str]:

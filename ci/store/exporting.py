@@ -26,7 +26,7 @@ from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import EnvironmentKey, environment_key
 from ci.facts.measures import measures_of
 from ci.model.outcomes import TestOutcome
-from ci.model.results import BuildResult, Lineage, RunResult, StageResult
+from ci.model.results import BenchmarkResult, BuildResult, Lineage, RunResult, StageResult
 
 if TYPE_CHECKING:  # it imports SQLAlchemy
     from ci.store.store import Store
@@ -99,6 +99,7 @@ _PLATFORMS = {
     **dict.fromkeys(("evidence", "notes"), ColumnKind.TEXT),
 }
 _STAGES = _columns(StageResult)
+_BENCHMARKS = {**_columns(BenchmarkResult), "direction": ColumnKind.WORD}
 # Columns that are not named as their fields: with a unit, and clear beside those of other tables.
 _NAMED_AS = {"name": "stage", "seconds": "wall_s", "peak_rss_bytes": "peak_memory_bytes"}
 
@@ -142,6 +143,14 @@ def _measure_rows(run: RunResult, _tests: Tests) -> Iterator[Row]:
             yield (run.run_id, result.platform, key, name, value)
 
 
+def _benchmark_rows(run: RunResult, _tests: Tests) -> Iterator[Row]:
+    values_of = attrgetter(*_BENCHMARKS)
+    for result in run.platforms:
+        key = environment_key(result).digest
+        for benchmark in result.benchmarks:
+            yield (run.run_id, result.platform, key, *values_of(benchmark))
+
+
 def _test_rows(run: RunResult, tests: Tests) -> Iterator[Row]:
     values_of = attrgetter("node_id", "outcome.value", "seconds", "reason", "skip_reason")
     for result in run.platforms:
@@ -174,6 +183,14 @@ TABLES: Mapping[str, ExportTable] = {
             "value": ColumnKind.NUMBER,
         },
         rows=_measure_rows,
+    ),
+    "benchmarks": ExportTable(
+        columns={
+            **_PLATFORM,
+            "environment_key": ColumnKind.WORD,
+            **{"benchmark" if name == "name" else name: kind for name, kind in _BENCHMARKS.items()},
+        },
+        rows=_benchmark_rows,
     ),
     "tests": ExportTable(
         columns={

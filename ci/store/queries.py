@@ -276,7 +276,8 @@ class StoreQueries:
             store = masked_url(self._engine)
             message = f"the store {store} cannot read the acceptances of {project}: {place}:"
             remedy = f"Copy them from the project again: {command('import', ACCEPTED_FILE)}"
-            raise InfrastructureError(f"{message} {reason['msg']}", remedy=remedy) from error
+            what = "expected " if reason["type"] == "expected" else ""  # our own errors
+            raise InfrastructureError(f"{message} {what}{reason['msg']}", remedy=remedy) from error
 
     def notices(self, project: str, address: str) -> list[Notice]:
         """List the rises that were sent to the address with this digest, oldest first."""

@@ -133,7 +133,7 @@ ACCEPTED = sa.Table(
     sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("platform", sa.String(64), nullable=False),
     sa.Column("stage", sa.String(64), nullable=False),
-    sa.Column("quantity", sa.String(64), nullable=False),
+    sa.Column("quantity", sa.String, nullable=False),
     sa.Column("level", sa.Double, nullable=False),
     sa.Column("commit", sa.String(64)),
     sa.Column("run", sa.String(64)),

@@ -93,16 +93,20 @@ def lines_of_file(path: Path, longest: int, *, returns: bool = False) -> Iterato
     yield from cutter.end()
 
 
-def parse(text: str, *, any_integer: bool = False, deepest: int = DEEPEST) -> Any:
+def parse(
+    text: str, *, any_integer: bool = False, constants: bool = False, deepest: int = DEEPEST
+) -> Any:
     """Decode JSON; raises ``ValueError`` for other text, and for values out of bounds.
 
-    NaN and Infinity are not JSON. Of two equal names the last one counts. With ``any_integer`` the
-    caller checks whether an integer fits into 64 bits. ``deepest`` is the limit of nested levels.
+    NaN and Infinity are not JSON; with ``constants`` they are read as ``None``. Of two equal names
+    the last one counts. With ``any_integer`` the caller checks whether an integer fits into 64
+    bits. ``deepest`` is the limit of nested levels.
     """
     if isinstance(text, TruncatedLine):
         raise ValueError(f"a line of {text.length:,} bytes")
+    decoder = _ANY_INTEGER if any_integer else _WITH_CONSTANTS if constants else _DECODER
     try:
-        value = (_ANY_INTEGER if any_integer else _DECODER).decode(text)
+        value = decoder.decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     # In a short text, counting brackets is faster than walking the values. In a long text, mostly
@@ -158,4 +162,7 @@ def _constant(name: str) -> None:
 
 
 _DECODER = json.JSONDecoder(parse_int=_integer, parse_float=_float, parse_constant=_constant)
+_WITH_CONSTANTS = json.JSONDecoder(
+    parse_int=_integer, parse_float=_float, parse_constant=lambda _: None
+)
 _ANY_INTEGER = json.JSONDecoder(parse_float=_float, parse_constant=_constant)

@@ -112,6 +112,17 @@ def shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}..."
 
 
+def shorten_middle(text: str, most: int) -> str:
+    """Return at most ``most`` characters of a text, with ``...`` in place of a part.
+
+    More of the end is kept: the beginning is often the path of a file.
+    """
+    if len(text) <= most:
+        return text
+    begin = (most - 3) // 3
+    return f"{text[:begin]}...{text[begin + 3 - most :]}"
+
+
 def join_names(names: Sequence[str], most: int = 5) -> str:
     """``a, b, c, d, e and 3 more``; long names are shortened."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""

@@ -10,8 +10,12 @@ import pytest
 
 from ci.cli import main
 from ci.facts.acceptance import Acceptance
+from ci.facts.benchmarks import read_benchmarks
 from ci.model.platforms import PLATFORMS
-from ci.plan.load import load_accepted, load_site
+from ci.model.results import Direction
+from ci.plan.load import load_accepted, load_config, load_site
+from ci.protocol.agent_files import benchmark_file
+from ci.protocol.stage_kind import StageKind
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE, HISTORY, CAPACITY = (
@@ -31,12 +35,30 @@ def test_the_site_file_is_valid(tmp_path: Path) -> None:
 
 def test_the_file_of_acceptances_is_valid(tmp_path: Path) -> None:
     blocks = re.findall(r"^```yaml\n(.*?)^```$", HISTORY, re.MULTILINE | re.DOTALL)
-    [block] = [it for it in blocks if it.startswith("project: ")]
+    [block] = [it for it in blocks if "\naccepted:\n" in it]
     path = tmp_path / "ci-accepted.yaml"
     path.write_text(block, encoding="utf-8")
     assert {*load_accepted(path).accepted[0].model_dump(exclude_none=True)} == {
         *Acceptance.model_fields
     } - {"run"}
+
+
+def test_the_configuration_with_benchmarks_is_valid(tmp_path: Path) -> None:
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", HISTORY, re.MULTILINE | re.DOTALL)
+    [block] = [it for it in blocks if "\nstages:\n" in it]
+    path = tmp_path / "ci.yaml"
+    path.write_text(block, encoding="utf-8")
+    kinds = [stage.kind for stage in load_config(path).stages]
+    assert kinds == [StageKind.COMMAND, StageKind.PYTEST, StageKind.BENCHMARK]
+
+
+def test_the_form_of_other_tools_is_read(tmp_path: Path) -> None:
+    blocks = re.findall(r"^```json\n(.*?)^```$", HISTORY, re.MULTILINE | re.DOTALL)
+    [block] = [it for it in blocks if "unit" in it]
+    (tmp_path / benchmark_file("bench")).write_text(block, encoding="utf-8")
+    [found] = read_benchmarks(tmp_path, "bench").results
+    assert (found.name, found.value, found.repetitions) == ("load", 1520.5, 20)
+    assert (found.unit, found.direction) == ("images/s", Direction.HIGHER)
 
 
 def test_it_shows_the_base_images_of_the_platforms() -> None:

@@ -62,6 +62,8 @@ PLATFORM_FILES: Mapping[str, str] = {
     "pytest.jsonl": "Report of every test (pytest-reportlog). Counts and verdict come from it.",
     "pytest.rerun-N.jsonl": "The same for the N-th rerun of failed tests.",
     "junit.xml": "pytest's JUnit report.",
+    "benchmarks-of.STAGE.json": "Results of a benchmark stage, as its tool wrote them. Those of a"
+    " folder are `benchmarks-of.STAGE.json.tar.gz`.",
     "ccache.txt": "Statistics of the compiler cache, if there is one.",
     "host.lock": "Host engine only: locked while its agent runs.",
     "ARTIFACT": "A file in `artifacts:` of `ci.yaml`. A folder or pattern is `ARTIFACT.tar.gz`.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ci.analysis.flaky import FlakyTest, find_flaky_tests
 from ci.analysis.level_changes import Environment, Series
 from ci.facts.environment_key import NONE, EnvironmentKey
-from ci.facts.measures import LABELS, measure_name, stage_and_quantity
+from ci.facts.measures import Benchmark, is_benchmark, measure_name, stage_and_quantity
 from ci.gates.regression import Judgement
 from ci.model.outcomes import Outcome
 from ci.report.dashboard.collection import NO_REASON, Collection
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DIGITS = 6  # of a shown value, more than a screen or a table has
 SKIP_RUNS = 60  # whose skip reasons are counted: 5 ms for each, and 0.1 MB of memory
+MOST_PLOTTED = 100  # of one page: each takes 1 KB for 100 runs
 MOST_REASONS = 12  # in one plot; the rest is "other"
 # The measures that a page shows first, those that it has.
 FIRST = ("total.wall_s", "install.wall_s", "compile.wall_s", "pytest.wall_s", "install.peak_bytes")
@@ -73,6 +74,7 @@ def _data(store: Store, found: Collection, name: str) -> dict[str, Any]:
         machines.setdefault(_machine(found.keys[digest]), len(machines))
     places = {run_id: n for n, run_id in enumerate(run_ids)}
     on_line = {run_id: n for n, run_id in enumerate(line)}
+    shown = _shown_measures(found, name)
     return {
         "platform": name,
         "label": found.label(name),
@@ -86,9 +88,9 @@ def _data(store: Store, found: Collection, name: str) -> dict[str, Any]:
         "environment": [
             digests.index(rows[run_id].key) if run_id in rows else -1 for run_id in run_ids
         ],
-        "measures": [*_measures([rows.get(run_id) for run_id in run_ids])],
-        "levels": [*_levels(found, name, on_line, digests)],
-        "marks": [*_marks(found, name, on_line)],
+        "measures": [*_measures([rows.get(run_id) for run_id in run_ids], shown)],
+        "levels": [it for it in _levels(found, name, on_line, digests) if it["measure"] in shown],
+        "marks": [it for it in _marks(found, name, on_line) if it["measure"] in shown],
         "first": [*dict.fromkeys((*_alarming(found, name), *FIRST))],
     }
 
@@ -146,16 +148,33 @@ def _environments(
         yield {"text": str(key), "cache": key.cache, "band": band, "machine": machine}
 
 
-def _measures(rows: Sequence[RunMeasures | None]) -> Iterator[dict[str, Any]]:
-    names = dict.fromkeys(name for row in rows if row for name in row.values)
+def _shown_measures(found: Collection, name: str) -> Container[str]:
+    """All measures of stages, and of the benchmarks those that changed, then the first ones."""
+    stages = {it for row in found.measured[name] for it in row.values if not is_benchmark(it)}
+    history = found.histories[name].history
+    changed = [
+        change.measure
+        for _, shift in history.shifts
+        for change in sorted(shift.changes, key=lambda it: not it.judgement.is_open)
+    ]
+    series = [it.measure for environment in history.environments for it in environment.series]
+    known = dict.fromkeys([*_alarming(found, name), *changed, *series])
+    benchmarks = [it for it in known if is_benchmark(it)]
+    return {*stages, *benchmarks[:MOST_PLOTTED]}
+
+
+def _measures(
+    rows: Sequence[RunMeasures | None], shown: Container[str]
+) -> Iterator[dict[str, Any]]:
+    names = dict.fromkeys(it for row in rows if row for it in row.values if it in shown)
     for name in names:
         stage, quantity = stage_and_quantity(name)
         yield {
             "name": name,
             "title": measure_name(name),
             "stage": stage,
-            "quantity": LABELS[quantity],
-            "unit": quantity.value,
+            "quantity": quantity.label,
+            "unit": quantity.unit if isinstance(quantity, Benchmark) else quantity.value,
             "values": [_rounded(row.values.get(name)) if row else None for row in rows],
         }
 

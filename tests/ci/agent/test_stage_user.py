@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ci.agent.user import LARGEST_PIPE, LogPipe
+from ci.protocol.agent_files import benchmark_file
 from ci.protocol.stage_kind import StageKind
 from tests.ci.agent_job import Job
 from tools.compat.interpreters import find_interpreters
@@ -73,6 +74,23 @@ def test_the_log_of_pytest_comes_through_a_pipe(job: Job) -> None:
     assert kept.startswith("first\nsecond\ny")
     assert len(kept) == len("first\nsecond\n") + 3_000_000
     assert (job.results / "junit.xml").read_text() == "<xml/>\n"
+
+
+def test_benchmarks_of_the_sources_are_not_those_of_the_stage(job: Job) -> None:
+    """One file is removed before the stage; the other, which its user may not remove, is left."""
+    for name, mode in (("open", 0o777), ("closed", 0o755)):
+        folder = job.workspace / name
+        folder.mkdir()
+        folder.chmod(mode)
+        (folder / "out.json").write_text("old")
+        script = f"[ {name} = closed ] || echo new >>{name}/out.json"
+        path = f"{name}/out.json"
+        job.stage(name, "sh", "-c", script, kind=StageKind.BENCHMARK, benchmarks=path)
+    assert job.run() == 0
+    assert (job.results / benchmark_file("open")).read_text() == "new\n"
+    assert not (job.results / benchmark_file("closed")).exists()
+    [missing] = job.events("artifact_missing")
+    assert missing["path"] == "closed/out.json"
 
 
 LOOK = """

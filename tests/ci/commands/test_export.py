@@ -17,7 +17,14 @@ from ci.facts.environment_key import environment_key
 from ci.facts.measures import measures_of
 from ci.model.details import Details
 from ci.model.outcomes import Outcome, TestOutcome
-from ci.model.results import BuildResult, Lineage, RunResult, ShardResult
+from ci.model.results import (
+    BenchmarkResult,
+    BuildResult,
+    Direction,
+    Lineage,
+    RunResult,
+    ShardResult,
+)
 from ci.store import exporting
 from ci.store.exporting import TABLES, ColumnKind
 from ci.store.folder import default_url
@@ -41,7 +48,11 @@ TESTS = (outcome("t::a"), outcome("t::b[,]", Outcome.FAILED, REASON))
 def run(published: RunResult) -> RunResult:
     run = small(published)
     shards = tuple(ShardResult(shard=n, tests=1, seconds=1.0, exit_code=0) for n in (1, 2))
-    changes = {"build": BuildResult(compile_s=9.5), "shards": shards}
+    benchmark = BenchmarkResult(
+        stage="bench", name="add", value=1.5, unit="s", direction=Direction.LOWER
+    )
+    build = BuildResult(compile_s=9.5)
+    changes = {"build": build, "shards": shards, "benchmarks": (benchmark,)}
     first = run.platforms[0].model_copy(update=changes)
     return run.model_copy(update={"platforms": (first, *run.platforms[1:])})
 

@@ -31,12 +31,12 @@ def test_results_are_read_back(published: RunResult, tmp_path: Path) -> None:
     assert [entry.name for entry in path.parent.iterdir()] == ["results.json"]
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema_version": 1', '{"schema_version": 10}'])
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema_version": 1', '{"schema_version": 11}'])
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "results.json"
     path.write_text(text)
     with pytest.raises(
-        InfrastructureError, match="expected a results file of version 9 or older"
+        InfrastructureError, match="expected a results file of version 10 or older"
     ) as it:
         read_results(path)
     assert "\n" not in str(it.value)
@@ -81,6 +81,7 @@ def test_a_file_of_every_version_is_read(version: int) -> None:
     assert [it.shard for it in ascend.shards] == [1, 2] * (version >= 8)
     found = [*ascend.verdict.evidence, *ascend.findings]
     assert [it.code is not None for it in found] == [version >= 9] * 2
+    assert [it.unit for it in cpu.benchmarks] == ["s", "images/s"] * (version >= 10)
     assert ascend.notes == tuple(json.loads(text)["platforms"][1]["notes"])
 
 

@@ -231,11 +231,35 @@ def test_a_finding_of_a_platform(write: Write, text: str, finding: str) -> None:
     [
         (
             "command: x, kind: pytst",
-            "kind: got \"pytst\" (string), expected one of 'command' or 'pytest'; did you mean",
+            "kind: got \"pytst\" (string), expected one of 'command', 'pytest' or 'benchmark'; did",
         ),
         ("command: 'a \"b'", 'command: got "a \\"b" (string), expected a command line (No'),
         ('command: "a\\0b"', "command: got 'a\\x00b', expected text"),
         ("command: x, reruns: 2", "reruns: got 2 (integer), expected 0, or 'kind: pytest'"),
+        (
+            "command: x, kind: benchmark, benchmarks: a, column: build_install",
+            "column: got \"build_install\" (string), expected 'pytest' or 'none' for a benchmark",
+        ),
+        (
+            "command: x, kind: benchmark",
+            "benchmarks: got nothing (null), expected the file of results",
+        ),
+        (
+            "command: x, benchmarks: a",
+            "benchmarks: got \"a\" (string), expected nothing, or 'kind: benchmark' for the stage",
+        ),
+        *(
+            (
+                f"command: x, kind: benchmark, benchmarks: '{path}'",
+                f'benchmarks: got "{path}" (string), expected {expected}',
+            )
+            for path, expected in {
+                ".": "the path of a file or folder in the workspace, without a pattern",
+                "*.json": "the path of a file or folder in the workspace, without a pattern",
+                "/out": "a relative path without '..'",
+                "../out": "a relative path without '..'",
+            }.items()
+        ),
         (
             "command: x, kind: pytest, column: build_install",
             "column: got \"build_install\" (string), expected 'pytest' or 'none' for",

@@ -12,10 +12,10 @@ from sqlalchemy import text
 from ci.errors import InfrastructureError
 from ci.facts.acceptance import accept_level
 from ci.facts.environment_key import environment_key
-from ci.facts.measures import measures_of
+from ci.facts.measures import Benchmark, measure_key, measures_of
 from ci.model.details import BuildDetails, Details, Rerun, Unit, UnitKind
 from ci.model.outcomes import Outcome, TestOutcome
-from ci.model.results import BuildResult, RunResult
+from ci.model.results import BuildResult, Direction, RunResult
 from ci.store.rows import Notice
 from ci.store.store import Store
 from tests.ci.postgresql_server import connected
@@ -256,6 +256,8 @@ def test_the_copy_of_the_acceptances_is_replaced(store: Store) -> None:
         accept_level("total.wall_s", 12.5, reason=reason, until=until, **ACCEPTED)
         for reason, until in (("new kernels", None), ("new kernels, measured", date(2026, 2, 3)))
     ]
+    benchmark = measure_key("bench", Benchmark(Direction.HIGHER, "images/s", "n" * 300))
+    accepted.append(accept_level(benchmark, 950.0, reason="a new format", **ACCEPTED))
     assert store.mirror_accepted("infini-ops", accepted[:1])
     assert store.mirror_accepted("infini-ops", accepted)
     assert not store.mirror_accepted("infini-ops", accepted)
@@ -270,7 +272,7 @@ def test_a_damaged_copy_of_an_acceptance_is_reported_and_replaced(
     store.mirror_accepted("infini-ops", accepted)
     with connected(store_url) as connection:
         connection.execute(text("UPDATE accepted SET quantity = 'hours'"))
-    message = "cannot read the acceptances of infini-ops: quantity: Input should be 'wall_s'"
+    message = "cannot read the acceptances of infini-ops: quantity: expected one of 'wall_s'"
     with pytest.raises(InfrastructureError, match=message) as caught:
         store.accepted("infini-ops")
     assert "import ci-accepted.yaml" in str(caught.value.remedy)

@@ -102,6 +102,16 @@ const number = (value, digits = 0) =>
 
 const isKnown = (value) => value !== null && value !== undefined;
 
+// Units that a benchmark's duration may have, and the one in which a value has at least one digit before its point.
+const DURATIONS = { s: 1, ms: 1e-3, us: 1e-6, ns: 1e-9 };
+const COUNTED = ["tests", "lines", "units"]; // there is no half of one
+
+function durationUnit(value, unit) {
+  const seconds = Math.abs(value) * DURATIONS[unit];
+  const name = Object.keys(DURATIONS).find((it) => seconds >= DURATIONS[it]) || "ns";
+  return [DURATIONS[name] / DURATIONS[unit], name];
+}
+
 // As ci.facts.measures.amount.
 function amount(value, unit) {
   if (!isKnown(value)) return "-";
@@ -114,7 +124,11 @@ function amount(value, unit) {
   if (unit === "wall_s" || unit === "cpu_s") {
     return `${number(value, Math.abs(value) >= 9.95 ? 0 : 1)} ${unit === "cpu_s" ? "CPU-s" : "s"}`;
   }
-  return unit === "percent" ? `${number(value, 1)} %` : `${number(value)} ${unit}`;
+  if (unit === "percent") return `${number(value, 1)} %`;
+  if (COUNTED.includes(unit)) return `${number(value)} ${unit}`;
+  const [size, name] = DURATIONS[unit] && value ? durationUnit(value, unit) : [1, unit], shown = value / size;
+  const digits = Math.abs(shown) >= 99.5 ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 3 };
+  return `${shown.toLocaleString("en-US", digits)} ${name}`.trim();
 }
 
 // Round values of an axis, at most `most` of them.
@@ -128,12 +142,12 @@ function ticks(low, high, most) {
 
 // The labels of round values: with the digits that tell them apart, bytes in round KiB or MiB.
 function axis(low, high, most, unit) {
-  const isBytes = unit === "peak_bytes" || unit === "wheel_bytes", isTime = unit === "wall_s" || unit === "cpu_s";
-  const [size, name] = !isBytes ? [1, { wall_s: "s", cpu_s: "CPU-s", percent: "%" }[unit] || unit]
+  const isBytes = unit === "peak_bytes" || unit === "wheel_bytes";
+  const [size, name] = DURATIONS[unit] && high ? durationUnit(high, unit)
+    : !isBytes ? [1, { wall_s: "s", cpu_s: "CPU-s", percent: "%" }[unit] || unit]
     : high >= 2 ** 20 ? [2 ** 20, "MiB"] : high >= 2 ** 10 ? [2 ** 10, "KiB"] : [1, "bytes"];
   const found = ticks(low / size, high / size, most), step = found.length > 1 ? found[1] - found[0] : 1;
-  // There is no half of a test.
-  const isWhole = !isBytes && !isTime && unit !== "percent", shown = isWhole ? found.filter((it) => Math.abs(it - Math.round(it)) < 1e-9) : found;
+  const isWhole = COUNTED.includes(unit), shown = isWhole ? found.filter((it) => Math.abs(it - Math.round(it)) < 1e-9) : found;
   const digits = isWhole ? 0 : Math.min(9, Math.max(0, Math.ceil(-Math.log10(step) - 1e-9)));
   return shown.map((value) => [value * size, `${number(value, digits)} ${name}`]);
 }
