@@ -8,7 +8,7 @@ today with one of them is the same alarm.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -58,7 +58,7 @@ class TrackedAlarm:
 
     @property
     def is_over(self) -> bool:
-        """Whether receivers are told that nothing is left to do."""
+        """Whether nothing is left to do, as far as receivers need to know."""
         return self.is_dismissed or self.state is AlarmState.FIXED
 
 
@@ -75,8 +75,8 @@ def track_alarms(
     ``complete`` is whether the histories have all platforms, stages and runs: only then a rise that
     is not found is over. Records whose runs are not on the line are left out.
     """
-    sightings = [it for record in histories for it in _sightings(record)]
-    claims = _claims(alarms, known, sightings, along)
+    rises = _rises(histories)
+    claims = _claims(alarms, known, rises, along)
     found: dict[str, tuple[AlarmRecord, list[Alarm]]] = {}
     by_id = {record.alarm_id: record for record in known}
     for alarm in alarms:
@@ -88,7 +88,7 @@ def track_alarms(
     tracked = [_open(record, parts, along) for record, parts in found.values()]
     for record in known:
         if record.alarm_id not in found:
-            end = _end(record, sightings, histories, along, complete=complete)
+            end = _end(record, rises, histories, along, complete=complete)
             tracked += [end] if end else []
     return tracked
 
@@ -116,26 +116,19 @@ def by_rise(tracked: Sequence[TrackedAlarm]) -> dict[tuple[str, str], TrackedAla
 # Identity
 
 Key = tuple[str, str, str]  # platform, measure and run
+Rises = Mapping[tuple[str, str], Sequence[LevelChange]]  # by platform and measure
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Sighting:
-    """A rise in a history, whatever the judgment on it."""
-
-    platform: str
-    change: LevelChange
-
-    @property
-    def key(self) -> Key:
-        return self.platform, self.change.measure, self.change.run.run_id
-
-
-def _sightings(record: PlatformHistory) -> Iterator[_Sighting]:
-    shifts = (change for _, shift in record.history.shifts for change in shift.changes)
-    rises = (rise for changed in record.history.environment_rises for rise in changed.rises)
-    for change in (*shifts, *rises):
-        if change.is_worse:
-            yield _Sighting(platform=record.platform, change=change)
+def _rises(histories: Iterable[PlatformHistory]) -> Rises:
+    """All rises of today, whatever the judgment on them."""
+    found: dict[tuple[str, str], list[LevelChange]] = {}
+    for it in histories:
+        shifts = (change for _, shift in it.history.shifts for change in shift.changes)
+        with_key = (rise for changed in it.history.environment_rises for rise in changed.rises)
+        for change in (*shifts, *with_key):
+            if change.is_worse:
+                found.setdefault((it.platform, change.measure), []).append(change)
+    return found
 
 
 def _keys(alarm: Alarm) -> list[Key]:
@@ -146,10 +139,7 @@ def _keys(alarm: Alarm) -> list[Key]:
 
 
 def _claims(
-    alarms: Sequence[Alarm],
-    known: Sequence[AlarmRecord],
-    sightings: Sequence[_Sighting],
-    along: ProjectLine,
+    alarms: Sequence[Alarm], known: Sequence[AlarmRecord], rises: Rises, along: ProjectLine
 ) -> dict[Key, str]:
     """The alarm that each rise of today belongs to, where it is known.
 
@@ -157,48 +147,44 @@ def _claims(
     further rise above an accepted one is another alarm. A step between the same two levels is the
     same one anywhere, if its alarm was found lately, and nothing is left of it where it was.
     """
-    near, places = [], along.platform_places
-    rises = [(number, it, rise) for number, it in enumerate(known) for rise in it.rises]
-    for number, record, rise in rises:
-        for sighting in sightings:
-            distance = _distance(rise, sighting, places)
-            if distance is not None and distance <= MOVES:
-                near.append((distance, number, record, rise, sighting))
     claims: dict[Key, str] = {}
     taken: set[tuple[str, str, str]] = set()
 
-    def claim(record: AlarmRecord, rise: AlarmRise, key: Key) -> None:
-        own = (record.alarm_id, rise.platform, rise.measure)
-        if key not in claims and own not in taken:
-            claims[key] = record.alarm_id
-            taken.add(own)
+    def claim(pairs: Iterable[tuple[int, AlarmRecord, AlarmRise, LevelChange]]) -> None:
+        for _, record, rise, change in sorted(pairs, key=lambda it: it[0]):
+            key = (rise.platform, rise.measure, change.run.run_id)
+            own = (record.alarm_id, rise.platform, rise.measure)
+            if key not in claims and own not in taken:
+                claims[key] = record.alarm_id
+                taken.add(own)
 
-    for _, _, record, rise, sighting in sorted(near, key=lambda it: it[:2]):
-        claim(record, rise, sighting.key)
-    lost = {it.alarm_id for it in known if _commits_since(it.seen_run_id, along) < SETTLED}
-    lost -= {record.alarm_id for _, _, record, _, _ in near}
-    unclaimed = {key for alarm in alarms for key in _keys(alarm)} - claims.keys()
-    far = []
-    for number, record, rise in rises:
-        for sighting in sightings if record.alarm_id in lost else ():
-            distance = _distance(rise, sighting, places)
-            is_same = distance is not None and _is_same_step(rise, sighting.change)
-            if is_same and sighting.key in unclaimed:
-                far.append((distance or 0, number, record, rise, sighting))
-    for _, _, record, rise, sighting in sorted(far, key=lambda it: it[:2]):
-        claim(record, rise, sighting.key)
+    pairs = [(n, it, rise, change) for it in known for n, rise, change in _pairs(it, rises, along)]
+    near = [pair for pair in pairs if pair[0] <= MOVES]
+    claim(near)
+    lost = {it.alarm_id for it in known if along.commits_since(it.seen_run_id) < SETTLED}
+    lost -= {record.alarm_id for _, record, _, _ in near}
+    is_open = {key for alarm in alarms for key in _keys(alarm)}
+    claim(
+        (distance, record, rise, change)
+        for distance, record, rise, change in pairs
+        if record.alarm_id in lost
+        and (rise.platform, rise.measure, change.run.run_id) in is_open
+        and _is_same_step(rise, change)
+    )
     return claims
 
 
-def _distance(
-    rise: AlarmRise, sighting: _Sighting, places: Mapping[str, Mapping[str, int]]
-) -> int | None:
-    """The runs of the platform between a known rise and one of today; ``None`` for another one."""
-    if (rise.platform, rise.measure) != (sighting.platform, sighting.change.measure):
-        return None
-    of_platform = places.get(rise.platform, {})
-    then, now = of_platform.get(rise.run_id), of_platform.get(sighting.change.run.run_id)
-    return None if then is None or now is None else abs(then - now)
+def _pairs(
+    record: AlarmRecord, rises: Rises, along: ProjectLine
+) -> Iterator[tuple[int, AlarmRise, LevelChange]]:
+    """The rises of an alarm with those of today of the same measure, and the runs between them."""
+    for rise in record.rises:
+        of_platform = along.platform_places.get(rise.platform, {})
+        then = of_platform.get(rise.run_id)
+        for change in rises.get((rise.platform, rise.measure), ()):
+            now = of_platform.get(change.run.run_id)
+            if then is not None and now is not None:
+                yield abs(then - now), rise, change
 
 
 def _is_same_step(rise: AlarmRise, change: LevelChange) -> bool:
@@ -271,7 +257,7 @@ def _why_unfixed(record: AlarmRecord, alarm: Alarm, along: ProjectLine) -> str |
 
 def _end(
     record: AlarmRecord,
-    sightings: Sequence[_Sighting],
+    today: Rises,
     histories: Sequence[PlatformHistory],
     along: ProjectLine,
     *,
@@ -285,13 +271,8 @@ def _end(
             record=record, alarm=None, state=state, why=why, is_accepted=is_accepted
         )
 
-    near = [
-        (distance, it.change)
-        for rise in record.rises
-        for it in sightings
-        if (distance := _distance(rise, it, along.platform_places)) is not None
-        and distance <= MOVES
-    ]
+    pairs = ((distance, change) for distance, _, change in _pairs(record, today, along))
+    near = [pair for pair in pairs if pair[0] <= MOVES]
     for _, change in sorted(near, key=lambda it: it[0]):
         if change.accepted is not None:
             why = f"accepted by {change.accepted.who}: {change.accepted.reason}"
@@ -301,19 +282,13 @@ def _end(
             name = commit_name(undone.commit, dirty=undone.dirty)
             return ended(f"undone by {undone.run_id} ({name})")
     on_line = any(it.run_id in along.order for it in record.rises)
-    if near or not complete or not on_line or _commits_since(record.seen_run_id, along) < SETTLED:
+    if near or not complete or not on_line or along.commits_since(record.seen_run_id) < SETTLED:
         return None
     past = (it for found in histories for it in found.history.past)
     unused = {run.run_id for environment in past for run in environment.runs}
     if any(it.run_id in unused for it in record.rises):
         return ended("its environment is no longer in use")
     return ended("with more runs, the rise is no longer found")
-
-
-def _commits_since(run_id: str | None, along: ProjectLine) -> int:
-    """The commits with runs after a run; all of them if it is no longer stored."""
-    place = along.order.get(run_id or "", -1)
-    return len({it for it in along.order.values() if it > place})
 
 
 # Messages
@@ -334,16 +309,16 @@ def due_event(
         is_due = is_open and (last.decided or _is_better_known(tracked, last, along))
         return AlarmEvent.REOPENED if is_due else None
     if tracked.is_over:
-        is_due = tracked.is_decided or _commits_since(last.latest_run_id, along) >= SETTLED
+        is_due = tracked.is_decided or along.commits_since(last.latest_run_id) >= SETTLED
         return AlarmEvent.RESOLVED if is_due else None
     is_due = is_open and _is_elsewhere(tracked, last, along)
     return AlarmEvent.CORRECTED if is_due and _is_better_known(tracked, last, along) else None
 
 
 def _is_better_known(tracked: TrackedAlarm, last: AlarmMessage, along: ProjectLine) -> bool:
-    known = _commits_since(last.run_id, along) - _commits_since(last.latest_run_id, along)
+    known = along.commits_since(last.run_id) - along.commits_since(last.latest_run_id)
     first = tracked.alarm.first.run_id if tracked.alarm else None
-    return _commits_since(first, along) >= BETTER * known
+    return along.commits_since(first) >= BETTER * known
 
 
 def _is_elsewhere(tracked: TrackedAlarm, last: AlarmMessage, along: ProjectLine) -> bool:

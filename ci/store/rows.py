@@ -114,7 +114,7 @@ class AlarmRecord:
     commit: str | None = None
     """The commit that fixes it."""
     stated_at: datetime | None = None
-    """Since when it has this state, who said so, and why; ``None`` if nobody said anything."""
+    """Since when it has this state, who said so, and why; ``None`` if no one said anything."""
     link: str | None = None
     """The address of its issue."""
 

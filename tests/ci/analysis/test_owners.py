@@ -20,9 +20,9 @@ apps/             @octocat
 /apps/github
 src/**/cuda       @cuda
 a\\ b.txt         @space
-!negated          @nobody
-[Section] @nobody
-x[0-9].c          @nobody
+!negated          @ignored
+[Section] @ignored
+x[0-9].c          @ignored
 """
 
 

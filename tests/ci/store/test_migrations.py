@@ -251,7 +251,7 @@ def test_alarms_that_an_older_store_sent_are_kept(store_url: str) -> None:
     assert [it.platform for it in first.rises] == ["cpu", "moore"]
     assert [it.platform for it in second.rises] == ["nvidia"]
     assert {it.run_id for it in first.rises} == {"run-7"}
-    assert [[*it] for it in sent] == [[first.alarm_id, second.alarm_id], [first.alarm_id]]
+    assert [{*it} for it in sent] == [{first.alarm_id, second.alarm_id}, {first.alarm_id}]
     assert sent[1][first.alarm_id].sent_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     assert "notices" in backed_up(store_url, "0008")
 

@@ -314,9 +314,10 @@ def test_the_last_message_is_kept_for_each_address(store: Store) -> None:
         before_run_id="run-1",
         run_id="run-2",
         latest_run_id="run-7",
+        decided=False,
         sent_at=datetime(2026, 1, 2, 3, 4, tzinfo=UTC),
     )
-    resolved = replace(new, event=AlarmEvent.RESOLVED)
+    resolved = replace(new, event=AlarmEvent.RESOLVED, decided=True)
     for message in (new, resolved):
         store.save_message("infini-ops", "a digest", message)
         assert store.alarm_messages("infini-ops", "a digest") == {"f0": message}
