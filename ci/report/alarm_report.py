@@ -15,6 +15,7 @@ from ci.gates.regression import Judgement
 from ci.report.document import Document, Heading, Items, Report, Table, select_attributes
 from ci.report.history_report import (
     ENVIRONMENT_RISE,
+    INVALID,
     SCHEMA_VERSION,
     accept_command,
     change_data,
@@ -62,7 +63,7 @@ class AlarmReport(Report):
         found = self._regressions()
         yield counted(len(found), "open regression") if found else "no open regression"
         if invalid := [it for it in self.alarms if it.is_dismissed]:
-            yield f"{counted(len(invalid), 'alarm')} marked as invalid"
+            yield counted(len(invalid), INVALID)
         for record in self.histories:
             if not record.history.environments:
                 runs = counted(record.runs, "run")

@@ -56,6 +56,8 @@ KINDS = {
     Judgement.UNDONE: "past regression",
 }
 """The headings of changes, in their order."""
+INVALID = "invalid alarm"
+"""Of a change whose alarm someone marked as invalid."""
 _ALARMING = [KINDS[Judgement.REGRESSION], KINDS[Judgement.SUSPECTED]]
 
 Alarms = Mapping[tuple[str, str], TrackedAlarm]
@@ -177,7 +179,7 @@ def _conclusion(record: PlatformHistory, alarms: Alarms) -> list[str]:
         return [f"nothing to judge: no stage completed in {counted(record.runs, 'run')}"]
     lines = [counted(len(found), "open regression") if found else "no open regression"]
     if invalid := len(record.history.of(Judgement.REGRESSION)) - len(found):
-        lines.append(f"{counted(invalid, 'alarm')} marked as invalid")
+        lines.append(counted(invalid, INVALID))
     young = {number: it for number, it in enumerate(environments, start=1) if _is_young(it)}
     for number, environment in enumerate(environments, start=1):
         if number in young and len(young) > 1:
@@ -305,11 +307,9 @@ def _change_sections(
     alarms: Alarms,
     kinds: Iterable[str] = KINDS.values(),
 ) -> Iterator[Section]:
-    for kind in dict.fromkeys(kinds):
-        if shifts := [it for it in environment.shifts if KINDS[it.judgement] == kind]:
-            lines = [
-                line for shift in shifts[:MOST] for line in _shift_lines(record, shift, alarms)
-            ]
+    for kind in dict.fromkeys((*kinds, INVALID)):
+        if shifts := [it for it in environment.shifts if _kind(it, alarms) == kind]:
+            lines = [line for it in shifts[:MOST] for line in _shift_lines(record, it, alarms)]
             yield counted(len(shifts), kind), [*lines, *_omitted(len(shifts))]
     drifts = []
     for series in environment.series:
@@ -389,11 +389,14 @@ def tracking_text(tracked: TrackedAlarm) -> str:
     return f"alarm {record.alarm_id}: {'; '.join(filter(None, parts))}"
 
 
+def _kind(shift: Shift, alarms: Alarms) -> str:
+    tracked = alarms.get((shift.headline.run.run_id, shift.headline.measure))
+    return INVALID if tracked and tracked.is_dismissed else KINDS[shift.judgement]
+
+
 def _open_regressions(record: PlatformHistory, alarms: Alarms) -> list[Shift]:
-    """The open regressions that no one marked as invalid."""
     found = record.history.of(Judgement.REGRESSION)
-    named = ((alarms.get((it.headline.run.run_id, it.headline.measure)), it) for it in found)
-    return [it for tracked, it in named if tracked is None or not tracked.is_dismissed]
+    return [it for it in found if _kind(it, alarms) != INVALID]
 
 
 def _interval(low: float, high: float) -> str:
@@ -428,8 +431,8 @@ def _environment_data(
         ],
         "shifts": [
             {
-                "kind": KINDS[shift.judgement],
-                "open": shift.judgement.is_open,
+                "kind": (kind := _kind(shift, alarms)),
+                "open": shift.judgement.is_open and kind != INVALID,
                 "alarm": alarm_id(shift.headline),
                 "cause": (cause := record.cause_of(shift.headline)) and cause.text,
                 "changes": [*map(change_data, shift.changes)],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +101,12 @@ def test_an_invalid_alarm_fails_no_check(project: Project) -> None:
     alarms(project, alarm["id"], "--invalid", "--note", "another job")
     for words in ((), ("cpu",)):
         said = expect(check(project, *words), "\nno open regression\n")
-        assert "1 alarm marked as invalid" in said
+        assert "\n1 invalid alarm\n" in said
+        assert not re.search(r"^\d+ open regression", said, re.MULTILINE)
     _, said = check(project, "--format", "json")
     assert json.loads(said)["regression"] is False
+    found = json.loads(check(project, "cpu", "--format", "json")[1])
+    assert (found["regression"], found["environments"][0]["shifts"][0]["open"]) == (False, False)
 
 
 def test_a_fixed_alarm_is_over_when_the_cost_is_back(project: Project) -> None:
