@@ -10,8 +10,10 @@ from pathlib import Path
 
 from ci.analysis.alarm_tracking import TrackedAlarm
 from ci.analysis.alarms import Alarm
-from ci.analysis.repository import Repository
+from ci.analysis.platform_history import ProjectLine
+from ci.errors import ConfigError
 from ci.gates.regression import Judgement
+from ci.util.invocation import CONFIG_FILE
 
 PLACES = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS")
 """Where the file may be; the first one counts."""
@@ -77,17 +79,36 @@ def owners_of(files: Iterable[str], rules: Sequence[OwnerRule]) -> tuple[str, ..
     return tuple(owner for owner, _ in counts.most_common())
 
 
-def add_owners(tracked: Sequence[TrackedAlarm], repository: Repository) -> list[TrackedAlarm]:
-    """Name the owners of the files that changed where each open regression began.
+def add_owners(tracked: Sequence[TrackedAlarm], along: ProjectLine) -> list[TrackedAlarm]:
+    """Name the owners of each open alarm: of the files that changed where it began, and platforms.
 
-    A repository without the file, or without one of the commits, names none.
+    A repository without a ``CODEOWNERS`` file, or without one of the commits, has none of files.
     """
-    rules = read_owner_rules(repository.folder)
+    if not any(it.alarm for it in tracked):
+        return [*tracked]
+    rules, repository = read_owner_rules(along.repository.folder), along.repository
+    of_platforms = platform_owners(repository.folder, along.project)
 
     def owners(alarm: Alarm | None) -> tuple[str, ...]:
-        if not rules or alarm is None or alarm.kind is not Judgement.REGRESSION:
+        if alarm is None:
             return ()
+        files: Sequence[str] = ()
         before, first = alarm.before.commit, alarm.first.commit
-        return owners_of(repository.changed_files(before or "", first or ""), rules)
+        if rules and before and first and alarm.kind is Judgement.REGRESSION:
+            files = repository.changed_files(before, first)
+        own = (of_platforms[name] for name in alarm.platforms if name in of_platforms)
+        return tuple(dict.fromkeys((*owners_of(files, rules), *own)))
 
     return [replace(it, owners=owners(it.alarm)) for it in tracked]
+
+
+def platform_owners(folder: Path, project: str) -> dict[str, str]:
+    """The owners of platforms in the project's ``ci.yaml``; none if that is another's or faulty."""
+    from ci.plan.load import load_config  # 0.4 s, for open alarms only
+
+    try:
+        config = load_config(folder / CONFIG_FILE)
+    except ConfigError:
+        return {}
+    settings = config.platforms if config.project == project else {}
+    return {name: it.owner for name, it in settings.items() if it.owner}

@@ -37,4 +37,4 @@ def tracked_alarms(
             store.save_alarms(along.project, new)
     except InfrastructureError as error:
         complain(f"warning: {error}\n{error.remedy or ''}".rstrip())
-    return add_owners(tracked, along.repository)
+    return add_owners(tracked, along)

@@ -148,7 +148,7 @@ def collect(
         measured=of_rows,
         keys=store.environment_keys(digests),
         histories=histories,
-        tracked=add_owners(tracked, along.repository),
+        tracked=add_owners(tracked, along),
         commits=read_commits(along.repository, filter(None, (it.tested for it in along.heads))),
         running=frozenset(_running(results, results_folder)),
     )

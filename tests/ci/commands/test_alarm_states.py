@@ -12,6 +12,8 @@ import pytest
 from ci.errors import ExitCode
 from tests.ci.stored_history import Project, expect, git, noisy, result
 
+ALONE = ["@kernels", "@gpu"]
+"""The owners of the changed file; a faulty configuration adds none."""
 LINK = "https://forge.example/issues/7"
 
 
@@ -57,7 +59,7 @@ def check(project: Project, *words: str) -> tuple[int, str]:
 def test_an_alarm_is_listed_with_its_id_and_owners(project: Project) -> None:
     [alarm] = listed(project)
     assert (alarm["state"], alarm["statement"], alarm["link"]) == ("open", None, None)
-    assert alarm["owners"] == ["@kernels", "@gpu"]
+    assert alarm["owners"] == ALONE
     assert [row["platform"] for row in alarm["rows"]] == ["cpu", "moore"]
     line = f"alarm {alarm['id']}: open; owners: @kernels, @gpu"
     assert line in alarms(project)
@@ -70,6 +72,15 @@ def test_an_alarm_is_listed_with_its_id_and_owners(project: Project) -> None:
     _, said = project.ci("history", "cpu", "--format", "json")
     shifts = json.loads(said)["environments"][0]["shifts"]
     assert [it["alarm"] for it in shifts] == [alarm["id"]]
+
+
+def test_the_owner_of_a_platform_follows_those_of_the_files(project: Project) -> None:
+    config = project.source / "ci.yaml"
+    known = config.read_text(encoding="utf-8")
+    for of_moore, expected in (("'@moore'", ["@kernels", "@gpu", "@moore"]), ("a b", ALONE)):
+        platforms = f"{{cpu: {{owner: '@gpu'}}, moore: {{owner: {of_moore}}}}}"
+        config.write_text(known.replace("{cpu: {}}", platforms), encoding="utf-8")
+        assert [it["owners"] for it in listed(project)] == [expected]
 
 
 def test_its_id_stays_while_a_platform_joins_and_runs_are_added(project: Project) -> None:
