@@ -73,7 +73,8 @@ def track_alarms(
     """Find the record of each alarm, and make one for a new alarm; then those that are over.
 
     ``complete`` is whether the histories have all platforms, stages and runs: only then a rise that
-    is not found is over. Records whose runs are not on the line are left out.
+    is not found is over. Records whose runs are not on the line are left out, and those of further
+    platforms that the histories lack do not end.
     """
     rises = _rises(histories)
     claims = _claims(alarms, known, rises, along)
@@ -248,7 +249,9 @@ def _why_unfixed(record: AlarmRecord, alarm: Alarm, along: ProjectLine) -> str |
     if since is None and record.stated_at:  # a commit of a branch, which was merged or will be
         later = (order[run.run_id] for run in runs if run.started_at > record.stated_at)
         since = min(later, default=None)
-    commits = {order[run.run_id] for run in runs if since is not None} - {*range(since or 0)}
+    if since is None:
+        return None
+    commits = {order[run.run_id] for run in runs if order[run.run_id] >= since}
     if len(commits) < UNFIXED:
         return None
     count = counted(len(commits), "commit")
@@ -271,6 +274,8 @@ def _end(
             record=record, alarm=None, state=state, why=why, is_accepted=is_accepted
         )
 
+    if not complete and not {*record.platforms} <= {it.platform for it in histories}:
+        return None  # it may be open on another platform
     pairs = ((distance, change) for distance, _, change in _pairs(record, today, along))
     near = [pair for pair in pairs if pair[0] <= MOVES]
     for _, change in sorted(near, key=lambda it: it[0]):

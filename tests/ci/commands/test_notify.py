@@ -267,6 +267,16 @@ def test_an_accepted_alarm_is_resolved_and_open_again_once_that_ends(
     assert receiver.bodies[2]["text"].startswith("tiny of main: open again: regression: install")
 
 
+def test_a_check_of_one_platform_resolves_no_alarm_of_others(
+    check: Check, receiver: Receiver
+) -> None:
+    check()
+    assert check.project.accept("run-012", "--reason", "x")[0] == ExitCode.PASSED
+    words = ("--check", "--notify", receiver.url, "--source", str(check.project.source))
+    assert check.project.ci("history", "cpu", *words)[0] == ExitCode.PASSED
+    assert [it["event"] for it in receiver.bodies] == ["new"]
+
+
 def test_a_rise_with_an_environment_is_sent_if_it_fails_the_check(
     check: Check, receiver: Receiver
 ) -> None:
