@@ -44,7 +44,7 @@ class TrackedAlarm:
     """How it was resolved, or why a fixed one is open again."""
     is_accepted: bool = False
     owners: tuple[str, ...] = ()
-    """The owners of the files that changed where it began."""
+    """The owners of the files that changed where it began, then those of its platforms."""
 
     @property
     def is_dismissed(self) -> bool:

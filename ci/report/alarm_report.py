@@ -212,7 +212,7 @@ def record_headline(record: AlarmRecord) -> str:
     """``install +20 % on cpu, nvidia``: the rises where they were last found."""
     platforms = join_names(record.platforms, len(record.platforms))
     rises = [it for it in record.rises if it.before] or [*record.rises]
-    most = max(rises, key=lambda it: it.level / it.before if it.before else 0.0)
+    most = max(rises, key=lambda it: abs(it.level / it.before - 1) if it.before else 0.0)
     size = f" {percent(most.level / most.before - 1, '+')}" if most.before else ""
     return f"{measure_name(most.measure)}{size} on {platforms}"
 
