@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # they import NumPy and SQLAlchemy
     from ci.analysis.platform_history import ProjectLine
     from ci.store.rows import AlarmRecord
 
-LONGEST_TEXT = 10_000  # characters, as of a reason in ci-accepted.yaml
+LONGEST = 10_000  # characters, as of a reason in ci-accepted.yaml
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -51,16 +51,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="it is no regression, but noise: `history --check` no longer fails on it",
     )
     state.add_argument("--reopen", action="store_true", help="it is open, whatever was said before")
-    parser.add_argument("--note", type=_parse_text, metavar="TEXT", help="why it has this state")
+    parser.add_argument("--note", metavar="TEXT", help="why it has this state")
     parser.add_argument(
         "--by",
-        type=_parse_text,
         metavar="NAME",
         help="who says so (default: your name in commits of the project)",
     )
-    parser.add_argument(
-        "--link", type=_parse_link, metavar="URL", help="its issue, such as https://HOST/issues/7"
-    )
+    parser.add_argument("--link", metavar="URL", help="its issue, such as https://HOST/issues/7")
     parser.add_argument(
         "--all", action="store_true", help="also list the alarms that are over, and how they ended"
     )
@@ -71,25 +68,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_format(parser, "table", "markdown", "json")
     add_repository(parser, "with its files ci-accepted.yaml and CODEOWNERS")
     add_results(parser)
-
-
-def _parse_text(text: str) -> str:
-    if text.strip() and text.isprintable() and len(text) <= LONGEST_TEXT:
-        return text.strip()
-    expected = f"expected 1 to {LONGEST_TEXT:,} printable characters on one line"
-    raise argparse.ArgumentTypeError(f"got {text[:100]!a}, {expected}")
-
-
-def _parse_link(text: str) -> str:
-    try:
-        parts = urlsplit(text)
-    except ValueError:
-        parts = urlsplit("")
-    is_plain = text.isascii() and text.isprintable() and " " not in text
-    if parts.scheme in ("http", "https") and parts.netloc and is_plain and "@" not in parts.netloc:
-        return text
-    shown = mask_credentials(text[:100])
-    raise argparse.ArgumentTypeError(f"got {shown!a}, expected https://HOST/PATH")
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -119,13 +97,32 @@ def execute(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse options without what they belong to."""
-    is_state = options.acknowledge or options.fixed or options.invalid or options.reopen
+    is_fixed = options.fixed is not None
+    is_state = options.acknowledge or is_fixed or options.invalid or options.reopen
     if options.alarm is None and (is_state or options.note or options.by or options.link):
         message = "alarms: got a state, a note or a link, expected the alarm that it is for"
         raise UsageError(message, remedy="Name its id: `alarms` lists them.")
     if not is_state and (options.note or options.by):
         message = "--note and --by: can only be used with a state"
         raise UsageError(message, remedy="Add it: --acknowledge, --fixed, --invalid or --reopen")
+    for name in ("note", "by"):
+        text = getattr(options, name)
+        if text is not None and not (text.strip() and text.isprintable() and len(text) <= LONGEST):
+            expected = f"expected 1 to {LONGEST:,} printable characters on one line"
+            raise UsageError(f"--{name}: got {text[:100]!a}, {expected}")
+    if options.link is not None and not _is_address(options.link):
+        shown = mask_credentials(options.link[:100])
+        raise UsageError(f"--link: got {shown!a}, expected https://HOST/PATH without a password")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    is_plain = text.isascii() and text.isprintable() and " " not in text and len(text) <= LONGEST
+    has_host = parts.scheme in ("http", "https") and bool(parts.netloc)
+    return is_plain and has_host and "@" not in parts.netloc
 
 
 def _find(alarm_id: str, tracked: list[TrackedAlarm]) -> TrackedAlarm:
@@ -144,7 +141,7 @@ def _state(record: AlarmRecord, along: ProjectLine, options: argparse.Namespace)
 
     states = {
         AlarmState.ACKNOWLEDGED: options.acknowledge,
-        AlarmState.FIXED: options.fixed,
+        AlarmState.FIXED: options.fixed is not None,
         AlarmState.INVALID: options.invalid,
         AlarmState.OPEN: options.reopen,
     }
@@ -157,7 +154,7 @@ def _state(record: AlarmRecord, along: ProjectLine, options: argparse.Namespace)
         state=state,
         who=options.by or acceptor(options.source),
         note=options.note,
-        commit=_commit(options.fixed, along) if options.fixed else None,
+        commit=None if options.fixed is None else _commit(options.fixed, along),
         stated_at=datetime.now(UTC),
     )
 

@@ -165,6 +165,7 @@ def test_a_further_rise_above_an_accepted_one_is_another_alarm(project: Project)
         (("ID", "--invalid", "--by", "a\nb"), "expected 1 to 10,000 printable characters"),
         (("ID", "--link", "issue 7"), "expected https://HOST/PATH"),
         (("ID", "--link", "https://me:secret@h/7"), "expected https://HOST/PATH"),
+        (("ID", "--fixed", ""), "--fixed: got '', expected a commit of "),
         (("ID", "--fixed", "nowhere"), "--fixed: got 'nowhere', expected a commit of "),
         (("00000000", "--invalid"), "there is no alarm '00000000'"),
     ],
