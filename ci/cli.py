@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, str] = {
     "compare": "show what changed between runs or platforms",
     "contract": "write the expected outcomes of a platform's tests",
     "history": "show what the runs of a platform cost over time",
+    "alarms": "list the alarms of all platforms, or set the state of one",
     "accept": "accept a rise of cost",
     "withdraw": "no longer accept a rise of cost",
     "flaky": "show the flaky tests of a platform",

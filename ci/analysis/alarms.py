@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
 
-from ci.analysis.level_changes import MOVES, TOGETHER, TOLERANCE, LevelChange, uncertainty
+from ci.analysis.level_changes import TOGETHER, LevelChange, uncertainty
 from ci.analysis.parts import group_by
 from ci.analysis.platform_history import PlatformHistory
 from ci.gates.regression import Judgement
-from ci.gates.rules import Subject
-from ci.store.rows import Notice, RunMeasures
+from ci.store.rows import RunMeasures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,18 +62,8 @@ def find_alarms(histories: Iterable[PlatformHistory], order: Mapping[str, int]) 
             if not newest or not all(_is_together(it.change, row.change, order) for it in newest):
                 groups.append([])
             groups[-1].append(row)
-        alarms += [_alarm(kind, group, order) for group in groups]
+        alarms += [combine(kind, group, order) for group in groups]
     return sorted(alarms, key=lambda it: (it.kind is Judgement.ENVIRONMENT, -it.place))
-
-
-def gate_subject(histories: Sequence[PlatformHistory], alarms: Iterable[Alarm]) -> Subject:
-    """What a gate looks at in the histories of platforms."""
-    # Without an environment, no stage of a platform completed in any run.
-    gaps = [it.platform for it in histories if not it.history.environments]
-    return Subject(
-        judgements={alarm.kind for alarm in alarms},
-        gaps=gaps if histories else ["no platform"],
-    )
 
 
 def _regressions(record: PlatformHistory) -> Iterator[AlarmRow]:
@@ -110,7 +98,7 @@ def _is_together(later: LevelChange, change: LevelChange, order: Mapping[str, in
     return order[later.before_run.run_id] - order[change.run.run_id] < TOGETHER
 
 
-def _alarm(kind: Judgement, rows: Sequence[AlarmRow], order: Mapping[str, int]) -> Alarm:
+def combine(kind: Judgement, rows: Sequence[AlarmRow], order: Mapping[str, int]) -> Alarm:
     """Combine rises: the commits between which all begin, as far as their ranges overlap."""
     changes = sorted((row.change for row in rows), key=uncertainty)
     before, first = changes[0].before_run, changes[0].run
@@ -122,54 +110,3 @@ def _alarm(kind: Judgement, rows: Sequence[AlarmRow], order: Mapping[str, int]) 
     ordered = sorted(rows, key=lambda row: (row.platform, row.environment))
     place = order[first.run_id]
     return Alarm(kind=kind, rows=tuple(ordered), before=before, first=first, place=place)
-
-
-# Notices
-
-
-def notices(alarm: Alarm, sent_at: datetime) -> list[Notice]:
-    """What is to be known of an alarm once it was sent: all that rose with it."""
-    return [
-        Notice(
-            platform=row.platform,
-            measure=change.measure,
-            run_id=change.run.run_id,
-            level=change.point.after,
-            sent_at=sent_at,
-        )
-        for row in alarm.rows
-        for change in (row.change, *row.also)
-    ]
-
-
-def unsent(
-    rises: Iterable[Notice], sent: Iterable[Notice], places: Mapping[str, Mapping[str, int]]
-) -> list[Notice]:
-    """The rises that are not among those sent: near the place of one, and as high.
-
-    More runs move the found place. ``places`` has the places of the runs of each platform.
-    """
-    known = group_by(sent, lambda it: (it.platform, it.measure))
-
-    def is_sent(now: Notice, then: Notice) -> bool:
-        of_platform = places[now.platform]
-        place = of_platform.get(then.run_id)
-        if place is None or abs(place - of_platform[now.run_id]) > MOVES:
-            return False
-        return now.level <= then.level * (1 + TOLERANCE)
-
-    return [
-        now
-        for now in rises
-        if not any(is_sent(now, then) for then in known.get((now.platform, now.measure), ()))
-    ]
-
-
-def lasting(sent: Iterable[Notice], histories: Iterable[PlatformHistory]) -> list[Notice]:
-    """The notices that still hold: a rise whose acceptance ended since is another alarm."""
-    ended: dict[tuple[str, str], date] = {}
-    for record in histories:
-        for it in record.expired:
-            place = (it.platform, it.measure)
-            ended[place] = max(it.until or date.min, ended.get(place, date.min))
-    return [it for it in sent if it.sent_at.date() > ended.get((it.platform, it.measure), date.min)]

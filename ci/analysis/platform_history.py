@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -87,6 +88,15 @@ class ProjectLine:
             places[run.run_id] = places[self.line.runs[place - 1].run_id] if same else place
             known = (run.commit, run.dirty)
         return places
+
+    @cached_property
+    def _places(self) -> Sequence[int]:
+        """The places of commits with runs."""
+        return sorted(set(self.order.values()))
+
+    def commits_since(self, run_id: str | None) -> int:
+        """The commits with runs after a run; all of them if it is not on the line."""
+        return len(self._places) - bisect_right(self._places, self.order.get(run_id or "", -1))
 
     @cached_property
     def platform_places(self) -> Mapping[str, Mapping[str, int]]:

@@ -82,6 +82,15 @@ class Repository:
         between = f"{commit}..{tip}"
         return frozenset(self._words("rev-list", "--ancestry-path", "--end-of-options", between))
 
+    def changed_files(self, before: str, since: str) -> tuple[str, ...]:
+        """The files in which two commits differ; empty if git does not know one of them."""
+        if not (_HASH.fullmatch(before) and _HASH.fullmatch(since)):
+            return ()
+        options = ("--name-only", "--no-renames", "-z", before, since, "--")
+        found = self._git("diff-tree", "-r", *options)
+        names = found.stdout.split("\0") if found and found.exit_code == 0 else []
+        return tuple(filter(None, names))
+
     def describe(self, commits: Iterable[str]) -> dict[str, CommitFacts]:
         """The subjects and authors of these commits, without those that git does not know."""
         names = "".join(f"{it}\n" for it in dict.fromkeys(commits) if _HASH.fullmatch(it))

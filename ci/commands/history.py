@@ -15,6 +15,7 @@ from ci.commands.options import (
     add_results,
 )
 from ci.commands.reading import reading_store
+from ci.commands.tracking import tracked_alarms
 from ci.errors import ExitCode, UsageError
 from ci.gates.rules import HISTORY, RULES
 
@@ -61,7 +62,7 @@ def execute(options: argparse.Namespace) -> int:
     target = find_target(options) if options.check else None
     # Imported here: NumPy, the change-point library and the models take 0.5 s, and neither --help
     # nor a wrong command line needs them.
-    from ci.analysis.alarms import find_alarms, gate_subject
+    from ci.analysis.alarm_tracking import by_rise, gate_subject
     from ci.analysis.platform_history import find_project, platform_histories, project_line
     from ci.report.alarm_report import AlarmReport
     from ci.report.history_report import HistoryReport
@@ -81,14 +82,16 @@ def execute(options: argparse.Namespace) -> int:
             last=options.last,
         )
         mirror(store, project, along.accepted)
-        alarms = find_alarms(histories, along.order)
+        complete = not names and options.stage is None and options.last is None
+        tracked = tracked_alarms(store, histories, along, complete=complete)
+        alarms = [it for it in tracked if it.alarm]
         if len(names) == 1:
-            HistoryReport(histories[0], options.check).show(options.format)
+            HistoryReport(histories[0], options.check, by_rise(alarms)).show(options.format)
         else:
             AlarmReport(project, along.line.branch, histories, alarms).show(options.format)
         if target:
             checked = {rule.name for rule in HISTORY.rules(options.fail_on)}
-            notify(store, target, [it for it in alarms if it.kind in checked], histories, along)
+            notify(store, target, [it for it in tracked if it.record.kind in checked], along)
     if not options.check:
         return ExitCode.PASSED
     return HISTORY.exit_code(gate_subject(histories, alarms), options.fail_on)

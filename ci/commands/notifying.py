@@ -18,8 +18,8 @@ from ci.util.text import MASK
 from ci.util.webhook import FORMS, post_json, split_form
 
 if TYPE_CHECKING:  # they import NumPy and SQLAlchemy
-    from ci.analysis.alarms import Alarm
-    from ci.analysis.platform_history import PlatformHistory, ProjectLine
+    from ci.analysis.alarm_tracking import TrackedAlarm
+    from ci.analysis.platform_history import ProjectLine
     from ci.model.results import RunResult
     from ci.store.store import Store
 
@@ -38,9 +38,10 @@ def add_notify(parser: argparse.ArgumentParser) -> None:
         "--notify",
         type=_parse_target,
         metavar="URL",
-        help="with --check, POST each new alarm to this webhook, once: as JSON, or as a message for"
-        " Slack, Feishu or DingTalk, which follows from the host or from a prefix such as"
-        " slack+https://HOST/PATH (default: $INFINI_CI_NOTIFY). A failed POST is a warning",
+        help="with --check, POST each new alarm to this webhook, once, and later its correction or"
+        " its end: as JSON, or as a message for Slack, Feishu or DingTalk, which follows from the"
+        " host or from a prefix such as slack+https://HOST/PATH (default: $INFINI_CI_NOTIFY). A"
+        " failed POST is a warning",
     )
 
 
@@ -91,31 +92,25 @@ def _variable_target() -> Target | None:
 
 
 def notify(
-    store: Store,
-    target: Target,
-    alarms: Sequence[Alarm],
-    histories: Sequence[PlatformHistory],
-    along: ProjectLine,
+    store: Store, target: Target, tracked: Sequence[TrackedAlarm], along: ProjectLine
 ) -> None:
-    """Post each alarm that this address has not received yet, and remember it in the store.
-
-    A platform that joins an alarm later is remembered, and not sent.
-    """
-    from ci.analysis.alarms import lasting, notices, unsent
+    """Post what this address does not know yet of each alarm, and remember it in the store."""
+    from ci.analysis.alarm_tracking import due_event, message_of
     from ci.report.alarm_report import notification
 
     form, url = target
     digest = hashlib.sha256(url.encode()).hexdigest()[:16]  # the store does not get the secret
     try:
-        known = lasting(store.notices(along.project, digest), histories)
-        for alarm in alarms:
-            rises = notices(alarm, datetime.now(UTC))
-            new = unsent(rises, known, along.platform_places)
-            if len(new) == len(rises):
-                body = notification(alarm, form, project=along.project, branch=along.line.branch)
-                post_json(url, form, body)
-            if new:
-                store.add_notices(along.project, digest, new)
+        sent = store.alarm_messages(along.project, digest)
+        for it in tracked:
+            last = sent.get(it.record.alarm_id)
+            if (event := due_event(it, last, along)) is None:
+                continue
+            branch = along.line.branch
+            body = notification(it, event, form, project=along.project, branch=branch, said=last)
+            post_json(url, form, body)
+            message = message_of(it, event, last, along, datetime.now(UTC))
+            store.save_message(along.project, digest, message)
     except CiError as error:
         complain(f"warning: {error}\n{error.remedy or ''}".rstrip())
 

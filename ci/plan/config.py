@@ -173,6 +173,8 @@ ContainerPath = Annotated[str, AfterValidator(_check_container_path)]
 ArtifactPath = Annotated[WorkspacePath, AfterValidator(_check_pattern)]
 ResultsPath = Annotated[WorkspacePath, AfterValidator(_check_results)]
 ConfigPath = Annotated[str, StringConstraints(pattern=r"^[^/]")]
+# A team, an account or an address of mail.
+OwnerName = Annotated[str, StringConstraints(pattern=r"^[^\s,;]{1,100}$")]
 GroupName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 # The longest name in Debian 12 has 75 characters.
 PackageName = Annotated[str, StringConstraints(max_length=128), AfterValidator(_check_package)]
@@ -323,6 +325,9 @@ class PlatformConfig(Model):
 
     label: str | None = None
     """Name in the table; by default the platform's own."""
+    owner: OwnerName | None = None
+    """Who is responsible for the platform, such as ``@team``: named with its alarms of build cost,
+    after the owners in ``CODEOWNERS``."""
     base_image: ImageReference | None = None
     """Image that the recipe starts from; by default the platform's usual one."""
     recipe: ConfigPath | None = None

@@ -6,21 +6,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ci.analysis.alarm_tracking import TrackedAlarm
 from ci.analysis.alarms import Alarm, AlarmRow
 from ci.analysis.parts import group_by
 from ci.analysis.platform_history import PlatformHistory
 from ci.facts.measures import amount, growth, measure_name, percent, stage_and_quantity
 from ci.gates.regression import Judgement
-from ci.report.document import Document, Heading, Items, Report, Table
+from ci.report.document import Document, Heading, Items, Report, Table, select_attributes
 from ci.report.history_report import (
     ENVIRONMENT_RISE,
+    INVALID,
     SCHEMA_VERSION,
     accept_command,
     change_data,
     run_data,
     run_name,
+    tracking_text,
 )
 from ci.report.table import MISSING
+from ci.store.rows import AlarmEvent, AlarmMessage, AlarmRecord
 from ci.util.invocation import command
 from ci.util.text import counted, join_names, shorten
 from ci.util.webhook import FORMS, Body
@@ -38,22 +42,28 @@ class AlarmReport(Report):
     project: str
     branch: str | None
     histories: Sequence[PlatformHistory]
-    alarms: Sequence[Alarm]
+    alarms: Sequence[TrackedAlarm]
+    """All that are open."""
 
     def document(self, *, page: bool) -> Document:
         names = join_names([it.platform for it in self.histories], len(self.histories))
         of = f" of {self.branch}" if self.branch else ""
         yield [Heading(3 if page else 1, f"{self.project}{of}: {names}")]
-        for number, alarm in enumerate(self.alarms, start=1):
+        for number, tracked in enumerate(self.alarms, start=1):
+            if (alarm := tracked.alarm) is None:
+                continue
             head = Heading(4 if page else 2, f"{number}. {headline(alarm)}", style="bold")
             yield head, place_text(alarm)
             yield [Table(COLUMNS, [*map(_row, alarm.rows)], numbers=COLUMNS[2:5])]
-            yield [Items([*_details(alarm)])]
+            advice = f"to acknowledge it: {acknowledge_command(tracked)}"
+            yield [Items([tracking_text(tracked), *_details(alarm), advice])]
         yield [Items([*self._conclusion()])]
 
     def _conclusion(self) -> Iterator[str]:
-        found = [it for it in self.alarms if it.kind is Judgement.REGRESSION]
+        found = self._regressions()
         yield counted(len(found), "open regression") if found else "no open regression"
+        if invalid := [it for it in self.alarms if it.is_dismissed]:
+            yield counted(len(invalid), INVALID)
         for record in self.histories:
             if not record.history.environments:
                 runs = counted(record.runs, "run")
@@ -69,9 +79,16 @@ class AlarmReport(Report):
             "project": self.project,
             "branch": self.branch,
             "platforms": [it.platform for it in self.histories],
-            "regression": any(it.kind is Judgement.REGRESSION for it in self.alarms),
+            "regression": bool(self._regressions()),
             "alarms": [*map(alarm_data, self.alarms)],
         }
+
+    def _regressions(self) -> list[TrackedAlarm]:
+        return [
+            it
+            for it in self.alarms
+            if it.alarm and it.alarm.kind is Judgement.REGRESSION and not it.is_dismissed
+        ]
 
 
 def headline(alarm: Alarm) -> str:
@@ -115,7 +132,8 @@ def row_texts(alarm: Alarm) -> Iterator[str]:
     """``cpu: install 83 s -> 97 s, +14 s (+17 %), ...`` for each platform, then the causes."""
     for row in alarm.rows:
         platform, name, before, after, size, interval, _ = _row(row)
-        yield f"{platform}: {name} {before} -> {after}, {size}, 95 % interval {interval}"
+        seen = f"seen in {counted(row.change.runs_since, 'run')}"
+        yield f"{platform}: {name} {before} -> {after}, {size}, 95 % interval {interval}; {seen}"
     yield from _causes(alarm)
 
 
@@ -130,6 +148,10 @@ def _details(alarm: Alarm) -> Iterator[str]:
         yield f"to find the commit: {narrow}"
     for row in alarm.rows:
         yield f"to accept it: {accept_command(row.platform, row.change.run)}"
+
+
+def acknowledge_command(tracked: TrackedAlarm) -> str:
+    return command("alarms", tracked.record.alarm_id, "--acknowledge", "--note", "TEXT")
 
 
 def _causes(alarm: Alarm) -> Iterator[str]:
@@ -150,14 +172,21 @@ def bisect_command(alarm: Alarm) -> str | None:
     return command("bisect", row.platform, "--good", good, "--bad", bad, "--stage", stage)
 
 
-def alarm_data(alarm: Alarm) -> dict[str, Any]:
-    """All data of an alarm."""
+def alarm_data(tracked: TrackedAlarm) -> dict[str, Any]:
+    """All data of an alarm; one that is over has no rows and no runs."""
+    record, alarm = tracked.record, tracked.alarm
     return {
-        "kind": alarm.kind,
-        "headline": headline(alarm),
-        "last_run_before": run_data(alarm.before),
-        "first_run_after": run_data(alarm.first),
-        "bisect": bisect_command(alarm),
+        "id": record.alarm_id,
+        "state": tracked.state,
+        "why": tracked.why or None,
+        "statement": statement_data(record),
+        "owners": tracked.owners,
+        "link": record.link,
+        "kind": record.kind,
+        "headline": headline(alarm) if alarm else record_headline(record),
+        "last_run_before": alarm and run_data(alarm.before),
+        "first_run_after": alarm and run_data(alarm.first),
+        "bisect": alarm and bisect_command(alarm),
         "rows": [
             {
                 "platform": row.platform,
@@ -166,30 +195,73 @@ def alarm_data(alarm: Alarm) -> dict[str, Any]:
                 "change": change_data(row.change),
                 "also": [*map(change_data, row.also)],
             }
-            for row in alarm.rows
+            for row in (alarm.rows if alarm else ())
         ],
     }
 
 
-def notification(alarm: Alarm, form: str, *, project: str, branch: str | None) -> Body:
-    """The body of a POST for a new alarm, in the form that its receiver expects."""
-    lines = _lines(alarm, f"{project} of {branch}" if branch else project)
+def statement_data(record: AlarmRecord) -> dict[str, Any] | None:
+    """What a person said last of an alarm."""
+    if record.stated_at is None:
+        return None
+    own = select_attributes(record, "state", "who", "note", "commit")
+    return {**own, "stated_at": record.stated_at.isoformat()}
+
+
+def record_headline(record: AlarmRecord) -> str:
+    """``install +20 % on cpu, nvidia``: the rises where they were last found."""
+    platforms = join_names(record.platforms, len(record.platforms))
+    rises = [it for it in record.rises if it.before] or [*record.rises]
+    most = max(rises, key=lambda it: abs(it.level / it.before - 1) if it.before else 0.0)
+    size = f" {percent(most.level / most.before - 1, '+')}" if most.before else ""
+    return f"{measure_name(most.measure)}{size} on {platforms}"
+
+
+def notification(
+    tracked: TrackedAlarm,
+    event: AlarmEvent,
+    form: str,
+    *,
+    project: str,
+    branch: str | None,
+    said: AlarmMessage | None = None,
+) -> Body:
+    """The body of a POST for an alarm, in the form that its receiver expects.
+
+    ``said`` is the last message, which a correction corrects.
+    """
+    lines = _lines(tracked, event, f"{project} of {branch}" if branch else project, said)
     text = shorten("\n".join(lines), LONGEST_NOTIFICATION)
+    corrects = said if event is AlarmEvent.CORRECTED else None
     data = {
         "schema_version": NOTIFICATION_VERSION,
         "project": project,
         "branch": branch,
         "text": text,
-        **alarm_data(alarm),
+        "event": event,
+        "corrects": corrects
+        and {"last_run_before": corrects.before_run_id, "first_run_after": corrects.run_id},
+        **alarm_data(tracked),
     }
     return FORMS[form](text, data)
 
 
-def _lines(alarm: Alarm, project: str) -> Iterator[str]:
+def _lines(
+    tracked: TrackedAlarm, event: AlarmEvent, project: str, said: AlarmMessage | None
+) -> Iterator[str]:
     """The lines of a message, the most important first, as a long one is cut."""
+    alarm = tracked.alarm
+    if event is AlarmEvent.RESOLVED or alarm is None:
+        yield f"{project}: resolved: {record_headline(tracked.record)}"
+        yield tracking_text(tracked)
+        return
+    begin = {AlarmEvent.CORRECTED: "correction: ", AlarmEvent.REOPENED: "open again: "}.get(event)
     kind = "regression: " if alarm.kind is Judgement.REGRESSION else ""  # the headline has others
-    yield f"{project}: {kind}{headline(alarm)}"
+    yield f"{project}: {begin or ''}{kind}{headline(alarm)}"
     yield place_text(alarm)
+    if said and event is AlarmEvent.CORRECTED:
+        yield f"and not, as it seemed before, after {said.before_run_id}, with {said.run_id}"
+    yield tracking_text(tracked)
     if narrow := bisect_command(alarm):
         yield f"to find the commit: {narrow}"
     yield from row_texts(alarm)

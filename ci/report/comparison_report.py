@@ -28,10 +28,10 @@ from ci.report.document import (
 from ci.report.history_report import (
     LONGEST_LABEL,
     MOST_ROWS,
-    certainty,
     change_data,
     change_status,
     run_name,
+    size_interval,
 )
 from ci.report.table import MISSING
 from ci.util.invocation import command
@@ -294,8 +294,8 @@ def _evidence(change: MeasureChange) -> Iterator[str]:
         return
     first, last = change.steps[0], change.steps[-1]
     yield f"; between {run_name(first.before_run)} and {run_name(last.run)}"
-    if first is last:
-        yield f"; {certainty(first.point)}"
+    if first is last and (interval := size_interval(first.point)):
+        yield f"; {interval}"
     if change.judgement is Judgement.SUSPECTED:
         yield f"; seen in {counted(last.runs_since, 'run')}"
     if note := change_status(last):

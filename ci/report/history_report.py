@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from textwrap import wrap
 from typing import Any
 
+from ci.analysis.alarm_tracking import TrackedAlarm
 from ci.analysis.changes import POLICY, ChangePoint
 from ci.analysis.level_changes import Environment, LevelChange, Series, Shift
 from ci.analysis.platform_history import PlatformHistory
@@ -15,7 +16,6 @@ from ci.facts.environment_key import EnvironmentKey
 from ci.facts.measures import (
     Quantity,
     amount,
-    certain,
     is_benchmark,
     measure_name,
     percent,
@@ -33,7 +33,7 @@ from ci.report.document import (
     select_attributes,
 )
 from ci.report.table import MISSING
-from ci.store.rows import RunMeasures
+from ci.store.rows import AlarmState, RunMeasures
 from ci.util.invocation import command
 from ci.util.text import SHORT, commit_name, counted, join_names, shorten_middle
 
@@ -61,8 +61,11 @@ KINDS = {
     Judgement.UNDONE: "past regression",
 }
 """The headings of changes, in their order."""
+INVALID = "invalid alarm"
+"""Of a change whose alarm someone marked as invalid."""
 _ALARMING = [KINDS[Judgement.REGRESSION], KINDS[Judgement.SUSPECTED]]
 
+Alarms = Mapping[tuple[str, str], TrackedAlarm]
 Section = tuple[str, list[str]]  # a heading and its lines; an indented line continues the last
 
 
@@ -73,6 +76,8 @@ class HistoryReport(Report):
     record: PlatformHistory
     check: bool = False
     """Whether to show only open and suspected regressions."""
+    alarms: Alarms = field(default_factory=dict)
+    """The alarms of open rises, by run and measure."""
 
     def document(self, *, page: bool) -> Document:
         record = self.record
@@ -80,10 +85,10 @@ class HistoryReport(Report):
         count = f"{counted(record.runs, 'run')}{branch}"
         title = Heading(1, f"{record.project}: {record.platform}, {count}")
         if self.check:
-            yield title, Items([*_notes(record), *_check_lines(record)])
+            yield title, Items([*_notes(record), *_check_lines(record, self.alarms)])
             return
         yield title, Items(_notes(record))
-        for heading, lines in _environment_rises(record):
+        for heading, lines in _environment_rises(record, self.alarms):
             yield Heading(2, heading), Items(lines, indent="  ")
         young = []
         for number, environment in enumerate(record.history.environments, start=1):
@@ -96,7 +101,7 @@ class HistoryReport(Report):
             else:
                 yield Items(_wrapped(f"environment {number}: {key}")), span
             yield from _tables(environment, page=page)
-            for heading, lines in _change_sections(record, environment):
+            for heading, lines in _change_sections(record, environment, self.alarms):
                 yield Heading(3, heading), Items(lines, indent="  ")
         if young:
             heading = f"{counted(len(young), 'environment')} with too few runs to judge"
@@ -104,7 +109,7 @@ class HistoryReport(Report):
         for heading, lines in _environment_sections(record):
             yield Heading(2, heading), Items(lines, indent="  ")
         yield [IN_WORDS]
-        yield [Items(_conclusion(record))]
+        yield [Items(_conclusion(record, self.alarms))]
 
     def data(self) -> dict[str, Any]:
         """Collect the whole history for programs."""
@@ -113,8 +118,10 @@ class HistoryReport(Report):
             "schema_version": SCHEMA_VERSION,
             **select_attributes(record, "project", "platform", "branch", "runs", "elsewhere"),
             "abandoned": record.abandoned,
-            "regression": bool(history.of(Judgement.REGRESSION)),
-            "environments": [_environment_data(record, it) for it in history.environments],
+            "regression": bool(_open_regressions(record, self.alarms)),
+            "environments": [
+                _environment_data(record, it, self.alarms) for it in history.environments
+            ],
             "past_environments": [*map(_key_data, history.past)],
             "environment_changes": [
                 {
@@ -167,16 +174,18 @@ def _wrapped(text: str) -> list[str]:
     return wrap(text, SCREEN_WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
-def _conclusion(record: PlatformHistory) -> list[str]:
+def _conclusion(record: PlatformHistory, alarms: Alarms) -> list[str]:
     """Whether a regression is open, and the smallest changes that these runs can show.
 
     ``environment 1, 9 runs: smallest detectable change: install 4 %, pytest 6 %``.
     """
     environments = record.history.environments
-    found = record.history.of(Judgement.REGRESSION)
+    found = _open_regressions(record, alarms)
     if not environments:
         return [f"nothing to judge: no stage completed in {counted(record.runs, 'run')}"]
     lines = [counted(len(found), "open regression") if found else "no open regression"]
+    if invalid := len(record.history.of(Judgement.REGRESSION)) - len(found):
+        lines.append(counted(invalid, INVALID))
     young = {number: it for number, it in enumerate(environments, start=1) if _is_young(it)}
     for number, environment in enumerate(environments, start=1):
         if number in young and len(young) > 1:
@@ -199,15 +208,15 @@ def _conclusion(record: PlatformHistory) -> list[str]:
     return lines
 
 
-def _check_lines(record: PlatformHistory) -> list[str]:
+def _check_lines(record: PlatformHistory, alarms: Alarms) -> list[str]:
     """Open and suspected regressions, their environments, and the detectable changes."""
     environments = record.history.environments
     lines: list[str] = []
-    for heading, found in _environment_rises(record):
+    for heading, found in _environment_rises(record, alarms):
         lines += [heading, *(f"  {line}" for line in found)]
     for number, environment in enumerate(environments, start=1):
         place = f"environment {number}: " if len(environments) > 1 else ""
-        for heading, found in _change_sections(record, environment, _ALARMING):
+        for heading, found in _change_sections(record, environment, alarms, _ALARMING):
             lines += [f"{place}{heading}", *(f"  {line}" for line in found)]
     for number, it in enumerate(environments, start=1):
         lines += _wrapped(f"environment {number}: {_key_text(record, it.key)}")
@@ -216,10 +225,10 @@ def _check_lines(record: PlatformHistory) -> list[str]:
     if new := _key_changes(record, young):
         heading = counted(len(new), "change") + " of the environment, with too few runs since"
         lines += [heading, *(f"  {line}" for line in _shorten(new))]
-    return [*lines, *_conclusion(record)]
+    return [*lines, *_conclusion(record, alarms)]
 
 
-def _environment_rises(record: PlatformHistory) -> Iterator[Section]:
+def _environment_rises(record: PlatformHistory, alarms: Alarms) -> Iterator[Section]:
     """The rises that came with a change of the environment, which are not open regressions."""
     if not (found := record.history.environment_rises):
         return
@@ -231,6 +240,8 @@ def _environment_rises(record: PlatformHistory) -> Iterator[Section]:
         if others := [rise.text for rise in change.rises if rise is not first]:
             lines.append(f"  also rose: {join_names(others, MOST)}")
         lines.append(f"  {change_status(first) or ENVIRONMENT_RISE}")
+        if tracked := alarms.get((first.run.run_id, first.measure)):
+            lines.append(f"  {tracking_text(tracked)}")
         if first.is_rise:
             lines.append(f"  to accept it: {accept_command(record.platform, change.run)}")
     heading = f"{counted(len(found), 'rise')} together with a change of the environment"
@@ -339,11 +350,14 @@ def accepted_text(accepted: Acceptance) -> str:
 
 
 def _change_sections(
-    record: PlatformHistory, environment: Environment, kinds: Iterable[str] = KINDS.values()
+    record: PlatformHistory,
+    environment: Environment,
+    alarms: Alarms,
+    kinds: Iterable[str] = KINDS.values(),
 ) -> Iterator[Section]:
-    for kind in dict.fromkeys(kinds):
-        if shifts := [it for it in environment.shifts if KINDS[it.judgement] == kind]:
-            lines = [line for shift in shifts[:MOST] for line in _shift_lines(record, shift)]
+    for kind in dict.fromkeys((*kinds, INVALID)):
+        if shifts := [it for it in environment.shifts if _kind(it, alarms) == kind]:
+            lines = [line for it in shifts[:MOST] for line in _shift_lines(record, it, alarms)]
             yield counted(len(shifts), kind), [*lines, *_omitted(len(shifts))]
     drifts = []
     for series in environment.series:
@@ -356,7 +370,7 @@ def _change_sections(
         yield counted(len(drifts), "drift") + ", no single change", _shorten(drifts)
 
 
-def _shift_lines(record: PlatformHistory, shift: Shift) -> Iterator[str]:
+def _shift_lines(record: PlatformHistory, shift: Shift, alarms: Alarms) -> Iterator[str]:
     change = shift.headline
     own = change_status(change)
     explanation = record.cause_of(change)
@@ -369,6 +383,8 @@ def _shift_lines(record: PlatformHistory, shift: Shift) -> Iterator[str]:
     for other in shift.others:
         if not other.wall_alone and (note := change_status(other)) not in (None, own):
             yield f"  {measure_name(other.measure)}: {note}"
+    if tracked := alarms.get((change.run.run_id, change.measure)):
+        yield f"  {tracking_text(tracked)}"
     if shift.judgement.is_open:
         yield f"  to accept it: {accept_command(record.platform, change.run)}"
 
@@ -377,7 +393,7 @@ def _level_lines(change: LevelChange) -> Iterator[str]:
     """Both levels, how certain the change is, and the runs around it."""
     quantity = stage_and_quantity(change.measure)[1]
     then, now = (amount(it, quantity) for it in (change.point.before, change.point.after))
-    yield f"  {then} -> {now}, {certainty(change.point)}"
+    yield f"  {', '.join(filter(None, (f'{then} -> {now}', size_interval(change.point))))}"
     place = f"between {run_name(change.before_run)} and {run_name(change.run)}"
     yield f"  {place}; seen in {counted(change.runs_since, 'run')}"
 
@@ -398,10 +414,37 @@ def change_status(change: LevelChange) -> str | None:
     return None
 
 
-def certainty(point: ChangePoint) -> str:
-    """``95 % interval +17 % to +25 %, probability over 0.999``."""
-    size = f"{_interval(point.low, point.high)}, " if point.low < point.high else ""
-    return f"{size}{certain(point.probability)}"
+def size_interval(point: ChangePoint) -> str:
+    """``95 % interval +17 % to +25 %``; empty for a change without noise."""
+    return _interval(point.low, point.high) if point.low < point.high else ""
+
+
+def tracking_text(tracked: TrackedAlarm) -> str:
+    """``alarm 1a2b3c4d: acknowledged by NAME on 2026-01-01: NOTE; owners: @a; issue: LINK``."""
+    record = tracked.record
+    said = ""
+    if record.stated_at is not None and record.state is not AlarmState.OPEN:
+        fix = f" by {commit_name(record.commit)}" if record.commit else ""
+        said = f"{record.state}{fix}, says {record.who} on {record.stated_at:%Y-%m-%d}"
+        said += f": {record.note}" if record.note else ""
+    state = "" if said and tracked.state is record.state else str(tracked.state)
+    parts = (
+        ": ".join(filter(None, (state, tracked.why))),
+        said,
+        f"owners: {join_names(tracked.owners)}" if tracked.owners else "",
+        f"issue: {record.link}" if record.link else "",
+    )
+    return f"alarm {record.alarm_id}: {'; '.join(filter(None, parts))}"
+
+
+def _kind(shift: Shift, alarms: Alarms) -> str:
+    tracked = alarms.get((shift.headline.run.run_id, shift.headline.measure))
+    return INVALID if tracked and tracked.is_dismissed else KINDS[shift.judgement]
+
+
+def _open_regressions(record: PlatformHistory, alarms: Alarms) -> list[Shift]:
+    found = record.history.of(Judgement.REGRESSION)
+    return [it for it in found if _kind(it, alarms) != INVALID]
 
 
 def _interval(low: float, high: float) -> str:
@@ -416,7 +459,13 @@ def run_name(run: RunMeasures) -> str:
 # For programs
 
 
-def _environment_data(record: PlatformHistory, environment: Environment) -> dict[str, Any]:
+def _environment_data(
+    record: PlatformHistory, environment: Environment, alarms: Alarms
+) -> dict[str, Any]:
+    def alarm_id(change: LevelChange) -> str | None:
+        tracked = alarms.get((change.run.run_id, change.measure))
+        return tracked.record.alarm_id if tracked else None
+
     return {
         **_key_data(environment),
         "series": [
@@ -430,8 +479,9 @@ def _environment_data(record: PlatformHistory, environment: Environment) -> dict
         ],
         "shifts": [
             {
-                "kind": KINDS[shift.judgement],
-                "open": shift.judgement.is_open,
+                "kind": (kind := _kind(shift, alarms)),
+                "open": shift.judgement.is_open and kind != INVALID,
+                "alarm": alarm_id(shift.headline),
                 "cause": (cause := record.cause_of(shift.headline)) and cause.text,
                 "changes": [*map(change_data, shift.changes)],
             }

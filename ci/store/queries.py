@@ -18,15 +18,28 @@ from ci.facts.suite import Outcomes
 from ci.model.results import PlatformResult, Product
 from ci.store import blobs
 from ci.store.connect import masked_url, read_transaction
-from ci.store.rows import CommitParents, Notice, RepeatedRuns, ResultHead, RunHead, RunMeasures
+from ci.store.rows import (
+    AlarmEvent,
+    AlarmMessage,
+    AlarmRecord,
+    AlarmRise,
+    AlarmState,
+    CommitParents,
+    RepeatedRuns,
+    ResultHead,
+    RunHead,
+    RunMeasures,
+)
 from ci.store.tables import (
     ACCEPTED,
+    ALARM_MESSAGES,
+    ALARM_RISES,
+    ALARMS,
     BLOBS,
     DETAILS,
     ENVIRONMENT_KEYS,
     LINEAGES,
     MEASURED,
-    NOTICES,
     PLATFORMS,
     RUNS,
 )
@@ -279,13 +292,46 @@ class StoreQueries:
             what = "expected " if reason["type"] == "expected" else ""  # our own errors
             raise InfrastructureError(f"{message} {what}{reason['msg']}", remedy=remedy) from error
 
-    def notices(self, project: str, address: str) -> list[Notice]:
-        """List the rises that were sent to the address with this digest, oldest first."""
-        columns = [NOTICES.c[it.name] for it in fields(Notice)]
-        query = select(*columns).where(NOTICES.c.project == project, NOTICES.c.address == address)
+    def alarm_records(self, project: str) -> list[AlarmRecord]:
+        """List the alarms of a project, in the order in which they were found."""
+        own = ALARM_RISES.c.project == project
         with read_transaction(self._engine) as connection:
-            rows = connection.execute(query.order_by(NOTICES.c.id))
-            return [Notice(**row._mapping) for row in rows]
+            rows = connection.execute(
+                select(ALARMS).where(ALARMS.c.project == project).order_by(ALARMS.c.position)
+            ).all()
+            rises = connection.execute(
+                select(ALARM_RISES)
+                .where(own)
+                .order_by(ALARM_RISES.c.platform, ALARM_RISES.c.measure)
+            ).all()
+        by_alarm: dict[str, list[AlarmRise]] = {}
+        for rise in rises:
+            by_alarm.setdefault(rise.alarm_id, []).append(_from_row(AlarmRise, rise))
+        return [
+            _from_row(
+                AlarmRecord,
+                row,
+                state=AlarmState(row.state),
+                rises=tuple(by_alarm.get(row.alarm_id, ())),
+            )
+            for row in rows
+        ]
+
+    def alarm_messages(self, project: str, address: str) -> dict[str, AlarmMessage]:
+        """The last message of each alarm to the address with this digest, by alarm."""
+        table = ALARM_MESSAGES
+        query = select(table).where(table.c.project == project, table.c.address == address)
+        with read_transaction(self._engine) as connection:
+            rows = connection.execute(query).all()
+        return {
+            row.alarm_id: _from_row(AlarmMessage, row, event=AlarmEvent(row.event)) for row in rows
+        }
+
+
+def _from_row(kind: type[Any], row: Row[Any], **values: Any) -> Any:
+    """Make a dataclass from the columns of the same names."""
+    names = {it.name for it in fields(kind)} - values.keys()
+    return kind(**{name: getattr(row, name) for name in names}, **values)
 
 
 def _parents(document: object) -> CommitParents:

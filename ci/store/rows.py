@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import NamedTuple
 
 from ci.model.results import Harness, Product
@@ -71,15 +72,80 @@ class RepeatedRuns:
     """Whether their tests, outcomes or messages differ."""
 
 
+class AlarmState(StrEnum):
+    """The state of an alarm: what people said of it, or that its cost is back."""
+
+    OPEN = "open"
+    ACKNOWLEDGED = "acknowledged"
+    FIXED = "fixed"  # by a commit, as someone says
+    INVALID = "invalid"  # no regression, as someone says
+    RESOLVED = "resolved"  # accepted, undone, or no longer found
+
+
+class AlarmEvent(StrEnum):
+    """What a message says of an alarm."""
+
+    NEW = "new"
+    CORRECTED = "corrected"  # it began elsewhere
+    RESOLVED = "resolved"
+    REOPENED = "reopened"
+
+
 @dataclass(frozen=True, kw_only=True)
-class Notice:
-    """A rise of one measure on one platform that was sent to someone."""
+class AlarmRise:
+    """A rise of one measure on one platform, as it was last found."""
 
     platform: str
     measure: str
+    before_run_id: str | None
+    """The last run before it; ``None`` if an older version stored the rise."""
     run_id: str
-    """The first run after the rise, as known then."""
+    """The first run with it."""
+    before: float | None
     level: float
+    """The levels before and since, in the unit of the measure."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlarmRecord:
+    """An alarm as the store knows it."""
+
+    alarm_id: str
+    kind: str
+    """The judgment on its rises, see ``ci.gates.regression.Judgement``."""
+    rises: tuple[AlarmRise, ...]
+    """Sorted by platform and measure."""
+    seen_run_id: str | None = None
+    """The newest run of the line when the rises were last found."""
+    state: AlarmState = AlarmState.OPEN
+    who: str | None = None
+    note: str | None = None
+    commit: str | None = None
+    """The commit that fixes it."""
+    stated_at: datetime | None = None
+    """Since when it has this state, who said so, and why; ``None`` if no one said anything."""
+    link: str | None = None
+    """The address of its issue."""
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(it.platform for it in self.rises))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlarmMessage:
+    """The last message of an alarm to an address."""
+
+    alarm_id: str
+    event: AlarmEvent
+    before_run_id: str | None
+    """The last run before the rise, as the message named it."""
+    run_id: str
+    """The first run with it."""
+    latest_run_id: str | None
+    """The newest run of the line at that time."""
+    decided: bool
+    """Whether it ended by what a person said: an acceptance, or a state."""
     sent_at: datetime
 
 

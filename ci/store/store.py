@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, Table, delete, insert, select, update
+from sqlalchemy import Connection, Table, delete, func, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from ci.errors import InfrastructureError, UnreadableRunError, UsageError
@@ -35,15 +35,17 @@ from ci.store.connect import (
     write_transaction,
 )
 from ci.store.queries import NEWEST_FIRST, StoreQueries, environment_fault, selections
-from ci.store.rows import LATEST, Notice, RunHead
+from ci.store.rows import LATEST, AlarmMessage, AlarmRecord, RunHead
 from ci.store.tables import (
     ACCEPTED,
+    ALARM_MESSAGES,
+    ALARM_RISES,
+    ALARMS,
     BLOBS,
     DETAILS,
     ENVIRONMENT_KEYS,
     LINEAGES,
     MEASURED,
-    NOTICES,
     PLATFORMS,
     RUNS,
 )
@@ -99,12 +101,33 @@ class Store(StoreQueries):
                 connection.execute(insert(ACCEPTED), rows)
         return True
 
-    def add_notices(self, project: str, address: str, notices: Sequence[Notice]) -> None:
-        """Save the rises that were sent to the address with this digest."""
-        place = {"project": project, "address": address}
-        failure = "the store cannot save which alarms were sent: they will be sent again"
+    def save_alarms(self, project: str, records: Sequence[AlarmRecord]) -> None:
+        """Save alarms, each in place of what is known of it. Rises are added, not removed."""
+        failure = "the store cannot save the alarms: their states and ids may be lost"
+        position = func.coalesce(func.max(ALARMS.c.position), 0) + 1
         with self._writing(failure) as connection:
-            connection.execute(insert(NOTICES), [{**asdict(it), **place} for it in notices])
+            new = connection.execute(
+                select(position).where(ALARMS.c.project == project)
+            ).scalar_one()
+            known = {
+                row.alarm_id: row.position
+                for row in connection.execute(select(ALARMS).where(ALARMS.c.project == project))
+            }
+            for number, record in enumerate(records, start=new):
+                values = asdict(record)
+                rises = values.pop("rises")
+                own = {"project": project, "position": known.get(record.alarm_id, number)}
+                _upsert(connection, ALARMS, {**values, **own})
+                place = {"project": project, "alarm_id": record.alarm_id}
+                for rise in rises:
+                    _upsert(connection, ALARM_RISES, {**rise, **place})
+
+    def save_message(self, project: str, address: str, message: AlarmMessage) -> None:
+        """Save what was sent last of an alarm to the address with this digest."""
+        failure = "the store cannot save which alarms were sent: they will be sent again"
+        place = {"project": project, "address": address}
+        with self._writing(failure) as connection:
+            _upsert(connection, ALARM_MESSAGES, {**asdict(message), **place})
 
     @contextmanager
     def _writing(self, failure: str) -> Iterator[Connection]:

@@ -143,16 +143,47 @@ ACCEPTED = sa.Table(
     sa.Column("until", sa.Date),
 )
 
-# The rises that were sent to an address, of which only a digest is stored: it is a secret.
-NOTICES = sa.Table(
-    "notices",
+# Alarms, and what people said of them. An alarm keeps its id while its rises move.
+ALARMS = sa.Table(
+    "alarms",
     METADATA,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("project", sa.String(64), nullable=False, index=True),
-    sa.Column("address", sa.String(16), nullable=False),
-    sa.Column("platform", sa.String(64), nullable=False),
-    sa.Column("measure", sa.String, nullable=False),
+    sa.Column("project", sa.String(64), primary_key=True),
+    sa.Column("alarm_id", sa.String(16), primary_key=True),
+    sa.Column("position", sa.Integer, nullable=False),  # among the alarms of the project
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("seen_run_id", sa.String(64)),
+    sa.Column("state", sa.String(16), nullable=False),
+    *(sa.Column(name, sa.String) for name in ("who", "note")),
+    sa.Column("commit", sa.String(64)),
+    sa.Column("stated_at", UtcDateTime),
+    sa.Column("link", sa.String),
+)
+
+# The rises of alarms, where they were last found.
+ALARM_RISES = sa.Table(
+    "alarm_rises",
+    METADATA,
+    sa.Column("project", sa.String(64), primary_key=True),
+    sa.Column("alarm_id", sa.String(16), primary_key=True),
+    sa.Column("platform", sa.String(64), primary_key=True),
+    sa.Column("measure", sa.String, primary_key=True),
+    sa.Column("before_run_id", sa.String(64)),
     sa.Column("run_id", sa.String(64), nullable=False),
+    sa.Column("before", sa.Double),
     sa.Column("level", sa.Double, nullable=False),
+)
+
+# The last message of each alarm to an address, of which only a digest is stored: it is a secret.
+ALARM_MESSAGES = sa.Table(
+    "alarm_messages",
+    METADATA,
+    sa.Column("project", sa.String(64), primary_key=True),
+    sa.Column("address", sa.String(16), primary_key=True),
+    sa.Column("alarm_id", sa.String(16), primary_key=True),
+    sa.Column("event", sa.String(16), nullable=False),
+    sa.Column("before_run_id", sa.String(64)),
+    sa.Column("run_id", sa.String(64), nullable=False),
+    sa.Column("latest_run_id", sa.String(64)),
+    sa.Column("decided", sa.Boolean, nullable=False),
     sa.Column("sent_at", UtcDateTime, nullable=False),
 )

@@ -7,25 +7,36 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from ci.analysis.alarm_tracking import TrackedAlarm
 from ci.analysis.alarms import Alarm, AlarmRow
 from ci.analysis.changes import ChangePoint
 from ci.analysis.level_changes import LevelChange
 from ci.gates.regression import Judgement
 from ci.report.alarm_report import LONGEST_NOTIFICATION, notification
-from ci.store.rows import RunMeasures
+from ci.store.rows import AlarmEvent, AlarmRecord, RunMeasures
 
 BODY_KEYS: Mapping[str, str] = {
     "schema_version": "Version of this form.",
     "project": "The project in `ci.yaml`.",
     "branch": "The branch that the runs follow, or `null`.",
     "text": f"The message of the other forms. It is cut after {LONGEST_NOTIFICATION:,} characters.",
+    "event": "`new`, `corrected`, `resolved` or `reopened`.",
+    "corrects": "For `corrected`: the runs that the last message named, by the keys"
+    " `last_run_before` and `first_run_after`. Otherwise `null`.",
+    "id": "The alarm. It stays the same while more runs move the place of the rise.",
+    "state": "`open`, `acknowledged`, `fixed`, `invalid` or `resolved`.",
+    "why": "How it was resolved, or why a fixed one is open again. Otherwise `null`.",
+    "statement": "What someone said last with `alarms ID`: `state`, `who`, `note`, `commit` and"
+    " `stated_at`, or `null`.",
+    "owners": "The owners in `CODEOWNERS` of the files that changed between the two runs.",
+    "link": "The address of its issue, or `null`.",
     "kind": "`regression`, or `environment` for a rise with a new compiler or tool, with"
     " `--fail-on environment`.",
     "headline": "The largest rise, and the platforms.",
-    "last_run_before": "The last run before all rises.",
-    "first_run_after": "The first run with one of them.",
+    "last_run_before": "The last run before all rises; `null` once it is resolved.",
+    "first_run_after": "The first run with one of them; `null` once it is resolved.",
     "bisect": "The command that finds the commit, or `null`.",
-    "rows": "The rises: one for each platform and environment.",
+    "rows": "The rises: one for each platform and environment. Empty once it is resolved.",
 }
 RUN_KEYS: Mapping[str, str] = {
     "run_id": "Its name.",
@@ -46,7 +57,8 @@ CHANGE_KEYS: Mapping[str, str] = {
     "after": "The level since.",
     "low": "The 95 % interval of the relative size begins here: 0.17 is +17 %. `null` after 0.",
     "high": "It ends here.",
-    "probability": "The probability that the level changed.",
+    "probability": "1 minus a bound of the p-value of the change, over all quantities. It does not"
+    " say how likely the sources are the cause.",
     "confirmed": "Whether it is certain: see [Track build cost](../track-build-cost.md).",
     "open": "Whether it is an open regression.",
     "wall_alone": "Whether wall seconds rose without CPU seconds.",
@@ -124,7 +136,11 @@ def example() -> dict[str, Any]:
         cause="14 s of it in 2 new units of the cpu backend (attention.cc, conv.cc)",
     )
     alarm = Alarm(kind=Judgement.REGRESSION, rows=(row,), before=before, first=first, place=14)
-    return notification(alarm, "json", project="infini-ops", branch="main")
+    record = AlarmRecord(alarm_id="4f1d09ab", kind=alarm.kind, rises=())
+    tracked = TrackedAlarm(
+        record=record, alarm=alarm, state=record.state, owners=("@infini-ops/kernels",)
+    )
+    return notification(tracked, AlarmEvent.NEW, "json", project="infini-ops", branch="main")
 
 
 def _run(day: int, commit: str) -> RunMeasures:

@@ -316,7 +316,7 @@ def _alarms() -> str:
         "Alarms",
         "[`history --check --notify`](../track-build-cost.md#send-alarms-to-a-chat) sends this body"
         " in one POST for each new alarm, to every receiver without a form of its own."
-        " `history --check --format json` prints all alarms with the same keys from `kind` on.",
+        " `history --check --format json` prints all alarms with the same keys from `id` on.",
         *parts,
         "## Failed runs",
         "`run --notify` sends this body if a platform does not pass.",

@@ -8,8 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ci.analysis.alarm_tracking import TrackedAlarm, track_alarms
 from ci.analysis.alarms import Alarm, find_alarms
 from ci.analysis.level_changes import IN_USE
+from ci.analysis.owners import add_owners
 from ci.analysis.platform_history import (
     PlatformHistory,
     ProjectLine,
@@ -46,10 +48,16 @@ class Collection:
     keys: Mapping[str, EnvironmentKey]
     """The environments of all measures, by digest."""
     histories: Mapping[str, PlatformHistory]
-    alarms: Sequence[Alarm]
+    tracked: Sequence[TrackedAlarm]
+    """The alarms of rows with all operators, those that are over included."""
     commits: Commits
     running: frozenset[str]
     """The runs that are going on, by id."""
+
+    @cached_property
+    def alarms(self) -> tuple[Alarm, ...]:
+        """The open alarms that no one marked as invalid."""
+        return tuple(it.alarm for it in self.tracked if it.alarm and not it.is_dismissed)
 
     @property
     def project(self) -> str:
@@ -131,6 +139,8 @@ def collect(
     }
     digests = {it.key for found in of_rows.values() for it in found}
     whole = [histories[row] for row, (_, selected) in rows.items() if selected is None]
+    alarms, records = find_alarms(whole, along.order), store.alarm_records(project)
+    tracked = track_alarms(alarms, records, whole, along, complete=False)
     return Collection(
         along=along,
         platforms=tuple(rows),
@@ -138,7 +148,7 @@ def collect(
         measured=of_rows,
         keys=store.environment_keys(digests),
         histories=histories,
-        alarms=find_alarms(whole, along.order),
+        tracked=add_owners(tracked, along),
         commits=read_commits(along.repository, filter(None, (it.tested for it in along.heads))),
         running=frozenset(_running(results, results_folder)),
     )

@@ -10,14 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from ci.analysis.alarm_tracking import TrackedAlarm, track_alarms
 from ci.analysis.alarms import Alarm, AlarmRow, find_alarms
 from ci.analysis.level_changes import LevelChange
 from ci.facts.measures import amount, growth, measure_name, stage_and_quantity
 from ci.gates.regression import Judgement
-from ci.report.alarm_report import bisect_command, headline, place_text
+from ci.report.alarm_report import acknowledge_command, bisect_command, headline, place_text
 from ci.report.dashboard.collection import Collection
 from ci.report.dashboard.html import file_stem
-from ci.report.history_report import accept_command, change_status
+from ci.report.history_report import accept_command, change_status, tracking_text
 from ci.store.rows import RunMeasures
 from ci.util.text import join_names
 
@@ -50,6 +51,9 @@ class RiseGroup:
 
     headline: str
     place: str
+    state: str
+    """Its id, its state and its owners."""
+    acknowledge: str
     rises: tuple[Rise, ...]
     bisect: str | None
     accept: tuple[str, ...]
@@ -61,6 +65,8 @@ class RegressionsPage:
 
     open: tuple[RiseGroup, ...]
     with_environment: tuple[RiseGroup, ...]
+    invalid: tuple[RiseGroup, ...]
+    """Those that someone marked as invalid, of both kinds."""
     suspected: tuple[Rise, ...]
     closed: tuple[Rise, ...]
     """The newest of them."""
@@ -69,29 +75,36 @@ class RegressionsPage:
 
 def regressions_page(found: Collection) -> RegressionsPage:
     groups: dict[Judgement, list[RiseGroup]] = {}
-    for alarm, rows in _alarms(found):
-        groups.setdefault(alarm.kind, []).append(_group(found, alarm, rows))
+    invalid: list[RiseGroup] = []
+    for tracked, rows in _alarms(found):
+        if (alarm := tracked.alarm) is not None:
+            kind = invalid if tracked.is_dismissed else groups.setdefault(alarm.kind, [])
+            kind.append(_group(found, tracked, alarm, rows))
     closed = _rises(found, _CLOSED)
     return RegressionsPage(
         open=tuple(groups.get(Judgement.REGRESSION, ())),
         with_environment=tuple(groups.get(Judgement.ENVIRONMENT, ())),
+        invalid=tuple(invalid),
         suspected=tuple(_rises(found, (Judgement.SUSPECTED,))),
         closed=tuple(closed[:MOST_CLOSED]),
         all_closed=len(closed),
     )
 
 
-def _alarms(found: Collection) -> Iterator[tuple[Alarm, Mapping[str, str]]]:
+def _alarms(found: Collection) -> Iterator[tuple[TrackedAlarm, Mapping[str, str]]]:
     """Every alarm, with the rows of its platforms: runs of selected operators have their own."""
-    for alarm in found.alarms:
-        yield alarm, {name: name for name in alarm.platforms}
+    for tracked in found.tracked:
+        yield tracked, {name: name for name in tracked.record.platforms}
     for row in found.platforms:
         if not found.is_whole(row):
-            for alarm in find_alarms([found.histories[row]], found.along.order):
-                yield alarm, {found.platform(row): row}
+            alarms = find_alarms([found.histories[row]], found.along.order)
+            for tracked in track_alarms(alarms, (), [found.histories[row]], found.along):
+                yield tracked, {found.platform(row): row}
 
 
-def _group(found: Collection, alarm: Alarm, rows: Mapping[str, str]) -> RiseGroup:
+def _group(
+    found: Collection, tracked: TrackedAlarm, alarm: Alarm, rows: Mapping[str, str]
+) -> RiseGroup:
     def rise(row: AlarmRow) -> Rise:
         also = [it.text for it in row.also]
         notes = (
@@ -104,6 +117,8 @@ def _group(found: Collection, alarm: Alarm, rows: Mapping[str, str]) -> RiseGrou
     return RiseGroup(
         headline=headline(alarm),
         place=place_text(alarm),
+        state=tracking_text(tracked),
+        acknowledge=acknowledge_command(tracked),
         rises=tuple(map(rise, alarm.rows)),
         bisect=bisect_command(alarm),
         accept=tuple(accept),

@@ -24,7 +24,7 @@ from ci.store.folder import default_url, lock_run
 from ci.store.store import Store
 from ci.util.files import write_atomically
 from tests.ci.made_results import made_verdict
-from tests.ci.stored_history import BEGIN, ENVIRONMENT, Project, git, noisy, result
+from tests.ci.stored_history import BEGIN, ENVIRONMENT, Project, expect, git, noisy, result
 from tests.ci.written_site import FAILED, begin, data, write
 
 
@@ -248,6 +248,25 @@ def test_open_regressions_are_those_of_the_check(project: Project) -> None:
     levels = [amount(row["change"][name], Quantity.WALL) for name in ("before", "after")]
     assert " → ".join(levels) in shown
     assert (found["suspected"], found["closed"]) == ([], [])
+    assert f'<p class="state">alarm {alarm["id"]}: open</p>' in written(project, "regressions.html")
+
+
+def written(project: Project, page: str) -> str:
+    return (write(project)[1] / page).read_text(encoding="utf-8")
+
+
+def test_an_alarm_that_is_marked_as_invalid_needs_no_attention(project: Project) -> None:
+    project.measure_each([*noisy(100, 12), *noisy(130, 12, seed=2)])
+    [alarm] = json.loads(project.ci("alarms", "--json")[1])["alarms"]
+    assert alarm["headline"] in written(project, "index.html")
+    words = ("--invalid", "--note", "<b>", "--by", "Ann", "--link", "https://h/7")
+    expect(project.ci("alarms", alarm["id"], *words), "issue: https://h/7")
+    found = risen(write(project)[1])
+    assert (len(found["invalid"]), found["open"]) == (1, [])
+    page = written(project, "regressions.html")
+    assert f'<p class="state">alarm {alarm["id"]}: invalid, says Ann on ' in page
+    assert ": &lt;b&gt;; issue: https://h/7</p>" in page
+    assert alarm["headline"] not in written(project, "index.html")
 
 
 def test_closed_regressions_say_how_they_ended(project: Project) -> None:

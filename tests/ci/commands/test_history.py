@@ -163,7 +163,7 @@ def test_something_from_nothing_has_no_relative_size(project: Project) -> None:
     store_runs(project, lines)
     said = project.ci("history", "cpu")[1]
     assert re.search(r"500 lines +from 0 .* from 0 on 2026-01-01", said)
-    assert "0 lines -> 500 lines, probability" in said
+    assert "\n    0 lines -> 500 lines\n" in said
     assert "Infinity" not in project.ci("history", "cpu", "--format", "json")[1]
 
 

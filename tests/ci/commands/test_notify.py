@@ -133,6 +133,9 @@ def test_an_alarm_is_sent_once_and_not_once_per_run(check: Check, receiver: Rece
     assert [row["platform"] for row in body["rows"]] == ["cpu", "moore"]
     assert body["text"].startswith("tiny of main: regression: install up to +2")
     assert body["first_run_after"]["run_id"] == "run-012"
+    assert f"\nalarm {body['id']}: open\n" in body["text"]
+    assert "; seen in 8 runs\n" in body["text"]
+    assert "probability" not in body["text"]
 
 
 def test_the_body_is_the_documented_one(check: Check, receiver: Receiver) -> None:
@@ -163,19 +166,115 @@ def test_a_platform_that_joins_an_alarm_is_not_another_one(
     assert [[row["platform"] for row in it["rows"]] for it in receiver.bodies] == [["cpu"]]
 
 
-def test_an_alarm_is_sent_again_once_its_acceptance_ends(check: Check, receiver: Receiver) -> None:
+def change_sent(check: Check, statement: str) -> None:
+    """Let an earlier check have sent something else."""
+    with connected(default_url(check.project.results)) as connection:
+        connection.execute(text(statement))
+
+
+def test_an_alarm_that_began_elsewhere_is_corrected_once(check: Check, receiver: Receiver) -> None:
     check()
+    place = "before_run_id = 'run-008', run_id = 'run-009'"
+    change_sent(check, f"UPDATE alarm_messages SET {place}, latest_run_id = 'run-012'")  # noqa: S608
+    change_sent(check, f"UPDATE alarm_rises SET {place}")  # noqa: S608
+    for _ in range(2):
+        check()
+    new, corrected = receiver.bodies
+    assert (corrected["event"], corrected["id"]) == ("corrected", new["id"])
+    assert corrected["corrects"] == {"last_run_before": "run-008", "first_run_after": "run-009"}
+    assert corrected["first_run_after"]["run_id"] == "run-012"
+    said = corrected["text"]
+    assert said.startswith("tiny of main: correction: regression: install up to +2")
+    assert "\nafter run-011 (" in said
+    assert "\nand not, as it seemed before, after run-008, with run-009\n" in said
+
+
+def test_a_place_that_is_not_known_better_is_not_corrected(
+    check: Check, receiver: Receiver
+) -> None:
+    """The message named it after 8 runs, and there are no more since."""
+    check()
+    change_sent(check, "UPDATE alarm_messages SET before_run_id = 'run-008', run_id = 'run-009'")
+    check()
+    assert [it["event"] for it in receiver.bodies] == ["new"]
+
+
+def test_a_narrower_range_is_no_correction(check: Check, receiver: Receiver) -> None:
+    check()
+    change_sent(check, "UPDATE alarm_messages SET before_run_id = 'run-008', run_id = 'run-014'")
+    change_sent(check, "UPDATE alarm_messages SET latest_run_id = 'run-014'")
+    check()
+    assert [it["event"] for it in receiver.bodies] == ["new"]
+
+
+def test_an_alarm_that_moved_far_is_the_same_one(check: Check, receiver: Receiver) -> None:
+    """A step between the same levels, of which nothing is left where it was."""
+    check()
+    change_sent(check, "UPDATE alarm_rises SET before_run_id = 'run-001', run_id = 'run-002'")
+    check()
+    assert [it["event"] for it in receiver.bodies] == ["new"]
+
+
+def test_a_cost_that_is_back_is_resolved_once(check: Check, receiver: Receiver) -> None:
+    check()
+    measure(check.project, noisy(100, 8, 4))
+    words = ("--check", "--notify", receiver.url, "--source", str(check.project.source))
+    for _ in range(2):
+        assert check.project.ci("history", *words)[0] == ExitCode.PASSED
+    new, resolved = receiver.bodies
+    assert (resolved["event"], resolved["state"]) == ("resolved", "resolved")
+    assert resolved["id"] == new["id"]
+    assert resolved["why"].startswith("undone by run-020 (commit ")
+    assert (resolved["rows"], resolved["first_run_after"]) == ([], None)
+    first, second = resolved["text"].splitlines()
+    assert re.fullmatch(r"tiny of main: resolved: .+ \+\d+ % on cpu, moore", first)
+    assert second == f"alarm {new['id']}: resolved: {resolved['why']}"
+
+
+def test_a_rise_that_is_no_longer_found_is_resolved(check: Check, receiver: Receiver) -> None:
+    """Not at once: with the next runs it may be found again."""
+    check()
+    rise = "measure = 'sync.wall_s', before = 1, level = 2"
+    change_sent(check, "DELETE FROM alarm_rises WHERE measure <> 'install.wall_s'")
+    change_sent(check, f"UPDATE alarm_rises SET {rise}")  # noqa: S608
+    change_sent(check, "UPDATE alarm_messages SET latest_run_id = 'run-014'")
+    check()
+    assert [it["event"] for it in receiver.bodies] == ["new", "new"]
+    change_sent(check, "UPDATE alarms SET seen_run_id = 'run-014' WHERE position = 1")
+    check("cpu")  # other platforms may still have it
+    assert len(receiver.bodies) == 2
+    check()
+    assert receiver.bodies[2]["id"] == receiver.bodies[0]["id"]
+    assert receiver.bodies[2]["why"] == "with more runs, the rise is no longer found"
+
+
+def test_an_accepted_alarm_is_resolved_and_open_again_once_that_ends(
+    check: Check, receiver: Receiver
+) -> None:
+    words = ("--check", "--notify", receiver.url, "--source", str(check.project.source))
+    check("cpu")
     accept = ("run-012", "--reason", "x", "--until", "2999-01-31")
     assert check.project.accept(*accept)[0] == ExitCode.PASSED
+    for _ in range(2):
+        assert check.project.ci("history", "cpu", *words)[0] == ExitCode.PASSED
     file = check.project.source / "ci-accepted.yaml"
     file.write_text(file.read_text(encoding="utf-8").replace("2999", "2020"), encoding="utf-8")
-    check()  # it had ended before the alarm was sent
-    assert len(receiver.bodies) == 1
-    with connected(default_url(check.project.results)) as connection:
-        connection.execute(text("UPDATE notices SET sent_at = '2020-01-31 12:00:00'"))
     for _ in range(2):
         check("cpu")
-    assert len(receiver.bodies) == 2
+    assert [it["event"] for it in receiver.bodies] == ["new", "resolved", "reopened"]
+    assert len({it["id"] for it in receiver.bodies}) == 1
+    assert re.fullmatch("accepted by .+: x", receiver.bodies[1]["why"])
+    assert receiver.bodies[2]["text"].startswith("tiny of main: open again: regression: install")
+
+
+def test_a_check_of_one_platform_resolves_no_alarm_of_others(
+    check: Check, receiver: Receiver
+) -> None:
+    check()
+    assert check.project.accept("run-012", "--reason", "x")[0] == ExitCode.PASSED
+    words = ("--check", "--notify", receiver.url, "--source", str(check.project.source))
+    assert check.project.ci("history", "cpu", *words)[0] == ExitCode.PASSED
+    assert [it["event"] for it in receiver.bodies] == ["new"]
 
 
 def test_a_rise_with_an_environment_is_sent_if_it_fails_the_check(
@@ -326,9 +425,9 @@ def test_a_server_of_another_protocol_is_a_warning(check: Check, receiver: Recei
 
 def test_a_store_that_cannot_remember_is_a_warning(check: Check, receiver: Receiver) -> None:
     with connected(default_url(check.project.results)) as connection:
-        connection.execute(text("CREATE TABLE keep AS SELECT * FROM notices"))
-        connection.execute(text("DROP TABLE notices"))
-        connection.execute(text("CREATE VIEW notices AS SELECT * FROM keep"))
+        connection.execute(text("CREATE TABLE keep AS SELECT * FROM alarm_messages"))
+        connection.execute(text("DROP TABLE alarm_messages"))
+        connection.execute(text("CREATE VIEW alarm_messages AS SELECT * FROM keep"))
     error = check()
     assert "warning: the store cannot save which alarms were sent: they will be sent again" in error
     assert len(receiver.bodies) == 1

@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,7 @@ def make_accepted_older(url: str, revision: str) -> None:
     """A store of revision 0005 or 0006, with an accepted rise."""
     values = "'p', 'cpu', 'a.b.wall_s', 'run-7', NULL, 9.5, 'kernels', '2026-01-02 03:04:05'"
     with connected(url) as connection:
-        for table in ("accepted", "notices"):
+        for table in ("accepted", "alarms", "alarm_rises", "alarm_messages"):
             connection.execute(text(f"DROP TABLE {table}"))
         connection.execute(text(ACCEPTED_0005))
         connection.execute(text(f"INSERT INTO accepted VALUES ({values})"))  # noqa: S608
@@ -219,6 +219,42 @@ def test_acceptances_of_an_older_store_are_kept(store_url: str) -> None:
         who="unknown",
         date=date(2026, 1, 2),
     )
+
+
+NOTICES_0008 = """
+CREATE TABLE notices (id INTEGER PRIMARY KEY, project VARCHAR(64), address VARCHAR(16),
+platform VARCHAR(64), measure VARCHAR, run_id VARCHAR(64), level DOUBLE PRECISION,
+sent_at TIMESTAMP)
+"""
+
+
+def test_alarms_that_an_older_store_sent_are_kept(store_url: str) -> None:
+    """Revision 0008 had the rises that were sent, those of one message at one time."""
+    Store(store_url).close()
+    rows = [
+        ("one", "cpu", "install.wall_s", "run-7", "01"),
+        ("one", "moore", "install.wall_s", "run-7", "01"),
+        ("two", "cpu", "install.wall_s", "run-7", "02"),
+        ("one", "nvidia", "install.wall_s", "run-7", "03"),
+    ]
+    with connected(store_url) as connection:
+        for table in ("alarms", "alarm_rises", "alarm_messages"):
+            connection.execute(text(f"DROP TABLE {table}"))
+        connection.execute(text(NOTICES_0008))
+        for number, (address, platform, measure, run_id, day) in enumerate(rows):
+            place = f"{number}, 'p', '{address}', '{platform}', '{measure}', '{run_id}'"
+            values = f"{place}, 9.5, '2026-01-{day} 03:04:05'"
+            connection.execute(text(f"INSERT INTO notices VALUES ({values})"))  # noqa: S608
+        connection.execute(text("UPDATE alembic_version SET version_num = '0008'"))
+    with Store(store_url) as store:
+        first, second = store.alarm_records("p")
+        sent = [store.alarm_messages("p", address) for address in ("one", "two")]
+    assert [it.platform for it in first.rises] == ["cpu", "moore"]
+    assert [it.platform for it in second.rises] == ["nvidia"]
+    assert {it.run_id for it in first.rises} == {"run-7"}
+    assert [{*it} for it in sent] == [{first.alarm_id, second.alarm_id}, {first.alarm_id}]
+    assert sent[1][first.alarm_id].sent_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert "notices" in backed_up(store_url, "0008")
 
 
 def test_an_upgrade_that_fails_changes_nothing(

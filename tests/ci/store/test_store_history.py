@@ -16,7 +16,7 @@ from ci.facts.measures import Benchmark, measure_key, measures_of
 from ci.model.details import BuildDetails, Details, Rerun, Unit, UnitKind
 from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import BuildResult, Direction, RunResult
-from ci.store.rows import Notice
+from ci.store.rows import AlarmEvent, AlarmMessage, AlarmRecord, AlarmRise, AlarmState
 from ci.store.store import Store
 from tests.ci.postgresql_server import connected
 
@@ -280,13 +280,48 @@ def test_a_damaged_copy_of_an_acceptance_is_reported_and_replaced(
     assert store.accepted("infini-ops") == accepted
 
 
-def test_what_was_sent_is_kept_for_each_address(store: Store) -> None:
-    sent_at = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
-    notices = [
-        Notice(platform="moore", measure=name, run_id="run-1", level=12.5, sent_at=sent_at)
-        for name in ("total.wall_s", "install.wall_s")
-    ]
-    store.add_notices("infini-ops", "a digest", notices[:1])
-    store.add_notices("infini-ops", "a digest", notices[1:])
-    assert store.notices("infini-ops", "a digest") == notices
-    assert store.notices("infini-ops", "another") == store.notices("other", "a digest") == []
+def test_alarms_are_kept_with_their_states_and_rises(store: Store) -> None:
+    rise = AlarmRise(
+        platform="cpu",
+        measure="install.wall_s",
+        before_run_id="run-1",
+        run_id="run-2",
+        before=10.0,
+        level=12.5,
+    )
+    first = AlarmRecord(alarm_id="f0", kind="regression", rises=(rise,), seen_run_id="run-7")
+    second = AlarmRecord(alarm_id="a1", kind="environment", rises=())
+    store.save_alarms("infini-ops", [first, second])
+    assert store.alarm_records("infini-ops") == [first, second]
+    assert store.alarm_records("other") == []
+    moore = replace(rise, platform="moore")
+    stated = replace(
+        first,
+        rises=(replace(rise, run_id="run-3"), moore),
+        state=AlarmState.FIXED,
+        who="A. Developer",
+        note="a cache",
+        commit="c" * 40,
+        stated_at=datetime(2026, 1, 2, 3, 4, tzinfo=UTC),
+        link="https://h/7",
+    )
+    store.save_alarms("infini-ops", [stated])
+    assert store.alarm_records("infini-ops") == [stated, second]
+
+
+def test_the_last_message_is_kept_for_each_address(store: Store) -> None:
+    new = AlarmMessage(
+        alarm_id="f0",
+        event=AlarmEvent.NEW,
+        before_run_id="run-1",
+        run_id="run-2",
+        latest_run_id="run-7",
+        decided=False,
+        sent_at=datetime(2026, 1, 2, 3, 4, tzinfo=UTC),
+    )
+    resolved = replace(new, event=AlarmEvent.RESOLVED, decided=True)
+    for message in (new, resolved):
+        store.save_message("infini-ops", "a digest", message)
+        assert store.alarm_messages("infini-ops", "a digest") == {"f0": message}
+    assert store.alarm_messages("infini-ops", "another") == {}
+    assert store.alarm_messages("other", "a digest") == {}

@@ -1,0 +1,362 @@
+"""The identity and the state of alarms, from one check to the next. Pure.
+
+More runs move the found place of a rise, show it on further platforms and in further quantities,
+and change its size. The store has the rises of each alarm where they were last found: an alarm of
+today with one of them is the same alarm.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from ci.analysis.alarms import Alarm, combine
+from ci.analysis.changes import POLICY
+from ci.analysis.level_changes import MOVES, TOLERANCE, LevelChange
+from ci.analysis.platform_history import PlatformHistory, ProjectLine
+from ci.gates.rules import Subject
+from ci.store.rows import AlarmEvent, AlarmMessage, AlarmRecord, AlarmRise, AlarmState, RunHead
+from ci.util.text import commit_name, counted
+
+SETTLED = POLICY.confirm
+"""Commits with runs after a message, before the end of its alarm is sent, and after a rise is no
+longer found, before its alarm is over: as many as confirm a change."""
+BETTER = 2
+"""How many times as many commits with runs since the rise as at the last message are needed for a
+correction. The place is known better with more runs; one that moves back and forth sends a few."""
+UNFIXED = 2 * POLICY.confirm
+"""Commits with runs after a fix that did not help: an improvement would show in half of them."""
+ID_DIGITS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackedAlarm:
+    """An alarm with what the store knows of it."""
+
+    record: AlarmRecord
+    alarm: Alarm | None
+    """What is open of it; ``None``: nothing is."""
+    state: AlarmState
+    """That of the record, unless the alarm is over, or its fix did not help."""
+    why: str = ""
+    """How it was resolved, or why a fixed one is open again."""
+    is_accepted: bool = False
+    owners: tuple[str, ...] = ()
+    """The owners of the files that changed where it began, then those of its platforms."""
+
+    @property
+    def is_dismissed(self) -> bool:
+        """Whether it fails no check."""
+        return self.alarm is None or self.state is AlarmState.INVALID
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it is over by what a person said."""
+        return self.is_accepted or self.state in (AlarmState.INVALID, AlarmState.FIXED)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to do, as far as receivers need to know."""
+        return self.is_dismissed or self.state is AlarmState.FIXED
+
+
+def track_alarms(
+    alarms: Sequence[Alarm],
+    known: Sequence[AlarmRecord],
+    histories: Sequence[PlatformHistory],
+    along: ProjectLine,
+    *,
+    complete: bool = True,
+) -> list[TrackedAlarm]:
+    """Find the record of each alarm, and make one for a new alarm; then those that are over.
+
+    ``complete`` is whether the histories have all platforms, stages and runs: only then a rise that
+    is not found is over. Records whose runs are not on the line are left out, and those of further
+    platforms that the histories lack do not end.
+    """
+    rises = _rises(histories)
+    claims = _claims(alarms, known, rises, along)
+    found: dict[str, tuple[AlarmRecord, list[Alarm]]] = {}
+    by_id = {record.alarm_id: record for record in known}
+    for alarm in alarms:
+        claimed = [it for key in _keys(alarm) if (it := claims.get(key)) is not None]
+        fit = (it for it in claimed if it not in found or found[it][1][0].kind is alarm.kind)
+        alarm_id = next(fit, None) or _new_id(alarm, along.project, {*by_id, *found})
+        record = by_id.get(alarm_id) or AlarmRecord(alarm_id=alarm_id, kind=alarm.kind, rises=())
+        found.setdefault(alarm_id, (record, []))[1].append(alarm)
+    tracked = [_open(record, parts, along) for record, parts in found.values()]
+    for record in known:
+        if record.alarm_id not in found:
+            end = _end(record, rises, histories, along, complete=complete)
+            tracked += [end] if end else []
+    return tracked
+
+
+def gate_subject(histories: Sequence[PlatformHistory], tracked: Sequence[TrackedAlarm]) -> Subject:
+    """What a gate looks at in the histories of platforms."""
+    # Without an environment, no stage of a platform completed in any run.
+    gaps = [it.platform for it in histories if not it.history.environments]
+    return Subject(
+        judgements={it.alarm.kind for it in tracked if it.alarm and not it.is_dismissed},
+        gaps=gaps if histories else ["no platform"],
+    )
+
+
+def by_rise(tracked: Sequence[TrackedAlarm]) -> dict[tuple[str, str], TrackedAlarm]:
+    """The alarm of each open rise, by its run and measure."""
+    rows = ((it, row) for it in tracked if it.alarm for row in it.alarm.rows)
+    return {
+        (change.run.run_id, change.measure): it
+        for it, row in rows
+        for change in (row.change, *row.also)
+    }
+
+
+# Identity
+
+Key = tuple[str, str, str]  # platform, measure and run
+Rises = Mapping[tuple[str, str], Sequence[LevelChange]]  # by platform and measure
+
+
+def _rises(histories: Iterable[PlatformHistory]) -> Rises:
+    """All rises of today, whatever the judgment on them."""
+    found: dict[tuple[str, str], list[LevelChange]] = {}
+    for it in histories:
+        shifts = (change for _, shift in it.history.shifts for change in shift.changes)
+        with_key = (rise for changed in it.history.environment_rises for rise in changed.rises)
+        for change in (*shifts, *with_key):
+            if change.is_worse:
+                found.setdefault((it.platform, change.measure), []).append(change)
+    return found
+
+
+def _keys(alarm: Alarm) -> list[Key]:
+    """The rises of an alarm, those that its rows are named after first."""
+    first = [(row.platform, row.change) for row in alarm.rows]
+    also = [(row.platform, change) for row in alarm.rows for change in row.also]
+    return [(platform, it.measure, it.run.run_id) for platform, it in (*first, *also)]
+
+
+def _claims(
+    alarms: Sequence[Alarm], known: Sequence[AlarmRecord], rises: Rises, along: ProjectLine
+) -> dict[Key, str]:
+    """The alarm that each rise of today belongs to, where it is known.
+
+    A known rise is the nearest of today's, within ``MOVES`` runs. Closed ones compete, too: a
+    further rise above an accepted one is another alarm. A step between the same two levels is the
+    same one anywhere, if its alarm was found lately, and nothing is left of it where it was.
+    """
+    claims: dict[Key, str] = {}
+    taken: set[tuple[str, str, str]] = set()
+
+    def claim(pairs: Iterable[tuple[int, AlarmRecord, AlarmRise, LevelChange]]) -> None:
+        for _, record, rise, change in sorted(pairs, key=lambda it: it[0]):
+            key = (rise.platform, rise.measure, change.run.run_id)
+            own = (record.alarm_id, rise.platform, rise.measure)
+            if key not in claims and own not in taken:
+                claims[key] = record.alarm_id
+                taken.add(own)
+
+    pairs = [(n, it, rise, change) for it in known for n, rise, change in _pairs(it, rises, along)]
+    near = [pair for pair in pairs if pair[0] <= MOVES]
+    claim(near)
+    lost = {it.alarm_id for it in known if along.commits_since(it.seen_run_id) < SETTLED}
+    lost -= {record.alarm_id for _, record, _, _ in near}
+    is_open = {key for alarm in alarms for key in _keys(alarm)}
+    claim(
+        (distance, record, rise, change)
+        for distance, record, rise, change in pairs
+        if record.alarm_id in lost
+        and (rise.platform, rise.measure, change.run.run_id) in is_open
+        and _is_same_step(rise, change)
+    )
+    return claims
+
+
+def _pairs(
+    record: AlarmRecord, rises: Rises, along: ProjectLine
+) -> Iterator[tuple[int, AlarmRise, LevelChange]]:
+    """The rises of an alarm with those of today of the same measure, and the runs between them."""
+    for rise in record.rises:
+        of_platform = along.platform_places.get(rise.platform, {})
+        then = of_platform.get(rise.run_id)
+        for change in rises.get((rise.platform, rise.measure), ()):
+            now = of_platform.get(change.run.run_id)
+            if then is not None and now is not None:
+                yield abs(then - now), rise, change
+
+
+def _is_same_step(rise: AlarmRise, change: LevelChange) -> bool:
+    if rise.before is None:
+        return False
+    pairs = ((rise.before, change.point.before), (rise.level, change.point.after))
+    return all(abs(now - then) <= TOLERANCE * then for then, now in pairs)
+
+
+def _new_id(alarm: Alarm, project: str, taken: set[str]) -> str:
+    """A short name that all readers of one store find alike, whether or not it is saved yet."""
+    row = alarm.rows[0]
+    text = "\0".join((project, row.platform, row.change.measure, row.change.run.run_id))
+    while True:
+        text = hashlib.sha256(text.encode()).hexdigest()
+        if text[:ID_DIGITS] not in taken:
+            return text[:ID_DIGITS]
+
+
+# State
+
+
+def _open(record: AlarmRecord, parts: Sequence[Alarm], along: ProjectLine) -> TrackedAlarm:
+    """An alarm with open rises; noise may have split those of one record."""
+    alarm = parts[0]
+    if len(parts) > 1:
+        alarm = combine(alarm.kind, [row for it in parts for row in it.rows], along.order)
+    rises = {(it.platform, it.measure): it for it in record.rises}
+    for row in alarm.rows:
+        for change in (*row.also, row.change):
+            rises[row.platform, change.measure] = AlarmRise(
+                platform=row.platform,
+                measure=change.measure,
+                before_run_id=change.before_run.run_id,
+                run_id=change.run.run_id,
+                before=change.point.before,
+                level=change.point.after,
+            )
+    record = replace(
+        record,
+        kind=alarm.kind,
+        rises=tuple(rises[it] for it in sorted(rises)),
+        seen_run_id=along.line.runs[-1].run_id,
+    )
+    if record.state is AlarmState.FIXED and (why := _why_unfixed(record, alarm, along)):
+        return TrackedAlarm(record=record, alarm=alarm, state=AlarmState.OPEN, why=why)
+    return TrackedAlarm(record=record, alarm=alarm, state=record.state)
+
+
+def _why_unfixed(record: AlarmRecord, alarm: Alarm, along: ProjectLine) -> str | None:
+    """Why an alarm that is said to be fixed is open again; ``None`` while that is not known."""
+    places, order = along.line.places, along.order
+    runs = [run for run in along.line.runs if {*run.platforms} & {*alarm.platforms}]
+    fix = places.get(record.commit or "")
+
+    def has_fix(run: RunHead) -> bool:
+        is_later = fix is not None and places.get(run.commit or "", -1) >= fix
+        return is_later or run.commit == record.commit
+
+    since = next((order[run.run_id] for run in runs if has_fix(run)), None)
+    if since is None and record.stated_at:  # a commit of a branch, which was merged or will be
+        later = (order[run.run_id] for run in runs if run.started_at > record.stated_at)
+        since = min(later, default=None)
+    if since is None:
+        return None
+    commits = {order[run.run_id] for run in runs if order[run.run_id] >= since}
+    if len(commits) < UNFIXED:
+        return None
+    count = counted(len(commits), "commit")
+    return f"{commit_name(record.commit)} did not bring the cost back in {count} with runs"
+
+
+def _end(
+    record: AlarmRecord,
+    today: Rises,
+    histories: Sequence[PlatformHistory],
+    along: ProjectLine,
+    *,
+    complete: bool,
+) -> TrackedAlarm | None:
+    """An alarm without open rises; ``None`` if it did not end, or is not on the line."""
+
+    def ended(why: str, *, is_accepted: bool = False) -> TrackedAlarm:
+        state = AlarmState.RESOLVED
+        return TrackedAlarm(
+            record=record, alarm=None, state=state, why=why, is_accepted=is_accepted
+        )
+
+    if not complete and not {*record.platforms} <= {it.platform for it in histories}:
+        return None  # it may be open on another platform
+    pairs = ((distance, change) for distance, _, change in _pairs(record, today, along))
+    near = [pair for pair in pairs if pair[0] <= MOVES]
+    for _, change in sorted(near, key=lambda it: it[0]):
+        if change.accepted is not None:
+            why = f"accepted by {change.accepted.who}: {change.accepted.reason}"
+            return ended(why, is_accepted=True)
+        if change.undone is not None:
+            undone = change.undone
+            name = commit_name(undone.commit, dirty=undone.dirty)
+            return ended(f"undone by {undone.run_id} ({name})")
+    on_line = any(it.run_id in along.order for it in record.rises)
+    if near or not complete or not on_line or along.commits_since(record.seen_run_id) < SETTLED:
+        return None
+    past = (it for found in histories for it in found.history.past)
+    unused = {run.run_id for environment in past for run in environment.runs}
+    if any(it.run_id in unused for it in record.rises):
+        return ended("its environment is no longer in use")
+    return ended("with more runs, the rise is no longer found")
+
+
+# Messages
+
+
+def due_event(
+    tracked: TrackedAlarm, last: AlarmMessage | None, along: ProjectLine
+) -> AlarmEvent | None:
+    """What is to be sent of an alarm, after the last message of it; ``None``: nothing.
+
+    What a person decides is sent at once. The end of an alarm waits for ``SETTLED`` commits, and
+    what more runs show about one and the same rise until there are ``BETTER`` times as many.
+    """
+    is_open = tracked.state is AlarmState.OPEN and tracked.alarm is not None
+    if last is None:
+        return AlarmEvent.NEW if is_open else None
+    if last.event is AlarmEvent.RESOLVED:
+        is_due = is_open and (last.decided or _is_better_known(tracked, last, along))
+        return AlarmEvent.REOPENED if is_due else None
+    if tracked.is_over:
+        is_due = tracked.is_decided or along.commits_since(last.latest_run_id) >= SETTLED
+        return AlarmEvent.RESOLVED if is_due else None
+    is_due = is_open and _is_elsewhere(tracked, last, along)
+    return AlarmEvent.CORRECTED if is_due and _is_better_known(tracked, last, along) else None
+
+
+def _is_better_known(tracked: TrackedAlarm, last: AlarmMessage, along: ProjectLine) -> bool:
+    known = along.commits_since(last.run_id) - along.commits_since(last.latest_run_id)
+    first = tracked.alarm.first.run_id if tracked.alarm else None
+    return along.commits_since(first) >= BETTER * known
+
+
+def _is_elsewhere(tracked: TrackedAlarm, last: AlarmMessage, along: ProjectLine) -> bool:
+    """Whether the rise may have begun with a commit that the last message did not name.
+
+    Once it is over on some platforms, the others alone know the place less well.
+    """
+    order, alarm = along.order, tracked.alarm
+    begin, end = order.get(last.before_run_id or ""), order.get(last.run_id)
+    if alarm is None or begin is None or end is None:
+        return False
+    if {*alarm.platforms} != {*tracked.record.platforms}:
+        return False
+    return order[alarm.before.run_id] < begin or order[alarm.first.run_id] > end
+
+
+def message_of(
+    tracked: TrackedAlarm,
+    event: AlarmEvent,
+    last: AlarmMessage | None,
+    along: ProjectLine,
+    sent_at: datetime,
+) -> AlarmMessage:
+    """What to remember of a message."""
+    alarm = tracked.alarm
+    known = (last.before_run_id, last.run_id) if last else (None, "")
+    before, first = (alarm.before.run_id, alarm.first.run_id) if alarm else known
+    return AlarmMessage(
+        alarm_id=tracked.record.alarm_id,
+        event=event,
+        before_run_id=before,
+        run_id=first,
+        latest_run_id=along.line.runs[-1].run_id,
+        decided=tracked.is_decided,
+        sent_at=sent_at,
+    )

@@ -1,0 +1,155 @@
+"""The identity of alarms while commits are added one by one, as a nightly check sees them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from ci.analysis.alarm_tracking import TrackedAlarm, due_event, message_of, track_alarms
+from ci.analysis.alarms import find_alarms
+from ci.analysis.ancestry import Line
+from ci.analysis.histories import history
+from ci.analysis.platform_history import PlatformHistory, ProjectLine
+from ci.analysis.repository import Repository
+from ci.facts.environment_key import environment_key
+from ci.store.rows import AlarmEvent, AlarmMessage, AlarmRecord, RunHead, RunMeasures
+from tests.ci.stored_history import result
+
+PLATFORMS = ("cpu", "metax", "moore")
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+KEYS = {name: environment_key(result(platform=name)) for name in PLATFORMS}
+
+
+class Nightly:
+    """A project of which a check sees each commit, and remembers what it sent to one address."""
+
+    def __init__(self) -> None:
+        self.heads: list[RunHead] = []
+        self.rows: dict[str, list[RunMeasures]] = {name: [] for name in PLATFORMS}
+        self.records: dict[str, AlarmRecord] = {}
+        self.sent: dict[str, AlarmMessage] = {}
+        self.messages: list[AlarmMessage] = []
+        self.tracked: list[TrackedAlarm] = []
+
+    def add(self, seconds: Sequence[float]) -> None:
+        """A commit, with a run of each platform whose install took so long."""
+        started = BEGIN + timedelta(hours=len(self.heads))
+        run_id, commit = f"run-{len(self.heads):03}", f"{len(self.heads):040x}"
+        head = RunHead(
+            run_id=run_id,
+            project="tiny",
+            commit=commit,
+            dirty=False,
+            started_at=started,
+            finished_at=started,
+            platforms=PLATFORMS,
+            begun=PLATFORMS,
+        )
+        self.heads.append(head)
+        for name, value in zip(PLATFORMS, seconds, strict=True):
+            values = {"install.wall_s": value, "install.cpu_s": 2 * value}
+            row = RunMeasures(run_id, commit, False, started, KEYS[name].digest, values)
+            self.rows[name].append(row)
+
+    def check(self, *, complete: bool = True) -> None:
+        line = Line(branch=None, runs=tuple(self.heads))
+        along = ProjectLine(
+            project="tiny",
+            heads=self.heads,
+            line=line,
+            accepted=(),
+            repository=Repository(Path("/nonexistent")),
+        )
+        histories = [
+            PlatformHistory(
+                project="tiny",
+                platform=name,
+                runs=len(self.heads),
+                history=history(rows, {KEYS[name].digest: KEYS[name]}),
+            )
+            for name, rows in self.rows.items()
+        ]
+        alarms = find_alarms(histories, along.order)
+        known = [*self.records.values()]
+        self.tracked = track_alarms(alarms, known, histories, along, complete=complete)
+        for it in self.tracked:
+            self.records[it.record.alarm_id] = it.record
+            last = self.sent.get(it.record.alarm_id)
+            if event := due_event(it, last, along):
+                message = message_of(it, event, last, along, BEGIN)
+                self.sent[message.alarm_id] = message
+                self.messages.append(message)
+
+
+@pytest.mark.parametrize("seed", [3, 8, 22])
+def test_one_cause_sends_one_message_its_corrections_and_its_end(seed: int) -> None:
+    """Noise of 2 %, and a step of 12 % by commit 14 that commit 40 undoes."""
+    noise, nightly = random.Random(seed), Nightly()  # noqa: S311
+    for number in range(55):
+        level = 112 if 14 <= number < 40 else 100
+        nightly.add([level * noise.gauss(1, 0.02) * (n + 1) for n in range(3)])
+        if number >= 14:
+            nightly.check()
+    new, *corrections, resolved = nightly.messages
+    assert {it.alarm_id for it in nightly.messages} == {new.alarm_id}
+    assert (new.event, resolved.event) == (AlarmEvent.NEW, AlarmEvent.RESOLVED)
+    assert {it.event for it in corrections} <= {AlarmEvent.CORRECTED}
+    assert len(corrections) <= 2
+    assert resolved.run_id == "run-014"
+
+
+@pytest.fixture
+def slower() -> Nightly:
+    nightly = Nightly()
+    noise = random.Random(1)  # noqa: S311
+    for number in range(30):
+        level = 120 if number >= 15 else 100
+        nightly.add([level * noise.gauss(1, 0.01) for _ in PLATFORMS])
+    nightly.check()
+    return nightly
+
+
+def test_platforms_whose_places_move_apart_stay_one_alarm(slower: Nightly) -> None:
+    """Their rises are in the record: they are one cause, as was said before."""
+    [record] = slower.records.values()
+    rows = slower.rows["moore"]
+    for place in range(9, 15):  # the rise on one platform seems to begin six runs before
+        rows[place] = rows[place]._replace(
+            values={k: 1.2 * v for k, v in rows[place].values.items()}
+        )
+    slower.check()
+    [tracked] = slower.tracked
+    assert tracked.record.alarm_id == record.alarm_id
+    assert tracked.alarm
+    assert tracked.alarm.platforms == PLATFORMS
+    assert [it.event for it in slower.messages] == [AlarmEvent.NEW]
+
+
+def test_alarms_that_become_one_are_listed_once(slower: Nightly) -> None:
+    """The other one is not over: its rise is still found."""
+    [record] = slower.records.values()
+    moore = tuple(it for it in record.rises if it.platform == "moore")
+    others = tuple(it for it in record.rises if it.platform != "moore")
+    slower.records = {
+        "a1": replace(record, alarm_id="a1", rises=moore),
+        "b2": replace(record, alarm_id="b2", rises=others),
+    }
+    for number in range(12):
+        slower.check()
+        slower.add([120 + number % 3] * 3)
+    [tracked] = slower.tracked
+    assert tracked.alarm
+    assert (tracked.record.alarm_id, tracked.alarm.platforms) == ("b2", PLATFORMS)
+
+
+def test_a_record_of_another_line_is_left_out(slower: Nightly) -> None:
+    [record] = slower.records.values()
+    rises = tuple(replace(it, run_id="elsewhere") for it in record.rises)
+    slower.records["e1"] = replace(record, alarm_id="e1", rises=rises)
+    slower.check()
+    assert [it.record.alarm_id for it in slower.tracked] == [record.alarm_id]
