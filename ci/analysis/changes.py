@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
 
 from ci.analysis import levels
-from ci.analysis.levels import Level, Step, Values
+from ci.analysis.conditions import Conditions, without_effects
+from ci.analysis.levels import Differences, Level, Step, Values
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -42,6 +44,8 @@ class Policy:
     """The smallest normal deviate of the rank test, which outliers and variance cannot move."""
     detrended_t: float = 3.0
     """The smallest Student's t of a step besides a linear trend: a drift is not a staircase."""
+    conditional_t: float = 3.0
+    """The same besides the hour, the weekday and the machine's speed: a weekend is no change."""
 
 
 POLICY = Policy()
@@ -52,7 +56,11 @@ class ChangePoint:
     """A lasting change of level, as far as the values show."""
 
     index: int
-    """The index of the first value after the change."""
+    """The index of the first value after the change, where that is most likely."""
+    earliest: int
+    """The index before which the change certainly was not: at most ``index``."""
+    latest: int
+    """The index of the first value that is certainly after the change."""
     before: float
     after: float
     """The medians of the two levels."""
@@ -96,12 +104,14 @@ class SeriesFinding:
 
 
 def analyze(
-    series: Mapping[Name, Sequence[float]], exact: Collection[Name] = ()
+    series: Mapping[Name, Sequence[float]],
+    exact: Collection[Name] = (),
+    given: Mapping[Name, Conditions] | None = None,
 ) -> dict[Name, SeriesFinding]:
     """Analyze all series, each with its oldest value first.
 
     Limits are corrected for the number of noisy series. ``exact`` names series without noise:
-    numbers of files, lines or bytes.
+    numbers of files, lines or bytes. ``given`` has the conditions of the values, where known.
     """
     for name, values in series.items():
         for place, value in enumerate(values):
@@ -111,9 +121,16 @@ def analyze(
     return {
         name: _exact_finding(values)
         if name in exact
-        else _SeriesAnalysis(np.asarray(values, dtype=float), noisy).finding()
+        else _analysis(values, noisy, (given or {}).get(name)).finding()
         for name, values in series.items()
     }
+
+
+def _analysis(values: Sequence[float], series: int, given: Conditions | None) -> _SeriesAnalysis:
+    array = np.asarray(values, dtype=float)
+    if given is None or not len(array):
+        return _SeriesAnalysis(array, series)
+    return _SeriesAnalysis(without_effects(array, given), series, given.columns)
 
 
 def judge_step(before: Sequence[float], after: Sequence[float], series: int) -> ChangePoint | None:
@@ -128,14 +145,20 @@ def judge_step(before: Sequence[float], after: Sequence[float], series: int) -> 
     step = analysis.step(0, index, len(values))
     confirmed = analysis.passes_tests(step)
     if confirmed or analysis.is_suspected(step):
-        return analysis.change_point(step, index, confirmed=confirmed)
+        return analysis.change_point(0, index, len(values), confirmed=confirmed)
     return None
 
 
 _CONFIDENCE = 0.95  # of the intervals in reports
 _POWER = levels.NORMAL.inv_cdf(0.95)  # of 20 changes of the detectable size, 19 are found
-# A step that truly came one run later reaches 0.90 of its deviate here, two runs later 0.77.
-_AS_LIKELY = 0.9
+_NEAR = 8
+"""The largest distance in values at which the place of a change is looked for."""
+_FAR = 9.0
+"""The greatest cost of one value, in squares of the noise: outliers decide no place."""
+_AS_LIKELY = 2.0
+"""The greatest cost at which a place counts as that of the latest change."""
+_UNCERTAIN = 6.0
+"""The same for the range of places in which the change is, in 95 of 100 cases."""
 # A margin, because a step has to pass the other tests as well; measured on normal noise.
 _ALL_TESTS = 1.1
 _LEAST_DRIFT = 10
@@ -148,6 +171,12 @@ class _SeriesAnalysis:
 
     values: Values
     series: int
+    conditions: Values | None = None
+    """Of each value, in columns."""
+
+    @cached_property
+    def differences(self) -> Differences:
+        return Differences(self.values)
 
     @property
     def correction(self) -> float:
@@ -160,8 +189,8 @@ class _SeriesAnalysis:
         starts = self.find_confirmed()
         bounds = [0, *starts, len(self.values)]
         changes = [
-            self.change_point(self.step(*bounds[place : place + 3]), index, confirmed=True)
-            for place, index in enumerate(starts)
+            self.change_point(*bounds[place : place + 3], confirmed=True)
+            for place in range(len(starts))
         ]
         start = bounds[-2]
         latest = Level(self.values[start:])
@@ -200,9 +229,23 @@ class _SeriesAnalysis:
             return
         step = self.step(start, index, end)
         if self.passes_tests(step):
-            younger = (self.step(start, at, end) for at in range(index + 1, end))
-            if abs(step.deviate) >= _AS_LIKELY * max(abs(other.deviate) for other in younger):
+            first, costs = self.costs(step, start, index, end)
+            if costs[index - first] - costs[index - first :].min() <= _AS_LIKELY:
                 yield index
+
+    def costs(self, step: Step, start: int, index: int, end: int) -> tuple[int, Values]:
+        """How unlikely each place near ``index`` is, in units of -2 log likelihood.
+
+        Return the first place and the costs from it on.
+        """
+        first, last = max(start + 1, index - _NEAR), min(end - 1, index + _NEAR)
+        values, noise = self.values[first:last], step.noise or 1.0
+        is_before, is_after = (
+            np.minimum(((values - level.median) / noise) ** 2, _FAR)
+            for level in (step.before, step.after)
+        )
+        gained = np.concatenate(([0.0], np.cumsum(is_before - is_after)))
+        return first, gained * ((1 - step.related) / (1 + step.related))
 
     def _is_long_enough(self, step: Step) -> bool:
         return min(len(step.before), len(step.after)) >= POLICY.confirm
@@ -215,6 +258,7 @@ class _SeriesAnalysis:
             and abs(step.welch_deviate()) >= POLICY.welch
             and abs(step.rank_deviate()) >= POLICY.rank
             and abs(step.detrended_t()) >= POLICY.detrended_t
+            and abs(step.conditional_t()) >= POLICY.conditional_t
         )
 
     def is_suspected(self, step: Step) -> bool:
@@ -222,8 +266,13 @@ class _SeriesAnalysis:
         return abs(step.effect) >= POLICY.minimum and step.p_value <= limit
 
     def step(self, start: int, index: int, end: int) -> Step:
-        before = self.values[max(start, index - POLICY.window) : index]
-        return Step(Level(before), Level(self.values[index : min(end, index + POLICY.window)]))
+        start, end = max(start, index - POLICY.window), min(end, index + POLICY.window)
+        return Step(
+            Level(self.values[start:index]),
+            Level(self.values[index:end]),
+            related=self.differences.correlation(index),
+            conditions=None if self.conditions is None else self.conditions[start:end],
+        )
 
     def find_suspected(self, start: int) -> Iterator[ChangePoint]:
         """Find the most likely change among the last values, which are too few to confirm it."""
@@ -232,12 +281,17 @@ class _SeriesAnalysis:
         steps = ((self.step(start, at, end), at) for at in range(first, end))
         if suspects := [(step, at) for step, at in steps if self.is_suspected(step)]:
             step, index = max(suspects, key=lambda pair: abs(pair[0].deviate))
-            yield self.change_point(step, index, confirmed=False)
+            yield self.change_point(start, index, end, confirmed=False)
 
-    def change_point(self, step: Step, index: int, *, confirmed: bool) -> ChangePoint:
+    def change_point(self, start: int, index: int, end: int, *, confirmed: bool) -> ChangePoint:
+        step = self.step(start, index, end)
         low, high = step.interval(_CONFIDENCE)
+        first, costs = self.costs(step, start, index, end)
+        likely = first + np.flatnonzero(costs <= costs.min() + _UNCERTAIN)
         return ChangePoint(
             index=index,
+            earliest=min(int(likely[0]), index),
+            latest=max(int(likely[-1]), index),
             before=step.before.median,
             after=step.after.median,
             low=low,
@@ -252,8 +306,8 @@ class _SeriesAnalysis:
         if len(level) < POLICY.confirm or not level.median:
             return None
         noise = max(math.sqrt(level.squares / (len(level) - 1)), levels.least_noise(level.median))
-        error = noise * math.sqrt(1 / len(level) + 1 / POLICY.confirm)
-        error *= levels.error_inflation(level)
+        related = self.differences.correlation(len(self.values))
+        error = noise * levels.step_error(len(level), POLICY.confirm, related)
         deviate = -levels.NORMAL.inv_cdf(POLICY.alarm * self.correction / 2)
         limit = levels.normal_to_student(deviate, len(level) + POLICY.confirm - 2) * error
         seen = max(limit, POLICY.minimum * abs(level.median)) + _POWER * error
@@ -292,6 +346,8 @@ def _exact_finding(values: Sequence[float]) -> SeriesFinding:
         if abs(size) >= POLICY.exact_minimum:
             change = ChangePoint(
                 index=index,
+                earliest=index,
+                latest=index,
                 before=level,
                 after=value,
                 low=size,
