@@ -155,10 +155,8 @@ _NEAR = 8
 """The largest distance in values at which the place of a change is looked for."""
 _FAR = 9.0
 """The greatest cost of one value, in squares of the noise: outliers decide no place."""
-_AS_LIKELY = 2.0
-"""The greatest cost at which a place counts as that of the latest change."""
 _UNCERTAIN = 6.0
-"""The same for the range of places in which the change is, in 95 of 100 cases."""
+"""The greatest cost, in units of -2 log likelihood, of a place in the range of the change."""
 # A margin, because a step has to pass the other tests as well; measured on normal noise.
 _ALL_TESTS = 1.1
 _LEAST_DRIFT = 10
@@ -229,23 +227,21 @@ class _SeriesAnalysis:
             return
         step = self.step(start, index, end)
         if self.passes_tests(step):
-            first, costs = self.costs(step, start, index, end)
-            if costs[index - first] - costs[index - first :].min() <= _AS_LIKELY:
+            if index >= self.places(step, start, index, end)[0]:
                 yield index
 
-    def costs(self, step: Step, start: int, index: int, end: int) -> tuple[int, Values]:
-        """How unlikely each place near ``index`` is, in units of -2 log likelihood.
-
-        Return the first place and the costs from it on.
-        """
+    def places(self, step: Step, start: int, index: int, end: int) -> tuple[int, int, int]:
+        """The earliest, the most likely and the latest place of a step near ``index``."""
         first, last = max(start + 1, index - _NEAR), min(end - 1, index + _NEAR)
-        values, noise = self.values[first:last], step.noise or 1.0
-        is_before, is_after = (
-            np.minimum(((values - level.median) / noise) ** 2, _FAR)
-            for level in (step.before, step.after)
-        )
-        gained = np.concatenate(([0.0], np.cumsum(is_before - is_after)))
-        return first, gained * ((1 - step.related) / (1 + step.related))
+        places = np.arange(first, last + 1)
+        values = self.values[first - 1 : last + 1]
+        is_after = np.arange(first - 1, last + 1) >= places[:, None]
+        rest = values - np.where(is_after, step.after.median, step.before.median)
+        rest /= step.noise or 1.0
+        surprises = (rest[:, 1:] - step.related * rest[:, :-1]) ** 2 / (1 - step.related**2)
+        costs = np.minimum(surprises, _FAR).sum(axis=1)
+        likely = first + np.flatnonzero(costs <= costs.min() + _UNCERTAIN)
+        return int(likely[0]), first + int(costs.argmin()), int(likely[-1])
 
     def _is_long_enough(self, step: Step) -> bool:
         return min(len(step.before), len(step.after)) >= POLICY.confirm
@@ -286,12 +282,11 @@ class _SeriesAnalysis:
     def change_point(self, start: int, index: int, end: int, *, confirmed: bool) -> ChangePoint:
         step = self.step(start, index, end)
         low, high = step.interval(_CONFIDENCE)
-        first, costs = self.costs(step, start, index, end)
-        likely = first + np.flatnonzero(costs <= costs.min() + _UNCERTAIN)
+        earliest, index, latest = self.places(step, start, index, end)
         return ChangePoint(
             index=index,
-            earliest=min(int(likely[0]), index),
-            latest=max(int(likely[-1]), index),
+            earliest=earliest,
+            latest=latest,
             before=step.before.median,
             after=step.after.median,
             low=low,

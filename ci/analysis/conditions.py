@@ -23,6 +23,8 @@ _LEAST_RUNS = 28
 """The smallest number of values that effects are estimated from."""
 _NEWEST = 10
 """The newest values have no part in the estimate: a change among them is not to explain itself."""
+_REPEATED = 2
+"""The cycles that an effect of the calendar has to be seen in."""
 _CHANCE = 1e-3
 """The p-value below which a condition counts as the cause of differences."""
 _FAR = 2.0
@@ -35,6 +37,8 @@ class Conditions:
     """One row per run, one column per condition; the columns of one group are judged together."""
 
     groups: tuple[Values, ...]
+    cycles: tuple[float, ...]
+    """The seconds in which the conditions of each group repeat."""
     seconds: Values
     """The time of each run; the oldest first."""
 
@@ -45,11 +49,15 @@ class Conditions:
     def take(self, places: Sequence[int]) -> Conditions:
         """The conditions of some of the runs."""
         at = np.asarray(places, dtype=int)
-        return Conditions(tuple(group[at] for group in self.groups), self.seconds[at])
+        groups = tuple(group[at] for group in self.groups)
+        return Conditions(groups, self.cycles, self.seconds[at])
 
 
 def conditions(moments: Sequence[datetime], speeds: Sequence[float | None] = ()) -> Conditions:
-    """The hour and the weekday of each run, and the machine's speed where all runs have it."""
+    """The hour and the weekday of each run, in UTC, and the machine's speed.
+
+    ``speeds`` has the seconds of the reference job in each run, where it was recorded.
+    """
     seconds = np.array([moment.timestamp() for moment in moments], dtype=float)
     day = 2 * math.pi * (seconds % _DAY) / _DAY
     in_week = (seconds + _FROM_MONDAY) % _WEEK
@@ -59,10 +67,11 @@ def conditions(moments: Sequence[datetime], speeds: Sequence[float | None] = ())
         np.column_stack((np.sin(day), np.cos(day))),
         np.column_stack((weekend, np.sin(week), np.cos(week))),
     ]
-    known = [speed for speed in speeds if speed is not None]
-    if known and len(known) == len(moments):
-        groups.append(np.log(np.asarray(known, dtype=float)).reshape(-1, 1))
-    return Conditions(tuple(groups), seconds)
+    if known := [speed for speed in speeds if speed]:
+        usual = float(np.median(known))  # of runs that did not record it
+        logs = [[math.log(speed or usual)] for speed in speeds]
+        groups.append(np.array(logs))
+    return Conditions(tuple(groups), (_DAY, _WEEK, 0.0)[: len(groups)], seconds)
 
 
 def without_effects(values: Values, given: Conditions) -> Values:
@@ -78,7 +87,12 @@ def without_effects(values: Values, given: Conditions) -> Values:
     logs = np.log(values)
     removed = np.zeros(count)
     target = _within_weeks(logs[used].reshape(-1, 1), given.seconds[used])[:, 0]
-    groups = [(group, _within_weeks(group[used], given.seconds[used])) for group in given.groups]
+    span = given.seconds[used][-1] - given.seconds[0]
+    groups = [
+        (group, _within_weeks(group[used], given.seconds[used]))
+        for group, cycle in zip(given.groups, given.cycles, strict=True)
+        if span >= _REPEATED * cycle
+    ]
     groups = [(group, own) for group, own in groups if np.any(own.std(axis=0) > 1e-6)]
     while groups:
         design = np.concatenate([own for _, own in groups], axis=1)

@@ -12,10 +12,19 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from ci.analysis.changes import ChangePoint, SeriesFinding, analyze, judge_step
+from ci.analysis.conditions import Conditions, conditions
 from ci.analysis.parts import group_by
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import ALL_OPERATORS, EnvironmentKey
-from ci.facts.measures import IMAGE, TOTAL, Quantity, headline, measure_key, stage_and_quantity
+from ci.facts.measures import (
+    IMAGE,
+    REFERENCE,
+    TOTAL,
+    Quantity,
+    headline,
+    measure_key,
+    stage_and_quantity,
+)
 from ci.gates.regression import EXACT_ALARM, Judgement, judge_change
 from ci.store.rows import RunMeasures
 
@@ -43,11 +52,11 @@ class LevelChange:
 
     measure: str
     before_run: RunMeasures
-    """The last run before the change."""
+    """The last run that is certainly before the change."""
     run: RunMeasures
-    """The first run after it."""
+    """The first run that is certainly after it."""
     place: int
-    """The index of ``run`` among the runs of the environment."""
+    """The most likely index of the first run after it, among the runs of the environment."""
     point: ChangePoint
     runs_since: int
     """The number of values from ``run`` on."""
@@ -254,11 +263,18 @@ def accepted_levels(
 def _findings(grouped: Mapping[str, Sequence[RunMeasures]]) -> dict[str, dict[str, SeriesFinding]]:
     """Findings by key and measure. One analysis covers all, since each can raise a false alarm."""
     series: dict[tuple[str, str], list[float]] = defaultdict(list)
+    given: dict[tuple[str, str], Conditions] = {}
     for key, rows in grouped.items():
-        for row in rows:
+        places: dict[str, list[int]] = defaultdict(list)
+        for place, row in enumerate(rows):
             for name, value in row.values.items():
-                series[key, name].append(value)
-    found = analyze(series, exact={pair for pair in series if _is_exact(pair[1])})
+                if name != REFERENCE:
+                    series[key, name].append(value)
+                    places[name].append(place)
+        speeds = [row.values.get(REFERENCE) for row in rows]
+        all_runs = conditions([row.started_at for row in rows], speeds)
+        given |= {(key, name): all_runs.take(some) for name, some in places.items()}
+    found = analyze(series, {pair for pair in series if _is_exact(pair[1])}, given)
     ordered = sorted(series, key=lambda pair: _place_of(pair[1]))
     return {key: {name: found[it, name] for it, name in ordered if it == key} for key in grouped}
 
@@ -313,8 +329,8 @@ class _Judge:
         shifts = []
         for group in groups:
             # Noise shifts the place of a change: all take the place of the most certain one.
-            place = min(group, key=uncertainty).place
-            moved = [self._move(change, place) for change in group]
+            best = min(group, key=uncertainty)
+            moved = [self._move(change, best) for change in group]
             shifts.append(Shift(changes=tuple(_sort_by_specificity(moved))))
         return sorted(shifts, key=lambda shift: -max(change.place for change in shift.changes))
 
@@ -329,8 +345,8 @@ class _Judge:
             low = (it.run for it in reversed(later) if it.point.after <= limit)
             change = LevelChange(
                 measure=name,
-                before_run=self._runs[places[point.index - 1]],
-                run=self._runs[places[point.index]],
+                before_run=self._runs[places[point.earliest - 1]],
+                run=self._runs[places[point.latest]],
                 place=places[point.index],
                 point=point,
                 runs_since=len(places) - point.index,
@@ -379,11 +395,11 @@ class _Judge:
         near = (it for it in self._changes[name] if abs(it.place - change.place) <= MOVES)
         return shows and not any(it.is_worse for it in near)
 
-    def _move(self, change: LevelChange, place: int) -> LevelChange:
-        """Move ``change`` to ``place`` if the values of the runs between the two places agree."""
-        name, is_late = change.measure, place < change.place
+    def _move(self, change: LevelChange, best: LevelChange) -> LevelChange:
+        """Move ``change`` to the place of ``best`` if the values of the runs between them agree."""
+        name, is_late = change.measure, best.place < change.place
         places = self._places[name]
-        begin, end = (bisect_left(places, at) for at in sorted((place, change.place)))
+        begin, end = (bisect_left(places, at) for at in sorted((best.place, change.place)))
         between, latest = places[begin:end], places[max(begin - LATEST, 0) : begin]
         start = begin if is_late else end
         if not between or not latest or start == len(places):
@@ -394,8 +410,8 @@ class _Judge:
             return change
         return replace(
             change,
-            before_run=self._runs[latest[-1] if is_late else between[-1]],
-            run=self._runs[places[start]],
+            before_run=best.before_run,
+            run=best.run,
             place=places[start],
             runs_since=change.runs_since + (len(between) if is_late else -len(between)),
         )
@@ -476,7 +492,7 @@ def _environment_rises(
 
     Counts and sizes are left out: a new version of a library brings its own.
     """
-    names = [name for name in since[0].values if not _is_exact(name)]
+    names = [name for name in since[0].values if not _is_exact(name) and name != REFERENCE]
     taken = {it.measure: it for it in accepted if _begins_with(it, since[0])}
     for name in names:
         before = [row.values[name] for row in earlier if name in row.values][-LATEST:]

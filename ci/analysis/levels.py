@@ -36,7 +36,7 @@ _GROWTH = (1 - _CORRELATIONS[:, None] ** _DISTANCES) / (1 - _CORRELATIONS[:, Non
 _LEAST_RELATED = 12
 # In standard deviations: larger differences are clipped.
 _FAR_APART = 2.0
-_CHANCE_RELATED = 0.7
+_CHANCE_RELATED = 0.3
 
 
 class Level:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ci.analysis import changes
 from ci.analysis.changes import POLICY, SeriesFinding, analyze
-from ci.analysis.levels import Level, Step, error_inflation, normal_to_student, student_to_normal
+from ci.analysis.levels import Level, Step, normal_to_student, student_to_normal
 
 SEEDS = range(60)
 
