@@ -8,7 +8,10 @@ import pkgutil
 import platform
 import re
 import shlex
+import statistics
 import subprocess
+import time
+import zlib
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
@@ -61,13 +64,16 @@ EXTENSIONS = {
     "FP16": ("avx512_fp16",),
     "AMX": ("amx_tile",),
 }
+# The reference job: 0.2 s in all, so that a speed that changes within a build is met on average.
+REFERENCE_JOBS = 11
+REFERENCE_WORDS = 20_000
 _VERSION = re.compile(r"\d+\.\d+")
 
 # Runs the program of its argument, without the modules of the current folder.
 RUN_PROGRAM = "import sys; sys.path[:] = filter(None, sys.path); exec(sys.argv[1])"
 
 
-def machine_facts() -> dict[str, str | int | None]:
+def machine_facts() -> dict[str, str | int | float | None]:
     """Return the facts about the machine that affect how long a stage takes."""
     return {
         "hostname": platform.node(),
@@ -78,7 +84,25 @@ def machine_facts() -> dict[str, str | int | None]:
         "kernel": platform.release(),
         "architecture": platform.machine(),
         "os": _field(Path("/etc/os-release"), "PRETTY_NAME", "="),
+        "reference_cpu_s": reference_cpu_s(),
     }
+
+
+def reference_cpu_s() -> float:
+    """Return the CPU seconds of a job that never changes: how fast the machine is right now.
+
+    The median of several jobs. Like a compiler, they make strings, look them up and sort them.
+    """
+    taken = []
+    for _ in range(REFERENCE_JOBS):
+        begin = time.process_time()
+        # Multiples of a prime, so that the words are in no order.
+        words = [f"{number * 2_654_435_761 % 2**32:08x}" for number in range(REFERENCE_WORDS)]
+        places = {word: place for place, word in enumerate(words)}
+        ordered = "".join(sorted(words, key=places.__getitem__, reverse=True))
+        zlib.compress(ordered.encode())
+        taken.append(time.process_time() - begin)
+    return statistics.median(taken)
 
 
 def instruction_sets() -> str | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
 
 from ci.analysis import levels
-from ci.analysis.levels import Level, Step, Values
+from ci.analysis.conditions import Conditions, without_effects
+from ci.analysis.levels import Differences, Level, Step, Values
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -42,6 +44,8 @@ class Policy:
     """The smallest normal deviate of the rank test, which outliers and variance cannot move."""
     detrended_t: float = 3.0
     """The smallest Student's t of a step besides a linear trend: a drift is not a staircase."""
+    conditional_t: float = 3.0
+    """The same besides the hour, the weekday and the machine's speed: a weekend is no change."""
 
 
 POLICY = Policy()
@@ -52,7 +56,11 @@ class ChangePoint:
     """A lasting change of level, as far as the values show."""
 
     index: int
-    """The index of the first value after the change."""
+    """The index of the first value after the change, where that is most likely."""
+    earliest: int
+    """The index before which the change certainly was not: at most ``index``."""
+    latest: int
+    """The index of the first value that is certainly after the change."""
     before: float
     after: float
     """The medians of the two levels."""
@@ -96,13 +104,17 @@ class SeriesFinding:
 
 
 def analyze(
-    series: Mapping[Name, Sequence[float]], exact: Collection[Name] = (), families: int = 1
+    series: Mapping[Name, Sequence[float]],
+    exact: Collection[Name] = (),
+    given: Mapping[Name, Conditions] | None = None,
+    families: int = 1,
 ) -> dict[Name, SeriesFinding]:
     """Analyze all series, each with its oldest value first.
 
     Limits are corrected for the number of noisy series. ``exact`` names series without noise:
-    numbers of files, lines or bytes. With several ``families``, of which each is analyzed by
-    itself, each has an equal share of the probability of a false alarm.
+    numbers of files, lines or bytes. ``given`` has the conditions of the values, where known.
+    With several ``families``, of which each is analyzed by itself, each has an equal share of the
+    probability of a false alarm.
     """
     for name, values in series.items():
         for place, value in enumerate(values):
@@ -112,9 +124,16 @@ def analyze(
     return {
         name: _exact_finding(values)
         if name in exact
-        else _SeriesAnalysis(np.asarray(values, dtype=float), noisy).finding()
+        else _analysis(values, noisy, (given or {}).get(name)).finding()
         for name, values in series.items()
     }
+
+
+def _analysis(values: Sequence[float], series: int, given: Conditions | None) -> _SeriesAnalysis:
+    array = np.asarray(values, dtype=float)
+    if given is None or not len(array):
+        return _SeriesAnalysis(array, series)
+    return _SeriesAnalysis(without_effects(array, given), series, given.columns)
 
 
 def judge_step(before: Sequence[float], after: Sequence[float], series: int) -> ChangePoint | None:
@@ -129,14 +148,18 @@ def judge_step(before: Sequence[float], after: Sequence[float], series: int) -> 
     step = analysis.step(0, index, len(values))
     confirmed = analysis.passes_tests(step)
     if confirmed or analysis.is_suspected(step):
-        return analysis.change_point(step, index, confirmed=confirmed)
+        return analysis.change_point(0, index, len(values), confirmed=confirmed)
     return None
 
 
 _CONFIDENCE = 0.95  # of the intervals in reports
 _POWER = levels.NORMAL.inv_cdf(0.95)  # of 20 changes of the detectable size, 19 are found
-# A step that truly came one run later reaches 0.90 of its deviate here, two runs later 0.77.
-_AS_LIKELY = 0.9
+_NEAR = 8
+"""The largest distance in values at which the place of a change is looked for."""
+_TAILS = 5
+"""The degrees of freedom of the noise when a place is looked for: an outlier decides none."""
+_UNCERTAIN = 6.0
+"""The greatest cost, in units of -2 log likelihood, of a place in the range of the change."""
 # A margin, because a step has to pass the other tests as well; measured on normal noise.
 _ALL_TESTS = 1.1
 _LEAST_DRIFT = 10
@@ -149,6 +172,12 @@ class _SeriesAnalysis:
 
     values: Values
     series: int
+    conditions: Values | None = None
+    """Of each value, in columns."""
+
+    @cached_property
+    def differences(self) -> Differences:
+        return Differences(self.values)
 
     @property
     def correction(self) -> float:
@@ -161,8 +190,8 @@ class _SeriesAnalysis:
         starts = self.find_confirmed()
         bounds = [0, *starts, len(self.values)]
         changes = [
-            self.change_point(self.step(*bounds[place : place + 3]), index, confirmed=True)
-            for place, index in enumerate(starts)
+            self.change_point(*bounds[place : place + 3], confirmed=True)
+            for place in range(len(starts))
         ]
         start = bounds[-2]
         latest = Level(self.values[start:])
@@ -200,10 +229,21 @@ class _SeriesAnalysis:
         if index < start + POLICY.confirm:
             return
         step = self.step(start, index, end)
-        if self.passes_tests(step):
-            younger = (self.step(start, at, end) for at in range(index + 1, end))
-            if abs(step.deviate) >= _AS_LIKELY * max(abs(other.deviate) for other in younger):
-                yield index
+        if self.passes_tests(step) and index >= self.places(step, start, index, end)[0]:
+            yield index
+
+    def places(self, step: Step, start: int, index: int, end: int) -> tuple[int, int, int]:
+        """The earliest, the most likely and the latest place of a step near ``index``."""
+        first, last = max(start + 1, index - _NEAR), min(end - 1, index + _NEAR)
+        places = np.arange(first, last + 1)
+        values = self.values[first - 1 : last + 1]
+        is_after = np.arange(first - 1, last + 1) >= places[:, None]
+        rest = values - np.where(is_after, step.after.median, step.before.median)
+        rest /= step.noise or 1.0
+        surprises = (rest[:, 1:] - step.related * rest[:, :-1]) ** 2 / (1 - step.related**2)
+        costs = (_TAILS + 1) * np.log1p(surprises / _TAILS).sum(axis=1)
+        likely = first + np.flatnonzero(costs <= costs.min() + _UNCERTAIN)
+        return int(likely[0]), first + int(costs.argmin()), int(likely[-1])
 
     def _is_long_enough(self, step: Step) -> bool:
         return min(len(step.before), len(step.after)) >= POLICY.confirm
@@ -216,6 +256,7 @@ class _SeriesAnalysis:
             and abs(step.welch_deviate()) >= POLICY.welch
             and abs(step.rank_deviate()) >= POLICY.rank
             and abs(step.detrended_t()) >= POLICY.detrended_t
+            and abs(step.conditional_t()) >= POLICY.conditional_t
         )
 
     def is_suspected(self, step: Step) -> bool:
@@ -223,8 +264,13 @@ class _SeriesAnalysis:
         return abs(step.effect) >= POLICY.minimum and step.p_value <= limit
 
     def step(self, start: int, index: int, end: int) -> Step:
-        before = self.values[max(start, index - POLICY.window) : index]
-        return Step(Level(before), Level(self.values[index : min(end, index + POLICY.window)]))
+        start, end = max(start, index - POLICY.window), min(end, index + POLICY.window)
+        return Step(
+            Level(self.values[start:index]),
+            Level(self.values[index:end]),
+            related=self.differences.correlation(index),
+            conditions=None if self.conditions is None else self.conditions[start:end],
+        )
 
     def find_suspected(self, start: int) -> Iterator[ChangePoint]:
         """Find the most likely change among the last values, which are too few to confirm it."""
@@ -232,13 +278,17 @@ class _SeriesAnalysis:
         first = max(start + POLICY.confirm, end - POLICY.confirm + 1)
         steps = ((self.step(start, at, end), at) for at in range(first, end))
         if suspects := [(step, at) for step, at in steps if self.is_suspected(step)]:
-            step, index = max(suspects, key=lambda pair: abs(pair[0].deviate))
-            yield self.change_point(step, index, confirmed=False)
+            _, index = max(suspects, key=lambda pair: abs(pair[0].deviate))
+            yield self.change_point(start, index, end, confirmed=False)
 
-    def change_point(self, step: Step, index: int, *, confirmed: bool) -> ChangePoint:
+    def change_point(self, start: int, index: int, end: int, *, confirmed: bool) -> ChangePoint:
+        step = self.step(start, index, end)
         low, high = step.interval(_CONFIDENCE)
+        earliest, index, latest = self.places(step, start, index, end)
         return ChangePoint(
             index=index,
+            earliest=earliest,
+            latest=latest,
             before=step.before.median,
             after=step.after.median,
             low=low,
@@ -253,8 +303,8 @@ class _SeriesAnalysis:
         if len(level) < POLICY.confirm or not level.median:
             return None
         noise = max(math.sqrt(level.squares / (len(level) - 1)), levels.least_noise(level.median))
-        error = noise * math.sqrt(1 / len(level) + 1 / POLICY.confirm)
-        error *= levels.error_inflation(level)
+        related = self.differences.correlation(len(self.values))
+        error = noise * levels.step_error(len(level), POLICY.confirm, related)
         deviate = -levels.NORMAL.inv_cdf(POLICY.alarm * self.correction / 2)
         limit = levels.normal_to_student(deviate, len(level) + POLICY.confirm - 2) * error
         seen = max(limit, POLICY.minimum * abs(level.median)) + _POWER * error
@@ -293,6 +343,8 @@ def _exact_finding(values: Sequence[float]) -> SeriesFinding:
         if abs(size) >= POLICY.exact_minimum:
             change = ChangePoint(
                 index=index,
+                earliest=index,
+                latest=index,
                 before=level,
                 after=value,
                 low=size,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from statistics import fmean, median
 
 from ci.analysis.changes import POLICY, SeriesFinding, analyze, judge_step
+from ci.analysis.conditions import Conditions, conditions
 from ci.analysis.level_changes import (
     IN_DOUBT,
     IN_USE,
@@ -27,7 +28,7 @@ from ci.analysis.parts import group_by
 from ci.analysis.stage_order import place_of
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import ALL_OPERATORS, EnvironmentKey
-from ci.facts.measures import is_benchmark, is_worse, stage_and_quantity
+from ci.facts.measures import REFERENCE, is_benchmark, is_worse, stage_and_quantity
 from ci.store.rows import RunMeasures
 from ci.util.text import commit_name
 
@@ -99,15 +100,22 @@ def _findings(grouped: Mapping[str, Sequence[RunMeasures]]) -> dict[str, dict[st
     own: thousands of them do not make the limits of the stages stricter.
     """
     series: dict[tuple[str, str], list[float]] = defaultdict(list)
+    given: dict[tuple[str, str], Conditions] = {}
     for key, rows in grouped.items():
-        for row in rows:
+        places: dict[str, list[int]] = defaultdict(list)
+        for place, row in enumerate(rows):
             for name, value in row.values.items():
-                series[key, name].append(value)
+                if name != REFERENCE:
+                    series[key, name].append(value)
+                    places[name].append(place)
+        speeds = [row.values.get(REFERENCE) for row in rows]
+        all_runs = conditions([row.started_at for row in rows], speeds)
+        given |= {(key, name): all_runs.take(some) for name, some in places.items()}
     kinds = group_by(series, lambda pair: is_benchmark(pair[1]))
     found: dict[tuple[str, str], SeriesFinding] = {}
     for pairs in kinds.values():
         exact = {pair for pair in pairs if is_exact(pair[1])}
-        found |= analyze({pair: series[pair] for pair in pairs}, exact, len(kinds))
+        found |= analyze({pair: series[pair] for pair in pairs}, exact, given, len(kinds))
     findings: dict[str, dict[str, SeriesFinding]] = {key: {} for key in grouped}
     for key, name in sorted(series, key=lambda pair: place_of(pair[1])):
         findings[key][name] = found[key, name]
@@ -154,7 +162,7 @@ def _environment_rises(
     If the first few of the other are as fast, the rise came later, and is not of the environment.
     Counts and sizes are left out: a new version of a library brings its own.
     """
-    names = [name for name in since[0].values if not is_exact(name)]
+    names = [name for name in since[0].values if not is_exact(name) and name != REFERENCE]
     kinds = Counter(map(is_benchmark, names))
     for name in names:
         before = [row.values[name] for row in earlier if name in row.values][-LATEST:]

@@ -46,11 +46,11 @@ class LevelChange:
 
     measure: str
     before_run: RunMeasures
-    """The last run before the change."""
+    """The last run that is certainly before the change."""
     run: RunMeasures
-    """The first run after it."""
+    """The first run that is certainly after it."""
     place: int
-    """The index of ``run`` among the runs of the environment."""
+    """The most likely index of the first run after it, among the runs of the environment."""
     point: ChangePoint
     runs_since: int
     """The number of values from ``run`` on."""
@@ -279,8 +279,8 @@ class SeriesJudge:
         shifts = []
         for group in groups:
             # Noise shifts the place of a change: all take the place of the most certain one.
-            place = min(group, key=uncertainty).place
-            moved = [self._move(change, place) for change in group]
+            best = min(group, key=uncertainty)
+            moved = [self._move(change, best) for change in group]
             shifts.append(Shift(changes=tuple(sort_by_specificity(moved))))
         return sorted(shifts, key=lambda shift: -max(change.place for change in shift.changes))
 
@@ -297,8 +297,8 @@ class SeriesJudge:
             good = (it.run for it in reversed(later) if not is_worse(name, limit, it.point.after))
             change = LevelChange(
                 measure=name,
-                before_run=self._runs[places[point.index - 1]],
-                run=self._runs[places[point.index]],
+                before_run=self._runs[places[point.earliest - 1]],
+                run=self._runs[places[point.latest]],
                 place=places[point.index],
                 point=point,
                 runs_since=len(places) - point.index,
@@ -374,11 +374,11 @@ class SeriesJudge:
         near = (it for it in self._changes[name] if abs(it.place - change.place) <= MOVES)
         return shows and not any(it.is_worse for it in near)
 
-    def _move(self, change: LevelChange, place: int) -> LevelChange:
-        """Move ``change`` to ``place`` if the values of the runs between the two places agree."""
-        name, is_late = change.measure, place < change.place
+    def _move(self, change: LevelChange, best: LevelChange) -> LevelChange:
+        """Move ``change`` to the place of ``best`` if the values of the runs between them agree."""
+        name, is_late = change.measure, best.place < change.place
         places = self._places[name]
-        begin, end = (bisect_left(places, at) for at in sorted((place, change.place)))
+        begin, end = (bisect_left(places, at) for at in sorted((best.place, change.place)))
         between, latest = places[begin:end], places[max(begin - LATEST, 0) : begin]
         start = begin if is_late else end
         if not between or not latest or start == len(places):
@@ -387,7 +387,8 @@ class SeriesJudge:
         limit = max(sign * self._runs[at].values[name] for at in latest)
         if any((sign * self._runs[at].values[name] > limit) is not is_late for at in between):
             return change
-        return self._replace(change, places, start)
+        moved = self._replace(change, places, start)
+        return replace(moved, before_run=best.before_run, run=best.run)
 
     def _replace(self, change: LevelChange, places: Sequence[int], index: int) -> LevelChange:
         """A change of the measure with values at ``places``, but begun with another of them."""

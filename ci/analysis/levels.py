@@ -28,6 +28,15 @@ _SMOOTHED = 7
 _LEAST_GAIN = 16.0
 # The standard deviation of normal noise divided by its median absolute deviation.
 _MAD = 1.4826
+# The distances of differences by which values are found to resemble their neighbors.
+_DISTANCES = np.arange(1, 5)
+_CORRELATIONS = np.linspace(0.0, 0.9, 91)
+# The variance of a difference, in units of that of neighbors, at each correlation and distance.
+_GROWTH = (1 - _CORRELATIONS[:, None] ** _DISTANCES) / (1 - _CORRELATIONS[:, None])
+_LEAST_RELATED = 20
+# In standard deviations: larger differences are clipped.
+_FAR_APART = 2.0
+_CHANCE_RELATED = 0.3
 
 
 class Level:
@@ -52,11 +61,6 @@ class Level:
         return float(self._deviations @ self._deviations)
 
     @cached_property
-    def products(self) -> float:
-        """The sum of the products of neighbours."""
-        return float(self._deviations[1:] @ self._deviations[:-1])
-
-    @cached_property
     def _deviations(self) -> Values:
         return self.clipped - self.mean
 
@@ -78,8 +82,11 @@ class Level:
 class Step:
     """Two levels, one after the other."""
 
-    def __init__(self, before: Level, after: Level) -> None:
+    def __init__(
+        self, before: Level, after: Level, related: float = 0.0, conditions: Values | None = None
+    ) -> None:
         self.before, self.after = before, after
+        self.related, self.conditions = related, conditions
         self.degrees = max(len(before) + len(after) - 2, 1)
 
     @cached_property
@@ -96,9 +103,11 @@ class Step:
             return 0.0
         if not self.noise:  # a rise from 0
             return math.copysign(math.inf, difference)
-        error = self.noise * math.sqrt(1 / len(self.before) + 1 / len(self.after))
-        inflated = error * error_inflation(self.before, self.after)
-        return student_to_normal(difference / inflated, self.degrees)
+        return student_to_normal(self._t_beside(np.empty((len(self._values), 0))), self.degrees)
+
+    @cached_property
+    def _values(self) -> Values:
+        return np.concatenate((self.before.clipped, self.after.clipped))
 
     def welch_deviate(self) -> float:
         """Welch's t as a normal deviate, for short levels whose noise differs."""
@@ -147,26 +156,51 @@ class Step:
 
     def detrended_t(self) -> float:
         """Student's t of the step besides a linear trend through both levels."""
-        values = np.concatenate((self.before.clipped, self.after.clipped))
-        place: Values = np.arange(len(values), dtype=float)
-        place -= place.mean()
-        step = np.zeros(len(values))
-        step[len(self.before) :] = 1.0
-        step, values = _detrend(step, place), _detrend(values, place)
-        own = float(step @ step)
-        if own < 1e-9 or len(values) < 4:
+        place = np.arange(len(self.before) + len(self.after), dtype=float)
+        return self._t_beside(place.reshape(-1, 1))
+
+    def conditional_t(self) -> float:
+        """Student's t of the step besides the effects of the runs' conditions."""
+        return math.inf if self.conditions is None else self._t_beside(self.conditions)
+
+    def _t_beside(self, columns: Values) -> float:
+        """Student's t of the step in a regression on ``columns``: (values, columns).
+
+        By generalized least squares: the first value after a step says most if values resemble
+        their neighbors, as all others follow it.
+        """
+        count, place = len(self._values), len(self.before)
+        degrees = count - 2 - columns.shape[1]
+        if degrees < 1:
             return math.inf
+        given = np.column_stack((np.ones(count), columns))
+        both = np.column_stack((np.arange(count) >= place, self._values - self.before.median))
+        given, both = _whiten(given, self.related), _whiten(both.astype(float), self.related)
+        both -= given @ np.linalg.lstsq(given, both, rcond=1e-9)[0]
+        step, values = both[:, 0], both[:, 1]
+        own = float(step @ step)
+        if own < 1e-9:  # the columns alone explain the step
+            return 0.0
         height = float(step @ values) / own
         rest = values - height * step
-        noise = math.sqrt(float(rest @ rest) / (len(values) - 3))
+        noise = math.sqrt(float(rest @ rest) / degrees)
         return height * math.sqrt(own) / max(noise, least_noise(self.before.median), 1e-300)
 
 
-def _detrend(values: Values, place: Values) -> Values:
-    """The residuals of a straight line through ``values``; ``place`` has the mean 0."""
-    centred = values - values.mean()
-    remainder: Values = centred - place * (float(place @ centred) / float(place @ place))
-    return remainder
+def _whiten(columns: Values, related: float) -> Values:
+    """Remove from each row what is expected by the row before it."""
+    white = columns.copy()
+    white[1:] -= related * columns[:-1]
+    white[0] *= math.sqrt(1 - related**2)
+    return white
+
+
+def step_error(before: int, after: int, related: float) -> float:
+    """The standard error of a step's height, in units of the noise of single values."""
+    level = _whiten(np.ones((before + after, 1)), related)[:, 0]
+    step = _whiten((np.arange(before + after) >= before).astype(float).reshape(-1, 1), related)
+    own = step[:, 0] - level * (float(level @ step[:, 0]) / float(level @ level))
+    return math.sqrt((1 - related**2) / float(own @ own))
 
 
 def _median(ordered: Values) -> float:
@@ -184,17 +218,35 @@ def _median_variance(count: int) -> float:
     return 1 / count * (1 if count < 3 else math.pi / 2 * count / (count + 0.57))
 
 
-def error_inflation(*levels: Level) -> float:
-    """The factor by which correlation between neighbors enlarges a mean's standard error.
+class Differences:
+    """The differences of values by distance: how much neighbors resemble each other.
 
-    The correlation is reduced by its own standard error, so it counts only beyond chance.
+    They show it even while the level changes, since a step is in few of them.
     """
-    squares, count = sum(level.squares for level in levels), sum(map(len, levels))
-    if not squares:
-        return 1.0
-    related = sum(level.products for level in levels) / squares - 1 / math.sqrt(count)
-    related = min(max(related, 0.0), 0.9)  # errors grow at most 4.4 times: a drift is not noise
-    return math.sqrt((1 + related) / (1 - related))
+
+    def __init__(self, values: Values) -> None:
+        self._count = len(values)
+        self._squares: list[Values] = []
+        for distance in _DISTANCES if self._count >= _LEAST_RELATED else ():
+            found = np.abs(values[distance:] - values[:-distance])
+            found = np.minimum(found, _FAR_APART * _MAD * _median(np.sort(found)))
+            self._squares.append(found * found)
+        self._sums = [float(squares.sum()) for squares in self._squares]
+
+    def correlation(self, bound: int) -> float:
+        """The correlation of neighbors, without the differences across ``bound``.
+
+        It is reduced by about its own standard error, so that it counts only beyond chance.
+        """
+        found = []
+        for squares, total, distance in zip(self._squares, self._sums, _DISTANCES, strict=False):
+            across = squares[max(bound - distance, 0) : bound]
+            found.append((total - float(across.sum())) / (len(squares) - len(across)))
+        if not found or not found[0]:
+            return 0.0
+        misfit = (_GROWTH - np.array(found) / found[0]) ** 2 @ (1 / _DISTANCES)
+        best = float(_CORRELATIONS[np.argmin(misfit)])
+        return max(best - _CHANCE_RELATED / math.sqrt(self._count), 0.0)
 
 
 def least_noise(level: float) -> float:

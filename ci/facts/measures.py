@@ -18,6 +18,8 @@ TOTAL = "total"
 IMAGE = "image"
 ENVIRONMENT = "environment"  # how people read it where the engine has no images
 SYNC = "sync"  # not a measure: the transfer of the sources to the engine
+REFERENCE = "reference.cpu_s"
+"""The measure of a job that never changes: how fast the machine was when the run began."""
 # Share of the tests. A suite with many failures takes another time, mostly a shorter one.
 MOST_FAILURES = 0.01
 
@@ -148,7 +150,11 @@ def measures_of(result: PlatformResult) -> dict[str, float]:
         cpu = [seconds for stage in in_total if (seconds := _cpu(stage)) is not None]
         if cpu and len(cpu) == len(in_total):
             named[measure_key(TOTAL, Quantity.CPU)] = sum(cpu)
-    return {name: float(value) for name, value in named.items() if value is not None}
+    known = {name: float(value) for name, value in named.items() if value is not None}
+    reference = result.facts("machine").get("reference_cpu_s")
+    if known and isinstance(reference, float) and reference > 0:
+        known[REFERENCE] = reference
+    return known
 
 
 def benchmark_key(result: BenchmarkResult) -> str:

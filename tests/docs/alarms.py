@@ -119,6 +119,8 @@ def example() -> dict[str, Any]:
     first = _run(20, "72841dc3968bd1fc5c4dd1ef7a0be0f6bd9bbd6c")
     point = ChangePoint(
         index=14,
+        earliest=14,
+        latest=14,
         before=83.1,
         after=97.2,
         low=0.167,

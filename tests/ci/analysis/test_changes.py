@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ci.analysis import changes
 from ci.analysis.changes import POLICY, SeriesFinding, analyze
-from ci.analysis.levels import Level, Step, error_inflation, normal_to_student, student_to_normal
+from ci.analysis.levels import Differences, Level, Step, normal_to_student, student_to_normal
 
 SEEDS = range(60)
 
@@ -222,5 +222,7 @@ def test_ranks_do_not_care_how_far_an_outlier_is() -> None:
 def test_values_like_their_neighbours_weigh_less() -> None:
     random = np.random.default_rng(0)
     white = random.normal(size=200)
-    assert error_inflation(Level(white)) < 1.1
-    assert error_inflation(Level(np.convolve(white, np.ones(4) / 4))) > 1.5
+    assert Differences(white).correlation(0) < 0.1
+    stepped = np.concatenate((white, white + 10))  # one step is not a resemblance
+    assert Differences(stepped).correlation(200) < 0.1
+    assert Differences(np.convolve(white, np.ones(4) / 4)).correlation(0) > 0.5
