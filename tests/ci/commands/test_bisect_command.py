@@ -264,7 +264,7 @@ def test_noise_that_is_too_large(runs: Runs) -> None:
     runs.outcome = outcome
     code, text = runs.bisect("--test", TEST)
     assert code == ExitCode.INFRASTRUCTURE
-    assert "not sure, which takes 95 %: more runs of these commits do not help" in text
+    assert "not sure, which takes 98 %: more runs of these commits do not help" in text
     assert "15 stepped over" in text
 
 
