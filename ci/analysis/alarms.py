@@ -7,6 +7,7 @@ shifts the found places.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -30,6 +31,10 @@ class AlarmRow:
     """Other quantities that rose with it."""
     cause: str | None = None
 
+    @property
+    def id(self) -> str:
+        return alarm_id(self.platform, self.change.run)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Alarm:
@@ -48,6 +53,16 @@ class Alarm:
     @property
     def platforms(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(row.platform for row in self.rows))
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The names of the alarm, one for each row: a history of fewer platforms shows fewer."""
+        return tuple(row.id for row in self.rows)
+
+
+def alarm_id(platform: str, first: RunMeasures) -> str:
+    """The name of a rise on a platform since its ``first`` run, for command lines."""
+    return hashlib.sha256(f"{platform} {first.run_id}".encode()).hexdigest()[:8]
 
 
 def find_alarms(histories: Iterable[PlatformHistory], order: Mapping[str, int]) -> list[Alarm]:

@@ -56,6 +56,7 @@ class StagePlan:
     hold: bool = False
     shards: int = 1  # processes that share the tests, side by side, each with devices of its own
     seconds: Mapping[str, float] = field(default_factory=dict)  # of earlier runs, by node id
+    left_out: bool = False  # the run is to end before it
 
 
 @dataclass(frozen=True)

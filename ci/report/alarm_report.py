@@ -128,6 +128,7 @@ def _details(alarm: Alarm) -> Iterator[str]:
         yield ENVIRONMENT_RISE
     if narrow := bisect_command(alarm):
         yield f"to find the commit: {narrow}"
+    yield f"to run both sides again: {command('rerun-alarm', alarm.ids[0])}"
     for row in alarm.rows:
         yield f"to accept it: {accept_command(row.platform, row.change.run)}"
 
@@ -153,6 +154,7 @@ def bisect_command(alarm: Alarm) -> str | None:
 def alarm_data(alarm: Alarm) -> dict[str, Any]:
     """All data of an alarm."""
     return {
+        "id": alarm.ids[0],
         "kind": alarm.kind,
         "headline": headline(alarm),
         "last_run_before": run_data(alarm.before),

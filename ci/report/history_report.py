@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from textwrap import wrap
 from typing import Any
 
+from ci.analysis.alarms import alarm_id
 from ci.analysis.changes import POLICY, ChangePoint
 from ci.analysis.level_changes import Environment, LevelChange, Series, Shift
 from ci.analysis.platform_history import PlatformHistory
@@ -322,6 +323,8 @@ def _shift_lines(record: PlatformHistory, shift: Shift) -> Iterator[str]:
         if not other.wall_alone and (note := change_status(other)) not in (None, own):
             yield f"  {measure_name(other.measure)}: {note}"
     if shift.judgement.is_open:
+        again = command("rerun-alarm", alarm_id(record.platform, change.run))
+        yield f"  to run both sides again: {again}"
         yield f"  to accept it: {accept_command(record.platform, change.run)}"
 
 

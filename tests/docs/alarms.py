@@ -19,6 +19,7 @@ BODY_KEYS: Mapping[str, str] = {
     "project": "The project in `ci.yaml`.",
     "branch": "The branch that the runs follow, or `null`.",
     "text": f"The message of the other forms. It is cut after {LONGEST_NOTIFICATION:,} characters.",
+    "id": "Its name for `rerun-alarm`. It changes with the first run of the rise.",
     "kind": "`regression`, or `environment` for a rise with a new compiler or tool, with"
     " `--fail-on environment`.",
     "headline": "The largest rise, and the platforms.",
