@@ -23,7 +23,7 @@ from ci.commands.options import (
 )
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
-from ci.facts.environment_key import ALL_OPERATORS, CacheState
+from ci.facts.environment_key import ALL_OPERATORS, NONE, CacheState
 from ci.model.plan import EngineKind
 from ci.model.trust import Trust
 from ci.plan.ci_variables import read_ci_job
@@ -246,6 +246,7 @@ def _question(project: str, report: RerunReport, plan: RerunPlan, engine: str | 
             cold=key.cache == CacheState.COLD,
             trust=read_ci_job(os.environ).trust or Trust.BRANCH,
             reruns=0,
+            shards=1 if key.shards == NONE else int(key.shards.split()[0]),
             selected=None if key.selection == ALL_OPERATORS else key.selection,
         ),
     )

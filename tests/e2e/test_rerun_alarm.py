@@ -73,7 +73,9 @@ def rerun(project: Project, python: str) -> tuple[int, dict[str, Any]]:
         text=True,
         check=False,
     )
-    assert "cpu: install CPU: 5 runs of each side show +33 % in noise of " in done.stderr, done.stderr
+    assert "cpu: install CPU: 5 runs of each side show +33 % in noise of " in done.stderr, (
+        done.stderr
+    )
     return done.returncode, json.loads(done.stdout)
 
 

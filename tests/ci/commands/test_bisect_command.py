@@ -17,7 +17,7 @@ import pytest
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts.sentences import stage_left_out
 from ci.model.outcomes import Outcome
-from ci.model.results import Harness, PlatformResult, Product, RunResult, Verdict
+from ci.model.results import Harness, PlatformResult, Product, RunResult, StageResult, Verdict
 from ci.plan.planning import RunOptions
 from ci.run.commit_runs import Checkout, temporary_checkout
 from ci.store.folder import open_store
@@ -198,7 +198,19 @@ def test_a_slower_stage(runs: Runs) -> None:
 
 
 def test_a_small_difference_can_be_read(runs: Runs) -> None:
-    runs.row = lambda at: result(1.08 if at >= 12 else 1.0)
+    def row(place: int) -> PlatformResult:
+        seconds = 1.08 if place >= 12 else 1.0
+        stage = StageResult(
+            name="install",
+            seconds=seconds,
+            cpu_user_s=seconds,
+            cpu_system_s=0.0,
+            exit_code=0,
+            in_total=True,
+        )
+        return result(stages=(stage,))
+
+    runs.row = row
     code, text = runs.bisect()
     assert code == ExitCode.PASSED
     rows = [line.split() for line in text.splitlines() if "Commit 1" in line and "CPU-s" in line]
