@@ -20,6 +20,7 @@ from ci.commands.options import (
     add_results,
     add_source,
     config_file,
+    platform_name,
 )
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
@@ -61,9 +62,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--budget",
         type=budget,
         metavar="LIMIT",
-        default=None,
-        help="end after so many runs, as 20, or begin none after such a time, as 600s, 90m or 2h"
-        " (default: as many as the noise needs)",
+        help="end after so many runs, as 20, or begin none that would end after a time, as 600s,"
+        " 90m or 2h (default: as many as the noise needs)",
+    )
+    parser.add_argument(
+        "--platform",
+        type=platform_name,
+        metavar="PLATFORM",
+        help="only this platform of the alarm (default: all of them)",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="only print which runs it takes, and why"
@@ -87,7 +93,15 @@ def execute(options: argparse.Namespace) -> int:
     source = (options.source or project.source).resolve()
     alarm, histories = _find_alarm(options, project.config.project, source)
     before, since = _sides(alarm, options.alarm)
-    rows = [RerunRow(plan=it, values={}, finding=None) for it in plan_reruns(alarm, histories)]
+    if options.platform not in (None, *alarm.platforms):
+        hint = near_match(options.platform, alarm.platforms)
+        message = f"--platform: got '{options.platform}', expected one of the alarm's{hint}"
+        raise UsageError(message, remedy=f"It has: {', '.join(alarm.platforms)}.")
+    rows = [
+        RerunRow(plan=it, values={}, finding=None)
+        for it in plan_reruns(alarm, histories)
+        if options.platform in (None, it.platform)
+    ]
     report = RerunReport(
         alarm=options.alarm,
         headline=headline(alarm),
@@ -202,7 +216,7 @@ def _run_again(search: Search, checkout: Checkout, row: RerunRow, limit: Budget)
     def judged(values: Values) -> RerunRow:
         before, after = (list(values.get(it, {}).values()) for it in sides)
         finding = judge_reruns(before, after, rise=plan.rise, noise=plan.noise)
-        return replace(row, values=values, finding=finding)
+        return replace(row, values={it: values.get(it, {}) for it in sides}, finding=finding)
 
     def counts(values: Values) -> list[int]:
         return [len(values.get(it, {})) for it in sides]

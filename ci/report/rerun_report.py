@@ -21,7 +21,7 @@ class RerunRow:
 
     plan: RerunPlan
     values: Mapping[str, Mapping[str, float]]
-    """By commit and run."""
+    """By commit and run, those before the rise first."""
     finding: RerunFinding | None
     """``None`` if a side has no run."""
     notes: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from ci.commands.rerun_alarm import Budget
 from ci.errors import ExitCode
 from ci.facts.sentences import stage_left_out
 from ci.model.results import Harness, PlatformResult, Product, RunResult, Verdict
@@ -168,6 +169,24 @@ def test_every_platform_of_an_alarm(alarmed: Alarmed) -> None:
     found = alarmed.answer(code=ExitCode.REGRESSION)
     outcomes = {row["platform"]: row["outcome"] for row in found["rows"]}
     assert outcomes == {"cpu": "not confirmed", "nvidia": "confirmed"}
+
+
+def test_one_platform_of_an_alarm(alarmed: Alarmed) -> None:
+    alarmed.measure("cpu", "nvidia")
+    found = alarmed.answer("--platform", "nvidia", code=ExitCode.REGRESSION)
+    assert [row["platform"] for row in found["rows"]] == ["nvidia"]
+    code, error = alarmed.rerun("--platform", "nvida")
+    assert code == ExitCode.USAGE
+    assert "--platform: got 'nvida', expected one of the alarm's; did you mean 'nvidia'?" in error
+    assert "It has: cpu, nvidia." in error
+
+
+def test_a_budget_of_time_has_room_for_the_longest_run(monkeypatch: Patch) -> None:
+    times = iter([0.0, 3.0, 7.0])
+    monkeypatch.setattr("ci.commands.rerun_alarm.monotonic", lambda: next(times))
+    limit = Budget(seconds=10.0, _begin=0.0)
+    assert [limit.begin_run() for _ in range(3)] == [True, True, False]  # 7 s and 4 s more
+    assert limit.made == 2
 
 
 def test_reruns_do_not_change_the_history(alarmed: Alarmed) -> None:
