@@ -7,7 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ci.analysis.reruns import CONFIDENCE, POWER, RerunFinding, RerunOutcome, RerunPlan
+from ci.analysis.reruns import (
+    CONFIDENCE,
+    MOST_RUNS,
+    POWER,
+    RerunFinding,
+    RerunOutcome,
+    RerunPlan,
+)
 from ci.facts.measures import amount, measure_name, percent, stage_and_quantity
 from ci.report.document import Document, Heading, Items, Report, select_attributes
 from ci.util.text import commit_name, counted
@@ -107,8 +114,10 @@ def plan_text(plan: RerunPlan) -> str:
     if not plan.noise:
         return f"{name}: {runs}, as it has no noise"
     rise = percent(plan.rise, "+") if math.isfinite(plan.rise) else "any rise"
-    power = f"with a power of {percent(POWER)}"
-    return f"{name}: {runs} show {rise} in noise of {percent(plan.noise)} {power}"
+    noise = f"{rise} in noise of {percent(plan.noise)}"
+    if plan.runs == MOST_RUNS:
+        return f"{name}: {runs}, the most, which may be too few for {noise}"
+    return f"{name}: {runs} show {noise} with a power of {percent(POWER)}"
 
 
 def _finding_text(row: RerunRow) -> str:
