@@ -36,6 +36,17 @@ def slower(first_bad: int, random: Random, *, rise: float, noise: float) -> Meas
     return lambda place: (1 + rise * (place >= first_bad)) * random.lognormvariate(typical, noise)
 
 
+BUSY_SHARE = 0.1  # of the runs, on a machine with noisy neighbours
+BUSY_TIMES = (1.2, 2.0)  # as long as alone
+
+
+def busy(measure: Measure, random: Random) -> Measure:
+    """The same on a machine that others use: one run in ten takes 1.2 to 2 times as long."""
+    return lambda place: (
+        measure(place) * (random.uniform(*BUSY_TIMES) if random.random() < BUSY_SHARE else 1)
+    )
+
+
 def failing(first_bad: int, random: Random, *, rate: float, before: float = 0.0) -> Measure:
     """A test that fails in a share of the runs since a commit, and in another one before it."""
     return lambda place: float(random.random() < (rate if place >= first_bad else before))
@@ -46,7 +57,7 @@ def search(
 ) -> tuple[Bisection, int]:
     """Search to the end; also return the number of runs."""
     values: dict[str, list[float]] = {}
-    for runs in range(MOST_RUNS * len(COMMITS) + 1):
+    for runs in range(MOST_RUNS * (len(COMMITS) + 2) + 1):
         found = Bisection(
             commits=COMMITS, values=values, skipped=skipped, log_likelihood=likelihood
         )
@@ -100,11 +111,15 @@ class Case:
         return self.change, self.seen, f"{mean(counts):.0f}", stated, alone
 
 
-def _stage(rise: float, noise: float) -> Case:
+def _stage(rise: float, noise: float, *, is_busy: bool = False) -> Case:
+    def measure(first_bad: int, random: Random) -> Measure:
+        quiet = slower(first_bad, random, rise=rise, noise=noise)
+        return busy(quiet, random) if is_busy else quiet
+
     return Case(
         change=f"{100 * rise:+.0f} %",
-        seen=f"{100 * noise:.0f} %",
-        measure=partial(slower, rise=rise, noise=noise),
+        seen=f"{100 * noise:.0f} %{', busy' if is_busy else ''}",
+        measure=measure,
         likelihood=likelihood_of_times,
     )
 
@@ -122,6 +137,8 @@ def _test(rate: float) -> Case:
 CASES = (
     *(_stage(0.2, noise) for noise in (0.01, 0.04, 0.08)),
     _stage(0.05, 0.02),
+    _stage(0.08, 0.03),
+    _stage(0.08, 0.03, is_busy=True),
     *(_test(rate) for rate in (1.0, 0.7, 0.5)),
 )
 HEADS = (

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
+from types import ModuleType
 
 from ci import __version__
 from ci.errors import CiError, ExitCode
@@ -22,7 +23,7 @@ EXIT_CODES = """exit codes:
   2    wrong command line or configuration
   3    infrastructure failure (engine, image, network, a missing program), or an internal error of
        this program
-  4    a regression, with compare --fail-on or history --check
+  4    a regression, with compare --fail-on or history --check; an alarm that rerun-alarm confirms
   130  interrupted
   141  the reader of the output has ended
 """
@@ -46,6 +47,7 @@ COMMANDS: Mapping[str, str] = {
     "shell": "open a shell in the environment of a run",
     "rerun": "run the tests of a run again, or one of them, in its environment",
     "bisect": "find the commit that made a stage slower or a test fail",
+    "rerun-alarm": "run both sides of an alarm of `history` again",
     "import": "import runs from other machines",
     "export": "write runs as tables for pandas or DuckDB",
     "platforms": "list the configured platforms",
@@ -121,7 +123,7 @@ def _parse_options(words: Sequence[str]) -> argparse.Namespace:
         if asked not in COMMANDS:
             expected = f"expected one of {', '.join(COMMANDS)}{near_match(asked, COMMANDS)}"
             parser.error(f"unknown command '{asked}', {expected}")
-        module, chosen = import_module(f"ci.commands.{asked}"), commands.choices[asked]
+        module, chosen = command_module(asked), commands.choices[asked]
         module.add_options(chosen)
         chosen.set_defaults(execute=module.execute)
     known = re.findall(r"--?[a-z-]+", chosen.format_usage())
@@ -131,6 +133,11 @@ def _parse_options(words: Sequence[str]) -> argparse.Namespace:
     if unknown:
         chosen.error("; ".join(_unknown_word(word, known) for word in unknown))
     return options
+
+
+def command_module(name: str) -> ModuleType:
+    """The module of a command, with its options and what it does."""
+    return import_module(f"ci.commands.{name.replace('-', '_')}")
 
 
 def _unknown_word(word: str, known: Iterable[str]) -> str:

@@ -20,6 +20,7 @@ from ci.protocol.stable_names import run_folders
 
 INTERRUPTED = 130
 RESTARTED = 1
+LEFT_OUT = "not run: only an earlier stage was asked for"
 
 
 class JobRun:
@@ -89,6 +90,9 @@ class JobRun:
     def _run_stages(self) -> bool:
         reason, failed = self._lease_for(None), None
         for stage in self._job.stages:
+            if stage.left_out:
+                self._log.emit(events.StageSkipped(stage=stage.name, reason=LEFT_OUT))
+                continue
             reason = reason or (None if stage.hold else failed)
             # First, since waiting for the engine must not keep others from a device.
             reason = reason or self._isolate(stage) or self._lease_for(stage)

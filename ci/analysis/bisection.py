@@ -13,12 +13,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import accumulate, pairwise
-from statistics import fmean
+from statistics import fmean, median_low
 
-SURE = 0.95  # the probability at which the search ends, as of the intervals in reports
+SURE = 0.98  # the probability at which the search ends; 1.5 runs more than 0.95 on a quiet machine
 NO_CHANGE = 0.2  # its prior probability: the user has seen a change, which may be noise
 LEAST_RUNS = 2  # of the ends, and on both sides of the answer: one value may be an outlier
 MOST_RUNS = 10  # of a commit; ten halve the error of three, and more would only take longer
+UNDECIDED = 0.5  # the probability of a change from which the ends get twice as many
 
 
 LogLikelihood = Callable[[Sequence[float], Sequence[float]], float]
@@ -29,33 +30,78 @@ Without values after it, that of no change.
 
 RISE = 5.0  # standard deviation of the rise, in units of the noise: 10 % if the noise is 2 %
 PRIOR_RUNS = 1.0  # the weight of the prior; without one, two equal values would have no noise
-PRIOR_NOISE = 0.02  # relative; of CPU seconds on a quiet machine
+PRIOR_NOISE = 0.03  # relative; on a quiet machine CPU seconds have 0.01 to 0.02
+OUTLIERS = 0.1  # the share of runs that other work on the machine makes longer
+OUTLIER_RANGE = math.log(2)  # by up to this factor
+LOG_OUTLIER = math.log(OUTLIERS / (1 - OUTLIERS) / OUTLIER_RANGE)
+MOST_OUTLIERS = 1 / 3  # of all runs; if more are longer, that is not other work
 SHORTEST_S = 0.01  # the resolution of CPU times
 
 
 def likelihood_of_times(before: Sequence[float], after: Sequence[float]) -> float:
-    """The likelihood of two levels with normal noise on a logarithmic scale.
+    """The likelihood of two levels with normal noise on a logarithmic scale, and of outliers.
 
-    Noise grows with the time. This is the Bayes factor of the two-sample t-test, with a prior of
-    the noise besides (Gönen, Johnson, Lu, Westfall: The Bayesian Two-Sample t Test, The American
-    Statistician 59, 2005).
+    Noise grows with the time. Without outliers, this is the Bayes factor of the two-sample t-test,
+    with a prior of the noise besides (Gönen, Johnson, Lu, Westfall: The Bayesian Two-Sample t Test,
+    The American Statistician 59, 2005). An outlier is a run that other work on the machine made
+    longer. It is not known how many there are: this sums over all numbers of them. They are the
+    values furthest above the level of their side.
     """
-    good, bad = ([math.log(max(it, SHORTEST_S)) for it in side] for side in (before, after))
-    if bad and fmean(bad) <= fmean(good):
+    unit = max([*before, *after][0], SHORTEST_S)  # sums of squares near 0 lose no digits
+    good, bad = (
+        _Side([math.log(max(it, SHORTEST_S) / unit) for it in side]) for side in (before, after)
+    )
+    logs = [_log_density(good, bad)]
+    for outliers in range(1, int(MOST_OUTLIERS * (good.count + bad.count)) + 1):
+        max((good, bad), key=lambda it: it.distance).drop_highest()
+        logs.append(_log_density(good, bad) + outliers * LOG_OUTLIER)
+    most = max(logs)
+    return most if most == -math.inf else most + math.log(sum(math.exp(it - most) for it in logs))
+
+
+class _Side:
+    """The logarithms of the times of one side, of which the highest can be left out."""
+
+    def __init__(self, logs: list[float]) -> None:
+        self._logs = sorted(logs)
+        self._level = median_low(logs) if logs else 0.0
+        self._sum, self._sum_of_squares = sum(logs), sum(it * it for it in logs)
+
+    @property
+    def count(self) -> int:
+        return len(self._logs)
+
+    @property
+    def mean(self) -> float:
+        return self._sum / self.count if self._logs else 0.0
+
+    @property
+    def squares(self) -> float:
+        """The sum of squares around the mean."""
+        return max(0.0, self._sum_of_squares - self._sum * self.mean)
+
+    @property
+    def distance(self) -> float:
+        """That of the highest value from the level."""
+        return self._logs[-1] - self._level if self._logs else -math.inf
+
+    def drop_highest(self) -> None:
+        value = self._logs.pop()
+        self._sum -= value
+        self._sum_of_squares -= value * value
+
+
+def _log_density(good: _Side, bad: _Side) -> float:
+    """The log density of values around two levels, the second one higher, or around one level."""
+    if good.count and bad.count and bad.mean <= good.mean:
         return -math.inf
-    runs = len(good) + len(bad)
-    inside = _squares(good) + _squares(bad)
-    between = _squares([*good, *bad]) - inside
-    shrinkage = 1 + RISE**2 * len(good) * len(bad) / runs
-    squares = PRIOR_RUNS * PRIOR_NOISE**2 + inside + between / shrinkage
+    runs, pairs = good.count + bad.count, good.count * bad.count
+    shrinkage = 1 + RISE**2 * pairs / runs
+    between = (bad.mean - good.mean) ** 2 * pairs / runs
+    squares = PRIOR_RUNS * PRIOR_NOISE**2 + good.squares + bad.squares + between / shrinkage
     degrees = runs - 1 + PRIOR_RUNS
-    return -(degrees * math.log(squares) + math.log(shrinkage)) / 2
-
-
-def _squares(values: Sequence[float]) -> float:
-    """The sum of squares around the mean."""
-    mean = fmean(values) if values else 0.0
-    return sum((value - mean) ** 2 for value in values)
+    powers = degrees * math.log(squares) + (runs - 1) * math.log(math.pi)
+    return math.lgamma(degrees / 2) - (powers + math.log(runs) + math.log(shrinkage)) / 2
 
 
 # Beta priors of the rates of failure, each with the weight of one run: Jeffreys' prior, and for
@@ -157,7 +203,10 @@ class Bisection:
     @property
     def is_hopeless(self) -> bool:
         """Whether the ends do not differ, however often they were run."""
-        return min(len(self._runs(it)) for it in self._ends) >= MOST_RUNS and not self.ends_differ
+        runs = min(len(self._runs(it)) for it in self._ends)
+        if runs < MOST_RUNS or self.ends_differ:
+            return False
+        return runs >= 2 * MOST_RUNS or sum(self.probabilities) < UNDECIDED
 
     @property
     def answer(self) -> Answer:

@@ -40,9 +40,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Find the commit since which a stage is slower or a test fails. Runs commits between GOOD"
         " and BAD, in a folder outside of the sources, the most informative first, and each"
-        " as often as the noise needs. Commits that do not build are stepped over. The runs are"
-        " stored like all others, and stored ones of the same environment are used. If it is"
-        " interrupted, the same command continues."
+        " as often as the noise needs, and up to the stage in question. Commits that do not build"
+        " are stepped over. Stored runs of the same environment are used. If it is interrupted, the"
+        " same command continues."
     )
     add_platform(parser, "the platform to run")
     for name, which in (("good", "before the change"), ("bad", "with the change")):

@@ -95,14 +95,19 @@ def add_project(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_line(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose what is read of a history: runs along a branch, and a stage."""
+def add_branch(parser: argparse.ArgumentParser) -> None:
+    """Add ``--branch``, whose runs are read."""
     parser.add_argument(
         "--branch",
         metavar="NAME",
         help="follow this branch: the runs of its target up to their newest common commit, then"
         " its own (default: the main branch; a run records both); or a commit: the runs up to it",
     )
+
+
+def add_line(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose what is read of a history: runs along a branch, and a stage."""
+    add_branch(parser)
     parser.add_argument("--stage", metavar="S", help="only this stage: install, compile, pytest")
     parser.add_argument(
         "--measure",

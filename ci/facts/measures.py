@@ -6,6 +6,7 @@ another series.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -195,6 +196,7 @@ _SECONDS = {Quantity.WALL: "s", Quantity.CPU: "CPU-s"}
 _BYTES = (Quantity.PEAK_MEMORY, Quantity.WHEEL)
 # From these values on no decimal is shown, so that a value that rounds to 10 has none either.
 _WHOLE_SECONDS = 9.95
+_MOST_DECIMALS = 3  # as many as clocks of CPU time have, or more
 _WHOLE_PERCENT = 0.0995
 _WHOLE = 99.5  # from here on, three digits are a whole number
 _CERTAIN = 0.999  # a probability is printed with three digits
@@ -214,8 +216,11 @@ def certain(probability: float) -> str:
     return f"probability {shown}"
 
 
-def amount(value: float, quantity: AnyQuantity, sign: str = "") -> str:
-    """``38 s``, ``4 units``; the sign ``+`` always shows a sign."""
+def amount(value: float, quantity: AnyQuantity, sign: str = "", *, step: float = 0.0) -> str:
+    """``38 s``, ``4 units``; the sign ``+`` always shows a sign.
+
+    Seconds have as many decimals as it takes to show a difference of ``step``.
+    """
     if isinstance(quantity, Benchmark):
         return _benchmark_amount(value, quantity.unit, sign)
     if quantity in _BYTES:
@@ -225,6 +230,8 @@ def amount(value: float, quantity: AnyQuantity, sign: str = "") -> str:
         return f"{value:{sign},.0f} bytes"
     if quantity in _SECONDS:
         digits = 0 if abs(value) >= _WHOLE_SECONDS else 1
+        needed = -math.floor(math.log10(step)) if step > 0 else 0
+        digits = max(digits, min(needed, _MOST_DECIMALS))
         return f"{value:{sign},.{digits}f} {_SECONDS[quantity]}"
     return f"{value:{sign},.0f} {quantity.value}"
 

@@ -187,6 +187,12 @@ def stage_without_result(stage: str) -> str:
 
 
 @fact
+def stage_left_out(stage: str) -> str:
+    """`bisect` and `rerun-alarm` measure an earlier stage, so they end the run after that one."""
+    return f"stage {stage} was left out: only an earlier stage was asked for"
+
+
+@fact
 def time_limit(stage: str, limit_s: float, seconds: float) -> str:
     """Look for a hang in the named test, or raise `timeout_s` of the stage."""
     longer = max(seconds - limit_s, 0.0)

@@ -82,6 +82,8 @@ def _product(case: Case) -> ProductOpinion:
     at = list(case.plan.stages).index(case.pytest_stage)
     if early := _failed_command(case) or _missing_result(case, case.plan.stages[:at]):
         return early
+    if case.pytest_stage.left_out:
+        return Product.NOT_RUN, [say.stage_left_out(case.pytest_stage.name)]
     # The outcomes count only if all tests ran on the platform.
     suite, evidence = judge_suite(case)
     product, broken = suite, broken_contract(case)
@@ -108,7 +110,7 @@ def _failed_command(case: Case) -> ProductOpinion | None:
 
 
 def _missing_result(case: Case, stages: Sequence[StagePlan]) -> ProductOpinion | None:
-    names = [stage.name for stage in stages if case.end_of(stage) is None]
+    names = [it.name for it in stages if not it.left_out and case.end_of(it) is None]
     return (Product.INCOMPLETE, [say.stage_without_result(names[0])]) if names else None
 
 

@@ -13,7 +13,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 
@@ -96,6 +96,8 @@ class RunOptions(BaseModel):
     """The head of the Ray cluster of the engine ``ray``; ``None``: from the environment."""
     priority: Priority = Priority.COMMIT
     """Which run gets a free host of a pool first."""
+    last_stage: str | None = None
+    """The last stage to run, or a part of the build, such as `compile`; ``None``: all stages."""
     python: str | None = None
     """The Python of the host engine's environment; ``None``: the site's, or the engine chooses."""
 
@@ -146,6 +148,11 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
     if config.selection:
         variable = config.selection.variable
         selection = SelectionPlan(variable=variable, operators=inputs.options.selected)
+    stages = tuple(
+        _stage_plan(stage, inputs)
+        for stage in config.stages
+        if stage.platforms is None or platform.name in stage.platforms
+    )
     return RunPlan(
         run_id=inputs.run_id,
         platform=platform.name,
@@ -154,11 +161,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         simulated=wanted.simulated,
         source=inputs.source,
         results=inputs.results / platform.name,
-        stages=tuple(
-            _stage_plan(stage, inputs)
-            for stage in config.stages
-            if stage.platforms is None or platform.name in stage.platforms
-        ),
+        stages=_up_to(stages, inputs.options.last_stage),
         artifacts=tuple(
             ArtifactPlan(name=name, path=path) for name, path in config.artifacts.items()
         ),
@@ -254,6 +257,16 @@ def _stage_plan(stage: StageConfig, inputs: PlanInputs) -> StagePlan:
         shards=shards,
         benchmarks=stage.benchmarks or "",
     )
+
+
+def _up_to(stages: Sequence[StagePlan], last: str | None) -> tuple[StagePlan, ...]:
+    """Leave out the stages after one; after the build, if ``last`` is no stage but a part of it."""
+    if last is None:
+        return tuple(stages)
+    ends = [it for it in stages if it.name == last]
+    ends = ends or [it for it in stages if it.column is Column.BUILD_INSTALL]
+    end = stages.index(ends[-1]) if ends else len(stages)
+    return (*stages[: end + 1], *(replace(it, left_out=True) for it in stages[end + 1 :]))
 
 
 def _refuse_isolated_python(stage: str, command: Sequence[str]) -> None:

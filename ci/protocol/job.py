@@ -57,6 +57,7 @@ class StagePlan:
     shards: int = 1  # processes that share the tests, side by side, each with devices of its own
     benchmarks: str = ""  # where the stage writes the results of its benchmarks, in the workspace
     seconds: Mapping[str, float] = field(default_factory=dict)  # of earlier runs, by node id
+    left_out: bool = False  # the run is to end before it
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,17 @@ class BisectionReport(Report):
         yield f"{runs}; {len(self.values)} of {len(self.commits)} commits measured{stepped_over}"
         yield f"compare both sides: {self.comparison}"
 
+    @property
+    def _step(self) -> float:
+        """The difference of the levels before and since, which the medians are to show."""
+        place = self.commits.index(self.answer.first_bad[-1])
+        sides = (self.commits[:place], self.commits[place:])
+        good, bad = (
+            median(it for commit in side for it in self.values.get(commit, {}).values())
+            for side in sides
+        )
+        return abs(bad - good)
+
     def _rows(self) -> Iterator[Sequence[str]]:
         for commit in self.commits:
             values = [*self.values.get(commit, {}).values()]
@@ -67,7 +78,8 @@ class BisectionReport(Report):
             if values and commit not in self.skipped:
                 shown = f"{sum(values):.0f}"
                 if self.measure is not None:
-                    shown = amount(median(values), stage_and_quantity(self.measure)[1])
+                    quantity = stage_and_quantity(self.measure)[1]
+                    shown = amount(median(values), quantity, step=self._step)
             if shown:
                 yield commit[:SHORT], str(len(values)), shown, self.subjects.get(commit, "")
 

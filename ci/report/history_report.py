@@ -385,6 +385,7 @@ def _shift_lines(record: PlatformHistory, shift: Shift, alarms: Alarms) -> Itera
             yield f"  {measure_name(other.measure)}: {note}"
     if tracked := alarms.get((change.run.run_id, change.measure)):
         yield f"  {tracking_text(tracked)}"
+        yield f"  to run both sides again: {command('rerun-alarm', tracked.record.alarm_id)}"
     if shift.judgement.is_open:
         yield f"  to accept it: {accept_command(record.platform, change.run)}"
 

@@ -1,4 +1,6 @@
-"""The search for the first bad commit: runs commits, and keeps what it did in a file.
+"""Runs of commits of a line for a question: which is the first bad one, or is an alarm true?
+
+A file keeps which runs were made for it.
 
 The values are those of the store, so a search that was interrupted goes on where it was, and a
 second one uses the runs of the first.
@@ -7,7 +9,8 @@ second one uses the runs of the first.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,9 +20,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ci.analysis.bisection import Bisection, likelihood_of_outcomes, likelihood_of_times
 from ci.errors import ConfigError, InfrastructureError, UsageError
-from ci.facts.measures import Quantity, measure_key
+from ci.facts.measures import TOTAL, Quantity, measure_key
+from ci.facts.sentences import stage_left_out
 from ci.model.outcomes import Outcome
-from ci.model.results import Harness, RunResult
+from ci.model.results import Harness, RunResult, Verdict
 from ci.plan.planning import RunOptions
 from ci.run.commit_runs import Checkout
 from ci.store.folder import open_store
@@ -34,11 +38,16 @@ from ci.util.text import commit_name, near_match
 OWN_FAULTS = (Harness.CRASHED, Harness.OOM_KILLED, Harness.TIMED_OUT)
 
 
+BISECT = "bisect"
+
+
 class Question(BaseModel):
-    """What to search for, and among which runs."""
+    """What to measure, and in which runs."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    command: str = BISECT
+    """The command that asks."""
     project: str
     platform: str
     good: str
@@ -46,14 +55,24 @@ class Question(BaseModel):
     stage: str | None = None
     test: str | None = None
     """One of the two: a stage that got slower, or a test that fails."""
+    measure: str | None = None
+    """The measure of the stage; ``None``: seconds."""
     warm: bool = False
+    only_own_runs: bool = False
+    """Whether runs that were stored before are no evidence."""
     options: RunOptions
+
+    @property
+    def run_options(self) -> RunOptions:
+        """The options of each run, which ends with the stage in question."""
+        last = None if self.stage == TOTAL else self.stage
+        return self.options.model_copy(update={"last_stage": last})
 
     @property
     def name(self) -> str:
         """The name of the search, of its file in the results, and of its folder of commits."""
         digest = hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]
-        return f"bisect-{self.platform}-{self.good[:8]}-{self.bad[:8]}-{digest}"
+        return f"{self.command}-{self.platform}-{self.good[:8]}-{self.bad[:8]}-{digest}"
 
 
 class SearchRecord(BaseModel):
@@ -110,17 +129,23 @@ class Search:
 
     def go_on(self, checkout: Checkout) -> Values:
         """Run commits until the answer is known, or more runs would not help."""
+        return self.run_chosen(checkout, self._next_commit)
+
+    def run_chosen(self, checkout: Checkout, choose: Callable[[Values], str | None]) -> Values:
+        """Run the commits that ``choose`` returns for the values so far, until it has no more."""
         values = self.read_values()
-        while True:
-            found = self.bisection(values)
-            commit = found.next_commit()
-            if commit is None:
-                return values
-            self._announce(found, commit)
+        while commit := choose(values):
             if result := self._run(checkout, commit):
                 values = self.read_values()
                 if result.run_id not in values.get(commit, {}):
                     self._skip(commit, self._no_value(result))
+        return values
+
+    def _next_commit(self, values: Values) -> str | None:
+        found = self.bisection(values)
+        if commit := found.next_commit():
+            self._announce(found, commit)
+        return commit
 
     def _announce(self, found: Bisection, commit: str) -> None:
         state = "both ends first"
@@ -128,26 +153,32 @@ class Search:
             best = found.answer
             state = f"{best.probability:.0%} for {commit_name(best.first_bad[-1])} so far"
         number = f"{self.commits.index(commit) + 1} of {len(self.commits)}"
-        complain(f"bisect: run {commit_name(commit)}, {number}; {state}")
+        complain(f"{BISECT}: run {commit_name(commit)}, {number}; {state}")
 
     def _run(self, checkout: Checkout, commit: str) -> RunResult | None:
         """Run a commit; ``None`` if the run has no value to read."""
         asked = self.question
         try:
-            result = checkout.run(commit, asked.platform, self.results, asked.options)
+            result = checkout.run(commit, asked.platform, self.results, asked.run_options)
         except (UsageError, ConfigError) as error:
             self._skip(commit, str(error))
             return None
         row = result.platform(asked.platform)
         verdict = row.verdict
-        if not verdict.product.is_final and verdict.harness not in OWN_FAULTS:
-            message = f"bisect: run {result.run_id} of {commit_name(commit)} has no result: "
-            message += verdict.reason or verdict.harness
+        has_ended = verdict.product.is_final or _is_cut(verdict)
+        if not has_ended and verdict.harness not in OWN_FAULTS:
+            message = f"{asked.command}: run {result.run_id} of {commit_name(commit)} has no result"
+            message += f": {verdict.reason or verdict.harness}"
             remedy = "Repeat the command when this is solved: it keeps all runs so far."
             raise InfrastructureError(message, remedy=remedy)
         if asked.warm and row.built and row.facts("compiler_cache").get("state") is None:
-            message = f"--warm: no compilation of run {result.run_id} used a compiler cache"
-            raise UsageError(message, remedy="Leave out --warm.")
+            message = f"no compilation of run {result.run_id} used a compiler cache"
+            if asked.command != BISECT:
+                remedy = (
+                    "Run it on a machine with one, as the alarm is of builds with a filled one."
+                )
+                raise InfrastructureError(f"{asked.command}: {message}", remedy=remedy)
+            raise UsageError(f"--warm: {message}", remedy="Leave out --warm.")
         if asked.warm and row.built and commit not in self.record.warming:
             self.record.warming[commit] = result.run_id
             self._save()
@@ -159,7 +190,8 @@ class Search:
     def _no_value(self, result: RunResult) -> str:
         asked = self.question
         row = result.platform(asked.platform)
-        if row.built is False or not row.verdict.product.is_final:
+        has_ended = row.verdict.product.is_final or _is_cut(row.verdict)
+        if row.built is False or not has_ended:
             return row.verdict.reason or "it was not built"
         if asked.stage:
             known = [stage.name for stage in row.stages]
@@ -173,9 +205,10 @@ class Search:
     def _skip(self, commit: str, reason: str) -> None:
         if commit in (self.commits[0], self.commits[-1]):
             end = "--good" if commit == self.commits[0] else "--bad"
-            message = f"{end}: {commit_name(commit)} cannot be judged: {reason}"
+            asker = end if self.question.command == BISECT else self.question.command
+            message = f"{asker}: {commit_name(commit)} cannot be judged: {reason}"
             raise UsageError(message, remedy="Name a commit that can be built and tested.")
-        complain(f"bisect: {commit_name(commit)} is stepped over: {reason}")
+        complain(f"{BISECT}: {commit_name(commit)} is stepped over: {reason}")
         self.record.skipped[commit] = reason
         self._save()
 
@@ -186,6 +219,7 @@ class Search:
         """Read the values of this search's runs, and of others in the same environments.
 
         With ``warm``, only the own ones: of others, no one knows what was in the compiler cache.
+        Those that raised an alarm are no evidence for it, either.
         """
         asked, own = self.question, self.record.runs
         with open_store(self.results) as store:
@@ -196,7 +230,8 @@ class Search:
                 if head.commit in on_line and asked.platform in head.platforms and not head.dirty
             ]
             rows = {row.run_id: row for row in store.measured(asked.platform, heads)}
-            keys = set() if asked.warm else {row.key for it, row in rows.items() if it in own}
+            own_only = asked.warm or asked.only_own_runs
+            keys = set() if own_only else {row.key for it, row in rows.items() if it in own}
             usable = {it for it, row in rows.items() if it in own or row.key in keys}
             # Where all tests failed, there is no measure.
             usable |= own.keys() & {head.run_id for head in heads}
@@ -220,7 +255,7 @@ class Search:
                 if state and state.outcome is not Outcome.SKIPPED
             }
         measures = {run_id: rows[run_id].values for run_id in run_ids if run_id in rows}
-        name = self.record.measure or self._choose_measure(measures)
+        name = asked.measure or self.record.measure or self._choose_measure(measures)
         return {run_id: values[name] for run_id, values in measures.items() if name in values}
 
     def _choose_measure(self, measures: Mapping[str, Mapping[str, float]]) -> str:
@@ -230,3 +265,17 @@ class Search:
         known = {name for values in measures.values() for name in values}
         self.record.measure = next((name for name in (cpu, wall) if name in known), None)
         return self.record.measure or wall
+
+
+def runs_made_by(command: str, results: Path) -> set[str]:
+    """The ids of all runs that searches of a command have made, as far as their files say it."""
+    made: set[str] = set()
+    for file in results.glob(f"{command}-*.json"):
+        with suppress(OSError, ValueError):
+            made |= SearchRecord.model_validate_json(file.read_bytes()).runs.keys()
+    return made
+
+
+def _is_cut(verdict: Verdict) -> bool:
+    """Whether a run ended as it was to: after the stage in question, before the tests."""
+    return any(it.code == stage_left_out.code for it in verdict.evidence)

@@ -26,10 +26,13 @@ RESULTS = Path("results")
 CONFIG_FILE = "ci.yaml"
 ACCEPTED_FILE = "ci-accepted.yaml"  # beside it
 # Commands to which an option of the current command line is passed on.
-SOURCE_COMMANDS = ("run", "bundle", "bisect", "manifest")
-CONFIG_COMMANDS = ("run", "bundle", "bisect", "doctor", "gc", "contract", "platforms", "manifest")
+SOURCE_COMMANDS = ("run", "bundle", "bisect", "rerun-alarm", "manifest")
+CONFIG_COMMANDS = (
+    *("run", "bundle", "bisect", "rerun-alarm", "doctor", "gc", "contract", "platforms"),
+    "manifest",
+)
 RESULTS_COMMANDS = (
-    *("run", *SESSIONS, "shell", "rerun", "bisect", "contract", "import", "export"),
+    *("run", *SESSIONS, "shell", "rerun", "bisect", "rerun-alarm", "contract", "import", "export"),
     *("doctor", "capacity", "gc"),
 )
 

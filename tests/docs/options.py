@@ -6,7 +6,6 @@ import argparse
 import json
 import re
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any
 
 from ci import cli
@@ -36,7 +35,7 @@ def text() -> str:
 
 def _command(name: str, about: str) -> str:
     parser = argparse.ArgumentParser(add_help=False)
-    import_module(f"ci.commands.{name}").add_options(parser)
+    cli.command_module(name).add_options(parser)
     shown = [it for it in parser._actions if it.help != argparse.SUPPRESS]
     arguments = ",\n".join(f"  {json.dumps(_argument(it))}" for it in shown)
     return f'{json.dumps(name)}: {{"help": {json.dumps(about)}, "arguments": [\n{arguments}\n]}}'

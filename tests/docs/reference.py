@@ -12,7 +12,6 @@ import inspect
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -341,7 +340,7 @@ def _commands() -> str:
     ]
     for name, summary in cli.COMMANDS.items():
         parser = argparse.ArgumentParser(prog=f"python -m ci {name}")
-        import_module(f"ci.commands.{name}").add_options(parser)
+        cli.command_module(name).add_options(parser)
         parts.append(_command(parser, parser.description or summary))
     parts.append("## python -m codegen")
     for parser, summary in _codegen_parsers():

@@ -101,6 +101,16 @@ def test_failing_stage_skips_the_later_ones(
     assert job.events("run_finished")[0]["exit_code"] == 1
 
 
+def test_stages_that_were_not_asked_for_do_not_run(job: Job) -> None:
+    job.stage("install", "true")
+    job.stage("pytest", "false", kind=StageKind.PYTEST, left_out=True)
+    job.stage("package", "false", left_out=True)
+    assert job.run() == 0
+    skipped = job.events("stage_skipped")
+    assert [it["stage"] for it in skipped] == ["pytest", "package"]
+    assert {it["reason"] for it in skipped} == {"not run: only an earlier stage was asked for"}
+
+
 def test_time_out_ends_the_whole_tree(job: Job) -> None:
     # Not in Python, which a busy machine may not have started when the time is up.
     job.stage("hang", "sh", "-c", "setsid sleep 600 & echo $!; wait", timeout_s=1.0)

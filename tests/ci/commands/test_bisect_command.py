@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 from ci.errors import ConfigError, ExitCode, UsageError
+from ci.facts.sentences import stage_left_out
 from ci.model.outcomes import Outcome
-from ci.model.results import Harness, PlatformResult, Product, RunResult, Verdict
+from ci.model.results import Harness, PlatformResult, Product, RunResult, StageResult, Verdict
+from ci.plan.planning import RunOptions
 from ci.run.commit_runs import Checkout, temporary_checkout
 from ci.store.folder import open_store
 from ci.store.rows import RunMeasures
@@ -195,6 +197,46 @@ def test_a_slower_stage(runs: Runs) -> None:
     assert len(runs.places) == made
 
 
+def test_a_small_difference_can_be_read(runs: Runs) -> None:
+    def row(place: int) -> PlatformResult:
+        seconds = 1.08 if place >= 12 else 1.0
+        stage = StageResult(
+            name="install",
+            seconds=seconds,
+            cpu_user_s=seconds,
+            cpu_system_s=0.0,
+            exit_code=0,
+            in_total=True,
+        )
+        return result(stages=(stage,))
+
+    runs.row = row
+    code, text = runs.bisect()
+    assert code == ExitCode.PASSED
+    rows = [line.split() for line in text.splitlines() if "Commit 1" in line and "CPU-s" in line]
+    assert {row[2] for row in rows} == {"1.00", "1.08"}, text
+
+
+def test_a_run_ends_with_the_stage_in_question(runs: Runs, monkeypatch: Patch) -> None:
+    options: list[RunOptions] = []
+
+    def run(_: Checkout, commit: str, *asked: Any) -> RunResult:
+        options.append(asked[-1])
+        return runs.run(commit)
+
+    monkeypatch.setattr(Checkout, "run", run)
+    cut = Verdict(
+        product=Product.NOT_RUN, harness=Harness.CLEAN, evidence=(stage_left_out("pytest"),)
+    )
+    slower = slower_since(12)
+    runs.row = lambda at: slower(at).model_copy(update={"verdict": cut})
+    assert runs.answer()["first_bad"] == [runs.commits[12]]
+    assert {it.last_stage for it in options} == {"install"}
+    code, shown = runs.project.ci("history", "cpu")
+    assert code == ExitCode.PASSED
+    assert "nothing to judge" in shown  # few commits, but often, are no history
+
+
 def test_a_failing_test_with_the_runs_of_an_earlier_search(runs: Runs) -> None:
     runs.row, runs.outcome = (
         slower_since(12),
@@ -264,7 +306,7 @@ def test_noise_that_is_too_large(runs: Runs) -> None:
     runs.outcome = outcome
     code, text = runs.bisect("--test", TEST)
     assert code == ExitCode.INFRASTRUCTURE
-    assert "not sure, which takes 95 %: more runs of these commits do not help" in text
+    assert "not sure, which takes 98 %: more runs of these commits do not help" in text
     assert "15 stepped over" in text
 
 

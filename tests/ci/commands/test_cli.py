@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import IO
 
@@ -273,7 +272,7 @@ def test_a_word_that_is_nearly_right_gets_a_hint(
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_no_option_of_any_command_answers_in_python_s_words(name: str, capsys: Output) -> None:
     parser = argparse.ArgumentParser()
-    import_module(f"ci.commands.{name}").add_options(parser)
+    cli.command_module(name).add_options(parser)
     typed = [action for action in parser._actions if action.type or action.choices]
     for action in typed:
         if action.type in (Path, platform_name):  # they take any text
@@ -292,7 +291,7 @@ def test_no_option_of_any_command_answers_in_python_s_words(name: str, capsys: O
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_every_command_has_one_form(name: str) -> None:
     """Its options first, then the command to call."""
-    module = import_module(f"ci.commands.{name}")
+    module = cli.command_module(name)
     own = (it for it in vars(module).values() if getattr(it, "__module__", "") == module.__name__)
     assert next(own) is module.add_options
     assert module.execute in own

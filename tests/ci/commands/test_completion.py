@@ -69,7 +69,7 @@ def asking(line: str, answers: Path | str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ("re", ["report", "rerun"]),
+        ("re", ["report", "rerun", "rerun-alarm"]),
         ("run --dr", ["--dry-run"]),
         ("run --engine ", ["auto", "docker", "host", "podman", "ray"]),
         ("run cpu --trust=b", ["--trust=branch"]),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ci.facts.measures import Quantity, measure_key, measures_of, stage_and_quantity
+from ci.facts.measures import Quantity, amount, measure_key, measures_of, stage_and_quantity
 from ci.model.results import BuildResult, PlatformResult, PytestResult, StageResult
 from tests.ci.published import PUBLISHED, platform_result
 
@@ -106,3 +106,20 @@ def test_names_of_measures_are_read_back() -> None:
     for quantity in Quantity:
         assert stage_and_quantity(measure_key("build.all", quantity)) == ("build.all", quantity)
     assert [q for q in Quantity if not q.is_noisy] == ["wheel_bytes", "lines", "units"]
+
+
+@pytest.mark.parametrize(
+    ("value", "step", "text"),
+    [
+        (1.0, 0.0, "1.0 CPU-s"),
+        (1.0, 0.08, "1.00 CPU-s"),
+        (1.08, 0.08, "1.08 CPU-s"),
+        (0.01, 0.0008, "0.010 CPU-s"),
+        (12.0, 0.96, "12.0 CPU-s"),
+        (174.0, 30.0, "174 CPU-s"),
+    ],
+)
+def test_seconds_have_the_decimals_that_show_a_difference(
+    value: float, step: float, text: str
+) -> None:
+    assert amount(value, Quantity.CPU, step=step) == text

@@ -110,6 +110,7 @@ RED_HOOK = log(Outcome.PASSED, status=1)
 WORKER_DIED = log(Outcome.PASSED, Outcome.FAILED, status=1, crashed=("t.py::test_1",))
 TIMED_OUT: dict[str, Any] = {"signal": 15, "timed_out": True}
 TO_PACKAGE = (*STAGES, stage("package"))
+UP_TO_INSTALL = (STAGES[0], replace(STAGES[1], left_out=True))
 
 SCENARIOS: dict[str, Case] = {
     "all is well": ran(PASSING),
@@ -180,6 +181,19 @@ SCENARIOS: dict[str, Case] = {
     ),
     "the build is interrupted and says that all is well": case(
         None, end("install", interrupted=True), last(130), exit_code=130
+    ),
+    # The run was to end before the tests.
+    "the tests are left out": changed(
+        case(None, INSTALLED, StageSkipped(stage="pytest", reason="not run"), last(), exit_code=0),
+        stages=UP_TO_INSTALL,
+    ),
+    "the build fails, and the tests are left out": changed(
+        case(
+            *(None, end("install", 2)),
+            *(StageSkipped(stage="pytest", reason="not run"), last(1)),
+            exit_code=1,
+        ),
+        stages=UP_TO_INSTALL,
     ),
     # A stage after the tests
     "a later stage fails": changed(
