@@ -71,7 +71,9 @@ def contents(wheel: Path) -> dict[str, bytes]:
 
 
 def test_it_has_the_files_that_the_build_of_a_device_needs(built: Path) -> None:
-    spec = importlib.util.spec_from_file_location("recipe", REPOSITORY / "codegen" / "hatch_build.py")
+    spec = importlib.util.spec_from_file_location(
+        "recipe", REPOSITORY / "codegen" / "hatch_build.py"
+    )
     assert spec
     assert spec.loader
     recipe = importlib.util.module_from_spec(spec)

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from codegen.cli import main
-from codegen.inspection import read_contracts
+from codegen.inspection.surroundings import read_contracts
 from codegen.slots import Slot
 from tests.built import cached_compiler, copy_checkout, run
-
 
 RUNS_HERE = (
     "<!-- not run: tests/codegen/test_docs_the_library.py runs it, in a checkout of its own -->"
@@ -95,7 +94,9 @@ def follow(page: str) -> str:
         elif language == "cpp":
             include, calls = text.split("\n", 1)
             tensors = "const infini::ops::Tensor &x, const infini::ops::Tensor &y"
-            program = f"{include}\nvoid f({tensors}, const infini::ops::Tensor &out) {{\n{calls}}}\n"
+            program = (
+                f"{include}\nvoid f({tensors}, const infini::ops::Tensor &out) {{\n{calls}}}\n"
+            )
             script.append(f"cat > calls.cc <<'END'\n{program}END\n")
         else:
             script.append(text)
@@ -127,7 +128,9 @@ def test_what_a_person_types_is_the_library(
     assert f"{slots}\n{call}\n" in done.stdout
     traced = checkout / "traced"
     assert "aten::add.Tensor" in (traced / "selected_operators.yaml").read_text()
-    assert {"add", "convolution"} <= set(re.findall(r"\w+", (traced / "selection.yaml").read_text()))
+    assert {"add", "convolution"} <= set(
+        re.findall(r"\w+", (traced / "selection.yaml").read_text())
+    )
     assert len(re.findall(r"^slot 8 on cpu: (\d+) of \1 active", done.stdout, re.M)) == 2
 
 
@@ -135,7 +138,13 @@ def test_the_last_line_of_the_suite_is_that_of_the_contract(root: Path, page: st
     """The overloads that pass at slot 8, of all that are generated."""
     outcomes = read_contracts([root / "tests" / "ops" / "contracts"])
     of_cpu = [each for each in outcomes if each.platform == "cpu" and each.slot == Slot.TORCH]
-    passed = len({each.overload for each in of_cpu if any(word.startswith("passed") for word in each.outcomes)})
+    passed = len(
+        {
+            each.overload
+            for each in of_cpu
+            if any(word.startswith("passed") for word in each.outcomes)
+        }
+    )
     [shown] = re.findall(r"^slot 8 on cpu: .*$", page, re.M)
     every = len({each.overload for each in of_cpu})
     assert shown == (
