@@ -32,11 +32,13 @@ def accept_rises(found: PlatformHistory, run_id: str, terms: Terms) -> list[Acce
     """
 
     def accept(measure: str, run: RunMeasures, level: float) -> Acceptance:
-        # Uncommitted changes may be the cause: only the run itself has them.
-        is_known = run.commit is not None and not run.dirty
+        # Uncommitted changes may be the cause: only the run itself has them. Of a rise between two
+        # runs of a commit, the commit is not the cause.
+        is_known = run.commit is not None and not run.dirty and run not in later
         place = {"commit": run.commit} if is_known else {"run": run.run_id}
         return accept_level(measure, level, platform=found.platform, **place, **vars(terms))
 
+    later = [it.run for it in found.history.environment_rises if it.rises[0].is_in_one_commit]
     rises = [
         (environment, shift, {change.run.run_id for change in shift.changes if change.is_rise})
         for environment, shift in found.history.shifts

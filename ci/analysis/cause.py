@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ci.analysis.parts import (
     BuildSide,
@@ -27,7 +27,7 @@ from ci.analysis.parts import (
     units_of,
 )
 from ci.facts import measures
-from ci.facts.environment_key import environment_key
+from ci.facts.environment_key import ComponentChange, environment_key
 from ci.facts.measures import IMAGE, TOTAL, Quantity
 from ci.facts.suite import operator_of
 from ci.model.details import UnitKind
@@ -220,13 +220,25 @@ class _MeasurePair:
         return _PartSubject(pair=self, noun=noun).rows(*map(parts_of, sides))
 
     def _stage_rows(self) -> Iterator[Contributor]:
+        before, after = (_stages(side.result) for side in self.sides)
         building = self.building
-        for stage in {name: None for side in self.sides for name in _stages(side.result)}:
+        for stage in (name for name in before if name in after):
             part = replace(self, stage=stage)
             if stage == building:
                 yield from part.shares()
             else:
                 yield _stage_row(f"in the {stage} stage", part)
+        removed = [name for name in before if name not in after]
+        new = [name for name in after if name not in before]
+        rows = [_stage_row(f"in the removed {it} stage", replace(self, stage=it)) for it in removed]
+        rows += [_stage_row(f"in the new {it} stage", replace(self, stage=it)) for it in new]
+        # Probably another name: the difference of the two matters, rather than each of them.
+        places = [[*before].index(name) for name in removed], [[*after].index(name) for name in new]
+        if len(rows) == 2 and places[0] == places[1]:
+            text = f"in the {new[0]} stage, which has the place of {removed[0]}"
+            share = sum(row.amount for row in rows)
+            rows = [Contributor(CauseKind.STAGE, text, share, (new[0], removed[0]))]
+        yield from rows
 
     def _build_rows(self, *, has_units: bool) -> Iterator[Contributor]:
         for kind in _KINDS.get(self.stage, UnitKind) if has_units else ():
@@ -457,6 +469,27 @@ def _circumstances(pair: _MeasurePair) -> Iterator[Contributor]:
         name = change.component
         if name not in _REPORTED_ELSEWHERE:
             yield Contributor(CauseKind.ENVIRONMENT, str(change), names=(name,))
+    for change in host_changes(before.machines, after.machines):
+        yield Contributor(CauseKind.ENVIRONMENT, str(change), names=(change.component,))
+
+
+_HOST = {"hostname": "host", "kernel": "kernel", "os": "operating system"}
+
+
+def host_changes(
+    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
+) -> Iterator[ComponentChange]:
+    """Yield what differs between the machines of all runs before and all runs after a change.
+
+    These facts are in no environment key: the runs of several equal machines are compared. A host
+    name that differs in nearly every run is one of a container, and is no machine's.
+    """
+    for fact, name in _HOST.items():
+        sides = [[str(it[fact]) for it in some if it.get(fact)] for some in (before, after)]
+        then, now = (dict.fromkeys(side) for side in sides)
+        is_lasting = all(2 * len({*side}) <= len(side) for side in sides)
+        if then and now and then.keys().isdisjoint(now) and (is_lasting or fact != "hostname"):
+            yield ComponentChange(name, join_names([*then]), join_names([*now]))
 
 
 def _cache_rate(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:

@@ -85,7 +85,7 @@ def find_results(
     if name in (None, LATEST):
         found = single_run(store.load())
     else:
-        finder = ReferenceFinder(store.heads(), Repository(source), store.ancestors)
+        finder = ReferenceFinder(store.heads(), Repository(source), store.parents)
         commit = finder.commit(name)
         found = _of_commit(store, finder, commit) if commit else _of_run(store, finder, name)
     known = [it.platform for it in found.run.platforms] if check or commit else ()

@@ -269,7 +269,7 @@ def _without_unreadable(
     heads = [it for it in store.heads() if it.platforms or store.load_or_skip(it.run_id)]
     while True:
         try:
-            return find(ReferenceFinder(heads, repository, store.ancestors))
+            return find(ReferenceFinder(heads, repository, store.parents))
         except UnreadableRunError as error:
             if any(name.partition("/")[0] == error.run_id for name in names):
                 raise

@@ -1,4 +1,4 @@
-"""The history of a platform: changes, the runs around them, and regressions. Pure.
+"""The changes in the history of a platform, the runs around them, and regressions. Pure.
 
 Times are compared only within one environment key. A change of the key itself is only listed.
 """
@@ -6,16 +6,15 @@ Times are compared only within one environment key. A change of the key itself i
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from statistics import fmean, median
 
-from ci.analysis.changes import ChangePoint, SeriesFinding, analyze, judge_step
-from ci.analysis.parts import group_by
+from ci.analysis.changes import ChangePoint, SeriesFinding
+from ci.analysis.stage_order import containing_measures, stages_around
 from ci.facts.acceptance import Acceptance
-from ci.facts.environment_key import ALL_OPERATORS, EnvironmentKey
-from ci.facts.measures import IMAGE, TOTAL, Quantity, headline, measure_key, stage_and_quantity
+from ci.facts.environment_key import EnvironmentKey
+from ci.facts.measures import TOTAL, Quantity, headline, measure_key, stage_and_quantity
 from ci.gates.regression import EXACT_ALARM, Judgement, judge_change
 from ci.store.rows import RunMeasures
 
@@ -27,14 +26,10 @@ LATEST = 10
 """Runs before a change that later runs are compared with, to find its exact start."""
 MOVES = 8
 """Runs by which the place of an accepted change may have moved since."""
+IN_DOUBT = 3.0
+"""Standard errors within which runs may be of a level, so that noise may have shifted the place."""
 TOLERANCE = 0.05
 """Relative tolerance above an accepted level, since that was estimated from few runs."""
-
-INSTALL = "install"
-_PARTS_OF_INSTALL = ("generate", "configure", "compile", "link")
-# In order of execution; other stages follow, then the total.
-_ORDER = (IMAGE, "sync", *_PARTS_OF_INSTALL, INSTALL)
-_PLACES = {**{stage: place for place, stage in enumerate(_ORDER)}, TOTAL: len(_ORDER) + 1}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +76,14 @@ class LevelChange:
     @property
     def is_small(self) -> bool:
         """Whether the change is certain, but too small for a regression."""
-        return _is_exact(self.measure) and abs(self.point.relative) < EXACT_ALARM
+        return is_exact(self.measure) and abs(self.point.relative) < EXACT_ALARM
+
+    @property
+    def is_in_one_commit(self) -> bool:
+        """Whether the runs around it are of the same sources, so that these cannot be the cause."""
+        before, after = self.before_run, self.run
+        is_clean = not before.dirty and not after.dirty
+        return is_clean and before.commit is not None and before.commit == after.commit
 
     @property
     def judgement(self) -> Judgement:
@@ -92,7 +94,7 @@ class LevelChange:
             is_small=self.is_small,
             is_confirmed=self.point.confirmed,
             runs_of_wall_alone=self.runs_since if self.wall_alone else None,
-            with_environment=self.with_environment,
+            with_environment=self.with_environment or self.is_in_one_commit,
         )
 
 
@@ -152,7 +154,10 @@ class Environment:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyChange:
-    """The first run of an environment, with the differences from an earlier environment."""
+    """The first run of an environment, with the differences from an earlier environment.
+
+    Also the first run of a rise between two runs of one commit, although the key is the same.
+    """
 
     run: RunMeasures
     changes: tuple[str, ...]
@@ -182,6 +187,18 @@ class History:
         """Every shift with its environment."""
         return [(it, shift) for it in self.environments for shift in it.shifts]
 
+    def move_to_environment(self, shift: Shift, *changes: str) -> History:
+        """Make a shift one of the environment, of which these ``changes`` are known."""
+        environments = (
+            replace(it, shifts=tuple(own for own in it.shifts if own is not shift))
+            for it in self.environments
+        )
+        rises = (replace(it, with_environment=True) for it in (shift.headline, *shift.others))
+        change = KeyChange(run=shift.headline.run, changes=changes, rises=tuple(rises))
+        later = [it for it in self.key_changes if it.run.started_at > change.run.started_at]
+        now = (*later, change, *self.key_changes[len(later) :])
+        return replace(self, environments=tuple(environments), key_changes=now)
+
     def of(self, judgement: Judgement) -> list[Shift]:
         """The shifts of this judgment in all environments."""
         return [shift for _, shift in self.shifts if shift.judgement is judgement]
@@ -190,47 +207,6 @@ class History:
     def environment_rises(self) -> tuple[KeyChange, ...]:
         """The changes of the environment that came with a rise, newest first."""
         return tuple(change for change in self.key_changes if change.rises)
-
-
-def history(
-    rows: Sequence[RunMeasures],
-    keys: Mapping[str, EnvironmentKey],
-    accepted: Sequence[Acceptance] = (),
-    *,
-    stage: str | None = None,
-) -> History:
-    """Judge the runs of one platform, oldest first; ``accepted`` has its accepted changes.
-
-    With ``stage``, report only the measures of that stage. Runs without any measure are left out:
-    often they did not record their environment either.
-    """
-    rows = [row for row in rows if row.values]
-    by_key = group_by(rows[::-1], lambda row: row.key)  # the key of the newest run comes first
-    grouped = {key: tuple(runs[::-1]) for key, runs in by_key.items()}
-    # Many runs of selected operators do not hide those of the whole suite.
-    whole = [row for row in rows if keys[row.key].selection == ALL_OPERATORS]
-    recent = {row.key for row in (*rows[-IN_USE:], *whole[-IN_USE:])}
-    grouped = dict(sorted(grouped.items(), key=lambda it: keys[it[0]].selection != ALL_OPERATORS))
-    environments = []
-    for key, found in _findings({key: grouped[key] for key in grouped if key in recent}).items():
-        judge = _Judge(grouped[key], found, accepted)
-        shown = [name for name in found if stage in (None, stage_and_quantity(name)[0])]
-        series, shifts = tuple(map(judge.series, shown)), tuple(judge.shifts(shown))
-        environment = Environment(key=keys[key], runs=grouped[key], series=series, shifts=shifts)
-        environments.append(environment)
-    past = [Environment(key=keys[it], runs=grouped[it]) for it in grouped if it not in recent]
-    changes = []
-    for change, before in _key_changes(rows, keys):
-        if change.run.key in recent and keys[change.run.key].is_comparable(keys[before]):
-            order = {row.run_id: place for place, row in enumerate(rows)}
-            first = order[change.run.run_id]
-            earlier = [row for row in grouped[before] if order[row.run_id] < first]
-            rises = [*_environment_rises(earlier, grouped[change.run.key], accepted, stage)]
-            change = replace(change, rises=tuple(_sort_by_specificity(rises)))
-        changes.append(change)
-    return History(
-        environments=tuple(environments), past=tuple(past), key_changes=tuple(changes)[::-1]
-    )
 
 
 def accepted_levels(
@@ -245,35 +221,17 @@ def accepted_levels(
     for name, change in found.items():
         yield name, change.run, change.point.after
     first = min(found.values(), key=lambda change: change.place)
-    for name in sorted(set().union(*map(_containing_measures, found)) - set(found)):
+    for name in sorted(set().union(*map(containing_measures, found)) - set(found)):
         since = [row.values[name] for row in environment.runs[first.place :] if name in row.values]
         if since:
             yield name, first.run, median(since)
 
 
-def _findings(grouped: Mapping[str, Sequence[RunMeasures]]) -> dict[str, dict[str, SeriesFinding]]:
-    """Findings by key and measure. One analysis covers all, since each can raise a false alarm."""
-    series: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for key, rows in grouped.items():
-        for row in rows:
-            for name, value in row.values.items():
-                series[key, name].append(value)
-    found = analyze(series, exact={pair for pair in series if _is_exact(pair[1])})
-    ordered = sorted(series, key=lambda pair: _place_of(pair[1]))
-    return {key: {name: found[it, name] for it, name in ordered if it == key} for key in grouped}
-
-
-def _is_exact(name: str) -> bool:
+def is_exact(name: str) -> bool:
     return not stage_and_quantity(name)[1].is_noisy
 
 
-def _place_of(name: str) -> tuple[int, str, int]:
-    """The sort key of a measure: stages in order of execution, the total last."""
-    stage, quantity = stage_and_quantity(name)
-    return _PLACES.get(stage, len(_ORDER)), stage, list(Quantity).index(quantity)
-
-
-class _Judge:
+class SeriesJudge:
     """Judges the series of one environment by its runs, oldest first."""
 
     def __init__(
@@ -315,7 +273,7 @@ class _Judge:
             # Noise shifts the place of a change: all take the place of the most certain one.
             place = min(group, key=uncertainty).place
             moved = [self._move(change, place) for change in group]
-            shifts.append(Shift(changes=tuple(_sort_by_specificity(moved))))
+            shifts.append(Shift(changes=tuple(sort_by_specificity(moved))))
         return sorted(shifts, key=lambda shift: -max(change.place for change in shift.changes))
 
     def _changes_of(self, name: str) -> list[LevelChange]:
@@ -336,12 +294,38 @@ class _Judge:
                 runs_since=len(places) - point.index,
                 undone=next(low, None) if point.after > point.before else None,
             )
+            change = self._between_commits(change, point.index)
             found.append(change)
             if point.confirmed:
                 while later and later[-1].point.after >= point.after:
                     later.pop()
                 later.append(change)
         return found[::-1]
+
+    def _between_commits(self, change: LevelChange, index: int) -> LevelChange:
+        """Move a change between two runs of one commit to that commit, or to the next one.
+
+        It stays where it is if the runs between are certainly not of the other level: then the
+        sources are not the cause. ``index`` is that of the change among the values.
+        """
+        if not change.is_in_one_commit:
+            return change
+        runs = [self._runs[place] for place in self._places[change.measure]]
+        values = [run.values[change.measure] for run in runs]
+        is_other = [run.commit != change.run.commit or run.dirty for run in runs]
+        begin = max((at + 1 for at in range(index) if is_other[at]), default=0)
+        end = next((at for at in range(index, len(runs)) if is_other[at]), len(runs))
+        noise = max(map(spread, (values[max(index - LATEST, 0) : index], values[index:][:LATEST])))
+        point = change.point
+        for place, some, level in (
+            (begin, values[begin:index], point.after),
+            (end, values[index:end], point.before),
+        ):
+            doubt = IN_DOUBT * noise / len(some) ** 0.5
+            is_near = 0 < place < len(runs) and len(some) <= TOGETHER
+            if is_near and abs(fmean(some) - level) <= doubt:
+                return self._replace(change, self._places[change.measure], place)
+        return change
 
     def _acceptance(self, change: LevelChange) -> Acceptance | None:
         """The acceptance that covers a rise: near it, and of a level at least as high."""
@@ -361,8 +345,9 @@ class _Judge:
         if quantity is not Quantity.WALL or not change.is_worse:
             return False
         # The CPU seconds of the stage, or of the stage that it is part of.
-        stages = (stage, INSTALL) if stage in _PARTS_OF_INSTALL else (stage,)
-        found = (it for it in stages if measure_key(it, Quantity.CPU) in self._findings)
+        found = (
+            it for it in stages_around(stage) if measure_key(it, Quantity.CPU) in self._findings
+        )
         whole = next(found, None)
         if whole is None:
             return False  # nothing to compare with
@@ -392,13 +377,23 @@ class _Judge:
         limit = max(sign * self._runs[at].values[name] for at in latest)
         if any((sign * self._runs[at].values[name] > limit) is not is_late for at in between):
             return change
+        return self._replace(change, places, start)
+
+    def _replace(self, change: LevelChange, places: Sequence[int], index: int) -> LevelChange:
+        """A change of the measure with values at ``places``, but begun with another of them."""
         return replace(
             change,
-            before_run=self._runs[latest[-1] if is_late else between[-1]],
-            run=self._runs[places[start]],
-            place=places[start],
-            runs_since=change.runs_since + (len(between) if is_late else -len(between)),
+            before_run=self._runs[places[index - 1]],
+            run=self._runs[places[index]],
+            place=places[index],
+            runs_since=len(places) - index,
         )
+
+
+def spread(values: Sequence[float]) -> float:
+    """The standard deviation of values, as their median deviation shows it: outliers do not."""
+    middle = median(values)
+    return 1.4826 * median(abs(value - middle) for value in values)
 
 
 def uncertainty(change: LevelChange) -> tuple[bool, float]:
@@ -408,15 +403,15 @@ def uncertainty(change: LevelChange) -> tuple[bool, float]:
     return is_vague or not point.confirmed, (point.high - point.low) / abs(point.relative)
 
 
-def _sort_by_specificity(changes: Sequence[LevelChange]) -> list[LevelChange]:
+def sort_by_specificity(changes: Sequence[LevelChange]) -> list[LevelChange]:
     """Sort changes: times first, a stage before the stages that contain it, then the largest."""
     found = {change.measure: change for change in changes}
-    containing = set().union(*map(_containing_measures, found))
+    containing = set().union(*map(containing_measures, found))
 
     def is_minor(change: LevelChange) -> bool:
         """Whether this change explains less than half of the change of a containing stage."""
         quantity = stage_and_quantity(change.measure)[1]
-        for name in _containing_measures(change.measure) & found.keys():
+        for name in containing_measures(change.measure) & found.keys():
             whole = change.before_run.values.get(measure_key(stage_and_quantity(name)[0], quantity))
             limit = abs(found[name].point.relative) / 2
             if found[name].place == change.place and whole and change.size / whole < limit:
@@ -430,73 +425,3 @@ def _sort_by_specificity(changes: Sequence[LevelChange]) -> list[LevelChange]:
         return stage == TOTAL, is_other, is_minor(change), contains, place, -change.size
 
     return sorted(changes, key=order)
-
-
-def _containing_measures(name: str) -> set[str]:
-    """The time measures that include the time of a stage."""
-    stage, quantity = stage_and_quantity(name)
-    if not quantity.is_time or stage in (TOTAL, IMAGE):
-        return set()
-    stages = (INSTALL, TOTAL) if stage in _PARTS_OF_INSTALL else (TOTAL,)
-    own = {measure_key(stage, Quantity.CPU)} - {name}
-    return {measure_key(it, time) for it in stages for time in (Quantity.WALL, Quantity.CPU)} | own
-
-
-def _key_changes(
-    rows: Sequence[RunMeasures], keys: Mapping[str, EnvironmentKey]
-) -> Iterator[tuple[KeyChange, str]]:
-    """Compare each key, when it first appears, with the most similar earlier one.
-
-    Yield the change with the digest of the earlier key.
-    """
-    known: dict[str, EnvironmentKey] = {}  # least recently used first
-    for row in rows:
-        now = keys[row.key]
-        if known.pop(row.key, None) is None:
-            # A simulated device is not a change of a real one, nor a selection one of the suite.
-            alike = {
-                it: key
-                for it, key in known.items()
-                if (key.platform, key.selection) == (now.platform, now.selection)
-            }
-            if alike:
-                before = min(reversed(alike), key=lambda it: len(now.changes(alike[it])))
-                changes = tuple(map(str, now.changes(alike[before])))
-                yield KeyChange(run=row, changes=changes), before
-        known[row.key] = now
-
-
-def _environment_rises(
-    earlier: Sequence[RunMeasures],
-    since: Sequence[RunMeasures],
-    accepted: Sequence[Acceptance],
-    stage: str | None,
-) -> Iterator[LevelChange]:
-    """Yield the measures that rose from the last runs of one environment to the first of another.
-
-    Counts and sizes are left out: a new version of a library brings its own.
-    """
-    names = [name for name in since[0].values if not _is_exact(name)]
-    taken = {it.measure: it for it in accepted if _begins_with(it, since[0])}
-    for name in names:
-        before = [row.values[name] for row in earlier if name in row.values][-LATEST:]
-        after = [row.values[name] for row in since if name in row.values]
-        point = judge_step(before, after[:LATEST], len(names))
-        if point is None or point.after < point.before:
-            continue
-        known = taken.get(name)
-        if stage in (None, stage_and_quantity(name)[0]):
-            yield LevelChange(
-                measure=name,
-                before_run=earlier[-1],
-                run=since[0],
-                place=0,
-                point=point,
-                runs_since=len(after),
-                accepted=known if known and known.covers(point.after, TOLERANCE) else None,
-                with_environment=True,
-            )
-
-
-def _begins_with(accepted: Acceptance, run: RunMeasures) -> bool:
-    return run.run_id == accepted.run or (run.commit is not None and run.commit == accepted.commit)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cache
 from itertools import accumulate
 from statistics import median
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ci.facts.measures import measures_of
 from ci.model.details import BuildDetails, Unit, UnitKind
@@ -61,6 +61,8 @@ class BuildSide:
     """The seconds of tests, by node id."""
     values: Mapping[str, float] = field(default_factory=dict)
     """Levels of series, which are better known than the measures of one run."""
+    machines: tuple[Mapping[str, Any], ...] = ()
+    """The recorded facts of the machines of several runs."""
 
     def value(self, measure: str) -> float | None:
         return self.values.get(measure, self.own(measure))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci.analysis.ancestry import Ancestry, Line
-from ci.analysis.cause import Explanation, explain
-from ci.analysis.level_changes import IN_USE, History, LevelChange, history
+from ci.analysis.cause import Explanation, explain, host_changes
+from ci.analysis.histories import history
+from ci.analysis.level_changes import IN_USE, LATEST, History, LevelChange
 from ci.analysis.parts import BuildSide, pytest_stages
 from ci.analysis.repository import Repository
 from ci.errors import UsageError
@@ -33,6 +34,7 @@ RECENT_HEADS = 50
 EXPLAINED = 5
 """Regressions whose causes are searched: reading two builds takes some ten milliseconds."""
 NO_BRANCH = "no branch"  # of a detached HEAD; no branch's name has a space
+_UNEXPLAINED = (Judgement.REGRESSION, Judgement.SUSPECTED)
 STEADY = 3
 """Runs on either side in which a cause is searched: medians are steadier than one run."""
 
@@ -49,6 +51,8 @@ class PlatformHistory:
     """The branch whose line of commits the runs are on; ``None``: all runs, in order of time."""
     elsewhere: Mapping[str, int] = field(default_factory=dict)
     """The numbers of runs that are not on that line, by branch."""
+    abandoned: Mapping[str, int] = field(default_factory=dict)
+    """The numbers of runs of commits that the branch no longer has, by the newest of them."""
     expired: tuple[Acceptance, ...] = ()
     """Acceptances that no longer hold."""
     causes: Mapping[tuple[str, str], Explanation] = field(default_factory=dict)
@@ -110,7 +114,7 @@ def project_line(
     return ProjectLine(
         project=project,
         heads=heads,
-        line=Ancestry(heads, store.ancestors).line(branch),
+        line=Ancestry(heads, store.parents).line(branch),
         accepted=project_acceptances(store, folder, project),
         repository=Repository(folder),
     )
@@ -155,8 +159,8 @@ def platform_histories(
     }
     measured = store.measured_on(runs)
     keys = store.environment_keys({row.key for rows in measured.values() for row in rows})
-    on_line = {run.run_id for run in line.runs}
-    others = [run for run in along.heads if run.run_id not in on_line]
+    of_branch = {run.run_id for runs in (line.runs, *line.abandoned.values()) for run in runs}
+    others = [run for run in along.heads if run.run_id not in of_branch]
     histories = []
     for platform, rows in measured.items():
         if stage is not None:
@@ -167,6 +171,7 @@ def platform_histories(
         own = (it for it in along.accepted if it.platform == platform)
         holding, expired = split_expired(own, datetime.now(UTC).date())
         found = history(rows, keys, follow_merges(holding, rows, along.repository), stage=stage)
+        found = _with_host_changes(store, platform, rows, found)
         elsewhere = Counter(run.branch or NO_BRANCH for run in others if platform in run.platforms)
         record = PlatformHistory(
             project=along.project,
@@ -175,6 +180,11 @@ def platform_histories(
             history=found,
             branch=line.branch,
             elsewhere=dict(elsewhere.most_common()),
+            abandoned={
+                commit: count
+                for commit, runs in line.abandoned.items()
+                if (count := sum(platform in run.platforms for run in runs))
+            },
             expired=tuple(expired),
             causes=dict(_causes(store, platform, found)),
         )
@@ -229,6 +239,37 @@ def _unknown(message: str, name: str, known: Collection[str], none: str) -> Usag
     return UsageError(f"{message}{near_match(name, known)}", remedy=remedy)
 
 
+def _with_host_changes(
+    store: Store, platform: str, rows: Sequence[RunMeasures], found: History
+) -> History:
+    """The history with what changed of the machines together with its newest rises.
+
+    A rise is one of the environment if another host, kernel or system came with it: these are in no
+    environment key, since equal machines share one.
+    """
+    order = {row.run_id: place for place, row in enumerate(rows)}
+
+    def changes(rise: LevelChange) -> tuple[str, ...]:
+        first = order[rise.run.run_id]
+        before = [row.run_id for row in rows[:first] if row.key == rise.before_run.key][-LATEST:]
+        after = [row.run_id for row in rows[first:] if row.key == rise.run.key][:LATEST]
+        machines = store.machines([*before, *after], platform)
+        sides = ([machines[it] for it in some if it in machines] for some in (before, after))
+        return tuple(map(str, host_changes(*sides)))
+
+    newest = found.environment_rises[:EXPLAINED]
+    named = (
+        replace(it, changes=(*it.changes, *changes(it.rises[0]))) if it in newest else it
+        for it in found.key_changes
+    )
+    found = replace(found, key_changes=tuple(named))
+    unexplained = [shift for _, shift in found.shifts if shift.judgement in _UNEXPLAINED]
+    for shift in unexplained[:EXPLAINED]:
+        if known := changes(shift.headline):
+            found = found.move_to_environment(shift, *known)
+    return found
+
+
 def _causes(
     store: Store, platform: str, found: History
 ) -> Iterator[tuple[tuple[str, str], Explanation]]:
@@ -263,5 +304,7 @@ def explain_changes(
             outcomes = store.outcomes(run_ids[0], result.platform)
             tests = dict(zip(outcomes.names, outcomes.seconds, strict=True))
         known = tuple(builds[run_id] for run_id in run_ids if run_id in builds)
-        sides.append(BuildSide(result=result, builds=known, tests=tests, values=levels))
+        machines = tuple(store.machines(run_ids, result.platform).values())
+        side = BuildSide(result=result, builds=known, tests=tests, values=levels, machines=machines)
+        sides.append(side)
     return [explain(name, *sides) for name in names]

@@ -20,11 +20,11 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
-from ci.analysis.ancestry import Ancestry, ReadAncestors
+from ci.analysis.ancestry import Ancestry, ReadParents
 from ci.analysis.repository import Repository
 from ci.errors import UsageError
 from ci.plan.lineage import REMOTE
-from ci.store.rows import LATEST, RunHead, RunMeasures
+from ci.store.rows import LATEST, CommitParents, RunHead, RunMeasures
 from ci.util.invocation import command
 from ci.util.text import SHORT, commit_name, counted, join_names, near_match
 
@@ -109,7 +109,7 @@ class ReferenceFinder:
     heads: Sequence[RunHead]
     """All runs of the store, newest first."""
     repository: Repository
-    read_ancestors: ReadAncestors
+    read_parents: ReadParents
 
     def find_pair(self, base: str | None, head: str) -> tuple[ReferenceRuns, ReferenceRuns]:
         """Find the runs of two references. A commit means runs of the project of the other one.
@@ -141,12 +141,12 @@ class ReferenceFinder:
 
     def _recorded(self, run: RunHead) -> tuple[str, ...]:
         """The commit of a run and its ancestors, as the run recorded them."""
-        ancestors = self.read_ancestors([run.run_id]).get(run.run_id, ())
-        return (run.commit, *ancestors) if run.commit else ()
+        recorded = self.read_parents([run.run_id]).get(run.run_id, CommitParents())
+        return (run.commit, *recorded.ancestors) if run.commit else ()
 
     @cached_property
     def _ancestry(self) -> Ancestry:
-        return Ancestry(self.heads, self.read_ancestors)
+        return Ancestry(self.heads, self.read_parents)
 
     def _before(self, name: str, head: ReferenceRuns, main: str | None) -> ReferenceRuns:
         """The nearest runs before a commit of the main branch; ``name`` is HEAD's."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from ci.analysis.changes import POLICY
-from ci.analysis.level_changes import Environment, LevelChange, history
+from ci.analysis.histories import history
+from ci.analysis.level_changes import Environment, LevelChange
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import EnvironmentKey
 from ci.facts.measures import headline, stage_and_quantity

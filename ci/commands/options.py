@@ -101,7 +101,7 @@ def add_line(parser: argparse.ArgumentParser) -> None:
         "--branch",
         metavar="NAME",
         help="follow this branch: the runs of its target up to their newest common commit, then"
-        " its own (default: the main branch; a run records both)",
+        " its own (default: the main branch; a run records both); or a commit: the runs up to it",
     )
     parser.add_argument("--stage", metavar="S", help="only this stage: install, compile, pytest")
     parser.add_argument("--last", type=whole_number(1), metavar="N", help="only the last N runs")

@@ -94,9 +94,10 @@ Environment = Annotated[dict[str, JsonValue], BeforeValidator(_check_environment
 Name = Annotated[Text, AfterValidator(_check_name)]
 Branch = Annotated[Text, AfterValidator(partial(_check_name, longest=LONGEST_BRANCH))]
 CommitId = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
-Count = Annotated[int, Field(ge=0, le=LARGEST_INTEGER)]
-ExitStatus = Annotated[int, Field(ge=-LARGEST_INTEGER, le=LARGEST_INTEGER)]
-Seconds = Annotated[float, Field(ge=0, le=LONGEST_SUM)]
+# Strict: the text "12" is no measure, nor is true.
+Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST_INTEGER)]
+ExitStatus = Annotated[int, Field(strict=True, ge=-LARGEST_INTEGER, le=LARGEST_INTEGER)]
+Seconds = Annotated[float, Field(strict=True, ge=0, le=LONGEST_SUM)]
 Moment = Annotated[datetime, AfterValidator(_check_moment)]
 
 
@@ -473,6 +474,9 @@ def results_schema() -> str:
     return schema_text(RunResult, "serialization", "results.json")
 
 
+_NO_NUMBER = ("float_type", "int_type")  # faults
+
+
 def parse_run(document: Any) -> RunResult:
     """Read a run; raises ``ValueError`` with its faults, the version first if it does not fit."""
     version = document.get("schema_version") if isinstance(document, dict) else None
@@ -487,7 +491,8 @@ def parse_run(document: Any) -> RunResult:
         faults = []
         for fault in error.errors(include_url=False):
             place, got = ".".join(map(str, fault["loc"])), fault["input"]
-            shown = f", got {got!r:.100}" if isinstance(got, int | float | None) else ""
+            is_shown = isinstance(got, int | float | None) or fault["type"] in _NO_NUMBER
+            shown = f", got {got!r:.100}" if is_shown else ""
             message = fault["msg"].removeprefix("Value error, ")  # raised by a check of this module
             faults.append(f"{place}: {message}{shown}" if place else message)
         raise ValueError(join_names(faults, SHOWN_FAULTS)) from error

@@ -34,7 +34,7 @@ from ci.report.document import (
 from ci.report.table import MISSING
 from ci.store.rows import RunMeasures
 from ci.util.invocation import command
-from ci.util.text import commit_name, counted, join_names
+from ci.util.text import SHORT, commit_name, counted, join_names
 
 SCHEMA_VERSION = 1
 MOST = 10
@@ -109,6 +109,7 @@ class HistoryReport(Report):
         return {
             "schema_version": SCHEMA_VERSION,
             **select_attributes(record, "project", "platform", "branch", "runs", "elsewhere"),
+            "abandoned": record.abandoned,
             "regression": bool(history.of(Judgement.REGRESSION)),
             "environments": [_environment_data(record, it) for it in history.environments],
             "past_environments": [*map(_key_data, history.past)],
@@ -130,11 +131,13 @@ def _notes(record: PlatformHistory) -> list[str]:
     ``3 runs of other branches not shown: a (2), b (1); ...``.
     """
     lines = []
-    if record.elsewhere:
-        found = [f"{name} ({count:,})" for name, count in record.elsewhere.items()]
-        runs = counted(sum(record.elsewhere.values()), "run")
-        what = f"{runs} of other branches not shown"
-        lines = [f"{what}: {join_names(found)}; see one with --branch"]
+    commits = {commit[:SHORT]: count for commit, count in record.abandoned.items()}
+    lost = f"commits that {record.branch} no longer has,"
+    for runs, which in ((commits, lost), (record.elsewhere, "other branches")):
+        if runs:
+            found = [f"{name} ({count:,})" for name, count in runs.items()]
+            what = f"{counted(sum(runs.values()), 'run')} of {which} not shown"
+            lines.append(f"{what}: {join_names(found)}; see one with --branch")
     expired = [f"no longer accepted: {accepted_text(it)}: {it.reason}" for it in record.expired]
     return [*lines, *_shorten(expired)]
 

@@ -291,9 +291,7 @@ class Importer:
 
     def _stored(self, run_id: str) -> RunResult | None:
         try:
-            return self.store.load(run_id)
-        except UsageError:  # there is none
-            return None
+            return self.store.find(run_id)
         except UnreadableRunError as error:
             if error.damaged:  # importing it again replaces its rows
                 return None

@@ -18,7 +18,7 @@ from ci.facts.suite import Outcomes
 from ci.model.results import PlatformResult, Product
 from ci.store import blobs
 from ci.store.connect import masked_url, read_transaction
-from ci.store.rows import Notice, RepeatedRuns, ResultHead, RunHead, RunMeasures
+from ci.store.rows import CommitParents, Notice, RepeatedRuns, ResultHead, RunHead, RunMeasures
 from ci.store.tables import (
     ACCEPTED,
     BLOBS,
@@ -92,19 +92,12 @@ class StoreQueries:
             for *columns, text in found
         ]
 
-    def ancestors(self, run_ids: Collection[str]) -> dict[str, tuple[str, ...]]:
-        """Look up the recorded first parents of the commits of runs, nearest first, by run."""
+    def parents(self, run_ids: Collection[str]) -> dict[str, CommitParents]:
+        """Look up the recorded parents of the commits of runs, by run."""
         query = select(RUNS.c.run_id, RUNS.c.document)
         with read_transaction(self._engine) as connection:
             rows = _rows_of(connection, query, RUNS.c.run_id, sorted(run_ids))
-            documents = {row.run_id: row.document for row in rows}
-        found = {}
-        for run_id, document in documents.items():
-            lineage = document.get("lineage") if isinstance(document, dict) else None
-            known = lineage.get("ancestors") if isinstance(lineage, dict) else None
-            # Other rows are damaged, which `load` reports.
-            found[run_id] = tuple(known) if isinstance(known, list) else ()
-        return found
+            return {row.run_id: _parents(row.document) for row in rows}
 
     def measured(self, platform: str, runs: Sequence[RunHead]) -> list[RunMeasures]:
         """Look up the measures of runs on a platform, in the order of ``runs``."""
@@ -144,6 +137,20 @@ class StoreQueries:
                 )
             )
         return measured
+
+    def machines(self, run_ids: Collection[str], platform: str) -> dict[str, Mapping[str, Any]]:
+        """Look up the facts of the machines of a few runs on a platform, by run."""
+        query = select(PLATFORMS.c.run_id, PLATFORMS.c.document).where(
+            PLATFORMS.c.platform == platform, PLATFORMS.c.run_id.in_(run_ids)
+        )
+        with read_transaction(self._engine) as connection:
+            rows = connection.execute(query).all()
+        found: dict[str, Mapping[str, Any]] = {}
+        for run_id, document in rows:
+            environment = document.get("environment") if isinstance(document, dict) else None
+            machine = environment.get("machine") if isinstance(environment, dict) else None
+            found[run_id] = machine if isinstance(machine, dict) else {}
+        return found
 
     def result_heads(self, *, project: str) -> list[ResultHead]:
         """List the results of all runs of a project, oldest run first."""
@@ -278,6 +285,17 @@ class StoreQueries:
         with read_transaction(self._engine) as connection:
             rows = connection.execute(query.order_by(NOTICES.c.id))
             return [Notice(**row._mapping) for row in rows]
+
+
+def _parents(document: object) -> CommitParents:
+    """Read the document of a run; a damaged one has no parents, and is reported by ``load``."""
+    lineage = document.get("lineage") if isinstance(document, dict) else None
+    found = lineage if isinstance(lineage, dict) else {}
+    ancestors, parents = (
+        tuple(known) if isinstance(known := found.get(name), list) else ()
+        for name in ("ancestors", "parents")
+    )
+    return CommitParents(ancestors=ancestors, merged=parents[1:])
 
 
 def _result_head(run_id: str, result: PlatformResult) -> ResultHead:

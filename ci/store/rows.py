@@ -48,6 +48,15 @@ class RunHead:
         return tuple(it for it in self.begun if it not in self.selected)
 
 
+class CommitParents(NamedTuple):
+    """The commits before that of a run, as far as the run recorded them."""
+
+    ancestors: tuple[str, ...] = ()
+    """First parents, nearest first."""
+    merged: tuple[str, ...] = ()
+    """The parents of the commit but the first."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RepeatedRuns:
     """Runs of one commit in one environment: their tests should have the same outcomes."""

@@ -141,6 +141,15 @@ class Store(StoreQueries):
             known = connection.scalars(select(RUNS.c.run_id).order_by(*NEWEST_FIRST)).all()
             raise _missing(run_id, platform, known)
 
+    def find(self, run_id: str) -> RunResult | None:
+        """Load the run of this id, if there is one.
+
+        Raises ``UnreadableRunError`` if it cannot be read.
+        """
+        known = select(RUNS.c.run_id).where(RUNS.c.run_id == run_id)
+        with read_transaction(self._engine) as connection:
+            return self._load(connection, run_id) if connection.scalar(known) else None
+
     def load_platform(self, run_id: str, platform: str) -> PlatformResult:
         """Load one platform of a run; raises ``UnreadableRunError`` if it cannot be read."""
         with read_transaction(self._engine) as connection:

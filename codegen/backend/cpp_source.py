@@ -35,6 +35,13 @@ _SPLICE = "\\\n"
 _LINE_END = re.compile(r"\\?\n")
 _DIRECTIVE = re.compile(r"\s*(?:#|%:)\s*(?P<name>\w*)\s*(?P<rest>.*)", re.DOTALL)
 _MACRO = re.compile(r"(?P<name>\w+)\([^)]*\)(?P<body>.*)", re.DOTALL)
+# Macros of ATen/TensorMeta.h for the member functions of structured kernels, and these functions.
+_STRUCTURED = "structured_"
+_STRUCTURED_MACROS = {
+    "TORCH_IMPL_FUNC": "impl",
+    "TORCH_META_FUNC": "meta",
+    "TORCH_PRECOMPUTE_META_FUNC": "meta",
+}
 _OPENING, _CLOSING = "([{", ")]}"
 _DEEPEST = 64  # namespaces; of deeper ones, only the innermost are used
 
@@ -52,7 +59,7 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Definition:
-    """A definition of a member function."""
+    """A definition of a member function; of a structured kernel, its name includes the class."""
 
     path: Path
     line: int
@@ -243,17 +250,32 @@ class _Scanner:
 
     def _find_definition(self, brace: Token) -> None:
         """Look for `returns Class::name(parameters)` in the statement before a brace."""
+        self._expand_structured()
         tokens = self._statement
         position = 0
         while position + 3 < len(tokens):
             owner, separator, name, opening = tokens[position : position + 4]
             is_member = (separator.text, name.kind, opening.text) == ("::", "word", "(")
-            if is_member and owner.text in self._class_names:
+            if is_member and (
+                owner.text in self._class_names or owner.text.startswith(_STRUCTURED)
+            ):
                 self._add_definition(position, brace)
                 return
             if owner.text == "(":
                 position = _closing(tokens, position)
             position += 1
+
+    def _expand_structured(self) -> None:
+        """Expand `TORCH_IMPL_FUNC(name)` to `void structured_name::impl`."""
+        match self._statement:
+            case [macro, Token(text="("), name, Token(text=")"), *rest]:
+                if member := _STRUCTURED_MACROS.get(macro.text):
+                    owner = f"{_STRUCTURED}{name.text}"
+                    is_precomputed = "PRECOMPUTE" in macro.text
+                    returns = (owner, "::", "meta_return_ty") if is_precomputed else ("void",)
+                    spelled = (*returns, owner, "::", member)
+                    expanded = [Token("word", text, macro.place) for text in spelled]
+                    self._statement = [*expanded, *rest]
 
     def _add_definition(self, position: int, brace: Token) -> None:
         """Record the definition in which the name of the class is at this position."""
@@ -265,6 +287,7 @@ class _Scanner:
         while start >= 2 and texts[start - 1] == "::" and tokens[start - 2].kind == "word":
             start -= 2
         names = (*"::".join(self._scope).split("::"), *texts[start:position:2])
+        owner, member = texts[position], texts[position + 2]
         if start and texts[start - 1] == "::":
             start -= 1
         self._source.definitions.append(
@@ -274,7 +297,7 @@ class _Scanner:
                 start=tokens[0].place,
                 body=brace.place,
                 namespace=tuple(filter(None, names)),
-                name=texts[position + 2],
+                name=f"{owner}::{member}" if owner.startswith(_STRUCTURED) else member,
                 head=texts[:start],
                 parameters=_parameters(tokens[position + 4 : closing]),
                 tail=texts[closing + 1 :],

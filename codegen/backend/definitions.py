@@ -2,50 +2,37 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codegen.aten import NativeFunctions
 from codegen.backend.compiler import Compiled, Compiler, Header, Problem, compile_sources
 from codegen.backend.cpp_source import ClassSource, Definition, Invocation, Words, scan, words
-from codegen.backend.cpp_types import Type, normalize, parameter_type, return_type
-from codegen.backend.model import MOST_HINTS, BackendFile, Entry
-from codegen.backend.registrations import member_name
-from codegen.errors import GenerationError, counted, suggestion
+from codegen.backend.kernels import (
+    WRONG,
+    Kernel,
+    Unlisted,
+    declared_kernels,
+    differences_of,
+    distance,
+    format_type,
+    unclear_word,
+)
+from codegen.backend.model import MOST_HINTS, BackendFile
+from codegen.errors import GenerationError, suggestion
 
 if TYPE_CHECKING:
-    from torchgen.model import NativeFunction
+    pass
 
 _COMPILED = frozenset({".cc", ".cpp", ".cxx", ".c++"})
 _HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inc", ".inl", ".ipp"})
 _SUFFIXES = _COMPILED | _HEADERS | {".cu", ".hip", ".mm", ".sycl", ".mu", ".mlu"}
 # What the compiler reports of a definition in a macro, at a place where no definition is found.
 _OF_A_DEFINITION = re.compile(r"no declaration matches|redefinition of|out-of-line definition of")
-# Specifiers of a definition with which it is not the declared kernel, or not to be linked.
-_WRONG = {
-    "template": "it is a template",
-    "static": "it is static",
-    "inline": "it is inline: other files don't find it",
-    "constexpr": "it is constexpr: other files don't find it",
-}
 _EXPECTED = "expected a C++ file or a folder of C++ files that define the kernels"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Kernel:
-    """A kernel that the generated header declares."""
-
-    entry: Entry
-    name: str  # name of the member function
-    returns: str
-    parameters: tuple[str, ...]  # their types
-    declaration: str  # complete, including the class
 
 
 def check_definitions(
@@ -105,66 +92,6 @@ def _text(path: Path) -> str:
         raise GenerationError(f"{path}: {error.strerror}; {_EXPECTED}") from None
 
 
-def declared_kernels(file: BackendFile, functions: NativeFunctions) -> list[Kernel]:
-    """The kernels that `<Backend>NativeFunctions.h` declares, in file order."""
-    return [
-        _kernel(file, functions.by_name[entry.name], entry)
-        for entry in (*file.supported, *file.autograd)
-    ]
-
-
-def _kernel(file: BackendFile, function: NativeFunction, entry: Entry) -> Kernel:
-    from torchgen.api.types import DispatcherSignature
-    from torchgen.context import native_function_manager
-
-    name = entry.kernel or member_name(file, function)
-    with native_function_manager(function):
-        signature = DispatcherSignature.from_schema(function.func, symint=entry.name in file.symint)
-        return Kernel(
-            entry=entry,
-            name=name,
-            returns=signature.returns_type().cpp_type(),
-            parameters=tuple(argument.type for argument in signature.arguments()),
-            declaration=signature.decl(name=f"{file.class_name}::{name}"),
-        )
-
-
-class _Unlisted:
-    """The operators that the file does not list, by the names that their kernels would have."""
-
-    def __init__(self, file: BackendFile, functions: NativeFunctions) -> None:
-        listed = {entry.name for entry in (*file.supported, *file.autograd)}
-        others = [each for each in functions.functions if str(each.func.name) not in listed]
-        symint = frozenset(str(each.func.name) for each in others if each.func.has_symint())
-        with_symint = replace(file, symint=symint)
-        self._functions: dict[str, list[tuple[BackendFile, NativeFunction]]] = {}
-        for function in others:
-            takes_symint = str(function.func.name) in symint
-            for variant in (file, with_symint) if takes_symint else (file,):
-                name = member_name(variant, function)
-                self._functions.setdefault(name, []).append((variant, function))
-        self._kernels: dict[str, list[Kernel]] = {}  # made when needed: all of them take a second
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._functions
-
-    def operators(self, definition: Definition) -> list[str]:
-        """The operators whose kernel this is; of the name alone if the types are of none."""
-        name = definition.name
-        if name not in self._kernels:
-            self._kernels[name] = [
-                _kernel(file, function, Entry(name=str(function.func.name), line=0))
-                for file, function in self._functions.get(name, ())
-            ]
-        kernels = self._kernels[name]
-        exact = [each for each in kernels if not _differences(definition, each)]
-        return [each.entry.name for each in exact or kernels]
-
-    def is_exactly(self, definition: Definition) -> bool:
-        self.operators(definition)
-        return any(not _differences(definition, each) for each in self._kernels[definition.name])
-
-
 class _Comparison:
     def __init__(
         self,
@@ -177,7 +104,7 @@ class _Comparison:
         self.notes: list[tuple[str, int, str]] = []
         self._file = file
         self._class = file.class_name.rpartition("::")[2]
-        self._unlisted = _Unlisted(file, functions)
+        self._unlisted = Unlisted(file, functions)
         self._implementation = implementation
         self._sources = sources
         self._hints_left = MOST_HINTS
@@ -274,7 +201,7 @@ class _Comparison:
             definition = self._definition_at(path, line)
             at_all = (self._definition_at(*place) for place in places.values())
             self._judged |= {each for each in at_all if each}
-            wrong = [_WRONG[word] for word in _WRONG if definition and word in definition.head]
+            wrong = [WRONG[word] for word in WRONG if definition and word in definition.head]
             if others and not wrong:
                 units = ", ".join(map(str, places))
                 wrong.append(f"it is defined in several files: {units}; remove all but one")
@@ -318,9 +245,9 @@ class _Comparison:
             self._error(definition, f"{self._name(definition)} is defined twice{other}")
         else:
             unsettled = [each for each in kernels if each.declaration not in self._settled]
-            kernel = min(unsettled or kernels, key=lambda each: _distance(definition, each))
+            kernel = min(unsettled or kernels, key=lambda each: distance(definition, each))
             self._settled.add(kernel.declaration)
-            differences = _differences(definition, kernel)
+            differences = differences_of(definition, kernel)
             self._error_of(
                 definition, kernel, differences or [f"the compiler reports: {problem.text}"]
             )
@@ -364,11 +291,11 @@ class _Comparison:
         is_clear = True
         first: dict[str, Definition] = {}
         for definition in definitions:
-            nearest = min(kernels, key=lambda each: _distance(definition, each))
+            nearest = min(kernels, key=lambda each: distance(definition, each))
             if definition in self._judged:
                 continue
-            if definition.path not in self._uncompared or _differences(definition, nearest):
-                unclear = definition.path in self._uncompared and _unclear(definition, nearest)
+            if definition.path not in self._uncompared or differences_of(definition, nearest):
+                unclear = definition.path in self._uncompared and unclear_word(definition, nearest)
                 if unclear:
                     is_clear = False
                     reason = f"{self._name(definition)} is written with '{unclear}'"
@@ -385,9 +312,9 @@ class _Comparison:
         for definition in others:
             unsettled = [each for each in kernels if each.declaration not in self._settled]
             if unsettled and definition.path in self._uncompared:
-                kernel = min(unsettled, key=lambda each: _distance(definition, each))
+                kernel = min(unsettled, key=lambda each: distance(definition, each))
                 self._settled.add(kernel.declaration)
-                self._error_of(definition, kernel, _differences(definition, kernel))
+                self._error_of(definition, kernel, differences_of(definition, kernel))
             elif not unsettled and (
                 not definition.is_conditional or self._unlisted.is_exactly(definition)
             ):
@@ -420,7 +347,7 @@ class _Comparison:
     def _describe_similar(self, kernel: Kernel) -> str:
         """Describe a similar definition, for the message about a missing one."""
         for definition in self._defined.get(kernel.name, ()):
-            if definition not in self._judged and not _differences(definition, kernel):
+            if definition not in self._judged and not differences_of(definition, kernel):
                 place = f"{definition.path}:{definition.line}"
                 return f"; the compiler does not see the definition at {place}"
         if kernel.name in self._foreign:
@@ -448,60 +375,17 @@ class _Comparison:
         remedy = f"; {_list(operators)}" if operators else suggestion(definition.name, known)
         ours = self._is_ours(definition)
         namespace = "" if ours else "".join(f"{each}::" for each in definition.namespace)
-        parameters = ", ".join(map(_format_type, definition.parameters))
+        parameters = ", ".join(map(format_type, definition.parameters))
         return (
             f"{namespace}{self._name(definition)}({parameters}) is declared by no entry of "
             f"{self._file.path}{remedy or '; correct its name and types, or remove it'}"
         )
 
-    def _name(self, definition: Definition) -> str:
-        return f"{self._file.class_name}::{definition.name}"
+    def _name(self, each: Definition | Kernel) -> str:
+        return each.name if "::" in each.name else f"{self._file.class_name}::{each.name}"
 
     def _of(self, kernel: Kernel) -> str:
-        return f"{self._file.class_name}::{kernel.name} of '{kernel.entry.name}'"
-
-
-def _types(definition: Definition, kernel: Kernel) -> tuple[Type, list[Type]]:
-    head, arrow, tail = definition.head, "->", definition.tail
-    if arrow in tail:
-        head = tail[tail.index(arrow) + 1 :]
-    returns, specifiers = return_type(head, _torch_return(kernel.returns))
-    is_const = "const" in specifiers
-    got = returns._replace(is_const=returns.is_const or is_const)
-    return got, [parameter_type(each) for each in definition.parameters]
-
-
-def _differences(definition: Definition, kernel: Kernel) -> list[str]:
-    returns, got = _types(definition, kernel)
-    differences = [_WRONG[word] for word in _WRONG if word in definition.head]
-    if "const" in itertools.takewhile(lambda word: word != "->", definition.tail):
-        differences.append("it is a const member function")
-    if returns != _torch_return(kernel.returns):
-        tail = definition.tail
-        spelled = tail[tail.index("->") + 1 :] if "->" in tail else definition.head
-        differences.append(f"it returns '{_format_type(spelled)}', expected '{kernel.returns}'")
-    if len(got) != len(kernel.parameters):
-        count = counted(len(got), "parameter")
-        return [*differences, f"it has {count}, expected {len(kernel.parameters)}"]
-    for index, (one, other) in enumerate(zip(got, kernel.parameters, strict=True)):
-        if one != _torch_parameter(other):
-            differences.append(
-                f"parameter {index + 1} is '{_format_type(definition.parameters[index])}', "
-                f"expected '{other}'"
-            )
-    return differences
-
-
-def _distance(definition: Definition, kernel: Kernel) -> tuple[int, int]:
-    count = abs(len(definition.parameters) - len(kernel.parameters))
-    return count, len(_differences(definition, kernel))
-
-
-def _unclear(definition: Definition, kernel: Kernel) -> str:
-    """A word in the types that only a compiler understands: a macro, an alias or `#if`."""
-    returns, got = _types(definition, kernel)
-    types = got if returns == _torch_return(kernel.returns) else [returns, *got]
-    return next(filter(None, (each.unclear() for each in types)), "")
+        return f"{self._name(kernel)} of '{kernel.entry.name}'"
 
 
 def _list(operators: Sequence[str]) -> str:
@@ -509,20 +393,3 @@ def _list(operators: Sequence[str]) -> str:
     *others, last = (f"'{name}'" for name in operators)
     one = f"{', '.join(others)} or {last}" if others else last
     return f"list {one} under supported, or remove it"
-
-
-@functools.cache
-def _torch_parameter(spelled: str) -> Type:
-    return parameter_type(words(spelled))
-
-
-@functools.cache
-def _torch_return(spelled: str) -> Type:
-    return Type(*normalize(words(spelled)))
-
-
-def _format_type(spelled: Words) -> str:
-    """Format a C++ type on one line."""
-    text = " ".join(spelled)
-    text = re.sub(r" ?(::|<|\[|\() ?", r"\1", text)
-    return re.sub(r" (>|,|\]|\))", r"\1", text)

@@ -20,9 +20,11 @@ _IGNORED_OPTIONS = frozenset(
     {
         *("tags", "autogen", "variants", "structured_inherits", "precomputed", "version"),
         *("derived_type", "op_api", "acl_op", "dvm", "gen_opapi", "internal_format_opapi"),
-        *("exposed", "impl_ns", "use_const_ref_for_mutable_tensors", "override_impl"),
-        *("override_meta", "structured", "structured_delegate"),
+        *("exposed", "impl_ns", "use_const_ref_for_mutable_tensors"),
     }
+)
+_STRUCTURED_OPTIONS = frozenset(
+    {"structured", "structured_delegate", "override_meta", "override_impl"}
 )
 
 
@@ -42,9 +44,16 @@ class Dialect:
     versions: tuple[str, ...] = ()  # options that list the versions of torch of an entry
     # Also registers kernels of CompositeImplicitAutograd operators for the autograd key.
     composites_to_autograd: bool = False
+    # Operators are structured if the entry says so (None), if torch's are (True; and guarded), or
+    # never: the kernels of npu and op-plugin are plain out= functions, whatever the entry says.
+    is_structured: bool | None = None
+    structured_suffix: str = ""  # of the names of structured kernels
+    # Uses torch's own kernels in at::native. An entry without any of these options has no kernel of
+    # its own, if it is structured; a kernel that dispatch names can be torch's, too.
+    own_kernels: frozenset[str] | None = None
 
     def knows_option(self, option: str) -> bool:
-        return option in self.options or option in _IGNORED_OPTIONS
+        return option in self.options | _STRUCTURED_OPTIONS | _IGNORED_OPTIONS
 
 
 _TORCHGEN_LISTS = {"supported": "", "full_codegen": "", "autograd": "Autograd"}
@@ -74,6 +83,7 @@ DIALECTS = {
             custom={"custom": "npu", "custom_autograd": "npu"},
             defaults=_NPU,
             composites_to_autograd=True,
+            is_structured=False,
         ),
         Dialect(
             name="op-plugin",
@@ -88,6 +98,7 @@ DIALECTS = {
             options=frozenset({"func", "dispatch", "device_check", "sparse"}),
             versions=("acl_op", "op_api", "dvm", "sparse"),
             composites_to_autograd=True,
+            is_structured=False,
         ),
         Dialect(
             name="mlu",
@@ -100,6 +111,8 @@ DIALECTS = {
                 "device_guard": True,
             },
             options=frozenset({"func", "custom_autograd"}),
+            structured_suffix="_mlu",
+            own_kernels=frozenset({"override_meta", "override_impl"}),
         ),
         Dialect(
             name="musa",
@@ -109,6 +122,8 @@ DIALECTS = {
                 "cpp_namespace": "at::musa",
                 "use_out_as_primary": True,
             },
+            is_structured=True,
+            own_kernels=frozenset({"dispatch"}),
         ),
     )
 }

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,10 +19,11 @@ import yaml
 
 from codegen.aten import NativeFunctions
 from codegen.backend.dialects import AUTO, DIALECTS, detect_dialect, names_version
+from codegen.backend.entries import FLAGS, EntryReader, Listed
 from codegen.backend.model import BackendFile, CustomOperator, DispatchKeys, Entry, Operators
 from codegen.errors import quote
 from codegen.model import is_identifier
-from codegen.nodes import Reader, is_plain, line_of
+from codegen.nodes import Reader, describe_node, is_plain, line_of
 
 if TYPE_CHECKING:
     from torchgen.model import NativeFunction
@@ -57,20 +58,6 @@ def read_backend_file(path: Path, functions: NativeFunctions, dialect: str = AUT
     return _BackendReader(path, functions, dialect).read()
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Listed:
-    """One entry of a list, as written."""
-
-    section: str
-    func: str  # "add.Tensor", or a whole schema
-    options: Mapping[str, yaml.Node]
-    node: yaml.Node
-
-    @property
-    def name(self) -> str:
-        return self.func.partition("(")[0].strip()
-
-
 class _BackendReader(Reader):
     def __init__(self, path: Path, functions: NativeFunctions, dialect: str) -> None:
         super().__init__(path, "the YAML file of a backend")
@@ -81,18 +68,19 @@ class _BackendReader(Reader):
         self._skipped: dict[tuple[str, str], list[str]] = {}  # places by reason and remedy
         self._entries: dict[str, dict[str, Entry]] = {}  # by dispatch key and operator
         self._first: dict[str, tuple[str, int]] = {}  # list and line of each operator
-        self._own: list[_Listed] = []
+        self._own: list[Listed] = []
         self._symint: set[str] = set()
         self._declared: set[str] = set()  # the names of the operators with their own schemas
         self._names: set[str] = set()  # of all entries
-        self._backend = ""
+        self._structured: dict[str, str] = {}  # the names of structured kernels by operator
 
     def read(self) -> BackendFile:
         self._read_top_level()
         self._check_kernel_lists()
         listed = [each for section in self._lists() for each in self._listed(section)]
         listed.sort(key=lambda each: line_of(each.node))
-        self._backend = self._read_backend() or ""
+        backend = self._read_backend() or ""
+        self._reader = EntryReader(self._dialect, self._functions, backend, self._refuse_or_skip)
         self._declared = {each.name for each in listed if each.section in self._dialect.custom}
         self._names = {each.name for each in listed}
         for each in listed:
@@ -103,15 +91,15 @@ class _BackendReader(Reader):
         namespace = self._cpp_name("cpp_namespace", _NAMESPACE, example="torch_npu") or ""
         *outer, class_name = (self._cpp_name("class_name", _CLASS_NAME) or "").split("::")
         custom = self._custom()
-        keys = (self._backend, f"Autograd{self._backend}")
+        keys = (backend, f"Autograd{backend}")
         entries = {key: tuple(each.values()) for key, each in self._entries.items()}
         # Torchgen lists full_codegen after supported.
         supported = sorted(entries.get(keys[0], ()), key=self._torchgen_order)
         file = BackendFile(
             path=self.path,
-            backend=self._backend,
+            backend=backend,
             cpp_namespace="::".join([namespace, *outer]),
-            class_name=class_name or f"{self._backend}NativeFunctions",
+            class_name=class_name or f"{backend}NativeFunctions",
             extra_headers=tuple(self._extra_headers()),
             supported=tuple(supported),
             autograd=entries.get(keys[1], ()),
@@ -160,12 +148,12 @@ class _BackendReader(Reader):
                 "expected a list of operators, under 'supported'",
             )
 
-    def _listed(self, section: str) -> Iterator[_Listed]:
+    def _listed(self, section: str) -> Iterator[Listed]:
         """The entries of a list: a name, a mapping with ``func``, or a name with options."""
         for node in self.items(section, f"a list, each entry {_OPERATOR}"):
             if not is_plain(node, "map"):
                 if self.is_string(section, node, _OPERATOR):
-                    yield _Listed(section=section, func=node.value, options={}, node=node)
+                    yield Listed(section=section, func=node.value, options={}, node=node)
                 continue
             options = {key.value: value for key, value in node.value if is_plain(key, "str")}
             func = options.get("func")
@@ -177,12 +165,15 @@ class _BackendReader(Reader):
             else:
                 self.refuse(node, section, f"{_OPERATOR}, or a mapping with 'func'")
                 continue
-            for option in options:
+            for option, value in options.items():
                 if not self._dialect.knows_option(option):
                     self._refuse_or_skip(
                         node, section, f"unknown option {quote(option)}", "remove it"
                     )
-            yield _Listed(section=section, func=name, options=options, node=node)
+                elif option in FLAGS and not is_plain(value, "bool"):
+                    reason = f"{option}: got {describe_node(value)}, expected true or false"
+                    self._refuse_or_skip(value, f"'{name}'", reason, "correct it")
+            yield Listed(section=section, func=name, options=options, node=node)
 
     def _strings(self, key: str, item: str) -> Iterator[tuple[str, yaml.Node]]:
         """The strings of a list; report any other value."""
@@ -207,7 +198,7 @@ class _BackendReader(Reader):
             more = f" and {len(places) - MOST_PLACES} more" if len(places) > MOST_PLACES else ""
             yield f"{self.path}: {reason}: {len(places)}: {shown}{more}; {remedy}"
 
-    def _take(self, listed: _Listed) -> None:
+    def _take(self, listed: Listed) -> None:
         """Add the kernels of one entry, or skip it with a reason."""
         if not self._applies(listed):
             reason = f"for other versions of torch than {self._functions.torch_version}"
@@ -227,18 +218,18 @@ class _BackendReader(Reader):
             text = functools.partial(self._refusal, listed.section, listed.name)
             self.report(listed.node, text)
         else:
-            reason = f"unknown to torch {self._functions.torch_version}"
+            successor = self._operators.successor(listed.name)
             self._skip(
                 listed.node,
-                f"'{listed.name}'",
-                reason,
+                f"'{listed.name}'" + (f", now '{successor}'" if successor else ""),
+                f"unknown to torch {self._functions.torch_version}",
                 "rename it as in native_functions.yaml, or remove it",
             )
 
     def _refusal(self, section: str, name: str) -> str:
         return f"{section}: {self._operators.refusal(name)}"
 
-    def _applies(self, listed: _Listed) -> bool:
+    def _applies(self, listed: Listed) -> bool:
         """True if the entry is for this torch; only op-plugin's entries name versions."""
         options = [option for option in self._dialect.versions if option in listed.options]
         known = [each.value for each in self.items("all_version", "a list of versions")]
@@ -247,7 +238,7 @@ class _BackendReader(Reader):
             for option in options
         )
 
-    def _take_kernel(self, listed: _Listed) -> None:
+    def _take_kernel(self, listed: Listed) -> None:
         if (earlier := self._first.get(listed.name)) is not None:
             section, line = earlier
             if section != listed.section and listed.section == "symint":
@@ -263,12 +254,27 @@ class _BackendReader(Reader):
         self._first[listed.name] = (listed.section, line_of(listed.node))
         if self._delegates(listed):
             return
-        for key, entry in self._kernels(listed, self._dialect.lists[listed.section]).items():
+        for key, entry in self._reader.read(listed, self._dialect.lists[listed.section]).items():
             if "_symint" in entry.kernel:
                 self._symint.add(entry.name)
+            if entry.is_structured and self._is_of_another(listed, entry):
+                continue
             self._entries.setdefault(key, {})[entry.name] = entry
 
-    def _delegates(self, listed: _Listed) -> bool:
+    def _is_of_another(self, listed: Listed, entry: Entry) -> bool:
+        """Report a second class of one name, such as those of all.out and all.all_out."""
+        first = next(
+            (name for name, kernel in self._structured.items() if kernel == entry.kernel), None
+        )
+        if first is not None:
+            reason = f"structured_{entry.kernel} is the class of '{first}'"
+            remedy = "name another one: dispatch: {KEY: NAME}"
+            self._refuse_or_skip(listed.node, f"{listed.section}: '{entry.name}'", reason, remedy)
+            return True
+        self._structured[entry.name] = entry.kernel
+        return False
+
+    def _delegates(self, listed: Listed) -> bool:
         """True if torch computes the operator from the out= kernel, which has to be listed too.
 
         Torch has such a default for the variants of its structured kernels.
@@ -286,52 +292,6 @@ class _BackendReader(Reader):
             why = "the delegate is not listed"
             self._refuse_or_skip(listed.node, f"'{listed.name}' to '{of_torch}'", why, "list it")
         return True
-
-    def _kernels(self, listed: _Listed, functionality: str) -> dict[str, Entry]:
-        """The kernels of an entry by dispatch key."""
-        guard = listed.options.get("device_guard")
-        check = listed.options.get("device_check")
-        entry = Entry(
-            name=listed.name,
-            line=line_of(listed.node),
-            device_guard=None if guard is None else str(guard.value).lower() == "true",
-            device_check=check is None or check.value != "NoCheck",
-        )
-        backend = self._backend
-        dispatch = listed.options.get("dispatch")
-        kernels = self._dispatched(listed, entry, dispatch) if dispatch is not None else {}
-        if not kernels:
-            kernels = {f"{functionality}{backend}": entry}
-        function = self._functions.by_name.get(entry.name)
-        if "custom_autograd" in listed.options:
-            name, _, overload = entry.name.partition(".")
-            own = f"{name}_{overload}_autograd" if overload else f"{name}_autograd"
-            kernels[f"Autograd{backend}"] = replace(entry, kernel=own)
-        elif "sparse" in listed.options:
-            kernels[f"Sparse{backend}"] = entry
-        elif (
-            self._dialect.composites_to_autograd
-            and function is not None
-            and function.has_composite_implicit_autograd_kernel
-        ):
-            kernels[f"Autograd{backend}"] = entry
-        return kernels
-
-    def _dispatched(self, listed: _Listed, entry: Entry, dispatch: yaml.Node) -> dict[str, Entry]:
-        """Read ``dispatch``: the C++ names of the kernels by dispatch key, or keys with commas."""
-        kernels = {}
-        keys = DispatchKeys(self._functions)
-        for node, value in dispatch.value if is_plain(dispatch, "map") else ():
-            for key in map(str.strip, str(node.value).split(",")):
-                if not keys.takes_kernels(key):
-                    why = "not a dispatch key that takes kernels"
-                    self._refuse_or_skip(node, f"'{listed.name}' for {key}", why, "use another key")
-                elif not is_identifier(str(value.value)):
-                    why = "the kernel has no C++ identifier"
-                    self._refuse_or_skip(value, f"'{listed.name}'", why, "name a function")
-                else:
-                    kernels[key] = replace(entry, kernel=str(value.value))
-        return kernels
 
     def _check_variants(self) -> None:
         """Require the variants of one operator under one key, as torchgen does.
@@ -369,6 +329,9 @@ class _BackendReader(Reader):
             elif name not in self._first:
                 remedy = "list it under supported too, or remove it here"
                 self._refuse_or_skip(node, "symint", f"'{name}' has no kernel", remedy)
+            elif name in self._structured:
+                why = f"'{name}' is structured, and takes int64_t"
+                self._refuse_or_skip(node, "symint", why, "remove it here")
             elif not function.func.has_symint():
                 # torchgen's emitters fail with an assertion on such a kernel.
                 why = f"'{name}' takes no SymInt: {function.func}"
@@ -403,12 +366,12 @@ class _BackendReader(Reader):
             operators[operator] = CustomOperator(
                 namespace=namespace,
                 function=function,
-                entries=self._kernels(own, functionality),
+                entries=self._reader.read(own, functionality),
                 is_defined=namespace not in self._dialect.external,
             )
         return tuple(operators.values())
 
-    def _parse_custom(self, listed: _Listed, schema: str) -> NativeFunction | None:
+    def _parse_custom(self, listed: Listed, schema: str) -> NativeFunction | None:
         from torchgen.model import Location, NativeFunction
 
         tags = {*_words(listed.options["tags"])} if "tags" in listed.options else set()

@@ -21,6 +21,7 @@ from codegen.backend.registrations import (
     make_registrations,
     notes_on_composites,
 )
+from codegen.backend.structured import declare_class
 from codegen.errors import counted
 from codegen.output import SyncResult, synchronize
 
@@ -82,6 +83,11 @@ def render_backend(file: BackendFile, parsed: NativeFunctions) -> dict[str, str]
     for kernels, functions in (*((each, parsed.functions) for each in groups), *custom):
         declared = classes.setdefault(file.class_of(kernels.key), set())
         declared.update(_declarations(kernels, functions))
+    structured = [
+        (entry, parsed.groups[entry.name])
+        for entry in file.supported
+        if entry.is_structured and not entry.is_in_torch
+    ]
     coverage = make_coverage(
         parsed, file.backend, {each.key: registrations[each.key] for each in own}
     )
@@ -91,6 +97,8 @@ def render_backend(file: BackendFile, parsed: NativeFunctions) -> dict[str, str]
             file,
             parsed,
             classes={name: sorted(declared) for name, declared in classes.items()},
+            structured=[declare_class(entry, group) for entry, group in structured],
+            headers=sorted({f"{group.out.root_name}_meta" for _, group in structured}),
         ),
         **{
             f"Register{kernels.key}.cpp": _register(kernels, registrations[kernels.key], parsed)
@@ -158,12 +166,14 @@ def _custom_files(
 
 
 def _declarations(kernels: Kernels, functions: tuple[NativeFunction, ...]) -> list[str]:
+    """Declare the member functions of the class for one key."""
     from torchgen.dest import compute_native_function_declaration
 
     return [
         declaration
         for function in functions
         if kernels.has(function)
+        and not (kernels.is_structured(function) or kernels.is_in_torch(function))
         for declaration in compute_native_function_declaration(function, kernels.index)
     ]
 
@@ -172,9 +182,8 @@ def _register(
     kernels: Kernels, registrations: tuple[Registration, ...], parsed: NativeFunctions
 ) -> str:
     has_copies = any(each.operator == "_copy_from" for each in registrations)
-    headers = {"empty_like", "empty_strided", *(each.header for each in registrations)} - {""}
-    if has_copies:
-        headers.add("_copy_from")
+    headers = {"empty_like_ops", "empty_strided_ops"} | {each.header for each in registrations}
+    headers |= {"_copy_from_ops"} if has_copies else set()
     return _render(
         "register.cpp",
         kernels.file,
@@ -188,7 +197,8 @@ def _register(
             for each in sorted(registrations, key=lambda each: bool(each.source))
             if each.definition
         ],
-        headers=sorted(headers),
+        headers=sorted(headers - {""}),
+        has_structured=any(each.is_structured for each in kernels.entries.values()),
         resolves_copies=has_copies and not kernels.is_autograd,
     )
 

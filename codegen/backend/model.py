@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from codegen.aten import NativeFunctions
 from codegen.errors import quote, suggestion
+from codegen.questions import find_removal
 
 if TYPE_CHECKING:
     from torchgen.model import NativeFunction
@@ -29,6 +30,9 @@ class Entry:
     kernel: str = ""  # the C++ name of the kernel, if it is not torchgen's
     device_guard: bool | None = None  # None: as the file says
     device_check: bool = True  # with the guard: all arguments must be on one device
+    is_structured: bool = False  # a class with `impl`, which serves all variants of the operator
+    overrides_meta: bool = False  # such a class with its own `meta`, too
+    is_in_torch: bool = False  # libtorch has the kernel, in at::native
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,10 +84,17 @@ class Operators:
     def __contains__(self, name: str) -> bool:
         return name in self._functions.by_name
 
+    def successor(self, name: str) -> str:
+        """The operator that replaces one of an earlier torch; "" if none is known."""
+        removal = find_removal(name, self._functions.by_name)
+        return removal.successor if removal else ""
+
     def refusal(self, name: str) -> str:
         """Report that the operator or overload does not exist, and suggest a similar one."""
         torch = f"torch {self._functions.torch_version}"
         base, _, overload = name.partition(".")
+        if successor := self.successor(name):
+            return f"{torch} has no operator {quote(name)}, which was removed; write '{successor}'"
         if base not in self._overloads:
             return (
                 f"{torch} has no operator {quote(name)}; expected name and overload as in "

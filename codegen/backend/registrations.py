@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from codegen.aten import NativeFunctions
+from codegen.backend import structured
 from codegen.backend.model import BackendFile, Entry
 
 if TYPE_CHECKING:
     from torchgen.api.types import DispatcherSignature
-    from torchgen.model import Argument, BackendIndex, NativeFunction
+    from torchgen.model import Argument, BackendIndex, NativeFunction, NativeFunctionsGroup
 
 # Torch functionalizes these backends, so a structured out= kernel is of no use to them.
 #
@@ -45,6 +46,14 @@ class Kernels:
     def has(self, function: NativeFunction) -> bool:
         return bool(self.index.has_kernel(function))
 
+    def is_structured(self, function: NativeFunction) -> bool:
+        """True if the kernel is a class that serves all variants of the operator."""
+        entry = self.entries.get(str(function.func.name))
+        return entry is not None and entry.is_structured
+
+    def is_in_torch(self, function: NativeFunction) -> bool:
+        return self.entries[str(function.func.name)].is_in_torch
+
     def is_symint(self, function: NativeFunction) -> bool:
         """True if the kernel takes symbolic sizes."""
         return str(function.func.name) in self.file.symint
@@ -62,9 +71,11 @@ class Kernels:
         return str(_signature(function, prefix=prefix).name())
 
     def kernel(self, function: NativeFunction) -> str:
-        """The qualified name of the kernel that the author of the backend defines."""
+        """The qualified name of the kernel, which the author of the backend or torch defines."""
         metadata = self.index.get_kernel(function)
         assert metadata is not None
+        if self.is_in_torch(function):
+            return f"{metadata.cpp_namespace}::{metadata.kernel}"
         return f"::{self.file.cpp_namespace}::{self.file.class_of(self.key)}::{metadata.kernel}"
 
     def callee(self, function: NativeFunction) -> str:
@@ -93,7 +104,7 @@ def make_kernels(
             functions[entry.name].func.name: BackendMetadata(
                 kernel=entry.kernel or member_name(file, functions[entry.name]),
                 structured=False,
-                cpp_namespace=f"::{file.cpp_namespace}",
+                cpp_namespace="at::native" if entry.is_in_torch else f"::{file.cpp_namespace}",
             )
             for entry in entries
         },
@@ -123,7 +134,7 @@ class Registration:
     function: str  # expression: pointer to a function with the signature of the dispatcher
     definition: str = ""  # definition of that function, unless it is the kernel itself
     source: str = ""  # the operator whose kernel it calls, if derived
-    header: str = ""  # needed by the definition: "add" for ATen/ops/add_ops.h
+    header: str = ""  # needed by the function: "add_ops" for ATen/ops/add_ops.h
 
 
 # Generates a wrapper of one function that calls the kernel of another.
@@ -134,12 +145,17 @@ def make_registrations(kernels: Kernels, parsed: NativeFunctions) -> Iterator[Re
     """All registrations of one dispatch key, in the order of torch's operators."""
     for function in parsed.functions:
         operator = str(function.func.name)
-        if kernels.has(function):
+        group = parsed.groups.get(operator)
+        if kernels.has(function) and not kernels.is_structured(function):
             yield kernel_registration(kernels, function)
+            continue
+        if group and kernels.is_structured(group.out):
+            if function.func.kind().name in structured.VARIANTS:
+                yield _structured_registration(kernels, function, group)
             continue
         if operator == "_copy_from_and_resize":  # the CPU fallback needs both
             sources = [parsed.by_name["_copy_from"]]
-        elif group := parsed.groups.get(operator):
+        elif group:
             sources = [group.functional, group.out]
             if kernels.file.use_out_as_primary:
                 sources.reverse()
@@ -155,16 +171,36 @@ def kernel_registration(kernels: Kernels, function: NativeFunction) -> Registrat
     from torchgen.context import native_function_manager
 
     operator = str(function.func.name)
+    header = f"{function.root_name}_native" if kernels.is_in_torch(function) else ""
     if kernels.guards(function):
         return Registration(
             operator=operator,
             function=f"&{kernels.wrapper(function)}",
             definition=_guarding_wrapper(kernels, function),
+            header=header,
         )
     with native_function_manager(function):  # the kernel may be overloaded
         pointer = _signature(function, symint=kernels.is_symint(function)).ptr_type()
     return Registration(
-        operator=operator, function=f"static_cast<{pointer}>(&{kernels.kernel(function)})"
+        operator=operator,
+        function=f"static_cast<{pointer}>(&{kernels.kernel(function)})",
+        header=header,
+    )
+
+
+def _structured_registration(
+    kernels: Kernels, function: NativeFunction, group: NativeFunctionsGroup
+) -> Registration:
+    """A variant of an operator whose out= variant has a structured kernel."""
+    entry = kernels.entries[str(group.out.func.name)]
+    index = replace(kernels.index, device_guard=kernels.guards(group.out))
+    name, definition = structured.define_variant(index, entry, group, function)
+    return Registration(
+        operator=str(function.func.name),
+        function=f"&{name}",
+        definition=definition,
+        source="" if function is group.out else entry.name,
+        header=f"{function.root_name}_native" if entry.is_in_torch else "",
     )
 
 
@@ -176,7 +212,7 @@ def _derived_registration(
         function=f"&{kernels.wrapper(function)}",
         definition=make(kernels, function, source),
         source=str(source.func.name),
-        header=function.root_name if make is _allocating_wrapper else "",
+        header=f"{function.root_name}_ops" if make is _allocating_wrapper else "",
     )
 
 
@@ -256,7 +292,9 @@ def _guarding_wrapper(kernels: Kernels, function: NativeFunction) -> str:
         SelectiveBuilder.get_nop_selector(),
         rocm=False,
         symint=kernels.is_symint(function),
-        class_method_name=kernels.file.class_of(kernels.key),
+        class_method_name=(
+            None if kernels.is_in_torch(function) else kernels.file.class_of(kernels.key)
+        ),
         skip_dispatcher_op_registration=False,
     )
     return str(emitter.gen_unstructured(function))

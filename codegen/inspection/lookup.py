@@ -12,7 +12,7 @@ from codegen.devices import platforms
 from codegen.errors import GenerationError, suggestion
 from codegen.inspection.surroundings import Place, Surroundings, TestOutcome
 from codegen.model import Base, Choice, Declaration, Omission, Schemas, class_name
-from codegen.questions import REMOVED, Question, Removal, parse_question, spellings
+from codegen.questions import Question, Removal, find_removal, parse_question, spellings
 from codegen.selection import unknown_operator
 from codegen.slots import Slot
 from codegen.translate import make_library
@@ -146,9 +146,14 @@ def _find(
         return _Found(declarations=matching, functions=others, hand_written=native)
 
     question = parse_question(pattern)
-    removed = REMOVED.get(question.name) if question.name not in atens else None
-    wanted = Question(name=removed.successor) if removed else question
-    full_names = _full_names(wanted, schemas, surroundings.functions)
+    removed = None
+    wanted = question
+    full_names = _full_names(question, schemas, surroundings.functions)
+    if not full_names and (
+        removed := find_removal(question.full_name, surroundings.functions.by_name)
+    ):
+        wanted = parse_question(removed.successor)
+        full_names = _full_names(wanted, schemas, surroundings.functions)
     described = describe_functions(
         surroundings.functions, lambda function: str(function.func.name) in full_names
     )
@@ -166,7 +171,7 @@ def _find(
         declarations=declarations,
         functions=[each for each in described if not each.writes],
         hand_written=native,
-        removed=(question.name, removed) if removed else None,
+        removed=(question.full_name, removed) if removed else None,
     )
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from codegen.aten import NativeFunctions
 from codegen.backend.cpp_source import scan
-from codegen.backend.definitions import check_definitions, declared_kernels
+from codegen.backend.definitions import check_definitions
 from codegen.backend.document import read_backend_file
+from codegen.backend.kernels import declared_kernels
 from codegen.backend.model import BackendFile, Entry
 from codegen.errors import GenerationError
 from tests.cases import narrowed
@@ -52,6 +53,43 @@ def check(tmp_path: Path, functions: NativeFunctions, monkeypatch: pytest.Monkey
 
 def test_a_kernel_that_is_defined(check: Check) -> None:
     assert check(ABS) == []
+
+
+STRUCTURED = ("{func: mm.out, structured: true}", "abs")
+PARAMETERS = "(const at::Tensor& self, const at::Tensor& mat2, const at::Tensor& out)"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "TORCH_IMPL_FUNC(mm_out)",
+        "TORCH_IMPL_FUNC(mm_out)\n",
+        "void structured_mm_out::impl",
+        "void torch_npu::structured_mm_out::impl",
+    ],
+)
+def test_a_structured_kernel(check: Check, head: str) -> None:
+    assert check(f"{ABS}{head}{PARAMETERS} {{}}\n", *STRUCTURED) == []
+
+
+def test_a_structured_kernel_that_is_none(check: Check) -> None:
+    expected = "expected void structured_mm_out::impl(const at::Tensor & self, "
+    expected += "const at::Tensor & mat2, const at::Tensor & out)"
+    wrong = f"{ABS}TORCH_IMPL_FUNC(mm_out)(const at::Tensor& self, at::Tensor, int64_t) {{}}\n"
+    assert check(wrong, *STRUCTURED) == [
+        "error",
+        "kernels.cc:2: structured_mm_out::impl is not the kernel of 'mm.out' (npu.yaml:6): "
+        "parameter 2 is 'at::Tensor', expected 'const at::Tensor &', "
+        f"parameter 3 is 'int64_t', expected 'const at::Tensor &'; {expected}",
+    ]
+    plain = f"{ABS}at::Tensor& Kernels::mm_out{PARAMETERS} {{}}\n"
+    [_, missing, note] = check(plain, *STRUCTURED)
+    assert missing == f"npu.yaml:6: 'mm.out' has no kernel in kernels.cc; {expected}"
+    assert "Kernels::mm_out(" in note
+    other = f"{ABS}TORCH_IMPL_FUNC(mul_out){PARAMETERS} {{}}\n"
+    [note] = check(other)
+    assert note.startswith("kernels.cc:2: structured_mul_out::impl(")
+    assert "is declared by no entry of npu.yaml" in note
 
 
 def test_a_kernel_that_is_not(check: Check) -> None:

@@ -84,6 +84,7 @@ official:
   - func: add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)
     sparse: [v2.1, newest]
     op_api: all_version
+    structured: True
   - func: neg(Tensor self) -> Tensor
     acl_op: v2.1
 symint:
@@ -99,6 +100,9 @@ device_guard: true
 supported:
   - maximum.out:
     structured: true
+  - func: minimum.out
+    structured: true
+    device_guard: false
   - func: abs
     device_guard: false
   - func: neg
@@ -154,6 +158,103 @@ def test_musa(read: Read) -> None:
     ]
 
 
+KERNELS_OF_TORCH = """\
+- func: sgn
+- func: sgn.out
+- func: amax
+- func: amax.out
+  dispatch:
+    PrivateUse1: AMaxOut
+- func: hypot.out
+  structured: false
+  dispatch:
+    PrivateUse1: HypotOut
+- func: view
+  dispatch:
+    PrivateUse1: view
+    SparsePrivateUse1: view
+- func: int_repr
+  dispatch:
+    QuantizedPrivateUse1: int_repr_quantized_cpu
+- func: nll_loss_forward.output
+- func: batch_norm_stats
+  dispatch:
+    PrivateUse1: batch_norm_stats_cuda
+"""
+
+
+def test_musa_uses_kernels_of_torch(read: Read, functions: NativeFunctions) -> None:
+    """Those of the CPU's library; the file names those of CUDA's library, too."""
+    file = read(KERNELS_OF_TORCH)
+    listed = {each.name: each for each in file.supported}
+    assert {name for name, each in listed.items() if each.is_in_torch} == {"sgn.out", "view"}
+    structured = {name: each.kernel for name, each in listed.items() if each.is_structured}
+    assert structured == {
+        "sgn.out": "sgn_out",
+        "amax.out": "AMaxOut",
+        "nll_loss_forward.output": "nll_loss_forward_out",
+    }
+    assert listed["amax.out"].device_guard is True
+    assert file.others["QuantizedPrivateUse1"][0].is_in_torch
+    assert not file.others["SparsePrivateUse1"][0].is_in_torch
+    [note] = file.notes
+    assert "for CUDA only: 2: 'nll_loss_forward.output' (line 18), 'batch_norm_stats' (l" in note
+    files = render_backend(file, functions)
+    header, text = files["PrivateUse1NativeFunctions.h"], files["RegisterPrivateUse1.cpp"]
+    assert "structured_sgn" not in header
+    assert " view(" not in header.partition("struct SparsePrivateUse1")[0]
+    assert "struct structured_AMaxOut : public at::meta::structured_amax {" in header
+    assert "final : public at::native::structured_sgn_out {" in text
+    assert "(&at::native::view));" in text
+    assert {f"#include <ATen/ops/{name}_native.h>" for name in ("sgn", "view")} <= {
+        *text.splitlines()
+    }
+
+
+def test_mlu_overrides_meta(read: Read, functions: NativeFunctions) -> None:
+    text = "aten:\n"
+    for name in ("upsample_nearest1d.out", "cat.out"):
+        text += f"  - func: {name}\n    structured: True\n    override_meta: True\n"
+    text += "  - func: sgn.out\n    structured: True\n"
+    file = read(text)
+    assert [each.is_in_torch for each in file.supported] == [False, False, True]
+    header = render_backend(file, functions)["PrivateUse1NativeFunctions.h"]
+    assert "structured_upsample_nearest1d_out_mlu : public at::meta::structured_upsamp" in header
+    assert "  void meta(const at::Tensor & self, at::ArrayRef<int64_t> output_size, " in header
+    assert "  structured_cat_out_mlu::meta_return_ty meta(const at::ITensorListRef & " in header
+
+
+@pytest.mark.parametrize(
+    ("listed", "message"),
+    [
+        ("add.Tensor", "structured 'add.Tensor': torch has no .*; write it to 'add.out'"),
+        ("abs.out", "structured 'abs.out': torch has no .*; remove the option"),
+        ("all.out", r"'all.out': structured_all_out is the class of 'all.all_out'; name another"),
+    ],
+)
+def test_what_is_not_structured(read: Read, listed: str, message: str) -> None:
+    text = "backend: PrivateUse1\ncpp_namespace: a\nsupported:\n"
+    for name in ("all.all_out", listed):
+        text += f"  - {{func: {name}, structured: true}}\n"
+    with pytest.raises(GenerationError, match=f":5: .*{message}"):
+        read(text)
+
+
+def test_a_flag_is_true_or_false(read: Read) -> None:
+    text = "backend: PrivateUse1\ncpp_namespace: a\nsupported:\n  - func: add.out\n"
+    with pytest.raises(GenerationError, match=r":5: .* structured: got 'maybe', expected true or"):
+        read(f"{text}    structured: maybe\n")
+
+
+def test_a_structured_kernel_is_for_one_key_only(read: Read) -> None:
+    head = "backend: PrivateUse1\ncpp_namespace: a\n"
+    with pytest.raises(GenerationError, match=r":4: .* is for PrivateUse1 only; list it under"):
+        read(f"{head}autograd:\n  - {{func: add.out, structured: true}}\n")
+    name = "upsample_nearest1d.out"
+    with pytest.raises(GenerationError, match=r":3: symint: .* is structured, and takes int64_t"):
+        read(f"{head}symint: [{name}]\nsupported:\n  - {{func: {name}, structured: true}}\n")
+
+
 def torch_version(file: BackendFile) -> str:
     [note] = [each for each in file.notes if "unknown to torch" in each]
     return note.partition("unknown to torch ")[2].partition(":")[0]
@@ -163,7 +264,7 @@ def test_mlu(read: Read) -> None:
     file = read(MLU)
     assert file.cpp_namespace == "torch_mlu::ops"
     assert kernels(file) == {
-        "PrivateUse1": {"cat.out": "", "lstm.input": ""},
+        "PrivateUse1": {"cat.out": "cat_out_mlu", "lstm.input": ""},
         "AutogradPrivateUse1": {"lstm.input": "lstm_input_autograd"},
     }
     assert [
@@ -199,12 +300,13 @@ def test_op_plugin(read: Read) -> None:
         "PrivateUse1": {"abs": "", "add.out": "", "view": ""},
         "SparsePrivateUse1": {"add.out": ""},
     }
+    assert not any(each.is_structured for each in file.supported)
     assert file.class_of("SparsePrivateUse1") == "SparsePrivateUse1NativeFunctions"
     assert file.symint == {"view", "npu_view"}
     assert [str(each.function.func.name) for each in file.custom] == ["npu_view"]
     [note] = file.notes
     assert "for other versions of torch" in note
-    assert "'neg' (line 9)" in note
+    assert "'neg' (line 10)" in note
 
 
 @pytest.mark.parametrize(
@@ -233,6 +335,15 @@ def test_one_unknown_operator_is_one_note(read: Read, key: str) -> None:
     ]
 
 
+def test_the_successor_of_a_removed_operator_is_named(read: Read) -> None:
+    listed = "supported:\n  - abs\n  - symeig.e\n  - _cat.out\n"
+    [note] = read(f"backend: XLA\ncpp_namespace: at\n{listed}").notes
+    assert "2: 'symeig.e', now 'linalg_eigh' (line 5), '_cat.out', now 'cat.out' (line 6);" in note
+    own = f"backend: PrivateUse1\ncpp_namespace: a\n{listed}"
+    with pytest.raises(GenerationError, match=r":5: .*'symeig.e', .* removed; write 'linalg_eigh'"):
+        read(own)
+
+
 def test_own_files_are_strict(read: Read) -> None:
     with pytest.raises(GenerationError, match=r"backend\.yaml:4: .*no operator 'gone'"):
         read("backend: PrivateUse1\ncpp_namespace: a\nsupported:\n  - gone\n")
@@ -243,7 +354,12 @@ def test_own_files_are_strict(read: Read) -> None:
 def test_own(read: Read) -> None:
     file = read(OWN)
     assert kernels(file) == {
-        "PrivateUse1": {"maximum.out": "", "abs": "", "neg": "Negate"},
+        "PrivateUse1": {
+            "maximum.out": "maximum_out",
+            "minimum.out": "minimum_out",
+            "abs": "",
+            "neg": "Negate",
+        },
         "SparsePrivateUse1": {"neg": "NegateSparse"},
     }
     assert [(each.namespace, str(each.function.func.name)) for each in file.custom] == [
@@ -252,8 +368,11 @@ def test_own(read: Read) -> None:
     ]
 
 
-def test_what_is_generated_compiles(read: Read, functions: NativeFunctions, tmp_path: Path) -> None:
-    check_syntax(render_backend(read(OWN), functions), tmp_path)
+@pytest.mark.parametrize("text", [OWN, KERNELS_OF_TORCH], ids=["own", "torch"])
+def test_what_is_generated_compiles(
+    read: Read, functions: NativeFunctions, tmp_path: Path, text: str
+) -> None:
+    check_syntax(render_backend(read(text), functions), tmp_path)
 
 
 @pytest.mark.parametrize("path", sorted(Path(os.environ.get(FILES, "/-")).glob("*.yaml")), ids=str)

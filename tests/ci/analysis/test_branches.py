@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from ci.analysis.ancestry import Ancestry
 from ci.errors import ExitCode
 from ci.model.outcomes import Outcome
-from ci.model.results import Lineage
+from ci.model.results import MOST_ANCESTORS, Lineage
 from ci.plan.lineage import read_lineage
+from ci.store.rows import CommitParents, RunHead
 from tests.cases import narrowed
 from tests.ci.foreign_runs import write_run
 from tests.ci.stored_history import BEGIN, Project, expect, git, noisy, result
@@ -82,6 +84,93 @@ def test_a_branch_is_shown_from_its_fork_on(project: Project) -> None:
     assert "improvement" not in said
     found = history(project)
     assert (found["branch"], found["runs"], found["elsewhere"]) == ("main", 16, {"topic": 8})
+
+
+def test_abandoned_commits_are_kept_apart(project: Project) -> None:
+    """After a force push, the line is that of the newest commit."""
+    old = project.measure_each(noisy(100, 30))
+    git(project.source, "reset", "--quiet", "--hard", old[5])
+    new = project.measure_each(noisy(120, 20, 2))
+    for lineage in (read_lineage(project.source, old[-1], {}), Lineage()):
+        project.run(old[-1], lineage=lineage)  # run again: the line stays
+    said = expect(project.ci("history", "cpu", "--check"), code=ExitCode.REGRESSION)
+    assert "tiny: cpu, 26 runs of main\n" in said
+    tip = old[-1][:12]
+    assert f"25 runs of commits that main no longer has, not shown: {tip} (25); see" in said
+    assert f"between run-005 (commit {old[5][:12]}) and run-030 (commit {new[0][:12]})" in said
+    found = history(project)
+    assert (found["abandoned"], found["elsewhere"]) == ({old[-1]: 25}, {"no branch": 1})
+    said = expect(project.ci("history", "cpu", "--check", "--branch", tip), "no open regression")
+    assert f"tiny: cpu, 32 runs of {tip}\n" in said
+    assert "20 runs of other branches not shown: main (20);" in said
+    assert "no longer has" not in said
+
+
+def test_a_rebased_branch_has_its_new_commits_only(project: Project) -> None:
+    project.measure_each(noisy(100, 6))
+    project.branch("topic")
+    old = project.measure_each(noisy(150, 6, 2))
+    git(project.source, "reset", "--quiet", "--hard", "main")
+    project.measure_each(noisy(100, 6, 3))
+    said = expect(project.ci("history", "cpu", "--check", "--branch", "topic"), "no open regr")
+    assert "tiny: cpu, 12 runs of topic\n" in said
+    assert f"6 runs of commits that topic no longer has, not shown: {old[-1][:12]} (6)" in said
+
+
+def test_what_a_pull_merged_is_still_on_the_line(project: Project) -> None:
+    """The first parent of such a merge is the own commit, not what others pushed."""
+    project.measure_each(noisy(100, 6))
+    project.branch("mine")
+    project.commit()
+    project.branch("main")
+    project.measure_each(noisy(100, 6, 2))
+    project.branch("mine")
+    git(project.source, "merge", "--quiet", "--no-ff", "-m", "pull", "main")
+    git(project.source, "branch", "--quiet", "--force", "main", "mine")
+    project.branch("main")
+    project.run(project.main, lineage=read_lineage(project.source, project.main, {}))
+    project.measure_each(noisy(100, 3, 3))
+    found = history(project)
+    assert (found["runs"], found["abandoned"]) == (16, {})
+
+
+def test_a_renamed_branch_keeps_its_runs(project: Project) -> None:
+    git(project.source, "branch", "--quiet", "--move", "main", "master")
+    project.measure_each(noisy(100, 25))
+    git(project.source, "branch", "--quiet", "--move", "master", "main")
+    project.measure_each(noisy(120, 15, 2))
+    said = expect(project.ci("history", "cpu", "--check"), code=ExitCode.REGRESSION)
+    assert "tiny: cpu, 40 runs of main\n" in said
+    assert "not shown" not in said
+
+
+def test_the_line_of_a_renamed_branch_goes_on_beyond_the_recorded_ancestors() -> None:
+    """Each run recorded 200 ancestors; the runs before the change of the name know more."""
+    commits = [f"{number:040x}" for number in range(1_000)]
+    heads, ancestors = [], {}
+    for number, commit in enumerate(commits):
+        branch = "master" if number < 950 else "main"
+        heads.append(head(commit, number, branch=branch, main_branch=branch, depth=number + 1))
+        before = commits[max(number - MOST_ANCESTORS, 0) : number]
+        ancestors[heads[-1].run_id] = CommitParents(ancestors=tuple(before[::-1]))
+    line = Ancestry(heads, lambda ids: {it: ancestors[it] for it in ids}).line()
+    assert (line.branch, len(line.runs), line.abandoned) == ("main", 1_000, {})
+
+
+def head(commit: str, number: int, **changes: Any) -> RunHead:
+    """A run of a commit, an hour after the one before."""
+    started = BEGIN + timedelta(hours=number)
+    fields = {
+        "run_id": f"run-{number:03}",
+        "project": "tiny",
+        "commit": commit,
+        "dirty": False,
+        "started_at": started,
+        "finished_at": started,
+        "platforms": ("cpu",),
+        "begun": ("cpu",),
+    }
+    return RunHead(**{**fields, **changes})
 
 
 def test_an_unknown_branch_is_reported(project: Project) -> None:

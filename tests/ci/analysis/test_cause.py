@@ -245,6 +245,22 @@ def test_without_a_build_log_the_remedy_is_named(after: BuildSide, who: str) -> 
     )
 
 
+def test_a_stage_explains_the_seconds_that_it_brings_or_takes() -> None:
+    """It has no seconds on one side, so that no log of it could explain them."""
+    added = side(details(CPU), stages={"package": 148.0})
+    found = explain("total.wall_s", BEFORE, added)
+    assert found.text == "total +148 s (+51 %), 148 s of it in the new package stage"
+    found = explain("total.wall_s", added, BEFORE)
+    assert found.causes == "148 s of it in the removed package stage"
+
+
+def test_a_renamed_stage_explains_only_what_it_costs_more() -> None:
+    before, after = (side(details(CPU), stages={name: s}) for name, s in (("a", 300), ("b", 420)))
+    assert explain("total.wall_s", before, after).causes == (
+        "120 s of it in the b stage, which has the place of a"
+    )
+
+
 def test_a_total_is_explained_by_stages_and_by_units() -> None:
     after = side(details({**CPU, **FOUR}), stages={"pytest": 112.0})
     found = explain("total.wall_s", BEFORE, after)

@@ -9,11 +9,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ci.analysis.level_changes import History, Shift, accepted_levels, history
+from ci.analysis.histories import history
+from ci.analysis.level_changes import History, Shift, accepted_levels
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import EnvironmentKey
 from ci.gates.regression import Judgement
 from ci.store.rows import RunMeasures
+from ci.util.text import commit_name
 from tests.ci.stored_history import acceptance
 
 KEY = EnvironmentKey(
@@ -196,6 +198,91 @@ def test_a_rise_that_was_taken_back_does_not_alarm() -> None:
 def test_a_rise_that_was_taken_back_in_part_alarms() -> None:
     [shift] = regressions({"install.wall_s": noisy((100, 20), (150, 15), (125, 15))})
     assert shift.headline.undone is None
+
+
+def of_commits(rows: Sequence[RunMeasures], *counts: int) -> list[RunMeasures]:
+    """The runs as those of few commits, each with so many of them."""
+    commits = [f"{at:040x}" for at, count in enumerate(counts) for _ in range(count)]
+    return [row._replace(commit=it) for row, it in zip(rows, commits, strict=True)]
+
+
+@pytest.mark.parametrize("counts", [(40,), (*[1] * 19, 21), (*[1] * 10, 30)])
+def test_a_rise_between_runs_of_one_commit_is_of_the_environment(counts: tuple[int, ...]) -> None:
+    rows = runs({"install.wall_s": noisy((100, 20), (120, 20))})
+    found = history(of_commits(rows, *counts), KEYS)
+    assert found.shifts == []
+    [change] = found.environment_rises
+    assert change.run.run_id == "run-20"
+    same = f"sources unchanged: both runs are of {commit_name(change.run.commit)}"
+    assert change.changes == (same,)
+    assert (change.is_open, change.rises[0].judgement) == (True, Judgement.ENVIRONMENT)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_makes_no_rise_of_a_commit_one_of_the_environment(seed: int) -> None:
+    """It shifts the found place from the first run of a commit to another one."""
+    rows = runs({"install.wall_s": noisy((100, 21), (103, 21), seed=seed)})
+    found = history(of_commits(rows, *[3] * 14), KEYS)
+    assert found.environment_rises == ()
+    if found.shifts:
+        assert not found.shifts[0][1].headline.is_in_one_commit
+
+
+def test_a_change_of_units_without_noise_is_seen_in_one_commit() -> None:
+    """A setting that no key has: the counts of equal sources are equal."""
+    found = history(of_commits(runs({"compile.units": [100.0] * 8 + [120.0] * 8}), 7, 9), KEYS)
+    assert (found.shifts, len(found.environment_rises)) == ([], 1)
+
+
+def test_slow_runs_of_one_commit_are_suspected_of_the_environment() -> None:
+    rows = runs({"install.wall_s": noisy((100, 20), (120, 3))})
+    found = history(of_commits(rows, *[1] * 18, 5), KEYS)
+    [change] = found.environment_rises
+    assert (change.is_open, change.rises[0].judgement) == (False, Judgement.SUSPECTED)
+
+
+def upgraded(*levels: tuple[float, int], accepted: Sequence[Acceptance] = ()) -> History:
+    """Ten runs, then those at the levels with a newer compiler."""
+    values = noisy((100, 10), *levels)
+    old = runs({"install.wall_s": values[:10]})
+    return history([*old, *runs({"install.wall_s": values[10:]}, NEWER, at=10)], KEYS, accepted)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_new_compiler_hides_no_rise_that_came_later(count: int) -> None:
+    """Its first runs are too few for a series of their own, but as fast as those before it."""
+    found = upgraded((100, count), (108, 8))
+    assert found.environment_rises == ()
+    [(environment, shift)] = found.shifts
+    change = shift.headline
+    assert (environment.key, shift.judgement) == (NEWER, Judgement.REGRESSION)
+    assert (change.before_run.run_id, change.run.run_id) == (
+        f"run-{9 + count}",
+        f"run-{10 + count}",
+    )
+    [*accepted] = accepted_levels(environment, shift)
+    assert [run.run_id for _, run, _ in accepted] == [f"run-{10 + count}"] * len(accepted)
+    terms = acceptance("install.wall_s", 108, run=f"run-{10 + count}")
+    found = upgraded((100, count), (108, 8), accepted=[terms])
+    assert [it.judgement for _, it in found.shifts] == [Judgement.ACCEPTED]
+
+
+def test_a_later_rise_in_one_commit_is_of_the_environment() -> None:
+    values = noisy((100, 13), (120, 8))
+    rows = runs({"install.wall_s": values[:10]})
+    rows += runs({"install.wall_s": values[10:]}, NEWER, at=10)
+    found = history(of_commits(rows, 10, 11), KEYS)
+    assert (found.shifts, len(found.environment_rises)) == ([], 1)
+
+
+def test_a_later_rise_that_was_taken_back_does_not_alarm() -> None:
+    found = upgraded((100, 3), (120, 8), (100, 8))
+    assert found.of(Judgement.REGRESSION) == []
+
+
+def test_one_fast_run_of_a_new_compiler_proves_nothing() -> None:
+    found = upgraded((100, 1), (108, 9))
+    assert (found.shifts, len(found.environment_rises)) == ([], 1)
 
 
 def test_environments_are_never_compared() -> None:

@@ -177,6 +177,64 @@ def test_too_few_runs_are_reported(project: Project) -> None:
     )
 
 
+def of_machine(**facts: str) -> dict[str, object]:
+    return {**ENVIRONMENT, "machine": {**ENVIRONMENT["machine"], **facts}}
+
+
+OLD = {"hostname": "box", "kernel": "5.10", "os": "Debian 11"}
+
+
+def test_a_rise_in_one_commit_is_of_the_environment(project: Project) -> None:
+    project.configure()
+    for seconds in (*noisy(100, 20, 1), *noisy(120, 20, 2)):
+        project.run("a" * 40, result(seconds, environment=of_machine(**OLD)))
+    code, said = project.ci("history", "cpu", "--check")
+    assert (code, "\nno open regression\n" in said) == (ExitCode.PASSED, True)
+    assert "together with: sources unchanged: both runs are of commit aaaaaaaaaaaa\n" in said
+    on_environment = ("--check", "--fail-on", "environment")
+    assert project.tracked(*on_environment)[0] == ExitCode.REGRESSION
+    assert project.ci("history", *on_environment)[0] == ExitCode.REGRESSION
+    project.accept("run-020", "--reason", "another disk")
+    assert project.tracked(*on_environment)[0] == ExitCode.PASSED
+
+
+@pytest.mark.parametrize(
+    ("now", "change"),
+    [
+        ({"kernel": "6.1"}, "kernel changed: 5.10 -> 6.1"),
+        ({"hostname": "new"}, "host changed: box -> new"),
+        (
+            {"kernel": "6.1", "os": "Debian 12"},
+            "kernel changed: 5.10 -> 6.1; operating system changed: Debian 11 -> Debian 12",
+        ),
+    ],
+)
+def test_a_rise_with_another_machine_is_of_the_environment(
+    project: Project, now: dict[str, str], change: str
+) -> None:
+    store_runs(project, (result(it, environment=of_machine(**OLD)) for it in noisy(100, 12, 1)))
+    replaced = of_machine(**{**OLD, **now})
+    store_runs(project, (result(it, environment=replaced) for it in noisy(107, 12, 2)))
+    code, said = project.ci("history", "cpu", "--check")
+    assert (code, "\nno open regression\n" in said) == (ExitCode.PASSED, True)
+    assert f"together with: {change}\n" in said
+    code, said = project.ci("history", "cpu", "--check", "--fail-on", "environment")
+    assert code == ExitCode.REGRESSION
+
+
+@pytest.mark.parametrize("names", [["a", "b"], [f"pod-{number}" for number in range(24)]])
+def test_several_hosts_explain_no_rise(project: Project, names: list[str]) -> None:
+    """Those of a fleet take turns; that of a container is new in every run."""
+    installs = [*noisy(100, 12, 1), *noisy(107, 12, 2)]
+    hosts = [{**OLD, "hostname": names[at % len(names)]} for at in range(24)]
+    store_runs(
+        project,
+        (result(it, environment=of_machine(**on)) for it, on in zip(installs, hosts, strict=True)),
+    )
+    code, said = project.ci("history", "cpu", "--check")
+    assert (code, "host changed" in said) == (ExitCode.REGRESSION, False)
+
+
 def test_environments_with_too_few_runs_are_one_list(project: Project) -> None:
     """Each is named by what differs; only the first one has a table, and its line is wrapped."""
     environments = [{**ENVIRONMENT, "compiler": f"g++ {number}"} for number in (1, 2, 3)]

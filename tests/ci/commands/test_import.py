@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import shutil
@@ -14,7 +15,7 @@ from ci import cli
 from ci.errors import ExitCode, UsageError
 from ci.facts.result_files import ResultFiles
 from ci.model.results import RunResult
-from ci.store.folder import default_url, read_results
+from ci.store.folder import RESULTS_FILE, default_url, read_results
 from ci.store.importing import Importer, ImportOutcome, compare_with_known, find_run_folders
 from ci.store.store import Store
 from tests.ci.foreign_runs import RUN_ID, resumed, small, write_run
@@ -62,6 +63,21 @@ def test_a_run_is_copied_and_stored_with_its_tests(
         (node_id("abs.out"), "no sample"),
         (node_id("add.out"), None),
     ]
+
+
+def test_a_new_run_is_not_searched_among_the_others(
+    there: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each search for a similar name takes 0.3 s among 5,000 runs."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("no message needs a similar name")
+
+    imported(here, there)
+    monkeypatch.setattr(difflib, "get_close_matches", refuse)
+    run = read_results(there / RESULTS_FILE)
+    other = run.model_copy(update={"run_id": f"{RUN_ID[:-4]}00fe"})
+    assert imported(here, write_run(there.parent / other.run_id, other)) == ExitCode.PASSED
 
 
 def test_what_was_imported_as_json(

@@ -49,7 +49,9 @@ def test_an_invalid_number_is_refused(published: RunResult, tmp_path: Path) -> N
         "-Infinity": "got -Infinity, which is not JSON",
         "1e300": r"platforms\.0\.build_install_s: Input should be less than .*, got 1e\+300",
         "-1": r"platforms\.0\.build_install_s: Input should be greater than or equal to 0, got -1",
-        '"many"': r"platforms\.0\.build_install_s: Input should be a valid number",
+        '"many"': r"platforms\.0\.build_install_s: Input should be a valid number, got 'many'",
+        '"12"': r"platforms\.0\.build_install_s: Input should be a valid number, got '12'",
+        "true": r"platforms\.0\.build_install_s: Input should be a valid number, got True",
     }.items():
         path.write_text(published.to_json().replace("888.75", number))
         with pytest.raises(InfrastructureError, match=fault):

@@ -26,6 +26,7 @@ from ci.model.results import SCHEMA_VERSION, Lineage, RunResult
 from ci.store import connect
 from ci.store.connect import refill_remedy
 from ci.store.folder import default_url
+from ci.store.rows import CommitParents
 from ci.store.store import Store
 from ci.store.tables import METADATA
 from ci.util.invocation import REPOSITORY
@@ -195,7 +196,7 @@ def test_a_store_without_lineages_is_upgraded(published: RunResult, saved_url: s
         assert store.load() == published
         [head] = store.heads()
         assert (head.branch, head.depth) == (None, None)
-        assert store.ancestors([head.run_id]) == {head.run_id: ()}
+        assert store.parents([head.run_id]) == {head.run_id: CommitParents()}
         lineage = Lineage(branch="main", depth=3, merge_commit=True, parents=("a" * 40, "b" * 40))
         store.save(published.model_copy(update={"lineage": lineage}), {})
         [head] = store.heads()

@@ -1,0 +1,182 @@
+"""The history of a platform from its runs: the changes within and between environments. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean, median
+
+from ci.analysis.changes import POLICY, SeriesFinding, analyze, judge_step
+from ci.analysis.level_changes import (
+    IN_DOUBT,
+    IN_USE,
+    LATEST,
+    TOLERANCE,
+    Environment,
+    History,
+    KeyChange,
+    LevelChange,
+    SeriesJudge,
+    Shift,
+    is_exact,
+    sort_by_specificity,
+    spread,
+)
+from ci.analysis.parts import group_by
+from ci.analysis.stage_order import place_of
+from ci.facts.acceptance import Acceptance
+from ci.facts.environment_key import ALL_OPERATORS, EnvironmentKey
+from ci.facts.measures import stage_and_quantity
+from ci.store.rows import RunMeasures
+from ci.util.text import commit_name
+
+
+def history(
+    rows: Sequence[RunMeasures],
+    keys: Mapping[str, EnvironmentKey],
+    accepted: Sequence[Acceptance] = (),
+    *,
+    stage: str | None = None,
+) -> History:
+    """Judge the runs of one platform, oldest first; ``accepted`` has its accepted changes.
+
+    With ``stage``, report only the measures of that stage. Runs without any measure are left out:
+    often they did not record their environment either.
+    """
+    rows = [row for row in rows if row.values]
+    by_key = group_by(rows[::-1], lambda row: row.key)  # the key of the newest run comes first
+    grouped = {key: tuple(runs[::-1]) for key, runs in by_key.items()}
+    # Many runs of selected operators do not hide those of the whole suite.
+    whole = [row for row in rows if keys[row.key].selection == ALL_OPERATORS]
+    recent = {row.key for row in (*rows[-IN_USE:], *whole[-IN_USE:])}
+    grouped = dict(sorted(grouped.items(), key=lambda it: keys[it[0]].selection != ALL_OPERATORS))
+    order = {row.run_id: place for place, row in enumerate(rows)}
+    environments: list[Environment] = []
+    changes: list[KeyChange] = []
+    for key, found in _findings({key: grouped[key] for key in grouped if key in recent}).items():
+        judge = SeriesJudge(grouped[key], found, accepted)
+        shown = [name for name in found if stage in (None, stage_and_quantity(name)[0])]
+        series, shifts = tuple(map(judge.series, shown)), tuple(judge.shifts(shown))
+        environment = Environment(key=keys[key], runs=grouped[key], series=series, shifts=shifts)
+        environments.append(environment)
+    past = [Environment(key=keys[it], runs=grouped[it]) for it in grouped if it not in recent]
+    for change, before in _key_changes(rows, keys):
+        if change.run.key in recent and keys[change.run.key].is_comparable(keys[before]):
+            first = order[change.run.run_id]
+            earlier = [row for row in grouped[before] if order[row.run_id] < first]
+            rises = [*_environment_rises(earlier, grouped[change.run.key], accepted, stage)]
+            own = sort_by_specificity([it for it in rises if it.with_environment])
+            change = replace(change, rises=tuple(own))
+            if late := sort_by_specificity([it for it in rises if not it.with_environment]):
+                place = [it.runs[0].key for it in environments].index(change.run.key)
+                known = (*environments[place].shifts, Shift(changes=tuple(late)))
+                environments[place] = replace(environments[place], shifts=known)
+        changes.append(change)
+    in_order = tuple(changes)[::-1]
+    return _move_rises_in_one_commit(
+        History(environments=tuple(environments), past=tuple(past), key_changes=in_order)
+    )
+
+
+def _move_rises_in_one_commit(found: History) -> History:
+    """Make the rises between two runs of one commit those of the environment."""
+    for _, shift in found.shifts:
+        change = shift.headline
+        if change.is_rise and change.is_in_one_commit:
+            same = f"sources unchanged: both runs are of {commit_name(change.run.commit)}"
+            found = found.move_to_environment(shift, same)
+    return found
+
+
+def _findings(grouped: Mapping[str, Sequence[RunMeasures]]) -> dict[str, dict[str, SeriesFinding]]:
+    """Findings by key and measure. One analysis covers all, since each can raise a false alarm."""
+    series: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for key, rows in grouped.items():
+        for row in rows:
+            for name, value in row.values.items():
+                series[key, name].append(value)
+    found = analyze(series, exact={pair for pair in series if is_exact(pair[1])})
+    ordered = sorted(series, key=lambda pair: place_of(pair[1]))
+    return {key: {name: found[it, name] for it, name in ordered if it == key} for key in grouped}
+
+
+def _key_changes(
+    rows: Sequence[RunMeasures], keys: Mapping[str, EnvironmentKey]
+) -> Iterator[tuple[KeyChange, str]]:
+    """Compare each key, when it first appears, with the most similar earlier one.
+
+    Yield the change with the digest of the earlier key.
+    """
+    known: dict[str, EnvironmentKey] = {}  # least recently used first
+    for row in rows:
+        now = keys[row.key]
+        if known.pop(row.key, None) is None:
+            # A simulated device is not a change of a real one, nor a selection one of the suite.
+            alike = {
+                it: key
+                for it, key in known.items()
+                if (key.platform, key.selection) == (now.platform, now.selection)
+            }
+            if alike:
+                before = min(reversed(alike), key=lambda it: len(now.changes(alike[it])))
+                changes = tuple(map(str, now.changes(alike[before])))
+                yield KeyChange(run=row, changes=changes), before
+        known[row.key] = now
+
+
+def _environment_rises(
+    earlier: Sequence[RunMeasures],
+    since: Sequence[RunMeasures],
+    accepted: Sequence[Acceptance],
+    stage: str | None,
+) -> Iterator[LevelChange]:
+    """Yield the measures that rose from the last runs of one environment to the first of another.
+
+    If the first few of the other are as fast, the rise came later, and is not of the environment.
+    Counts and sizes are left out: a new version of a library brings its own.
+    """
+    names = [name for name in since[0].values if not is_exact(name)]
+    for name in names:
+        before = [row.values[name] for row in earlier if name in row.values][-LATEST:]
+        runs = [row for row in since if name in row.values]
+        after = [row.values[name] for row in runs]
+        late = _runs_before_rise(before, after[:LATEST])
+        point = judge_step([*before, *after[:late]], after[late:][:LATEST], len(names))
+        if point is None or point.after < point.before:
+            continue
+        first = runs[late]
+        own = (it for it in accepted if it.measure == name and _begins_with(it, first))
+        known = next(own, None)
+        is_back = median(after[-POLICY.confirm :]) < (point.before + point.after) / 2
+        if stage in (None, stage_and_quantity(name)[0]):
+            yield LevelChange(
+                measure=name,
+                before_run=runs[late - 1] if late else earlier[-1],
+                run=first,
+                place=since.index(first),
+                point=point,
+                runs_since=len(after) - late,
+                accepted=known if known and known.covers(point.after, TOLERANCE) else None,
+                undone=runs[-1] if late and is_back else None,
+                with_environment=not late,
+            )
+
+
+def _runs_before_rise(before: Sequence[float], after: Sequence[float]) -> int:
+    """The number of first runs of an environment that are certainly not of its higher level.
+
+    0 if there are enough of them for a series of their own, or only one, which may be an outlier.
+    """
+    if not before or not after:
+        return 0
+    low, high = median(before), median(after)
+    count = next((at for at, it in enumerate(after) if it >= (low + high) / 2), 0)
+    if not 1 < count < POLICY.confirm:
+        return 0
+    distance = median(after[count:]) - fmean(after[:count])
+    return count if distance > IN_DOUBT * spread(before) / count**0.5 else 0
+
+
+def _begins_with(accepted: Acceptance, run: RunMeasures) -> bool:
+    return run.run_id == accepted.run or (run.commit is not None and run.commit == accepted.commit)

@@ -1,0 +1,32 @@
+"""The order of stages, and the measures that contain others. Pure."""
+
+from __future__ import annotations
+
+from ci.facts.measures import IMAGE, TOTAL, Quantity, measure_key, stage_and_quantity
+
+_INSTALL = "install"
+_PARTS_OF_INSTALL = ("generate", "configure", "compile", "link")
+# In order of execution; other stages follow, then the total.
+_ORDER = (IMAGE, "sync", *_PARTS_OF_INSTALL, _INSTALL)
+_PLACES = {**{stage: place for place, stage in enumerate(_ORDER)}, TOTAL: len(_ORDER) + 1}
+
+
+def place_of(name: str) -> tuple[int, str, int]:
+    """The sort key of a measure: stages in order of execution, the total last."""
+    stage, quantity = stage_and_quantity(name)
+    return _PLACES.get(stage, len(_ORDER)), stage, list(Quantity).index(quantity)
+
+
+def stages_around(stage: str) -> tuple[str, ...]:
+    """The stage, and the one that it is a part of."""
+    return (stage, _INSTALL) if stage in _PARTS_OF_INSTALL else (stage,)
+
+
+def containing_measures(name: str) -> set[str]:
+    """The time measures that include the time of a stage."""
+    stage, quantity = stage_and_quantity(name)
+    if not quantity.is_time or stage in (TOTAL, IMAGE):
+        return set()
+    stages = (*stages_around(stage)[1:], TOTAL)
+    own = {measure_key(stage, Quantity.CPU)} - {name}
+    return {measure_key(it, time) for it in stages for time in (Quantity.WALL, Quantity.CPU)} | own
