@@ -105,6 +105,9 @@ GOALS = {
     "generate-unchanged": Goal("generate", "generation, nothing changed", "CPU-s", 0.5),
     "backend-stubs": Goal("backend-stubs", "stubs of a backend of 500 operators", "CPU-s", 3),
     "backend-stubs-compile": Goal("backend-stubs", "compiling its registrations", "CPU-s", 30),
+    "backend-stubs-compile-units": Goal(
+        "backend-stubs", "the same, in compilations of `torch/torch.h`", "units", 2.5
+    ),
     "backend-stubs-compile-O0": Goal("backend-stubs", "the same without optimization", "CPU-s"),
     "rebuild-unchanged": Goal("rebuild", "rebuild, nothing changed", "CPU-s", 3),
     "rebuild-one-added": Goal("rebuild", "rebuild, one operator added", "CPU-s", 15),

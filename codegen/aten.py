@@ -142,6 +142,14 @@ class NativeFunctions:
         return found
 
     @functools.cached_property
+    def overloads(self) -> Mapping[str, Sequence[str]]:
+        """The full names of each name; `add_` is another name than `add`."""
+        found: dict[str, list[str]] = {}
+        for full_name in self.by_name:
+            found.setdefault(full_name.partition(".")[0], []).append(full_name)
+        return found
+
+    @functools.cached_property
     def by_name(self) -> Mapping[str, torchgen_model.NativeFunction]:
         return {str(function.func.name): function for function in self.functions}
 

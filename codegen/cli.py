@@ -12,18 +12,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from inspect import getdoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from codegen import backend, native, triton
-from codegen.aten import NativeFunctions, find_torch, load_schemas, native_functions
+from codegen import backend, inspection, native, triton
+from codegen.aten import find_torch, load_schemas, native_functions
 from codegen.devices import platforms
 from codegen.errors import GenerationError, counted, record_fault
 from codegen.generation import generate
 from codegen.inputs import SELECTION_VARIABLE, Inputs
 from codegen.output import SyncResult, differs, write
-
-if TYPE_CHECKING:
-    from codegen.inspection import Surroundings
 
 _ROOT = Path(__file__).resolve().parent.parent
 BASES = _ROOT / "src" / "base"
@@ -171,9 +168,7 @@ def _declare_backend_stubs(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--dialect",
-        choices=[
-            *("torchgen", "openreg", "npu", "op-plugin", "mlu", "musa", "xla", "xpu", "auto"),
-        ],
+        choices=backend.DIALECT_NAMES,
         default="auto",
         help="the form of the YAML file (default: auto, by its top level)",
     )
@@ -275,7 +270,7 @@ def _declare_platforms(parser: argparse.ArgumentParser) -> None:
 
 
 def _declare_inspect(parser: argparse.ArgumentParser) -> None:
-    parser.description = getdoc(_run_inspect)
+    parser.description = inspection.__doc__
     parser.set_defaults(run=_run_inspect)
     parser.add_argument(
         "pattern",
@@ -414,70 +409,15 @@ def _report(options: argparse.Namespace, outcome: SyncResult) -> None:
 
 
 def _run_inspect(options: argparse.Namespace) -> None:
-    """Shows what PATTERN names: what it is, whether it is generated or why not, and for operators
-    of infini.ops their slots, platforms and recorded test outcomes. By default it shows every out=
-    and in-place overload of torch, with the kind of each argument and torchgen's tags.
-
-    PATTERN is a name as people write it: add, add.Tensor, aten::add.out, torch.ops.aten.mm.default,
-    torch.nn.functional.conv2d, F.conv2d, Tensor.add_, __iadd__, infini.ops.add, CausalSoftmax,
-    at::_ops::add_out, the C++ name of a kernel, or an operator that torch has removed. It can also
-    be a pattern of ATen and public names, such as 'fft_*'.
-
-    The JSON form, schema_version 1:
-
-      schema_version, torch_version, pattern
-      operators: a list of
-        name            public name: infini.ops.<name>
-        class_name      infini.ops.<class_name>, and in C++ infini::ops::<class_name>
-        aten_name       ATen base name
-        overloads: a list of
-          overload_name   ATen's overload name; "" for the overload without a name
-          schema          as torchgen prints it
-          line            line in native_functions.yaml, of the base operator if derived by torchgen
-          tags            torchgen's tags, sorted
-          generated       true or false
-          reason          null, or a value of a fixed list, as in torch_ops_metadata.json
-          explanation     null, or the reason in detail, with the file that excludes it
-          arguments: a list of
-            name            in Python and C++
-            aten_name       in the schema
-            type            in the schema, without alias annotation
-            kind            Tensor, Scalar, Int, Float, Bool, String, DataType, Layout,
-                            MemoryFormat, Device or Generator: the type of one element; null for a
-                            type that can't be passed
-            list_size       null: no list; 0: a list of any size
-            is_optional, has_optional_elements, is_out, keyword_only   true or false
-            default         null, or the default's text in the schema
-        slots: null if all operators are listed or outside of a checkout, or a list of
-          slot            implementation index
-          devices         platforms
-          source          file of a hand-written implementation; null for a generated one
-        tests: null as for slots, or a list of outcomes in tests/*/contracts:
-          platform, slot
-          simulated       true: no device of the platform was used
-          overload        ATen's overload, or the name of a hand-written operator
-          outcomes        dtypes by outcome: passed, or a skip reason
-      functions: a list of the named functions that are neither out= nor in-place
-        name            with the overload name
-        schema, line, tags   as above
-        kind            torchgen's: functional, mutable
-        is_view, is_composite   true or false
-        kernels         C++ function by dispatch key
-        calls           null, or what a composite calls on the CPU, recorded with torch 2.13
-        see             the out= and in-place functions of the same signature
-        reason          functional, view, mutable, no tensor, no out or composite
-        explanation     the reason in detail
-      hand_written: a list of the named operators that torch has not
-        name, class_name, schema, arguments, slots, tests   as above
-      removed           null, or an object: the name, its successor, and the source of both
-    """
-    from codegen.inspection import inspect, render_json, render_text
+    from codegen.inspection.lookup import inspect
+    from codegen.inspection.render import render_json, render_text
+    from codegen.inspection.surroundings import find_surroundings
     from codegen.selection import choose_operators
 
     inputs = _inputs(options)
     with native_functions(inputs.torch) as functions:
         schemas = load_schemas(inputs.torch)
-        inspection = inspect(
+        found = inspect(
             schemas,
             choose_operators(inputs, schemas),
             options.pattern,
@@ -486,32 +426,11 @@ def _run_inspect(options: argparse.Namespace) -> None:
         )
     to_terminal = options.output_dir is None and sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if to_terminal else None
-    text = render_json(inspection) if options.json else render_text(inspection, width)
+    text = render_json(found) if options.json else render_text(found, width)
     if options.output_dir is None:
         print(text, end="")
     else:
         _write(options, "inspect.json" if options.json else "inspect.txt", text)
-
-
-def find_surroundings(functions: NativeFunctions) -> Surroundings:
-    """Read the implementations and the contracts of this checkout, if it is one."""
-    from codegen.inspection import Surroundings, read_contracts
-
-    contracts = [_ROOT / "tests" / each / "contracts" for each in ("ops", "simulated")]
-    if not all(folder.is_dir() for folder in contracts):
-        return Surroundings(functions=functions)
-    sources = sorted((_ROOT / "src").rglob("*.c[cu]"))
-    registry = native.read_registry(
-        [source.relative_to(_ROOT) for source in sources],
-        native.read_bases(_ROOT / "src" / "base"),
-        "kNvidia",
-        _ROOT,
-    )
-    return Surroundings(
-        functions=functions,
-        implementations=registry.implementations,
-        contracts=read_contracts(contracts),
-    )
 
 
 def _run_trace(options: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from codegen.aten import NativeFunctions, describe_functions
 from codegen.errors import GenerationError, counted
-from codegen.inspection import explain_function
+from codegen.inspection.explanation import explain_function
 from codegen.selection import ATEN
 
 TORCHGEN_NAME = "selected_operators.yaml"

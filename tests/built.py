@@ -1,15 +1,25 @@
-"""Builds programs for tests, once per run with a cache for later runs, and wheels."""
+"""Builds programs, distributions, their environments, and checkouts for tests.
+
+What takes long is built once per run, with a cache for later runs.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
+import venv
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
+
+from ci.util.invocation import REPOSITORY
+
+_OF_THE_CALLER = ("INFINI_", "PYTHONPATH")  # variables
 
 
 def built_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], None]) -> Path:
@@ -26,6 +36,56 @@ def built_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path
             build(folder)
             finished.touch()
     return folder
+
+
+def run(*command: object, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder, without the settings and the paths of the caller."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(_OF_THE_CALLER)}
+    words = [str(word) for word in command]
+    return subprocess.run(
+        words, cwd=folder, env=inherited | variables, capture_output=True, text=True, check=False
+    )
+
+
+def build_distribution(factory: pytest.TempPathFactory, package: str) -> Path:
+    """A folder with the source distribution and the wheel of `infini-<package>`."""
+
+    def build(folder: Path) -> None:
+        command = (sys.executable, "-m", "hatchling", "build", "--directory", folder)
+        done = run(*command, folder=REPOSITORY / package)
+        assert done.returncode == 0, done.stderr
+
+    return built_once(factory, f"infini-{package}", build)
+
+
+def wheel_of(folder: Path) -> Path:
+    [wheel] = folder.glob("*.whl")
+    return wheel
+
+
+def make_environment(folder: Path, *wheels: Path) -> Path:
+    """The Python of an environment that has the wheels, and the packages of this one."""
+    venv.create(folder)
+    python = folder / "bin" / "python"
+    if wheels:
+        pip = (sys.executable, "-m", "pip", "--python", python, "install", "--no-deps")
+        done = run(*pip, "--no-index", "--quiet", *wheels, folder=folder)
+        assert done.returncode == 0, done.stderr
+    packages = next(folder.glob("lib/python*/site-packages"))
+    ours = [each for each in sys.path if each.endswith("site-packages")]
+    (packages / "dependencies.pth").write_text("\n".join(ours))
+    return python
+
+
+def copy_checkout(folder: Path) -> None:
+    """Copy the files of the working tree that git does not ignore."""
+    listing = ("git", "ls-files", "--cached", "--others", "--exclude-standard", "-z")
+    done = run(*listing, folder=REPOSITORY)
+    assert done.returncode == 0, done.stderr
+    for name in filter(None, done.stdout.split("\0")):
+        if (REPOSITORY / name).is_file():  # and not one that is removed but not committed
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(REPOSITORY / name, folder / name)
 
 
 def make_wheel(folder: Path, name: str, version: str, requires: str = "") -> None:

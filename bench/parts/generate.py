@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 
+from bench.compilers import compile_unit
 from bench.context import Context
 from bench.rows import Measurement
 from codegen.aten import NativeFunctions, find_torch, native_functions
@@ -42,6 +43,8 @@ def measure_backend_stubs(context: Context) -> Iterator[Measurement]:
     compiler += ["-isystem", str(torch.torch / "include")]
     sources = sorted(folders[-1].glob("*.cpp"))
     registrations = sum(path.read_text(encoding="utf-8").count("m.impl(") for path in sources)
+    units = compile_unit(context.scratch)
+    seconds = {}
     for key, level in (("backend-stubs-compile", "-O2"), ("backend-stubs-compile-O0", "-O0")):
         costs = [
             context.measure_command(
@@ -49,14 +52,20 @@ def measure_backend_stubs(context: Context) -> Iterator[Measurement]:
             )
             for path in sources
         ]
-        seconds = sum(cost.cpu_s for cost in costs)
-        each = f"{1000 * seconds / registrations:.0f} CPU-ms each"
+        seconds[key] = sum(cost.cpu_s for cost in costs)
+        each = f"{1000 * seconds[key] / registrations:.0f} CPU-ms each"
         yield Measurement(
             key=key,
-            value=seconds,
+            value=seconds[key],
             note=f"{registrations} registrations at {level}, {each}",
             detail={"registrations": registrations, "files": [cost.detail() for cost in costs]},
         )
+    unit = statistics.median(units + compile_unit(context.scratch))
+    yield Measurement(
+        key="backend-stubs-compile-units",
+        value=seconds["backend-stubs-compile"] / unit,
+        note=f"a unit is {unit:.1f} CPU-s here",
+    )
 
 
 def _median(context: Context, key: str, folders: Sequence[Path], *arguments: str) -> Measurement:

@@ -20,8 +20,22 @@ The keys of the YAML file:
   symint             list of operators above whose kernels take SymInt; their C++ functions are
                      called <name>_symint
   use_out_as_primary, device_guard   true or false; default: false
+  custom             list of schemas that torch does not have: my_op(Tensor self) -> Tensor. They
+                     are defined in the namespace that they name (npu::my_op), or in the first part
+                     of cpp_namespace
+  custom_autograd    the same, for kernels for Autograd<Backend>
   full_codegen       list; the same as supported
   ir_gen, non_native                 for torchgen's lazy tensors; not used
+
+An entry of supported, autograd, custom or custom_autograd is a name or a mapping:
+
+  func               name, or the schema of a custom operator
+  dispatch           C++ functions by dispatch key: PrivateUse1: my_abs, SparsePrivateUse1: abs_sp
+  device_guard       true or false, instead of that of the file
+  device_check       NoCheck: arguments may be on several devices
+
+--dialect chooses the form of the file. Those of existing backends have lists and options of their
+own; entries that this torch does not know are skipped there, with a note.
 
 All errors in the file are reported at once, by line, with exit code 2; no file is written then.
 With --impl-path, declared kernels that are not defined, or that are defined with another signature,
@@ -29,3 +43,6 @@ are errors too. The C++ compiler of CXX or PATH judges them, with the options in
 CXXFLAGS; files that did not change are not compiled again. A file that can't be compiled, or all
 files if CXX is empty, are judged by their text; a note says so.
 """
+
+# The forms of the file. `codegen.backend.dialects` has the readers, and imports PyYAML.
+DIALECT_NAMES = ("torchgen", "openreg", "npu", "op-plugin", "mlu", "musa", "xla", "xpu", "auto")

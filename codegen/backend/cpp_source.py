@@ -8,6 +8,7 @@ source.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import re
 from collections.abc import Iterator, Sequence
@@ -30,7 +31,8 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
 _DIGRAPHS = {"<%": "{", "%>": "}", "<:": "[", ":>": "]"}
-_SPLICE = re.compile(r"\\\r?\n")
+_SPLICE = "\\\n"
+_LINE_END = re.compile(r"\\?\n")
 _DIRECTIVE = re.compile(r"\s*(?:#|%:)\s*(?P<name>\w*)\s*(?P<rest>.*)", re.DOTALL)
 _MACRO = re.compile(r"(?P<name>\w+)\([^)]*\)(?P<body>.*)", re.DOTALL)
 # Macros of ATen/TensorMeta.h for the member functions of structured kernels, and these functions.
@@ -45,7 +47,6 @@ _DEEPEST = 64  # namespaces; of deeper ones, only the innermost are used
 
 Words = tuple[str, ...]  # the texts of tokens
 Place = tuple[int, int]  # line and column
-_Scope = tuple[str, "_Scope | None"]  # the innermost namespace, and its enclosing scope
 
 
 class Token(NamedTuple):
@@ -97,18 +98,15 @@ class ClassSource:
 
 def tokenize(text: str) -> Iterator[Token]:
     """The tokens of C++ source. Characters that start no token become single marks."""
-    splices = [match.start() - 2 * number for number, match in enumerate(_SPLICE.finditer(text))]
-    text = _SPLICE.sub("", text)
-    line, start, spliced = 1, 0, 0  # of the current line
-    for match in _TOKEN.finditer(text):
-        while spliced < len(splices) and splices[spliced] <= match.start():
-            line, spliced = line + 1, spliced + 1
+    starts, removed = [0], 0  # of the lines, in the text without splices
+    for end in _LINE_END.finditer(text):
+        removed += len(_SPLICE) * (end[0] == _SPLICE)
+        starts.append(end.end() - removed)
+    for match in _TOKEN.finditer(text.replace(_SPLICE, "")):
         if match.lastgroup is not None:
-            place = (line, match.start() - start + 1)
+            line = bisect.bisect_right(starts, match.start())
+            place = (line, match.start() - starts[line - 1] + 1)
             yield Token(match.lastgroup, _DIGRAPHS.get(match[0], match[0]), place)
-        if breaks := match[0].count("\n"):
-            line += breaks
-            start = match.start() + match[0].rindex("\n") + 1
 
 
 def words(text: str) -> Words:
@@ -125,7 +123,7 @@ class _Conditional(NamedTuple):
 
     depth: int
     parentheses: int
-    scope: _Scope | None
+    scope: Words
     is_skipping: bool
     statement: list[Token]
     length: int  # length of the statement at the `#if`
@@ -139,7 +137,7 @@ class _Scanner:
         self._is_skipping = False
         self._depth = 0  # open braces, without those of namespaces
         self._parentheses = 0
-        self._scope: _Scope | None = None
+        self._scope: Words = ()  # the innermost namespaces, as written: `a::b`, or "" for extern
         self._next_statement()
 
     def _next_statement(self) -> None:
@@ -168,7 +166,7 @@ class _Scanner:
             self._open_brace(token)
         elif token.text == "}":
             self._find_invocations()  # macro calls without a semicolon
-            self._scope = self._scope[1] if self._scope else None
+            self._scope = self._scope[:-1]
             self._next_statement()
         elif token.text == ";":
             self._alias(tuple(each.text for each in self._statement))
@@ -221,9 +219,9 @@ class _Scanner:
         if "namespace" in texts:
             following = texts[texts.index("namespace") + 1 :]
             name = itertools.takewhile(lambda text: text == "::" or text.isidentifier(), following)
-            self._scope = ("".join(name), self._scope)
+            self._scope = (*self._scope[1 - _DEEPEST :], "".join(name))
         elif texts[-2:-1] == ["extern"] and self._statement[-1].kind == "literal":
-            self._scope = ("", self._scope)
+            self._scope = (*self._scope[1 - _DEEPEST :], "")
         else:
             self._find_definition(brace)
             self._depth = 1
@@ -288,7 +286,7 @@ class _Scanner:
         start = position
         while start >= 2 and texts[start - 1] == "::" and tokens[start - 2].kind == "word":
             start -= 2
-        qualifiers = texts[start:position:2]
+        names = (*"::".join(self._scope).split("::"), *texts[start:position:2])
         owner, member = texts[position], texts[position + 2]
         if start and texts[start - 1] == "::":
             start -= 1
@@ -298,7 +296,7 @@ class _Scanner:
                 line=tokens[position + 2].place[0],
                 start=tokens[0].place,
                 body=brace.place,
-                namespace=(*self._namespace(), *qualifiers),
+                namespace=tuple(filter(None, names)),
                 name=f"{owner}::{member}" if owner.startswith(_STRUCTURED) else member,
                 head=texts[:start],
                 parameters=_parameters(tokens[position + 4 : closing]),
@@ -306,14 +304,6 @@ class _Scanner:
                 is_conditional=bool(self._conditionals),
             )
         )
-
-    def _namespace(self) -> Words:
-        names: list[str] = []
-        scope = self._scope
-        while scope is not None and len(names) < _DEEPEST:
-            names += [name for name in reversed(scope[0].split("::")) if name]
-            scope = scope[1]
-        return tuple(reversed(names))
 
 
 def _closing(tokens: Sequence[Token], opening: int) -> int:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from codegen.backend import DIALECT_NAMES
+from codegen.backend.dialects import AUTO, DIALECTS
+from codegen.backend.document import KEYS
 from codegen.cli import main
 from codegen.output import MANIFEST_NAME
 
@@ -25,6 +29,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CXX", "")  # text alone judges --impl-path
     (tmp_path / "npu.yaml").write_text(GOOD)
     return tmp_path
+
+
+def test_the_help_describes_every_key_and_option(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["backend-stubs", "--help"])
+    described = re.findall(r"^  (\w+(?:, \w+)*) {2,}\S", capsys.readouterr().out, re.M)
+    names = {name for each in described for name in each.split(", ")}
+    assert {*KEYS, *DIALECTS["torchgen"].options} <= names
+
+
+def test_the_forms_of_the_command_are_those_that_are_read() -> None:
+    assert {*DIALECT_NAMES} == {*DIALECTS, AUTO}
 
 
 COMMAND = ["backend-stubs", "--source-yaml", "npu.yaml", "--output-dir", "out"]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.codegen import distributions
-from tests.codegen.distributions import ROOT, run, wheel_of
+from ci.util.invocation import REPOSITORY
+from tests.built import build_distribution, make_environment, run, wheel_of
 
 DOCUMENT = """\
 backend: PrivateUse1
@@ -45,13 +45,13 @@ needs_cmake = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return distributions.build_distribution(tmp_path_factory)
+    return build_distribution(tmp_path_factory, "codegen")
 
 
 @pytest.fixture(scope="module")
 def python(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("installed") / "venv"
-    return distributions.install_distribution(built, folder)
+    return make_environment(folder, wheel_of(built))
 
 
 @pytest.fixture
@@ -71,12 +71,14 @@ def contents(wheel: Path) -> dict[str, bytes]:
 
 
 def test_it_has_the_files_that_the_build_of_a_device_needs(built: Path) -> None:
-    spec = importlib.util.spec_from_file_location("recipe", ROOT / "codegen" / "hatch_build.py")
+    spec = importlib.util.spec_from_file_location(
+        "recipe", REPOSITORY / "codegen" / "hatch_build.py"
+    )
     assert spec
     assert spec.loader
     recipe = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(recipe)
-    listed = run("git", "ls-files", *recipe.TREE, folder=ROOT).stdout.splitlines()
+    listed = run("git", "ls-files", *recipe.TREE, folder=REPOSITORY).stdout.splitlines()
     if not listed:
         pytest.skip("not a clone")
     expected = {}
@@ -84,9 +86,9 @@ def test_it_has_the_files_that_the_build_of_a_device_needs(built: Path) -> None:
         inside = name.removeprefix("codegen/").split("/")
         if name.startswith("codegen/") and inside[0] in recipe.OF_THE_DISTRIBUTION:
             if inside[0] == "installed":
-                expected[f"infini/codegen/{inside[1]}"] = (ROOT / name).read_bytes()
+                expected[f"infini/codegen/{inside[1]}"] = (REPOSITORY / name).read_bytes()
         else:
-            expected[f"infini/codegen/tree/{name}"] = (ROOT / name).read_bytes()
+            expected[f"infini/codegen/tree/{name}"] = (REPOSITORY / name).read_bytes()
     assert contents(wheel_of(built)) == expected
 
 
@@ -100,7 +102,7 @@ def test_a_wheel_of_the_source_distribution_is_the_same(built: Path, tmp_path: P
 
 def test_the_version_is_that_of_the_library() -> None:
     library, generators = (
-        re.findall(r'^version = "(.+)"$', (ROOT / path).read_text(), re.MULTILINE)
+        re.findall(r'^version = "(.+)"$', (REPOSITORY / path).read_text(), re.MULTILINE)
         for path in ("pyproject.toml", "codegen/pyproject.toml")
     )
     assert library == generators
@@ -112,7 +114,7 @@ def test_it_generates_in_any_folder(python: Path, project: Path) -> None:
     done = run(*command, "backend-stubs", *options, folder=project)
     assert (done.returncode, done.stderr) == (0, "")
     here = (sys.executable, "-m", "codegen", "backend-stubs", *options[:3], project / "here")
-    assert run(*here, "--source-yaml", project / "backend.yaml", folder=ROOT).returncode == 0
+    assert run(*here, "--source-yaml", project / "backend.yaml", folder=REPOSITORY).returncode == 0
     made, expected = (
         {path.name: path.read_bytes() for path in (project / name).glob("[!.]*")}
         for name in ("out", "here")
@@ -205,7 +207,7 @@ for each in entry_points(group="cmake.root"):
 def test_a_wrong_call_states_the_right_one(python: Path, project: Path) -> None:
     text = PROJECT.replace("YAML backend.yaml", "YML backend.yaml")
     (project / "CMakeLists.txt").write_text(text)
-    package = ROOT / "codegen" / "cmake"  # a checkout has it, too
+    package = REPOSITORY / "codegen" / "cmake"  # a checkout has it, too
     status, shown = configure(python, project, f"-DInfiniOpsCodegen_DIR={package}")
     assert status == 1
     assert "got 'acme;YML;backend.yaml;IMPL;kernels.cc'; expected a target that exists" in shown

@@ -1,7 +1,8 @@
-"""docs/add-an-operator.md: its example compiles; its operators, slots, options and files exist."""
+"""docs/add-an-operator.md: its example works; its operators, slots, options and files exist."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -11,9 +12,16 @@ import pytest
 
 from codegen.cli import main
 from codegen.native import read_bases, read_registry
+from tests.built import cached_compiler, copy_checkout, make_environment, run
 
-SAVED = re.compile(
-    r"[Ss]ave (?:it |the [\w ]+ )?as `(src/[^`]+)`.*?^```cpp\n(.*?)^```$", re.M | re.S
+RUNS_HERE = (
+    "<!-- not run: tests/codegen/test_docs_add_an_operator.py runs it, in a checkout of its own -->"
+)
+# What the page says to save, and the commands that run here.
+STEP = re.compile(
+    r"[Ss]ave (?:it |the [\w ]+ )?as `(?P<path>src/[^`]+)`.*?^```cpp\n(?P<text>.*?)^```$"
+    rf"|^{re.escape(RUNS_HERE)}\n```sh\n(?P<commands>.*?)^```$",
+    re.M | re.S,
 )
 
 
@@ -24,17 +32,30 @@ def page(root: Path) -> str:
 
 def rows(page: str, heading: str) -> list[list[str]]:
     """The cells of the table that begins with a heading."""
-    table = page.partition(f"| {heading} |")[2].partition("\n\n")[0]
+    table = page.partition(f"\n| {heading} |")[2].partition("\n\n")[0]
     return [[cell.strip() for cell in line[1:-1].split("|")] for line in table.splitlines()[2:]]
+
+
+def follow(page: str) -> str:
+    """The commands that write the files of the page and run its commands, in their order."""
+    script = "set -e\n"
+    for step in STEP.finditer(page):
+        saved = f"cat > {step['path']} <<'END'\n{step['text']}END\n"
+        script += step["commands"] or saved
+    return script
+
+
+def files_of(page: str) -> list[str]:
+    return [step["path"] for step in STEP.finditer(page) if step["path"]]
 
 
 def test_the_example_is_an_operator(root: Path, page: str, tmp_path: Path) -> None:
     """What the page says to save is read, registered and compiled, beside the library's sources."""
     shutil.copytree(root / "src", tmp_path / "src")
-    saved = dict(SAVED.findall(page))
-    assert [*saved] == ["src/base/reglu.h", "src/cpu/reglu_kernels.h", "src/cpu/reglu.cc"]
-    for path, text in saved.items():
-        (tmp_path / path).write_text(text, encoding="utf-8")
+    assert files_of(page) == ["src/base/reglu.h", "src/cpu/reglu_kernels.h", "src/cpu/reglu.cc"]
+    for step in STEP.finditer(page):
+        if step["path"]:
+            (tmp_path / step["path"]).write_text(step["text"], encoding="utf-8")
     bases = read_bases(tmp_path / "src" / "base")
     source = tmp_path / "src" / "cpu" / "reglu.cc"
     registry = read_registry([source], bases, None, tmp_path)
@@ -45,9 +66,29 @@ def test_the_example_is_an_operator(root: Path, page: str, tmp_path: Path) -> No
     subprocess.run(["c++", "-std=c++17", "-fsyntax-only", *include, source], check=True)
 
 
-def test_the_files_of_the_example_are_in_the_list_of_sources(root: Path, page: str) -> None:
-    assert "`cpu_sources` in `src/CMakeLists.txt`" in page
-    assert "set(cpu_sources\n" in (root / "src" / "CMakeLists.txt").read_text(encoding="utf-8")
+@pytest.mark.complete
+def test_what_a_person_types_is_an_operator(
+    page: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Every file and command as written and in order, in a checkout and environment of its own."""
+    python = make_environment(tmp_path / "venv")
+    copy_checkout(checkout := tmp_path / "infini-ops")
+    done = run(
+        *("bash", "-c", follow(page)),
+        folder=checkout,
+        PATH=f"{python.parent}{os.pathsep}{os.environ['PATH']}",
+        PIP_NO_INDEX="1",  # the environment has what the build and the tests need
+        **cached_compiler(request),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = re.search(r"^```text\n(slot 0 .*)\n(\d+ passed) in .*\n```$", page, re.M)
+    assert shown
+    ended = re.findall(r"^(slot 0 on cpu: .*)\n=* ?(\d+ passed)\b", done.stdout, re.M)
+    assert ended == [shown.groups()]
+    # The page and the generated reference have the operator, and nothing that they have differs.
+    tests = ("tests/codegen/test_docs_add_an_operator.py", "tests/docs/test_reference.py")
+    checked = run(python, "-m", "pytest", "-m", "not complete", "-q", *tests, folder=checkout)
+    assert checked.returncode == 0, checked.stdout
 
 
 def test_the_operators_with_their_parameters(root: Path, page: str) -> None:
@@ -78,7 +119,7 @@ def test_the_options_exist(root: Path, page: str) -> None:
 
 
 def test_the_files_exist(root: Path, page: str) -> None:
-    saved = {path for path, _ in SAVED.findall(page)}
+    saved = files_of(page)
     for path in re.findall(r"`((?:codegen|src|tests|docs|ci)[\w/.-]*?/[\w/.-]+|ci\.yaml)`", page):
         assert path in saved or (root / path).exists(), path
 
@@ -87,8 +128,8 @@ def test_the_lists_of_operators_that_tests_have_are_where_the_page_says(
     root: Path, page: str
 ) -> None:
     lists = re.findall(r"`OPERATORS`\s+in\s+`(tests/[\w/.]+)`", page)
-    assert len(lists) == 2
-    for path in [*lists, "tests/ops/native_examples.py"]:
+    assert len(lists) == 3
+    for path in lists:
         assert re.search(r"^OPERATORS = ", (root / path).read_text(), re.M), path
 
 

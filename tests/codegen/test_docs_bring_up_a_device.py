@@ -16,8 +16,7 @@ from codegen.aten import find_torch
 from codegen.backend.coverage import Status
 from codegen.backend.emit import generate_backend
 from codegen.cli import main
-from tests.built import cached_compiler
-from tests.codegen import distributions
+from tests.built import build_distribution, cached_compiler, make_environment, run, wheel_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "bring-up-a-device.md").read_text(encoding="utf-8")
@@ -77,10 +76,9 @@ def test_what_a_person_types_is_a_device(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> None:
     """Every command as typed and in order, in an empty folder and an environment of its own."""
-    built = distributions.build_distribution(tmp_path_factory)
-    python = distributions.install_distribution(built, tmp_path / "venv")
+    wheel = wheel_of(build_distribution(tmp_path_factory, "codegen"))
+    python = make_environment(tmp_path / "venv", wheel)
     script = "set -e\n" + "".join(typed())
-    wheel = distributions.wheel_of(built)
     for old, new in (
         ("checkout=$PWD ", f"checkout={ROOT} "),
         # The same, built before: pip would write into the checkout, or ask an index.
@@ -93,7 +91,7 @@ def test_what_a_person_types_is_a_device(
         assert old in script
         script = script.replace(old, new)
     (folder := tmp_path / "empty").mkdir()
-    done = distributions.run(
+    done = run(
         *("bash", "-c", script),
         folder=folder,
         PATH=f"{python.parent}{os.pathsep}{os.environ['PATH']}",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -23,6 +22,7 @@ from ci.model.outcomes import Outcome
 from ci.model.results import Product, RunResult, StageResult
 from ci.store.folder import default_url, link_latest
 from ci.store.store import Store
+from tests.built import copy_checkout
 from tests.docs.blocks import Block, blocks
 from tests.docs.reference import ROOT
 
@@ -48,11 +48,7 @@ def git(folder: Path, *arguments: str) -> str:
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A clone as a reader has it: branch main, two tags, and the results of 24 runs."""
     folder = tmp_path_factory.mktemp("checkout") / "infini-ops"
-    names = git(ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "-z")
-    for name in filter(None, names.split("\0")):
-        if (ROOT / name).is_file():  # and not one that is removed but not committed
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
+    copy_checkout(folder)
     git(folder, "init", "--quiet")
     git(folder, "add", "--all")
     made = next(history(Scale(runs=1, tests=160, platforms=("cpu", "ascend"))))

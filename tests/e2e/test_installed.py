@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
-import sysconfig
-import venv
 import zipfile
 from importlib.metadata import distributions
 from pathlib import Path
@@ -17,26 +14,12 @@ import pytest
 from ci import __version__
 from ci.errors import ExitCode
 from ci.util.invocation import REPOSITORY
-from tests.built import built_once
+from tests.built import build_distribution, make_environment, run, wheel_of
 from tests.e2e.benches import ENGINES, engine_or_skip
 from tests.e2e.plans import PROJECT
 
 OF_THE_DISTRIBUTION = {"README.md", "hatch_build.py", "pyproject.toml"}
 TESTS = "import tiny\n\ndef test_answer():\n    assert tiny.ANSWER == 42\n"
-UNLIKE_THE_USUAL = ("INFINI_CI_", "PYTHONPATH")
-
-
-def run(*command: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    variables = {k: v for k, v in os.environ.items() if not k.startswith(UNLIKE_THE_USUAL)}
-    words = [str(word) for word in command]
-    return subprocess.run(
-        words, cwd=folder, env=variables, capture_output=True, text=True, check=False
-    )
-
-
-def wheel_of(folder: Path) -> Path:
-    [wheel] = folder.glob("*.whl")
-    return wheel
 
 
 def contents(wheel: Path) -> dict[str, tuple[bytes, bool]]:
@@ -56,27 +39,14 @@ def requirements(folder: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the source distribution and the wheel."""
-
-    def build(folder: Path) -> None:
-        command = (sys.executable, "-m", "hatchling", "build", "--directory", folder)
-        done = run(*command, folder=REPOSITORY / "ci")
-        assert done.returncode == 0, done.stderr
-
-    return built_once(tmp_path_factory, "infini-ci", build)
+    return build_distribution(tmp_path_factory, "ci")
 
 
 @pytest.fixture(scope="module")
 def program(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The command of an environment that has the wheel, and the packages of this one."""
     folder = tmp_path_factory.mktemp("installed") / "venv"
-    venv.create(folder)
-    pip = (sys.executable, "-m", "pip", "--python", folder / "bin/python", "install", "--no-deps")
-    done = run(*pip, "--quiet", "--no-index", wheel_of(built), folder=folder)
-    assert done.returncode == 0, done.stderr
-    packages = next(folder.glob("lib/python*/site-packages"))
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
-    return folder / "bin/infini-ci"
+    return make_environment(folder, wheel_of(built)).with_name("infini-ci")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from torch.autograd.profiler import profile
 from torch.testing._internal.common_methods_invocations import op_db
 
 import torch
-from codegen.inspection import COMPOSITES
+from codegen.inspection.explanation import COMPOSITES
 
 _SAMPLES = 12  # of each operator: more take longer and find no other calls
 _DTYPES = (torch.float32, torch.complex64, torch.int64, torch.bool)
