@@ -171,10 +171,7 @@ def _declarations(kernels: Kernels, functions: tuple[NativeFunction, ...]) -> li
 def _register(
     kernels: Kernels, registrations: tuple[Registration, ...], parsed: NativeFunctions
 ) -> str:
-    has_copies = any(each.operator == "_copy_from" for each in registrations)
     headers = {"empty_like", "empty_strided", *(each.header for each in registrations)} - {""}
-    if has_copies:
-        headers.add("_copy_from")
     return _render(
         "register.cpp",
         kernels.file,
@@ -189,7 +186,8 @@ def _register(
             if each.definition
         ],
         headers=sorted(headers),
-        resolves_copies=has_copies and not kernels.is_autograd,
+        resolves_copies=any(each.operator == "_copy_from" for each in registrations)
+        and not kernels.is_autograd,
     )
 
 
