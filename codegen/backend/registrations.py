@@ -276,8 +276,9 @@ def _guarding_wrapper(kernels: Kernels, function: NativeFunction) -> str:
 
 def _resolving_wrapper(kernels: Kernels, copy_from: NativeFunction) -> str:
     """Define ``_copy_from``: its kernel copies the stored values of its arguments."""
+    parameters = "const at::Tensor & self, const at::Tensor & dst, bool non_blocking"
     return f"""\
-at::Tensor {kernels.wrapper(copy_from)}(const at::Tensor & self, const at::Tensor & dst, bool non_blocking) {{
+at::Tensor {kernels.wrapper(copy_from)}({parameters}) {{
   return copy_stored_values(&{kernels.kernel(copy_from)}, self, dst, non_blocking);
 }}
 """

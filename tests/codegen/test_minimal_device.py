@@ -249,7 +249,8 @@ def copies(z):
     views = [z.conj(), z.conj().imag, torch._neg_view(z.conj()), torch._neg_view(z)]
     yield from (view.cpu() for view in views)
     yield from (view.clone() for view in views)
-    for view, source in ((torch.Tensor.conj, z), (torch.Tensor.conj, z.conj()), (torch._neg_view, z)):
+    conj, neg = torch.Tensor.conj, torch._neg_view
+    for view, source in ((conj, z), (conj, z.conj()), (neg, z)):
         for values in (source, source.cpu()):
             written = z.clone()
             view(written).copy_(values)
