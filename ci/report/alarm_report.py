@@ -55,8 +55,7 @@ class AlarmReport(Report):
             head = Heading(4 if page else 2, f"{number}. {headline(alarm)}", style="bold")
             yield head, place_text(alarm)
             yield [Table(COLUMNS, [*map(_row, alarm.rows)], numbers=COLUMNS[2:5])]
-            own = ("alarms", tracked.record.alarm_id)
-            advice = f"to acknowledge it: {command(*own, '--acknowledge', '--note', 'TEXT')}"
+            advice = f"to acknowledge it: {acknowledge_command(tracked)}"
             again = f"to run both sides again: {command('rerun-alarm', tracked.record.alarm_id)}"
             yield [Items([tracking_text(tracked), *_details(alarm), again, advice])]
         yield [Items([*self._conclusion()])]
@@ -150,6 +149,10 @@ def _details(alarm: Alarm) -> Iterator[str]:
         yield f"to find the commit: {narrow}"
     for row in alarm.rows:
         yield f"to accept it: {accept_command(row.platform, row.change.run)}"
+
+
+def acknowledge_command(tracked: TrackedAlarm) -> str:
+    return command("alarms", tracked.record.alarm_id, "--acknowledge", "--note", "TEXT")
 
 
 def _causes(alarm: Alarm) -> Iterator[str]:

@@ -181,9 +181,7 @@ def _declarations(kernels: Kernels, functions: tuple[NativeFunction, ...]) -> li
 def _register(
     kernels: Kernels, registrations: tuple[Registration, ...], parsed: NativeFunctions
 ) -> str:
-    has_copies = any(each.operator == "_copy_from" for each in registrations)
-    headers = {"empty_like_ops", "empty_strided_ops"} | {each.header for each in registrations}
-    headers |= {"_copy_from_ops"} if has_copies else set()
+    headers = {"empty_like_ops", "empty_strided_ops", *(each.header for each in registrations)}
     return _render(
         "register.cpp",
         kernels.file,
@@ -199,7 +197,8 @@ def _register(
         ],
         headers=sorted(headers - {""}),
         has_structured=any(each.is_structured for each in kernels.entries.values()),
-        resolves_copies=has_copies and not kernels.is_autograd,
+        resolves_copies=any(each.operator == "_copy_from" for each in registrations)
+        and not kernels.is_autograd,
     )
 
 

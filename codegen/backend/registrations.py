@@ -65,6 +65,11 @@ class Kernels:
         own = None if entry is None else entry.device_guard
         return (self.file.device_guard if own is None else own) and operator not in _COPIES
 
+    def resolves_views(self, function: NativeFunction) -> bool:
+        """True if the kernel gets the stored values of conjugate and negative views: it copies."""
+        is_copy = self.namespace == "aten" and str(function.func.name) == "_copy_from"
+        return is_copy and not self.is_autograd
+
     def wrapper(self, function: NativeFunction) -> str:
         """The name of the wrapper: torchgen's name, unique for an overload under the key."""
         prefix = f"wrapper_{self.key}_{function.func.name.overload_name}_"  # as torchgen's
@@ -79,8 +84,9 @@ class Kernels:
         return f"::{self.file.cpp_namespace}::{self.file.class_of(self.key)}::{metadata.kernel}"
 
     def callee(self, function: NativeFunction) -> str:
-        """The C++ function to call: the device-guarding wrapper, or the kernel itself."""
-        return self.wrapper(function) if self.guards(function) else self.kernel(function)
+        """The C++ function to call: the wrapper of the kernel, or the kernel itself."""
+        is_wrapped = self.guards(function) or self.resolves_views(function)
+        return self.wrapper(function) if is_wrapped else self.kernel(function)
 
 
 def make_kernels(
@@ -178,6 +184,12 @@ def kernel_registration(kernels: Kernels, function: NativeFunction) -> Registrat
             function=f"&{kernels.wrapper(function)}",
             definition=_guarding_wrapper(kernels, function),
             header=header,
+        )
+    if kernels.resolves_views(function):
+        return Registration(
+            operator=operator,
+            function=f"&{kernels.wrapper(function)}",
+            definition=_resolving_wrapper(kernels, function),
         )
     with native_function_manager(function):  # the kernel may be overloaded
         pointer = _signature(function, symint=kernels.is_symint(function)).ptr_type()
@@ -298,6 +310,16 @@ def _guarding_wrapper(kernels: Kernels, function: NativeFunction) -> str:
         skip_dispatcher_op_registration=False,
     )
     return str(emitter.gen_unstructured(function))
+
+
+def _resolving_wrapper(kernels: Kernels, copy_from: NativeFunction) -> str:
+    """Define ``_copy_from``: its kernel copies the stored values of its arguments."""
+    parameters = "const at::Tensor & self, const at::Tensor & dst, bool non_blocking"
+    return f"""\
+at::Tensor {kernels.wrapper(copy_from)}({parameters}) {{
+  return copy_stored_values(&{kernels.kernel(copy_from)}, self, dst, non_blocking);
+}}
+"""
 
 
 def _can_copy(function: NativeFunction, functional: NativeFunction) -> bool:

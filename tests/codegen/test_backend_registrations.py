@@ -197,7 +197,10 @@ def test_only_copies_are_free_of_a_device_guard(functions: NativeFunctions) -> N
     file = backend_file(("_copy_from", "add.Tensor", "eye"), (), device_guard=True)
     text = render_backend(file, functions)["RegisterPrivateUse1.cpp"]
     kernels = registered(text)
-    assert kernels["_copy_from"].startswith("static_cast<")
+    assert kernels["_copy_from"] == "&wrapper_PrivateUse1___copy_from"
+    wrapper = text.split("wrapper_PrivateUse1___copy_from(")[1].partition("\n}\n")[0]
+    assert "copy_stored_values" in wrapper
+    assert "guard" not in wrapper
     assert kernels["add.Tensor"] == "&wrapper_PrivateUse1_Tensor_add"
     assert "const OptionalDeviceGuard device_guard(device_of(self));" in text
     assert "const DeviceGuard device_guard(device_or_default(device));" in text

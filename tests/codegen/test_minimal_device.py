@@ -235,6 +235,36 @@ with torch.autocast("acme", dtype=torch.bfloat16):
     assert (torch.ones(2, 2, device="acme") @ torch.ones(2, 2, device="acme")).sum().item() == 8
 """
 
+VIEWS = """
+import simulated_device, torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+simulated_device.load("acme")
+
+class Observer(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **kwargs or {})
+
+def copies(z):
+    views = [z.conj(), z.conj().imag, torch._neg_view(z.conj()), torch._neg_view(z)]
+    yield from (view.cpu() for view in views)
+    yield from (view.clone() for view in views)
+    conj, neg = torch.Tensor.conj, torch._neg_view
+    for view, source in ((conj, z), (conj, z.conj()), (neg, z)):
+        for values in (source, source.cpu()):
+            written = z.clone()
+            view(written).copy_(values)
+            yield written
+
+host = torch.tensor([1 + 2j, 3 - 1j])
+expected = list(copies(host))
+for mode in (torch.no_grad(), Observer()):
+    with mode:
+        found = list(copies(host.to("acme")))
+    for index, (one, other) in enumerate(zip(found, expected, strict=True)):
+        assert one.tolist() == other.tolist(), (mode, index, one, other)
+"""
+
 
 @pytest.mark.parametrize(
     "program",
@@ -243,6 +273,7 @@ with torch.autocast("acme", dtype=torch.bfloat16):
         pytest.param(STEPS, id="training"),
         pytest.param(GENERATORS, id="random-numbers"),
         pytest.param(TENSORS, id="tensors"),
+        pytest.param(VIEWS, id="conjugate-and-negative-views"),
     ],
 )
 def test_what_every_device_is_used_for(device: Path, program: str) -> None:

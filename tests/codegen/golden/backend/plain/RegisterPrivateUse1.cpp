@@ -5,7 +5,6 @@
 #include <ATen/DeviceGuard.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/op_registration/adaption.h>
-#include <ATen/ops/_copy_from_ops.h>
 #include <ATen/ops/empty_like_ops.h>
 #include <ATen/ops/empty_strided_ops.h>
 #include <ATen/ops/glu_backward_ops.h>
@@ -62,6 +61,22 @@ namespace {
 
 [[maybe_unused]] void update(TensorList results, TensorList selves) {
   for (size_t i = 0; i < results.size(); ++i) update(results[i], selves[i]);
+}
+
+// Copies between tensors that can be conjugate or negative views: the kernel gets the stored values.
+// A kernel for the keys of such views would not do, because a TorchDispatchMode skips these keys.
+Tensor copy_stored_values(Tensor (*kernel)(const Tensor &, const Tensor &, bool), const Tensor & self,
+                          const Tensor & dst, bool non_blocking) {
+  const auto stored = [](const Tensor & view) {
+    const Tensor values = view.is_conj() ? view.conj() : view;
+    return values.is_neg() ? values._neg_view() : values;
+  };
+  Tensor values = stored(dst);
+  kernel(stored(self), values, non_blocking);
+  // Not conj_physical_(), which torch has for its own devices only.
+  if (self.is_conj() != dst.is_conj()) values.copy_(values.conj_physical());
+  if (self.is_neg() != dst.is_neg()) values.neg_();
+  return dst;
 }
 
 constexpr DispatchKeySet kMeta_(DispatchKey::Meta);
@@ -128,6 +143,10 @@ constexpr DispatchKeySet kMeta_(DispatchKey::Meta);
   return tensors;
 }
 
+at::Tensor wrapper_PrivateUse1___copy_from(const at::Tensor & self, const at::Tensor & dst, bool non_blocking) {
+  return copy_stored_values(&::demo::native::DemoFunctions::_copy_from, self, dst, non_blocking);
+}
+
 at::Tensor & wrapper_PrivateUse1_out_abs_out(const at::Tensor & self, at::Tensor & out) {
   auto results_ = ::demo::native::DemoFunctions::abs(self);
   write_out(results_, out);
@@ -160,7 +179,7 @@ at::Tensor & wrapper_PrivateUse1_out_cat_out(const at::ITensorListRef & tensors,
 
 at::Tensor wrapper_PrivateUse1___copy_from_and_resize(const at::Tensor & self, const at::Tensor & dst) {
   if (self.sizes() != dst.sizes()) dst.resize_(self.sizes());
-  return ::demo::native::DemoFunctions::_copy_from(self, dst, /*non_blocking=*/false);
+  return wrapper_PrivateUse1___copy_from(self, dst, /*non_blocking=*/false);
 }
 
 ::std::tuple<at::Tensor &,at::Tensor &> wrapper_PrivateUse1_dim_values_median_out(const at::Tensor & self, int64_t dim, bool keepdim, at::Tensor & values, at::Tensor & indices) {
@@ -245,7 +264,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("arange.start_out", &wrapper_PrivateUse1_start_out_arange_out);
   m.impl("cat", static_cast<at::Tensor (*)(const at::ITensorListRef &, int64_t)>(&::demo::native::DemoFunctions::cat));
   m.impl("cat.out", &wrapper_PrivateUse1_out_cat_out);
-  m.impl("_copy_from", static_cast<at::Tensor (*)(const at::Tensor &, const at::Tensor &, bool)>(&::demo::native::DemoFunctions::_copy_from));
+  m.impl("_copy_from", &wrapper_PrivateUse1___copy_from);
   m.impl("_copy_from_and_resize", &wrapper_PrivateUse1___copy_from_and_resize);
   m.impl("empty.memory_format", static_cast<at::Tensor (*)(at::IntArrayRef, ::std::optional<at::ScalarType>, ::std::optional<at::Layout>, ::std::optional<at::Device>, ::std::optional<bool>, ::std::optional<at::MemoryFormat>)>(&::demo::native::DemoFunctions::empty));
   m.impl("resize_", static_cast<const at::Tensor & (*)(const at::Tensor &, at::IntArrayRef, ::std::optional<at::MemoryFormat>)>(&::demo::native::DemoFunctions::resize_));
@@ -272,27 +291,13 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 }
 
 // copy_ passes conjugate and negative views on to _copy_from. The default kernels of these keys
-// would materialize the views, which is again a copy: an endless recursion. Here _copy_from gets
-// the stored values.
-Tensor copy_stored_values(const Tensor & self, const Tensor & dst, bool non_blocking) {
-  const auto stored = [](const Tensor & view) {
-    const Tensor values = view.is_conj() ? view.conj() : view;
-    return values.is_neg() ? values._neg_view() : values;
-  };
-  Tensor values = stored(dst);
-  at::_ops::_copy_from::call(stored(self), values, non_blocking);
-  // Not conj_physical_(), which torch has for its own devices only.
-  if (self.is_conj() != dst.is_conj()) values.copy_(values.conj_physical());
-  if (self.is_neg() != dst.is_neg()) values.neg_();
-  return dst;
-}
-
+// would materialize the views, which is again a copy: an endless recursion.
 TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
-  m.impl("_copy_from", &copy_stored_values);
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
 }
 
 TORCH_LIBRARY_IMPL(aten, Negative, m) {
-  m.impl("_copy_from", &copy_stored_values);
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
 }
 
 }  // namespace
