@@ -13,10 +13,11 @@ from pathlib import Path
 from statistics import mean
 
 from bench.changes.methods import Candidate, candidates, silent_method
-from bench.changes.replay import Tally, replay
+from bench.changes.replay import LATE, PROMPT, Tally, replay
 from bench.changes.series import (
     LabelledSeries,
     injected,
+    machines,
     noise_scenarios,
     step_scenarios,
     tigerbeetle,
@@ -90,13 +91,16 @@ def _measure(
 ) -> dict[str, Tally]:
     """The results of the method for each kind of series; empty if it is not installed."""
     try:
-        method = candidate.load()
+        method = candidate.method()
     except ImportError:
         return {}
 
     changing = [*step_scenarios(), *(injected(real, size) for size in (0.03, 0.05, 0.10))]
     counted = [(scenario, STEPS, LEAST_STEPS) for scenario in changing]
     counted += [(scenario, SILENCES, LEAST_SILENCES) for scenario in noise_scenarios()]
+    for machine in machines():
+        counted += [(machine.scenario(size), STEPS, LEAST_STEPS) for size in (0.10, 0.20)]
+        counted.append((machine.scenario(), SILENCES, LEAST_SILENCES))
     kinds: dict[str, Iterable[LabelledSeries]] = {}
     for scenario, count, least in counted:
         seeds = range(max(round(count / scenario.cost * scale / candidate.cost), least))
@@ -112,7 +116,11 @@ def _measure(
 
 
 def _prompt(tally: Tally) -> str:
-    return f"{tally.prompt_recall:.2f}" if tally.delays else ""
+    return f"{tally.recall_within(PROMPT):.2f}" if tally.delays else ""
+
+
+def _late(tally: Tally) -> str:
+    return f"{tally.recall_within(LATE):.2f}" if tally.delays else ""
 
 
 def _found(tally: Tally) -> str:
@@ -137,6 +145,7 @@ def _false(tally: Tally) -> str:
 
 CELLS = {
     "changes known within 5 runs": _prompt,
+    "changes known within 10 runs": _late,
     "changes found, and precision": _found,
     "false alarms per 1,000 runs": _false,
     "F1 / covering of the whole series": _score,

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import compress, pairwise
 from statistics import median
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from bench.changes.replay import Method
-from bench.changes.series import Array
+from bench.changes.series import Array, LabelledSeries
+
+ValueMethod: TypeAlias = Callable[[list[float]], Sequence[int]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,9 +24,16 @@ class Candidate:
 
     name: str
     """Short, because it is a column title."""
-    load: Callable[[], Method]
+    load: Callable[[], Callable[[Any], Sequence[int]]]
     cost: int = 1
     """Divides the number of series for slow methods."""
+    sees_conditions: bool = False
+    """Whether the method takes a whole series; otherwise its values."""
+
+    def method(self) -> Method:
+        """Raises ``ImportError`` if it is not installed."""
+        loaded = self.load()
+        return loaded if self.sees_conditions else lambda series: loaded(series.values)
 
 
 def candidates() -> list[Candidate]:
@@ -35,7 +45,7 @@ def candidates() -> list[Candidate]:
     binseg = partial(_ruptures, "Binseg", _normalised, model="l2", jump=1)
     window = partial(_ruptures, "Window", _normalised, width=10, model="l2", jump=1)
     return [
-        Candidate(name="ours", load=_ours),
+        Candidate(name="ours", load=_ours, sees_conditions=True),
         Candidate(name="Otava", load=_otava, cost=4),
         Candidate(name="Otava strict", load=strict, cost=4),
         Candidate(name="MongoDB", load=_mongodb, cost=20),
@@ -62,18 +72,21 @@ def silent_method() -> Candidate:
 def _ours() -> Method:
     from ci.analysis.changes import analyze
 
-    return lambda values: [
-        change.index for change in analyze({"": values})[""].changes if change.confirmed
-    ]
+    def find(series: LabelledSeries) -> Sequence[int]:
+        given = {"": series.given} if series.given else None
+        changes = analyze({"": series.values}, given=given)[""].changes
+        return [change.index for change in changes if change.confirmed]
+
+    return find
 
 
-def _otava(**options: float) -> Method:
+def _otava(**options: float) -> ValueMethod:
     from otava.analysis import compute_change_points
 
     return lambda values: [change.index for change in compute_change_points(values, **options)[0]]
 
 
-def _mongodb() -> Method:
+def _mongodb() -> ValueMethod:
     from signal_processing_algorithms.energy_statistics.energy_statistics import e_divisive
 
     return lambda values: e_divisive(np.array(values), pvalue=0.01, permutations=100)
@@ -94,7 +107,7 @@ def _ruptures(
     transformed: Callable[[list[float]], Array],
     penalty: float | None = None,
     **options: object,
-) -> Method:
+) -> ValueMethod:
     import ruptures
 
     def find(values: list[float]) -> Sequence[int]:
@@ -105,7 +118,7 @@ def _ruptures(
     return find
 
 
-def _skchange() -> Method:
+def _skchange() -> ValueMethod:
     from skchange.detectors import SeededBinarySegmentation
 
     def find(values: list[float]) -> Sequence[int]:
@@ -117,7 +130,7 @@ def _skchange() -> Method:
     return find
 
 
-def _changeforest() -> Method:
+def _changeforest() -> ValueMethod:
     from changeforest import changeforest
 
     def find(values: list[float]) -> Sequence[int]:
@@ -127,7 +140,7 @@ def _changeforest() -> Method:
     return find
 
 
-def _alarm(count: int, is_off: Callable[[list[float], float], bool]) -> Method:
+def _alarm(count: int, is_off: Callable[[list[float], float], bool]) -> ValueMethod:
     """Compare each value with the ``count`` values before it."""
 
     def find(values: list[float]) -> Sequence[int]:

@@ -14,13 +14,15 @@ from itertools import pairwise
 
 from bench.changes.series import LabelledSeries
 
-Method = Callable[[list[float]], Sequence[int]]
-"""From values to the indices at which a new level begins according to the method."""
+Method = Callable[[LabelledSeries], Sequence[int]]
+"""From a series to the indices at which a new level begins according to the method."""
 
 # A reported index counts as a change if it is at most this far from it.
 TOLERANCE = 3
 # A change should be reported after at most this many runs.
 PROMPT = 5
+# On machines that are never quiet.
+LATE = 10
 # A reported index counts as a person's mark if it is at most this far from it.
 MARGIN = 5
 
@@ -58,10 +60,9 @@ class Tally:
     def recall(self) -> float:
         return len(self.found) / len(self.delays)
 
-    @property
-    def prompt_recall(self) -> float:
-        """The share of changes that were reported within ``PROMPT`` runs."""
-        return sum(delay <= PROMPT for delay in self.found) / len(self.delays)
+    def recall_within(self, runs: int) -> float:
+        """The share of changes that were reported within so many runs."""
+        return sum(delay <= runs for delay in self.found) / len(self.delays)
 
     @property
     def precision(self) -> float | None:
@@ -76,7 +77,7 @@ def replay(method: Method, series: LabelledSeries) -> Tally:
     places: Sequence[int] = ()
     begin = time.process_time()
     for count in range(series.first_look, len(series.values) + 1):
-        places = method(series.values[:count])
+        places = method(series.first(count))
         for place in places:
             if matched := _near(place, (c for c in series.changes if c < count)):
                 delays.setdefault(matched, count - matched)

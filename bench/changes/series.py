@@ -12,7 +12,9 @@ import json
 import tarfile
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -21,6 +23,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from bench.rows import MeasurementError
+from ci.analysis.conditions import Conditions, conditions
 
 Array: TypeAlias = NDArray[np.float64]
 Source: TypeAlias = Callable[[Generator, int], Array]
@@ -57,6 +60,13 @@ class LabelledSeries:
     """The marks of each person, if several people labelled the series."""
     first_look: int = 10
     """The number of values at the first analysis."""
+    given: Conditions | None = None
+    """The time of each run, and the machine's speed, for methods that use them."""
+
+    def first(self, count: int) -> LabelledSeries:
+        """The series as it was after ``count`` runs."""
+        given = self.given and self.given.take(slice(0, count))
+        return replace(self, values=self.values[:count], given=given)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,14 +126,6 @@ def _variance(random: Generator, count: int) -> Array:
 def _skewed(random: Generator, count: int) -> Array:
     """Like many durations: never much faster, sometimes much slower."""
     return 0.03 * (random.gamma(1.5, size=count) - 1.5)
-
-
-def _related(random: Generator, count: int) -> Array:
-    """Every run has half of its predecessor's deviation."""
-    values: Array = np.zeros(count)
-    for place, shock in enumerate(0.026 * random.normal(size=count)):
-        values[place] = 0.5 * values[place - 1] + shock if place else shock
-    return values
 
 
 def _drift(rate: float) -> Source:
@@ -188,7 +190,7 @@ def noise_scenarios() -> Iterator[Scenario]:
         "two modes 10 % apart, 80 : 20": _bimodal,
         "noise 1%, then 5%, and back": _variance,
         "skewed noise (gamma, 3.7 %)": _skewed,
-        "related noise (AR(1) 0.5, 3 %)": _related,
+        "related noise (AR(1) 0.5, 3 %)": partial(_autoregressive, related=0.5),
         "drift of 0.1 % a run, noise 3%": _drift(0.001),
         "drift of 0.5 % a run, noise 3%": _drift(0.005),
         "noise 1%, whole seconds of 100": _whole_seconds,
@@ -199,6 +201,114 @@ def noise_scenarios() -> Iterator[Scenario]:
 
 def _noise_scenario(name: str, source: Source) -> Scenario:
     return Scenario(name=name, make=lambda random: LabelledSeries(values=list(source(random, 120))))
+
+
+# What machines of a team do
+
+
+MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
+_SILENT_RUNS = 300  # of a machine's noise, looked at after each
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """The noise of a machine: relative values, with the hours and the speeds of the runs."""
+
+    name: str
+    noise: Callable[[Generator, Array], tuple[Array, Array | None]]
+    """From the hours since Monday to deviations and, if recorded, the reference job's seconds."""
+    hours: Callable[[int], Array] = lambda count: 2 + 24.0 * np.arange(count)
+
+    def scenario(self, size: float = 0.0) -> Scenario:
+        """Only noise, or a step of ``size`` after 80 to 100 runs."""
+        title = f"{self.name}, step {size:+.0%}" if size else self.name
+        return Scenario(name=title, make=partial(self._make, size=size), cost=6)
+
+    def _make(self, random: Generator, *, size: float) -> LabelledSeries:
+        place = 80 + int(random.integers(20)) if size else _SILENT_RUNS
+        hours = self.hours(place + 20 if size else _SILENT_RUNS)
+        deviations, reference = self.noise(random, hours)
+        values = LEVEL * (1 + deviations)
+        values[place:] *= 1 + size
+        moments = [MONDAY + timedelta(hours=float(it)) for it in hours]
+        return LabelledSeries(
+            values=list(values),
+            changes=(place,) if size else (),
+            first_look=place - _WATCHED if size else 10,
+            given=conditions(moments, () if reference is None else list(reference)),
+        )
+
+
+def machines() -> Iterator[Machine]:
+    """The machines of a team."""
+
+    def plain(noise: Source) -> Callable[[Generator, Array], tuple[Array, None]]:
+        return lambda random, hours: (noise(random, len(hours)), None)
+
+    spreads: dict[str, Source] = {
+        "normal 3 %": lambda random, count: 0.03 * random.normal(size=count),
+        "Student's t, 3 degrees, 3 %": lambda random, count: (
+            0.03 / 3**0.5 * random.standard_t(3, size=count)
+        ),
+        "normal 5 %": lambda random, count: 0.05 * random.normal(size=count),
+        "lognormal 5 %": lambda random, count: np.exp(0.05 * random.normal(size=count)) - 1,
+        "noisy neighbors": lambda random, count: (
+            0.03 * random.normal(size=count)
+            + (random.random(count) < 0.05) * random.uniform(0.2, 1, count)
+        ),
+        "AR(0.5), 3 %": lambda random, count: _autoregressive(random, count, 0.5),
+        "AR(0.7), 3 %": lambda random, count: _autoregressive(random, count, 0.7),
+    }
+    for name, noise in spreads.items():
+        yield Machine(name=name, noise=plain(noise))
+    yield Machine(name="modes 5 % apart", noise=partial(_modes, is_recorded=False))
+    yield Machine(name="the same, speed recorded", noise=partial(_modes, is_recorded=True))
+    yield Machine(name="day and week, 12 runs a day", noise=_day_and_week, hours=_every_two_hours)
+    yield Machine(name="weekend -8 %, 5 runs a day", noise=_weekend, hours=_in_office_hours)
+
+
+def _autoregressive(random: Generator, count: int, related: float, spread: float = 0.03) -> Array:
+    """Every run has a part of its predecessor's deviation; ``spread`` is that of single runs."""
+    values: Array = spread * random.normal(size=count)
+    for place in range(1, count):
+        values[place] = related * values[place - 1] + (1 - related**2) ** 0.5 * values[place]
+    return values
+
+
+def _modes(random: Generator, hours: Array, *, is_recorded: bool) -> tuple[Array, Array | None]:
+    """Two modes of the clock, of 15 runs on average; the reference job has a noise of 0.5 %."""
+    count = len(hours)
+    slow = np.cumsum(random.random(count) < 1 / 15) % 2
+    reference = (1 + 0.05 * slow) * (1 + 0.005 * random.normal(size=count))
+    values = 0.015 * random.normal(size=count) + 0.05 * slow
+    return values, reference if is_recorded else None
+
+
+def _day_and_week(random: Generator, hours: Array) -> tuple[Array, None]:
+    day = 0.05 * np.sin(2 * np.pi * hours / 24)
+    return 0.02 * random.normal(size=len(hours)) + day - 0.05 * _is_weekend(hours), None
+
+
+def _weekend(random: Generator, hours: Array) -> tuple[Array, None]:
+    return 0.03 * random.normal(size=len(hours)) - 0.08 * _is_weekend(hours), None
+
+
+def _is_weekend(hours: Array) -> Array:
+    weekend: Array = (hours // 24 % 7 >= 5).astype(float)
+    return weekend
+
+
+def _every_two_hours(count: int) -> Array:
+    return 2.0 * np.arange(count)
+
+
+def _in_office_hours(count: int) -> Array:
+    day, run = np.divmod(np.arange(count), 5)
+    hours: Array = 24.0 * day + np.array((8, 11, 13, 16, 19))[run]
+    return hours
+
+
+# Series of others
 
 
 def tigerbeetle(archive: Path | None = None) -> LabelledSeries:

@@ -36,6 +36,8 @@ MOVES = 8
 """Runs by which the place of an accepted change may have moved since."""
 IN_DOUBT = 3.0
 """Standard errors within which runs may be of a level, so that noise may have shifted the place."""
+AT_ONCE = 3.0
+"""The relative rise of wall time that waits for no CPU seconds: no busy machine is so slow."""
 TOLERANCE = 0.05
 """Relative tolerance above an accepted level, since that was estimated from few runs."""
 
@@ -352,7 +354,8 @@ class SeriesJudge:
     def _is_wall_alone(self, change: LevelChange) -> bool:
         """Whether wall time rose without CPU seconds, although these would have shown the rise."""
         stage, quantity = stage_and_quantity(change.measure)
-        if quantity is not Quantity.WALL or not change.is_worse:
+        is_slower = quantity is Quantity.WALL and change.is_worse
+        if not is_slower or change.point.relative >= AT_ONCE:
             return False
         # The CPU seconds of the stage, or of the stage that it is part of.
         found = (
@@ -371,8 +374,21 @@ class SeriesJudge:
         # compared, since a parallel build takes many CPU seconds in one second of wall time.
         before = change.before_run.values.get(measure_key(whole, Quantity.WALL), level)
         shows = change.size >= detectable * before
-        near = (it for it in self._changes[name] if abs(it.place - change.place) <= MOVES)
-        return shows and not any(it.is_worse for it in near)
+        return (shows or self._rose_with(whole, change)) and not self._rose(name, change)
+
+    def _rose_with(self, whole: str, part: LevelChange) -> bool:
+        """Whether the wall time of the stage that has the part rose with it, as much or more."""
+        name = measure_key(whole, Quantity.WALL)
+        return name != part.measure and self._rose(name, part, at_least=part.point.relative / 2)
+
+    def _rose(self, name: str, with_change: LevelChange, at_least: float = 0.0) -> bool:
+        """Whether a measure got worse near a change, by a part of its level."""
+        return any(
+            it.is_worse
+            and abs(it.place - with_change.place) <= MOVES
+            and it.point.relative >= at_least
+            for it in self._changes.get(name, ())
+        )
 
     def _move(self, change: LevelChange, best: LevelChange) -> LevelChange:
         """Move ``change`` to the place of ``best`` if the values of the runs between them agree."""

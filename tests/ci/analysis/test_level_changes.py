@@ -444,6 +444,25 @@ def test_seconds_that_would_be_lost_among_those_of_the_whole_are_not_expected_th
     assert regressions(values)
 
 
+@pytest.mark.parametrize("size", [1.08, 1.15, 1.3])
+def test_a_busy_machine_makes_the_parts_of_a_build_slower_too(size: float) -> None:
+    """The CPU seconds of a link are too few to be seen among those of the install."""
+    walls = {"link": 5.0, "compile": 80.0, "install": 100.0}
+    values = {
+        f"{stage}.wall_s": step(seconds, seconds * size, since=6, seed=at)
+        for at, (stage, seconds) in enumerate(walls.items())
+    }
+    found = history(runs({**values, "install.cpu_s": noisy((180, 26), seed=9)}), KEYS)
+    assert not found.of(Judgement.REGRESSION)
+    assert only(found).headline.wall_alone
+
+
+def test_ten_times_the_wall_time_waits_for_nothing() -> None:
+    assert regressions(
+        {"pytest.wall_s": step(30, 300, since=6), "pytest.cpu_s": noisy((180, 26), seed=2)}
+    )
+
+
 def test_unknown_cpu_seconds_excuse_nothing() -> None:
     few: list[float | None] = [None] * 30 + [180.0, 181.0]
     assert regressions({**BUSY, "pytest.cpu_s": few})
