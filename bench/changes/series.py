@@ -185,7 +185,7 @@ def noise_scenarios() -> Iterator[Scenario]:
     """Only noise of one kind."""
     for spread in (0.01, 0.03, 0.05):
         yield _noise_scenario(f"noise {spread:.0%}", _gauss(spread))
-    kinds = {
+    kinds: dict[str, Source] = {
         "noise 3%, spikes in 5 % of the runs": _spikes,
         "two modes 10 % apart, 80 : 20": _bimodal,
         "noise 1%, then 5%, and back": _variance,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bench.changes.methods import candidates, silent_method
 from bench.changes.replay import replay, score
 from bench.changes.series import (
     LabelledSeries,
@@ -27,6 +29,11 @@ def test_a_change_and_a_false_alarm_count_once() -> None:
     assert tally.false_alarms == 1
     assert tally.runs == 11
     assert (tally.recall, tally.recall_within(5), tally.precision) == (1, 1, 0.5)
+
+
+def test_methods_are_sent_to_processes() -> None:
+    for candidate in (*candidates(), silent_method()):
+        assert pickle.loads(pickle.dumps(candidate)).name == candidate.name  # noqa: S301
 
 
 def test_what_is_neutral_counts_nothing() -> None:
