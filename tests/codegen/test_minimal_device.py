@@ -265,6 +265,101 @@ for mode in (torch.no_grad(), Observer()):
         assert one.tolist() == other.tolist(), (mode, index, one, other)
 """
 
+MEMORY = """
+import simulated_device, torch
+
+simulated_device.load("acme")
+memory = torch.accelerator
+device = torch.device("acme:1")
+assert memory.memory_allocated(device) == 0
+first, second = (torch.empty(1000, dtype=torch.uint8, device=device) for _ in range(2))
+assert memory.memory_allocated(device) == memory.memory_reserved(device) == 2048
+assert memory.memory_allocated() == 0, "of another device"
+free, total = memory.get_memory_info(device)
+assert total - free == 2048
+del first
+memory.empty_cache()
+assert (memory.memory_allocated(device), memory.max_memory_allocated(device)) == (1024, 2048)
+memory.reset_peak_memory_stats(device)
+assert memory.max_memory_allocated(device) == 1024
+try:
+    torch.empty(2 * total, dtype=torch.uint8, device=device)
+except torch.OutOfMemoryError:
+    pass
+stats = memory.memory_stats(device)
+assert (stats["allocation.all.allocated"], stats["allocation.all.freed"]) == (2, 1)
+assert (stats["allocated_bytes.all.freed"], stats["num_ooms"]) == (1024, 1)
+memory.reset_accumulated_memory_stats(device)
+stats = memory.memory_stats(device)
+assert (stats["allocated_bytes.all.freed"], stats["num_ooms"]) == (0, 0)
+assert memory.memory_allocated(device) == 1024
+assert torch.ones(4).pin_memory().is_pinned()
+memory.empty_host_cache()
+"""
+
+COMPILED = """
+import simulated_device, torch
+
+simulated_device.load("acme")
+import simulated_device.compile
+from torch import nn
+
+def views(x):
+    y = x.clone()
+    y[1:] += 1
+    return y.view(2, 2).t().contiguous().softmax(0)[:, 1].exp()
+
+device = torch.device("acme:1")
+torch.manual_seed(0)
+x = torch.rand(4, device=device, requires_grad=True)
+network = nn.Sequential(nn.Unflatten(0, (1, 2, 2)), nn.Conv2d(1, 4, 2), nn.ReLU(), nn.Flatten(),
+                        nn.Linear(1, 8), nn.GELU(), nn.LayerNorm(8)).to(device)
+for function in (
+    lambda x: (x * 2).relu().sum(),
+    views,
+    network,
+    lambda x: x @ x.view(4, 1),
+    lambda x: x * 2 if x.sum() > 0 else x * 3,
+    lambda x: (x * 2).cpu().sin().to(device),
+    lambda x: torch.cat([x, x]).sort()[0].cumsum(0),
+    lambda x: torch.rand_like(x) * x + torch.arange(4, device=device),
+):
+    def values(function):
+        torch.manual_seed(0)
+        result = function(x)
+        assert result.device == device
+        return [result.tolist(), *torch.autograd.grad(result.pow(2).sum(), x)[0].tolist()]
+
+    expected = values(function)
+    for options in ({"mode": "lite"}, {"backend": "aot_eager"}, {"backend": "eager"}):
+        torch._dynamo.reset()
+        found = values(torch.compile(function, **options))
+        assert found == expected, (options, found, expected)
+"""
+
+NOT_COMPILED = """
+import simulated_device, torch
+
+simulated_device.load("acme")
+import simulated_device.compile
+
+x = torch.ones(4, device="acme")
+for function, operators in (
+    (lambda x: (x * 2).relu(), "aten.mul.Tensor, aten.relu.default"),
+    (lambda x: x.sum(), "aten.sum.default"),
+    (lambda x: x.softmax(0), "aten.amax.default"),
+):
+    torch._dynamo.reset()
+    try:
+        torch.compile(function)(x)
+    except torch._inductor.exc.InductorError as error:
+        [line] = (line for line in str(error).splitlines() if "code generator" in line)
+        assert "acme has no code generator, which inductor needs for " + operators in line, line
+        assert 'Call torch.compile with mode="lite", or with backend="aot_eager"' in line, line
+    else:
+        raise AssertionError("compiled")
+"""
+
 
 @pytest.mark.parametrize(
     "program",
@@ -274,6 +369,9 @@ for mode in (torch.no_grad(), Observer()):
         pytest.param(GENERATORS, id="random-numbers"),
         pytest.param(TENSORS, id="tensors"),
         pytest.param(VIEWS, id="conjugate-and-negative-views"),
+        pytest.param(MEMORY, id="memory"),
+        pytest.param(COMPILED, id="compiled"),
+        pytest.param(NOT_COMPILED, id="not-compiled"),
     ],
 )
 def test_what_every_device_is_used_for(device: Path, program: str) -> None:

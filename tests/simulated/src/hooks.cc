@@ -48,6 +48,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 
 [[maybe_unused]] const bool registered = [] {
   c10::SetAllocator(c10::kPrivateUse1, &DeviceAllocator());
+  at::setHostAllocator(c10::kPrivateUse1, &PinnedAllocator());
   at::RegisterPrivateUse1HooksInterface(new Hooks);
   return true;
 }();

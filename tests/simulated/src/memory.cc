@@ -1,6 +1,7 @@
 #include "memory.h"
 
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Exception.h>
 #include <sys/mman.h>
@@ -14,14 +15,20 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <utility>
 
 namespace simulated {
 namespace {
+
+using c10::CachingAllocator::Stat;
+using c10::CachingAllocator::StatType;
+using c10::CachingDeviceAllocator::DeviceStats;
 
 constexpr size_t kBytesPerDevice = size_t{4} << 30;  // of address space; pages are allocated on use
 constexpr size_t kBytes = kDeviceCount * kBytesPerDevice;
 constexpr size_t kAlignment = 512;                  // as on a GPU
 constexpr size_t kReturnedBytes = size_t{1} << 20;  // larger freed blocks return their pages
+constexpr auto kAllPools = static_cast<size_t>(StatType::AGGREGATE);
 
 // Both halves of one mapping: the addresses that tensors have, and the memory behind them.
 char* Addresses() {
@@ -65,8 +72,7 @@ class Arena {
     free_.erase(block);
     if (available > size) free_.emplace(address + size, available - size);
     used_.emplace(address, size);
-    use_.allocated += size;
-    use_.peak = std::max(use_.peak, use_.allocated);
+    ForEachStat(size, [](Stat& stat, size_t amount) { stat.increase(amount); });
     return address;
   }
 
@@ -76,7 +82,7 @@ class Arena {
     if (used == used_.end()) std::abort();  // freed twice: a deleter can't throw
     auto [address, size] = *used;
     used_.erase(used);
-    use_.allocated -= size;
+    ForEachStat(size, [](Stat& stat, size_t amount) { stat.decrease(amount); });
     if (size >= kReturnedBytes) ReturnPages(address, size);
     auto next = free_.lower_bound(address);
     if (next != free_.end() && address + size == next->first) {
@@ -90,24 +96,49 @@ class Arena {
     }
   }
 
-  MemoryUse Use() {
+  DeviceStats Stats() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return use_;
+    return stats_;
+  }
+
+  void ResetAccumulatedStats() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ForEachStat(0, [](Stat& stat, size_t) { stat.reset_accumulated(); });
+    stats_.num_ooms = 0;
+  }
+
+  void ResetPeakStats() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ForEachStat(0, [](Stat& stat, size_t) { stat.reset_peak(); });
   }
 
  private:
-  [[noreturn]] void ThrowOutOfMemory(size_t bytes) const {
+  // The numbers of blocks, and their bytes. The device keeps no unused memory, so what is allocated
+  // is what is reserved.
+  template <typename Apply>
+  void ForEachStat(size_t size, Apply apply) {
+    for (auto* blocks : {&stats_.allocation, &stats_.segment, &stats_.active}) {
+      apply((*blocks)[kAllPools], 1);
+    }
+    for (auto* bytes : {&stats_.allocated_bytes, &stats_.reserved_bytes, &stats_.active_bytes}) {
+      apply((*bytes)[kAllPools], size);
+    }
+  }
+
+  [[noreturn]] void ThrowOutOfMemory(size_t bytes) {
+    ++stats_.num_ooms;
     TORCH_CHECK_WITH(OutOfMemoryError, false, c10::DeviceTypeName(c10::kPrivateUse1, true),
                      " out of memory. Tried to allocate ", bytes, " bytes on device ",
-                     static_cast<int>(device_), ", which is simulated and has ", use_.total,
-                     " bytes, of which ", use_.allocated, " are allocated.");
+                     static_cast<int>(device_), ", which is simulated and has ", kBytesPerDevice,
+                     " bytes, of which ", stats_.allocated_bytes[kAllPools].current,
+                     " are allocated.");
   }
 
   const c10::DeviceIndex device_;
   std::mutex mutex_;
   std::map<char*, size_t> free_;
   std::map<char*, size_t> used_;
-  MemoryUse use_{0, 0, kBytesPerDevice};
+  DeviceStats stats_;
 };
 
 // Never destroyed: tensors may outlive everything else in a process.
@@ -118,7 +149,7 @@ Arena& ArenaOf(c10::DeviceIndex device) {
   return *arenas[device];
 }
 
-struct Allocator final : c10::Allocator {
+struct Allocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t bytes) override {
     const c10::Device device = c10::impl::getDeviceGuardImpl(c10::kPrivateUse1)->getDevice();
     void* const address = bytes ? ArenaOf(device.index()).Allocate(bytes) : nullptr;
@@ -129,6 +160,22 @@ struct Allocator final : c10::Allocator {
 
   void copy_data(void* to, const void* from, size_t bytes) const override {
     std::memcpy(Reach(to), Reach(const_cast<void*>(from)), bytes);
+  }
+
+  // The rest is for the functions of torch.accelerator about memory.
+  bool initialized() override { return true; }
+  void emptyCache(c10::MempoolId_t /*pool*/) override {}
+  // All work is done when a kernel returns. A device that computes later must not reuse the memory
+  // before the stream has finished its work.
+  void recordStream(const c10::DataPtr& /*memory*/, c10::Stream /*stream*/) override {}
+  DeviceStats getDeviceStats(c10::DeviceIndex device) override { return ArenaOf(device).Stats(); }
+  void resetAccumulatedStats(c10::DeviceIndex device) override {
+    ArenaOf(device).ResetAccumulatedStats();
+  }
+  void resetPeakStats(c10::DeviceIndex device) override { ArenaOf(device).ResetPeakStats(); }
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
+    const auto allocated = ArenaOf(device).Stats().allocated_bytes[kAllPools].current;
+    return {kBytesPerDevice - static_cast<size_t>(allocated), kBytesPerDevice};
   }
 
  private:
@@ -165,7 +212,7 @@ PinnedBlocks& Pinned() {
   return *blocks;
 }
 
-struct HostAllocator final : c10::Allocator {
+struct HostAllocator final : at::HostAllocator {
   c10::DataPtr allocate(size_t bytes) override {
     void* const address = c10::GetCPUAllocator()->raw_allocate(bytes);
     if (address) Pinned().Add(address, bytes);
@@ -177,6 +224,15 @@ struct HostAllocator final : c10::Allocator {
   void copy_data(void* to, const void* from, size_t bytes) const override {
     std::memcpy(to, from, bytes);
   }
+
+  // All work is done when a kernel returns.
+  bool record_event(void* address, void* /*context*/, c10::Stream /*stream*/) override {
+    return IsPinned(address);
+  }
+  void empty_cache() override {}
+  at::HostStats get_stats() override { return {}; }  // not one of those of torch.accelerator
+  void reset_accumulated_stats() override {}
+  void reset_peak_stats() override {}
 
  private:
   static void Free(void* address) {
@@ -198,14 +254,12 @@ c10::Device DeviceOf(const void* address) {
   return {c10::kPrivateUse1, static_cast<c10::DeviceIndex>(offset / kBytesPerDevice)};
 }
 
-MemoryUse MemoryUseOf(c10::DeviceIndex device) { return ArenaOf(device).Use(); }
-
 c10::Allocator& DeviceAllocator() {
   static Allocator* const allocator = new Allocator;
   return *allocator;
 }
 
-c10::Allocator& PinnedAllocator() {
+at::HostAllocator& PinnedAllocator() {
   static HostAllocator* const allocator = new HostAllocator;
   return *allocator;
 }

@@ -1,9 +1,8 @@
 #pragma once
 
+#include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/Device.h>
-
-#include <cstddef>
 
 namespace simulated {
 
@@ -21,19 +20,12 @@ void* Reach(void* device_address);
 // Throws `c10::Error` if it lies on none.
 c10::Device DeviceOf(const void* address);
 
-struct MemoryUse {
-  size_t allocated;
-  size_t peak;
-  size_t total;
-};
-MemoryUse MemoryUseOf(c10::DeviceIndex device);
-
 // Memory on the current device.
 c10::Allocator& DeviceAllocator();
 
 // Memory of the host that a real device could copy from by itself. Here that is all memory, so
 // pinned blocks are only recorded.
-c10::Allocator& PinnedAllocator();
+at::HostAllocator& PinnedAllocator();
 bool IsPinned(const void* address);
 
 }  // namespace simulated

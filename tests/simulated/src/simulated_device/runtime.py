@@ -88,17 +88,19 @@ def set_rng_state(state: torch.Tensor, device: torch.device | str | int | None =
 
 def memory_allocated(device: torch.device | str | int | None = None) -> int:
     """Returns the bytes that tensors on a device occupy, in whole blocks."""
-    return _memory_use(device)[0]
+    allocated: int = torch.accelerator.memory_allocated(_index(device))
+    return allocated
 
 
 def max_memory_allocated(device: torch.device | str | int | None = None) -> int:
-    return _memory_use(device)[1]
+    peak: int = torch.accelerator.max_memory_allocated(_index(device))
+    return peak
 
 
 def mem_get_info(device: torch.device | str | int | None = None) -> tuple[int, int]:
     """Returns the free bytes and all bytes."""
-    allocated, _, total = _memory_use(device)
-    return total - allocated, total
+    free_and_total: tuple[int, int] = torch.accelerator.get_memory_info(_index(device))
+    return free_and_total
 
 
 def empty_cache() -> None:
@@ -107,11 +109,6 @@ def empty_cache() -> None:
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
     return [torch.float16, torch.bfloat16]
-
-
-def _memory_use(device: torch.device | str | int | None) -> tuple[int, int, int]:
-    use: tuple[int, int, int] = torch.ops.simulated_device.memory_use(_index(device))
-    return use
 
 
 def _index(device: torch.device | str | int | None) -> int:
