@@ -46,6 +46,8 @@ class Policy:
     """The smallest Student's t of a step besides a linear trend: a drift is not a staircase."""
     conditional_t: float = 3.0
     """The same besides the hour, the weekday and the machine's speed: a weekend is no change."""
+    conditional_most: float = 0.5
+    """The largest relative change that they may explain."""
 
 
 POLICY = Policy()
@@ -133,7 +135,7 @@ def _analysis(values: Sequence[float], series: int, given: Conditions | None) ->
     array = np.asarray(values, dtype=float)
     if given is None or not len(array):
         return _SeriesAnalysis(array, series)
-    return _SeriesAnalysis(without_effects(array, given), series, given.columns)
+    return _SeriesAnalysis(without_effects(array, given), series, given)
 
 
 def judge_step(before: Sequence[float], after: Sequence[float], series: int) -> ChangePoint | None:
@@ -172,8 +174,7 @@ class _SeriesAnalysis:
 
     values: Values
     series: int
-    conditions: Values | None = None
-    """Of each value, in columns."""
+    given: Conditions | None = None
 
     @cached_property
     def differences(self) -> Differences:
@@ -256,7 +257,10 @@ class _SeriesAnalysis:
             and abs(step.welch_deviate()) >= POLICY.welch
             and abs(step.rank_deviate()) >= POLICY.rank
             and abs(step.detrended_t()) >= POLICY.detrended_t
-            and abs(step.conditional_t()) >= POLICY.conditional_t
+            and (
+                abs(step.effect) > POLICY.conditional_most
+                or abs(step.conditional_t()) >= POLICY.conditional_t
+            )
         )
 
     def is_suspected(self, step: Step) -> bool:
@@ -269,7 +273,7 @@ class _SeriesAnalysis:
             Level(self.values[start:index]),
             Level(self.values[index:end]),
             related=self.differences.correlation(index),
-            conditions=None if self.conditions is None else self.conditions[start:end],
+            conditions=self.given and self.given.take(slice(start, end)).columns(),
         )
 
     def find_suspected(self, start: int) -> Iterator[ChangePoint]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
@@ -33,24 +33,38 @@ _ROUNDS = 4
 
 
 @dataclass(frozen=True)
-class Conditions:
-    """One row per run, one column per condition; the columns of one group are judged together."""
+class Condition:
+    """Columns that are judged together, with a row per run."""
 
-    groups: tuple[Values, ...]
-    cycles: tuple[float, ...]
-    """The seconds in which the conditions of each group repeat."""
+    columns: Values
+    cycle_s: float
+    """The seconds in which the calendar repeats it; 0 for the machine's speed."""
+    is_smooth: bool = False
+    """Whether it needs a whole cycle to be told from a trend; a weekend begins like a change."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """The conditions of the runs of a series, which are in order of time."""
+
+    all: tuple[Condition, ...]
     seconds: Values
-    """The time of each run; the oldest first."""
+    """The time of each run."""
+
+    def take(self, places: Sequence[int] | slice) -> Conditions:
+        """The conditions of some of the runs."""
+        at = places if isinstance(places, slice) else np.asarray(places, dtype=int)
+        kept = tuple(replace(it, columns=it.columns[at]) for it in self.all)
+        return Conditions(kept, self.seconds[at])
 
     @property
-    def columns(self) -> Values:
-        return np.concatenate(self.groups, axis=1)
+    def span_s(self) -> float:
+        return float(self.seconds[-1] - self.seconds[0])
 
-    def take(self, places: Sequence[int]) -> Conditions:
-        """The conditions of some of the runs."""
-        at = np.asarray(places, dtype=int)
-        groups = tuple(group[at] for group in self.groups)
-        return Conditions(groups, self.cycles, self.seconds[at])
+    def columns(self) -> Values:
+        """All columns that these runs can tell from a trend: (runs, columns)."""
+        seen = (it.columns for it in self.all if not it.is_smooth or self.span_s >= it.cycle_s)
+        return np.concatenate([*seen], axis=1)
 
 
 def conditions(moments: Sequence[datetime], speeds: Sequence[float | None] = ()) -> Conditions:
@@ -59,61 +73,58 @@ def conditions(moments: Sequence[datetime], speeds: Sequence[float | None] = ())
     ``speeds`` has the seconds of the reference job in each run, where it was recorded.
     """
     seconds = np.array([moment.timestamp() for moment in moments], dtype=float)
-    day = 2 * math.pi * (seconds % _DAY) / _DAY
     in_week = (seconds + _FROM_MONDAY) % _WEEK
-    week = 2 * math.pi * in_week / _WEEK
-    weekend = (in_week >= 5 * _DAY).astype(float)
-    groups: list[Values] = [
-        np.column_stack((np.sin(day), np.cos(day))),
-        np.column_stack((weekend, np.sin(week), np.cos(week))),
+    found = [
+        Condition(_waves(seconds, _DAY), _DAY, is_smooth=True),
+        Condition(_waves(in_week, _WEEK), _WEEK, is_smooth=True),
+        Condition((in_week >= 5 * _DAY).astype(float).reshape(-1, 1), _WEEK),
     ]
     if known := [speed for speed in speeds if speed]:
         usual = float(np.median(known))  # of runs that did not record it
         logs = [[math.log(speed or usual)] for speed in speeds]
-        groups.append(np.array(logs))
-    return Conditions(tuple(groups), (_DAY, _WEEK, 0.0)[: len(groups)], seconds)
+        found.append(Condition(np.array(logs), 0.0))
+    return Conditions(tuple(found), seconds)
+
+
+def _waves(seconds: Values, cycle_s: float) -> Values:
+    angle = 2 * math.pi * seconds / cycle_s
+    return np.column_stack((np.sin(angle), np.cos(angle)))
 
 
 def without_effects(values: Values, given: Conditions) -> Values:
     """The values as they would be under the average condition.
 
     The effects are proportional. They are estimated within weeks, so that a lasting change of level
-    is not taken for one, and only the groups that differ beyond chance are removed.
+    is not taken for one, and only the conditions that differ beyond chance are removed.
     """
     count = len(values)
     if count < _LEAST_RUNS or values.min() <= 0:
         return values
-    used = slice(0, count - _NEWEST)
-    logs = np.log(values)
-    removed = np.zeros(count)
-    target = _within_weeks(logs[used].reshape(-1, 1), given.seconds[used])[:, 0]
-    span = given.seconds[used][-1] - given.seconds[0]
-    groups = [
-        (group, _within_weeks(group[used], given.seconds[used]))
-        for group, cycle in zip(given.groups, given.cycles, strict=True)
-        if span >= _REPEATED * cycle
-    ]
-    groups = [(group, own) for group, own in groups if np.any(own.std(axis=0) > 1e-6)]
-    while groups:
-        design = np.concatenate([own for _, own in groups], axis=1)
-        effects, covariance = _robust_fit(design, target)
-        strengths, start = [], 0
-        for _, own in groups:
-            part = slice(start, start + own.shape[1])
-            start += own.shape[1]
-            effect = effects[part]
-            wald = float(effect @ np.linalg.pinv(covariance[part, part]) @ effect)
-            strengths.append(_chi_to_normal(wald, own.shape[1]))
-        weakest = min(range(len(groups)), key=strengths.__getitem__)
-        if strengths[weakest] >= -NORMAL.inv_cdf(_CHANCE):
-            start = 0
-            for group, own in groups:
-                part = slice(start, start + own.shape[1])
-                start += own.shape[1]
-                removed += (group - group.mean(axis=0)) @ effects[part]
-            break
-        del groups[weakest]
-    return values * np.exp(-removed)
+    old = given.take(slice(0, count - _NEWEST))
+    target = _within_weeks(np.log(values[: len(old.seconds)]).reshape(-1, 1), old.seconds)[:, 0]
+    repeated = (at for at, it in enumerate(old.all) if old.span_s >= _REPEATED * it.cycle_s)
+    designs = {at: _within_weeks(old.all[at].columns, old.seconds) for at in repeated}
+    designs = {at: own for at, own in designs.items() if np.any(own.std(axis=0) > 1e-6)}
+    while designs:
+        effects, covariance = _robust_fit(np.concatenate([*designs.values()], axis=1), target)
+        ends = np.cumsum([own.shape[1] for own in designs.values()])
+        parts = {
+            at: slice(end - designs[at].shape[1], end)
+            for at, end in zip(designs, ends, strict=True)
+        }
+        strengths = {
+            at: _strength(effects[part], covariance[part, part]) for at, part in parts.items()
+        }
+        weakest = min(strengths, key=strengths.__getitem__)
+        if strengths[weakest] < -NORMAL.inv_cdf(_CHANCE):
+            del designs[weakest]
+            continue
+        removed = np.zeros(count)
+        for at, part in parts.items():
+            columns = given.all[at].columns
+            removed += (columns - columns.mean(axis=0)) @ effects[part]
+        return values * np.exp(-removed)
+    return values
 
 
 def _within_weeks(columns: Values, seconds: Values) -> Values:
@@ -143,7 +154,11 @@ def _robust_fit(design: Values, target: Values) -> tuple[Values, Values]:
     return effects, covariance
 
 
-def _chi_to_normal(chi: float, degrees: int) -> float:
-    """The normal deviate of a chi-square value (Wilson and Hilferty 1931)."""
-    part = 2 / (9 * degrees)
-    return float(((chi / degrees) ** (1 / 3) - (1 - part)) / math.sqrt(part))
+def _strength(effects: Values, covariance: Values) -> float:
+    """The normal deviate of Wald's chi-square, with which no effect differs from 0.
+
+    Wilson and Hilferty 1931.
+    """
+    chi = float(effects @ np.linalg.pinv(covariance) @ effects)
+    part = 2 / (9 * len(effects))
+    return float((chi / len(effects)) ** (1 / 3) - (1 - part)) / math.sqrt(part)

@@ -115,7 +115,7 @@ def test_steps_smaller_than_the_minimum_are_not_reported() -> None:
 
 def test_many_series_are_corrected_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "POLICY", replace(POLICY, family=1e-5))
-    values = noise(40) + noise(POLICY.confirm, level=107, seed=2)
+    values = noise(40) + noise(POLICY.confirm, level=108, seed=2)
     others = {str(seed): noise(10, seed=seed) for seed in range(99)}
     alone = analyze({"x": values})["x"]
     among = analyze({**others, "x": values})["x"]
