@@ -57,8 +57,9 @@ class LevelChange:
     accepted: Acceptance | None = None
     undone: RunMeasures | None = None
     """The first run of a later level that is as good as the level before the change."""
-    wall_alone: bool = False
-    """Whether wall time rose without CPU seconds, although these would have shown the rise."""
+    runs_alone: int | None = None
+    """Runs in which wall time was higher without CPU seconds, although these would have shown the
+    rise; ``None``: it is no such rise."""
     with_environment: bool = False
     """Whether the environment changed with it."""
 
@@ -82,6 +83,11 @@ class LevelChange:
         return self.is_worse and self.accepted is None and self.undone is None
 
     @property
+    def wall_alone(self) -> bool:
+        """Whether wall time rose without CPU seconds, although these would have shown the rise."""
+        return self.runs_alone is not None
+
+    @property
     def is_small(self) -> bool:
         """Whether the change is certain, but too small for a regression."""
         return is_exact(self.measure) and abs(self.point.relative) < EXACT_ALARM
@@ -101,7 +107,7 @@ class LevelChange:
             is_undone=self.undone is not None,
             is_small=self.is_small,
             is_confirmed=self.point.confirmed,
-            runs_of_wall_alone=self.runs_since if self.wall_alone else None,
+            runs_of_wall_alone=self.runs_alone,
             with_environment=self.with_environment or self.is_in_one_commit,
         )
 
@@ -274,8 +280,8 @@ class SeriesJudge:
             is_alike = newest and newest.is_worse is change.is_worse
             if not newest or not is_alike or newest.place - change.place > TOGETHER:
                 groups.append([])
-            alone = self._is_wall_alone(change)
-            groups[-1].append(replace(change, accepted=self._acceptance(change), wall_alone=alone))
+            alone = self._runs_alone(change)
+            groups[-1].append(replace(change, accepted=self._acceptance(change), runs_alone=alone))
         shifts = []
         for group in groups:
             # Noise shifts the place of a change: all take the place of the most certain one.
@@ -349,30 +355,43 @@ class SeriesJudge:
         )
         return next(covering, None) if change.is_worse else None
 
-    def _is_wall_alone(self, change: LevelChange) -> bool:
-        """Whether wall time rose without CPU seconds, although these would have shown the rise."""
+    def _runs_alone(self, change: LevelChange) -> int | None:
+        """Runs in which wall time was higher without CPU seconds, if these would have shown it.
+
+        They end with a later rise of CPU seconds that wall time does not show for a second time:
+        both are one rise, of which noise of wall time shifted the place.
+        """
         stage, quantity = stage_and_quantity(change.measure)
         if quantity is not Quantity.WALL or not change.is_worse:
-            return False
+            return None
         # The CPU seconds of the stage, or of the stage that it is part of.
         found = (
             it for it in stages_around(stage) if measure_key(it, Quantity.CPU) in self._findings
         )
         whole = next(found, None)
         if whole is None:
-            return False  # nothing to compare with
+            return None  # nothing to compare with
         name = measure_key(whole, Quantity.CPU)
         detectable, level = self._findings[name].detectable, self._findings[name].level or 0.0
         # CPU seconds always vary: a constant series was not measured.
         varies = len({self._runs[at].values[name] for at in self._places[name]}) > 1
         if not varies or detectable is None:
-            return False
+            return None
         # The rise of a part may be too small to be detected in the whole stage. Relative sizes are
         # compared, since a parallel build takes many CPU seconds in one second of wall time.
         before = change.before_run.values.get(measure_key(whole, Quantity.WALL), level)
-        shows = change.size >= detectable * before
-        near = (it for it in self._changes[name] if abs(it.place - change.place) <= MOVES)
-        return shows and not any(it.is_worse for it in near)
+        rises = [it.place for it in self._changes[name] if it.is_worse]
+        is_shown = any(abs(place - change.place) <= MOVES for place in rises)
+        if change.size < detectable * before or is_shown:
+            return None
+        own = [it.place for it in self._changes[change.measure] if it.is_worse]
+        later = (
+            place
+            for place in rises
+            if place > change.place and all(abs(place - it) > MOVES for it in own)
+        )
+        end = next(later, len(self._runs))
+        return sum(change.place <= place < end for place in self._places[change.measure])
 
     def _move(self, change: LevelChange, best: LevelChange) -> LevelChange:
         """Move ``change`` to the place of ``best`` if the values of the runs between them agree."""

@@ -389,6 +389,20 @@ def test_wall_time_alone_alarms_when_it_lasts() -> None:
     assert regressions({"pytest.wall_s": step(since=30), "pytest.cpu_s": noisy((180, 50), seed=2)})
 
 
+@pytest.mark.parametrize(
+    ("wall", "expected"),
+    [
+        (((100, 20), (115, 40)), ["run-34"]),  # noise of a busy machine shifted its place
+        (((100, 20), (115, 14), (132, 26)), ["run-34", "run-20"]),  # two causes
+    ],
+)
+def test_wall_time_that_rose_before_cpu_seconds_is_no_cause_of_its_own(
+    wall: Sequence[tuple[float, int]], expected: list[str]
+) -> None:
+    values = {"pytest.wall_s": noisy(*wall), "pytest.cpu_s": noisy((180, 34), (207, 26), seed=2)}
+    assert [it.headline.run.run_id for it in regressions(values)] == expected
+
+
 def test_cpu_seconds_that_never_differ_say_nothing_about_wall_time() -> None:
     assert regressions({**BUSY, "pytest.cpu_s": [180.0] * 32})
 
