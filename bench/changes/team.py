@@ -1,7 +1,8 @@
 """``python -m bench.changes.team``: the messages that a team would get; prints Markdown tables.
 
 After each commit, its runs are imported as ``import`` does, and checked as ``history --check
---fail-on environment --notify`` does, with a real store and a real webhook on this machine.
+--fail-on environment --notify`` does, with a real store and a real webhook on this machine. Ctrl-C
+ends it early, with the tables of the commits so far.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, field
+from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from io import StringIO
 from pathlib import Path
@@ -168,6 +169,8 @@ class _Replay:
         begin, said = time.perf_counter(), StringIO()
         with redirect_stdout(said):
             code = ci_main([name, *words, f"--results={self.folder / 'results'}"])
+        if code == ExitCode.INTERRUPTED:
+            raise KeyboardInterrupt
         if code not in (ExitCode.PASSED, ExitCode.REGRESSION):
             raise MeasurementError(f"{name}: got exit code {code}: {said.getvalue()}")
         self.seconds[name].append(time.perf_counter() - begin)
@@ -202,22 +205,29 @@ class _Replay:
 
 
 def replay(history: TeamHistory, folder: Path) -> Outcome:
-    """Import and check the runs of each commit; ``folder`` is empty."""
+    """Import and check the runs of each commit; ``folder`` is empty.
+
+    Ctrl-C ends the history early.
+    """
     messages: list[Message] = []
     runs: dict[str, list[int]] = {it.platform: [] for it in history.team}
     with receiver() as server:
         team = _Replay(history=history, folder=folder, server=server)
-        for place, results in history.runs():
-            for run in results:
-                team.take(run)
-                for result in run.platforms:
-                    runs[result.platform].append(place)
-            for message in team.check(place) if results else ():
-                print(_progress(message), file=sys.stderr, flush=True)
-                messages.append(message)
+        done = 0
+        with suppress(KeyboardInterrupt):
+            for place, results in history.runs():
+                for run in results:
+                    team.take(run)
+                    for result in run.platforms:
+                        runs[result.platform].append(place)
+                for message in team.check(place) if results else ():
+                    print(_progress(message), file=sys.stderr, flush=True)
+                    messages.append(message)
+                done = place + 1
+    begun = tuple(it for it in history.causes if it.at < done)
     import_s, check_s = (median(team.seconds[it][-LAST:]) for it in ("import", "history"))
     return Outcome(
-        history=history,
+        history=replace(history, commits=done, causes=begun),
         messages=tuple(messages),
         runs=runs,
         import_s=import_s,
