@@ -117,7 +117,7 @@ class Cause:
         if commit < self.at or (self.until is not None and commit >= self.until):
             return 1.0
         share = min((commit - self.at + 1) / LEAKING, 1.0) if self.is_leak else 1.0
-        return (1 + self.size) ** share
+        return math.pow(1 + self.size, share)
 
 
 def plant(commits: int, team: Sequence[Habit], random: Random) -> list[Cause]:
@@ -143,8 +143,8 @@ def plant(commits: int, team: Sequence[Habit], random: Random) -> list[Cause]:
         causes.append(Cause(at=at, stage=stage, size=size, platforms=platforms, **known))
     for habit in team:
         if habit.replaced_by == SAME:  # the environment's key remains
-            at, names = round(LAST_REPLACED * commits), (habit.platform,)
-            cause = Cause(name="machine", at=at, stage="all", size=SLOWER, platforms=names)
+            at, own = round(LAST_REPLACED * commits), (habit.platform,)
+            cause = Cause(name="machine", at=at, stage="all", size=SLOWER, platforms=own)
             causes.append(cause)
     return causes
 

@@ -213,13 +213,11 @@ def _is_at_one_place(record: AlarmRecord, alarm: Alarm, order: Mapping[str, int]
     One cause shows on another platform while the first one is in doubt.
     """
     begin, end = order[alarm.before.run_id], order[alarm.first.run_id]
-    known = (
-        (order[it.before_run_id], order[it.run_id])
-        for it in record.rises
-        if it.before_run_id in order and it.run_id in order
-    )
+    known = ((order.get(it.before_run_id or ""), order.get(it.run_id)) for it in record.rises)
     return record.kind is alarm.kind and any(
-        begin - last < TOGETHER and first - end < TOGETHER for first, last in known
+        begin - last < TOGETHER and first - end < TOGETHER
+        for first, last in known
+        if first is not None and last is not None
     )
 
 

@@ -298,8 +298,10 @@ class SeriesJudge:
         later: list[LevelChange] = []
         for point in reversed(finding.changes):
             is_loss = is_worse(name, point.before, point.after)
-            margin = (finding.detectable or 0.0) * (1 if point.after > point.before else -1)
-            limit = point.before * (1 + margin)
+            # Little is detectable at a level of few runs. Yet what undoes a rise is nearer to the
+            # level before it than to the level after it.
+            margin = min(finding.detectable or 0.0, abs(point.relative) / 2)
+            limit = point.before * (1 + (margin if point.after > point.before else -margin))
             good = (it.run for it in reversed(later) if not is_worse(name, limit, it.point.after))
             change = LevelChange(
                 measure=name,

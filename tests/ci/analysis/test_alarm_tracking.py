@@ -101,7 +101,7 @@ def test_one_cause_sends_one_message_its_corrections_and_its_end(seed: int) -> N
     assert (new.event, resolved.event) == (AlarmEvent.NEW, AlarmEvent.RESOLVED)
     assert {it.event for it in corrections} <= {AlarmEvent.CORRECTED}
     assert len(corrections) <= 2
-    assert resolved.before_run_id <= "run-013" < "run-014" <= resolved.run_id
+    assert (resolved.before_run_id or "") <= "run-013" < "run-014" <= resolved.run_id
 
 
 @pytest.fixture
