@@ -14,7 +14,7 @@ from datetime import datetime
 
 from ci.analysis.alarms import Alarm, combine
 from ci.analysis.changes import POLICY
-from ci.analysis.level_changes import MOVES, TOLERANCE, LevelChange
+from ci.analysis.level_changes import MOVES, TOGETHER, TOLERANCE, LevelChange
 from ci.analysis.platform_history import PlatformHistory, ProjectLine
 from ci.gates.rules import Subject
 from ci.store.rows import AlarmEvent, AlarmMessage, AlarmRecord, AlarmRise, AlarmState, RunHead
@@ -80,10 +80,22 @@ def track_alarms(
     claims = _claims(alarms, known, rises, along)
     found: dict[str, tuple[AlarmRecord, list[Alarm]]] = {}
     by_id = {record.alarm_id: record for record in known}
+    named = {claims.get(key) for alarm in alarms for key in _keys(alarm)}
+    hidden = [
+        record
+        for record in known
+        if record.alarm_id not in named
+        and along.commits_since(record.seen_run_id) < SETTLED
+        and not _end(record, rises, histories, along, complete=complete)
+    ]
     for alarm in alarms:
         claimed = [it for key in _keys(alarm) if (it := claims.get(key)) is not None]
         fit = (it for it in claimed if it not in found or found[it][1][0].kind is alarm.kind)
-        alarm_id = next(fit, None) or _new_id(alarm, along.project, {*by_id, *found})
+        alarm_id = next(fit, None)
+        if alarm_id is None and not claimed:
+            same = (it.alarm_id for it in hidden if _is_at_one_place(it, alarm, along.order))
+            alarm_id = next(same, None)
+        alarm_id = alarm_id or _new_id(alarm, along.project, {*by_id, *found})
         record = by_id.get(alarm_id) or AlarmRecord(alarm_id=alarm_id, kind=alarm.kind, rises=())
         found.setdefault(alarm_id, (record, []))[1].append(alarm)
     tracked = [_open(record, parts, along) for record, parts in found.values()]
@@ -193,6 +205,20 @@ def _is_same_step(rise: AlarmRise, change: LevelChange) -> bool:
         return False
     pairs = ((rise.before, change.point.before), (rise.level, change.point.after))
     return all(abs(now - then) <= TOLERANCE * then for then, now in pairs)
+
+
+def _is_at_one_place(record: AlarmRecord, alarm: Alarm, order: Mapping[str, int]) -> bool:
+    """Whether a record whose rises noise hides today began with the commits of an alarm.
+
+    One cause shows on another platform while the first one is in doubt.
+    """
+    begin, end = order[alarm.before.run_id], order[alarm.first.run_id]
+    known = ((order.get(it.before_run_id or ""), order.get(it.run_id)) for it in record.rises)
+    return record.kind is alarm.kind and any(
+        begin - last < TOGETHER and first - end < TOGETHER
+        for first, last in known
+        if first is not None and last is not None
+    )
 
 
 def _new_id(alarm: Alarm, project: str, taken: set[str]) -> str:
@@ -329,7 +355,8 @@ def _is_better_known(tracked: TrackedAlarm, last: AlarmMessage, along: ProjectLi
 def _is_elsewhere(tracked: TrackedAlarm, last: AlarmMessage, along: ProjectLine) -> bool:
     """Whether the rise may have begun with a commit that the last message did not name.
 
-    Once it is over on some platforms, the others alone know the place less well.
+    Once it is over on some platforms, the others alone know the place less well. A range that
+    contains that of the message shows the same rise, less well known: the message may be right.
     """
     order, alarm = along.order, tracked.alarm
     begin, end = order.get(last.before_run_id or ""), order.get(last.run_id)
@@ -337,7 +364,9 @@ def _is_elsewhere(tracked: TrackedAlarm, last: AlarmMessage, along: ProjectLine)
         return False
     if {*alarm.platforms} != {*tracked.record.platforms}:
         return False
-    return order[alarm.before.run_id] < begin or order[alarm.first.run_id] > end
+    is_earlier, is_later = order[alarm.before.run_id] < begin, order[alarm.first.run_id] > end
+    is_wider = order[alarm.before.run_id] <= begin and order[alarm.first.run_id] >= end
+    return (is_earlier or is_later) and not is_wider
 
 
 def message_of(

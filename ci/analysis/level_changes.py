@@ -59,8 +59,9 @@ class LevelChange:
     accepted: Acceptance | None = None
     undone: RunMeasures | None = None
     """The first run of a later level that is as good as the level before the change."""
-    wall_alone: bool = False
-    """Whether wall time rose without CPU seconds, although these would have shown the rise."""
+    runs_alone: int | None = None
+    """Runs in which wall time was higher without CPU seconds, although these would have shown the
+    rise; ``None``: it is no such rise."""
     with_environment: bool = False
     """Whether the environment changed with it."""
 
@@ -84,6 +85,11 @@ class LevelChange:
         return self.is_worse and self.accepted is None and self.undone is None
 
     @property
+    def wall_alone(self) -> bool:
+        """Whether wall time rose without CPU seconds, although these would have shown the rise."""
+        return self.runs_alone is not None
+
+    @property
     def is_small(self) -> bool:
         """Whether the change is certain, but too small for a regression."""
         return is_exact(self.measure) and abs(self.point.relative) < EXACT_ALARM
@@ -103,7 +109,7 @@ class LevelChange:
             is_undone=self.undone is not None,
             is_small=self.is_small,
             is_confirmed=self.point.confirmed,
-            runs_of_wall_alone=self.runs_since if self.wall_alone else None,
+            runs_of_wall_alone=self.runs_alone,
             with_environment=self.with_environment or self.is_in_one_commit,
         )
 
@@ -276,8 +282,8 @@ class SeriesJudge:
             is_alike = newest and newest.is_worse is change.is_worse
             if not newest or not is_alike or newest.place - change.place > TOGETHER:
                 groups.append([])
-            alone = self._is_wall_alone(change)
-            groups[-1].append(replace(change, accepted=self._acceptance(change), wall_alone=alone))
+            alone = self._runs_alone(change)
+            groups[-1].append(replace(change, accepted=self._acceptance(change), runs_alone=alone))
         shifts = []
         for group in groups:
             # Noise shifts the place of a change: all take the place of the most certain one.
@@ -294,8 +300,10 @@ class SeriesJudge:
         later: list[LevelChange] = []
         for point in reversed(finding.changes):
             is_loss = is_worse(name, point.before, point.after)
-            margin = (finding.detectable or 0.0) * (1 if point.after > point.before else -1)
-            limit = point.before * (1 + margin)
+            # Little is detectable at a level of few runs. Yet what undoes a rise is nearer to the
+            # level before it than to the level after it.
+            margin = min(finding.detectable or 0.0, abs(point.relative) / 2)
+            limit = point.before * (1 + (margin if point.after > point.before else -margin))
             good = (it.run for it in reversed(later) if not is_worse(name, limit, it.point.after))
             change = LevelChange(
                 measure=name,
@@ -351,42 +359,53 @@ class SeriesJudge:
         )
         return next(covering, None) if change.is_worse else None
 
-    def _is_wall_alone(self, change: LevelChange) -> bool:
-        """Whether wall time rose without CPU seconds, although these would have shown the rise."""
+    def _runs_alone(self, change: LevelChange) -> int | None:
+        """Runs in which wall time was higher without CPU seconds, if these would have shown it.
+
+        They end with a later rise of CPU seconds that wall time does not show for a second time:
+        both are one rise, of which noise of wall time shifted the place.
+        """
         stage, quantity = stage_and_quantity(change.measure)
         is_slower = quantity is Quantity.WALL and change.is_worse
         if not is_slower or change.point.relative >= AT_ONCE:
-            return False
+            return None
         # The CPU seconds of the stage, or of the stage that it is part of.
         found = (
             it for it in stages_around(stage) if measure_key(it, Quantity.CPU) in self._findings
         )
         whole = next(found, None)
         if whole is None:
-            return False  # nothing to compare with
+            return None  # nothing to compare with
         name = measure_key(whole, Quantity.CPU)
         detectable, level = self._findings[name].detectable, self._findings[name].level or 0.0
         # CPU seconds always vary: a constant series was not measured.
         varies = len({self._runs[at].values[name] for at in self._places[name]}) > 1
         if not varies or detectable is None:
-            return False
+            return None
         # The rise of a part may be too small to be detected in the whole stage. Relative sizes are
         # compared, since a parallel build takes many CPU seconds in one second of wall time.
         before = change.before_run.values.get(measure_key(whole, Quantity.WALL), level)
         shows = change.size >= detectable * before
-        return (shows or self._rose_with(whole, change)) and not self._rose(name, change)
+        rises = [it.place for it in self._changes[name] if it.is_worse]
+        is_shown = any(abs(place - change.place) <= MOVES for place in rises)
+        if is_shown or not (shows or self._rose_with(whole, change)):
+            return None
+        own = [it.place for it in self._changes[change.measure] if it.is_worse]
+        later = (
+            place
+            for place in rises
+            if place > change.place and all(abs(place - it) > MOVES for it in own)
+        )
+        end = next(later, len(self._runs))
+        return sum(change.place <= place < end for place in self._places[change.measure])
 
     def _rose_with(self, whole: str, part: LevelChange) -> bool:
-        """Whether the wall time of the stage that has the part rose with it, as much or more."""
+        """Whether the wall time of the stage that has the part rose with it, half as much or more."""
         name = measure_key(whole, Quantity.WALL)
-        return name != part.measure and self._rose(name, part, at_least=part.point.relative / 2)
-
-    def _rose(self, name: str, with_change: LevelChange, at_least: float = 0.0) -> bool:
-        """Whether a measure got worse near a change, by a part of its level."""
-        return any(
+        return name != part.measure and any(
             it.is_worse
-            and abs(it.place - with_change.place) <= MOVES
-            and it.point.relative >= at_least
+            and abs(it.place - part.place) <= MOVES
+            and it.point.relative >= part.point.relative / 2
             for it in self._changes.get(name, ())
         )
 

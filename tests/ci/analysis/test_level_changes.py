@@ -374,6 +374,14 @@ def test_the_stages_that_contain_what_is_accepted_are_accepted_with_it() -> None
     assert levels["total.wall_s"] == pytest.approx(1015, rel=0.02)
 
 
+def test_a_higher_level_undoes_no_rise_however_little_is_detectable() -> None:
+    """The newest run alone is at a new level: only large changes of that are detectable."""
+    noise, levels = random.Random(7), ((113, 30), (128, 44), (136, 40), (201, 8), (136, 1))  # noqa: S311
+    values = [level * noise.gauss(1, 0.02) for level, count in levels for _ in range(count)]
+    found = regressions({"install.cpu_s": values})
+    assert [it.headline.run.run_id for it in found] == ["run-114", "run-74", "run-30"]
+
+
 BUSY = {"pytest.wall_s": step(seed=1), "pytest.cpu_s": noisy((180, 32), seed=2)}
 
 
@@ -387,6 +395,20 @@ def test_wall_time_alone_is_reported_and_does_not_alarm() -> None:
 
 def test_wall_time_alone_alarms_when_it_lasts() -> None:
     assert regressions({"pytest.wall_s": step(since=30), "pytest.cpu_s": noisy((180, 50), seed=2)})
+
+
+@pytest.mark.parametrize(
+    ("wall", "expected"),
+    [
+        (((100, 20), (115, 40)), ["run-34"]),  # noise of a busy machine shifted its place
+        (((100, 20), (115, 14), (132, 26)), ["run-34", "run-20"]),  # two causes
+    ],
+)
+def test_wall_time_that_rose_before_cpu_seconds_is_no_cause_of_its_own(
+    wall: Sequence[tuple[float, int]], expected: list[str]
+) -> None:
+    values = {"pytest.wall_s": noisy(*wall), "pytest.cpu_s": noisy((180, 34), (207, 26), seed=2)}
+    assert [it.headline.run.run_id for it in regressions(values)] == expected
 
 
 def test_cpu_seconds_that_never_differ_say_nothing_about_wall_time() -> None:
