@@ -326,7 +326,8 @@ print(json.dumps({
 
 def run_device_tests(device: Path, coverage: Path | str, *names: str) -> dict[str, Any]:
     paths = os.pathsep.join(map(str, (device, SIMULATED, ROOT)))
-    out = run(device, "-c", DEVICE_TESTS, coverage, *names, PYTHONPATH=paths)
+    # All entries took 158 s on two cores that others used, and once more than 300 s.
+    out = run(device, "-c", DEVICE_TESTS, coverage, *names, timeout=900, PYTHONPATH=paths)
     found: dict[str, Any] = json.loads(out.splitlines()[-1])
     return found
 
