@@ -103,6 +103,9 @@ def test_what_a_person_types_is_a_device(
     assert len(shown) == 2
     assert [line for line in done.stdout.splitlines() if "acme:0" in line] == shown
     assert "note" not in done.stderr  # of kernels that the YAML does not list
+    [lines] = [block for block in blocks("text") if "TestOperatorsACME" in block]
+    for line in lines.splitlines():  # of torch's own operator tests
+        assert re.search(re.escape(line).replace(re.escape("..."), ".*"), done.stderr), line
 
 
 def test_the_configuration_is_valid(tmp_path: Path) -> None:
