@@ -400,7 +400,7 @@ class SeriesJudge:
         return sum(change.place <= place < end for place in self._places[change.measure])
 
     def _rose_with(self, whole: str, part: LevelChange) -> bool:
-        """Whether the wall time of the stage that has the part rose with it, at least half as much."""
+        """Whether the wall time of the stage with the part rose with it, at least half as much."""
         name = measure_key(whole, Quantity.WALL)
         return name != part.measure and any(
             it.is_worse
