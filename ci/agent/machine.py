@@ -62,7 +62,7 @@ EXTENSIONS = {
     "FP16": ("avx512_fp16",),
     "AMX": ("amx_tile",),
 }
-# The reference job: 0.3 s in all, of which an interruption spoils only a part.
+# The reference job: 0.2 s in all, of which an interruption spoils only a part.
 REFERENCE_JOBS = 11
 REFERENCE_WORDS = 20_000
 _VERSION = re.compile(r"\d+\.\d+")

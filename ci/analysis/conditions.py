@@ -40,7 +40,7 @@ class Condition:
     cycle_s: float
     """The seconds in which the calendar repeats it; 0 for the machine's speed."""
     is_smooth: bool = False
-    """Whether it needs a whole cycle to be told from a trend; a weekend begins like a change."""
+    """Whether it needs a whole cycle to differ from a trend; a weekend begins like a change."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Conditions:
         return float(self.seconds[-1] - self.seconds[0])
 
     def columns(self) -> Values:
-        """All columns that these runs can tell from a trend: (runs, columns)."""
+        """All columns that differ from a trend in these runs: (runs, columns)."""
         seen = (it.columns for it in self.all if not it.is_smooth or self.span_s >= it.cycle_s)
         return np.concatenate([*seen], axis=1)
 
