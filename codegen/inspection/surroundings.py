@@ -71,7 +71,7 @@ def find_surroundings(functions: NativeFunctions) -> Surroundings:
 
 def _cuda_platforms() -> tuple[str, ...]:
     """The platforms for which src/cmake/Cuda.cmake has a compiler."""
-    compared = re.findall(r'INFINI_OPS_ACCELERATOR STREQUAL "(\w+)"', CUDA_RULES.read_text())
+    compared = re.findall(r'_ACCELERATOR STREQUAL "(\w+)"', CUDA_RULES.read_text())
     return tuple(each.name for each in platforms() if each.enumerator in compared)
 
 

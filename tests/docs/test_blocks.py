@@ -20,6 +20,7 @@ from bench.generated_history import Scale, history
 from ci.model.details import Details
 from ci.model.outcomes import Outcome
 from ci.model.results import Product, RunResult, StageResult
+from ci.plan.lineage import read_lineage
 from ci.store.folder import default_url, link_latest
 from ci.store.store import Store
 from tests.built import copy_checkout
@@ -57,7 +58,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
             git(folder, "commit", "--quiet", "--allow-empty", "--message", f"Change {index}")
             if tag := TAGS.get(index):
                 git(folder, "tag", tag)
-            run, details = run_of(made, index, git(folder, "rev-parse", "HEAD"))
+            commit = git(folder, "rev-parse", "HEAD")
+            run, details = run_of(made, index, commit)
+            run = run.model_copy(update={"lineage": read_lineage(folder, commit, {})})
             store.save(run, details)
             results = folder / "results" / run.run_id
             results.mkdir(parents=True)
