@@ -1,7 +1,7 @@
 """The statistics of levels and steps in one series, with NumPy only.
 
-SciPy has these tests, but importing ``scipy.stats`` alone takes 0.75 s, and a command may take 1 s.
-Published formulas replace them in a few lines.
+SciPy has these tests, but importing ``scipy.stats`` takes 0.75 s, ``scipy.special`` 0.17 CPU-s and
+113 MB, and a command may take 1 s. Published formulas replace them in a few lines.
 """
 
 from __future__ import annotations
@@ -33,10 +33,13 @@ _DISTANCES = np.arange(1, 5)
 _CORRELATIONS = np.linspace(0.0, 0.9, 91)
 # The variance of a difference, in units of that of neighbors, at each correlation and distance.
 _GROWTH = (1 - _CORRELATIONS[:, None] ** _DISTANCES) / (1 - _CORRELATIONS[:, None])
+# With fewer values, a correlation cannot be distinguished from chance.
 _LEAST_RELATED = 20
 # In standard deviations: larger differences are clipped.
 _FAR_APART = 2.0
-_CHANCE_RELATED = 0.3
+# The standard error of a correlation of 0, as measured, is about this by the root of the values.
+_CHANCE_RELATED = 0.7
+_ROUNDS = 6
 
 
 class Level:
@@ -264,15 +267,29 @@ def two_sided_p_value(deviate: float) -> float:
 
 
 def student_to_normal(t: float, degrees: float) -> float:
-    """The normal deviate with the p-value of Student's t (Wallace 1959, error below 0.02)."""
-    scale = (8 * degrees + 1) / (8 * degrees + 3)
-    return math.copysign(scale * math.sqrt(degrees * math.log1p(t * t / degrees)), t)
+    """The normal deviate with the p-value of Student's t.
+
+    Hill 1970, CACM algorithm 395: from 4 degrees of freedom on, the error is below 0.004.
+    """
+    scale = degrees - 0.5
+    square = scale * math.log1p(t * t / degrees)
+    z, b = math.sqrt(square), 48 * scale**2
+    z += (square + 3) * z / b - (
+        (((4 * square + 33) * square + 240) * square + 855)
+        * z
+        / (10 * b * (b + 0.8 * square**2 + 100))
+    )
+    return math.copysign(z, t)
 
 
-def normal_to_student(deviate: float, degrees: int) -> float:
-    """The inverse of ``student_to_normal``."""
-    unscaled = deviate * (8 * degrees + 3) / (8 * degrees + 1)
-    return math.copysign(math.sqrt(degrees * math.expm1(unscaled**2 / degrees)), deviate)
+def normal_to_student(deviate: float, degrees: float) -> float:
+    """The inverse of ``student_to_normal``, by iteration."""
+    scale, square = degrees - 0.5, deviate**2
+    t = 0.0
+    for _ in range(_ROUNDS):
+        t = math.sqrt(degrees * math.expm1(max(square, 0.0) / scale))
+        square += deviate**2 - student_to_normal(t, degrees) ** 2
+    return math.copysign(t, deviate)
 
 
 def estimate_noise(values: Values) -> float:

@@ -206,10 +206,23 @@ def test_what_is_no_number_is_refused() -> None:
         look([1.0, float("nan")])
 
 
-@pytest.mark.parametrize(("t", "degrees"), [(2.776, 4), (2.228, 10), (2.009, 50)])
-def test_students_t_as_a_normal_deviate(t: float, degrees: int) -> None:
-    assert student_to_normal(t, degrees) == pytest.approx(1.96, abs=0.02)
-    assert normal_to_student(student_to_normal(t, degrees), degrees) == pytest.approx(t)
+@pytest.mark.parametrize(
+    ("t", "degrees", "deviate"),
+    # From tables: p of 0.05, 0.001 and 0.0001, two-sided.
+    [
+        (2.7764, 4, 1.95996),
+        (2.2281, 10, 1.95996),
+        (8.6103, 4, 3.29053),
+        (4.5869, 10, 3.29053),
+        (15.5441, 4, 3.89059),
+        (6.2111, 10, 3.89059),
+        (4.2283, 50, 3.89059),
+    ],
+)
+def test_students_t_as_a_normal_deviate(t: float, degrees: int, deviate: float) -> None:
+    assert student_to_normal(t, degrees) == pytest.approx(deviate, abs=0.004)
+    assert student_to_normal(-t, degrees) == -student_to_normal(t, degrees)
+    assert normal_to_student(deviate, degrees) == pytest.approx(t, rel=0.003)
 
 
 def test_ranks_do_not_care_how_far_an_outlier_is() -> None:
