@@ -44,6 +44,7 @@ def _stage(stage: StagePlan, plan: RunPlan, engine: Engine) -> dict[str, Any]:
     return {
         **{name: value for name, value in vars(stage).items() if name not in NOT_SHOWN},
         "network": StageNetwork.NONE if isolated else StageNetwork.FULL,
+        "benchmarks": stage.benchmarks or None,
         "device": stage.device and plan.devices is not None,
         "credentials": stage.credentials and bool(plan.network.credentials),
     }
