@@ -104,7 +104,7 @@ def history(scale: Scale, seed: int = 8) -> Iterator[GeneratedRun]:
         else:
             if index % 5 or not index:  # every fifth run repeats the commit before
                 line.append(_commit_id(str(index)))
-            commit, lineage = line[-1], _lineage("main", line)
+            commit, lineage = line[-1], lineage_of("main", line)
         parts = {}
         for name, suite in suites.items():
             suite.develop(index)
@@ -128,7 +128,8 @@ def _commit_id(text: str) -> str:
     return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
-def _lineage(branch: str, line: list[str], **more: Any) -> Lineage:
+def lineage_of(branch: str, line: Sequence[str], **more: Any) -> Lineage:
+    """The lineage of the last commit of a line, the oldest commit first."""
     ancestors = tuple(line[-2 : -MOST_ANCESTORS - 2 : -1])
     parents, depth = ancestors[:1], len(line)
     return Lineage(
@@ -144,7 +145,7 @@ def _lineage(branch: str, line: list[str], **more: Any) -> Lineage:
 def _branch_commit(index: int, line: list[str]) -> tuple[str, Lineage]:
     """The only commit of a branch that leaves main at its newest commit."""
     commit, name = _commit_id(f"change {index}"), f"change-{index}"
-    return commit, _lineage(name, [*line, commit], target="main", merge_base=line[-1])
+    return commit, lineage_of(name, [*line, commit], target="main", merge_base=line[-1])
 
 
 class _Suite:

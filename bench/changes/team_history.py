@@ -13,14 +13,13 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
+from bench.generated_history import lineage_of
 from ci.facts.sentences import full_suite
 from ci.model.results import (
-    MOST_ANCESTORS,
     BuildResult,
     Evidence,
     Grade,
     Harness,
-    Lineage,
     PlatformResult,
     Product,
     PytestResult,
@@ -211,8 +210,7 @@ def _is_due(habit: Habit, place: int, repeat: int, random: Random) -> bool:
 def _run(
     line: Sequence[str], at: datetime, repeat: int, results: Sequence[PlatformResult]
 ) -> RunResult:
-    *before, commit = line
-    ancestors = tuple(before[: -MOST_ANCESTORS - 1 : -1])
+    commit = line[-1]
     return RunResult(
         run_id=f"{at:%Y%m%dT%H%M%SZ}-{commit[:8]}-{repeat:04x}",
         project=PROJECT,
@@ -222,13 +220,7 @@ def _run(
         finished_at=at + timedelta(minutes=14),
         engine="docker",
         platforms=tuple(results),
-        lineage=Lineage(
-            branch="main",
-            main_branch="main",
-            parents=ancestors[:1],
-            ancestors=ancestors,
-            depth=len(line),
-        ),
+        lineage=lineage_of("main", line),
     )
 
 

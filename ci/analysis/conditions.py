@@ -10,10 +10,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from statistics import median
 
 import numpy as np
 
-from ci.analysis.levels import NORMAL, Values, least_noise
+from ci.analysis.levels import NORMAL, NORMAL_MAD, Values, least_noise, sorted_median
 
 _DAY = 86_400.0
 _WEEK = 7 * _DAY
@@ -80,7 +81,7 @@ def conditions(moments: Sequence[datetime], speeds: Sequence[float | None] = ())
         Condition((in_week >= 5 * _DAY).astype(float).reshape(-1, 1), _WEEK),
     ]
     if known := [speed for speed in speeds if speed]:
-        usual = float(np.median(known))  # of runs that did not record it
+        usual = median(known)  # of runs that did not record it
         logs = [[math.log(speed or usual)] for speed in speeds]
         found.append(Condition(np.array(logs), 0.0))
     return Conditions(tuple(found), seconds)
@@ -146,7 +147,7 @@ def _robust_fit(design: Values, target: Values) -> tuple[Values, Values]:
         weighted = design * weights[:, None]
         effects, *_ = np.linalg.lstsq(weighted.T @ design, weighted.T @ target, rcond=1e-9)
         rest = target - design @ effects
-        noise = max(1.4826 * float(np.median(np.abs(rest))), least_noise(1.0))
+        noise = max(NORMAL_MAD * sorted_median(np.sort(np.abs(rest))), least_noise(1.0))
         weights = np.minimum(1.0, _FAR / np.maximum(np.abs(rest) / noise, 1e-9))
     related = float(rest[1:] @ rest[:-1]) / max(float(rest @ rest), 1e-300)
     inflation = (1 + max(related, 0.0)) / (1 - min(max(related, 0.0), 0.9))

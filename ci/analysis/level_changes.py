@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from ci.analysis.changes import ChangePoint, SeriesFinding
+from ci.analysis.levels import NORMAL_MAD
 from ci.analysis.stage_order import containing_measures, stages_around
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import EnvironmentKey
@@ -439,7 +440,7 @@ class SeriesJudge:
 def spread(values: Sequence[float]) -> float:
     """The standard deviation of values, as their median deviation shows it: outliers do not."""
     middle = median(values)
-    return 1.4826 * median(abs(value - middle) for value in values)
+    return NORMAL_MAD * median(abs(value - middle) for value in values)
 
 
 def uncertainty(change: LevelChange) -> tuple[bool, float]:

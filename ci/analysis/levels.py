@@ -27,7 +27,7 @@ _SMOOTHED = 7
 # The least gain of a split in units of the noise's variance: 4 standard errors of a known change.
 _LEAST_GAIN = 16.0
 # The standard deviation of normal noise divided by its median absolute deviation.
-_MAD = 1.4826
+NORMAL_MAD = 1.4826
 # The distances of differences by which values are found to resemble their neighbors.
 _DISTANCES = np.arange(1, 5)
 _CORRELATIONS = np.linspace(0.0, 0.9, 91)
@@ -48,7 +48,7 @@ class Level:
     def __init__(self, values: Values) -> None:
         self.values = values
         self.ordered: Values = np.sort(values)
-        self.median = _median(self.ordered)
+        self.median = sorted_median(self.ordered)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -73,7 +73,7 @@ class Level:
         if len(self) < 3:
             return self.values
         distance = np.abs(self.values - self.median)
-        usual = _MAD * _median(np.sort(distance))
+        usual = NORMAL_MAD * sorted_median(np.sort(distance))
         reach = _OUTLIER * max(usual, least_noise(self.median))
         if np.count_nonzero(distance > reach) > max(1, len(self) // 10):
             return self.values
@@ -206,7 +206,7 @@ def step_error(before: int, after: int, related: float) -> float:
     return math.sqrt((1 - related**2) / float(own @ own))
 
 
-def _median(ordered: Values) -> float:
+def sorted_median(ordered: Values) -> float:
     """The median of sorted values, in a tenth of the time of ``numpy.median`` (20 us of checks)."""
     half = len(ordered) // 2
     return float(ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2)
@@ -232,7 +232,7 @@ class Differences:
         self._squares: list[Values] = []
         for distance in _DISTANCES if self._count >= _LEAST_RELATED else ():
             found = np.abs(values[distance:] - values[:-distance])
-            found = np.minimum(found, _FAR_APART * _MAD * _median(np.sort(found)))
+            found = np.minimum(found, _FAR_APART * NORMAL_MAD * sorted_median(np.sort(found)))
             self._squares.append(found * found)
         self._sums = [float(squares.sum()) for squares in self._squares]
 
@@ -297,7 +297,7 @@ def estimate_noise(values: Values) -> float:
     if len(values) < 2:
         return 0.0
     differences = np.abs(np.diff(values))
-    return _MAD * _median(np.sort(differences)) / math.sqrt(2)
+    return NORMAL_MAD * sorted_median(np.sort(differences)) / math.sqrt(2)
 
 
 def find_level_starts(values: Values) -> list[int]:
@@ -306,7 +306,7 @@ def find_level_starts(values: Values) -> list[int]:
     Uses seeded binary segmentation for changes of the mean: O(n log n), deterministic.
     """
     count = len(values)
-    median = _median(np.sort(values))
+    median = sorted_median(np.sort(values))
     noise = max(estimate_noise(values), least_noise(median))
     if count < 4 or not noise:
         return [int(place) + 1 for place in np.flatnonzero(np.diff(values))]

@@ -22,7 +22,6 @@ LEAST_RUNS = 5  # of each side, as `history` needs: two outliers do not move the
 MOST_RUNS = 50  # of each side; a rise of a fifth of the noise needs more
 # The variance of a median, in units of that of a mean; it costs runs, but an outlier costs more.
 _OF_MEDIANS = math.pi / 2
-NORMAL_MAD = 1.4826  # the standard deviation of normal noise, in median absolute deviations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +139,7 @@ def judge_reruns(
         rest = [abs(math.log(it / good)) for it in before] + [
             abs(math.log(it / bad)) for it in after
         ]
-        noise = max(noise, NORMAL_MAD * median(rest))
+        noise = max(noise, levels.NORMAL_MAD * median(rest))
         few = min(len(before), len(after)) < LEAST_RUNS
         half = math.inf if few else _half_width(noise, len(before), len(after))
         low, high = (1 + effect) * math.exp(-half) - 1, (1 + effect) * math.exp(half) - 1
