@@ -6,6 +6,9 @@ torchgen.gen_backend_stubs does:
                                      functional variants of them
   RegisterAutograd<Backend>.cpp      only with autograd: the same for Autograd<Backend>
   Register<Backend>Fallback.cpp      runs all other operators on the CPU
+  Register<Backend>Runtime.cpp       only with device: operators for the Python package
+  python/                            only with device: the Python package of the device, which adds
+                                     it to torch; compile.py has what torch.compile needs
   coverage.md, coverage.json         how each operator is computed, which are missing, and why
   manifest.json                      the list of generated files; other files are left alone
 
@@ -19,6 +22,8 @@ The keys of the YAML file:
   autograd           list of operators with a kernel (forward and backward) for Autograd<Backend>
   symint             list of operators above whose kernels take SymInt; their C++ functions are
                      called <name>_symint
+  device             name of the device in Python: acme, for device="acme". It adds the package, and
+                     Register<Backend>Runtime.cpp
   use_out_as_primary, device_guard   true or false; default: false
   custom             list of schemas that torch does not have: my_op(Tensor self) -> Tensor. They
                      are defined in the namespace that they name (npu::my_op), or in the first part

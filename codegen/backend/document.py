@@ -20,7 +20,15 @@ import yaml
 from codegen.aten import NativeFunctions
 from codegen.backend.dialects import AUTO, DIALECTS, detect_dialect, names_version
 from codegen.backend.entries import FLAGS, EntryReader, Listed
-from codegen.backend.model import BackendFile, CustomOperator, DispatchKeys, Entry, Operators
+from codegen.backend.model import (
+    A_NAME,
+    BackendFile,
+    CustomOperator,
+    DispatchKeys,
+    Entry,
+    Operators,
+    device_refusal,
+)
 from codegen.errors import quote
 from codegen.model import is_identifier
 from codegen.nodes import Reader, describe_node, is_plain, line_of
@@ -32,6 +40,7 @@ KEYS = (
     *("backend", "cpp_namespace", "class_name", "extra_headers"),
     *("supported", "full_codegen", "autograd", "symint", "ir_gen", "non_native"),
     *("use_out_as_primary", "device_guard", "custom", "custom_autograd"),
+    "device",
 )
 _SEEDED = "nondeterministic_seeded"
 MOST_PLACES = 20  # entries that a note lists
@@ -106,6 +115,7 @@ class _BackendReader(Reader):
             symint=frozenset(self._symint),
             use_out_as_primary=self._flag("use_out_as_primary"),
             device_guard=self._flag("device_guard"),
+            device=self._read_device(backend),
             others={key: each for key, each in entries.items() if key not in keys},
             custom=custom,
             notes=tuple(self._notes()),
@@ -430,6 +440,12 @@ class _BackendReader(Reader):
         if refusal:
             self.report(self.sections["backend"], f"backend: {refusal}")
         return key
+
+    def _read_device(self, backend: str) -> str:
+        name = self._word("device", A_NAME)
+        if name is not None and (refusal := device_refusal(name, backend)):
+            self.report(self.sections["device"], f"device: {refusal}")
+        return name or ""
 
     def _cpp_name(self, key: str, expected: str, *, example: str | None = None) -> str | None:
         name = self._word(key, expected, example=example)

@@ -105,6 +105,7 @@ def render_backend(file: BackendFile, parsed: NativeFunctions) -> dict[str, str]
             for kernels in groups
         },
         **_custom_files(file, custom, parsed),
+        **_device_files(file, parsed),
         f"Register{file.backend}Fallback.cpp": _render(
             "fallback.cpp",
             file,
@@ -163,6 +164,17 @@ def _custom_files(
     ]
     text = _render("custom.cpp", file, parsed, defined=defined, registrations=registrations)
     return {f"Register{file.backend}Custom.cpp": text}
+
+
+def _device_files(file: BackendFile, parsed: NativeFunctions) -> dict[str, str]:
+    """The Python package of the device, and the operators that it calls."""
+    if not file.device:
+        return {}
+    modules = (f"python/{name}.py" for name in ("__init__", "compile", "runtime"))
+    return {
+        f"Register{file.backend}Runtime.cpp": _render("runtime.cpp", file, parsed),
+        **{name: _render(name, file, parsed) for name in modules},
+    }
 
 
 def _declarations(kernels: Kernels, functions: tuple[NativeFunction, ...]) -> list[str]:

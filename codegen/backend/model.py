@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import keyword
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 _KEYS_WITHOUT_FUNCTIONALITIES = ("FPGA", "MAIA", "ORT", "Vulkan", "Metal")
 _AUTOGRAD = "Autograd"
 _A_DEVICE = "expected the key of a device that torch has no kernels for, such as PrivateUse1"
+A_NAME = "a name of lower-case letters and _, such as acme"  # of a device
 MOST_HINTS = 100  # limit of similarity searches; one among all operators takes 6 ms
 
 
@@ -59,6 +62,7 @@ class BackendFile:
     symint: frozenset[str]
     use_out_as_primary: bool
     device_guard: bool
+    device: str = ""  # the name of the device in Python, of which a package is generated
     others: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)  # by dispatch key
     custom: tuple[CustomOperator, ...] = ()
     notes: tuple[str, ...] = ()  # what was not taken, and why
@@ -69,6 +73,19 @@ class BackendFile:
             return self.class_name
         prefix = key.replace(self.backend, "")
         return f"{prefix}{self.class_name}"
+
+
+def device_refusal(name: str, backend: str) -> str | None:
+    """Why the device of a dispatch key can't have this name in Python; None if it can."""
+    from torchgen.model import BACKEND_COMPONENTS
+
+    if not re.fullmatch("[a-z_]+", name) or keyword.iskeyword(name):  # torch takes no digits
+        return f"got {quote(name)}, expected {A_NAME}"
+    if name in {str(key).lower() for key in (*BACKEND_COMPONENTS, *_KEYS_WITHOUT_FUNCTIONALITIES)}:
+        return f"torch itself has a device {quote(name)}; expected another name"
+    if backend and backend != "PrivateUse1":
+        return f"torch renames the device of PrivateUse1 only, not of {backend}; remove 'device'"
+    return None
 
 
 class Operators:

@@ -95,6 +95,24 @@ def test_what_is_no_longer_generated_is_removed(
     assert "own.cpp" in names(folder / "out")
 
 
+def test_a_named_device_has_a_python_package(folder: Path) -> None:
+    assert main(COMMAND) == 0
+    unnamed = names(folder / "out")
+    (folder / "npu.yaml").write_text(f"{GOOD}device: acme\n")
+    assert main(COMMAND) == 0
+    added = names(folder / "out") - unnamed
+    assert added == {"python", "RegisterPrivateUse1Runtime.cpp"}
+    package = folder / "out" / "python"
+    assert names(package) == {"__init__.py", "compile.py", "runtime.py"}
+    for module in package.iterdir():
+        compile(module.read_text(), module.name, "exec")
+    operators = {"device_count", "default_generator"}
+    source = (folder / "out" / "RegisterPrivateUse1Runtime.cpp").read_text()
+    assert {*re.findall(r'm\.def\("(\w+)', source)} == operators
+    runtime = (package / "runtime.py").read_text()
+    assert {*re.findall(r"torch\.ops\.acme_runtime\.(\w+)", runtime)} == operators
+
+
 def test_the_spellings_of_torchgen(folder: Path) -> None:
     (folder / "kernels.cc").write_text("")
     options = ["--source_yaml", "npu.yaml", "--output_dir", "a"]

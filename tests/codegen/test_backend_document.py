@@ -74,6 +74,7 @@ non_native:
     opkind: at::prim::Constant
 use_out_as_primary: yes
 device_guard: True
+device: npu
 """
     assert read(text) == BackendFile(
         path=tmp_path / "backend.yaml",
@@ -91,6 +92,7 @@ device_guard: True
         symint=frozenset({"view"}),
         use_out_as_primary=True,
         device_guard=True,
+        device="npu",
     )
 
 
@@ -366,6 +368,30 @@ _WRONG = {
     "list-tagged-as-boolean": (
         f"{ONE}device_guard: !!bool [true]\n",
         "5: device_guard: got a value of the type '!!bool', expected true or false",
+    ),
+    "device-with-a-digit": (
+        f"{ONE}device: acme2\n",
+        "5: device: got 'acme2', expected a name of lower-case letters and _, such as acme",
+    ),
+    "device-is-a-keyword": (
+        f"{ONE}device: lambda\n",
+        "5: device: got 'lambda', expected a name of lower-case letters and _, such as acme",
+    ),
+    "device-is-empty": (
+        f"{ONE}device: ''\n",
+        "5: device: got '', expected a name of lower-case letters and _, such as acme",
+    ),
+    "device-is-a-list": (
+        f"{ONE}device: [acme]\n",
+        "5: device: got a list, expected a name of lower-case letters and _, such as acme",
+    ),
+    "device-of-torch": (
+        f"{ONE}device: mtia\n",
+        "5: device: torch itself has a device 'mtia'; expected another name",
+    ),
+    "device-of-another-key": (
+        "backend: Vulkan\ncpp_namespace: torch_npu\nsupported: [abs]\ndevice: acme\n",
+        "4: device: torch renames the device of PrivateUse1 only, not of Vulkan; remove 'device'",
     ),
     "recursive-alias": (
         f"{HEAD}supported: &all\n  - *all\n",

@@ -23,9 +23,12 @@ from tests.codegen.test_docs_bring_up_a_device import documents
 
 ROOT = Path(__file__).resolve().parents[2]
 SIMULATED = ROOT / "tests" / "simulated"
-KERNELS = ("arithmetic", "copies", "generator", "guard", "hooks", "memory", "module", "tensors")
+KERNELS = ("arithmetic", "copies", "generator", "guard", "hooks", "memory", "tensors")
 UNITS: dict[str, list[Path | str]] = {
-    "kernels": [*(SIMULATED / "src" / f"{name}.cc" for name in KERNELS), "RegisterPrivateUse1.cpp"],
+    "kernels": [
+        *(SIMULATED / "src" / f"{name}.cc" for name in KERNELS),
+        *("RegisterPrivateUse1.cpp", "RegisterPrivateUse1Runtime.cpp"),
+    ],
     "autograd": [SIMULATED / "src" / "pooling.cc", "RegisterAutogradPrivateUse1.cpp"],
     "fallback": ["RegisterPrivateUse1Fallback.cpp"],
 }
@@ -45,6 +48,8 @@ def device(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         compile_units(folder, root, environment)
         package = folder / "simulated_device"
         shutil.copytree(SIMULATED / "src" / "simulated_device", package)
+        for module in ("compile.py", "runtime.py"):
+            shutil.copy(folder / "generated" / "python" / module, package)
         subprocess.run(
             [
                 *("c++", "-shared", "-o", package / "libsimulated_device.so"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import torch
 from simulated_device import runtime
@@ -26,6 +27,15 @@ def library() -> Path:
     return Path(__file__).with_name("libsimulated_device.so")
 
 
+def _get_device_name(device: Any = None) -> str:
+    return f"Simulated {_name_of_torch(device)}"
+
+
+# Torch calls the generated module, with these differences. Reports ask for `is_simulated`.
+_name_of_torch, runtime.get_device_name = runtime.get_device_name, _get_device_name
+runtime.is_simulated = True
+
+
 def load(name: str) -> None:
     """Adds the device to torch under a name; a second call in a process does nothing.
 
@@ -41,9 +51,6 @@ def load(name: str) -> None:
             f"the simulated device can't be called {name!r}: torch has one device of this kind per "
             f"process, and it is called {present!r} already. Start another process"
         )
-    torch.ops.load_library(library())
-    torch.utils.rename_privateuse1_backend(name)
-    torch._register_device_module(name, runtime)
-    torch.utils.generate_methods_for_privateuse1_backend()
+    runtime.load(library(), name)
     if overload := os.environ.get(DIES_IN):
         _DEFECTS.impl(overload, lambda *_, **__: os.abort(), "PrivateUse1")
