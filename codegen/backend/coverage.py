@@ -32,15 +32,19 @@ REQUIRED: Mapping[str, str] = {
 }
 # Torch has a kernel of these operators for every backend, but it works only on torch's own devices:
 # it dereferences the addresses of elements, or looks for a kernel in a table that has none for
-# other devices. The generated fallback runs them on the CPU.
-_ONLY_ON_CPU = frozenset(
+# other devices. The generated fallback runs them on the CPU. Neither the schemas nor the dispatcher
+# know these operators: only calls on a device show them, which tests/codegen/test_minimal_device.py
+# makes.
+ONLY_ON_CPU = frozenset(
     {
-        *("_batch_norm_no_update", "_grid_sampler_2d_cpu_fallback", "_nnpack_spatial_convolution"),
-        *("_saturate_weight_to_fp16", "_sobol_engine_draw", "_sobol_engine_ff_"),
+        *("_batch_norm_no_update", "_grid_sampler_2d_cpu_fallback"),
+        *("_grid_sampler_2d_cpu_fallback_backward", "_nnpack_spatial_convolution"),
+        *("_reshape_from_tensor", "_saturate_weight_to_fp16", "_sobol_engine_draw"),
+        "_sobol_engine_ff_",
         *("_sobol_engine_initialize_state_", "_sobol_engine_scramble_", "_stack.out"),
         *("choose_qparams_optimized", "conj_physical_", "mkldnn_convolution"),
         *("kaiser_window", "kaiser_window.beta", "kaiser_window.periodic"),
-        *("mode", "mode.values", "range", "range.out_", "range.step"),
+        *("mode.values", "range.out_"),
     }
 )
 # These operators pack weights into a form that only the CPU can read.
@@ -144,9 +148,7 @@ class Coverage:
 
     def only_on_cpu(self) -> tuple[OverloadCoverage, ...]:
         """Fallback overloads with a torch kernel, which torch would use instead of the CPU."""
-        return tuple(
-            each for each in self.with_status(Status.FALLBACK) if each.name in _ONLY_ON_CPU
-        )
+        return tuple(each for each in self.with_status(Status.FALLBACK) if each.name in ONLY_ON_CPU)
 
     def defaults(self) -> dict[str, Default]:
         return {each.name: _DEFAULTS[each.name] for each in self.with_status(Status.GENERATED)}
@@ -192,7 +194,7 @@ def _classify_unregistered(
     name = str(function.func.name)
     if name in _DEFAULTS and is_strided(backend):
         return OverloadCoverage(name=name, status=Status.GENERATED, detail=_DEFAULTS[name].how)
-    if name in _ONLY_ON_CPU:
+    if name in ONLY_ON_CPU:
         return OverloadCoverage(name=name, status=Status.FALLBACK)
     if has_composite(function, backend) and not name.startswith(_PACKING):
         return OverloadCoverage(name=name, status=Status.COMPOSITE)

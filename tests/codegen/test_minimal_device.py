@@ -11,12 +11,14 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from codegen.aten import find_torch
+from codegen.backend import coverage
 from codegen.backend.emit import generate_backend
 from tests.built import built_once, cached_compiler
 from tests.codegen.test_docs_bring_up_a_device import documents
@@ -45,21 +47,29 @@ def device(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     def build(folder: Path) -> None:
         generate(folder)
         root = Path(torch.__file__).parent
-        compile_units(folder, root, environment)
-        package = folder / "simulated_device"
-        shutil.copytree(SIMULATED / "src" / "simulated_device", package)
-        for module in ("compile.py", "runtime.py"):
-            shutil.copy(folder / "generated" / "python" / module, package)
-        subprocess.run(
-            [
-                *("c++", "-shared", "-o", package / "libsimulated_device.so"),
-                *(folder / f"{unit}.o" for unit in UNITS),
-                *(f"-L{root / 'lib'}", "-ltorch_cpu", "-lc10", "-ltorch"),
-            ],
-            check=True,
-        )
+        compile_units(folder, root, environment, UNITS)
+        link(folder, root, dict.fromkeys(UNITS, folder))
 
     return built_once(tmp_path_factory, "minimal-device", build)
+
+
+@pytest.fixture(scope="session")
+def bare_device(
+    device: Path, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The same, but the fallback unit leaves all kernels of torch in place."""
+    torch = pytest.importorskip("torch")
+    environment = cached_compiler(request)
+
+    def build(folder: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(coverage, "ONLY_ON_CPU", frozenset())
+            generate(folder)
+        root = Path(torch.__file__).parent
+        compile_units(folder, root, environment, ["fallback"])
+        link(folder, root, dict.fromkeys(UNITS, device) | {"fallback": folder})
+
+    return built_once(tmp_path_factory, "bare-device", build)
 
 
 def generate(folder: Path) -> None:
@@ -73,13 +83,15 @@ def generate(folder: Path) -> None:
     shutil.copy(folder / "all" / "PrivateUse1NativeFunctions.h", folder / "generated")
 
 
-def compile_units(folder: Path, torch: Path, environment: dict[str, str]) -> None:
+def compile_units(
+    folder: Path, torch: Path, environment: dict[str, str], units: Iterable[str]
+) -> None:
     """Compile the units side by side."""
     compiler = [*filter(None, [environment.get("CMAKE_CXX_COMPILER_LAUNCHER")]), "c++"]
     include = torch / "include"
     running = []
-    for unit, files in UNITS.items():
-        lines = [f'#include "{file}"\n' for file in files]
+    for unit in units:
+        lines = [f'#include "{file}"\n' for file in UNITS[unit]]
         (folder / f"{unit}.cc").write_text("".join(lines), encoding="utf-8")
         running.append(
             subprocess.Popen(
@@ -93,12 +105,31 @@ def compile_units(folder: Path, torch: Path, environment: dict[str, str]) -> Non
                 env={**os.environ, **environment},
             )
         )
-    assert [each.wait() for each in running] == [0] * len(UNITS)
+    assert [each.wait() for each in running] == [0] * len(running)
 
 
-def run(device: Path, *command: str | Path, timeout: int = 300, **variables: str) -> str:
+def link(folder: Path, torch: Path, objects: Mapping[str, Path]) -> None:
+    """Make the package, with a library from the object of each unit in the named folder."""
+    package = folder / "simulated_device"
+    shutil.copytree(SIMULATED / "src" / "simulated_device", package)
+    for module in ("compile.py", "runtime.py"):
+        shutil.copy(folder / "generated" / "python" / module, package)
+    subprocess.run(
+        [
+            *("c++", "-shared", "-o", package / "libsimulated_device.so"),
+            *(place / f"{unit}.o" for unit, place in objects.items()),
+            *(f"-L{torch / 'lib'}", "-ltorch_cpu", "-lc10", "-ltorch"),
+        ],
+        check=True,
+    )
+
+
+def run(
+    device: Path, *command: str | Path, stdin: str = "", timeout: int = 300, **variables: str
+) -> str:
     finished = subprocess.run(
         [sys.executable, *command],
+        input=stdin,
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -124,6 +155,33 @@ def test_every_operator_is_right_or_reported_as_missing(device: Path, samples: s
     # Sparse tensors have other keys. Torch compiles the others for CUDA, at run time.
     refused = {each for each in found["refused_by_the_cpu"] if not each.startswith("jiterator_")}
     assert refused <= {"sparse_sampled_addmm", "sparse_mm_reduce"}
+
+
+# The CPU refuses it, too, where its processor has no NNPACK.
+REFUSED_BY_SOME_CPUS = {"_nnpack_spatial_convolution"}
+
+
+def called(device: Path, overloads: Iterable[str]) -> dict[str, Any]:
+    """How calls of overloads ended on the device, by ``tests/simulated/overloads.py``."""
+    names = " ".join(overloads)
+    paths = os.pathsep.join(map(str, (device, ROOT)))
+    program = SIMULATED / "overloads.py"
+    ends = run(device, program, device, stdin=names, timeout=600, PYTHONPATH=paths)
+    found: dict[str, Any] = json.loads(ends)
+    return found
+
+
+@pytest.mark.complete
+def test_the_fallback_unit_replaces_the_kernels_of_torch_that_fail(
+    device: Path, bare_device: Path
+) -> None:
+    """Without it these calls fail, or end the process; with it the results are the CPU's."""
+    pytest.importorskip("expecttest", reason="torch.testing needs it")
+    replaced = sorted(coverage.ONLY_ON_CPU - REFUSED_BY_SOME_CPUS)
+    without, with_it = called(bare_device, replaced), called(device, replaced)
+    assert [name for name in replaced if "failed" not in without[name]] == []
+    assert {name: each for name, each in with_it.items() if "failed" in each} == {}
+    assert [name for name in replaced if not with_it[name]["worked"]] == []
 
 
 NETWORKS = """

@@ -7,12 +7,13 @@ dereferences an address on the device crashes, as with a real one.
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
-from simulated_device import runtime
 
+runtime: Any = import_module("simulated_device.runtime")  # generated, so there are no types
 # Names an overload whose kernel ends the process, as a vendor's defect may: exp.out.
 DIES_IN = "SIMULATED_DEVICE_DIES_IN"
 _DEFECTS = torch.library.Library("aten", "IMPL")
