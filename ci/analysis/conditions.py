@@ -31,6 +31,9 @@ _CHANCE = 1e-3
 _FAR = 2.0
 """In units of the noise: a residual further away has less weight."""
 _ROUNDS = 4
+_ALIKE = 1e-9
+"""Below this share of the largest singular value, columns have no effects of their own: of two runs
+a week, the hour and the weekday are one."""
 
 
 @dataclass(frozen=True)
@@ -145,13 +148,14 @@ def _robust_fit(design: Values, target: Values) -> tuple[Values, Values]:
     noise = least_noise(1.0)
     for _ in range(_ROUNDS):
         weighted = design * weights[:, None]
-        effects, *_ = np.linalg.lstsq(weighted.T @ design, weighted.T @ target, rcond=1e-9)
+        effects, *_ = np.linalg.lstsq(weighted.T @ design, weighted.T @ target, rcond=_ALIKE)
         rest = target - design @ effects
         noise = max(NORMAL_MAD * sorted_median(np.sort(np.abs(rest))), least_noise(1.0))
         weights = np.minimum(1.0, _FAR / np.maximum(np.abs(rest) / noise, 1e-9))
     related = float(rest[1:] @ rest[:-1]) / max(float(rest @ rest), 1e-300)
     inflation = (1 + max(related, 0.0)) / (1 - min(max(related, 0.0), 0.9))
-    covariance = noise**2 * inflation * np.linalg.pinv((design * weights[:, None]).T @ design)
+    squares = (design * weights[:, None]).T @ design
+    covariance = noise**2 * inflation * np.linalg.pinv(squares, rcond=_ALIKE)
     return effects, covariance
 
 
@@ -160,6 +164,6 @@ def _strength(effects: Values, covariance: Values) -> float:
 
     Wilson and Hilferty 1931.
     """
-    chi = float(effects @ np.linalg.pinv(covariance) @ effects)
+    chi = max(float(effects @ np.linalg.pinv(covariance, rcond=_ALIKE) @ effects), 0.0)
     part = 2 / (9 * len(effects))
     return float((chi / len(effects)) ** (1 / 3) - (1 - part)) / math.sqrt(part)
