@@ -217,10 +217,8 @@ class _SeriesAnalysis:
             weak = [index for index in starts if not passed[index]]
             if not weak:
                 return [*starts, *self.find_latest([0, *starts][-1])]
-            strength = {
-                it: (self._is_long_enough(steps[it]), abs(steps[it].deviate)) for it in weak
-            }
-            place = starts.index(min(weak, key=strength.__getitem__))
+            short = [index for index in weak if not self._is_long_enough(steps[index])]
+            place = starts.index(min(short or weak, key=lambda it: abs(steps[it].deviate)))
             for neighbour in starts[max(place - 1, 0) : place + 2]:
                 del steps[neighbour]
             del starts[place]
