@@ -273,7 +273,7 @@ class _SeriesAnalysis:
             Level(self.values[start:index]),
             Level(self.values[index:end]),
             related=self.differences.correlation(index),
-            conditions=self.given and partial(self.given.columns, slice(start, end)),
+            conditions=partial(self.given.columns, slice(start, end)) if self.given else None,
         )
 
     def find_suspected(self, start: int) -> Iterator[ChangePoint]:

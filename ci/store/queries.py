@@ -435,7 +435,8 @@ def _are_measures(found: object) -> bool:
             return True
     except OverflowError:  # an integer larger than any float
         return False
-    return max(map(abs, found.values())) <= sys.float_info.max
+    largest: float = max(map(abs, found.values()))
+    return largest <= sys.float_info.max
 
 
 def _rows_of(
