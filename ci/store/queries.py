@@ -143,7 +143,7 @@ class StoreQueries:
             if error := self.row_error(run.run_id, platform, values, faults[key]):
                 self.skip(error)
                 continue
-            # By place: names take a third of the time of this loop.
+            # By place, which takes less time than by name.
             row = RunMeasures(
                 run.run_id, run.commit, run.dirty, run.started_at, now.get(key, key), values
             )
