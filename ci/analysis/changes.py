@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeVar
 
 import numpy as np
@@ -207,18 +207,18 @@ class _SeriesAnalysis:
         """Find where levels begin: drop the weakest candidate until all remaining ones hold."""
         starts = levels.find_level_starts(self.values)
         steps: dict[int, Step] = {}
+        passed: dict[int, bool] = {}
         while True:
             bounds = [0, *starts, len(self.values)]
             for place, index in enumerate(starts):
                 if index not in steps:
                     steps[index] = self.step(*bounds[place : place + 3])
-            weak = [index for index in starts if not self.passes_tests(steps[index])]
+                    passed[index] = self.passes_tests(steps[index])
+            weak = [index for index in starts if not passed[index]]
             if not weak:
                 return [*starts, *self.find_latest([0, *starts][-1])]
-            strength = {
-                it: (self._is_long_enough(steps[it]), abs(steps[it].deviate)) for it in weak
-            }
-            place = starts.index(min(weak, key=strength.__getitem__))
+            short = [index for index in weak if not self._is_long_enough(steps[index])]
+            place = starts.index(min(short or weak, key=lambda it: abs(steps[it].deviate)))
             for neighbour in starts[max(place - 1, 0) : place + 2]:
                 del steps[neighbour]
             del starts[place]
@@ -273,7 +273,7 @@ class _SeriesAnalysis:
             Level(self.values[start:index]),
             Level(self.values[index:end]),
             related=self.differences.correlation(index),
-            conditions=self.given and self.given.take(slice(start, end)).columns(),
+            conditions=partial(self.given.columns, slice(start, end)) if self.given else None,
         )
 
     def find_suspected(self, start: int) -> Iterator[ChangePoint]:

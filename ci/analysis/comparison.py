@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ci.analysis import references
-from ci.analysis.cause import Explanation
 from ci.analysis.durations import MOST, find_slower_tests
+from ci.analysis.explanation import Explanation
 from ci.analysis.flaky import find_flaky_tests
 from ci.analysis.platform_history import explain_changes, follow_merges, project_acceptances
 from ci.analysis.references import MergeBase, ReferenceFinder, ReferenceRuns

@@ -7,14 +7,15 @@ mode. Neither is a change of the code. Pure.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from statistics import median
 
 import numpy as np
 
-from ci.analysis.levels import NORMAL, NORMAL_MAD, Values, least_noise, sorted_median
+from ci.analysis.levels import NORMAL, NORMAL_MAD, Values, least_noise, median_of
 
 _DAY = 86_400.0
 _WEEK = 7 * _DAY
@@ -31,6 +32,9 @@ _CHANCE = 1e-3
 _FAR = 2.0
 """In units of the noise: a residual further away has less weight."""
 _ROUNDS = 4
+_ALIKE = 1e-9
+"""Below this share of the largest singular value, columns have no effects of their own: of two runs
+a week, the hour and the weekday are one."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +66,23 @@ class Conditions:
     def span_s(self) -> float:
         return float(self.seconds[-1] - self.seconds[0])
 
-    def columns(self) -> Values:
-        """All columns that differ from a trend in these runs: (runs, columns)."""
-        seen = (it.columns for it in self.all if not it.is_smooth or self.span_s >= it.cycle_s)
+    def columns(self, some: slice) -> Values:
+        """All columns that differ from a trend in some of the runs: (runs, columns)."""
+        seconds = self.seconds[some]
+        span_s = seconds[-1] - seconds[0]
+        seen = (it.columns[some] for it in self.all if not it.is_smooth or span_s >= it.cycle_s)
         return np.concatenate([*seen], axis=1)
+
+    @cached_property
+    def designs(self) -> Mapping[int, Values]:
+        """The columns of old runs by the place of their condition, if these can show its effect.
+
+        Many series of one environment share them.
+        """
+        old = self.take(slice(0, len(self.seconds) - _NEWEST))
+        repeated = (at for at, it in enumerate(old.all) if old.span_s >= _REPEATED * it.cycle_s)
+        designs = {at: _within_weeks(old.all[at].columns, old.seconds) for at in repeated}
+        return {at: own for at, own in designs.items() if np.any(own.std(axis=0) > 1e-6)}
 
 
 def conditions(moments: Sequence[datetime], speeds: Sequence[float | None] = ()) -> Conditions:
@@ -101,11 +118,9 @@ def without_effects(values: Values, given: Conditions) -> Values:
     count = len(values)
     if count < _LEAST_RUNS or values.min() <= 0:
         return values
-    old = given.take(slice(0, count - _NEWEST))
-    target = _within_weeks(np.log(values[: len(old.seconds)]).reshape(-1, 1), old.seconds)[:, 0]
-    repeated = (at for at, it in enumerate(old.all) if old.span_s >= _REPEATED * it.cycle_s)
-    designs = {at: _within_weeks(old.all[at].columns, old.seconds) for at in repeated}
-    designs = {at: own for at, own in designs.items() if np.any(own.std(axis=0) > 1e-6)}
+    designs = {**given.designs}
+    old = slice(0, count - _NEWEST)
+    target = _within_weeks(np.log(values[old]).reshape(-1, 1), given.seconds[old])[:, 0]
     while designs:
         effects, covariance = _robust_fit(np.concatenate([*designs.values()], axis=1), target)
         ends = np.cumsum([own.shape[1] for own in designs.values()])
@@ -145,13 +160,14 @@ def _robust_fit(design: Values, target: Values) -> tuple[Values, Values]:
     noise = least_noise(1.0)
     for _ in range(_ROUNDS):
         weighted = design * weights[:, None]
-        effects, *_ = np.linalg.lstsq(weighted.T @ design, weighted.T @ target, rcond=1e-9)
+        effects, *_ = np.linalg.lstsq(weighted.T @ design, weighted.T @ target, rcond=_ALIKE)
         rest = target - design @ effects
-        noise = max(NORMAL_MAD * sorted_median(np.sort(np.abs(rest))), least_noise(1.0))
+        noise = max(NORMAL_MAD * median_of(np.abs(rest)), least_noise(1.0))
         weights = np.minimum(1.0, _FAR / np.maximum(np.abs(rest) / noise, 1e-9))
     related = float(rest[1:] @ rest[:-1]) / max(float(rest @ rest), 1e-300)
     inflation = (1 + max(related, 0.0)) / (1 - min(max(related, 0.0), 0.9))
-    covariance = noise**2 * inflation * np.linalg.pinv((design * weights[:, None]).T @ design)
+    squares = (design * weights[:, None]).T @ design
+    covariance = noise**2 * inflation * np.linalg.pinv(squares, rcond=_ALIKE)
     return effects, covariance
 
 
@@ -160,6 +176,6 @@ def _strength(effects: Values, covariance: Values) -> float:
 
     Wilson and Hilferty 1931.
     """
-    chi = float(effects @ np.linalg.pinv(covariance) @ effects)
+    chi = max(float(effects @ np.linalg.pinv(covariance, rcond=_ALIKE) @ effects), 0.0)
     part = 2 / (9 * len(effects))
     return float((chi / len(effects)) ** (1 / 3) - (1 - part)) / math.sqrt(part)

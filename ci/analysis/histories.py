@@ -110,7 +110,9 @@ def _findings(grouped: Mapping[str, Sequence[RunMeasures]]) -> dict[str, dict[st
                     places[name].append(place)
         speeds = [row.values.get(REFERENCE) for row in rows]
         all_runs = conditions([row.started_at for row in rows], speeds)
-        given |= {(key, name): all_runs.take(some) for name, some in places.items()}
+        # Most series have a value of every run: they share what is computed of the conditions.
+        taken = {some: all_runs.take(some) for some in {*map(tuple, places.values())}}
+        given |= {(key, name): taken[tuple(some)] for name, some in places.items()}
     kinds = group_by(series, lambda pair: is_benchmark(pair[1]))
     found: dict[tuple[str, str], SeriesFinding] = {}
     for pairs in kinds.values():

@@ -7,6 +7,7 @@ SciPy has these tests, but importing ``scipy.stats`` takes 0.75 s, ``scipy.speci
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 from statistics import NormalDist
 from typing import TypeAlias
@@ -86,7 +87,11 @@ class Step:
     """Two levels, one after the other."""
 
     def __init__(
-        self, before: Level, after: Level, related: float = 0.0, conditions: Values | None = None
+        self,
+        before: Level,
+        after: Level,
+        related: float = 0.0,
+        conditions: Callable[[], Values] | None = None,
     ) -> None:
         self.before, self.after = before, after
         self.related, self.conditions = related, conditions
@@ -164,7 +169,7 @@ class Step:
 
     def conditional_t(self) -> float:
         """Student's t of the step besides the effects of the runs' conditions."""
-        return math.inf if self.conditions is None else self._t_beside(self.conditions)
+        return math.inf if self.conditions is None else self._t_beside(self.conditions())
 
     def _t_beside(self, columns: Values) -> float:
         """Student's t of the step in a regression on ``columns``: (values, columns).
@@ -210,6 +215,12 @@ def sorted_median(ordered: Values) -> float:
     """The median of sorted values, in a tenth of the time of ``numpy.median`` (20 us of checks)."""
     half = len(ordered) // 2
     return float(ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2)
+
+
+def median_of(values: Values) -> float:
+    """The median of values in any order, of 2,000 in a seventh of the time of sorting."""
+    half = len(values) // 2
+    return sorted_median(np.partition(values, (max(half - 1, 0), half)))
 
 
 def _median_variance(count: int) -> float:
@@ -297,7 +308,7 @@ def estimate_noise(values: Values) -> float:
     if len(values) < 2:
         return 0.0
     differences = np.abs(np.diff(values))
-    return NORMAL_MAD * sorted_median(np.sort(differences)) / math.sqrt(2)
+    return NORMAL_MAD * median_of(differences) / math.sqrt(2)
 
 
 def find_level_starts(values: Values) -> list[int]:
@@ -306,7 +317,7 @@ def find_level_starts(values: Values) -> list[int]:
     Uses seeded binary segmentation for changes of the mean: O(n log n), deterministic.
     """
     count = len(values)
-    median = sorted_median(np.sort(values))
+    median = median_of(values)
     noise = max(estimate_noise(values), least_noise(median))
     if count < 4 or not noise:
         return [int(place) + 1 for place in np.flatnonzero(np.diff(values))]

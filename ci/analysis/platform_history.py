@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci.analysis.ancestry import Ancestry, Line
-from ci.analysis.cause import Explanation, explain, host_changes
+from ci.analysis.cause import explain, host_changes
+from ci.analysis.explanation import Explanation
 from ci.analysis.histories import history, is_of
 from ci.analysis.level_changes import IN_USE, LATEST, History, LevelChange
 from ci.analysis.parts import BuildSide, pytest_stages

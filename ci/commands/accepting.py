@@ -44,7 +44,7 @@ def write(
     ``what`` is the word for what happened to the acceptances that changed, which are shown.
     """
     from ci.plan.accepted import write_accepted
-    from ci.report.history_report import accepted_text
+    from ci.report.changes import accepted_text
 
     path = write_accepted(options.source, project, accepted)
     mirror(store, project, accepted)

@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from ci.model.results import NO_LINEAGE, Lineage
-from ci.plan.config import WorkspacePath
+from ci.plan.values import WorkspacePath
 
 FOLDER = "bundle/"
 DOCUMENT = "bundle.json"

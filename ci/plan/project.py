@@ -19,7 +19,7 @@ from ci.model.outcomes import Suite
 from ci.model.plan import ContractPlan, EngineKind, EnginePlan, NetworkPlan, ResultLimits, RunPlan
 from ci.model.platforms import PLATFORMS
 from ci.plan import git_history
-from ci.plan.config import IMAGE_REFERENCE, Config, DevicePolicy, NetworkConfig
+from ci.plan.config import Config, DevicePolicy, NetworkConfig
 from ci.plan.load import load_config, load_site
 from ci.plan.network import folder_word, network_settings, read_pip_settings, resolve_network
 from ci.plan.planning import (
@@ -32,6 +32,7 @@ from ci.plan.planning import (
     make_plan,
 )
 from ci.plan.site import ENGINES, SiteConfig
+from ci.plan.values import IMAGE_REFERENCE
 from ci.util.files import PROGRAM_ROOT, RECIPES
 from ci.util.git import is_tracked
 from ci.util.interpreters import brings_torch

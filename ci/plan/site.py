@@ -10,13 +10,11 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
 from ci.model.plan import DEFAULT_LIMITS, EngineKind
-from ci.plan.config import (
-    MOST_BYTES,
-    DevicePolicy,
+from ci.plan.config import MOST_BYTES, DevicePolicy, NetworkConfig
+from ci.plan.values import (
     ImageReference,
     Model,
     Name,
-    NetworkConfig,
     PlatformName,
     RunnerLabel,
     VariablePattern,

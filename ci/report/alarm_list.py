@@ -8,8 +8,8 @@ from typing import Any
 
 from ci.analysis.alarm_tracking import TrackedAlarm
 from ci.report.alarm_report import alarm_data, headline, record_headline
+from ci.report.changes import SCHEMA_VERSION, tracking_text
 from ci.report.document import Document, Heading, Items, Report, Table
-from ci.report.history_report import SCHEMA_VERSION, tracking_text
 from ci.report.table import MISSING
 from ci.util.text import commit_name, counted
 

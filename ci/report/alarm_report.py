@@ -12,8 +12,7 @@ from ci.analysis.parts import group_by
 from ci.analysis.platform_history import PlatformHistory
 from ci.facts.measures import amount, growth, measure_name, percent, stage_and_quantity
 from ci.gates.regression import Judgement
-from ci.report.document import Document, Heading, Items, Report, Table, select_attributes
-from ci.report.history_report import (
+from ci.report.changes import (
     ENVIRONMENT_RISE,
     INVALID,
     SCHEMA_VERSION,
@@ -23,6 +22,7 @@ from ci.report.history_report import (
     run_name,
     tracking_text,
 )
+from ci.report.document import Document, Heading, Items, Report, Table, select_attributes
 from ci.report.table import MISSING
 from ci.store.rows import AlarmEvent, AlarmMessage, AlarmRecord
 from ci.util.invocation import command

@@ -13,6 +13,7 @@ from ci.facts.difference import ChangedTest, Difference, group_lines
 from ci.facts.measures import amount, growth, is_benchmark, percent, stage_and_quantity
 from ci.gates.regression import ChangeKind, Judgement, Standing
 from ci.model.outcomes import OperatorTest, Outcome
+from ci.report.changes import change_data, change_status, run_name, size_interval
 from ci.report.document import (
     Block,
     Document,
@@ -25,14 +26,7 @@ from ci.report.document import (
     Table,
     select_attributes,
 )
-from ci.report.history_report import (
-    LONGEST_LABEL,
-    MOST_ROWS,
-    change_data,
-    change_status,
-    run_name,
-    size_interval,
-)
+from ci.report.history_report import LONGEST_LABEL, MOST_ROWS
 from ci.report.table import MISSING
 from ci.util.invocation import command
 from ci.util.text import SHORT, counted, shorten_middle

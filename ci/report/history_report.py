@@ -8,10 +8,9 @@ from textwrap import wrap
 from typing import Any
 
 from ci.analysis.alarm_tracking import TrackedAlarm
-from ci.analysis.changes import POLICY, ChangePoint
+from ci.analysis.changes import POLICY
 from ci.analysis.level_changes import Environment, LevelChange, Series, Shift
 from ci.analysis.platform_history import PlatformHistory
-from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import EnvironmentKey
 from ci.facts.measures import (
     Quantity,
@@ -21,8 +20,22 @@ from ci.facts.measures import (
     percent,
     stage_and_quantity,
 )
-from ci.gates.regression import EXACT_ALARM, IN_WORDS, Judgement
-from ci.model.results import Direction
+from ci.gates.regression import IN_WORDS, Judgement
+from ci.report.changes import (
+    ENVIRONMENT_RISE,
+    INVALID,
+    KINDS,
+    SCHEMA_VERSION,
+    accept_command,
+    accepted_text,
+    change_data,
+    change_status,
+    interval_text,
+    level_lines,
+    run_data,
+    run_name,
+    tracking_text,
+)
 from ci.report.document import (
     SCREEN_WIDTH,
     Document,
@@ -33,11 +46,10 @@ from ci.report.document import (
     select_attributes,
 )
 from ci.report.table import MISSING
-from ci.store.rows import AlarmState, RunMeasures
+from ci.store.rows import RunMeasures
 from ci.util.invocation import command
-from ci.util.text import SHORT, commit_name, counted, join_names, shorten_middle
+from ci.util.text import SHORT, counted, join_names, shorten_middle
 
-SCHEMA_VERSION = 1
 MOST = 10
 """Lines of each kind, so that all kinds fit on two screens. JSON has all lines."""
 MOST_ROWS = 20
@@ -48,21 +60,6 @@ TOO_FEW = (
     f"too few runs to judge: a change needs at least {POLICY.confirm} runs before it and"
     f" {POLICY.confirm} after it"
 )
-ENVIRONMENT_RISE = (
-    "no open regression, since the sources may not be the cause: `--check --fail-on environment`"
-    " fails on it"
-)
-KINDS = {
-    Judgement.REGRESSION: "open regression",
-    Judgement.SUSPECTED: "suspected regression",
-    Judgement.SMALL_RISE: "small rise",
-    Judgement.IMPROVEMENT: "improvement",
-    Judgement.ACCEPTED: "past regression",
-    Judgement.UNDONE: "past regression",
-}
-"""The headings of changes, in their order."""
-INVALID = "invalid alarm"
-"""Of a change whose alarm someone marked as invalid."""
 _ALARMING = [KINDS[Judgement.REGRESSION], KINDS[Judgement.SUSPECTED]]
 
 Alarms = Mapping[tuple[str, str], TrackedAlarm]
@@ -236,7 +233,7 @@ def _environment_rises(record: PlatformHistory, alarms: Alarms) -> Iterator[Sect
     for change in found[:MOST]:
         first = next((it for it in change.rises if it.judgement.is_open), change.rises[0])
         lines.append(f"{first.text}, together with: {'; '.join(change.changes)}")
-        lines += _level_lines(first)
+        lines += level_lines(first)
         if others := [rise.text for rise in change.rises if rise is not first]:
             lines.append(f"  also rose: {join_names(others, MOST)}")
         lines.append(f"  {change_status(first) or ENVIRONMENT_RISE}")
@@ -333,19 +330,6 @@ def _relative(before: float, after: float) -> str:
     return percent(after / before - 1, "+") if before else "from 0"
 
 
-def accept_command(platform: str, run: RunMeasures) -> str:
-    return command("accept", platform, run.run_id, "--reason", "TEXT")
-
-
-def accepted_text(accepted: Acceptance) -> str:
-    """``compile up to 130 s, since commit 0123456789ab``."""
-    to = "down" if accepted.quantity.direction is Direction.HIGHER else "up"
-    level = amount(accepted.level, accepted.quantity)
-    since = commit_name(accepted.commit) if accepted.commit else f"run {accepted.run}"
-    until = f", until {accepted.until}" if accepted.until else ""
-    return f"{measure_name(accepted.measure)} {to} to {level}, since {since}{until}"
-
-
 # What changed, in words
 
 
@@ -364,7 +348,7 @@ def _change_sections(
         drift, since = series.finding.drift, series.drifts_since
         if drift is not None and since is not None:
             size = f"{measure_name(series.measure)} {percent(drift.relative, '+')}"
-            between = _interval(drift.low, drift.high)
+            between = interval_text(drift.low, drift.high)
             drifts.append(f"{size} gradually, {between}, since {run_name(since)}")
     if drifts:
         yield counted(len(drifts), "drift") + ", no single change", _shorten(drifts)
@@ -375,7 +359,7 @@ def _shift_lines(record: PlatformHistory, shift: Shift, alarms: Alarms) -> Itera
     own = change_status(change)
     explanation = record.cause_of(change)
     yield explanation.text if explanation else change.text
-    yield from _level_lines(change)
+    yield from level_lines(change)
     if shift.others:
         yield f"  also changed: {join_names([it.text for it in shift.others], MOST)}"
     if own is not None:
@@ -390,54 +374,6 @@ def _shift_lines(record: PlatformHistory, shift: Shift, alarms: Alarms) -> Itera
         yield f"  to accept it: {accept_command(record.platform, change.run)}"
 
 
-def _level_lines(change: LevelChange) -> Iterator[str]:
-    """Both levels, how certain the change is, and the runs around it."""
-    quantity = stage_and_quantity(change.measure)[1]
-    then, now = (amount(it, quantity) for it in (change.point.before, change.point.after))
-    yield f"  {', '.join(filter(None, (f'{then} -> {now}', size_interval(change.point))))}"
-    place = f"between {run_name(change.before_run)} and {run_name(change.run)}"
-    yield f"  {place}; seen in {counted(change.runs_since, 'run')}"
-
-
-def change_status(change: LevelChange) -> str | None:
-    """Why a change is not an open regression: ``accepted on 2026-01-01: REASON``."""
-    if change.accepted is not None:
-        return f"accepted on {change.accepted.date}: {change.accepted.reason}"
-    if change.undone is not None:
-        return f"undone by {run_name(change.undone)}"
-    if change.is_worse and change.is_small:
-        return f"too small for a regression: below {percent(EXACT_ALARM)}"
-    if not change.point.confirmed:
-        missing = max(1, POLICY.confirm - change.runs_since)
-        return f"not confirmed yet: {counted(missing, 'more run')} may confirm it"
-    if change.wall_alone:
-        return "CPU seconds did not rise: the machine was busy, or the stage waited"
-    return None
-
-
-def size_interval(point: ChangePoint) -> str:
-    """``95 % interval +17 % to +25 %``; empty for a change without noise."""
-    return _interval(point.low, point.high) if point.low < point.high else ""
-
-
-def tracking_text(tracked: TrackedAlarm) -> str:
-    """``alarm 1a2b3c4d: acknowledged by NAME on 2026-01-01: NOTE; owners: @a; issue: LINK``."""
-    record = tracked.record
-    said = ""
-    if record.stated_at is not None and record.state is not AlarmState.OPEN:
-        fix = f" by {commit_name(record.commit)}" if record.commit else ""
-        said = f"{record.state}{fix}, says {record.who} on {record.stated_at:%Y-%m-%d}"
-        said += f": {record.note}" if record.note else ""
-    state = "" if said and tracked.state is record.state else str(tracked.state)
-    parts = (
-        ": ".join(filter(None, (state, tracked.why))),
-        said,
-        f"owners: {join_names(tracked.owners)}" if tracked.owners else "",
-        f"issue: {record.link}" if record.link else "",
-    )
-    return f"alarm {record.alarm_id}: {'; '.join(filter(None, parts))}"
-
-
 def _kind(shift: Shift, alarms: Alarms) -> str:
     tracked = alarms.get((shift.headline.run.run_id, shift.headline.measure))
     return INVALID if tracked and tracked.is_dismissed else KINDS[shift.judgement]
@@ -446,15 +382,6 @@ def _kind(shift: Shift, alarms: Alarms) -> str:
 def _open_regressions(record: PlatformHistory, alarms: Alarms) -> list[Shift]:
     found = record.history.of(Judgement.REGRESSION)
     return [it for it in found if _kind(it, alarms) != INVALID]
-
-
-def _interval(low: float, high: float) -> str:
-    return f"95 % interval {percent(low, '+')} to {percent(high, '+')}"
-
-
-def run_name(run: RunMeasures) -> str:
-    """``20260101T120000Z-0123abcd-00ff (commit 0123456789ab)``."""
-    return f"{run.run_id} ({commit_name(run.commit, dirty=run.dirty)})"
 
 
 # For programs
@@ -497,31 +424,4 @@ def _key_data(environment: Environment) -> dict[str, Any]:
         "runs": len(environment.runs),
         "first_run": run_data(environment.runs[0]),
         "last_run": run_data(environment.runs[-1]),
-    }
-
-
-def change_data(change: LevelChange) -> dict[str, Any]:
-    """All data of a change; a rise from 0 has no relative size."""
-    point = change.point
-    return {
-        "measure": change.measure,
-        **select_attributes(point, "before", "after"),
-        "low": point.low if point.before else None,
-        "high": point.high if point.before else None,
-        **select_attributes(point, "probability", "confirmed"),
-        "open": change.judgement.is_open,
-        "wall_alone": change.wall_alone,
-        "last_run_before": run_data(change.before_run),
-        "first_run_after": run_data(change.run),
-        "runs_since": change.runs_since,
-        "accepted": change.accepted and change.accepted.reason,
-        "undone": change.undone and run_data(change.undone),
-    }
-
-
-def run_data(run: RunMeasures) -> dict[str, Any]:
-    """The identity of a run, for programs."""
-    return {
-        **select_attributes(run, "run_id", "commit", "dirty"),
-        "started_at": run.started_at.isoformat(),
     }

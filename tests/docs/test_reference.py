@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.plan.config import RECORDS
+from ci.plan.values import RECORDS
 from tests.docs import reference
 from tests.docs.pages import pages
 from tests.docs.site import loads

@@ -14,8 +14,9 @@ from ci.facts.environment_key import NONE, EnvironmentKey
 from ci.facts.measures import Benchmark, is_benchmark, measure_name, stage_and_quantity
 from ci.gates.regression import Judgement
 from ci.model.outcomes import Outcome
+from ci.report.changes import KINDS, accepted_text, change_status
 from ci.report.dashboard.collection import NO_REASON, Collection
-from ci.report.history_report import KINDS, HistoryReport, accepted_text, change_status
+from ci.report.history_report import HistoryReport
 from ci.store.rows import RunMeasures
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from ci.analysis.level_changes import LevelChange
 from ci.facts.measures import amount, growth, measure_name, stage_and_quantity
 from ci.gates.regression import Judgement
 from ci.report.alarm_report import acknowledge_command, bisect_command, headline, place_text
+from ci.report.changes import accept_command, change_status, tracking_text
 from ci.report.dashboard.collection import Collection
 from ci.report.dashboard.html import file_stem
-from ci.report.history_report import accept_command, change_status, tracking_text
 from ci.store.rows import RunMeasures
 from ci.util.text import join_names
 

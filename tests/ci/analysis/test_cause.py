@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci.analysis.cause import Contributor, Explanation, explain
+from ci.analysis.cause import explain
+from ci.analysis.explanation import Contributor, Explanation
 from ci.analysis.parts import BuildSide, CauseKind, source_name
 from ci.model.details import BuildDetails, Unit, UnitKind
 from ci.model.results import BuildResult, Grade, StageResult

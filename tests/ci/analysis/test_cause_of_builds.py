@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from ci.agent.compiler_cache import hits_and_misses, parse_statistics_log
-from ci.analysis.cause import Contributor, Explanation, explain
+from ci.analysis.cause import explain
+from ci.analysis.explanation import Contributor, Explanation
 from ci.analysis.parts import BuildSide, CauseKind
 from ci.facts.build import read_build
 from ci.model.results import StageResult

@@ -141,3 +141,17 @@ def test_only_what_repeats_is_an_effect() -> None:
     at = [MONDAY + timedelta(hours=it) for it in range(60)]
     values = np.where(np.arange(60) < 30, 100.0, 130.0)
     assert np.array_equal(without_effects(values, conditions(at)), values)
+
+
+def test_two_runs_a_week_do_not_tell_hours_from_weekdays() -> None:
+    """The columns of both differ by a factor alone; their effect together is removed all the same.
+
+    Wednesdays at 0:00 and Saturdays at 12:00: the covariance of such columns is singular.
+    """
+    at = [MONDAY + timedelta(days=2, hours=84 * number) for number in range(140)]
+    noise = np.exp(0.03 * np.random.default_rng(1).normal(size=len(at)))
+    given = conditions(at)
+    assert np.array_equal(without_effects(100 * noise, given), 100 * noise)
+    slower = np.where(np.arange(len(at)) % 2, 1.1, 1.0)
+    left = without_effects(100 * noise * slower, given)
+    assert np.mean(left[1::2]) / np.mean(left[::2]) == pytest.approx(1, abs=0.02)
