@@ -1,8 +1,8 @@
 """``python -m bench.changes.team``: the messages that a team would get; prints Markdown tables.
 
-After each commit, its runs are imported as ``import`` does, and checked as ``history --check
---fail-on environment --notify`` does, with a real store and a real webhook on this machine. Ctrl-C
-ends it early, with the tables of the commits so far.
+A scheduled job imports the runs of some commits as ``import`` does, and checks them as ``history
+--check --fail-on environment --notify`` does, with a real store and a real webhook on this machine.
+Ctrl-C ends it early, with the tables of the commits so far.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from ci.model.results import RunResult
 from ci.store.rows import AlarmEvent
 
 COMMITS = 1_000
+EVERY = 4  # commits from one check to the next: three checks on a workday
 NEAR = 10  # commits around the range of a message, in which a cause may still be meant
 LAST = 5  # commits whose checks are timed
 
@@ -175,12 +176,14 @@ class _Replay:
             raise MeasurementError(f"{name}: got exit code {code}: {said.getvalue()}")
         self.seconds[name].append(time.perf_counter() - begin)
 
-    def take(self, run: RunResult) -> None:
-        """Import a run from the folder that another machine left."""
-        folder = self.folder / "elsewhere" / run.run_id
-        folder.mkdir(parents=True)
-        (folder / "results.json").write_text(run.to_json(), encoding="utf-8")
-        self.ci("import", str(folder))
+    def take(self, place: int, runs: Sequence[RunResult]) -> None:
+        """Import runs from the folder that another machine left."""
+        elsewhere = self.folder / "elsewhere" / str(place)
+        for run in runs:
+            folder = elsewhere / run.run_id
+            folder.mkdir(parents=True)
+            (folder / "results.json").write_text(run.to_json(), encoding="utf-8")
+        self.ci("import", str(elsewhere))
 
     def check(self, place: int) -> list[Message]:
         """Check all platforms, and return the messages sent."""
@@ -204,8 +207,8 @@ class _Replay:
         )
 
 
-def replay(history: TeamHistory, folder: Path) -> Outcome:
-    """Import and check the runs of each commit; ``folder`` is empty.
+def replay(history: TeamHistory, folder: Path, every: int = 1) -> Outcome:
+    """Import and check the runs of ``every`` so many commits; ``folder`` is empty.
 
     Ctrl-C ends the history early.
     """
@@ -214,13 +217,17 @@ def replay(history: TeamHistory, folder: Path) -> Outcome:
     with receiver() as server:
         team = _Replay(history=history, folder=folder, server=server)
         done = 0
+        waiting: list[RunResult] = []
         with suppress(KeyboardInterrupt):
             for place, results in history.runs():
-                for run in results:
-                    team.take(run)
-                    for result in run.platforms:
-                        runs[result.platform].append(place)
-                for message in team.check(place) if results else ():
+                waiting += results
+                for result in (it for run in results for it in run.platforms):
+                    runs[result.platform].append(place)
+                if not waiting or ((place + 1) % every and place + 1 < history.commits):
+                    continue
+                team.take(place, waiting)
+                waiting = []
+                for message in team.check(place):
                     print(_progress(message), file=sys.stderr, flush=True)
                     messages.append(message)
                 done = place + 1
@@ -229,7 +236,7 @@ def replay(history: TeamHistory, folder: Path) -> Outcome:
     return Outcome(
         history=replace(history, commits=done, causes=begun),
         messages=tuple(messages),
-        runs=runs,
+        runs={name: [it for it in places if it < done] for name, places in runs.items()},
         import_s=import_s,
         check_s=check_s,
     )
@@ -318,6 +325,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.changes.team", description=__doc__)
     parser.add_argument("--commits", type=int, default=COMMITS, metavar="N")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
+    parser.add_argument("--every", type=int, default=EVERY, metavar="N", help="commits per check")
     options = parser.parse_args(arguments)
     os.environ["no_proxy"] = "127.0.0.1"
     causes = plant(options.commits, TEAM, Random(options.seed))  # noqa: S311
@@ -325,7 +333,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         commits=options.commits, team=TEAM, causes=tuple(causes), seed=options.seed
     )
     with TemporaryDirectory() as folder:
-        outcome = replay(history, Path(folder))
+        outcome = replay(history, Path(folder), options.every)
     print("\n".join(tables(outcome)))
     return 0
 

@@ -16,6 +16,8 @@ from ci.analysis.alarms import Alarm, combine
 from ci.analysis.changes import POLICY
 from ci.analysis.level_changes import MOVES, TOGETHER, TOLERANCE, LevelChange
 from ci.analysis.platform_history import PlatformHistory, ProjectLine
+from ci.analysis.stage_order import stages_around
+from ci.facts.measures import TOTAL, measure_name, percent, stage_and_quantity
 from ci.gates.rules import Subject
 from ci.store.rows import AlarmEvent, AlarmMessage, AlarmRecord, AlarmRise, AlarmState, RunHead
 from ci.util.text import commit_name, counted
@@ -26,6 +28,9 @@ longer found, before its alarm is over: as many as confirm a change."""
 BETTER = 2
 """How many times as many commits with runs since the rise as at the last message are needed for a
 correction. The place is known better with more runs; one that moves back and forth sends a few."""
+LARGER = 2
+"""The factor by which a rise is clearly larger than one that was sent or called invalid: it is then
+sent, or open, again. What is left of a resolved one is sent only above the inverse."""
 UNFIXED = 2 * POLICY.confirm
 """Commits with runs after a fix that did not help: an improvement would show in half of them."""
 ID_DIGITS = 8
@@ -88,10 +93,15 @@ def track_alarms(
         and along.commits_since(record.seen_run_id) < SETTLED
         and not _end(record, rises, histories, along, complete=complete)
     ]
-    for alarm in alarms:
-        claimed = [it for key in _keys(alarm) if (it := claims.get(key)) is not None]
-        fit = (it for it in claimed if it not in found or found[it][1][0].kind is alarm.kind)
-        alarm_id = next(fit, None)
+    owned = [(it, [id_ for key in _keys(it) if (id_ := claims.get(key))]) for it in alarms]
+
+    def keeps_kind(alarm: Alarm, claimed: Iterable[str]) -> bool:
+        return any(by_id[it].kind == alarm.kind for it in claimed)
+
+    # If alarms of both kinds have rises of one record, it goes to the one of its kind.
+    for alarm, claimed in sorted(owned, key=lambda it: not keeps_kind(*it)):
+        fit = [it for it in claimed if it not in found or found[it][1][0].kind is alarm.kind]
+        alarm_id = next((it for it in fit if keeps_kind(alarm, [it])), next(iter(fit), None))
         if alarm_id is None and not claimed:
             same = (it.alarm_id for it in hidden if _is_at_one_place(it, alarm, along.order))
             alarm_id = next(same, None)
@@ -164,7 +174,7 @@ def _claims(
     taken: set[tuple[str, str, str]] = set()
 
     def claim(pairs: Iterable[tuple[int, AlarmRecord, AlarmRise, LevelChange]]) -> None:
-        for _, record, rise, change in sorted(pairs, key=lambda it: it[0]):
+        for _, record, rise, change in sorted(pairs, key=_preference):
             key = (rise.platform, rise.measure, change.run.run_id)
             own = (record.alarm_id, rise.platform, rise.measure)
             if key not in claims and own not in taken:
@@ -185,6 +195,12 @@ def _claims(
         and _is_same_step(rise, change)
     )
     return claims
+
+
+def _preference(pair: tuple[int, AlarmRecord, AlarmRise, LevelChange]) -> tuple[int, bool]:
+    """The nearest rise first; of records at the same place, that of its kind."""
+    distance, record, _, change = pair
+    return distance, record.kind != change.judgement
 
 
 def _pairs(
@@ -240,16 +256,15 @@ def _open(record: AlarmRecord, parts: Sequence[Alarm], along: ProjectLine) -> Tr
     if len(parts) > 1:
         alarm = combine(alarm.kind, [row for it in parts for row in it.rows], along.order)
     rises = {(it.platform, it.measure): it for it in record.rises}
+    growth = ""
     for row in alarm.rows:
-        for change in (*row.also, row.change):
-            rises[row.platform, change.measure] = AlarmRise(
-                platform=row.platform,
-                measure=change.measure,
-                before_run_id=change.before_run.run_id,
-                run_id=change.run.run_id,
-                before=change.point.before,
-                level=change.point.after,
-            )
+        for change in (row.change, *row.also):
+            known = rises.get((row.platform, change.measure))
+            rise = _rise_of(row.platform, change)
+            if record.state is AlarmState.INVALID and known is not None:
+                growth = growth or _growth(known, rise)
+                rise = replace(rise, before=known.before, level=known.level)
+            rises[row.platform, change.measure] = rise
     record = replace(
         record,
         kind=alarm.kind,
@@ -258,7 +273,41 @@ def _open(record: AlarmRecord, parts: Sequence[Alarm], along: ProjectLine) -> Tr
     )
     if record.state is AlarmState.FIXED and (why := _why_unfixed(record, alarm, along)):
         return TrackedAlarm(record=record, alarm=alarm, state=AlarmState.OPEN, why=why)
+    if growth:
+        why = f"since it was called invalid, {growth}"
+        return TrackedAlarm(record=record, alarm=alarm, state=AlarmState.OPEN, why=why)
     return TrackedAlarm(record=record, alarm=alarm, state=record.state)
+
+
+def _rise_of(platform: str, change: LevelChange) -> AlarmRise:
+    return AlarmRise(
+        platform=platform,
+        measure=change.measure,
+        before_run_id=change.before_run.run_id,
+        run_id=change.run.run_id,
+        before=change.point.before,
+        level=change.point.after,
+    )
+
+
+def _growth(then: AlarmRise, now: AlarmRise) -> str:
+    """How a rise grew since someone called it invalid; empty unless it is clearly larger."""
+    if not then.before or not now.before:
+        return ""
+    sizes = then.level / then.before - 1, now.level / now.before - 1
+    if abs(sizes[1]) < LARGER * abs(sizes[0]):
+        return ""
+    name = f"{measure_name(now.measure)} on {now.platform}"
+    return f"{name} grew from {percent(sizes[0], '+')} to {percent(sizes[1], '+')}"
+
+
+def with_levels(tracked: TrackedAlarm) -> AlarmRecord:
+    """The record of an alarm with the levels of today, of which a person says something now."""
+    rises = {(it.platform, it.measure): it for it in tracked.record.rises}
+    for row in tracked.alarm.rows if tracked.alarm else ():
+        for change in (*row.also, row.change):
+            rises[row.platform, change.measure] = _rise_of(row.platform, change)
+    return replace(tracked.record, rises=tuple(rises[it] for it in sorted(rises)))
 
 
 def _why_unfixed(record: AlarmRecord, alarm: Alarm, along: ProjectLine) -> str | None:
@@ -337,13 +386,14 @@ def due_event(
     if last is None:
         return AlarmEvent.NEW if is_open else None
     if last.event is AlarmEvent.RESOLVED:
-        is_due = is_open and (last.decided or _is_better_known(tracked, last, along))
-        return AlarmEvent.REOPENED if is_due else None
+        is_back = not _is_rest(tracked, last) and _is_better_known(tracked, last, along)
+        return AlarmEvent.REOPENED if is_open and (last.decided or is_back) else None
     if tracked.is_over:
         is_due = tracked.is_decided or along.commits_since(last.latest_run_id) >= SETTLED
         return AlarmEvent.RESOLVED if is_due else None
-    is_due = is_open and _is_elsewhere(tracked, last, along)
-    return AlarmEvent.CORRECTED if is_due and _is_better_known(tracked, last, along) else None
+    is_other = _is_elsewhere(tracked, last, along) or is_undersold(tracked, last)
+    is_due = is_open and is_other and _is_better_known(tracked, last, along)
+    return AlarmEvent.CORRECTED if is_due else None
 
 
 def _is_better_known(tracked: TrackedAlarm, last: AlarmMessage, along: ProjectLine) -> bool:
@@ -369,6 +419,26 @@ def _is_elsewhere(tracked: TrackedAlarm, last: AlarmMessage, along: ProjectLine)
     return (is_earlier or is_later) and not is_wider
 
 
+def _is_rest(tracked: TrackedAlarm, last: AlarmMessage) -> bool:
+    """Whether little is left of the rise that the last message named: most of it was undone."""
+    size = tracked.alarm.largest.change.point.relative if tracked.alarm else 0.0
+    return last.size is not None and size < last.size / LARGER
+
+
+def is_undersold(tracked: TrackedAlarm, last: AlarmMessage) -> bool:
+    """Whether the rise is clearly larger than the last message said, or of another stage.
+
+    A stage and the stage that contains it are no others, except for the total: it has all stages.
+    """
+    if tracked.alarm is None or last.measure is None or last.size is None:
+        return False
+    change = tracked.alarm.largest.change
+    then, now = stage_and_quantity(last.measure)[0], stage_and_quantity(change.measure)[0]
+    is_known = then in stages_around(now) or now in stages_around(then) or now == TOTAL
+    is_other = not is_known or (then == TOTAL and now != TOTAL)
+    return is_other or change.point.relative >= LARGER * last.size
+
+
 def message_of(
     tracked: TrackedAlarm,
     event: AlarmEvent,
@@ -380,6 +450,8 @@ def message_of(
     alarm = tracked.alarm
     known = (last.before_run_id, last.run_id) if last else (None, "")
     before, first = (alarm.before.run_id, alarm.first.run_id) if alarm else known
+    largest = alarm.largest.change if alarm else None
+    size = largest.point.relative if largest and largest.point.before else last and last.size
     return AlarmMessage(
         alarm_id=tracked.record.alarm_id,
         event=event,
@@ -388,4 +460,6 @@ def message_of(
         latest_run_id=along.line.runs[-1].run_id,
         decided=tracked.is_decided,
         sent_at=sent_at,
+        measure=largest.measure if largest else last and last.measure,
+        size=size,
     )

@@ -47,6 +47,11 @@ class Alarm:
     def platforms(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(row.platform for row in self.rows))
 
+    @property
+    def largest(self) -> AlarmRow:
+        """The row that the headline names."""
+        return max(self.rows, key=lambda it: it.change.point.relative)
+
 
 def find_alarms(histories: Iterable[PlatformHistory], order: Mapping[str, int]) -> list[Alarm]:
     """Group the open regressions and environment rises of platforms, newest first.

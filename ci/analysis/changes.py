@@ -207,12 +207,14 @@ class _SeriesAnalysis:
         """Find where levels begin: drop the weakest candidate until all remaining ones hold."""
         starts = levels.find_level_starts(self.values)
         steps: dict[int, Step] = {}
+        holds: dict[int, bool] = {}  # the tests take nearly all the time of an analysis
         while True:
             bounds = [0, *starts, len(self.values)]
             for place, index in enumerate(starts):
                 if index not in steps:
                     steps[index] = self.step(*bounds[place : place + 3])
-            weak = [index for index in starts if not self.passes_tests(steps[index])]
+                    holds[index] = self.passes_tests(steps[index])
+            weak = [index for index in starts if not holds[index]]
             if not weak:
                 return [*starts, *self.find_latest([0, *starts][-1])]
             strength = {

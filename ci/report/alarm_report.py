@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ci.analysis.alarm_tracking import TrackedAlarm
+from ci.analysis.alarm_tracking import TrackedAlarm, is_undersold
 from ci.analysis.alarms import Alarm, AlarmRow
 from ci.analysis.parts import group_by
 from ci.analysis.platform_history import PlatformHistory
@@ -94,17 +94,13 @@ class AlarmReport(Report):
 
 def headline(alarm: Alarm) -> str:
     """``install up to +20 % on cpu, nvidia``: the size of the largest rise."""
-    point = (row := _largest(alarm)).change.point
+    point = (row := alarm.largest).change.point
     size = percent(point.after / point.before - 1, "+") if point.before else "from 0"
     most = "up to " if len(alarm.rows) > 1 else ""
     platforms = join_names(alarm.platforms, len(alarm.platforms))
     text = f"{measure_name(row.change.measure)} {most}{size} on {platforms}"
     is_environment = alarm.kind is Judgement.ENVIRONMENT
     return f"together with a change of the environment: {text}" if is_environment else text
-
-
-def _largest(alarm: Alarm) -> AlarmRow:
-    return max(alarm.rows, key=lambda it: it.change.point.relative)
 
 
 def place_text(alarm: Alarm) -> str:
@@ -168,7 +164,7 @@ def bisect_command(alarm: Alarm) -> str | None:
     good, bad = alarm.before.commit, alarm.first.commit
     if alarm.kind is Judgement.ENVIRONMENT or not good or not bad or good == bad:
         return None
-    row = _largest(alarm)
+    row = alarm.largest
     stage, _ = stage_and_quantity(row.change.measure)
     return command("bisect", row.platform, "--good", good, "--bad", bad, "--stage", stage)
 
@@ -241,7 +237,11 @@ def notification(
         "text": text,
         "event": event,
         "corrects": corrects
-        and {"last_run_before": corrects.before_run_id, "first_run_after": corrects.run_id},
+        and {
+            "last_run_before": corrects.before_run_id,
+            "first_run_after": corrects.run_id,
+            "headline": _said_size(corrects),
+        },
         **alarm_data(tracked),
     }
     return FORMS[form](text, data)
@@ -261,8 +261,18 @@ def _lines(
     yield f"{project}: {begin or ''}{kind}{headline(alarm)}"
     yield place_text(alarm)
     if said and event is AlarmEvent.CORRECTED:
-        yield f"and not, as it seemed before, after {said.before_run_id}, with {said.run_id}"
+        size = _said_size(said) if is_undersold(tracked, said) else None
+        moved = (said.before_run_id, said.run_id) != (alarm.before.run_id, alarm.first.run_id)
+        place = f"after {said.before_run_id}, with {said.run_id}" if moved else None
+        yield f"and not, as it seemed before, {', '.join(filter(None, (size, place)))}"
     yield tracking_text(tracked)
     if narrow := bisect_command(alarm):
         yield f"to find the commit: {narrow}"
     yield from row_texts(alarm)
+
+
+def _said_size(said: AlarmMessage) -> str | None:
+    """``install +20 %``, as a message named it; ``None`` if an older version sent it."""
+    if said.measure is None or said.size is None:
+        return None
+    return f"{measure_name(said.measure)} {percent(said.size, '+')}"

@@ -86,7 +86,7 @@ class AlarmEvent(StrEnum):
     """What a message says of an alarm."""
 
     NEW = "new"
-    CORRECTED = "corrected"  # it began elsewhere
+    CORRECTED = "corrected"  # it began elsewhere, is larger, or of another stage
     RESOLVED = "resolved"
     REOPENED = "reopened"
 
@@ -103,7 +103,8 @@ class AlarmRise:
     """The first run with it."""
     before: float | None
     level: float
-    """The levels before and since, in the unit of the measure."""
+    """The levels before and since, in the unit of the measure; of an invalid alarm, those at the
+    time of this statement."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +148,9 @@ class AlarmMessage:
     decided: bool
     """Whether it ended by what a person said: an acceptance, or a state."""
     sent_at: datetime
+    measure: str | None = None
+    size: float | None = None
+    """The measure and the relative rise in its headline; ``None`` if an older version sent it."""
 
 
 class RunMeasures(NamedTuple):

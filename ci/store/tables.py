@@ -186,4 +186,6 @@ ALARM_MESSAGES = sa.Table(
     sa.Column("latest_run_id", sa.String(64)),
     sa.Column("decided", sa.Boolean, nullable=False),
     sa.Column("sent_at", UtcDateTime, nullable=False),
+    sa.Column("measure", sa.String),
+    sa.Column("size", sa.Double),
 )
