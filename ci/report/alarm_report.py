@@ -21,6 +21,7 @@ from ci.report.history_report import (
     change_data,
     run_data,
     run_name,
+    texts_of_runs_apart,
     tracking_text,
 )
 from ci.report.table import MISSING
@@ -72,6 +73,9 @@ class AlarmReport(Report):
             if count := len(record.history.of(Judgement.SUSPECTED)):
                 details = command("history", record.platform, "--check")
                 yield f"{record.platform}: {counted(count, 'suspected regression')}: {details}"
+        apart = [(text, it.platform) for it in self.histories for text in texts_of_runs_apart(it)]
+        for text, found in group_by(apart, lambda it: it[0]).items():
+            yield f"{join_names([name for _, name in found], len(found))}: {text}"
 
     def data(self) -> dict[str, Any]:
         """Collect all alarms for programs."""
@@ -80,6 +84,8 @@ class AlarmReport(Report):
             "project": self.project,
             "branch": self.branch,
             "platforms": [it.platform for it in self.histories],
+            "elsewhere": {it.platform: it.elsewhere for it in self.histories},
+            "abandoned": {it.platform: it.abandoned for it in self.histories},
             "regression": bool(self._regressions()),
             "alarms": [*map(alarm_data, self.alarms)],
         }

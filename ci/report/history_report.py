@@ -136,20 +136,20 @@ class HistoryReport(Report):
 
 
 def _notes(record: PlatformHistory) -> list[str]:
-    """The runs that are not on the line, and the acceptances that no longer hold.
+    """The runs that are not on the line, and the acceptances that no longer hold."""
+    expired = [f"no longer accepted: {accepted_text(it)}: {it.reason}" for it in record.expired]
+    return [*texts_of_runs_apart(record), *_shorten(expired)]
 
-    ``3 runs of other branches not shown: a (2), b (1); ...``.
-    """
-    lines = []
+
+def texts_of_runs_apart(record: PlatformHistory) -> Iterator[str]:
+    """``3 runs of other branches not shown: a (2), b (1); ...``: those that are not on the line."""
     commits = {commit[:SHORT]: count for commit, count in record.abandoned.items()}
     lost = f"commits that {record.branch} no longer has,"
     for runs, which in ((commits, lost), (record.elsewhere, "other branches")):
         if runs:
             found = [f"{name} ({count:,})" for name, count in runs.items()]
             what = f"{counted(sum(runs.values()), 'run')} of {which} not shown"
-            lines.append(f"{what}: {join_names(found)}; see one with --branch")
-    expired = [f"no longer accepted: {accepted_text(it)}: {it.reason}" for it in record.expired]
-    return [*lines, *_shorten(expired)]
+            yield f"{what}: {join_names(found)}; see one with --branch"
 
 
 def _is_young(environment: Environment) -> bool:

@@ -100,6 +100,12 @@ def test_abandoned_commits_are_kept_apart(project: Project) -> None:
     assert f"between run-005 (commit {old[5][:12]}) and run-030 (commit {new[0][:12]})" in said
     found = history(project)
     assert (found["abandoned"], found["elsewhere"]) == ({old[-1]: 25}, {"no branch": 1})
+    said = expect(project.ci("history", "--check"), code=ExitCode.REGRESSION)  # of all platforms
+    assert f"cpu: 25 runs of commits that main no longer has, not shown: {tip} (25); see" in said
+    assert "cpu: 1 run of other branches not shown: no branch (1); see" in said
+    found = json.loads(expect(project.ci("history", "--format", "json")))
+    assert found["abandoned"] == {"cpu": {old[-1]: 25}}
+    assert found["elsewhere"] == {"cpu": {"no branch": 1}}
     said = expect(project.ci("history", "cpu", "--check", "--branch", tip), "no open regression")
     assert f"tiny: cpu, 32 runs of {tip}\n" in said
     assert "20 runs of other branches not shown: main (20);" in said
