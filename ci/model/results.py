@@ -416,6 +416,12 @@ class PlatformResult(_Model):
         return operators if operators and isinstance(operators, str) else None
 
     @property
+    def asked_by(self) -> str | None:
+        """The command that searched a commit with this run; ``None``: it is of the history."""
+        command = self.facts("search").get("command")
+        return command[:LONGEST_NAME] if command and isinstance(command, str) else None
+
+    @property
     def kept(self) -> str | None:
         """Name of the container or work folder that stayed after the run; it may be gone now."""
         name = self.facts("engine").get("kept")

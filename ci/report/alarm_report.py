@@ -86,6 +86,7 @@ class AlarmReport(Report):
             "platforms": [it.platform for it in self.histories],
             "elsewhere": {it.platform: it.elsewhere for it in self.histories},
             "abandoned": {it.platform: it.abandoned for it in self.histories},
+            "searches": {it.platform: it.searches for it in self.histories},
             "regression": bool(self._regressions()),
             "alarms": [*map(alarm_data, self.alarms)],
         }

@@ -118,6 +118,7 @@ class HistoryReport(Report):
             "schema_version": SCHEMA_VERSION,
             **select_attributes(record, "project", "platform", "branch", "runs", "elsewhere"),
             "abandoned": record.abandoned,
+            "searches": record.searches,
             "regression": bool(_open_regressions(record, self.alarms)),
             "environments": [
                 _environment_data(record, it, self.alarms) for it in history.environments
@@ -150,6 +151,9 @@ def texts_of_runs_apart(record: PlatformHistory) -> Iterator[str]:
             found = [f"{name} ({count:,})" for name, count in runs.items()]
             what = f"{counted(sum(runs.values()), 'run')} of {which} not shown"
             yield f"{what}: {join_names(found)}; see one with --branch"
+    if searches := record.searches:
+        found = [f"{name} ({count:,})" for name, count in searches.items()]
+        yield f"{counted(sum(searches.values()), 'run')} not shown, of {join_names(found)}"
 
 
 def _is_young(environment: Environment) -> bool:

@@ -37,6 +37,8 @@ class RunHead:
     depth: int | None = None
     merge_base: str | None = None
     """These are as in ``ci.model.results.Lineage``; ``None`` where it was not recorded."""
+    asked_by: str | None = None
+    """The command that searched a commit with it; ``None``: it is of the history."""
 
     @property
     def tested(self) -> str | None:

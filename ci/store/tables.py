@@ -62,6 +62,7 @@ LINEAGES = sa.Table(
     sa.Column("tip", sa.String(64)),
     sa.Column("depth", sa.BigInteger),
     sa.Column("merge_base", sa.String(64)),
+    sa.Column("asked_by", sa.String(64)),  # the command of a run that searches a commit
 )
 
 # One platform of a run: a row of the results table.

@@ -19,7 +19,7 @@ from ci.plan.lineage import read_lineage
 from ci.store.rows import CommitParents, RunHead
 from tests.cases import narrowed
 from tests.ci.foreign_runs import write_run
-from tests.ci.stored_history import BEGIN, Project, expect, git, noisy, result
+from tests.ci.stored_history import BEGIN, ENVIRONMENT, Project, expect, git, noisy, result
 
 FIRM = ("--fail-on", "regression")
 
@@ -110,6 +110,25 @@ def test_abandoned_commits_are_kept_apart(project: Project) -> None:
     assert f"tiny: cpu, 32 runs of {tip}\n" in said
     assert "20 runs of other branches not shown: main (20);" in said
     assert "no longer has" not in said
+
+
+def test_complete_runs_that_search_a_commit_are_kept_apart(project: Project) -> None:
+    """Those of the tests or of the total run all stages. They are no sample of the history."""
+    commits = project.measure_each(noisy(100, 20))
+    for number in range(10):
+        command = "bisect" if number < 4 else "rerun-alarm"
+        marked = {**ENVIRONMENT, "search": {"command": command}}
+        project.run(commits[-2 - number % 2], result(150, environment=marked))
+    said = expect(project.ci("history", "cpu", "--check"), "no open regression")
+    assert "tiny: cpu, 20 runs of main\n" in said
+    assert said.count("10 runs not shown, of rerun-alarm (6), bisect (4)") == 1
+    assert "other branches" not in said
+    said = expect(project.ci("history", "--check"), "no open regression")
+    assert "cpu: 10 runs not shown, of rerun-alarm (6), bisect (4)" in said
+    with project.open() as store:
+        run = store.load(project.runs[-1])
+        store.save(run, {})  # as an import does: the mark is in the results
+        assert store.heads(last=1)[0].asked_by == "rerun-alarm"
 
 
 def test_a_rebased_branch_has_its_new_commits_only(project: Project) -> None:

