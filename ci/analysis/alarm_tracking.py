@@ -392,8 +392,15 @@ def due_event(
         is_due = tracked.is_decided or along.commits_since(last.latest_run_id) >= SETTLED
         return AlarmEvent.RESOLVED if is_due else None
     is_other = _is_elsewhere(tracked, last, along) or is_undersold(tracked, last)
-    is_due = is_open and is_other and _is_better_known(tracked, last, along)
+    is_due = is_open and is_other and not _is_partly_over(tracked)
+    is_due = is_due and _is_better_known(tracked, last, along)
     return AlarmEvent.CORRECTED if is_due else None
+
+
+def _is_partly_over(tracked: TrackedAlarm) -> bool:
+    """Whether it is over on some platforms: the others alone know it less well."""
+    open_ = tracked.alarm.platforms if tracked.alarm else ()
+    return {*open_} != {*tracked.record.platforms}
 
 
 def _is_better_known(tracked: TrackedAlarm, last: AlarmMessage, along: ProjectLine) -> bool:
@@ -405,14 +412,12 @@ def _is_better_known(tracked: TrackedAlarm, last: AlarmMessage, along: ProjectLi
 def _is_elsewhere(tracked: TrackedAlarm, last: AlarmMessage, along: ProjectLine) -> bool:
     """Whether the rise may have begun with a commit that the last message did not name.
 
-    Once it is over on some platforms, the others alone know the place less well. A range that
-    contains that of the message shows the same rise, less well known: the message may be right.
+    A range that contains that of the message shows the same rise, less well known: the message may
+    be right.
     """
     order, alarm = along.order, tracked.alarm
     begin, end = order.get(last.before_run_id or ""), order.get(last.run_id)
     if alarm is None or begin is None or end is None:
-        return False
-    if {*alarm.platforms} != {*tracked.record.platforms}:
         return False
     is_earlier, is_later = order[alarm.before.run_id] < begin, order[alarm.first.run_id] > end
     is_wider = order[alarm.before.run_id] <= begin and order[alarm.first.run_id] >= end
@@ -426,17 +431,18 @@ def _is_rest(tracked: TrackedAlarm, last: AlarmMessage) -> bool:
 
 
 def is_undersold(tracked: TrackedAlarm, last: AlarmMessage) -> bool:
-    """Whether the rise is clearly larger than the last message said, or of another stage.
+    """Whether the rise is clearly larger than the last message said, or not of its stage at all.
 
-    A stage and the stage that contains it are no others, except for the total: it has all stages.
+    The total is of no stage. A stage and the one that contains it are no others.
     """
     if tracked.alarm is None or last.measure is None or last.size is None:
         return False
-    change = tracked.alarm.largest.change
-    then, now = stage_and_quantity(last.measure)[0], stage_and_quantity(change.measure)[0]
-    is_known = then in stages_around(now) or now in stages_around(then) or now == TOTAL
-    is_other = not is_known or (then == TOTAL and now != TOTAL)
-    return is_other or change.point.relative >= LARGER * last.size
+    rises = [it for row in tracked.alarm.rows for it in (row.change, *row.also)]
+    stages = {stage_and_quantity(it.measure)[0] for it in rises} - {TOTAL}
+    then = stage_and_quantity(last.measure)[0]
+    is_of_it = any(then in stages_around(it) or it in stages_around(then) for it in stages)
+    is_larger = tracked.alarm.largest.change.point.relative >= LARGER * last.size
+    return is_larger or bool(stages and not is_of_it)
 
 
 def message_of(
