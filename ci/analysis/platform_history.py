@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -126,12 +126,13 @@ def project_line(
     """
     heads = store.heads(project=project)
     own = [run for run in heads if run.asked_by is None]
+    repository = Repository(folder)
     return ProjectLine(
         project=project,
         heads=heads,
-        line=Ancestry(own, store.parents).line(branch),
+        line=Ancestry(own, store.parents, partial(repository.line, "HEAD")).line(branch),
         accepted=project_acceptances(store, folder, project),
-        repository=Repository(folder),
+        repository=repository,
     )
 
 

@@ -456,7 +456,8 @@ class Lineage(_Model):
     depth: Count | None = None
     """Number of commits on the line, this one included; null in a shallow clone."""
     merge_base: CommitId | None = None
-    """Newest commit that the branch shares with its target."""
+    """Newest commit that the branch shares with its target; of the main branch, with that of the
+    remote: another one than the run's was not pushed when it began."""
 
     @property
     def tip(self) -> str | None:

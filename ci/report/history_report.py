@@ -145,7 +145,7 @@ def _notes(record: PlatformHistory) -> list[str]:
 def texts_of_runs_apart(record: PlatformHistory) -> Iterator[str]:
     """``3 runs of other branches not shown: a (2), b (1); ...``: those that are not on the line."""
     commits = {commit[:SHORT]: count for commit, count in record.abandoned.items()}
-    lost = f"commits that {record.branch} no longer has,"
+    lost = f"commits that {record.branch} does not have,"
     for runs, which in ((commits, lost), (record.elsewhere, "other branches")):
         if runs:
             found = [f"{name} ({count:,})" for name, count in runs.items()]

@@ -41,6 +41,11 @@ class RunHead:
     """The command that searched a commit with it; ``None``: it is of the history."""
 
     @property
+    def is_local(self) -> bool:
+        """Whether the main branch of the remote did not have the commit when the run began."""
+        return self.target is None and self.merge_base not in (None, self.commit)
+
+    @property
     def tested(self) -> str | None:
         """The commit of the branch that was tested."""
         return self.tip or self.commit
