@@ -92,9 +92,17 @@ class Outcome:
         return [it for it in self.messages if it.event is AlarmEvent.NEW]
 
     def messages_of(self, cause: Cause) -> list[Message]:
-        """All messages of the alarms that a cause raised."""
-        ids = {it.alarm_id for it in self.first_messages if self.cause_of(it) == cause}
-        return [it for it in self.messages if it.alarm_id in ids]
+        """The messages of the alarms that a cause raised, until a correction names another one."""
+        named: dict[str, Cause | None] = {}
+        found = []
+        for message in self.messages:
+            if message.event is AlarmEvent.NEW:
+                named[message.alarm_id] = self.cause_of(message)
+            elif message.event is AlarmEvent.CORRECTED:
+                named[message.alarm_id] = self.cause_of(message) or named.get(message.alarm_id)
+            if named.get(message.alarm_id) == cause:
+                found.append(message)
+        return found
 
     def false_alarms(self, platform: str) -> list[Message]:
         """First messages with a platform that no cause near them concerns."""
@@ -110,7 +118,7 @@ class Outcome:
 
     def delay(self, cause: Cause) -> int | None:
         """Runs with the cause until its first message, on the platform that had most of them."""
-        sent = [it for it in self.messages_of(cause) if it.event is AlarmEvent.NEW]
+        sent = [it for it in self.messages_of(cause) if it.first is not None]
         if not sent:
             return None
         platforms = {*sent[0].platforms} & {*cause.platforms}
@@ -270,7 +278,7 @@ def _cause_table(outcome: Outcome) -> Iterator[str]:
     for cause in outcome.history.causes:
         sent = outcome.messages_of(cause)
         events = Counter(it.event for it in sent)
-        new = next((it for it in sent if it.event is AlarmEvent.NEW), None)
+        new = next((it for it in sent if it.first is not None), None)
         said = ", ".join(f"{events[it]} {it}" for it in AlarmEvent if events[it]) or "-"
         delay = outcome.delay(cause)
         cells = (
@@ -302,7 +310,9 @@ def _summary(outcome: Outcome) -> Iterator[str]:
         it.first - it.before for it, _ in first if it.first is not None and it.before is not None
     ]
     delays = [delay for it in known if (delay := outcome.delay(it)) is not None]
-    sent = sum(len(outcome.messages_of(it)) for it in known)
+    ends = AlarmEvent.RESOLVED
+    sent = [message for it in known for message in outcome.messages_of(it)]
+    begun = sum(it.event is not ends for it in sent)
     events = Counter(it.event for it in outcome.messages)
     rows = {
         "Commits, platforms": f"{outcome.history.commits}, {len(outcome.history.team)}",
@@ -312,7 +322,8 @@ def _summary(outcome: Outcome) -> Iterator[str]:
         "First messages of a cause whose commits contain it": f"{len(right)} of {len(first)}",
         "Commits in their ranges, median": f"{median(widths):g}" if widths else "-",
         "Runs until known, median": f"{median(delays):g}" if delays else "-",
-        "Messages for each named cause": f"{sent / len(known):.1f}" if known else "-",
+        "Messages for each named cause": f"{len(sent) / len(known):.1f}" if known else "-",
+        "The same, without those of ends": f"{begun / len(known):.1f}" if known else "-",
         "One import, at the end": f"{outcome.import_s:.2f} s",
         "One check, at the end": f"{outcome.check_s:.2f} s",
     }

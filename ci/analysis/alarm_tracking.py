@@ -8,11 +8,11 @@ today with one of them is the same alarm.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from ci.analysis.alarms import Alarm, combine
+from ci.analysis.alarms import Alarm, AlarmRow, combine
 from ci.analysis.changes import POLICY
 from ci.analysis.level_changes import MOVES, TOGETHER, TOLERANCE, LevelChange
 from ci.analysis.platform_history import PlatformHistory, ProjectLine
@@ -375,16 +375,21 @@ def _end(
 
 
 def due_event(
-    tracked: TrackedAlarm, last: AlarmMessage | None, along: ProjectLine
+    tracked: TrackedAlarm,
+    last: AlarmMessage | None,
+    along: ProjectLine,
+    told: Collection[AlarmMessage] = (),
 ) -> AlarmEvent | None:
     """What is to be sent of an alarm, after the last message of it; ``None``: nothing.
+
+    ``told`` has the last messages of all alarms to the same address.
 
     What a person decides is sent at once. The end of an alarm waits for ``SETTLED`` commits, and
     what more runs show about one and the same rise until there are ``BETTER`` times as many.
     """
     is_open = tracked.state is AlarmState.OPEN and tracked.alarm is not None
     if last is None:
-        return AlarmEvent.NEW if is_open else None
+        return AlarmEvent.NEW if is_open and not _is_late(tracked, along, told) else None
     if last.event is AlarmEvent.RESOLVED:
         is_back = not _is_rest(tracked, last) and _is_better_known(tracked, last, along)
         return AlarmEvent.REOPENED if is_open and (last.decided or is_back) else None
@@ -401,6 +406,29 @@ def _is_partly_over(tracked: TrackedAlarm) -> bool:
     """Whether it is over on some platforms: the others alone know it less well."""
     open_ = tracked.alarm.platforms if tracked.alarm else ()
     return {*open_} != {*tracked.record.platforms}
+
+
+def _is_late(tracked: TrackedAlarm, along: ProjectLine, told: Collection[AlarmMessage]) -> bool:
+    """Whether an earlier check, which sent a message, had all runs that a rise is judged by.
+
+    It did not find the rise: later runs changed how other runs are read. One that a person accepted
+    or spoke of was found.
+    """
+    rows = tracked.alarm.rows if tracked.alarm else ()
+    known = {(it.platform, it.measure) for it in along.accepted}
+    if tracked.record.stated_at or known & {(it.platform, it.change.measure) for it in rows}:
+        return False
+
+    def runs_until(row: AlarmRow, message: AlarmMessage) -> int:
+        """The runs with the rise that the check had."""
+        first, end = (
+            along.order[row.change.run.run_id],
+            along.order.get(message.latest_run_id or ""),
+        )
+        places = (along.order[it] for it in along.platform_places.get(row.platform, ()))
+        return 0 if end is None else sum(first <= place <= end for place in places)
+
+    return any(all(runs_until(it, message) >= POLICY.window for it in rows) for message in told)
 
 
 def _is_better_known(tracked: TrackedAlarm, last: AlarmMessage, along: ProjectLine) -> bool:
@@ -456,8 +484,9 @@ def message_of(
     alarm = tracked.alarm
     known = (last.before_run_id, last.run_id) if last else (None, "")
     before, first = (alarm.before.run_id, alarm.first.run_id) if alarm else known
-    largest = alarm.largest.change if alarm else None
-    size = largest.point.relative if largest and largest.point.before else last and last.size
+    said = (last.measure, last.size) if last else (None, None)
+    if alarm and (largest := alarm.largest.change).point.before:
+        said = largest.measure, largest.point.relative
     return AlarmMessage(
         alarm_id=tracked.record.alarm_id,
         event=event,
@@ -466,6 +495,6 @@ def message_of(
         latest_run_id=along.line.runs[-1].run_id,
         decided=tracked.is_decided,
         sent_at=sent_at,
-        measure=largest.measure if largest else last and last.measure,
-        size=size,
+        measure=said[0],
+        size=said[1],
     )

@@ -178,8 +178,8 @@ class Ancestry:
         local = set() if end else self._local(own)
         shared = [it for it in first if it not in local]
         # The commit whose first run is the newest: an older one may be run again.
-        newest = [it for it in highest if it not in local] if shared else highest
-        line = commits.line(end) if end else commits.line_with((shared or [*first])[-1], newest)
+        tops = [it for it in highest if it not in local] if shared else highest
+        line = commits.line(end) if end else commits.line_with((shared or [*first])[-1], tops)
         waiting = commits.apart_from(line, highest)
         abandoned = {}
         while waiting:

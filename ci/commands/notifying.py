@@ -104,7 +104,7 @@ def notify(
         sent = store.alarm_messages(along.project, digest)
         for it in tracked:
             last = sent.get(it.record.alarm_id)
-            if (event := due_event(it, last, along)) is None:
+            if (event := due_event(it, last, along, sent.values())) is None:
                 continue
             branch = along.line.branch
             body = notification(it, event, form, project=along.project, branch=branch, said=last)

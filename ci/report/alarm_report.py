@@ -74,8 +74,8 @@ class AlarmReport(Report):
                 details = command("history", record.platform, "--check")
                 yield f"{record.platform}: {counted(count, 'suspected regression')}: {details}"
         apart = [(text, it.platform) for it in self.histories for text in texts_of_runs_apart(it)]
-        for text, found in group_by(apart, lambda it: it[0]).items():
-            yield f"{join_names([name for _, name in found], len(found))}: {text}"
+        for text, of in group_by(apart, lambda it: it[0]).items():
+            yield f"{join_names([name for _, name in of], len(of))}: {text}"
 
     def data(self) -> dict[str, Any]:
         """Collect all alarms for programs."""

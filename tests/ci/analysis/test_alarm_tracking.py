@@ -19,6 +19,7 @@ from ci.analysis.alarm_tracking import (
 )
 from ci.analysis.alarms import find_alarms
 from ci.analysis.ancestry import Line
+from ci.analysis.changes import POLICY
 from ci.analysis.histories import history
 from ci.analysis.platform_history import PlatformHistory, ProjectLine
 from ci.analysis.repository import Repository
@@ -96,7 +97,7 @@ class Nightly:
         for it in self.tracked:
             self.records[it.record.alarm_id] = it.record
             last = self.sent.get(it.record.alarm_id)
-            if event := due_event(it, last, along):
+            if event := due_event(it, last, along, self.sent.values()):
                 message = message_of(it, event, last, along, BEGIN)
                 self.sent[message.alarm_id] = message
                 self.messages.append(message)
@@ -297,3 +298,19 @@ def test_an_invalid_alarm_that_grew_is_open_again(slower: Nightly) -> None:
     new, invalid, again, last = (it.event for it in slower.messages)
     assert (new, invalid) == (AlarmEvent.NEW, AlarmEvent.RESOLVED)
     assert (again, last) == (AlarmEvent.REOPENED, AlarmEvent.RESOLVED)
+
+
+def test_a_rise_that_fifty_runs_did_not_show_is_not_sent(slower: Nightly) -> None:
+    """Not even if another alarm was sent since, and the rise is found now."""
+    for number in range(POLICY.window + 10):
+        slower.add([120 + number % 3] * 3)
+    slower.check()
+    [tracked], [sent] = slower.tracked, slower.messages
+    assert slower.along
+    other = replace(sent, alarm_id="0123abcd", latest_run_id=slower.heads[-1].run_id)
+    assert due_event(tracked, None, slower.along, [other]) is None
+    said = replace(tracked.record, stated_at=BEGIN)
+    assert due_event(replace(tracked, record=said), None, slower.along, [other]) is AlarmEvent.NEW
+    few = replace(other, latest_run_id=slower.heads[40].run_id)
+    for told in ((), [few]):  # a new address, and one to which too early a check sent something
+        assert due_event(tracked, None, slower.along, told) is AlarmEvent.NEW
