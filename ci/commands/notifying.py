@@ -95,7 +95,7 @@ def notify(
     store: Store, target: Target, tracked: Sequence[TrackedAlarm], along: ProjectLine
 ) -> None:
     """Post what this address does not know yet of each alarm, and remember it in the store."""
-    from ci.analysis.alarm_tracking import due_event, message_of
+    from ci.analysis.alarm_messages import due_event, message_of
     from ci.report.alarm_report import notification
 
     form, url = target

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ci.analysis.alarm_tracking import TrackedAlarm, is_undersold
+from ci.analysis.alarm_messages import is_undersold
+from ci.analysis.alarm_tracking import TrackedAlarm
 from ci.analysis.alarms import Alarm, AlarmRow
 from ci.analysis.parts import group_by
 from ci.analysis.platform_history import PlatformHistory

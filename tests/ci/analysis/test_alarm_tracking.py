@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ci.analysis.alarm_messages import due_event, message_of
 from ci.analysis.alarm_tracking import (
     TrackedAlarm,
-    due_event,
-    message_of,
     track_alarms,
     with_levels,
 )
@@ -312,5 +311,5 @@ def test_a_rise_that_fifty_runs_did_not_show_is_not_sent(slower: Nightly) -> Non
     said = replace(tracked.record, stated_at=BEGIN)
     assert due_event(replace(tracked, record=said), None, slower.along, [other]) is AlarmEvent.NEW
     few = replace(other, latest_run_id=slower.heads[40].run_id)
-    for told in ((), [few]):  # a new address, and one to which too early a check sent something
-        assert due_event(tracked, None, slower.along, told) is AlarmEvent.NEW
+    for known in ((), [few]):  # a new address, and one to which too early a check sent something
+        assert due_event(tracked, None, slower.along, known) is AlarmEvent.NEW
