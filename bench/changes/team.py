@@ -1,8 +1,8 @@
 """``python -m bench.changes.team``: the messages that a team would get; prints Markdown tables.
 
-After each commit, its runs are imported as ``import`` does, and checked as ``history --check
---fail-on environment --notify`` does, with a real store and a real webhook on this machine. Ctrl-C
-ends it early, with the tables of the commits so far.
+A scheduled job imports the runs of some commits as ``import`` does, and checks them as ``history
+--check --fail-on environment --notify`` does, with a real store and a real webhook on this machine.
+Ctrl-C ends it early, with the tables of the commits so far.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from ci.model.results import RunResult
 from ci.store.rows import AlarmEvent
 
 COMMITS = 1_000
+EVERY = 4  # commits from one check to the next: three checks on a workday
 NEAR = 10  # commits around the range of a message, in which a cause may still be meant
 LAST = 5  # commits whose checks are timed
 
@@ -91,9 +92,17 @@ class Outcome:
         return [it for it in self.messages if it.event is AlarmEvent.NEW]
 
     def messages_of(self, cause: Cause) -> list[Message]:
-        """All messages of the alarms that a cause raised."""
-        ids = {it.alarm_id for it in self.first_messages if self.cause_of(it) == cause}
-        return [it for it in self.messages if it.alarm_id in ids]
+        """The messages of the alarms that a cause raised, until a correction names another one."""
+        named: dict[str, Cause | None] = {}
+        found = []
+        for message in self.messages:
+            if message.event is AlarmEvent.NEW:
+                named[message.alarm_id] = self.cause_of(message)
+            elif message.event is AlarmEvent.CORRECTED:
+                named[message.alarm_id] = self.cause_of(message) or named.get(message.alarm_id)
+            if named.get(message.alarm_id) == cause:
+                found.append(message)
+        return found
 
     def false_alarms(self, platform: str) -> list[Message]:
         """First messages with a platform that no cause near them concerns."""
@@ -109,7 +118,7 @@ class Outcome:
 
     def delay(self, cause: Cause) -> int | None:
         """Runs with the cause until its first message, on the platform that had most of them."""
-        sent = [it for it in self.messages_of(cause) if it.event is AlarmEvent.NEW]
+        sent = [it for it in self.messages_of(cause) if it.first is not None]
         if not sent:
             return None
         platforms = {*sent[0].platforms} & {*cause.platforms}
@@ -175,12 +184,14 @@ class _Replay:
             raise MeasurementError(f"{name}: got exit code {code}: {said.getvalue()}")
         self.seconds[name].append(time.perf_counter() - begin)
 
-    def take(self, run: RunResult) -> None:
-        """Import a run from the folder that another machine left."""
-        folder = self.folder / "elsewhere" / run.run_id
-        folder.mkdir(parents=True)
-        (folder / "results.json").write_text(run.to_json(), encoding="utf-8")
-        self.ci("import", str(folder))
+    def take(self, place: int, runs: Sequence[RunResult]) -> None:
+        """Import runs from the folder that another machine left."""
+        elsewhere = self.folder / "elsewhere" / str(place)
+        for run in runs:
+            folder = elsewhere / run.run_id
+            folder.mkdir(parents=True)
+            (folder / "results.json").write_text(run.to_json(), encoding="utf-8")
+        self.ci("import", str(elsewhere))
 
     def check(self, place: int) -> list[Message]:
         """Check all platforms, and return the messages sent."""
@@ -204,8 +215,8 @@ class _Replay:
         )
 
 
-def replay(history: TeamHistory, folder: Path) -> Outcome:
-    """Import and check the runs of each commit; ``folder`` is empty.
+def replay(history: TeamHistory, folder: Path, every: int = 1) -> Outcome:
+    """Import and check the runs of ``every`` so many commits; ``folder`` is empty.
 
     Ctrl-C ends the history early.
     """
@@ -214,13 +225,17 @@ def replay(history: TeamHistory, folder: Path) -> Outcome:
     with receiver() as server:
         team = _Replay(history=history, folder=folder, server=server)
         done = 0
+        waiting: list[RunResult] = []
         with suppress(KeyboardInterrupt):
             for place, results in history.runs():
-                for run in results:
-                    team.take(run)
-                    for result in run.platforms:
-                        runs[result.platform].append(place)
-                for message in team.check(place) if results else ():
+                waiting += results
+                for result in (it for run in results for it in run.platforms):
+                    runs[result.platform].append(place)
+                if not waiting or ((place + 1) % every and place + 1 < history.commits):
+                    continue
+                team.take(place, waiting)
+                waiting = []
+                for message in team.check(place):
                     print(_progress(message), file=sys.stderr, flush=True)
                     messages.append(message)
                 done = place + 1
@@ -229,7 +244,7 @@ def replay(history: TeamHistory, folder: Path) -> Outcome:
     return Outcome(
         history=replace(history, commits=done, causes=begun),
         messages=tuple(messages),
-        runs=runs,
+        runs={name: [it for it in places if it < done] for name, places in runs.items()},
         import_s=import_s,
         check_s=check_s,
     )
@@ -263,7 +278,7 @@ def _cause_table(outcome: Outcome) -> Iterator[str]:
     for cause in outcome.history.causes:
         sent = outcome.messages_of(cause)
         events = Counter(it.event for it in sent)
-        new = next((it for it in sent if it.event is AlarmEvent.NEW), None)
+        new = next((it for it in sent if it.first is not None), None)
         said = ", ".join(f"{events[it]} {it}" for it in AlarmEvent if events[it]) or "-"
         delay = outcome.delay(cause)
         cells = (
@@ -295,7 +310,9 @@ def _summary(outcome: Outcome) -> Iterator[str]:
         it.first - it.before for it, _ in first if it.first is not None and it.before is not None
     ]
     delays = [delay for it in known if (delay := outcome.delay(it)) is not None]
-    sent = sum(len(outcome.messages_of(it)) for it in known)
+    ends = AlarmEvent.RESOLVED
+    sent = [message for it in known for message in outcome.messages_of(it)]
+    begun = sum(it.event is not ends for it in sent)
     events = Counter(it.event for it in outcome.messages)
     rows = {
         "Commits, platforms": f"{outcome.history.commits}, {len(outcome.history.team)}",
@@ -305,7 +322,8 @@ def _summary(outcome: Outcome) -> Iterator[str]:
         "First messages of a cause whose commits contain it": f"{len(right)} of {len(first)}",
         "Commits in their ranges, median": f"{median(widths):g}" if widths else "-",
         "Runs until known, median": f"{median(delays):g}" if delays else "-",
-        "Messages for each named cause": f"{sent / len(known):.1f}" if known else "-",
+        "Messages for each named cause": f"{len(sent) / len(known):.1f}" if known else "-",
+        "The same, without those of ends": f"{begun / len(known):.1f}" if known else "-",
         "One import, at the end": f"{outcome.import_s:.2f} s",
         "One check, at the end": f"{outcome.check_s:.2f} s",
     }
@@ -318,6 +336,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.changes.team", description=__doc__)
     parser.add_argument("--commits", type=int, default=COMMITS, metavar="N")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
+    parser.add_argument("--every", type=int, default=EVERY, metavar="N", help="commits per check")
     options = parser.parse_args(arguments)
     os.environ["no_proxy"] = "127.0.0.1"
     causes = plant(options.commits, TEAM, Random(options.seed))  # noqa: S311
@@ -325,7 +344,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         commits=options.commits, team=TEAM, causes=tuple(causes), seed=options.seed
     )
     with TemporaryDirectory() as folder:
-        outcome = replay(history, Path(folder))
+        outcome = replay(history, Path(folder), options.every)
     print("\n".join(tables(outcome)))
     return 0
 

@@ -10,22 +10,22 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from ci.analysis.alarms import Alarm, combine
 from ci.analysis.changes import POLICY
 from ci.analysis.level_changes import MOVES, TOGETHER, TOLERANCE, LevelChange
 from ci.analysis.platform_history import PlatformHistory, ProjectLine
+from ci.facts.measures import measure_name, percent
 from ci.gates.rules import Subject
-from ci.store.rows import AlarmEvent, AlarmMessage, AlarmRecord, AlarmRise, AlarmState, RunHead
+from ci.store.rows import AlarmRecord, AlarmRise, AlarmState, RunHead
 from ci.util.text import commit_name, counted
 
 SETTLED = POLICY.confirm
 """Commits with runs after a message, before the end of its alarm is sent, and after a rise is no
 longer found, before its alarm is over: as many as confirm a change."""
-BETTER = 2
-"""How many times as many commits with runs since the rise as at the last message are needed for a
-correction. The place is known better with more runs; one that moves back and forth sends a few."""
+LARGER = 2
+"""The factor by which a rise is clearly larger than one that was sent or called invalid: it is then
+sent, or open, again. What is left of a resolved one is sent only above the inverse."""
 UNFIXED = 2 * POLICY.confirm
 """Commits with runs after a fix that did not help: an improvement would show in half of them."""
 ID_DIGITS = 8
@@ -39,9 +39,9 @@ class TrackedAlarm:
     alarm: Alarm | None
     """What is open of it; ``None``: nothing is."""
     state: AlarmState
-    """That of the record, unless the alarm is over, or its fix did not help."""
+    """That of the record, unless it is over, its fix did not help, or an invalid one grew."""
     why: str = ""
-    """How it was resolved, or why a fixed one is open again."""
+    """How it was resolved, or why a fixed or invalid one is open again."""
     is_accepted: bool = False
     owners: tuple[str, ...] = ()
     """The owners of the files that changed where it began, then those of its platforms."""
@@ -88,10 +88,15 @@ def track_alarms(
         and along.commits_since(record.seen_run_id) < SETTLED
         and not _end(record, rises, histories, along, complete=complete)
     ]
-    for alarm in alarms:
-        claimed = [it for key in _keys(alarm) if (it := claims.get(key)) is not None]
-        fit = (it for it in claimed if it not in found or found[it][1][0].kind is alarm.kind)
-        alarm_id = next(fit, None)
+    owned = [(it, [id_ for key in _keys(it) if (id_ := claims.get(key))]) for it in alarms]
+
+    def keeps_kind(alarm: Alarm, claimed: Iterable[str]) -> bool:
+        return any(by_id[it].kind == alarm.kind for it in claimed)
+
+    # If alarms of both kinds have rises of one record, it goes to the one of its kind.
+    for alarm, claimed in sorted(owned, key=lambda it: not keeps_kind(*it)):
+        fit = [it for it in claimed if it not in found or found[it][1][0].kind is alarm.kind]
+        alarm_id = next((it for it in fit if keeps_kind(alarm, [it])), next(iter(fit), None))
         if alarm_id is None and not claimed:
             same = (it.alarm_id for it in hidden if _is_at_one_place(it, alarm, along.order))
             alarm_id = next(same, None)
@@ -164,7 +169,7 @@ def _claims(
     taken: set[tuple[str, str, str]] = set()
 
     def claim(pairs: Iterable[tuple[int, AlarmRecord, AlarmRise, LevelChange]]) -> None:
-        for _, record, rise, change in sorted(pairs, key=lambda it: it[0]):
+        for _, record, rise, change in sorted(pairs, key=_preference):
             key = (rise.platform, rise.measure, change.run.run_id)
             own = (record.alarm_id, rise.platform, rise.measure)
             if key not in claims and own not in taken:
@@ -185,6 +190,12 @@ def _claims(
         and _is_same_step(rise, change)
     )
     return claims
+
+
+def _preference(pair: tuple[int, AlarmRecord, AlarmRise, LevelChange]) -> tuple[int, bool]:
+    """The nearest rise first; of records at the same place, that of its kind."""
+    distance, record, _, change = pair
+    return distance, record.kind != change.judgement
 
 
 def _pairs(
@@ -240,16 +251,15 @@ def _open(record: AlarmRecord, parts: Sequence[Alarm], along: ProjectLine) -> Tr
     if len(parts) > 1:
         alarm = combine(alarm.kind, [row for it in parts for row in it.rows], along.order)
     rises = {(it.platform, it.measure): it for it in record.rises}
+    growth = ""
     for row in alarm.rows:
-        for change in (*row.also, row.change):
-            rises[row.platform, change.measure] = AlarmRise(
-                platform=row.platform,
-                measure=change.measure,
-                before_run_id=change.before_run.run_id,
-                run_id=change.run.run_id,
-                before=change.point.before,
-                level=change.point.after,
-            )
+        for change in (row.change, *row.also):
+            known = rises.get((row.platform, change.measure))
+            rise = _rise_of(row.platform, change)
+            if record.state is AlarmState.INVALID and known is not None:
+                growth = growth or _growth(known, rise)
+                rise = replace(rise, before=known.before, level=known.level)
+            rises[row.platform, change.measure] = rise
     record = replace(
         record,
         kind=alarm.kind,
@@ -258,7 +268,41 @@ def _open(record: AlarmRecord, parts: Sequence[Alarm], along: ProjectLine) -> Tr
     )
     if record.state is AlarmState.FIXED and (why := _why_unfixed(record, alarm, along)):
         return TrackedAlarm(record=record, alarm=alarm, state=AlarmState.OPEN, why=why)
+    if growth:
+        why = f"since it was called invalid, {growth}"
+        return TrackedAlarm(record=record, alarm=alarm, state=AlarmState.OPEN, why=why)
     return TrackedAlarm(record=record, alarm=alarm, state=record.state)
+
+
+def _rise_of(platform: str, change: LevelChange) -> AlarmRise:
+    return AlarmRise(
+        platform=platform,
+        measure=change.measure,
+        before_run_id=change.before_run.run_id,
+        run_id=change.run.run_id,
+        before=change.point.before,
+        level=change.point.after,
+    )
+
+
+def _growth(then: AlarmRise, now: AlarmRise) -> str:
+    """How a rise grew since someone called it invalid; empty unless it is clearly larger."""
+    if not then.before or not now.before:
+        return ""
+    sizes = then.level / then.before - 1, now.level / now.before - 1
+    if abs(sizes[1]) < LARGER * abs(sizes[0]):
+        return ""
+    name = f"{measure_name(now.measure)} on {now.platform}"
+    return f"{name} grew from {percent(sizes[0], '+')} to {percent(sizes[1], '+')}"
+
+
+def with_levels(tracked: TrackedAlarm) -> AlarmRecord:
+    """The record of an alarm with the levels of today, of which a person says something now."""
+    rises = {(it.platform, it.measure): it for it in tracked.record.rises}
+    for row in tracked.alarm.rows if tracked.alarm else ():
+        for change in (*row.also, row.change):
+            rises[row.platform, change.measure] = _rise_of(row.platform, change)
+    return replace(tracked.record, rises=tuple(rises[it] for it in sorted(rises)))
 
 
 def _why_unfixed(record: AlarmRecord, alarm: Alarm, along: ProjectLine) -> str | None:
@@ -320,72 +364,3 @@ def _end(
     if any(it.run_id in unused for it in record.rises):
         return ended("its environment is no longer in use")
     return ended("with more runs, the rise is no longer found")
-
-
-# Messages
-
-
-def due_event(
-    tracked: TrackedAlarm, last: AlarmMessage | None, along: ProjectLine
-) -> AlarmEvent | None:
-    """What is to be sent of an alarm, after the last message of it; ``None``: nothing.
-
-    What a person decides is sent at once. The end of an alarm waits for ``SETTLED`` commits, and
-    what more runs show about one and the same rise until there are ``BETTER`` times as many.
-    """
-    is_open = tracked.state is AlarmState.OPEN and tracked.alarm is not None
-    if last is None:
-        return AlarmEvent.NEW if is_open else None
-    if last.event is AlarmEvent.RESOLVED:
-        is_due = is_open and (last.decided or _is_better_known(tracked, last, along))
-        return AlarmEvent.REOPENED if is_due else None
-    if tracked.is_over:
-        is_due = tracked.is_decided or along.commits_since(last.latest_run_id) >= SETTLED
-        return AlarmEvent.RESOLVED if is_due else None
-    is_due = is_open and _is_elsewhere(tracked, last, along)
-    return AlarmEvent.CORRECTED if is_due and _is_better_known(tracked, last, along) else None
-
-
-def _is_better_known(tracked: TrackedAlarm, last: AlarmMessage, along: ProjectLine) -> bool:
-    known = along.commits_since(last.run_id) - along.commits_since(last.latest_run_id)
-    first = tracked.alarm.first.run_id if tracked.alarm else None
-    return along.commits_since(first) >= BETTER * known
-
-
-def _is_elsewhere(tracked: TrackedAlarm, last: AlarmMessage, along: ProjectLine) -> bool:
-    """Whether the rise may have begun with a commit that the last message did not name.
-
-    Once it is over on some platforms, the others alone know the place less well. A range that
-    contains that of the message shows the same rise, less well known: the message may be right.
-    """
-    order, alarm = along.order, tracked.alarm
-    begin, end = order.get(last.before_run_id or ""), order.get(last.run_id)
-    if alarm is None or begin is None or end is None:
-        return False
-    if {*alarm.platforms} != {*tracked.record.platforms}:
-        return False
-    is_earlier, is_later = order[alarm.before.run_id] < begin, order[alarm.first.run_id] > end
-    is_wider = order[alarm.before.run_id] <= begin and order[alarm.first.run_id] >= end
-    return (is_earlier or is_later) and not is_wider
-
-
-def message_of(
-    tracked: TrackedAlarm,
-    event: AlarmEvent,
-    last: AlarmMessage | None,
-    along: ProjectLine,
-    sent_at: datetime,
-) -> AlarmMessage:
-    """What to remember of a message."""
-    alarm = tracked.alarm
-    known = (last.before_run_id, last.run_id) if last else (None, "")
-    before, first = (alarm.before.run_id, alarm.first.run_id) if alarm else known
-    return AlarmMessage(
-        alarm_id=tracked.record.alarm_id,
-        event=event,
-        before_run_id=before,
-        run_id=first,
-        latest_run_id=along.line.runs[-1].run_id,
-        decided=tracked.is_decided,
-        sent_at=sent_at,
-    )

@@ -8,13 +8,18 @@ shifts the found places.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ci.analysis.level_changes import TOGETHER, LevelChange, uncertainty
+from ci.analysis.level_changes import MOVES, TOGETHER, LevelChange, uncertainty
 from ci.analysis.parts import group_by
 from ci.analysis.platform_history import PlatformHistory
+from ci.analysis.stage_order import containing_measures
+from ci.facts.measures import Quantity, stage_and_quantity
 from ci.gates.regression import Judgement
 from ci.store.rows import RunMeasures
+
+MOST_UNLIKE = 2
+"""The largest ratio of the relative rises of a part and its whole, if both are one rise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +52,11 @@ class Alarm:
     def platforms(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(row.platform for row in self.rows))
 
+    @property
+    def largest(self) -> AlarmRow:
+        """The row that the headline names."""
+        return max(self.rows, key=lambda it: it.change.point.relative)
+
 
 def find_alarms(histories: Iterable[PlatformHistory], order: Mapping[str, int]) -> list[Alarm]:
     """Group the open regressions and environment rises of platforms, newest first.
@@ -54,6 +64,7 @@ def find_alarms(histories: Iterable[PlatformHistory], order: Mapping[str, int]) 
     ``order`` has the place of each run on the line of commits, which the histories follow.
     """
     rows = [row for it in histories for row in (*_regressions(it), *_environment_rises(it))]
+    rows = _join_parts(rows)
     alarms = []
     for kind, found in group_by(rows, lambda row: row.change.judgement).items():
         groups: list[list[AlarmRow]] = []
@@ -91,6 +102,43 @@ def _environment_rises(record: PlatformHistory) -> Iterator[AlarmRow]:
                 also=tuple(rises[1:]),
                 cause="; ".join(changed.changes),
             )
+
+
+def _join_parts(rows: Iterable[AlarmRow]) -> list[AlarmRow]:
+    """One row for a rise of a part and that of its whole, between which noise moved the place.
+
+    A part has wall time alone, which neighbors of the machine lengthen. CPU seconds of the whole
+    know the place better.
+    """
+    joined: list[AlarmRow] = []
+
+    def order(row: AlarmRow) -> tuple[bool, tuple[bool, float]]:
+        quantities = (stage_and_quantity(it.measure)[1] for it in (row.change, *row.also))
+        return Quantity.CPU not in quantities, uncertainty(row.change)
+
+    for row in sorted(rows, key=order):
+        place = next((n for n, it in enumerate(joined) if _is_of_one_rise(it, row)), None)
+        if place is None:
+            joined.append(row)
+        else:
+            known = joined[place]
+            also = (*known.also, row.change, *row.also)
+            joined[place] = replace(known, also=also, cause=known.cause or row.cause)
+    return joined
+
+
+def _is_of_one_rise(known: AlarmRow, row: AlarmRow) -> bool:
+    changes = [[it.change, *it.also] for it in (known, row)]
+    names, others = ({it.measure for it in some} for some in changes)
+    is_alike = (known.platform, known.environment) == (row.platform, row.environment)
+    # Two rises of one measure are two steps.
+    if not is_alike or known.change.judgement is not row.change.judgement or names & others:
+        return False
+    is_whole = any(containing_measures(it) & others for it in names)
+    is_part = any(containing_measures(it) & names for it in others)
+    sizes = sorted(abs(it.change.point.relative) for it in (known, row))
+    is_near = abs(known.change.place - row.change.place) <= MOVES
+    return (is_whole or is_part) and is_near and sizes[1] <= MOST_UNLIKE * sizes[0]
 
 
 def _is_together(later: LevelChange, change: LevelChange, order: Mapping[str, int]) -> bool:

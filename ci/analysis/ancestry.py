@@ -6,7 +6,8 @@ own commits. The order of a line comes from the commits. Start times only order 
 and runs whose place is not known: those of old versions, and of shallow clones with a gap.
 
 A branch that was reset or rebased, or whose name changed, has the line of its newest commit: the
-runs of commits that it no longer has are kept apart, and those under its former name are on it.
+runs of commits that it no longer has are kept apart, and those under its former name are on it. So
+are the runs of commits of a main branch that were not pushed, except for those of the reader.
 """
 
 from __future__ import annotations
@@ -55,8 +56,17 @@ class Line:
 class Ancestry:
     """The branches of a project, as its runs recorded them."""
 
-    def __init__(self, heads: Sequence[RunHead], read: ReadParents) -> None:
-        """``heads`` has all runs of the project, in any order."""
+    def __init__(
+        self,
+        heads: Sequence[RunHead],
+        read: ReadParents,
+        read_own: Callable[[], Collection[str]] = tuple,
+    ) -> None:
+        """``heads`` has all runs of the project, in any order.
+
+        ``read_own`` returns the commits on the line of the reader's clone.
+        """
+        self._read_own = read_own
         self._heads = sorted(heads, key=lambda run: (run.started_at, run.run_id))
         self._recorded = _Recorded(read)
         self.branches = Counter(run.branch for run in self._heads if run.branch)
@@ -165,8 +175,11 @@ class Ancestry:
         commits = _Commits(first, self._recorded)
         places = self._places([*first.values()])
         highest = sorted(first, key=places.__getitem__, reverse=True)
+        local = set() if end else self._local(own)
+        shared = [it for it in first if it not in local]
         # The commit whose first run is the newest: an older one may be run again.
-        line = commits.line(end) if end else commits.line_with([*first][-1], highest)
+        tops = [it for it in highest if it not in local] if shared else highest
+        line = commits.line(end) if end else commits.line_with((shared or [*first])[-1], tops)
         waiting = commits.apart_from(line, highest)
         abandoned = {}
         while waiting:
@@ -176,6 +189,15 @@ class Ancestry:
             waiting = [it for it in waiting if it not in together]
         ids = {run.run_id for runs in abandoned.values() for run in runs}
         return [run for run in own if run.run_id not in ids], abandoned
+
+    def _local(self, own: Iterable[RunHead]) -> set[str]:
+        """The commits that no one had pushed when they ran, and that the reader does not have."""
+        known: dict[str, bool] = {}
+        for run in own:
+            if run.commit:
+                known[run.commit] = known.get(run.commit, True) and run.is_local
+        local = {commit for commit, is_local in known.items() if is_local}
+        return local.difference(self._read_own()) if local else local
 
     def _places(
         self, own: Sequence[RunHead], known: Mapping[str, int] = MappingProxyType({})

@@ -207,7 +207,7 @@ class _SeriesAnalysis:
         """Find where levels begin: drop the weakest candidate until all remaining ones hold."""
         starts = levels.find_level_starts(self.values)
         steps: dict[int, Step] = {}
-        passed: dict[int, bool] = {}
+        passed: dict[int, bool] = {}  # the tests take nearly all the time of an analysis
         while True:
             bounds = [0, *starts, len(self.values)]
             for place, index in enumerate(starts):

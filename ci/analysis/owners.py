@@ -31,7 +31,7 @@ class OwnerRule:
 
 
 def read_owner_rules(folder: Path) -> list[OwnerRule]:
-    """Read the file of a project; empty without one, or if it is too large or cannot be read."""
+    """Read the file of a repository; empty without one, or if it is too large or cannot be read."""
     for place in PLACES:
         path = folder / place
         try:
@@ -86,7 +86,7 @@ def add_owners(tracked: Sequence[TrackedAlarm], along: ProjectLine) -> list[Trac
     """
     if not any(it.alarm for it in tracked):
         return [*tracked]
-    rules, repository = read_owner_rules(along.repository.folder), along.repository
+    rules, repository = read_owner_rules(along.repository.top), along.repository
     of_platforms = platform_owners(repository.folder, along.project)
 
     def owners(alarm: Alarm | None) -> tuple[str, ...]:

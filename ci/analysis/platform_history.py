@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +57,8 @@ class PlatformHistory:
     """The numbers of runs that are not on that line, by branch."""
     abandoned: Mapping[str, int] = field(default_factory=dict)
     """The numbers of runs of commits that the branch no longer has, by the newest of them."""
+    searches: Mapping[str, int] = field(default_factory=dict)
+    """The numbers of runs that searched a commit, by command: what they run is no sample."""
     expired: tuple[Acceptance, ...] = ()
     """Acceptances that no longer hold."""
     causes: Mapping[tuple[str, str], Explanation] = field(default_factory=dict)
@@ -124,12 +126,14 @@ def project_line(
     no run recorded the branch.
     """
     heads = store.heads(project=project)
+    own = [run for run in heads if run.asked_by is None]
+    repository = Repository(folder)
     return ProjectLine(
         project=project,
         heads=heads,
-        line=Ancestry(heads, store.parents).line(branch),
+        line=Ancestry(own, store.parents, partial(repository.line, "HEAD")).line(branch),
         accepted=project_acceptances(store, folder, project),
-        repository=Repository(folder),
+        repository=repository,
     )
 
 
@@ -176,7 +180,8 @@ def platform_histories(
     measured = store.measured_on(runs)
     keys = store.environment_keys({row.key for rows in measured.values() for row in rows})
     of_branch = {run.run_id for runs in (line.runs, *line.abandoned.values()) for run in runs}
-    others = [run for run in along.heads if run.run_id not in of_branch]
+    searches = [run for run in along.heads if run.asked_by]
+    others = [run for run in along.heads if run.run_id not in of_branch and not run.asked_by]
     histories = []
     for platform, rows in measured.items():
         if stage is not None or text is not None:
@@ -187,6 +192,7 @@ def platform_histories(
         found = history(rows, keys, accepted, stage=stage, text=text)
         found = _with_host_changes(store, platform, rows, found)
         elsewhere = Counter(run.branch or NO_BRANCH for run in others if platform in run.platforms)
+        searched = Counter(str(run.asked_by) for run in searches if platform in run.begun)
         record = PlatformHistory(
             project=along.project,
             platform=platform,
@@ -199,6 +205,7 @@ def platform_histories(
                 for commit, runs in line.abandoned.items()
                 if (count := sum(platform in run.platforms for run in runs))
             },
+            searches=dict(searched.most_common()),
             expired=tuple(expired),
             causes=dict(_causes(store, platform, found)),
         )

@@ -103,6 +103,15 @@ class Repository:
         rows = zip(words[::3], words[1::3], words[2::3], strict=False)
         return {it: CommitFacts(author=author, subject=subject) for it, author, subject in rows}
 
+    @cached_property
+    def top(self) -> Path:
+        """The folder of the whole repository: the project may be in one of its folders."""
+        try:
+            tree = git.find_work_tree(self.folder)
+        except ProcessError:
+            tree = None
+        return tree.top if tree else self.folder
+
     @property
     def remote(self) -> str | None:
         """The address that ``origin`` is fetched from. It may contain a password."""

@@ -85,7 +85,7 @@ def execute(options: argparse.Namespace) -> int:
         tracked = tracked_alarms(store, histories, along)
         if options.alarm is not None:
             tracked = [_find(options.alarm, tracked)]
-            if (record := _state(tracked[0].record, along, options)) != tracked[0].record:
+            if (record := _state(tracked[0], along, options)) != tracked[0].record:
                 store.save_alarms(project, [record])
                 found = tracked_alarms(store, histories, along)
                 tracked = [_find(options.alarm, found)]
@@ -134,8 +134,9 @@ def _find(alarm_id: str, tracked: list[TrackedAlarm]) -> TrackedAlarm:
     raise UsageError(message, remedy=remedy)
 
 
-def _state(record: AlarmRecord, along: ProjectLine, options: argparse.Namespace) -> AlarmRecord:
+def _state(tracked: TrackedAlarm, along: ProjectLine, options: argparse.Namespace) -> AlarmRecord:
     """The record of an alarm with what the options say of it."""
+    from ci.analysis.alarm_tracking import with_levels
     from ci.plan.accepted import acceptor
     from ci.store.rows import AlarmState
 
@@ -145,12 +146,12 @@ def _state(record: AlarmRecord, along: ProjectLine, options: argparse.Namespace)
         AlarmState.INVALID: options.invalid,
         AlarmState.OPEN: options.reopen,
     }
-    if options.link:
-        record = replace(record, link=options.link)
+    record = replace(tracked.record, link=options.link or tracked.record.link)
     if (state := next((it for it, chosen in states.items() if chosen), None)) is None:
         return record
     return replace(
         record,
+        rises=with_levels(tracked).rises,
         state=state,
         who=options.by or acceptor(options.source),
         note=options.note,

@@ -95,7 +95,7 @@ def notify(
     store: Store, target: Target, tracked: Sequence[TrackedAlarm], along: ProjectLine
 ) -> None:
     """Post what this address does not know yet of each alarm, and remember it in the store."""
-    from ci.analysis.alarm_tracking import due_event, message_of
+    from ci.analysis.alarm_messages import due_event, message_of
     from ci.report.alarm_report import notification
 
     form, url = target
@@ -104,7 +104,7 @@ def notify(
         sent = store.alarm_messages(along.project, digest)
         for it in tracked:
             last = sent.get(it.record.alarm_id)
-            if (event := due_event(it, last, along)) is None:
+            if (event := due_event(it, last, along, sent.values())) is None:
                 continue
             branch = along.line.branch
             body = notification(it, event, form, project=along.project, branch=branch, said=last)

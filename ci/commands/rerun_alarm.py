@@ -32,7 +32,7 @@ from ci.plan.ci_variables import read_ci_job
 from ci.plan.planning import RunOptions
 from ci.plan.project import load_project
 from ci.run.commit_runs import Checkout, temporary_checkout
-from ci.run.search import Question, Search, Values, runs_made_by
+from ci.run.search import Question, Search, Values
 from ci.store.folder import open_store
 from ci.util.invocation import command
 from ci.util.terminal import complain
@@ -175,10 +175,6 @@ def _find_alarm(
     with reading_store(options.results) as store:
         find_project(store, None, project)
         along = project_line(store, project, source, options.branch)
-        # Reruns that were interrupted must not change the alarm that they are about.
-        made = runs_made_by(NAME, options.results)
-        runs = tuple(run for run in along.line.runs if run.run_id not in made)
-        along = replace(along, line=replace(along.line, runs=runs))
         histories = platform_histories(store, along.platforms, along)
         tracked = tracked_alarms(store, histories, along, complete=False)
     alarms = {it.record.alarm_id: it.alarm for it in tracked if it.alarm}

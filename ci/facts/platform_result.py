@@ -161,10 +161,18 @@ def not_run_result(plan: RunPlan, reason: str) -> PlatformResult:
         total_s=None,
         verdict=not_run(reason),
         findings=(say.not_run(reason),),
-        environment={"selection": {"operators": plan.selected}} if plan.selected else {},
+        environment={
+            **({"selection": {"operators": plan.selected}} if plan.selected else {}),
+            **_search(plan),
+        },
         artifacts=ResultFiles(folder=plan.results).artifacts,
     )
     return _within_bounds(result)
+
+
+def _search(plan: RunPlan) -> dict[str, JsonValue]:
+    """The mark of a run that searches a commit: its command."""
+    return {"search": {"command": plan.asked_by}} if plan.asked_by else {}
 
 
 def not_judged_result(plan: RunPlan, reason: str) -> PlatformResult:
@@ -224,7 +232,7 @@ def _environment(case: Case, files: ResultFiles) -> dict[str, JsonValue]:
     if image is not None:
         # Its seconds are those of the stage `image`.
         engine["image"] = {k: value for k, value in asdict(image).items() if k != "seconds"}
-    environment = {**files.environment, "engine": engine}
+    environment = {**files.environment, "engine": engine, **_search(case.plan)}
     if case.tests and case.tests.processor:
         environment["processor"] = case.tests.processor.facts
     if selected := _selected(case):

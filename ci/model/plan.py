@@ -329,6 +329,7 @@ class RunPlan:
     packed: bool = False  # the sources are only the files to copy: there is nothing to leave out
     subfolder: str = "."  # of the copied tree, in which the stages run
     priority: Priority = Priority.COMMIT
+    asked_by: str | None = None  # the command that searches a commit with it
 
     @property
     def pytest_stage(self) -> StagePlan:

@@ -416,6 +416,12 @@ class PlatformResult(_Model):
         return operators if operators and isinstance(operators, str) else None
 
     @property
+    def asked_by(self) -> str | None:
+        """The command that searched a commit with this run; ``None``: it is of the history."""
+        command = self.facts("search").get("command")
+        return command[:LONGEST_NAME] if command and isinstance(command, str) else None
+
+    @property
     def kept(self) -> str | None:
         """Name of the container or work folder that stayed after the run; it may be gone now."""
         name = self.facts("engine").get("kept")
@@ -450,7 +456,8 @@ class Lineage(_Model):
     depth: Count | None = None
     """Number of commits on the line, this one included; null in a shallow clone."""
     merge_base: CommitId | None = None
-    """Newest commit that the branch shares with its target."""
+    """Newest commit that the branch shares with its target; of the main branch, with that of the
+    remote: another one than the run's was not pushed when it began."""
 
     @property
     def tip(self) -> str | None:

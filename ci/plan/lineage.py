@@ -71,6 +71,9 @@ class _Clone:
             branch = f"pull/{job.pull_request}"
         merged = self._merges(parents, job, target)
         base = parents[0] if merged else self._merge_base(target) or job.merge_base
+        # A job of a CI system tests what was pushed, although its clone may be older.
+        if base is None and target is None and checked_out and job.system is None:
+            base = self._base_of(f"{REMOTE}{branch}")
         ancestors, depth = self._ancestors()
         return Lineage(
             branch=_storable(branch),
@@ -124,8 +127,11 @@ class _Clone:
         return is_named or self._merge_base(target, parents[0]) == parents[0]
 
     def _merge_base(self, target: str | None, commit: str | None = None) -> CommitId | None:
-        ref = self._ref(target)
-        return (ref and self._git("merge-base", commit or self._commit, ref)) or None
+        return self._base_of(self._ref(target), commit)
+
+    def _base_of(self, ref: str | None, commit: str | None = None) -> CommitId | None:
+        is_known = ref is not None and ref in self._refs
+        return (is_known and self._git("merge-base", commit or self._commit, str(ref))) or None
 
 
 def _storable(branch: str | None) -> str | None:

@@ -96,6 +96,8 @@ class RunOptions(BaseModel):
     """The head of the Ray cluster of the engine ``ray``; ``None``: from the environment."""
     priority: Priority = Priority.COMMIT
     """Which run gets a free host of a pool first."""
+    asked_by: str | None = None
+    """The command that asked for this run to search a commit; ``None``: it is of the history."""
     last_stage: str | None = None
     """The last stage to run, or a part of the build, such as `compile`; ``None``: all stages."""
     python: str | None = None
@@ -162,6 +164,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         source=inputs.source,
         results=inputs.results / platform.name,
         stages=_up_to(stages, inputs.options.last_stage),
+        asked_by=inputs.options.asked_by,
         artifacts=tuple(
             ArtifactPlan(name=name, path=path) for name, path in config.artifacts.items()
         ),

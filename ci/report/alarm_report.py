@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ci.analysis.alarm_messages import is_undersold
 from ci.analysis.alarm_tracking import TrackedAlarm
 from ci.analysis.alarms import Alarm, AlarmRow
 from ci.analysis.parts import group_by
@@ -20,6 +21,7 @@ from ci.report.changes import (
     change_data,
     run_data,
     run_name,
+    texts_of_runs_apart,
     tracking_text,
 )
 from ci.report.document import Document, Heading, Items, Report, Table, select_attributes
@@ -72,6 +74,9 @@ class AlarmReport(Report):
             if count := len(record.history.of(Judgement.SUSPECTED)):
                 details = command("history", record.platform, "--check")
                 yield f"{record.platform}: {counted(count, 'suspected regression')}: {details}"
+        apart = [(text, it.platform) for it in self.histories for text in texts_of_runs_apart(it)]
+        for text, of in group_by(apart, lambda it: it[0]).items():
+            yield f"{join_names([name for _, name in of], len(of))}: {text}"
 
     def data(self) -> dict[str, Any]:
         """Collect all alarms for programs."""
@@ -80,6 +85,9 @@ class AlarmReport(Report):
             "project": self.project,
             "branch": self.branch,
             "platforms": [it.platform for it in self.histories],
+            "elsewhere": {it.platform: it.elsewhere for it in self.histories},
+            "abandoned": {it.platform: it.abandoned for it in self.histories},
+            "searches": {it.platform: it.searches for it in self.histories},
             "regression": bool(self._regressions()),
             "alarms": [*map(alarm_data, self.alarms)],
         }
@@ -94,17 +102,13 @@ class AlarmReport(Report):
 
 def headline(alarm: Alarm) -> str:
     """``install up to +20 % on cpu, nvidia``: the size of the largest rise."""
-    point = (row := _largest(alarm)).change.point
+    point = (row := alarm.largest).change.point
     size = percent(point.after / point.before - 1, "+") if point.before else "from 0"
     most = "up to " if len(alarm.rows) > 1 else ""
     platforms = join_names(alarm.platforms, len(alarm.platforms))
     text = f"{measure_name(row.change.measure)} {most}{size} on {platforms}"
     is_environment = alarm.kind is Judgement.ENVIRONMENT
     return f"together with a change of the environment: {text}" if is_environment else text
-
-
-def _largest(alarm: Alarm) -> AlarmRow:
-    return max(alarm.rows, key=lambda it: it.change.point.relative)
 
 
 def place_text(alarm: Alarm) -> str:
@@ -168,7 +172,7 @@ def bisect_command(alarm: Alarm) -> str | None:
     good, bad = alarm.before.commit, alarm.first.commit
     if alarm.kind is Judgement.ENVIRONMENT or not good or not bad or good == bad:
         return None
-    row = _largest(alarm)
+    row = alarm.largest
     stage, _ = stage_and_quantity(row.change.measure)
     return command("bisect", row.platform, "--good", good, "--bad", bad, "--stage", stage)
 
@@ -241,7 +245,11 @@ def notification(
         "text": text,
         "event": event,
         "corrects": corrects
-        and {"last_run_before": corrects.before_run_id, "first_run_after": corrects.run_id},
+        and {
+            "last_run_before": corrects.before_run_id,
+            "first_run_after": corrects.run_id,
+            "headline": _said_size(corrects),
+        },
         **alarm_data(tracked),
     }
     return FORMS[form](text, data)
@@ -261,8 +269,18 @@ def _lines(
     yield f"{project}: {begin or ''}{kind}{headline(alarm)}"
     yield place_text(alarm)
     if said and event is AlarmEvent.CORRECTED:
-        yield f"and not, as it seemed before, after {said.before_run_id}, with {said.run_id}"
+        size = _said_size(said) if is_undersold(tracked, said) else None
+        moved = (said.before_run_id, said.run_id) != (alarm.before.run_id, alarm.first.run_id)
+        place = f"after {said.before_run_id}, with {said.run_id}" if moved else None
+        yield f"and not, as it seemed before, {', '.join(filter(None, (size, place)))}"
     yield tracking_text(tracked)
     if narrow := bisect_command(alarm):
         yield f"to find the commit: {narrow}"
     yield from row_texts(alarm)
+
+
+def _said_size(said: AlarmMessage) -> str | None:
+    """``install +20 %``, as a message named it; ``None`` if an older version sent it."""
+    if said.measure is None or said.size is None:
+        return None
+    return f"{measure_name(said.measure)} {percent(said.size, '+')}"

@@ -115,6 +115,7 @@ class HistoryReport(Report):
             "schema_version": SCHEMA_VERSION,
             **select_attributes(record, "project", "platform", "branch", "runs", "elsewhere"),
             "abandoned": record.abandoned,
+            "searches": record.searches,
             "regression": bool(_open_regressions(record, self.alarms)),
             "environments": [
                 _environment_data(record, it, self.alarms) for it in history.environments
@@ -133,20 +134,23 @@ class HistoryReport(Report):
 
 
 def _notes(record: PlatformHistory) -> list[str]:
-    """The runs that are not on the line, and the acceptances that no longer hold.
+    """The runs that are not on the line, and the acceptances that no longer hold."""
+    expired = [f"no longer accepted: {accepted_text(it)}: {it.reason}" for it in record.expired]
+    return [*texts_of_runs_apart(record), *_shorten(expired)]
 
-    ``3 runs of other branches not shown: a (2), b (1); ...``.
-    """
-    lines = []
+
+def texts_of_runs_apart(record: PlatformHistory) -> Iterator[str]:
+    """``3 runs of other branches not shown: a (2), b (1); ...``: those that are not on the line."""
     commits = {commit[:SHORT]: count for commit, count in record.abandoned.items()}
-    lost = f"commits that {record.branch} no longer has,"
+    lost = f"commits that {record.branch} does not have,"
     for runs, which in ((commits, lost), (record.elsewhere, "other branches")):
         if runs:
             found = [f"{name} ({count:,})" for name, count in runs.items()]
             what = f"{counted(sum(runs.values()), 'run')} of {which} not shown"
-            lines.append(f"{what}: {join_names(found)}; see one with --branch")
-    expired = [f"no longer accepted: {accepted_text(it)}: {it.reason}" for it in record.expired]
-    return [*lines, *_shorten(expired)]
+            yield f"{what}: {join_names(found)}; see one with --branch"
+    if searches := record.searches:
+        found = [f"{name} ({count:,})" for name, count in searches.items()]
+        yield f"{counted(sum(searches.values()), 'run')} not shown, of {join_names(found)}"
 
 
 def _is_young(environment: Environment) -> bool:

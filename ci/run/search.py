@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -66,7 +65,7 @@ class Question(BaseModel):
     def run_options(self) -> RunOptions:
         """The options of each run, which ends with the stage in question."""
         last = None if self.stage == TOTAL else self.stage
-        return self.options.model_copy(update={"last_stage": last})
+        return self.options.model_copy(update={"last_stage": last, "asked_by": self.command})
 
     @property
     def name(self) -> str:
@@ -265,15 +264,6 @@ class Search:
         known = {name for values in measures.values() for name in values}
         self.record.measure = next((name for name in (cpu, wall) if name in known), None)
         return self.record.measure or wall
-
-
-def runs_made_by(command: str, results: Path) -> set[str]:
-    """The ids of all runs that searches of a command have made, as far as their files say it."""
-    made: set[str] = set()
-    for file in results.glob(f"{command}-*.json"):
-        with suppress(OSError, ValueError):
-            made |= SearchRecord.model_validate_json(file.read_bytes()).runs.keys()
-    return made
 
 
 def _is_cut(verdict: Verdict) -> bool:

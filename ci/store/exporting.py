@@ -100,6 +100,17 @@ _PLATFORMS = {
 }
 _STAGES = _columns(StageResult)
 _BENCHMARKS = {**_columns(BenchmarkResult), "direction": ColumnKind.WORD}
+_ALARMS = {
+    **dict.fromkeys(("alarm_id", "kind", "state", "who"), ColumnKind.WORD),
+    "note": ColumnKind.TEXT,
+    "commit": ColumnKind.WORD,  # that fixes it
+    "stated_at": ColumnKind.TIME,
+    **dict.fromkeys(("link", "seen_run_id"), ColumnKind.WORD),
+}
+_RISES = {
+    **dict.fromkeys(("platform", "measure", "before_run_id", "run_id"), ColumnKind.WORD),
+    **dict.fromkeys(("before", "level"), ColumnKind.NUMBER),
+}
 # Columns that are not named as their fields: with a unit, and clear beside those of other tables.
 _NAMED_AS = {"name": "stage", "seconds": "wall_s", "peak_rss_bytes": "peak_memory_bytes"}
 
@@ -165,6 +176,14 @@ def _accepted_rows(store: Store, project: str, platforms: Sequence[str]) -> Iter
             yield (project, *accepted.model_dump(mode="json").values())
 
 
+def _alarm_rows(store: Store, project: str, platforms: Sequence[str]) -> Iterator[Row]:
+    for record in store.alarm_records(project):
+        for rise in record.rises:
+            if not platforms or rise.platform in platforms:
+                own = (getattr(record, name) for name in _ALARMS)
+                yield (project, *own, *(getattr(rise, name) for name in _RISES))
+
+
 TABLES: Mapping[str, ExportTable] = {
     "runs": ExportTable(columns={**_RUNS, **_LINEAGE}, rows=_run_rows),
     "platforms": ExportTable(columns=_PLATFORMS, rows=_platform_rows),
@@ -210,6 +229,9 @@ TABLES: Mapping[str, ExportTable] = {
             },
         },
         project_rows=_accepted_rows,
+    ),
+    "alarms": ExportTable(
+        columns={"project": ColumnKind.WORD, **_ALARMS, **_RISES}, project_rows=_alarm_rows
     ),
 }
 

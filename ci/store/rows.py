@@ -37,6 +37,13 @@ class RunHead:
     depth: int | None = None
     merge_base: str | None = None
     """These are as in ``ci.model.results.Lineage``; ``None`` where it was not recorded."""
+    asked_by: str | None = None
+    """The command that searched a commit with it; ``None``: it is of the history."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the main branch of the remote did not have the commit when the run began."""
+        return self.target is None and self.merge_base not in (None, self.commit)
 
     @property
     def tested(self) -> str | None:
@@ -86,7 +93,7 @@ class AlarmEvent(StrEnum):
     """What a message says of an alarm."""
 
     NEW = "new"
-    CORRECTED = "corrected"  # it began elsewhere
+    CORRECTED = "corrected"  # it began elsewhere, is larger, or of another stage
     RESOLVED = "resolved"
     REOPENED = "reopened"
 
@@ -103,7 +110,8 @@ class AlarmRise:
     """The first run with it."""
     before: float | None
     level: float
-    """The levels before and since, in the unit of the measure."""
+    """The levels before and since, in the unit of the measure; of an invalid alarm, those at the
+    time of this statement."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +155,9 @@ class AlarmMessage:
     decided: bool
     """Whether it ended by what a person said: an acceptance, or a state."""
     sent_at: datetime
+    measure: str | None = None
+    size: float | None = None
+    """The measure and the relative rise in its headline; ``None`` if an older version sent it."""
 
 
 class RunMeasures(NamedTuple):

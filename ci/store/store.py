@@ -336,14 +336,18 @@ def _missing(run_id: str | None, platform: str | None, known: Sequence[str]) -> 
     return UsageError(message, remedy=remedy)
 
 
+_LINEAGE = [it.name for it in LINEAGES.columns if it.name not in ("run_id", "asked_by")]
+
+
 def save(connection: Connection, run: RunResult, details: Mapping[str, Details]) -> None:
     """Save a run, replacing an earlier save of it."""
     document = run.model_dump(mode="json", exclude={"platforms"})
     columns = _columns(RUNS, run, without="document")
     # This locks the run: another process that saves it has to wait.
     _upsert(connection, RUNS, {**columns, "document": document})
-    lineage = _columns(LINEAGES, run.lineage, without="run_id")
-    _upsert(connection, LINEAGES, {"run_id": run.run_id, **lineage})
+    lineage = {it: getattr(run.lineage, it) for it in _LINEAGE}
+    asked_by = next((it.asked_by for it in run.platforms if it.asked_by), None)
+    _upsert(connection, LINEAGES, {"run_id": run.run_id, "asked_by": asked_by, **lineage})
     keys = {result.platform: environment_key(result) for result in run.platforms}
     components = {key.digest: asdict(key) for key in keys.values()}
     _add_missing(connection, ENVIRONMENT_KEYS, "components", components)

@@ -62,6 +62,7 @@ LINEAGES = sa.Table(
     sa.Column("tip", sa.String(64)),
     sa.Column("depth", sa.BigInteger),
     sa.Column("merge_base", sa.String(64)),
+    sa.Column("asked_by", sa.String(64)),  # the command of a run that searches a commit
 )
 
 # One platform of a run: a row of the results table.
@@ -186,4 +187,6 @@ ALARM_MESSAGES = sa.Table(
     sa.Column("latest_run_id", sa.String(64)),
     sa.Column("decided", sa.Boolean, nullable=False),
     sa.Column("sent_at", UtcDateTime, nullable=False),
+    sa.Column("measure", sa.String),
+    sa.Column("size", sa.Double),
 )

@@ -21,11 +21,11 @@ BODY_KEYS: Mapping[str, str] = {
     "branch": "The branch that the runs follow, or `null`.",
     "text": f"The message of the other forms. It is cut after {LONGEST_NOTIFICATION:,} characters.",
     "event": "`new`, `corrected`, `resolved` or `reopened`.",
-    "corrects": "For `corrected`: the runs that the last message named, by the keys"
-    " `last_run_before` and `first_run_after`. Otherwise `null`.",
+    "corrects": "For `corrected`: what the last message named, by the keys"
+    " `last_run_before`, `first_run_after` and `headline`. Otherwise `null`.",
     "id": "The alarm. It stays the same while more runs move the place of the rise.",
     "state": "`open`, `acknowledged`, `fixed`, `invalid` or `resolved`.",
-    "why": "How it was resolved, or why a fixed one is open again. Otherwise `null`.",
+    "why": "How it was resolved, or why a fixed or invalid one is open again. Otherwise `null`.",
     "statement": "What someone said last with `alarms ID`: `state`, `who`, `note`, `commit` and"
     " `stated_at`, or `null`.",
     "owners": "The owners in `CODEOWNERS` of the files that changed between the two runs.",

@@ -10,14 +10,28 @@ from pathlib import Path
 
 import pytest
 
-from ci.analysis.alarm_tracking import TrackedAlarm, due_event, message_of, track_alarms
+from ci.analysis.alarm_messages import due_event, message_of
+from ci.analysis.alarm_tracking import (
+    TrackedAlarm,
+    track_alarms,
+    with_levels,
+)
 from ci.analysis.alarms import find_alarms
 from ci.analysis.ancestry import Line
+from ci.analysis.changes import POLICY
 from ci.analysis.histories import history
 from ci.analysis.platform_history import PlatformHistory, ProjectLine
 from ci.analysis.repository import Repository
 from ci.facts.environment_key import environment_key
-from ci.store.rows import AlarmEvent, AlarmMessage, AlarmRecord, RunHead, RunMeasures
+from ci.gates.regression import Judgement
+from ci.store.rows import (
+    AlarmEvent,
+    AlarmMessage,
+    AlarmRecord,
+    AlarmState,
+    RunHead,
+    RunMeasures,
+)
 from tests.ci.stored_history import result
 
 PLATFORMS = ("cpu", "metax", "moore")
@@ -36,6 +50,7 @@ class Nightly:
         self.messages: list[AlarmMessage] = []
         self.tracked: list[TrackedAlarm] = []
         self.along: ProjectLine | None = None
+        self.histories: list[PlatformHistory] = []
 
     def add(self, seconds: Sequence[float]) -> None:
         """A commit, with a run of each platform whose install took so long."""
@@ -66,7 +81,7 @@ class Nightly:
             accepted=(),
             repository=Repository(Path("/nonexistent")),
         )
-        histories = [
+        self.histories = [
             PlatformHistory(
                 project="tiny",
                 platform=name,
@@ -75,13 +90,13 @@ class Nightly:
             )
             for name, rows in self.rows.items()
         ]
-        alarms = find_alarms(histories, along.order)
+        alarms = find_alarms(self.histories, along.order)
         known = [*self.records.values()]
-        self.tracked = track_alarms(alarms, known, histories, along, complete=complete)
+        self.tracked = track_alarms(alarms, known, self.histories, along, complete=complete)
         for it in self.tracked:
             self.records[it.record.alarm_id] = it.record
             last = self.sent.get(it.record.alarm_id)
-            if event := due_event(it, last, along):
+            if event := due_event(it, last, along, self.sent.values()):
                 message = message_of(it, event, last, along, BEGIN)
                 self.sent[message.alarm_id] = message
                 self.messages.append(message)
@@ -178,3 +193,123 @@ def test_only_a_range_that_leaves_out_commits_of_the_last_one_is_a_correction(
     before, first = (f"run-{it:03}" for it in said)
     last = replace(last, before_run_id=before, run_id=first, latest_run_id="run-016")
     assert due_event(today, last, slower.along) is expected
+
+
+def test_alarms_of_two_kinds_with_rises_of_one_record_keep_their_ids(slower: Nightly) -> None:
+    """A host was replaced just before a regression, and both were one alarm at first."""
+    [tracked], [record] = slower.tracked, slower.records.values()
+    assert tracked.alarm
+    assert slower.along
+    cpu, *others = tracked.alarm.rows
+    known = [replace(record, kind=Judgement.ENVIRONMENT)]
+    alarms = [
+        replace(tracked.alarm, rows=(cpu,)),
+        replace(tracked.alarm, rows=tuple(others), kind=Judgement.ENVIRONMENT),
+    ]
+    ids = []
+    for _ in range(3):
+        found = track_alarms(alarms, known, slower.histories, slower.along)
+        ids.append({it.record.kind: it.record.alarm_id for it in found})
+        known = [it.record for it in found]
+    assert ids[0]["environment"] == record.alarm_id
+    assert ids[0]["regression"] != record.alarm_id
+    assert ids == [ids[0]] * 3
+
+
+def test_a_rise_that_is_larger_elsewhere_is_a_correction() -> None:
+    noise, nightly = random.Random(1), Nightly()  # noqa: S311
+    for number in range(40):
+        levels = (106 if number >= 15 else 100, 130 if number >= 17 else 100, 100)
+        if number >= 19:
+            nightly.check()
+        nightly.add([it * noise.gauss(1, 0.005) for it in levels])
+    new, corrected = nightly.messages
+    assert (new.event, corrected.event) == (AlarmEvent.NEW, AlarmEvent.CORRECTED)
+    assert new.size == pytest.approx(0.06, abs=0.01)
+    assert corrected.size == pytest.approx(0.3, abs=0.01)
+    assert new.alarm_id == corrected.alarm_id
+
+
+@pytest.mark.parametrize(
+    ("measure", "size", "expected"),
+    [
+        ("install.wall_s", 0.19, None),
+        ("install.cpu_s", 0.11, None),
+        ("compile.wall_s", 0.3, None),
+        ("install.wall_s", 0.09, AlarmEvent.CORRECTED),
+        ("total.wall_s", 0.19, AlarmEvent.CORRECTED),
+        ("pytest.wall_s", 0.19, AlarmEvent.CORRECTED),
+        (None, None, None),  # an older version did not store it
+    ],
+)
+def test_a_headline_of_another_stage_or_twice_the_size_is_a_correction(
+    slower: Nightly, measure: str | None, size: float | None, expected: AlarmEvent | None
+) -> None:
+    """The alarm of today: install +20 %."""
+    [tracked], [last] = slower.tracked, slower.messages
+    assert slower.along
+    assert tracked.alarm
+    last = replace(last, latest_run_id="run-016", measure=measure, size=size)
+    assert due_event(tracked, last, slower.along) is expected
+    # Not if the stage rose, too, or if a part of the platforms recovered.
+    [row, *others] = tracked.alarm.rows
+    if size is not None and size > 0.1:
+        also = tuple(replace(row.change, measure=f"{it}.wall_s") for it in ("pytest", "compile"))
+        more = replace(tracked.alarm, rows=(replace(row, also=also), *others))
+        known = None if measure != "total.wall_s" else expected
+        assert due_event(replace(tracked, alarm=more), last, slower.along) is known
+    alarm = replace(tracked.alarm, rows=tuple(others))
+    assert due_event(replace(tracked, alarm=alarm), last, slower.along) is None
+
+
+@pytest.mark.parametrize(("size", "expected"), [(0.5, None), (0.3, AlarmEvent.REOPENED)])
+def test_what_is_left_of_an_undone_rise_is_not_sent(
+    slower: Nightly, size: float, expected: AlarmEvent | None
+) -> None:
+    [tracked], [last] = slower.tracked, slower.messages
+    assert slower.along
+    last = replace(last, event=AlarmEvent.RESOLVED, latest_run_id="run-016", size=size)
+    assert due_event(tracked, last, slower.along) is expected
+
+
+def test_an_invalid_alarm_that_grew_is_open_again(slower: Nightly) -> None:
+    def say_invalid() -> None:
+        [tracked] = slower.tracked
+        record = replace(with_levels(tracked), state=AlarmState.INVALID)
+        slower.records = {record.alarm_id: record}
+        slower.check()
+
+    say_invalid()
+    [tracked] = slower.tracked
+    assert (tracked.state, tracked.is_dismissed) == (AlarmState.INVALID, True)
+    for rows in slower.rows.values():
+        rows[15:] = [
+            row._replace(values={k: 1.25 * v for k, v in row.values.items()}) for row in rows[15:]
+        ]
+    for _ in range(2):  # it stays open, whatever the store knows of the new level
+        slower.check()
+        [tracked] = slower.tracked
+        assert (tracked.state, tracked.is_dismissed) == (AlarmState.OPEN, False)
+        assert "called invalid, install on cpu grew from +19 % to +49 %" in tracked.why
+    say_invalid()  # of the new level
+    [tracked] = slower.tracked
+    assert tracked.state is AlarmState.INVALID
+    new, invalid, again, last = (it.event for it in slower.messages)
+    assert (new, invalid) == (AlarmEvent.NEW, AlarmEvent.RESOLVED)
+    assert (again, last) == (AlarmEvent.REOPENED, AlarmEvent.RESOLVED)
+
+
+def test_a_rise_that_fifty_runs_did_not_show_is_not_sent(slower: Nightly) -> None:
+    """Not even if another alarm was sent since, and the rise is found now."""
+    for number in range(POLICY.window + 10):
+        slower.add([120 + number % 3] * 3)
+    slower.check()
+    [tracked], [sent] = slower.tracked, slower.messages
+    assert slower.along
+    other = replace(sent, alarm_id="0123abcd", latest_run_id=slower.heads[-1].run_id)
+    assert due_event(tracked, None, slower.along, [other]) is None
+    said = replace(tracked.record, stated_at=BEGIN)
+    assert due_event(replace(tracked, record=said), None, slower.along, [other]) is AlarmEvent.NEW
+    few = replace(other, latest_run_id=slower.heads[40].run_id)
+    for known in ((), [few]):  # a new address, and one to which too early a check sent something
+        assert due_event(tracked, None, slower.along, known) is AlarmEvent.NEW

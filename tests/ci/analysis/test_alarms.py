@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from ci.analysis.alarms import find_alarms
+from ci.analysis.histories import history
+from ci.analysis.platform_history import PlatformHistory
 from ci.errors import ExitCode
-from tests.ci.stored_history import Project, expect, noisy, result
+from ci.facts.environment_key import environment_key
+from ci.store.rows import RunMeasures
+from tests.ci.stored_history import BEGIN, Project, expect, noisy, result
 
 PLATFORMS = ("ascend", "cambricon", "cpu", "iluvatar", "metax", "moore", "nvidia")
 
@@ -70,6 +76,41 @@ def test_two_causes_are_two_alarms(tmp_path: Path) -> None:
     measure(project, {"cpu": cpu, "moore": moore, "nvidia": nvidia})
     assert alarms(project) == [["nvidia"], ["cpu", "moore"]]
     assert alarms(project, "cpu", "nvidia") == [["nvidia"], ["cpu"]]
+
+
+@pytest.mark.parametrize(
+    ("compiled", "place", "expected"),
+    [
+        (1.4, 14, [["install.cpu_s", "compile.wall_s"]]),
+        (1.4, 8, [["install.cpu_s"]]),  # too far: wall time alone is only suspected
+        (1.1, 14, [["install.cpu_s"], ["compile.wall_s"]]),  # another size
+    ],
+)
+def test_a_part_whose_place_noise_moved_is_no_second_alarm(
+    compiled: float, place: int, expected: list[list[str]]
+) -> None:
+    """CPU seconds of install rise by 35 % with run 20. Compile has wall time alone."""
+    key = environment_key(result())
+    series = zip(step(100, 20, 40, 1, by=1.35), step(80, place, 40, 2, by=compiled), strict=True)
+    rows = [
+        RunMeasures(
+            run_id=f"{number:02}",
+            commit=f"{number:040x}",
+            dirty=False,
+            started_at=BEGIN + timedelta(days=number),
+            key=key.digest,
+            values={"install.cpu_s": install, "compile.wall_s": compile_},
+        )
+        for number, (install, compile_) in enumerate(series)
+    ]
+    found = history(rows, {key.digest: key})
+    of_cpu = PlatformHistory(project="tiny", platform="cpu", runs=len(rows), history=found)
+    order = {row.run_id: number for number, row in enumerate(rows)}
+    alarmed = find_alarms([of_cpu], order)
+    assert [
+        [it.measure for row in alarm.rows for it in (row.change, *row.also)] for alarm in alarmed
+    ] == expected
+    assert (alarmed[0].before.run_id, alarmed[0].first.run_id) == ("19", "20")
 
 
 def test_a_platform_that_runs_at_night_joins_the_alarm(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from ci.plan.lineage import read_lineage
 from ci.store.rows import CommitParents, RunHead
 from tests.cases import narrowed
 from tests.ci.foreign_runs import write_run
-from tests.ci.stored_history import BEGIN, Project, expect, git, noisy, result
+from tests.ci.stored_history import BEGIN, ENVIRONMENT, Project, expect, git, noisy, result
 
 FIRM = ("--fail-on", "regression")
 
@@ -96,14 +96,60 @@ def test_abandoned_commits_are_kept_apart(project: Project) -> None:
     said = expect(project.ci("history", "cpu", "--check"), code=ExitCode.REGRESSION)
     assert "tiny: cpu, 26 runs of main\n" in said
     tip = old[-1][:12]
-    assert f"25 runs of commits that main no longer has, not shown: {tip} (25); see" in said
+    assert f"25 runs of commits that main does not have, not shown: {tip} (25); see" in said
     assert f"between run-005 (commit {old[5][:12]}) and run-030 (commit {new[0][:12]})" in said
     found = history(project)
     assert (found["abandoned"], found["elsewhere"]) == ({old[-1]: 25}, {"no branch": 1})
+    said = expect(project.ci("history", "--check"), code=ExitCode.REGRESSION)  # of all platforms
+    assert f"cpu: 25 runs of commits that main does not have, not shown: {tip} (25); see" in said
+    assert "cpu: 1 run of other branches not shown: no branch (1); see" in said
+    found = json.loads(expect(project.ci("history", "--format", "json")))
+    assert found["abandoned"] == {"cpu": {old[-1]: 25}}
+    assert found["elsewhere"] == {"cpu": {"no branch": 1}}
     said = expect(project.ci("history", "cpu", "--check", "--branch", tip), "no open regression")
     assert f"tiny: cpu, 32 runs of {tip}\n" in said
     assert "20 runs of other branches not shown: main (20);" in said
-    assert "no longer has" not in said
+    assert "does not have" not in said
+
+
+def test_complete_runs_that_search_a_commit_are_kept_apart(project: Project) -> None:
+    """Those of the tests or of the total run all stages. They are no sample of the history."""
+    commits = project.measure_each(noisy(100, 20))
+    for number in range(10):
+        command = "bisect" if number < 4 else "rerun-alarm"
+        marked = {**ENVIRONMENT, "search": {"command": command}}
+        project.run(commits[-2 - number % 2], result(150, environment=marked))
+    said = expect(project.ci("history", "cpu", "--check"), "no open regression")
+    assert "tiny: cpu, 20 runs of main\n" in said
+    assert said.count("10 runs not shown, of rerun-alarm (6), bisect (4)") == 1
+    assert "other branches" not in said
+    said = expect(project.ci("history", "--check"), "no open regression")
+    assert "cpu: 10 runs not shown, of rerun-alarm (6), bisect (4)" in said
+    with project.open() as store:
+        run = store.load(project.runs[-1])
+        store.save(run, {})  # as an import does: the mark is in the results
+        assert store.heads(last=1)[0].asked_by == "rerun-alarm"
+
+
+def test_commits_of_main_that_no_one_pushed_are_kept_apart(project: Project) -> None:
+    """Except for those of the reader. Once they are pushed, they are on the line of all."""
+    project.measure_each(noisy(100, 12))
+    remote, job = project.folder / "remote", project.folder / "job"
+    git(project.folder, "clone", "--quiet", "--bare", project.source.as_uri(), str(remote))
+    git(project.source, "remote", "add", "origin", remote.as_uri())
+    git(project.source, "fetch", "--quiet", "origin")
+    git(project.folder, "clone", "--quiet", remote.as_uri(), str(job))
+    mine = project.measure_each(noisy(150, 8, 2))
+    reading = ("history", "cpu", "--check", "--source")
+    said = expect(project.ci(*reading, str(job)), "no open regression")
+    assert "tiny: cpu, 12 runs of main\n" in said
+    assert f"8 runs of commits that main does not have, not shown: {mine[-1][:12]} (8)" in said
+    said = expect(project.ci(*reading, str(project.source)), code=ExitCode.REGRESSION)
+    assert "tiny: cpu, 20 runs of main\n" in said
+    git(project.source, "push", "--quiet", "origin", "main")
+    project.run(mine[-1], result(150), lineage=read_lineage(project.source, mine[-1], {}))
+    said = expect(project.ci(*reading, str(job)), code=ExitCode.REGRESSION)
+    assert "tiny: cpu, 21 runs of main\n" in said
 
 
 def test_a_rebased_branch_has_its_new_commits_only(project: Project) -> None:
@@ -114,7 +160,7 @@ def test_a_rebased_branch_has_its_new_commits_only(project: Project) -> None:
     project.measure_each(noisy(100, 6, 3))
     said = expect(project.ci("history", "cpu", "--check", "--branch", "topic"), "no open regr")
     assert "tiny: cpu, 12 runs of topic\n" in said
-    assert f"6 runs of commits that topic no longer has, not shown: {old[-1][:12]} (6)" in said
+    assert f"6 runs of commits that topic does not have, not shown: {old[-1][:12]} (6)" in said
 
 
 def test_what_a_pull_merged_is_still_on_the_line(project: Project) -> None:

@@ -74,6 +74,13 @@ def test_an_alarm_is_listed_with_its_id_and_owners(project: Project) -> None:
     assert [it["alarm"] for it in shifts] == [alarm["id"]]
 
 
+def test_a_project_in_a_folder_of_its_repository_has_the_owners_of_that(project: Project) -> None:
+    folder = project.source / "ops"
+    folder.mkdir()
+    [alarm] = json.loads(expect(project.ci("alarms", "--json", "--source", str(folder))))["alarms"]
+    assert alarm["owners"] == ALONE
+
+
 def test_the_owner_of_a_platform_follows_those_of_the_files(project: Project) -> None:
     config = project.source / "ci.yaml"
     known = config.read_text(encoding="utf-8")

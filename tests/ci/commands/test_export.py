@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from ci.model.results import (
 from ci.store import exporting
 from ci.store.exporting import TABLES, ColumnKind
 from ci.store.folder import default_url
+from ci.store.rows import AlarmRecord, AlarmRise, AlarmState
 from ci.store.store import Store
 from tests.ci.foreign_runs import RUN_ID, small
 
@@ -166,6 +168,36 @@ def test_what_is_exported_is_what_the_store_holds(
     ]
 
 
+@pytest.mark.parametrize("kind", READERS)
+def test_alarms_have_what_people_said_of_them(run: RunResult, results: Path, kind: str) -> None:
+    needs(kind)
+    rise = AlarmRise(
+        platform="nvidia",
+        measure="install.wall_s",
+        before_run_id="before",
+        run_id=RUN_ID,
+        before=100.0,
+        level=120.0,
+    )
+    record = AlarmRecord(
+        alarm_id="1a2b3c4d",
+        kind="regression",
+        rises=(replace(rise, platform="iluvatar"), rise),
+        seen_run_id=LATER,
+        state=AlarmState.FIXED,
+        who="A. Developer",
+        note=REASON,
+        commit="0123456",
+        stated_at=run.started_at,
+    )
+    with Store(default_url(results)) as store:
+        store.save_alarms(run.project, [record])
+    assert exported(results, kind, "--platform", "nvidia") == ExitCode.PASSED
+    expected = {"project": run.project, **asdict(record), **asdict(rise)}
+    del expected["rises"]
+    assert READERS[kind](results, "alarms") == [expected]
+
+
 def test_parquet_has_types(results: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
@@ -250,8 +282,8 @@ def test_large_tables_are_written_in_groups(results: Path, monkeypatch: pytest.M
 
 
 def test_rows_have_all_their_columns(run: RunResult) -> None:
-    for name, table in TABLES.items():
-        if name == "accepted":  # of a project, not of a run
+    for table in TABLES.values():
+        if table.project_rows:  # of a project, not of a run
             continue
         rows = list(table.rows(run, lambda _: TESTS))
         assert rows

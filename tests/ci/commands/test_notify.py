@@ -181,12 +181,30 @@ def test_an_alarm_that_began_elsewhere_is_corrected_once(check: Check, receiver:
         check()
     new, corrected = receiver.bodies
     assert (corrected["event"], corrected["id"]) == ("corrected", new["id"])
-    assert corrected["corrects"] == {"last_run_before": "run-008", "first_run_after": "run-009"}
+    assert corrected["corrects"] == {
+        "last_run_before": "run-008",
+        "first_run_after": "run-009",
+        "headline": "install +20 %",
+    }
     assert corrected["first_run_after"]["run_id"] == "run-012"
     said = corrected["text"]
     assert said.startswith("tiny of main: correction: regression: install up to +2")
     assert "\nafter run-011 (" in said
     assert "\nand not, as it seemed before, after run-008, with run-009\n" in said
+
+
+def test_a_message_that_named_half_of_the_rise_is_corrected_once(
+    check: Check, receiver: Receiver
+) -> None:
+    check()
+    said = "measure = 'total.wall_s', size = 0.06, latest_run_id = 'run-015'"
+    change_sent(check, f"UPDATE alarm_messages SET {said}")  # noqa: S608
+    for _ in range(2):
+        check()
+    new, corrected = receiver.bodies
+    assert (corrected["event"], corrected["id"]) == ("corrected", new["id"])
+    assert corrected["corrects"]["headline"] == "total +6.0 %"
+    assert "\nand not, as it seemed before, total +6.0 %\n" in corrected["text"]
 
 
 def test_a_place_that_is_not_known_better_is_not_corrected(

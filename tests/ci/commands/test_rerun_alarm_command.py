@@ -81,6 +81,8 @@ class Alarmed:
         if options.last_stage and row.verdict.product is Product.PASSED:
             cut = Verdict(product=Product.NOT_RUN, harness=Harness.CLEAN, evidence=LEFT_OUT)
             row = row.model_copy(update={"verdict": cut})
+        mark = {"search": {"command": options.asked_by}}
+        row = row.model_copy(update={"environment": {**row.environment, **mark}})
         run_id = self.project.run(commit, row)
         with open_store(self.project.results) as store:
             return store.load(run_id)
@@ -116,7 +118,7 @@ def test_a_true_alarm_is_confirmed(alarmed: Alarmed) -> None:
     assert 0.15 < row["low"] < 0.2 < row["high"] < 0.25
     assert [len(runs) for runs in row["runs"].values()] == [5, 5]
     assert alarmed.sides == [False, True, True, False, False, True, True, False, False, True]
-    assert {it.last_stage for it in alarmed.options} == {"install"}
+    assert {(it.last_stage, it.asked_by) for it in alarmed.options} == {("install", "rerun-alarm")}
 
 
 def test_a_false_alarm_is_not_confirmed(alarmed: Alarmed) -> None:

@@ -215,6 +215,17 @@ def test_a_note_is_masked_and_cut_with_its_parameters(tmp_path: Path) -> None:
     assert (note.code, note.parameters) == (reported.code, {"text": note.text})
 
 
+def test_a_run_that_searches_a_commit_is_marked(tmp_path: Path) -> None:
+    for command in ("bisect", None):
+        inputs = replace(INPUTS, results=tmp_path, options=RunOptions(asked_by=command))
+        planned = plan(inputs=inputs)
+        planned.results.mkdir(exist_ok=True)
+        files = ResultFiles(folder=planned.results, stages=planned.stages)
+        judged = judged_result(planned, ExecutionFacts(engine="docker"), files)
+        assert judged.asked_by == command
+        assert not_run_result(planned, "no space is left").asked_by == command
+
+
 def test_only_containers_can_lose_their_network(tmp_path: Path) -> None:
     stages = [{"name": "t", "command": "pytest", "kind": "pytest", "network": "none"}]
     planned = plan({**CONFIG, "stages": stages})

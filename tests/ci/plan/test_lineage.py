@@ -78,6 +78,18 @@ def test_a_branch_and_its_clone(project: Project) -> None:
     assert (found.branch, found.target, found.merge_base, found.depth) == ("main", None, None, 3)
 
 
+def test_a_commit_of_main_that_was_not_pushed_names_the_newest_one_that_was(
+    project: Project,
+) -> None:
+    pushed, folder = tip(project, "main"), clone(project)
+    assert lineage(folder).merge_base == pushed
+    git(folder, "commit", "--quiet", "--allow-empty", "--message", "mine")
+    found = lineage(folder)
+    assert (found.branch, found.target, found.merge_base) == ("main", None, pushed)
+    # What a job of a CI system tests was pushed, however old its clone is.
+    assert lineage(folder, {"GITLAB_CI": "true", "CI_COMMIT_BRANCH": "main"}).merge_base is None
+
+
 def test_a_shallow_clone_knows_the_parents_by_name(project: Project) -> None:
     found = lineage(clone(project, "--depth=1"))
     parent = tip(project, "main~1")

@@ -85,12 +85,16 @@ accepted_at TIMESTAMP, PRIMARY KEY (project, platform, measure, run_id))
 """
 
 
+DROP_0011 = "ALTER TABLE lineages DROP COLUMN asked_by"  # a later version added it
+
+
 def make_accepted_older(url: str, revision: str) -> None:
     """A store of revision 0005 or 0006, with an accepted rise."""
     values = "'p', 'cpu', 'a.b.wall_s', 'run-7', NULL, 9.5, 'kernels', '2026-01-02 03:04:05'"
     with connected(url) as connection:
         for table in ("accepted", "alarms", "alarm_rises", "alarm_messages"):
             connection.execute(text(f"DROP TABLE {table}"))
+        connection.execute(text(DROP_0011))
         connection.execute(text(ACCEPTED_0005))
         connection.execute(text(f"INSERT INTO accepted VALUES ({values})"))  # noqa: S608
         connection.execute(text(f"UPDATE alembic_version SET version_num = '{revision}'"))  # noqa: S608
@@ -188,10 +192,10 @@ def test_a_store_without_lineages_is_upgraded(published: RunResult, saved_url: s
     """Revision 0005 had no such table, and its documents had no lineage."""
     runs = METADATA.tables["runs"]
     document = published.model_dump(mode="json", exclude={"platforms", "lineage"})
+    make_accepted_older(saved_url, "0005")
     with connected(saved_url) as connection:
         connection.execute(text("DROP TABLE lineages"))
         connection.execute(runs.update().values(document={**document, "schema_version": 4}))
-    make_accepted_older(saved_url, "0005")
     with Store(saved_url) as store:
         assert store.load() == published
         [head] = store.heads()
@@ -240,6 +244,7 @@ def test_alarms_that_an_older_store_sent_are_kept(store_url: str) -> None:
     with connected(store_url) as connection:
         for table in ("alarms", "alarm_rises", "alarm_messages"):
             connection.execute(text(f"DROP TABLE {table}"))
+        connection.execute(text(DROP_0011))
         connection.execute(text(NOTICES_0008))
         for number, (address, platform, measure, run_id, day) in enumerate(rows):
             place = f"{number}, 'p', '{address}', '{platform}', '{measure}', '{run_id}'"
