@@ -23,12 +23,11 @@ from ci.analysis.parts import (
     group_by,
     group_names,
     parts_of,
-    pytest_stages,
     units_of,
 )
 from ci.facts import measures
 from ci.facts.environment_key import ComponentChange, environment_key
-from ci.facts.measures import IMAGE, TOTAL, AnyQuantity, Benchmark, Quantity
+from ci.facts.measures import IMAGE, TOTAL, AnyQuantity, Benchmark, Quantity, pytest_stages
 from ci.facts.suite import operator_of
 from ci.model.details import UnitKind
 from ci.model.results import Grade, PlatformResult
