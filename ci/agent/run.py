@@ -20,7 +20,7 @@ from ci.protocol.stable_names import run_folders
 
 INTERRUPTED = 130
 RESTARTED = 1
-LEFT_OUT = "not run: only an earlier stage was asked for"
+LEFT_OUT = "not run: only another stage was asked for"
 
 
 class JobRun:

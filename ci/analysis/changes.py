@@ -358,6 +358,7 @@ def _exact_finding(values: Sequence[float]) -> SeriesFinding:
             )
             changes.append(change)
             level = value
-    detectable = max(POLICY.exact_minimum, 1 / abs(level)) if level else None
+    least = 1 / abs(level) if abs(level) > 1 else 0.0  # of counts; a share has no unit
+    detectable = max(POLICY.exact_minimum, least) if level else None
     known = level if values else None
     return SeriesFinding(changes=tuple(changes), level=known, detectable=detectable)

@@ -28,7 +28,7 @@ from ci.analysis.parts import group_by
 from ci.analysis.stage_order import place_of
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import ALL_OPERATORS, EnvironmentKey
-from ci.facts.measures import REFERENCE, is_benchmark, is_worse, stage_and_quantity
+from ci.facts.measures import REFERENCE, is_benchmark, is_of, is_worse
 from ci.store.rows import RunMeasures
 from ci.util.text import commit_name
 
@@ -122,12 +122,6 @@ def _findings(grouped: Mapping[str, Sequence[RunMeasures]]) -> dict[str, dict[st
     for key, name in sorted(series, key=lambda pair: place_of(pair[1])):
         findings[key][name] = found[key, name]
     return findings
-
-
-def is_of(measure: str, stage: str | None, text: str | None) -> bool:
-    """Whether a measure is of a stage, and its quantity contains a text in any case."""
-    of, quantity = stage_and_quantity(measure)
-    return stage in (None, of) and (text is None or text.casefold() in quantity.label.casefold())
 
 
 def _key_changes(

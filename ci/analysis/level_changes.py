@@ -93,7 +93,7 @@ class LevelChange:
     @property
     def is_small(self) -> bool:
         """Whether the change is certain, but too small for a regression."""
-        return is_exact(self.measure) and abs(self.point.relative) < EXACT_ALARM
+        return is_small(self.measure, self.point.relative)
 
     @property
     def is_in_one_commit(self) -> bool:
@@ -246,6 +246,11 @@ def accepted_levels(
 
 def is_exact(name: str) -> bool:
     return not stage_and_quantity(name)[1].is_noisy
+
+
+def is_small(measure: str, relative: float) -> bool:
+    """Whether a rise is no regression, since most commits raise the measure a little."""
+    return stage_and_quantity(measure)[1].grows and abs(relative) < EXACT_ALARM
 
 
 class SeriesJudge:

@@ -94,11 +94,6 @@ def _median_part(units: list[Unit]) -> Part:
     return Part(median(unit.seconds for unit in units if unit.cached is cached), cached)
 
 
-def pytest_stages(result: PlatformResult) -> set[str]:
-    """The stages that run the tests; their names can differ."""
-    return {it.name for it in result.stages if it.seconds and it.seconds == result.pytest_s}
-
-
 # Names of units and files
 
 _OBJECTS = (".o", ".obj", ".lo")

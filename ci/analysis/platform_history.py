@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from ci.analysis.ancestry import Ancestry, Line
 from ci.analysis.cause import explain, host_changes
 from ci.analysis.explanation import Explanation
-from ci.analysis.histories import history, is_of
+from ci.analysis.histories import history
 from ci.analysis.level_changes import IN_USE, LATEST, History, LevelChange
-from ci.analysis.parts import BuildSide, pytest_stages
+from ci.analysis.parts import BuildSide
 from ci.analysis.repository import Repository
 from ci.errors import UsageError
 from ci.facts.acceptance import Acceptance, split_expired
-from ci.facts.measures import stage_and_quantity
+from ci.facts.measures import is_of, pytest_stages, stage_and_quantity
 from ci.gates.regression import Judgement
 from ci.model.results import PlatformResult
 from ci.store.rows import RunHead, RunMeasures

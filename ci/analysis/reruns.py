@@ -33,7 +33,7 @@ class RerunPlan:
     environment: EnvironmentKey
     """That of the runs which raised the alarm."""
     rise: float
-    """The relative rise; infinite from 0."""
+    """The relative rise; infinite from 0. Negative where a fall is the regression."""
     before: float
     after: float
     """The levels in the history."""
@@ -113,10 +113,11 @@ def runs_needed(noise: float, rise: float) -> int:
     if not noise:
         return 1
     deviate = levels.NORMAL.inv_cdf(POWER)
+    size = abs(math.log1p(rise)) if rise > -1 else math.inf
     enough = (
         runs
         for runs in range(LEAST_RUNS, MOST_RUNS)
-        if _half_width(noise, runs, runs) + deviate * _error(noise, runs, runs) <= math.log1p(rise)
+        if _half_width(noise, runs, runs) + deviate * _error(noise, runs, runs) <= size
     )
     return next(enough, MOST_RUNS)
 
@@ -127,8 +128,9 @@ def judge_reruns(
     """Judge an alarm of a relative ``rise``; ``None`` if a side has no run.
 
     It is confirmed if the level rose for certain, and by at least half of that. It is not if the
-    level rose for certain by less than ``rise``, and probably by less than half of it. ``noise`` is
-    that of the series, 0 for a measure without any. A larger one of the reruns counts instead.
+    level rose for certain by less than ``rise``, and probably by less than half of it. A negative
+    ``rise`` is a fall, which is judged in the same way. ``noise`` is that of the series, 0 for a
+    measure without any. A larger one of the reruns counts instead.
     """
     if not before or not after:
         return None
@@ -143,11 +145,13 @@ def judge_reruns(
         few = min(len(before), len(after)) < LEAST_RUNS
         half = math.inf if few else _half_width(noise, len(before), len(after))
         low, high = (1 + effect) * math.exp(-half) - 1, (1 + effect) * math.exp(half) - 1
-    is_large = effect >= rise / 2
+    sign = math.copysign(1, rise)
+    least, most = sorted((sign * low, sign * high))
+    is_large = sign * effect >= abs(rise) / 2
     outcome = RerunOutcome.UNDECIDED
-    if low > 0 and is_large:
+    if least > 0 and is_large:
         outcome = RerunOutcome.CONFIRMED
-    elif high < rise and not is_large:
+    elif most < abs(rise) and not is_large:
         outcome = RerunOutcome.NOT_CONFIRMED
     return RerunFinding(before=good, after=bad, low=low, high=high, outcome=outcome)
 

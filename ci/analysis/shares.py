@@ -20,11 +20,10 @@ from ci.analysis.parts import (
     group_by,
     group_names,
     parts_of,
-    pytest_stages,
     units_of,
 )
 from ci.facts import measures
-from ci.facts.measures import TOTAL, AnyQuantity, Quantity
+from ci.facts.measures import TOTAL, AnyQuantity, Quantity, pytest_stages
 from ci.facts.suite import operator_of
 from ci.model.details import UnitKind
 from ci.model.results import PlatformResult

@@ -9,11 +9,11 @@ from statistics import median
 
 from ci.analysis.changes import POLICY
 from ci.analysis.histories import history
-from ci.analysis.level_changes import Environment, LevelChange
+from ci.analysis.level_changes import Environment, LevelChange, is_small
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import EnvironmentKey
 from ci.facts.measures import headline, is_worse, stage_and_quantity
-from ci.gates.regression import EXACT_ALARM, Judgement, judge_change
+from ci.gates.regression import Judgement, judge_change
 from ci.store.rows import RunMeasures
 
 
@@ -207,5 +207,5 @@ def _judge_exact(name: str, steps: Sequence[LevelChange], before: float, after: 
     return judge_change(
         is_worse=is_worse(name, before, after),
         is_accepted=any(step.accepted for step in steps),
-        is_small=abs(relative) < EXACT_ALARM,
+        is_small=is_small(name, relative),
     )

@@ -19,12 +19,15 @@ from ci.commands.options import (
     config_file,
 )
 from ci.errors import ExitCode, UsageError
+from ci.facts.measures import amount, measure_name, stage_and_quantity
 from ci.model.trust import Trust
 from ci.plan.ci_variables import read_ci_job
+from ci.plan.config import Config
 from ci.plan.planning import RunOptions
 from ci.plan.project import chosen_platforms, load_project
 from ci.plan.request import selected_operators
 from ci.plan.source import state
+from ci.protocol.stage_kind import StageKind
 from ci.report.bisection_report import BisectionReport
 from ci.run.commit_runs import temporary_checkout
 from ci.run.search import Question, Search, Values
@@ -32,17 +35,17 @@ from ci.store.folder import make_folder, open_store
 from ci.util.git import git
 from ci.util.invocation import command
 from ci.util.terminal import complain
-from ci.util.text import commit_name
+from ci.util.text import commit_name, join_names
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
     parser.description = (
-        "Find the commit since which a stage is slower or a test fails. Runs commits between GOOD"
-        " and BAD, in a folder outside of the sources, the most informative first, and each"
-        " as often as the noise needs, and up to the stage in question. Commits that do not build"
-        " are stepped over. Stored runs of the same environment are used. If it is interrupted, the"
-        " same command continues."
+        "Find the commit since which a stage is slower, a benchmark is worse or a test fails. Runs"
+        " commits between GOOD and BAD, in a folder outside of the sources, the most informative"
+        " first, and each as often as the noise needs, and up to the stage in question. Commits"
+        " that do not build are stepped over. Stored runs of the same environment are used. If it"
+        " is interrupted, the same command continues."
     )
     add_platform(parser, "the platform to run")
     for name, which in (("good", "before the change"), ("bad", "with the change")):
@@ -56,9 +59,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     question.add_argument(
         "--stage",
         metavar="S",
-        help="the stage that got slower: install, compile, pytest (default: install)",
+        help="the stage that got slower: install, compile, pytest (default: install, or with"
+        " --measure the stage with benchmarks)",
     )
     question.add_argument("--test", metavar="ID", help="the test that fails: its pytest node id")
+    parser.add_argument(
+        "--measure",
+        metavar="TEXT",
+        help="the benchmark that got worse: its name, or a part of it that no other one has. With"
+        " --stage also another measure, such as 'peak memory' or 'executed tests' (default: the"
+        " stage's seconds)",
+    )
     parser.add_argument(
         "--warm",
         action="store_true",
@@ -78,6 +89,9 @@ def execute(options: argparse.Namespace) -> int:
     if options.warm and options.test:
         message = "--warm: cannot be combined with --test: the cache changes only times"
         raise UsageError(message, remedy="Leave out --warm.")
+    if options.measure and options.test:
+        message = "--measure: cannot be combined with --test, which has no measure"
+        raise UsageError(message, remedy="Leave out one of them.")
     config = config_file(options)
     project = load_project(config, os.environ)
     chosen_platforms(project.config, [options.platform])
@@ -90,8 +104,9 @@ def execute(options: argparse.Namespace) -> int:
             platform=options.platform,
             good=commits[0],
             bad=commits[-1],
-            stage=None if options.test else options.stage or "install",
+            stage=None if options.test else _stage(options, project.config),
             test=options.test,
+            text=options.measure,
             warm=options.warm,
             options=RunOptions(
                 engine=options.engine or "auto",
@@ -114,6 +129,23 @@ def execute(options: argparse.Namespace) -> int:
     report = _report(search, values, found.answer, source)
     report.show(options.format)
     return ExitCode.PASSED if found.answer.is_sure else ExitCode.INFRASTRUCTURE
+
+
+def _stage(options: argparse.Namespace, config: Config) -> str:
+    """The stage in question: with ``--measure``, one that has benchmarks."""
+    if options.stage or not options.measure:
+        return options.stage or "install"
+    known = [
+        it.name
+        for it in config.stages
+        if it.kind is StageKind.BENCHMARK
+        and (it.platforms is None or options.platform in it.platforms)
+    ]
+    if len(known) == 1:
+        return known[0]
+    stages = f"the stages {join_names(known)} have them" if known else "no stage has any"
+    message = f"--measure: got '{options.measure}' without a stage, expected one with benchmarks"
+    raise UsageError(f"{message}: {stages}", remedy="Name the stage of the measure: --stage STAGE")
 
 
 def _commits_between(source: Path, good: str, bad: str) -> tuple[str, ...]:
@@ -145,9 +177,14 @@ def _no_difference(search: Search, values: Values) -> UsageError:
     asked, ends = search.question, [values[it] for it in (search.commits[0], search.commits[-1])]
     good, bad = (f"{sum(it.values()):.0f} of {len(it)}" for it in ends)
     what = f"{asked.test} failed in {good} and in {bad} runs"
-    if asked.stage:
-        good, bad = (f"{median(it.values()):.3g} s in {len(it)} runs" for it in ends)
-        what = f"{asked.stage} took {good} and {bad} (medians)"
+    if asked.stage and search.measure:
+        levels = [median(it.values()) for it in ends]
+        quantity, step = stage_and_quantity(search.measure)[1], abs(levels[1] - levels[0])
+        good, bad = (
+            f"{amount(level, quantity, step=step)} in {len(it)} runs"
+            for level, it in zip(levels, ends, strict=True)
+        )
+        what = f"{measure_name(search.measure)} was {good} and {bad} (medians)"
     message = f"--good and --bad: got no significant difference, expected one: {what}"
     return UsageError(message, remedy="Name commits further apart, or another stage or test.")
 
@@ -164,7 +201,7 @@ def _report(search: Search, values: Values, answer: Answer, source: Path) -> Bis
         platform=asked.platform,
         stage=asked.stage,
         test=asked.test,
-        measure=record.measure,
+        measure=search.measure,
         commits=search.commits,
         subjects={commit: subject for commit, _, subject in lines},
         values=values,
@@ -177,7 +214,7 @@ def _report(search: Search, values: Values, answer: Answer, source: Path) -> Bis
 
 def _cause(search: Search, values: Values, answer: Answer, run_ids: list[list[str]]) -> str:
     """Why the stage is slower, or the message of the test."""
-    asked, measure = search.question, search.record.measure
+    asked, measure = search.question, search.measure
     place = search.commits.index(answer.first_bad[-1])
     sides = [
         {run_id: value for commit in side for run_id, value in values.get(commit, {}).items()}

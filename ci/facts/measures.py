@@ -31,6 +31,7 @@ class Quantity(StrEnum):
     WALL = "wall_s"
     CPU = "cpu_s"  # user and system
     PEAK_MEMORY = "peak_bytes"
+    EXECUTED = "executed"  # share of the collected tests that were not skipped
     WHEEL = "wheel_bytes"
     LINES = "lines"  # generated
     UNITS = "units"  # translation units
@@ -45,8 +46,13 @@ class Quantity(StrEnum):
         return self.is_time or self is Quantity.PEAK_MEMORY
 
     @property
+    def grows(self) -> bool:
+        """Whether most commits raise it a little, so that a small rise is no regression."""
+        return self in (Quantity.WHEEL, Quantity.LINES, Quantity.UNITS)
+
+    @property
     def direction(self) -> Direction:
-        return Direction.LOWER
+        return Direction.HIGHER if self is Quantity.EXECUTED else Direction.LOWER
 
     @property
     def label(self) -> str:
@@ -68,6 +74,7 @@ class Benchmark:
 
     is_time: ClassVar = False  # of a stage, which others may contain
     is_noisy: ClassVar = True
+    grows: ClassVar = False
     place: ClassVar = len(Quantity)
 
     @property
@@ -114,6 +121,12 @@ def is_benchmark(name: str) -> bool:
     return isinstance(stage_and_quantity(name)[1], Benchmark)
 
 
+def is_of(measure: str, stage: str | None, text: str | None) -> bool:
+    """Whether a measure is of a stage, and its quantity contains a text in any case."""
+    of, quantity = stage_and_quantity(measure)
+    return stage in (None, of) and (text is None or text.casefold() in quantity.label.casefold())
+
+
 def is_worse(measure: str, before: float, after: float) -> bool:
     """Whether the second value is worse; of most measures, the higher one is."""
     higher = stage_and_quantity(measure)[1].direction is Direction.HIGHER
@@ -144,6 +157,9 @@ def measures_of(result: PlatformResult) -> dict[str, float]:
                 measure_key(stage.name, Quantity.CPU): _cpu(stage),
                 measure_key(stage.name, Quantity.PEAK_MEMORY): stage.peak_rss_bytes,
             }
+    for name in pytest_stages(result) & measurable:
+        if result.pytest:
+            named[measure_key(name, Quantity.EXECUTED)] = result.pytest.executed_share
     named |= {benchmark_key(it): it.value for it in result.benchmarks if it.stage in measurable}
     in_total = [stage for stage in result.stages if stage.in_total]
     if result.total_s is not None and all(stage.name in measurable for stage in in_total):
@@ -163,6 +179,11 @@ def benchmark_key(result: BenchmarkResult) -> str:
     return measure_key(result.stage, Benchmark(result.direction, result.unit, result.name))
 
 
+def pytest_stages(result: PlatformResult) -> set[str]:
+    """The stages that run the tests; their names can differ."""
+    return {it.name for it in result.stages if it.seconds and it.seconds == result.pytest_s}
+
+
 def _is_measurable(stage: StageResult, result: PlatformResult) -> bool:
     """Whether a stage did its work; so did a pytest stage with few failures."""
     if stage.name == IMAGE:  # finding an existing image says nothing about the time to build one
@@ -171,8 +192,7 @@ def _is_measurable(stage: StageResult, result: PlatformResult) -> bool:
     if stage.exit_code != 1 or pytest is None or pytest.summary is None:
         return stage.exit_code == 0
     # pytest's exit code 1: accept it if few tests failed.
-    tests = pytest.bad + pytest.passed + pytest.skipped + pytest.xfailed
-    return 0 < pytest.bad <= MOST_FAILURES * tests
+    return 0 < pytest.bad <= MOST_FAILURES * pytest.tests
 
 
 def _cpu(stage: StageResult) -> float | None:
@@ -188,6 +208,7 @@ _LABELS = {
     Quantity.WALL: "wall",
     Quantity.CPU: "CPU",
     Quantity.PEAK_MEMORY: "peak memory",
+    Quantity.EXECUTED: "executed tests",
     Quantity.WHEEL: "wheel",
     Quantity.LINES: "generated lines",
     Quantity.UNITS: "translation units",
@@ -217,31 +238,39 @@ def certain(probability: float) -> str:
 
 
 def amount(value: float, quantity: AnyQuantity, sign: str = "", *, step: float = 0.0) -> str:
-    """``38 s``, ``4 units``; the sign ``+`` always shows a sign.
+    """``38 s``, ``4 units``, ``97.5 %``; the sign ``+`` always shows a sign.
 
-    Seconds have as many decimals as it takes to show a difference of ``step``.
+    It has as many decimals as it takes to show a difference of ``step``.
     """
     if isinstance(quantity, Benchmark):
-        return _benchmark_amount(value, quantity.unit, sign)
+        return _benchmark_amount(value, quantity.unit, sign, step)
+    if quantity is Quantity.EXECUTED:  # the difference of two shares is no share
+        return f"{100 * value:{sign},.1f} {'points' if sign else '%'}"
     if quantity in _BYTES:
         for size, unit in _SIZES:
             if abs(value) >= size or not value:
-                return f"{value / size:{sign},.1f} {unit}"
+                return f"{value / size:{sign},.{max(1, _decimals(step / size))}f} {unit}"
         return f"{value:{sign},.0f} bytes"
     if quantity in _SECONDS:
         digits = 0 if abs(value) >= _WHOLE_SECONDS else 1
-        needed = -math.floor(math.log10(step)) if step > 0 else 0
-        digits = max(digits, min(needed, _MOST_DECIMALS))
-        return f"{value:{sign},.{digits}f} {_SECONDS[quantity]}"
+        return f"{value:{sign},.{max(digits, _decimals(step))}f} {_SECONDS[quantity]}"
     return f"{value:{sign},.0f} {quantity.value}"
 
 
-def _benchmark_amount(value: float, unit: str, sign: str) -> str:
+def _decimals(step: float) -> int:
+    """The decimals that show a difference of ``step``."""
+    return min(max(-math.floor(math.log10(step)), 0), _MOST_DECIMALS) if step > 0 else 0
+
+
+def _benchmark_amount(value: float, unit: str, sign: str, step: float) -> str:
     """``306 ns``, ``1.25 images/s``: three digits, of a duration in the unit that fits."""
     if (scale := _DURATIONS.get(unit)) is not None and value:
         seconds = value * scale
         unit = next((it for it, size in _DURATIONS.items() if abs(seconds) >= size), "ns")
         value = seconds / _DURATIONS[unit]
+        step *= scale / _DURATIONS[unit]
+    if decimals := _decimals(step):
+        return f"{value:{sign},.{decimals}f} {unit}".rstrip()
     digits = ",.0f" if abs(value) >= _WHOLE else ".3g"
     return f"{value:{sign}{digits}} {unit}".rstrip()
 
@@ -266,6 +295,7 @@ def headline(measure: str, before: float, after: float) -> str:
     what: dict[AnyQuantity, str] = {
         Quantity.WHEEL: "wheel",
         Quantity.PEAK_MEMORY: f"{stage}'s peak memory",
+        Quantity.EXECUTED: measure_name(measure),
     }
     name = measure_name(measure) if isinstance(quantity, Benchmark) else what.get(quantity, stage)
     return f"{name} {growth(before, after, quantity)}"

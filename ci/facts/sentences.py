@@ -188,8 +188,8 @@ def stage_without_result(stage: str) -> str:
 
 @fact
 def stage_left_out(stage: str) -> str:
-    """`bisect` and `rerun-alarm` measure an earlier stage, so they end the run after that one."""
-    return f"stage {stage} was left out: only an earlier stage was asked for"
+    """`bisect` and `rerun-alarm` run the stages that another one needs, and that one."""
+    return f"stage {stage} was left out: only another stage was asked for"
 
 
 @fact

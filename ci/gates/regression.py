@@ -24,7 +24,7 @@ IN_WORDS = (
     " accepted it, and no later run is back at the old level. A rise of wall time alone, without"
     f" one of CPU seconds, is open only after {WALL_ALONE} runs: before that, a busy machine"
     " explains it as well. Counts and sizes of files have no noise: a rise of at least"
-    f" {100 * EXACT_ALARM:.0f} % is open at once."
+    f" {100 * EXACT_ALARM:.0f} % is open at once, and so is a fall of the share of executed tests."
 )
 
 
@@ -68,7 +68,7 @@ def judge_change(
 
     Args:
         is_worse: The level got worse: it rose, or fell where higher values are better.
-        is_small: The measure has no noise, and the change is below ``EXACT_ALARM``.
+        is_small: Most commits raise the measure a little, and the change is below ``EXACT_ALARM``.
         is_confirmed: Enough later runs support it.
         runs_of_wall_alone: Runs since the change, if only wall time rose.
         with_environment: The environment changed with it, so the sources may not be the cause.

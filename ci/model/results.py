@@ -217,6 +217,16 @@ class PytestResult(_Model):
         """Tests and files that failed or had an error."""
         return self.failed + self.errors
 
+    @property
+    def tests(self) -> int:
+        """All tests that were collected and not deselected."""
+        return self.bad + self.passed + self.skipped + self.xfailed + self.xpassed
+
+    @property
+    def executed_share(self) -> float | None:
+        """The share of the tests that were not skipped; ``None`` without tests."""
+        return 1 - self.skipped / self.tests if self.tests else None
+
 
 class OverloadCount(_Model):
     """Counts of operator overloads on one slot and device."""

@@ -99,7 +99,10 @@ class RunOptions(BaseModel):
     asked_by: str | None = None
     """The command that asked for this run to search a commit; ``None``: it is of the history."""
     last_stage: str | None = None
-    """The last stage to run, or a part of the build, such as `compile`; ``None``: all stages."""
+    """The last stage to run, or a part of the build, such as `compile`; ``None``: all stages.
+
+    Before benchmarks, neither the tests nor other benchmarks run.
+    """
     python: str | None = None
     """The Python of the host engine's environment; ``None``: the site's, or the engine chooses."""
 
@@ -269,7 +272,13 @@ def _up_to(stages: Sequence[StagePlan], last: str | None) -> tuple[StagePlan, ..
     ends = [it for it in stages if it.name == last]
     ends = ends or [it for it in stages if it.column is Column.BUILD_INSTALL]
     end = stages.index(ends[-1]) if ends else len(stages)
-    return (*stages[: end + 1], *(replace(it, left_out=True) for it in stages[end + 1 :]))
+    needs_none = StageKind.BENCHMARK in (it.kind for it in ends)
+    return tuple(
+        replace(it, left_out=True)
+        if place > end or (needs_none and place < end and it.kind is not StageKind.COMMAND)
+        else it
+        for place, it in enumerate(stages)
+    )
 
 
 def _refuse_isolated_python(stage: str, command: Sequence[str]) -> None:

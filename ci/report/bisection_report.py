@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from ci.analysis.bisection import SURE, Answer
-from ci.facts.measures import amount, certain, percent, stage_and_quantity
+from ci.facts.measures import amount, certain, measure_name, percent, stage_and_quantity
 from ci.report.document import Document, Heading, Items, Report, Table
 from ci.util.text import SHORT, commit_name, counted, first_line
 
@@ -36,7 +36,12 @@ class BisectionReport(Report):
 
     def document(self, *, page: bool) -> Document:  # noqa: ARG002 (both are alike)
         first = self.answer.first_bad
-        what = f"{self.stage} is slower" if self.stage else f"{self.test} fails"
+        what = f"{self.test} fails"
+        if self.measure:
+            is_time = stage_and_quantity(self.measure)[1].is_time
+            what = (
+                f"{self.stage} is slower" if is_time else f"{measure_name(self.measure)} is worse"
+            )
         name = commit_name(first[-1]) if len(first) == 1 else f"one of {len(first)} commits"
         title = f"{self.platform}: {what} since {name}, {certain(self.answer.probability)}"
         yield Heading(1, title), Items([*self._lines()], indent="  ")

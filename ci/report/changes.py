@@ -8,6 +8,7 @@ from typing import Any
 from ci.analysis.alarm_tracking import TrackedAlarm
 from ci.analysis.changes import POLICY, ChangePoint
 from ci.analysis.level_changes import LevelChange
+from ci.analysis.platform_history import PlatformHistory
 from ci.facts.acceptance import Acceptance
 from ci.facts.measures import amount, measure_name, percent, stage_and_quantity
 from ci.gates.regression import EXACT_ALARM, Judgement
@@ -15,7 +16,7 @@ from ci.model.results import Direction
 from ci.report.document import select_attributes
 from ci.store.rows import AlarmState, RunMeasures
 from ci.util.invocation import command
-from ci.util.text import commit_name, counted, join_names
+from ci.util.text import SHORT, commit_name, counted, join_names
 
 SCHEMA_VERSION = 1  # of histories and alarms for programs
 ENVIRONMENT_RISE = (
@@ -130,3 +131,17 @@ def run_data(run: RunMeasures) -> dict[str, Any]:
         **select_attributes(run, "run_id", "commit", "dirty"),
         "started_at": run.started_at.isoformat(),
     }
+
+
+def texts_of_runs_apart(record: PlatformHistory) -> Iterator[str]:
+    """``3 runs of other branches not shown: a (2), b (1); ...``: those that are not on the line."""
+    commits = {commit[:SHORT]: count for commit, count in record.abandoned.items()}
+    lost = f"commits that {record.branch} does not have,"
+    for runs, which in ((commits, lost), (record.elsewhere, "other branches")):
+        if runs:
+            found = [f"{name} ({count:,})" for name, count in runs.items()]
+            what = f"{counted(sum(runs.values()), 'run')} of {which} not shown"
+            yield f"{what}: {join_names(found)}; see one with --branch"
+    if searches := record.searches:
+        found = [f"{name} ({count:,})" for name, count in searches.items()]
+        yield f"{counted(sum(searches.values()), 'run')} not shown, of {join_names(found)}"

@@ -34,6 +34,7 @@ from ci.report.changes import (
     level_lines,
     run_data,
     run_name,
+    texts_of_runs_apart,
     tracking_text,
 )
 from ci.report.document import (
@@ -48,7 +49,7 @@ from ci.report.document import (
 from ci.report.table import MISSING
 from ci.store.rows import RunMeasures
 from ci.util.invocation import command
-from ci.util.text import SHORT, counted, join_names, shorten_middle
+from ci.util.text import counted, join_names, shorten_middle
 
 MOST = 10
 """Lines of each kind, so that all kinds fit on two screens. JSON has all lines."""
@@ -137,20 +138,6 @@ def _notes(record: PlatformHistory) -> list[str]:
     """The runs that are not on the line, and the acceptances that no longer hold."""
     expired = [f"no longer accepted: {accepted_text(it)}: {it.reason}" for it in record.expired]
     return [*texts_of_runs_apart(record), *_shorten(expired)]
-
-
-def texts_of_runs_apart(record: PlatformHistory) -> Iterator[str]:
-    """``3 runs of other branches not shown: a (2), b (1); ...``: those that are not on the line."""
-    commits = {commit[:SHORT]: count for commit, count in record.abandoned.items()}
-    lost = f"commits that {record.branch} does not have,"
-    for runs, which in ((commits, lost), (record.elsewhere, "other branches")):
-        if runs:
-            found = [f"{name} ({count:,})" for name, count in runs.items()]
-            what = f"{counted(sum(runs.values()), 'run')} of {which} not shown"
-            yield f"{what}: {join_names(found)}; see one with --branch"
-    if searches := record.searches:
-        found = [f"{name} ({count:,})" for name, count in searches.items()]
-        yield f"{counted(sum(searches.values()), 'run')} not shown, of {join_names(found)}"
 
 
 def _is_young(environment: Environment) -> bool:

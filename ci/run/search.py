@@ -9,20 +9,30 @@ second one uses the runs of the first.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ci.analysis.bisection import Bisection, likelihood_of_outcomes, likelihood_of_times
 from ci.errors import ConfigError, InfrastructureError, UsageError
-from ci.facts.measures import TOTAL, Quantity, measure_key
+from ci.facts.measures import (
+    REFERENCE,
+    TOTAL,
+    Quantity,
+    is_of,
+    measure_key,
+    measure_name,
+    measures_of,
+    stage_and_quantity,
+)
 from ci.facts.sentences import stage_left_out
 from ci.model.outcomes import Outcome
-from ci.model.results import Harness, RunResult, Verdict
+from ci.model.results import Direction, Harness, RunResult, Verdict
 from ci.plan.planning import RunOptions
 from ci.run.commit_runs import Checkout
 from ci.store.folder import open_store
@@ -30,7 +40,7 @@ from ci.store.rows import RunMeasures
 from ci.store.store import Store
 from ci.util.files import write_atomically
 from ci.util.terminal import complain
-from ci.util.text import commit_name, near_match
+from ci.util.text import commit_name, join_names, near_match
 
 # Ends of a harness that the commit itself may have caused: a test that hangs, a build that takes
 # all memory. Such a commit is stepped over; any other failure ends the search.
@@ -38,6 +48,8 @@ OWN_FAULTS = (Harness.CRASHED, Harness.OOM_KILLED, Harness.TIMED_OUT)
 
 
 BISECT = "bisect"
+MOST_NAMES = 5  # of measures in a message
+MOST_COST = 100.0  # of the usual one: what should be high may be 0
 
 
 class Question(BaseModel):
@@ -55,7 +67,9 @@ class Question(BaseModel):
     test: str | None = None
     """One of the two: a stage that got slower, or a test that fails."""
     measure: str | None = None
-    """The measure of the stage; ``None``: seconds."""
+    """The measure of the stage; ``None``: that with ``text``, or seconds."""
+    text: str | None = None
+    """A part of the name of the measure, such as that of a benchmark."""
     warm: bool = False
     only_own_runs: bool = False
     """Whether runs that were stored before are no evidence."""
@@ -119,12 +133,33 @@ class Search:
             raise UsageError(message, remedy=remedy) from None
 
     def bisection(self, values: Values) -> Bisection:
+        costs = self._costs(values)
         return Bisection(
             commits=self.commits,
-            values={commit: list(runs.values()) for commit, runs in values.items()},
+            values={commit: [*map(costs, runs.values())] for commit, runs in values.items()},
             skipped=self.record.skipped,
             log_likelihood=likelihood_of_outcomes if self.question.test else likelihood_of_times,
         )
+
+    def _costs(self, values: Values) -> Callable[[float], float]:
+        """How to make values comparable as seconds are: about 1, and higher is worse.
+
+        Benchmarks have any unit: a time of 300 ns is below the resolution of seconds.
+        """
+        measure = self.measure
+        if measure is None or stage_and_quantity(measure)[1].is_time:
+            return float
+        known = [it for runs in values.values() for it in runs.values() if it > 0]
+        usual = median(known) if known else 1.0
+        least = usual / MOST_COST
+        if stage_and_quantity(measure)[1].direction is Direction.HIGHER:
+            return lambda value: usual / max(value, least)
+        return lambda value: value / usual
+
+    @property
+    def measure(self) -> str | None:
+        """The measure of the stage; ``None`` for a test, or before any run has the measure."""
+        return self.question.measure or self.record.measure
 
     def go_on(self, checkout: Checkout) -> Values:
         """Run commits until the answer is known, or more runs would not help."""
@@ -192,6 +227,10 @@ class Search:
         has_ended = row.verdict.product.is_final or _is_cut(row.verdict)
         if row.built is False or not has_ended:
             return row.verdict.reason or "it was not built"
+        if asked.text:
+            own = {measure_name(it) for it in measures_of(row) if is_of(it, asked.stage, None)}
+            found = f". It has: {join_names(sorted(own), MOST_NAMES)}" if own else ""
+            return f"it has no measure of '{asked.stage}' with '{asked.text}' in its name{found}"
         if asked.stage:
             known = [stage.name for stage in row.stages]
             return f"it has no measure of the stage '{asked.stage}'{near_match(asked.stage, known)}"
@@ -254,16 +293,40 @@ class Search:
                 if state and state.outcome is not Outcome.SKIPPED
             }
         measures = {run_id: rows[run_id].values for run_id in run_ids if run_id in rows}
-        name = asked.measure or self.record.measure or self._choose_measure(measures)
+        name = self.measure or self._choose_measure(measures)
         return {run_id: values[name] for run_id, values in measures.items() if name in values}
 
     def _choose_measure(self, measures: Mapping[str, Mapping[str, float]]) -> str:
-        """CPU seconds where they are measured: a busy machine changes wall seconds more."""
+        """The measure that is named, else CPU seconds, as a busy machine changes wall seconds more.
+
+        Raises ``UsageError`` if several have the name.
+        """
         stage = self.question.stage or ""
+        if text := self.question.text:
+            self.record.measure = find_measure(measures.values(), stage, text)
+            return self.record.measure or ""
         cpu, wall = (measure_key(stage, it) for it in (Quantity.CPU, Quantity.WALL))
         known = {name for values in measures.values() for name in values}
         self.record.measure = next((name for name in (cpu, wall) if name in known), None)
         return self.record.measure or wall
+
+
+def find_measure(
+    measured: Iterable[Mapping[str, float]], stage: str | None, text: str
+) -> str | None:
+    """The measure of a stage, or of any stage, with this name, else the one with it in its name.
+
+    Raises ``UsageError`` if several have it.
+    """
+    known = {it for values in measured for it in values if it != REFERENCE}
+    found = [it for it in known if is_of(it, stage, text) or it == text]
+    exact = [it for it in found if text in (it, stage_and_quantity(it)[1].label)]
+    if len(exact or found) > 1:
+        names = join_names(sorted(map(measure_name, exact or found)), MOST_NAMES)
+        message = f"--measure: got '{text}', expected the name of one measure: it is in {names}"
+        remedy = "Name one of them in full, and with --stage its stage."
+        raise UsageError(message, remedy=remedy)
+    return next(iter(exact or found), None)
 
 
 def _is_cut(verdict: Verdict) -> bool:

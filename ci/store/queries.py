@@ -357,6 +357,7 @@ def _result_head(run_id: str, result: PlatformResult) -> ResultHead:
         active=sum(it.active for it in result.overloads),
         executed=sum(it.executed for it in result.overloads),
         build_install_s=result.build_install_s,
+        executed_share=pytest.executed_share if pytest else None,
         selected=result.selected,
         is_pending=is_pending(verdict),
         engine=str(result.facts("engine").get("name") or ""),

@@ -192,6 +192,8 @@ class ResultHead:
     executed: int
     """Overloads, summed over slots and devices."""
     build_install_s: float | None
+    executed_share: float | None = None
+    """The share of the tests that were not skipped; ``None`` without tests."""
     selected: str | None = None
     """The operators that the run was narrowed to; ``None``: all."""
     is_pending: bool = False
@@ -203,8 +205,3 @@ class ResultHead:
     @property
     def tests(self) -> int:
         return sum(self.counts.values())
-
-    @property
-    def executed_share(self) -> float | None:
-        """The share of the tests that were not skipped; ``None`` without tests."""
-        return 1 - self.counts["skipped"] / self.tests if self.tests else None

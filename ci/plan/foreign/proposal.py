@@ -16,7 +16,8 @@ from packaging.utils import canonicalize_name
 from ci.errors import UsageError
 from ci.model.plan import RESERVED_VARIABLES
 from ci.model.platforms import PLATFORMS
-from ci.plan.config import TEST_COMMAND, WHAT_TO_INSTALL
+from ci.plan.config import TEST_COMMAND, WHAT_TO_INSTALL, short_stages
+from ci.plan.foreign.benchmarks import Benchmarks, find_benchmarks
 from ci.plan.foreign.candidate import (
     OTHERS,
     ROOT,
@@ -88,6 +89,7 @@ class Proposal:
     origins: Mapping[str, str]
     """Why a key has its value."""
     notes: tuple[str, ...]
+    benchmarks: Benchmarks | None = None
 
     @property
     def text(self) -> str:
@@ -101,7 +103,27 @@ class Proposal:
                 value if listed else {key: value}, **_STYLE, default_flow_style=listed
             )
             parts.append(f"{key}: {text}" if listed else text)
-        return "".join(parts)
+        return "".join([*parts, self._benchmark_stages])
+
+    @property
+    def _benchmark_stages(self) -> str:
+        """The stages with one for benchmarks, as a comment: these may take long."""
+        if self.benchmarks is None:
+            return ""
+        found, taken = self.benchmarks, self.settings
+        install = " ".join([str(taken.get("install", WHAT_TO_INSTALL)), *found.requirements])
+        groups, test = strings(taken.get("groups", [])), str(taken.get("test", TEST_COMMAND))
+        stages = [
+            it.model_dump(mode="json", exclude_unset=True)
+            for it in short_stages(install, groups, test)
+        ]
+        bench = {"name": "bench", "kind": "benchmark", "command": found.command}
+        stages.append({**bench, "benchmarks": found.results})
+        text = yaml.safe_dump({"stages": stages}, **_STYLE, sort_keys=False)
+        replaced = [f"`{it}`" for it in ("install", "groups", "test") if it in taken]
+        instead = f" in place of {', '.join(replaced)}" if replaced else ""
+        heading = f"Benchmarks ({_one_line(found.origin)}). To measure them, use{instead}:"
+        return "".join(f"# {line}\n" for line in (heading, *text.splitlines()))
 
     def lines(self) -> Iterator[str]:
         """Yield each key with its value and the reason."""
@@ -156,11 +178,21 @@ class _Author:
                 "no test_*.py and no folder of tests was found: an sdist often has none;"
                 " a checkout has"
             )
+        benchmarks = self._benchmarks()
         return Proposal(
             settings=settings,
             origins={key: _one_line(it) for key, it in self._origins.items() if key in settings},
             notes=tuple(map(_one_line, (*self._files.notes, *self._notes))),
+            benchmarks=benchmarks,
         )
+
+    def _benchmarks(self) -> Benchmarks | None:
+        declared = map(self._declared.packages, self._declared.candidates())
+        found = find_benchmarks(self._files, set().union(*declared))
+        if found:
+            what = "ci.yaml has a stage for them, as a comment"
+            self._notes.append(f"benchmarks: {found.origin}: {what}")
+        return found
 
     def _project(self) -> str:
         name = self._declared.name or re.sub(r"-\d[\w.]*$", "", self._files.folder.name)

@@ -108,7 +108,7 @@ def test_stages_that_were_not_asked_for_do_not_run(job: Job) -> None:
     assert job.run() == 0
     skipped = job.events("stage_skipped")
     assert [it["stage"] for it in skipped] == ["pytest", "package"]
-    assert {it["reason"] for it in skipped} == {"not run: only an earlier stage was asked for"}
+    assert {it["reason"] for it in skipped} == {"not run: only another stage was asked for"}
 
 
 def test_time_out_ends_the_whole_tree(job: Job) -> None:

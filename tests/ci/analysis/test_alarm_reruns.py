@@ -68,3 +68,23 @@ def test_counts_without_noise_need_one_run() -> None:
     assert found.outcome is RerunOutcome.CONFIRMED
     assert found.low == found.high == pytest.approx(1 / 13)
     assert judge_reruns([13.0], [], rise=1 / 13, noise=0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("after", "outcome"),
+    [
+        (1000.0, RerunOutcome.CONFIRMED),
+        (1500.0, RerunOutcome.NOT_CONFIRMED),
+        (2200.0, RerunOutcome.NOT_CONFIRMED),
+    ],
+)
+def test_a_fall_of_what_should_be_high_is_judged_as_a_rise_is(
+    after: float, outcome: RerunOutcome
+) -> None:
+    """Of a benchmark of images per second, a third of which is lost."""
+    assert runs_needed(0.02, -1 / 3) == runs_needed(0.02, 0.5) == LEAST_RUNS
+    assert runs_needed(0.02, -1.0) == LEAST_RUNS
+    sides = [[level * (1 + 0.01 * place) for place in range(-2, 3)] for level in (1500.0, after)]
+    found = judge_reruns(*sides, rise=-1 / 3, noise=0.02)
+    assert found
+    assert found.outcome is outcome

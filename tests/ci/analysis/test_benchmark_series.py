@@ -106,7 +106,7 @@ def test_a_fall_that_a_later_run_undid_is_past(tmp_path: Path) -> None:
 def test_a_measure_that_no_run_has_is_refused(project: Project) -> None:
     answer = project.tracked("--check", "--measure", "nothing")
     message = "--measure: cpu has no measure with 'nothing' in its name"
-    expect(answer, message, "It has: CPU, images", code=ExitCode.USAGE)
+    expect(answer, message, "It has: CPU, executed tests, images", code=ExitCode.USAGE)
 
 
 def test_two_versions_are_compared(project: Project) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,16 @@ import pytest
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts.sentences import stage_left_out
 from ci.model.outcomes import Outcome
-from ci.model.results import Harness, PlatformResult, Product, RunResult, StageResult, Verdict
+from ci.model.results import (
+    BenchmarkResult,
+    Direction,
+    Harness,
+    PlatformResult,
+    Product,
+    RunResult,
+    StageResult,
+    Verdict,
+)
 from ci.plan.planning import RunOptions
 from ci.run.commit_runs import Checkout, temporary_checkout
 from ci.store.folder import open_store
@@ -217,6 +227,102 @@ def test_a_small_difference_can_be_read(runs: Runs) -> None:
     assert {row[2] for row in rows} == {"1.00", "1.08"}, text
 
 
+BENCH = """\
+- {name: bench, kind: benchmark, command: make bench, benchmarks: out.json}
+"""
+
+
+def benchmarks_since(place: int) -> Callable[[int], PlatformResult]:
+    """A third fewer images from a place on, an unsteady sum of some ns, and fewer tests."""
+    noisy = random.Random(1)  # noqa: S311
+
+    def row(at: int) -> PlatformResult:
+        is_bad = at >= place
+        stage = StageResult(name="bench", seconds=1.0, exit_code=0, in_total=False)
+        values = {
+            "load images": ("images/s", "higher", 1000.0 if is_bad else 1500.0),
+            "load a sum": ("s", "lower", 3.09e-7 if is_bad else 3e-7),
+            "load zeros": ("", "higher", 0.0 if is_bad else 7.0),
+        }
+        found = tuple(
+            BenchmarkResult(
+                stage="bench",
+                name=name,
+                unit=unit,
+                direction=Direction(direction),
+                value=value * noisy.lognormvariate(0, 0.005),
+            )
+            for name, (unit, direction, value) in values.items()
+        )
+        made = result()
+        assert made.pytest is not None
+        counts = {"passed": 95 if is_bad else 100, "skipped": 5 if is_bad else 0}
+        suite = made.pytest.model_copy(update=counts)
+        return result(stages=(*made.stages, stage), benchmarks=found, pytest=suite)
+
+    return row
+
+
+@pytest.fixture
+def with_benchmarks(runs: Runs) -> Runs:
+    config = runs.project.source / "ci.yaml"
+    config.write_text(CONFIG + BENCH, encoding="utf-8")
+    runs.row = benchmarks_since(12)
+    return runs
+
+
+@pytest.mark.parametrize(
+    ("words", "title", "levels"),
+    [
+        (["load images"], "bench: load images is worse", (1000, 1500)),
+        (["SUM"], "bench: load a sum is worse", (300, 309)),
+        (["bench.lower:s:load a sum"], "bench: load a sum is worse", (300, 309)),
+        (["zeros"], "bench: load zeros is worse", (0, 7)),
+        (["executed", "--stage", "pytest"], "pytest executed tests is worse", (95, 100)),
+    ],
+)
+def test_a_benchmark(
+    with_benchmarks: Runs, words: list[str], title: str, levels: tuple[int, int]
+) -> None:
+    """In its own direction and unit: 300 ns are less than the resolution of CPU seconds."""
+    code, text = with_benchmarks.bisect("--measure", *words)
+    assert code == ExitCode.PASSED, text
+    since = with_benchmarks.commits[12][:12]
+    assert text.startswith(f"cpu: {title} since commit {since}, probability "), text
+    rows = [line.split() for line in text.splitlines() if re.match("[0-9a-f]{12} ", line)]
+    for row in rows:
+        level = levels[(int(row[-1]) < 12) is (title != "bench: load a sum is worse")]
+        assert float(row[2].replace(",", "")) == pytest.approx(level, rel=0.03), text
+    assert len(with_benchmarks.places) <= 20
+
+
+@pytest.mark.parametrize(
+    ("words", "messages"),
+    [
+        (
+            ["load"],
+            ["expected the name of one measure: it is in bench: load a sum, bench: load im"],
+        ),
+        (["nothing"], ["no measure of 'bench' with 'nothing' in its name. It has: bench", "zeros"]),
+        (["a", "--test", TEST], ["--measure: cannot be combined with --test"]),
+        (["a", "--stage", "other"], ["it has no measure of 'other'"]),
+    ],
+)
+def test_a_benchmark_that_is_not_one(
+    with_benchmarks: Runs, words: list[str], messages: list[str]
+) -> None:
+    code, text = with_benchmarks.bisect("--measure", *words)
+    assert code == ExitCode.USAGE
+    for message in messages:
+        assert message in text
+
+
+def test_a_benchmark_of_unknown_stage(runs: Runs) -> None:
+    code, text = runs.bisect("--measure", "a")
+    assert code == ExitCode.USAGE
+    assert "expected one with benchmarks: no stage has any\nName the stage" in text
+
+
 def test_a_run_ends_with_the_stage_in_question(runs: Runs, monkeypatch: Patch) -> None:
     options: list[RunOptions] = []
 
@@ -284,8 +390,8 @@ def test_ends_that_do_not_differ(runs: Runs) -> None:
     runs.row = slower_since(99)
     code, error = runs.bisect()
     assert code == ExitCode.USAGE
-    assert "--good and --bad: got no significant difference, expected one: install took " in error
-    assert error.count(" s in 10 runs") == 2
+    assert "--good and --bad: got no significant difference, expected one: install CPU " in error
+    assert error.count(" CPU-s in 10 runs") == 2
     assert len(runs.places) == 20
     code, error = runs.bisect("--test", TEST)
     assert code == ExitCode.USAGE

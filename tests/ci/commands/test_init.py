@@ -244,6 +244,7 @@ def test_the_proposal_as_json(tmp_path: Path, capsys: Output) -> None:
     write(tmp_path, {"pyproject.toml": EXTRA})
     assert init(tmp_path, "--format", "json", "--dry-run") == ExitCode.PASSED
     assert json.loads(capsys.readouterr().out) == {
+        "benchmarks": None,
         "file": f"{tmp_path}/ci.yaml",
         "written": False,
         "settings": {"project": "tiny_pkg", "install": ".[test]", "platforms": {"cpu": {}}},
@@ -358,3 +359,73 @@ def test_values_that_name_each_other_do_not_multiply(tmp_path: Path) -> None:
     names = [f"a{number} = " + f"{{[base]a{number + 1}}}" * 10 for number in range(30)]
     tox = "[base]\n" + "\n".join(names) + "\n[testenv]\ndeps = {[base]a0}\ncommands = pytest\n"
     assert written(tmp_path, {"pyproject.toml": EXTRA, "tox.ini": tox}).install == ".[test]"
+
+
+# Benchmarks
+
+USES = "def test_sum(benchmark):\n    benchmark(sum, [1])\n"
+LINKS = """\
+add_executable(sum_bench sum.cc)
+target_link_libraries(sum_bench PRIVATE sum benchmark::benchmark)
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "command", "results"),
+    [
+        (
+            {"benchmarks/test_sum.py": USES},
+            "python -m pytest benchmarks --benchmark-json=bench.json",
+            "bench.json",
+        ),
+        (
+            {
+                "pyproject.toml": EXTRA.replace("hypothesis", "pytest-codspeed"),
+                "tests/test_fast.py": USES,
+            },
+            "python -m pytest tests/test_fast.py --benchmark-json=bench.json",
+            "bench.json",
+        ),
+        (
+            {"asv_bench/asv.conf.json": '{"version": 1}'},
+            "--config asv_bench/asv.conf.json --machine ci --environment existing:python",
+            "asv_bench/results",
+        ),
+        (
+            {"bench/CMakeLists.txt": LINKS},
+            "build/bench/sum_bench --benchmark_out=bench.json --benchmark_out_format=json",
+            "bench.json",
+        ),
+    ],
+)
+def test_benchmarks_are_a_stage_in_a_comment(
+    tmp_path: Path, capsys: Output, files: Mapping[str, str], command: str, results: str
+) -> None:
+    """Without its signs of comments it is valid, in place of the keys that it names."""
+    assert len(written(tmp_path, {"pyproject.toml": PYPROJECT, **files}).stages) == 2
+    assert "note: benchmarks: " in capsys.readouterr().out
+    path = tmp_path / "ci.yaml"
+    text = path.read_text(encoding="utf-8")
+    kept = [it for it in text.splitlines() if not it.startswith(("install:", "test:", "# Bench"))]
+    at = kept.index("# stages:")
+    lines = [*kept[:at], *(it.removeprefix("# ") for it in kept[at:])]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    *_, bench = load_config(path).stages
+    assert command in bench.command
+    assert bench.benchmarks == results
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"tests/test_tiny.py": USES},  # another fixture may have this name
+        {"benchmarks/run.py": "import timeit"},
+        {"bench/CMakeLists.txt": "target_link_libraries(bench PRIVATE sum)"},
+    ],
+)
+def test_other_files_are_no_benchmarks(
+    tmp_path: Path, capsys: Output, files: Mapping[str, str]
+) -> None:
+    written(tmp_path, {"pyproject.toml": PYPROJECT, **files})
+    assert "benchmarks" not in capsys.readouterr().out
+    assert "stages" not in (tmp_path / "ci.yaml").read_text(encoding="utf-8")

@@ -49,8 +49,10 @@ def suite(**counts: int) -> PytestResult:
 
 
 def test_all_that_was_measured() -> None:
-    expected = INSTALLED | BUILT | {"pytest.wall_s": 182.125, "total.wall_s": 1074.0}
-    assert measures_of(ran()) == expected
+    times = {"pytest.wall_s": 182.125, "total.wall_s": 1074.0}
+    found = measures_of(ran())
+    assert found.pop("pytest.executed") == pytest.approx(9206 / (9206 + 8664))
+    assert found == INSTALLED | BUILT | times
 
 
 def test_an_image_counts_where_it_was_made() -> None:
@@ -105,7 +107,8 @@ def test_the_way_of_the_sources_is_no_measure() -> None:
 def test_names_of_measures_are_read_back() -> None:
     for quantity in Quantity:
         assert stage_and_quantity(measure_key("build.all", quantity)) == ("build.all", quantity)
-    assert [q for q in Quantity if not q.is_noisy] == ["wheel_bytes", "lines", "units"]
+    exact = [it for it in Quantity if not it.is_noisy]
+    assert exact == ["executed", "wheel_bytes", "lines", "units"]
 
 
 @pytest.mark.parametrize(
@@ -123,3 +126,20 @@ def test_seconds_have_the_decimals_that_show_a_difference(
     value: float, step: float, text: str
 ) -> None:
     assert amount(value, Quantity.CPU, step=step) == text
+
+
+@pytest.mark.parametrize(
+    ("measure", "values", "text"),
+    [
+        ("bench.lower:s:a", (1.2300e-5, 1.2339e-5), "12.30 us, 12.34 us"),
+        ("bench.higher:MB/s:a", (812.1, 811.7), "812.1 MB/s, 811.7 MB/s"),
+        ("bench.lower:s:a", (1.23e-5, 2e-5), "12.3 us, 20 us"),
+        ("install.peak_bytes", (100 * 2.0**20, 100.02 * 2**20), "100.00 MiB, 100.02 MiB"),
+        ("pytest.executed", (0.975, 0.9875), "97.5 %, 98.8 %"),
+    ],
+)
+def test_amounts_have_the_digits_that_show_a_step(
+    measure: str, values: tuple[float, float], text: str
+) -> None:
+    quantity, step = stage_and_quantity(measure)[1], abs(values[1] - values[0])
+    assert ", ".join(amount(it, quantity, step=step) for it in values) == text
