@@ -76,7 +76,7 @@ class Level:
         distance = np.abs(self.values - self.median)
         usual = NORMAL_MAD * sorted_median(np.sort(distance))
         reach = _OUTLIER * max(usual, least_noise(self.median))
-        if np.count_nonzero(distance > reach) > max(1, len(self) // 10):
+        if np.count_nonzero(distance > reach) > 1 + len(self) // 10:
             return self.values
         low, high = self.median - reach, self.median + reach
         clipped: Values = np.minimum(np.maximum(self.values, low), high)

@@ -239,3 +239,14 @@ def test_values_like_their_neighbours_weigh_less() -> None:
     stepped = np.concatenate((white, white + 10))  # one step is not a resemblance
     assert Differences(stepped).correlation(200) < 0.1
     assert Differences(np.convolve(white, np.ones(4) / 4)).correlation(0) > 0.5
+
+
+def test_two_slow_runs_of_ten_hide_no_step() -> None:
+    found = 0
+    for seed in range(20):
+        values = noise(70, seed=seed)
+        values[60:] = [1.1 * value for value in values[60:]]
+        for place in (20, 45, 63, 66):
+            values[place] *= 1.6
+        found += any(abs(index - 60) <= 3 for index in confirmed(values))
+    assert found >= 16
