@@ -43,6 +43,8 @@ def accept_rises(found: PlatformHistory, run_id: str, terms: Terms) -> list[Acce
         (environment, shift, {change.run.run_id for change in shift.changes if change.is_rise})
         for environment, shift in found.history.shifts
     ]
+    # Both may begin with one run; `--measure` chooses the share of executed tests.
+    rises.sort(key=lambda it: it[1].headline.is_of_executed_share)
     for environment, shift, run_ids in rises:
         if run_id in run_ids:
             return [accept(*each) for each in accepted_levels(environment, shift)]

@@ -101,8 +101,8 @@ def _is_elsewhere(tracked: TrackedAlarm, last: AlarmMessage, along: ProjectLine)
 
 def _is_rest(tracked: TrackedAlarm, last: AlarmMessage) -> bool:
     """Whether little is left of the rise that the last message named: most of it was undone."""
-    size = tracked.alarm.largest.change.point.relative if tracked.alarm else 0.0
-    return last.size is not None and size < last.size / LARGER
+    size = tracked.alarm.size if tracked.alarm else 0.0
+    return last.size is not None and size < abs(last.size) / LARGER
 
 
 def is_undersold(tracked: TrackedAlarm, last: AlarmMessage) -> bool:
@@ -116,7 +116,7 @@ def is_undersold(tracked: TrackedAlarm, last: AlarmMessage) -> bool:
     stages = {stage_and_quantity(it.measure)[0] for it in rises} - {TOTAL}
     then = stage_and_quantity(last.measure)[0]
     is_of_it = any(then in stages_around(it) or it in stages_around(then) for it in stages)
-    is_larger = tracked.alarm.largest.change.point.relative >= LARGER * last.size
+    is_larger = tracked.alarm.size >= LARGER * abs(last.size)
     return is_larger or bool(stages and not is_of_it)
 
 

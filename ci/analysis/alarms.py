@@ -55,7 +55,12 @@ class Alarm:
     @property
     def largest(self) -> AlarmRow:
         """The row that the headline names."""
-        return max(self.rows, key=lambda it: it.change.point.relative)
+        return max(self.rows, key=lambda it: abs(it.change.point.relative))
+
+    @property
+    def size(self) -> float:
+        """The relative size of the largest change: of a measure that should be high, of a fall."""
+        return abs(self.largest.change.point.relative)
 
 
 def find_alarms(histories: Iterable[PlatformHistory], order: Mapping[str, int]) -> list[Alarm]:
@@ -66,7 +71,9 @@ def find_alarms(histories: Iterable[PlatformHistory], order: Mapping[str, int]) 
     rows = [row for it in histories for row in (*_regressions(it), *_environment_rises(it))]
     rows = _join_parts(rows)
     alarms = []
-    for kind, found in group_by(rows, lambda row: row.change.judgement).items():
+    # Fewer executed tests are no cost: to dismiss one alarm does not dismiss the other.
+    kinds = group_by(rows, lambda row: (row.change.judgement, row.change.is_of_executed_share))
+    for (kind, _), found in kinds.items():
         groups: list[list[AlarmRow]] = []
         for row in sorted(found, key=lambda it: order[it.change.run.run_id], reverse=True):
             newest = groups[-1] if groups else []

@@ -427,7 +427,12 @@ class _RunComparison:
         self, platform: str, base_run: RunHead, head_run: RunHead, histories: Histories
     ) -> Times | MissingTimes:
         """Judge the times of two runs by those along their commits."""
-        runs = [run for run in self._heads if platform in run.platforms]
+        # Those that searched a commit are no sample of the history: a few commits, but often.
+        runs = [
+            run
+            for run in self._heads
+            if platform in run.platforms and (not run.asked_by or run in (base_run, head_run))
+        ]
         commits = references.commit_places(*histories) if any(histories) else None
         line = references.order_runs(runs, commits, base_run, head_run)
         near_both = references.runs_to_read(line, base_run, head_run)

@@ -96,6 +96,11 @@ class LevelChange:
         return is_small(self.measure, self.point.relative)
 
     @property
+    def is_of_executed_share(self) -> bool:
+        """Whether it is of the share of executed tests, which is no cost."""
+        return stage_and_quantity(self.measure)[1] is Quantity.EXECUTED
+
+    @property
     def is_in_one_commit(self) -> bool:
         """Whether the runs around it are of the same sources, so that these cannot be the cause."""
         before, after = self.before_run, self.run
@@ -280,12 +285,19 @@ class SeriesJudge:
         return Series(measure=name, runs=len(places), finding=finding, drifts_since=since)
 
     def shifts(self, names: Iterable[str]) -> list[Shift]:
-        """Merge changes near each other and in the same direction; newest first."""
+        """Merge changes near each other and in the same direction; newest first.
+
+        Those of cost and those of executed tests are apart: one acceptance does not cover both.
+        """
         found = (change for name in names for change in self._changes[name])
+
+        def kind(change: LevelChange) -> tuple[bool, bool]:
+            return change.is_of_executed_share, change.is_worse
+
         groups: list[list[LevelChange]] = []
-        for change in sorted(found, key=lambda it: (it.is_worse, it.place), reverse=True):
+        for change in sorted(found, key=lambda it: (kind(it), it.place), reverse=True):
             newest = groups[-1][0] if groups else None
-            is_alike = newest and newest.is_worse is change.is_worse
+            is_alike = newest and kind(newest) == kind(change)
             if not newest or not is_alike or newest.place - change.place > TOGETHER:
                 groups.append([])
             alone = self._runs_alone(change)

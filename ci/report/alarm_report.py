@@ -152,7 +152,7 @@ def _details(alarm: Alarm) -> Iterator[str]:
     if narrow := bisect_command(alarm):
         yield f"to find the commit: {narrow}"
     for row in alarm.rows:
-        yield f"to accept it: {accept_command(row.platform, row.change.run)}"
+        yield f"to accept it: {accept_command(row.platform, row.change.run, row.change)}"
 
 
 def acknowledge_command(tracked: TrackedAlarm) -> str:
@@ -173,8 +173,11 @@ def bisect_command(alarm: Alarm) -> str | None:
     if alarm.kind is Judgement.ENVIRONMENT or not good or not bad or good == bad:
         return None
     row = alarm.largest
-    stage, _ = stage_and_quantity(row.change.measure)
-    return command("bisect", row.platform, "--good", good, "--bad", bad, "--stage", stage)
+    stage, quantity = stage_and_quantity(row.change.measure)
+    # Without a measure, `bisect` takes the CPU seconds, else the wall time of the stage.
+    measure = () if quantity.is_time else ("--measure", quantity.label)
+    ends = ("--good", good, "--bad", bad)
+    return command("bisect", row.platform, *ends, "--stage", stage, *measure)
 
 
 def alarm_data(tracked: TrackedAlarm) -> dict[str, Any]:

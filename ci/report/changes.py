@@ -10,7 +10,7 @@ from ci.analysis.changes import POLICY, ChangePoint
 from ci.analysis.level_changes import LevelChange
 from ci.analysis.platform_history import PlatformHistory
 from ci.facts.acceptance import Acceptance
-from ci.facts.measures import amount, measure_name, percent, stage_and_quantity
+from ci.facts.measures import Quantity, amount, measure_name, percent, stage_and_quantity
 from ci.gates.regression import EXACT_ALARM, Judgement
 from ci.model.results import Direction
 from ci.report.document import select_attributes
@@ -36,8 +36,11 @@ INVALID = "invalid alarm"
 """Of a change whose alarm someone marked as invalid."""
 
 
-def accept_command(platform: str, run: RunMeasures) -> str:
-    return command("accept", platform, run.run_id, "--reason", "TEXT")
+def accept_command(platform: str, run: RunMeasures, change: LevelChange) -> str:
+    """The command that accepts what rose with a run, as ``change`` did."""
+    # A rise of cost may begin with the same run.
+    only = ("--measure", Quantity.EXECUTED.label) if change.is_of_executed_share else ()
+    return command("accept", platform, run.run_id, *only, "--reason", "TEXT")
 
 
 def accepted_text(accepted: Acceptance) -> str:

@@ -231,7 +231,7 @@ def _environment_rises(record: PlatformHistory, alarms: Alarms) -> Iterator[Sect
         if tracked := alarms.get((first.run.run_id, first.measure)):
             lines.append(f"  {tracking_text(tracked)}")
         if first.is_rise:
-            lines.append(f"  to accept it: {accept_command(record.platform, change.run)}")
+            lines.append(f"  to accept it: {accept_command(record.platform, change.run, first)}")
     heading = f"{counted(len(found), 'rise')} together with a change of the environment"
     yield heading, [*lines, *_omitted(len(found))]
 
@@ -362,7 +362,7 @@ def _shift_lines(record: PlatformHistory, shift: Shift, alarms: Alarms) -> Itera
         yield f"  {tracking_text(tracked)}"
         yield f"  to run both sides again: {command('rerun-alarm', tracked.record.alarm_id)}"
     if shift.judgement.is_open:
-        yield f"  to accept it: {accept_command(record.platform, change.run)}"
+        yield f"  to accept it: {accept_command(record.platform, change.run, change)}"
 
 
 def _kind(shift: Shift, alarms: Alarms) -> str:

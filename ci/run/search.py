@@ -227,6 +227,9 @@ class Search:
         has_ended = row.verdict.product.is_final or _is_cut(row.verdict)
         if row.built is False or not has_ended:
             return row.verdict.reason or "it was not built"
+        code = next((it.exit_code for it in row.stages if it.name == asked.stage), None)
+        if code:
+            return f"stage '{asked.stage}' failed with exit code {code}"
         if asked.text:
             own = {measure_name(it) for it in measures_of(row) if is_of(it, asked.stage, None)}
             found = f". It has: {join_names(sorted(own), MOST_NAMES)}" if own else ""

@@ -113,7 +113,9 @@ def _group(
         )
         return _rise(found, rows[row.platform], row.change, notes)
 
-    accept = dict.fromkeys(accept_command(row.platform, row.change.run) for row in alarm.rows)
+    accept = dict.fromkeys(
+        accept_command(row.platform, row.change.run, row.change) for row in alarm.rows
+    )
     return RiseGroup(
         headline=headline(alarm),
         place=place_text(alarm),

@@ -87,6 +87,14 @@ def test_a_fall_of_what_should_be_high_is_a_regression(project: Project) -> None
     assert SUM not in text
 
 
+@pytest.mark.parametrize("name", ["images", "tests/bench.py::test_sum"])
+def test_the_commit_of_an_alarm_is_found_by_its_benchmark(project: Project, name: str) -> None:
+    """Not by the seconds of the stage: most tools fill a given time with repetitions."""
+    said = project.ci("history", "--measure", name, "--check", "--format", "json")
+    [alarm] = json.loads(said[1])["alarms"]
+    assert f" --stage bench --measure {name} " in alarm["bisect"]
+
+
 def test_a_rise_of_what_should_be_high_is_an_improvement(tmp_path: Path) -> None:
     project = Project(folder=tmp_path)
     measure(project, [[images(it)] for it in (*noisy(1000.0, 6), *noisy(1500.0, 6, 2))])

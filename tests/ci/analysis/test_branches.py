@@ -131,6 +131,18 @@ def test_complete_runs_that_search_a_commit_are_kept_apart(project: Project) -> 
         assert store.heads(last=1)[0].asked_by == "rerun-alarm"
 
 
+def test_runs_that_search_a_commit_hide_no_regression(project: Project) -> None:
+    """A busy machine, on which an alarm was run again, does not change how commits compare."""
+    commits = project.measure_each([*noisy(100, 12), *noisy(130, 8, 2)])
+    versions = ("run-011", "run-019/cpu", "--fail-on", "regression")
+    before = expect(project.compare(*versions), "regression: install", code=ExitCode.REGRESSION)
+    for number in range(10):
+        marked = {**ENVIRONMENT, "search": {"command": "rerun-alarm"}}
+        seconds = (110 + 90 * number % 200) * (1, 1.3)[number % 2]
+        project.run(commits[11 + number % 2], result(seconds, environment=marked))
+    assert project.compare(*versions) == (ExitCode.REGRESSION, before)
+
+
 def test_commits_of_main_that_no_one_pushed_are_kept_apart(project: Project) -> None:
     """Except for those of the reader. Once they are pushed, they are on the line of all."""
     project.measure_each(noisy(100, 12))

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import csv
+import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
+
+import pytest
 
 from ci.errors import ExitCode
 from tests.ci.stored_history import Project, expect, noisy, result
 
 
-def measure(project: Project, skipped: Sequence[int], *, failed: int = 0) -> None:
+def measure(
+    project: Project, skipped: Sequence[int], installs: Sequence[float] | None = None
+) -> None:
     """Commits with a run each, of which 1,000 tests were collected."""
-    for place, count in enumerate(skipped):
-        row = result(noisy(100.0, len(skipped))[place])
+    for count, install in zip(skipped, installs or noisy(100.0, len(skipped)), strict=True):
+        row = result(install)
         assert row.pytest is not None
-        counts = {"passed": 1000 - count - failed, "skipped": count, "failed": failed}
+        counts = {"passed": 1000 - count, "skipped": count}
         suite = row.pytest.model_copy(update=counts)
         project.run(project.commit(), row.model_copy(update={"pytest": suite}))
     project.configure()
@@ -46,6 +52,33 @@ def test_a_fall_is_accepted(tmp_path: Path) -> None:
     expect(project.accept("run-006", "--reason", "needs a newer driver"), "down to 96.0 %")
     text = (project.source / "ci-accepted.yaml").read_text(encoding="utf-8")
     assert "quantity: executed\n" in text
+    expect(project.tracked("--check"), "no open regression")
+
+
+@pytest.mark.parametrize("first", ["install", "executed"])
+def test_an_acceptance_covers_no_slowdown_as_well(tmp_path: Path, first: str) -> None:
+    """Although one commit is the cause of both, and each may be accepted first."""
+    project = Project(folder=tmp_path)
+    # Four times the wall time: it waits for no CPU seconds.
+    measure(project, [20] * 8 + [40] * 6, [*noisy(100.0, 8), *noisy(400.0, 6)])
+
+    def open_alarms() -> set[str]:
+        source = str(project.source)
+        _, said = project.ci("history", "--check", "--source", source, "--format", "json")
+        return {
+            it["headline"].split()[it["headline"].startswith("pytest")]
+            for it in json.loads(said)["alarms"]
+        }
+
+    answer = expect(project.tracked("--check"), "2 open regressions", code=ExitCode.REGRESSION)
+    assert open_alarms() == {"install", "executed"}
+    commands = {"install": (), "executed": ("--measure", "executed tests")}
+    for words in commands.values():
+        assert f"{shlex.join(['accept', 'cpu', 'run-008', *words, '--reason', 'TEXT'])}\n" in answer
+    expect(project.accept("run-008", *commands.pop(first), "--reason", "a newer driver"))
+    assert open_alarms() == {*commands}
+    [words] = commands.values()
+    expect(project.accept("run-008", *words, "--reason", "a newer driver"))
     expect(project.tracked("--check"), "no open regression")
 
 

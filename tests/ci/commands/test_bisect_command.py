@@ -317,6 +317,15 @@ def test_a_benchmark_that_is_not_one(
         assert message in text
 
 
+@pytest.mark.parametrize("words", [[], ["--measure", "zeros"]])
+def test_a_stage_that_failed(with_benchmarks: Runs, words: list[str]) -> None:
+    failed = StageResult(name="bench", seconds=1.0, exit_code=3, in_total=False)
+    with_benchmarks.row = lambda _: result(stages=(*result().stages, failed))
+    code, text = with_benchmarks.bisect("--stage", "bench", *words)
+    assert code == ExitCode.USAGE
+    assert "cannot be judged: stage 'bench' failed with exit code 3\n" in text
+
+
 def test_a_benchmark_of_unknown_stage(runs: Runs) -> None:
     code, text = runs.bisect("--measure", "a")
     assert code == ExitCode.USAGE

@@ -207,6 +207,32 @@ def test_a_message_that_named_half_of_the_rise_is_corrected_once(
     assert "\nand not, as it seemed before, total +6.0 %\n" in corrected["text"]
 
 
+def test_a_fall_that_stays_is_not_corrected(check: Check, receiver: Receiver) -> None:
+    """Of the share of executed tests, which should be high: by 2 % and by 10 %."""
+
+    def measure_skipped(cpu: int, moore: int) -> None:
+        rows = []
+        for name, count in (("cpu", cpu), ("moore", moore)):
+            row = result(platform=name)
+            assert row.pytest is not None
+            suite = row.pytest.model_copy(update={"passed": 100 - count, "skipped": count})
+            rows.append(row.model_copy(update={"pytest": suite}))
+        check.project.measure(*rows)
+
+    folder = check.project.folder / "fewer"
+    folder.mkdir()
+    check.project = Project(folder=folder)
+    for skipped in [(0, 0)] * 4 + [(2, 10)] * 2:
+        measure_skipped(*skipped)
+    check.project.configure()
+    check()
+    for _ in range(4):
+        measure_skipped(2, 10)
+        check()
+    [body] = receiver.bodies
+    assert body["headline"] == "pytest executed tests up to -10 % on cpu, moore"
+
+
 def test_a_place_that_is_not_known_better_is_not_corrected(
     check: Check, receiver: Receiver
 ) -> None:
