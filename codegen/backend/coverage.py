@@ -150,6 +150,11 @@ class Coverage:
         """Fallback overloads with a torch kernel, which torch would use instead of the CPU."""
         return tuple(each for each in self.with_status(Status.FALLBACK) if each.name in ONLY_ON_CPU)
 
+    def packing(self) -> tuple[OverloadCoverage, ...]:
+        """Missing overloads of which torch has a kernel that ends the process on other devices."""
+        missing = self.with_status(Status.MISSING)
+        return tuple(each for each in missing if each.name.startswith(_PACKING))
+
     def defaults(self) -> dict[str, Default]:
         return {each.name: _DEFAULTS[each.name] for each in self.with_status(Status.GENERATED)}
 

@@ -161,12 +161,12 @@ def test_every_operator_is_right_or_reported_as_missing(device: Path, samples: s
 REFUSED_BY_SOME_CPUS = {"_nnpack_spatial_convolution"}
 
 
-def called(device: Path, overloads: Iterable[str]) -> dict[str, Any]:
+def called(device: Path, overloads: Iterable[str], *options: str) -> dict[str, Any]:
     """How calls of overloads ended on the device, by ``tests/simulated/overloads.py``."""
     names = " ".join(overloads)
     paths = os.pathsep.join(map(str, (device, ROOT)))
     program = SIMULATED / "overloads.py"
-    ends = run(device, program, device, stdin=names, timeout=600, PYTHONPATH=paths)
+    ends = run(device, program, device, *options, stdin=names, timeout=600, PYTHONPATH=paths)
     found: dict[str, Any] = json.loads(ends)
     return found
 
@@ -182,6 +182,25 @@ def test_the_fallback_unit_replaces_the_kernels_of_torch_that_fail(
     assert [name for name in replaced if "failed" not in without[name]] == []
     assert {name: each for name, each in with_it.items() if "failed" in each} == {}
     assert [name for name in replaced if not with_it[name]["worked"]] == []
+
+
+def test_what_is_missing_refuses_every_call(device: Path) -> None:
+    pytest.importorskip("expecttest", reason="torch.testing needs it")
+    report = json.loads((device / "generated" / "coverage.json").read_text(encoding="utf-8"))
+    reasons = {
+        each["name"]: each["reason"] for each in report["overloads"] if each["status"] == "missing"
+    }
+    assert len(reasons) > 150
+    ends = {
+        name: each["end"]
+        for name, each in called(device, reasons, "--any-arguments").items()
+        if each and not each["end"].startswith("NotImplementedError")
+    }
+    # The fallback runs these, and torch refuses to make their results part of the device.
+    runs = ("a view, which", "converts to a layout")
+    refused = {name for name, end in ends.items() if end.startswith("RuntimeError")}
+    assert {name: ends[name] for name in ends if not reasons[name].startswith(runs)} == {}
+    assert refused == ends.keys()
 
 
 NETWORKS = """

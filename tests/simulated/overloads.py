@@ -2,7 +2,7 @@
 
 ``python overloads.py FOLDER``: FOLDER has the package ``simulated_device``; the standard input has
 the names of the overloads, a line each. Prints a JSON object: for each overload, how its calls
-ended.
+ended. With ``--any-arguments``, the CPU is not asked: an overload without a kernel refuses any.
 
 Most overloads have no samples in OpInfo, so arguments are drawn: those of an overload are the same
 in each run. Each overload is called in a process of its own, because the CPU's kernels die of some
@@ -137,6 +137,8 @@ def draw(schema: Any, source: random.Random) -> dict[str, Any] | None:
             continue  # of memory of the host
         elif (kind := str(each.type)).startswith(("Storage", "Stream")):
             return None
+        elif kind == "List[bool]" and each.N is not None:
+            arguments[each.name] = [True] * each.N
         else:
             arguments[each.name] = value(kind)
     return arguments if "device" in arguments or "tensor" in repr(arguments) else None
@@ -201,12 +203,33 @@ def call_all(name: str, first: int, report: Callable[[dict[str, Any]], None]) ->
             return
 
 
+def call_with_any(name: str, report: Callable[[dict[str, Any]], None]) -> None:
+    """The same without asking the CPU, until a call works, or ends by the lack of a kernel."""
+    overload = find(name)
+    source = random.Random(name)  # noqa: S311 - the same in each run
+    for _ in range(TRIES):
+        arguments = draw(overload._schema, source)
+        if arguments is None:
+            continue
+        report({"on": NAME})
+        end = ""
+        try:
+            call(overload, arguments, NAME)
+        except Exception as error:
+            end = f"{type(error).__name__}: {error}"
+        report({"on": "", "end": end})
+        if not end or end.startswith(NotImplementedError.__name__):
+            break
+
+
 def send(file: int, line: dict[str, Any]) -> None:
     os.write(file, json.dumps(line).encode() + b"\n")
 
 
-def in_another_process(name: str, first: int) -> tuple[list[dict[str, Any]], str]:
-    """What ``call_all`` reports, and the signal of which its process died."""
+def in_another_process(
+    calls: Callable[[Callable[[dict[str, Any]], None]], None],
+) -> tuple[list[dict[str, Any]], str]:
+    """What ``calls`` reports, and the signal of which its process died."""
     receiver, sender = os.pipe()
     child = os.fork()
     if child == 0:
@@ -215,7 +238,7 @@ def in_another_process(name: str, first: int) -> tuple[list[dict[str, Any]], str
         os.dup2(silent, 1)
         os.dup2(silent, 2)
         try:
-            call_all(name, first, partial(send, sender))
+            calls(partial(send, sender))
         finally:
             os._exit(0)
     os.close(sender)
@@ -230,7 +253,7 @@ def run(name: str) -> dict[str, Any]:
     """How many calls of an overload worked on the device, and the first that did not."""
     worked = first = 0
     for _ in range(DEATHS):
-        reported, death = in_another_process(name, first)
+        reported, death = in_another_process(partial(call_all, name, first))
         ends = [each for each in reported if "end" in each]
         worked += sum(not each["end"] for each in ends)
         failed = next((each for each in ends if each["end"]), None)
@@ -244,6 +267,12 @@ def run(name: str) -> dict[str, Any]:
     return {"worked": worked}
 
 
+def run_with_any(name: str) -> dict[str, Any]:
+    """How the last call of an overload ended, with any arguments; {} if none could be drawn."""
+    reported, death = in_another_process(partial(call_with_any, name))
+    return {"end": death or reported[-1]["end"]} if reported else {}
+
+
 if __name__ == "__main__":
     sys.path.insert(0, sys.argv[1])
     import simulated_device
@@ -254,4 +283,5 @@ if __name__ == "__main__":
     with Draws():  # imports modules, which each process would import again
         torch.ones(1) + 1
     same([torch.ones(1)], [torch.ones(1)])
-    print(json.dumps({name: run(name) for name in sys.stdin.read().split()}))
+    how = run_with_any if "--any-arguments" in sys.argv else run
+    print(json.dumps({name: how(name) for name in sys.stdin.read().split()}))
