@@ -36,8 +36,8 @@ class Policy:
     """The p-value, in one analysis of one series, below which a change is confirmed."""
     suspicion: float = 0.005
     """The same for changes that have too few values to be confirmed."""
-    family: float = 0.01
-    """The probability that one analysis of all series together raises any false alarm."""
+    family: float = 5e-4
+    """The same for all series of one analysis together: more than 10 lower the limit of each."""
     welch: float = 2.2
     """The smallest normal deviate of Welch's test, for levels whose noise differs."""
     rank: float = 2.8
