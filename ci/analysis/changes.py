@@ -37,7 +37,7 @@ class Policy:
     suspicion: float = 0.005
     """The same for changes that have too few values to be confirmed."""
     family: float = 5e-4
-    """The same for all series of one analysis together: more than 10 lower the limit of each."""
+    """The p-value for all series of one analysis together: more than 10 lower that of each."""
     welch: float = 2.2
     """The smallest normal deviate of Welch's test, for levels whose noise differs."""
     rank: float = 2.8
