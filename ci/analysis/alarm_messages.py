@@ -112,7 +112,7 @@ def is_undersold(tracked: TrackedAlarm, last: AlarmMessage) -> bool:
     """
     if tracked.alarm is None or last.measure is None or last.size is None:
         return False
-    rises = [it for row in tracked.alarm.rows for it in (row.change, *row.also)]
+    rises = [it for row in tracked.alarm.rows for it in row.changes]
     stages = {stage_and_quantity(it.measure)[0] for it in rises} - {TOTAL}
     then = stage_and_quantity(last.measure)[0]
     is_of_it = any(then in stages_around(it) or it in stages_around(then) for it in stages)

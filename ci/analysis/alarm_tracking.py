@@ -124,11 +124,7 @@ def gate_subject(histories: Sequence[PlatformHistory], tracked: Sequence[Tracked
 def by_rise(tracked: Sequence[TrackedAlarm]) -> dict[tuple[str, str], TrackedAlarm]:
     """The alarm of each open rise, by its run and measure."""
     rows = ((it, row) for it in tracked if it.alarm for row in it.alarm.rows)
-    return {
-        (change.run.run_id, change.measure): it
-        for it, row in rows
-        for change in (row.change, *row.also)
-    }
+    return {(change.run.run_id, change.measure): it for it, row in rows for change in row.changes}
 
 
 # Identity
@@ -253,7 +249,7 @@ def _open(record: AlarmRecord, parts: Sequence[Alarm], along: ProjectLine) -> Tr
     rises = {(it.platform, it.measure): it for it in record.rises}
     growth = ""
     for row in alarm.rows:
-        for change in (row.change, *row.also):
+        for change in row.changes:
             known = rises.get((row.platform, change.measure))
             rise = _rise_of(row.platform, change)
             if record.state is AlarmState.INVALID and known is not None:
@@ -300,7 +296,7 @@ def with_levels(tracked: TrackedAlarm) -> AlarmRecord:
     """The record of an alarm with the levels of today, of which a person says something now."""
     rises = {(it.platform, it.measure): it for it in tracked.record.rises}
     for row in tracked.alarm.rows if tracked.alarm else ():
-        for change in (*row.also, row.change):
+        for change in (*row.also, row.change):  # of two steps of one measure, the headline
             rises[row.platform, change.measure] = _rise_of(row.platform, change)
     return replace(tracked.record, rises=tuple(rises[it] for it in sorted(rises)))
 

@@ -33,6 +33,10 @@ class AlarmRow:
     """Other quantities that rose with it."""
     cause: str | None = None
 
+    @property
+    def changes(self) -> tuple[LevelChange, ...]:
+        return (self.change, *self.also)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Alarm:
@@ -120,7 +124,7 @@ def _join_parts(rows: Iterable[AlarmRow]) -> list[AlarmRow]:
     joined: list[AlarmRow] = []
 
     def order(row: AlarmRow) -> tuple[bool, tuple[bool, float]]:
-        quantities = (stage_and_quantity(it.measure)[1] for it in (row.change, *row.also))
+        quantities = (stage_and_quantity(it.measure)[1] for it in row.changes)
         return Quantity.CPU not in quantities, uncertainty(row.change)
 
     for row in sorted(rows, key=order):
@@ -129,14 +133,13 @@ def _join_parts(rows: Iterable[AlarmRow]) -> list[AlarmRow]:
             joined.append(row)
         else:
             known = joined[place]
-            also = (*known.also, row.change, *row.also)
+            also = (*known.also, *row.changes)
             joined[place] = replace(known, also=also, cause=known.cause or row.cause)
     return joined
 
 
 def _is_of_one_rise(known: AlarmRow, row: AlarmRow) -> bool:
-    changes = [[it.change, *it.also] for it in (known, row)]
-    names, others = ({it.measure for it in some} for some in changes)
+    names, others = ({it.measure for it in some.changes} for some in (known, row))
     is_alike = (known.platform, known.environment) == (row.platform, row.environment)
     # Two rises of one measure are two steps.
     if not is_alike or known.change.judgement is not row.change.judgement or names & others:
