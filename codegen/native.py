@@ -76,10 +76,18 @@ _ROW = re.compile(
 )
 _CALL = re.compile(r"\.(?P<name>\w+)\((?P<value>.*?)\)(?=\s*\.|\s*$)", re.S)
 # Methods that may follow a row, and the pattern of their argument.
-_CALLS = {"List": r"\d*", "Default": ".+", "Optional": "", "OptionalElements": "", "Out": ""}
+_CALLS = {
+    "List": r"\d*",
+    "Default": ".+",
+    "Optional": "",
+    "OptionalElements": "",
+    "InPlace": "",
+    "Out": "",
+}
 _ROW_FORM = (
     'expected {Parameter::Type::k<Kind>, "name"}, or Parameter(Parameter::Type::k<Kind>, "name") '
-    "followed by .List(), .Optional(), .OptionalElements(), .Default(...) or .Out()"
+    "followed by .List(), .Optional(), .OptionalElements(), .Default(...), .InPlace() or "
+    ".Out()"
 )
 # The first name of a kind in ATen's schemas: int, not SymInt.
 _ATEN_TYPES = {kind: text for text, kind in reversed(KINDS.items())}
@@ -186,27 +194,31 @@ class _Header:
     def _parameters(self) -> Iterator[Parameter]:
         rows = self._find(_PARAMETERS, "static constexpr Parameter kParameters[] = { ... };")
         names: set[str] = set()
-        outs = 0
+        outs = written = 0
         for row in _ROW.finditer(self._text, *rows.span("value")):
             offset = row.start()
             if row["other"]:
                 self._fail(offset, f"'{row[0].strip()}' is not a row of kParameters; {_ROW_FORM}")
-            parameter = self._parameter(row, outs)
+            parameter = self._parameter(row, written)
             if parameter.name in names:
                 self._fail(offset, f"duplicate parameter '{parameter.name}'")
-            if outs and not parameter.is_out:
+            is_only_written = parameter.is_out and parameter.argument.keyword_only
+            if outs and not is_only_written:
                 self._fail(
                     offset, f"input '{parameter.name}' follows an out; move it before the outs"
                 )
             names.add(parameter.name)
-            outs += parameter.is_out
+            outs += is_only_written
+            written += parameter.is_out
             yield parameter
-        if not outs:
+        if not written:
             self._fail(
-                rows.start(), "kParameters has no out; add .Out() to the parameters that it writes"
+                rows.start(),
+                "kParameters has no out; add .Out() to the parameters that it writes, or "
+                ".InPlace() if it also reads them",
             )
 
-    def _parameter(self, row: re.Match[str], outs: int) -> Parameter:
+    def _parameter(self, row: re.Match[str], written: int) -> Parameter:
         offset, name = row.start(), row["name"]
         if row["kind"] not in (known := [kind.value for kind in ParameterKind]):
             self._fail(offset, f"unknown type 'k{row['kind']}'{suggestion(row['kind'], known)}")
@@ -223,7 +235,9 @@ class _Header:
                 is_optional="Optional" in calls,
                 has_optional_elements="OptionalElements" in calls,
             ),
-            annotation=f"{string.ascii_lowercase[outs]}!" if "Out" in calls else None,
+            annotation=f"{string.ascii_lowercase[written]}!"
+            if calls.keys() & {"InPlace", "Out"}
+            else None,
             default=None if text is None else _CONSTANTS.get(text, text),
             keyword_only="Out" in calls,
         )

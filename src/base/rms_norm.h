@@ -18,7 +18,8 @@ class RmsNorm : public OperatorBase<RmsNorm> {
       Parameter(Parameter::Type::kTensor, "out").Out(),
   };
   static constexpr Requirements kRequirements = {
-      {kFloatTypes.bits, "floating-point type, or of a 16-bit one with a float32 weight", true},
+      {kFloatTypes.bits, "floating-point type, or of a 16-bit one with a float32 weight",
+       Places(1)},
       Typing::kOne,
       Reading::kOnce,
       {{Condition::kNorm,

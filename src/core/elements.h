@@ -19,9 +19,9 @@ using Computed =
                        std::conditional_t<std::is_same_v<T, double>, double, float>>;
 
 // Calls `function` with a null pointer to the element type and returns its result. For a type that
-// is not a float type, returns a default value (a null pointer).
+// is not a float type of at most 32 bits, returns a default value (a null pointer).
 template <typename Float16, typename BFloat16, typename Function>
-auto WithFloatType(DataType type, const Function& function) {
+auto WithSmallFloatType(DataType type, const Function& function) {
   switch (type) {
     case DataType::kFloat16:
       return function(static_cast<Float16*>(nullptr));
@@ -29,11 +29,16 @@ auto WithFloatType(DataType type, const Function& function) {
       return function(static_cast<BFloat16*>(nullptr));
     case DataType::kFloat32:
       return function(static_cast<float*>(nullptr));
-    case DataType::kFloat64:
-      return function(static_cast<double*>(nullptr));
     default:
       return decltype(function(static_cast<float*>(nullptr)))();
   }
+}
+
+// The same, including float64.
+template <typename Float16, typename BFloat16, typename Function>
+auto WithFloatType(DataType type, const Function& function) {
+  if (type == DataType::kFloat64) return function(static_cast<double*>(nullptr));
+  return WithSmallFloatType<Float16, BFloat16>(type, function);
 }
 
 // The same, including integers. For an unsigned one it is the signed type of the same size, which

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "core/concatenation.h"
 #include "core/product.h"
@@ -64,10 +66,10 @@ bool IsFactor(const Scalar& value, DataType type) {
   return is_negative ? -integer <= limit + (is_unsigned ? 0 : 1) : integer <= limit;
 }
 
-// True if `holds` does for each input. It gets the place of the argument, and an input.
+// True if `holds` does for each tensor. It gets the place of the argument, and the tensor.
 template <typename Function>
-bool AllInputs(const Invocation& call, const Function& holds) {
-  for (std::size_t i = 0; i + 1 < call.size; ++i) {
+bool AllTensors(const Invocation& call, const Function& holds) {
+  for (std::size_t i = 0; i < call.size; ++i) {
     const Argument& argument = call.arguments[i];
     if (argument.tag != Argument::Tag::kTensor && argument.tag != Argument::Tag::kTensors) continue;
     for (std::uint32_t j = 0; j < argument.size; ++j) {
@@ -77,23 +79,40 @@ bool AllInputs(const Invocation& call, const Function& holds) {
   return true;
 }
 
-bool HasTypes(const Invocation& call, const DataTypes& types, Typing typing) {
+bool HasTypes(const Invocation& call, const DataTypes& types, const Requirements& requirements) {
   const DataType type = call.out().data_type();
-  return types.Has(type) && AllInputs(call, [&](std::size_t i, const Tensor& input) {
-           if (input.data_type() == type) return true;
-           if (typing == Typing::kAny) return types.Has(input.data_type());
-           return types.has_float32_weight && i == 1 && DataTypeSize(type) == 2 &&
-                  input.data_type() == DataType::kFloat32;
+  return types.Has(type) && AllTensors(call, [&](std::size_t i, const Tensor& tensor) {
+           if (requirements.indices >> i & 1) return kIndexTypes.Has(tensor.data_type());
+           if (tensor.data_type() == type) return true;
+           if (requirements.typing == Typing::kAny) return types.Has(tensor.data_type());
+           return (types.float32 >> i & 1) && DataTypeSize(type) == 2 &&
+                  tensor.data_type() == DataType::kFloat32;
          });
 }
 
-bool CanRead(const Invocation& call, Reading reading) {
-  const Tensor& out = call.out();
-  return out.defined() && IsAligned(out) && AllInputs(call, [&](std::size_t, const Tensor& input) {
-           if (!input.defined() || !IsAligned(input) || !IsWritable(out, input)) return false;
-           return reading == Reading::kOnce || input.data() != out.data() ||
-                  input.element_count() == 0 || out.element_count() == 0;
-         });
+// True if `out` can be written while `other` is read, or also written.
+bool CanWrite(const Tensor& out, const Tensor& other, bool is_one_view_allowed) {
+  if (!out.defined() || !IsWritable(out, other)) return false;
+  return is_one_view_allowed || other.data() != out.data() || other.element_count() == 0 ||
+         out.element_count() == 0;
+}
+
+bool CanAccess(const Invocation& call, Reading reading) {
+  const std::size_t first = call.FirstWritten();
+  return AllTensors(call, [&](std::size_t i, const Tensor& tensor) {
+    if (!tensor.defined() || !IsAligned(tensor)) return false;
+    const bool is_only_read = !call.parameters[i].is_out;
+    for (std::size_t out = first; out < call.size; ++out) {
+      if (out == i || !call.parameters[out].is_out ||
+          call.arguments[out].tag == Argument::Tag::kNone) {
+        continue;
+      }
+      if (!CanWrite(call.tensor(out), tensor, is_only_read && reading == Reading::kOnce)) {
+        return false;
+      }
+    }
+    return true;
+  });
 }
 
 bool AreFactors(const Invocation& call) {
@@ -109,6 +128,19 @@ bool AreFactors(const Invocation& call) {
 bool IsNorm(const Tensor& input, const Tensor& weight, const Tensor& out) {
   return HaveSameShape(input, out) && out.dimensions() > 0 && weight.dimensions() == 1 &&
          weight.shape()[0] == out.shape()[out.dimensions() - 1];
+}
+
+bool IsAddNorm(const Invocation& call) {
+  const Tensor& input = call.tensor(0);
+  const Tensor& residual = call.tensor(1);
+  bool fits = HaveSameShape(input, residual);
+  const Tensor& weight = call.tensor(2);
+  for (std::size_t i = call.FirstWritten(); i < call.size; ++i) {
+    if (!call.parameters[i].is_out) continue;
+    // The weight is read after the sums are written.
+    fits &= HaveSameShape(input, call.tensor(i)) && CanWrite(call.tensor(i), weight, false);
+  }
+  return fits && IsNorm(input, weight, call.out());
 }
 
 bool HasCausalRows(const Tensor& input, const Tensor& out) {
@@ -133,6 +165,8 @@ bool Meets(const Invocation& call, Condition condition) {
       return HasCausalRows(call.tensor(0), call.out());
     case Condition::kNorm:
       return IsNorm(call.tensor(0), call.tensor(1), call.out());
+    case Condition::kAddNorm:
+      return IsAddNorm(call);
     case Condition::kGemm:
       return GemmOf(call, nullptr);
     case Condition::kLinear:
@@ -167,8 +201,11 @@ bool IsDefault(const Argument& argument, const Parameter& parameter) {
 
 std::string DescribeArgument(const Argument& argument, const Parameter& parameter) {
   switch (argument.tag) {
+    case Argument::Tag::kNone:
+      return std::string(parameter.name) + " None";
     case Argument::Tag::kTensor:
-      return Describe(*argument.As<Tensor>());
+      return (parameter.is_out ? parameter.name + std::string(" ") : "") +
+             Describe(*argument.As<Tensor>());
     case Argument::Tag::kTensors: {
       std::string text;
       for (std::uint32_t i = 0; i < argument.size; ++i) {
@@ -179,6 +216,25 @@ std::string DescribeArgument(const Argument& argument, const Parameter& paramete
     default:
       return parameter.name + (' ' + DescribeScalar(argument.scalar));
   }
+}
+
+// "a, b and c".
+std::string Join(const std::vector<std::string>& parts) {
+  std::string text;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == parts.size() ? " and " : ", ") + parts[i];
+  }
+  return text;
+}
+
+// The names of the parameters whose place `is_named`.
+template <typename Function>
+std::string Names(const Invocation& call, const Function& is_named) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < call.size; ++i) {
+    if (is_named(i)) names.push_back(call.parameters[i].name);
+  }
+  return Join(names);
 }
 
 }  // namespace
@@ -210,7 +266,7 @@ bool IsBroadcastOf(Span<std::int64_t> out, std::initializer_list<Span<std::int64
 
 bool Implementation::Check(const Invocation& call) const {
   const DataTypes& types = limits ? limits->types : requirements->types;
-  if (!CanRead(call, requirements->reading) || !HasTypes(call, types, requirements->typing)) {
+  if (!CanAccess(call, requirements->reading) || !HasTypes(call, types, *requirements)) {
     return false;
   }
   for (const Requirement& requirement : requirements->others) {
@@ -227,23 +283,27 @@ std::string Refusal(const Overload& overload, const Implementation& implementati
                      " takes aligned strided tensors of " +
                      (requirements.typing == Typing::kAny ? "any " : "one ") +
                      (limits ? limits->types : requirements.types).name;
+  const std::string indices =
+      Names(invocation, [&](std::size_t i) { return requirements.indices >> i & 1; });
+  if (!indices.empty()) text += ", " + indices + " of " + kIndexTypes.name;
   const auto& others = requirements.others;
   const Requirement* const last = others[1].text ? &others[1] : &others[0];
   for (const Requirement& other : others) {
     if (other.text) text += std::string(&other == last ? ", and " : ", ") + other.text;
   }
-  text += "; out must not overlap itself";
+  const std::string written =
+      Names(invocation, [&](std::size_t i) { return invocation.parameters[i].is_out; });
+  const bool is_one = written == invocation.parameters[invocation.FirstWritten()].name;
+  text += "; " + written + " must not overlap " + (is_one ? "itself" : "themselves, each other");
   text += requirements.reading == Reading::kOnce ? ", or an input unless both are the same view"
                                                  : " or an input";
   if (limits && limits->text) text += std::string("; ") + limits->text;
-  text += "; got ";
-  for (std::size_t i = 0; i + 1 < invocation.size; ++i) {
-    const Argument& argument = invocation.arguments[i];
-    const Parameter& parameter = invocation.parameters[i];
-    if (IsDefault(argument, parameter)) continue;
-    text += (i ? ", " : "") + DescribeArgument(argument, parameter);
+  std::vector<std::string> got;
+  for (std::size_t i = 0; i < invocation.size; ++i) {
+    if (IsDefault(invocation.arguments[i], invocation.parameters[i])) continue;
+    got.push_back(DescribeArgument(invocation.arguments[i], invocation.parameters[i]));
   }
-  return text + " and out " + Describe(invocation.out());
+  return text + "; got " + Join(got);
 }
 
 }  // namespace infini::ops

@@ -168,6 +168,36 @@ bool SameView(const Tensor& a, const Tensor& b) {
          std::equal(a.strides().begin(), a.strides().end(), b.strides().begin(), b.strides().end());
 }
 
+// The range of offsets, in bytes, of a tensor's elements in one period: the dimensions whose
+// strides are multiples of it do not count. Strides are not negative.
+std::int64_t ReachWithin(std::int64_t period, const Tensor& tensor, std::int64_t size) {
+  std::int64_t reach = size;
+  for (std::size_t i = 0; i < tensor.dimensions(); ++i) {
+    const std::int64_t stride = tensor.strides()[i] * size;
+    if (stride < 0) return period + 1;
+    if (stride % period != 0) reach += (tensor.shape()[i] - 1) * stride;
+  }
+  return reach;
+}
+
+// True if two tensors lie beside each other in each row of a memory, as slices of a fused tensor
+// do: their elements then differ, though their extents overlap. False if unsure.
+bool AreInterleaved(const Tensor& a, const Tensor& b) {
+  const auto a_size = static_cast<std::int64_t>(DataTypeSize(a.data_type()));
+  const auto b_size = static_cast<std::int64_t>(DataTypeSize(b.data_type()));
+  for (const std::int64_t stride : a.strides()) {
+    const std::int64_t period = stride * a_size;
+    if (period <= 0) continue;
+    const std::int64_t distance = (b.data<char>() - a.data<char>()) % period;
+    const std::int64_t offset = distance < 0 ? distance + period : distance;
+    if (ReachWithin(period, a, a_size) <= offset &&
+        offset + ReachWithin(period, b, b_size) <= period) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 bool IsWritable(const Tensor& out, const Tensor& input) {
@@ -177,7 +207,8 @@ bool IsWritable(const Tensor& out, const Tensor& input) {
   }
   const auto [out_begin, out_end] = Extent(out);
   const auto [input_begin, input_end] = Extent(input);
-  return SameView(out, input) || out_end <= input_begin || input_end <= out_begin;
+  return SameView(out, input) || out_end <= input_begin || input_end <= out_begin ||
+         AreInterleaved(out, input);
 }
 
 std::string DescribeShape(Span<std::int64_t> shape) {

@@ -29,13 +29,14 @@ struct Operator<CausalSoftmax, Device::Type::kCpu, 0> {
     const std::int64_t size = out.shape()[out.dimensions() - 1];
     const std::int64_t rows = out.shape()[out.dimensions() - 2];
     const auto powers_bytes = (size + kMostLanes) * static_cast<std::int64_t>(sizeof(double));
-    const auto loop = [&](std::int64_t row, const void* elements, void* results, void* powers) {
+    const auto loop = [&](std::int64_t row, const void* const* inputs, void* const* outs,
+                          void* powers) {
       const std::int64_t visible = size - rows + row % rows + 1;
-      normalize(elements, visible, size, powers, results);
-      std::memset(static_cast<char*>(results) + visible * element_size, 0,
+      normalize(inputs[0], visible, size, powers, outs[0]);
+      std::memset(static_cast<char*>(outs[0]) + visible * element_size, 0,
                   static_cast<std::size_t>((size - visible) * element_size));
     };
-    cpu::ForEachRow(input, out, powers_bytes, loop);
+    cpu::ForEachRow({&input}, {&out}, powers_bytes, loop);
   }
 };
 

@@ -1,6 +1,6 @@
 // Compiles the kernels of INFINI_OPS_KERNELS once per instruction set, each in its own namespace:
 //
-//   #define INFINI_OPS_KERNELS "cpu/rms_norm_kernels.h"
+//   #define INFINI_OPS_KERNELS "cpu/norm_kernels.h"
 //   #include "cpu/for_each_isa.h"
 //
 // It uses a pragma instead of compiler options. Code from other headers, above all templates of the

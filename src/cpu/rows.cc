@@ -58,34 +58,84 @@ class Rows {
   std::vector<Dimension> dimensions_;
 };
 
+// The rows of an input, as contiguous elements.
+template <typename T>
+class InputRows {
+ public:
+  explicit InputRows(const Rows& rows)
+      : rows_(rows), gathered_(rows.is_contiguous() ? nullptr : new T[rows.size]) {}
+
+  const void* Read(std::int64_t row) const {
+    return RowElements<T>(rows_.At(row), rows_.stride).Read(0, rows_.size, gathered_.get());
+  }
+
+ private:
+  const Rows& rows_;
+  std::unique_ptr<T[]> gathered_;
+};
+
+// The rows of an out: computed in place, or somewhere else first.
+template <typename T>
+class OutRows {
+ public:
+  OutRows(const Rows& rows, bool is_streamed)
+      : rows_(rows),
+        is_streamed_(is_streamed && rows.is_contiguous()),
+        computed_(rows.is_contiguous() && !is_streamed_ ? nullptr : new T[rows.size]) {}
+
+  void* Room(std::int64_t row) const { return computed_ ? computed_.get() : At(row).At(0); }
+
+  void Write(std::int64_t row) const {
+    if (is_streamed_) {
+      Stream(At(row).At(0), computed_.get(), static_cast<std::size_t>(rows_.size) * sizeof(T));
+    } else if (computed_) {
+      At(row).Write(0, rows_.size, computed_.get());
+    }
+  }
+
+ private:
+  RowElements<T> At(std::int64_t row) const { return {rows_.At(row), rows_.stride}; }
+
+  const Rows& rows_;
+  bool is_streamed_;
+  std::unique_ptr<T[]> computed_;
+};
+
 }  // namespace
 
-void ForEachRow(const Tensor& input, const Tensor& out, std::int64_t scratch_bytes, RowLoop loop,
+void ForEachRow(std::initializer_list<const Tensor*> inputs,
+                std::initializer_list<const Tensor*> outs, std::int64_t scratch_bytes, RowLoop loop,
                 bool is_memory_bound) {
-  const Rows from(input);
-  const Rows to(out);
+  const Tensor& out = **outs.begin();
   if (out.element_count() == 0) return;
-  const bool is_streamed = is_memory_bound && to.is_contiguous() && IsStreamed(out, input);
-  const bool is_in_place = to.is_contiguous() && !is_streamed;
+  std::vector<Rows> from, to;
+  bool is_streamed = is_memory_bound;
+  for (const Tensor* input : inputs) from.emplace_back(*input);
+  for (const Tensor* written : outs) {
+    to.emplace_back(*written);
+    for (const Tensor* input : inputs) is_streamed &= IsStreamed(*written, *input);
+  }
   WithSizeOf(out.data_type(), [&](auto* element) {
     using T = ElementOf<decltype(element)>;
-    ParallelFor(to.count, kElementsPerThread / to.size, [&](std::int64_t begin, std::int64_t end) {
-      const std::unique_ptr<T[]> gathered(from.is_contiguous() ? nullptr : new T[from.size]);
-      const std::unique_ptr<T[]> computed(is_in_place ? nullptr : new T[to.size]);
-      const std::unique_ptr<char[]> scratch(scratch_bytes == 0 ? nullptr : new char[scratch_bytes]);
-      for (std::int64_t i = begin; i < end; ++i) {
-        const RowElements<T> results(to.At(i), to.stride);
-        T* const room = is_in_place ? results.At(0) : computed.get();
-        loop(i, RowElements<T>(from.At(i), from.stride).Read(0, from.size, gathered.get()), room,
-             scratch.get());
-        if (is_streamed) {
-          Stream(results.At(0), room, static_cast<std::size_t>(to.size) * sizeof(T));
-        } else {
-          results.Write(0, to.size, room);
-        }
-      }
-      if (is_streamed) FinishStreams();
-    });
+    const Rows& rows = to.front();
+    ParallelFor(
+        rows.count, kElementsPerThread / rows.size, [&](std::int64_t begin, std::int64_t end) {
+          std::vector<InputRows<T>> sources;
+          std::vector<OutRows<T>> targets;
+          for (const Rows& each : from) sources.emplace_back(each);
+          for (const Rows& each : to) targets.emplace_back(each, is_streamed);
+          const std::unique_ptr<char[]> scratch(scratch_bytes == 0 ? nullptr
+                                                                   : new char[scratch_bytes]);
+          const void* elements[kMostRows];
+          void* rooms[kMostRows];
+          for (std::int64_t row = begin; row < end; ++row) {
+            for (std::size_t i = 0; i < sources.size(); ++i) elements[i] = sources[i].Read(row);
+            for (std::size_t i = 0; i < targets.size(); ++i) rooms[i] = targets[i].Room(row);
+            loop(row, elements, rooms, scratch.get());
+            for (const OutRows<T>& target : targets) target.Write(row);
+          }
+          if (is_streamed) FinishStreams();
+        });
   });
 }
 

@@ -100,6 +100,14 @@ def test_an_input_behind_an_out(tmp_path: Path) -> None:
         read(tmp_path, text)
 
 
+def test_an_input_that_is_written_keeps_its_place(tmp_path: Path) -> None:
+    in_place = 'Parameter(Parameter::Type::kTensor, "input").InPlace()'
+    assert read(tmp_path, BASE.replace('{Parameter::Type::kTensor, "input"}', in_place)) == (
+        "scale.out(Tensor(a!) input, Tensor?[] weights, int[2]? dim=None, float factor=-2.5, *, "
+        "Tensor(b!) out, Tensor(c!) mask) -> ()"
+    )
+
+
 def test_nothing_that_is_written(tmp_path: Path) -> None:
     with pytest.raises(GenerationError, match=r"scale\.h:5: kParameters has no out"):
         read(tmp_path, BASE.replace(".Out()", ""))

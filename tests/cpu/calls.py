@@ -9,7 +9,7 @@ import ast
 import json
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +82,9 @@ class Caller:
     def names(self) -> set[str]:
         return set(self._parameters)
 
-    def call(self, name: str, arguments: dict[str, Any], out: torch.Tensor) -> None:
-        """Runs slot 0, which writes into ``out``."""
-        given = {**arguments, "out": out}
+    def call(self, name: str, arguments: dict[str, Any], outs: Mapping[str, torch.Tensor]) -> None:
+        """Runs slot 0, which writes into ``outs``."""
+        given = {**arguments, **outs}
         ordered = [
             given[each["name"]] if each["name"] in given else ast.literal_eval(each["default"])
             for each in self._parameters[name]

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,25 +105,29 @@ def caller(built: Path) -> Iterator[Caller]:
 
 
 def check(caller: Caller, name: str, example: Example) -> None:
+    outs = example.outs
     if not example.keeps_out:
-        example.out.copy_(torch.full_like(example.expected, 77))
-    before = outside(example.out)
+        for out in outs.values():
+            out.fill_(77)
+    before = outside(*outs.values())
     try:
-        caller.call(name, example.arguments, example.out)
+        caller.call(name, example.arguments, outs)
     except CallError as error:
         if example.is_optional and f"{name}: slot 0 takes " in str(error):
             return
         raise
     allowed = example.tolerance
-    torch.testing.assert_close(
-        example.out,
-        example.expected,
-        rtol=allowed.rtol,
-        atol=allowed.atol,
-        equal_nan=True,
-        msg=lambda text: f"{name}, {example.title}: {text}",
-    )
-    assert torch.equal(outside(example.out), before), f"{name}, {example.title}: memory beside out"
+    note = f"{name}, {example.title}"
+    for written, expected in example.results.items():
+        torch.testing.assert_close(
+            outs[written],
+            expected,
+            rtol=allowed.rtol,
+            atol=allowed.atol,
+            equal_nan=True,
+            msg=partial("{}, {}: {}".format, note, written),
+        )
+    assert torch.equal(outside(*outs.values()), before), f"{note}: memory beside an out"
 
 
 CASES = [
@@ -146,8 +151,13 @@ def test_examples(caller: Caller, name: str, dtype: torch.dtype) -> None:
 Make = Callable[..., torch.Tensor]
 
 
-def operands(name: str, make: Make, length: int) -> tuple[dict[str, Any], torch.Tensor]:
-    """The arguments of a call with a dimension of this length, and the exact result."""
+def operands(
+    name: str, make: Make, length: int
+) -> tuple[dict[str, Any], torch.Tensor | dict[str, torch.Tensor]]:
+    """The arguments of a call with a dimension of this length, and the exact results.
+
+    The results are those of ``out``, or by name; an argument of such a name is written in place.
+    """
     x, y = make(length), make(length)
     rows, columns = make(5, length), make(length, 3)
     match name:
@@ -164,6 +174,12 @@ def operands(name: str, make: Make, length: int) -> tuple[dict[str, Any], torch.
         case "rms_norm":
             mean = wide(rows).square().mean(-1, keepdim=True)
             return {"input": rows, "weight": y}, wide(rows) / (mean + 1e-6).sqrt() * wide(y)
+        case "add_rms_norm" | "fused_add_rms_norm":
+            arguments = {"input": rows, "residual": make(5, length), "weight": y}
+            total = wide(rows) + wide(arguments["residual"])
+            scale = (total.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
+            names = ("input", "residual") if name.startswith("fused") else ("out", "residual_out")
+            return arguments, dict(zip(names, (total * scale * wide(y), total), strict=True))
         case "causal_softmax":
             last = rows[: min(1, length)]  # sees all elements
             return {"input": last}, torch.softmax(wide(last), -1)
@@ -190,19 +206,28 @@ def test_every_length_up_to_two_vectors(
 
     for length in range(2 * 16 + 2):
         arguments, exact = operands(name, make, length)
+        results = exact if isinstance(exact, dict) else {"out": exact}
+        is_in_place = results.keys() <= arguments.keys()
+        (first, (out, expected)), *others = (
+            (each, (arguments.pop(each) if is_in_place else make(*values.shape), values.to(dtype)))
+            for each, values in results.items()
+        )
         example = Example(
             title=f"length {length}, step {step}",
             arguments=arguments,
-            out=make(*exact.shape),
-            expected=exact.to(dtype),
+            name=first,
+            out=out,
+            expected=expected,
+            others=dict(others),
             tolerance=tolerance(dtype, ulps=128, size=32.0 * 33),
+            keeps_out=is_in_place,
         )
         check(caller, name, example)
 
 
 def cast(caller: Caller, x: torch.Tensor, target: torch.dtype) -> torch.Tensor:
     out = torch.full(x.shape, 77).to(target)
-    caller.call("cast", {"input": x}, out)
+    caller.call("cast", {"input": x}, {"out": out})
     return out
 
 

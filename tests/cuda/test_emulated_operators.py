@@ -165,10 +165,21 @@ class Maker:
 class Case:
     """A call: the expected values are float64, or of the type of `out`."""
 
-    arguments: Sequence[Any]  # without out
+    arguments: Sequence[Any]  # without the outs
     out: np.ndarray
     expected: np.ndarray
     scale: float = 1  # of the terms that the result is a sum of
+    others: Sequence[tuple[np.ndarray, np.ndarray]] = ()  # further outs, and what is expected
+    is_in_place: bool = False  # the outs are among the arguments
+
+    @property
+    def outs(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        return [(self.out, self.expected), *self.others]
+
+    @property
+    def values(self) -> list[Any]:
+        """What the call is given."""
+        return [*self.arguments, *(out for out, _ in self.outs if not self.is_in_place)]
 
 
 def elementwise(maker: Maker) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -348,7 +359,7 @@ def test_kernels_run_on_the_device_and_stream_of_the_call(
     makers = (Maker(seed, dtype) for seed in range(100))
     case = next(case for case in map(operator.make, makers) if case.out.size)
     name = operator.make.__name__
-    launches = emulated.call(name, *case.arguments, case.out, device=1, stream=0x5EED)
+    launches = emulated.call(name, *case.values, device=1, stream=0x5EED)
     assert set(launches) == {Launch(device=1, stream=0x5EED)}
 
 
@@ -361,7 +372,7 @@ def test_a_call_is_one_launch_and_asks_the_runtime_nothing(
     case = next(case for case in map(operator.make, makers) if is_usual(case))
     name = operator.make.__name__
     for _ in range(2):
-        launches = emulated.call(name, *case.arguments, case.out)
+        launches = emulated.call(name, *case.values)
     assert len(launches) == 1
     assert emulated.runtime_calls == []
 
@@ -376,7 +387,7 @@ def test_a_call_uses_the_fastest_slot_that_takes_it(emulated: Emulated, operator
     def slot_of(dtype: type) -> int:
         case = operator.make(Maker(0, np.dtype(dtype)))
         try:
-            emulated.call(name, *case.arguments, case.out, slot=None)
+            emulated.call(name, *case.values, slot=None)
         except EmulatedError as error:
             return {"ran slot 9": 9}[str(error)]
         return 0
@@ -449,21 +460,24 @@ def test_a_bias_is_added_before_the_sum_is_rounded(
 
 def check(emulated: Emulated, name: str, case: Case, note: str, order: int) -> None:
     """Runs it; only the elements of `out` may have changed, to the expected values."""
-    memory = Buffers([*case.arguments, case.out]).owners
-    before, old = [array.copy() for array in memory], case.out.copy()
+    memory = Buffers(case.values).owners
+    before, old = [array.copy() for array in memory], [out.copy() for out, _ in case.outs]
     try:
-        emulated.call(name, *case.arguments, case.out, order=order)
+        emulated.call(name, *case.values, order=order)
     except EmulatedError as error:
         pytest.fail(f"{note}: {error}")
-    result, case.out[...] = decode(case.out.copy()), old
+    results = [decode(out.copy()) for out, _ in case.outs]
+    for (out, _), values in zip(case.outs, old, strict=True):
+        out[...] = values
     for array, original in zip(memory, before, strict=True):
         assert array.tobytes() == original.tobytes(), f"{note}: wrote between the elements"
     epsilon = EPSILON.get(case.out.dtype.name, 0)
-    expected = decode(encode(case.expected, case.out.dtype))
-    assert result.shape == expected.shape, note
-    np.testing.assert_allclose(
-        result, expected, rtol=epsilon, atol=epsilon * case.scale, err_msg=note
-    )
+    for (out, exact), result in zip(case.outs, results, strict=True):
+        expected = decode(encode(exact, out.dtype))
+        assert result.shape == expected.shape, note
+        np.testing.assert_allclose(
+            result, expected, rtol=epsilon, atol=epsilon * case.scale, err_msg=note
+        )
 
 
 def describe(value: Any) -> str:

@@ -493,10 +493,18 @@ def _operators() -> str:
         types = names.get(stated.split(",")[0].strip()) or _joined(stated.partition("},")[0])
         typing = "any" if "Typing::kAny" in stated else "one"
         place = ", or an input unless both are the same view"
-        out = f"itself{' or an input' if 'Reading::kOften' in stated else place}"
-        takes = ", ".join((f"tensors of {typing} {types}", *texts[:-1], f"and {texts[-1]}"))
+        parameters = base.overload.parameters
+        written = [f"`{each.name}`" for each in parameters if each.is_out]
+        itself = "itself" if len(written) == 1 else "themselves, each other"
+        overlap = f"{itself}{' or an input' if 'Reading::kOften' in stated else place}"
+        places = re.search(r"\.indices = Places\(([\d, ]+)\)", stated)
+        indices = places[1].split(", ") if places else []
+        integers = [f"`{parameters[int(each)].name}` of {names['kIndexTypes']}" for each in indices]
+        takes = ", ".join(
+            (f"tensors of {typing} {types}", *integers, *texts[:-1], f"and {texts[-1]}")
+        )
         operator = f"`{name}({cpp.signature(base.overload)})`"
-        rows.append((operator, f"{takes}; `out` must not overlap {out}"))
+        rows.append((operator, f"{takes}; {' and '.join(written)} must not overlap {overlap}"))
     return _page(
         "Operators",
         "What the hand-written operators take: aligned strided tensors. A kernel can take less. The"

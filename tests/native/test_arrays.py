@@ -22,6 +22,7 @@ import pytest
 import infini.ops
 
 FLOATS = ("float32", "float64", "float16")
+SMALL_FLOATS = ("float32", "float16")
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 INTEGERS = ("int8", "int16", "int32", "int64", *UNSIGNED)
 WIDE_INTEGERS = ("int32", "int64", "uint32", "uint64")
@@ -53,6 +54,15 @@ def exact_rms_norm(x: Array, weight: Array, eps: float) -> Array:
     return x / np.sqrt(np.square(x).mean(-1, keepdims=True) + eps) * weight
 
 
+def exact_added_norm(x: Array, residual: Array, weight: Array) -> tuple[Array, Array]:
+    total = x + residual
+    return exact_rms_norm(total, weight, 1e-6), total
+
+
+def added(make: Make) -> tuple[Array, ...]:
+    return make(5, 33), make(5, 33), make(33)
+
+
 def exact_causal_softmax(x: Array) -> Array:
     rows, columns = x.shape
     seen = np.tri(rows, columns, columns - rows, dtype=bool)
@@ -66,17 +76,28 @@ class Operator:
 
     name: str
     operands: Callable[[Make], tuple[Array, ...]]
-    exact: Callable[..., Array]
+    exact: Callable[..., Array | tuple[Array, ...]]
     dtypes: tuple[str, ...] = FLOATS
     keywords: tuple[tuple[str, Any], ...] = ()
     as_list: bool = False
+    outs: tuple[str, ...] = ("out",)
+    in_place: int = 0
+    """So many of the first operands are written, and there are no outs."""
 
 
 OPERATORS = (
     Operator("add", matrices, lambda x, y: x + 2 * y, FLOATS + INTEGERS, (("alpha", 2),)),
+    Operator(
+        "add_rms_norm",
+        added,
+        exact_added_norm,
+        SMALL_FLOATS,
+        outs=("out", "residual_out"),
+    ),
     Operator("cast", matrix, lambda x: x, ANY),
     Operator("cat", matrices, lambda *arrays: np.concatenate(arrays), ANY, (("dim", 0),), True),
     Operator("causal_softmax", matrix, exact_causal_softmax),
+    Operator("fused_add_rms_norm", added, exact_added_norm, SMALL_FLOATS, in_place=2),
     Operator(
         "gemm",
         factors,
@@ -158,24 +179,33 @@ def outside(view: Array) -> Array:
 def test_result(operator: Operator, dtype: str, layout: Callable[[Array], Array]) -> None:
     inputs = [layout(values) for values in operator.operands(maker(dtype))]
     with np.errstate(all="ignore"):
-        expected = operator.exact(*map(wide, inputs)).astype(dtype)
-    out = layout(np.full(expected.shape, GARBAGE).astype(dtype))
-    before = outside(out) if layout is sliced else None
+        exact = operator.exact(*map(wide, inputs))
+    results = [each.astype(dtype) for each in (exact if isinstance(exact, tuple) else (exact,))]
+    outs = inputs[: operator.in_place] or [
+        layout(np.full(each.shape, GARBAGE).astype(dtype)) for each in results
+    ]
+    before = [outside(out) for out in outs] if layout is sliced else []
     arguments = [inputs] if operator.as_list else inputs
-    getattr(infini.ops, operator.name)(*arguments, **dict(operator.keywords), out=out)
+    keywords = {} if operator.in_place else dict(zip(operator.outs, outs, strict=True))
+    getattr(infini.ops, operator.name)(*arguments, **dict(operator.keywords), **keywords)
     ran = infini.ops.last_call()
     assert ran is not None
     assert (ran.operator, ran.device, ran.slot) == (operator.name, "cpu", 0)
-    if np.dtype(dtype).kind == "f":
+    for out, expected in zip(outs, results, strict=True):
+        check(out, expected)
+    for out, memory in zip(outs, before, strict=False):
+        np.testing.assert_array_equal(outside(out), memory)
+
+
+def check(out: Array, expected: Array) -> None:
+    if expected.dtype.kind == "f":
         # The result is rounded once; sums are of 33 terms, computed in float32 at least.
-        own = np.finfo(dtype).eps
-        computed = np.finfo("float64" if dtype == "float64" else "float32").eps
+        own = np.finfo(expected.dtype).eps
+        computed = np.finfo("float64" if expected.dtype == "float64" else "float32").eps
         atol = 3 * FACTOR**2 * 33 * computed
         np.testing.assert_allclose(out, expected, rtol=max(2 * own, 128 * computed), atol=atol)
     else:
         np.testing.assert_array_equal(out, expected)
-    if before is not None:
-        np.testing.assert_array_equal(outside(out), before)
 
 
 def test_every_native_operator_is_tested() -> None:

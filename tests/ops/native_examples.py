@@ -149,7 +149,7 @@ def cast_example(title: str, x: torch.Tensor, out: torch.Tensor) -> Example:
 
 
 def rms_norm_examples(dtype: torch.dtype) -> Examples:
-    def example(title: str, *operands: torch.Tensor, eps: float = 1e-6, **options: bool) -> Example:
+    def example(title: str, *operands: torch.Tensor, eps: float = 1e-6, **options: Any) -> Example:
         x, weight, out = operands
         mean = wide(x).square().mean(-1, keepdim=True)
         return Example(
@@ -189,8 +189,116 @@ def rms_norm_examples(dtype: torch.dtype) -> Examples:
     yield example("hostile", hostile, make(8), make(4, 8))
 
 
+def add_rms_norm_examples(dtype: torch.dtype) -> Examples:
+    for case in added_norms(dtype):
+        yield Example(
+            title=case.title,
+            arguments=case.arguments | {"input": case.input, "residual": case.residual},
+            out=case.outs[0],
+            expected=case.expected[0],
+            others={"residual_out": (case.outs[1], case.expected[1])},
+            tolerance=tolerance(dtype, ulps=32),
+            is_optional=case.is_optional,
+        )
+    make = Maker(dtype)
+    x, residual, weight = make(3, 8), make(3, 8), make(8)
+    results = exact_added_norm(x, residual, weight)
+    # Each out is the other's input.
+    yield Example(
+        title="in place, crossed",
+        arguments={"input": x, "residual": residual, "weight": weight},
+        out=residual,
+        expected=results[0],
+        others={"residual_out": (x, results[1])},
+        tolerance=tolerance(dtype, ulps=32),
+        keeps_out=True,
+    )
+
+
+def fused_add_rms_norm_examples(dtype: torch.dtype) -> Examples:
+    for case in added_norms(dtype):
+        if case.is_writable:
+            yield Example(
+                title=case.title,
+                arguments=case.arguments,
+                name="input",
+                out=case.input,
+                expected=case.expected[0],
+                others={"residual": (case.residual, case.expected[1])},
+                tolerance=tolerance(dtype, ulps=32),
+                keeps_out=True,
+                is_optional=case.is_optional,
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddedNorm:
+    """One sum that is normalized: the operands, two outs and the exact results."""
+
+    title: str
+    input: torch.Tensor
+    residual: torch.Tensor
+    arguments: Arguments
+    outs: tuple[torch.Tensor, torch.Tensor]
+    expected: tuple[torch.Tensor, torch.Tensor]
+    is_writable: bool  # no element of an input is another one
+    is_optional: bool
+
+
+def exact_added_norm(
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6
+) -> tuple[torch.Tensor, torch.Tensor]:
+    total = wide(x) + wide(residual)
+    scale = (total.square().mean(-1, keepdim=True) + eps).rsqrt()
+    return (total * scale * wide(weight)).to(x.dtype), total.to(x.dtype)
+
+
+def added_norms(dtype: torch.dtype) -> Iterator[AddedNorm]:
+    def case(title: str, *operands: torch.Tensor, eps: float = 1e-6, **options: bool) -> AddedNorm:
+        x, residual, weight, *outs = operands
+        return AddedNorm(
+            title=title,
+            input=x,
+            residual=residual,
+            arguments={"weight": weight} | ({"eps": eps} if eps != 1e-6 else {}),
+            outs=(outs[0], outs[1]) if outs else (make(*x.shape), make(*x.shape)),
+            expected=exact_added_norm(x, residual, weight, eps),
+            is_writable=options.get("is_writable", True),
+            is_optional=options.get("is_optional", False),
+        )
+
+    make = Maker(dtype)
+    yield case("contiguous", make(3, 4, 17), make(3, 4, 17), make(17))
+    yield case("one row", make(5), make(5), make(5))
+    yield case("one column", make(4, 1), make(4, 1), make(1))
+    yield case("eps", make(3, 8), make(3, 8), make(8), eps=0.25)
+    yield case("transposed", make(16, 5).t(), make(5, 16), make(16))
+    yield case("sliced", make(6, 40)[::2, 1:34], make(3, 35)[:, 2:], make(66)[::2])
+    fused = make(7, 66)
+    yield case("slices of one tensor", fused[:, :33], fused[:, 33:], make(33))
+    outs = make(9, 8)[:, ::2].t(), make(4, 18)[:, 1::2]
+    yield case("strided outs", make(4, 9), make(4, 9), make(9), *outs)
+    expanded = make(1, 8).expand(5, 8), make(5, 8), make(1).expand(8)
+    yield case("expanded", *expanded, is_writable=False)
+    apart = make(3, 2, 8).transpose(0, 1), make(2, 3, 8)
+    yield case("dimensions apart", *apart, make(8))
+    yield case("unaligned", make(100)[1:].view(3, 33), make(101)[2:].view(3, 33), make(34)[1:])
+    yield case("no rows", make(0, 8), make(0, 8), make(8))
+    yield case("empty rows", make(3, 0), make(3, 0), make(0))
+    x = make(3, 8)
+    yield case("zeros", x, -x, make(8))
+    wider = make(40).float()
+    yield case("float32 weight", make(3, 40), make(3, 40), wider, is_optional=True)
+    yield case("sums beyond 16 bits", make(2, 64) * 60, make(2, 64) * 60, make(64))
+    yield case("large", make(65, 1025), make(65, 1025), make(1025))
+    yield case("long rows", make(2, 8192), make(2, 8192), make(8192))
+    hostile = make(4, 8)
+    hostile[0, 1], hostile[1, 2], hostile[2, 3] = NAN, INFINITY, -INFINITY
+    yield case("hostile", hostile, make(4, 8), make(8))
+
+
 def causal_softmax_examples(dtype: torch.dtype) -> Examples:
-    def example(title: str, x: torch.Tensor, out: torch.Tensor, **options: bool) -> Example:
+    def example(title: str, x: torch.Tensor, out: torch.Tensor, **options: Any) -> Example:
         rows, columns = x.shape[-2:]
         hidden = ~torch.ones(rows, columns, dtype=torch.bool).tril(columns - rows)
         seen = wide(x).masked_fill(hidden, -INFINITY)
@@ -260,7 +368,7 @@ def products(make: Maker) -> Iterator[tuple[str, torch.Tensor, torch.Tensor, tor
 
 
 def product_example(
-    title: str, arguments: Arguments, out: torch.Tensor, exact: torch.Tensor, **options: bool
+    title: str, arguments: Arguments, out: torch.Tensor, exact: torch.Tensor, **options: Any
 ) -> Example:
     first, *_ = arguments.values()
     # Factors are 4 at most.
@@ -445,6 +553,16 @@ def wrong_rms_norm() -> Iterator[Arguments]:
     yield {"input": torch.ones(3, 4, dtype=torch.complex64), "weight": torch.ones(4)}
 
 
+def wrong_added_norm() -> Iterator[Arguments]:
+    names = ("input", "residual", "weight")
+    for shapes in (((3, 4), (3, 4), (3,)), ((3, 4), (4,), (4,)), ((3, 4), (3, 4), (3, 4))):
+        yield dict(zip(names, operands_of(*shapes), strict=True))
+    x, residual, weight = operands_of((3, 4), (3, 4), (4,))
+    for wrong in (torch.int32, torch.float16, torch.float64):
+        yield {"input": x, "residual": residual.to(wrong), "weight": weight}
+        yield {"input": x, "residual": residual, "weight": weight.to(wrong)}
+
+
 def wrong_products(*names: str) -> Iterator[Arguments]:
     for shapes in (
         ((3, 2), (3, 4)),
@@ -490,11 +608,15 @@ OPERATORS = {
         required=COMMON + INTEGERS,
         recorded="add.out",
     ),
+    "add_rms_norm": Operator(examples=add_rms_norm_examples, wrong=wrong_added_norm, dtypes=COMMON),
     "cast": Operator(examples=cast_examples, wrong=wrong_cast, dtypes=ANY, required=ANY),
     "cat": Operator(
         examples=cat_examples, wrong=wrong_cat, dtypes=ANY, required=ANY, recorded="cat.out"
     ),
     "causal_softmax": Operator(examples=causal_softmax_examples, wrong=wrong_causal_softmax),
+    "fused_add_rms_norm": Operator(
+        examples=fused_add_rms_norm_examples, wrong=wrong_added_norm, dtypes=COMMON
+    ),
     "gemm": Operator(
         examples=gemm_examples, wrong=wrong_gemm, dtypes=(*FLOATS, torch.int32, torch.int64)
     ),

@@ -46,8 +46,22 @@ class Example:
     out: torch.Tensor
     expected: torch.Tensor
     tolerance: Tolerance = field(default_factory=Tolerance)
-    keeps_out: bool = False  # the call reads ``out``; else it is pre-filled with garbage
+    keeps_out: bool = False  # the call reads what it writes; else that is pre-filled with garbage
     is_optional: bool = False  # an implementation may refuse the call
+    name: str = "out"  # of ``out``
+    others: dict[str, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
+    """What is written beside ``out``, by name: the memory, and the expected values."""
+
+    @property
+    def outs(self) -> dict[str, torch.Tensor]:
+        """The memory of everything that is written, by name."""
+        return {self.name: self.out} | {name: out for name, (out, _) in self.others.items()}
+
+    @property
+    def results(self) -> dict[str, torch.Tensor]:
+        """The expected values of ``outs``."""
+        others = {name: expected for name, (_, expected) in self.others.items()}
+        return {self.name: self.expected} | others
 
 
 def in_margin(values: torch.Tensor) -> torch.Tensor:
@@ -133,12 +147,16 @@ def memory_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided((size,), (1,), 0)
 
 
-def outside(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the memory of a tensor with zeros in place of its elements."""
-    memory = memory_of(tensor).cpu()
-    memory = memory.clone() if memory.data_ptr() == memory_of(tensor).data_ptr() else memory
-    memory.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()).zero_()
-    return memory
+def outside(*tensors: torch.Tensor) -> torch.Tensor:
+    """Returns the memories of tensors of one dtype with zeros in place of their elements."""
+    memories = {}
+    for tensor in tensors:
+        key = tensor.untyped_storage().data_ptr()
+        if key not in memories:
+            memories[key] = memory_of(tensor).to("cpu", copy=True)
+        place = tensor.shape, tensor.stride(), tensor.storage_offset()
+        memories[key].as_strided(*place).zero_()
+    return torch.cat(list(memories.values()))
 
 
 # Elementwise operators: two inputs and an out of each layout.

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +69,8 @@ class Case:
         is_common = self.dtype in COMMON
         return self.is_required and (is_common or self.dtype in types_taken(refusal))
 
-    def call(self, arguments: dict[str, Any], out: torch.Tensor) -> None:
-        getattr(infini.ops, self.name)(**arguments, out=out, implementation_index=self.slot)
+    def call(self, arguments: dict[str, Any], outs: dict[str, torch.Tensor]) -> None:
+        getattr(infini.ops, self.name)(**arguments, **outs, implementation_index=self.slot)
         check_slot(self.name, self.slot)
 
 
@@ -100,6 +101,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("case", cases, ids=ids)
     elif "case" in metafunc.fixturenames:
         cases = [Case(name, slot) for name in names for slot in slots[name]]
+        if metafunc.function is TestRefusals.test_outs_that_overlap:
+            cases = [case for case in cases if len(_plain(case)[1]) > 1]
         ids = [f"{case.name}-slot{case.slot}" for case in cases]
         metafunc.parametrize("case", cases, ids=ids)
     elif metafunc.function is test_eight_threads_at_once:
@@ -180,25 +183,33 @@ class Run:
 
     def _check(self, example: Example) -> None:
         if not example.keeps_out:
-            example.out.copy_(poison(example.expected))
+            for name, out in example.outs.items():
+                out.copy_(poison(example.results[name]))
         move = Mover(self._device)
         arguments = {name: move(value) for name, value in example.arguments.items()}
-        out = move(example.out)
-        before = outside(out)
-        address = out.data_ptr()
-        self._case.call(arguments, out)
+        outs = {name: move(out) for name, out in example.outs.items()}
+        before = outside(*outs.values())
+        addresses = [out.data_ptr() for out in outs.values()]
+        self._case.call(arguments, outs)
         check_device(self._device)
-        self.ran_device = out.device.type
-        assert out.data_ptr() == address, "the memory of out moved"
-        compare(out.cpu(), example)
-        assert equal(outside(out), before), "memory beside out was written"
+        self.ran_device = outs[example.name].device.type
+        moved = [out.data_ptr() for out in outs.values()] != addresses
+        assert not moved, "the memory of an out moved"
+        compare(outs, example)
+        assert equal(outside(*outs.values()), before), "memory beside an out was written"
 
 
-def compare(actual: torch.Tensor, example: Example) -> None:
+def compare(outs: dict[str, torch.Tensor], example: Example) -> None:
     allowed = example.tolerance
-    torch.testing.assert_close(
-        actual, example.expected, rtol=allowed.rtol, atol=allowed.atol, equal_nan=True
-    )
+    for name, expected in example.results.items():
+        torch.testing.assert_close(
+            outs[name].cpu(),
+            expected,
+            rtol=allowed.rtol,
+            atol=allowed.atol,
+            equal_nan=True,
+            msg=partial("{}: {}".format, name),
+        )
 
 
 def _recorded(case: Case) -> Iterator[Example]:
@@ -268,43 +279,58 @@ class TestRefusals:
 
     def test_inputs_that_do_not_fit(self, case: Case, device: str) -> None:
         for arguments in OPERATORS[case.name].wrong():
-            self._expect_refusal(case, device, arguments, Maker(torch.float32)(3, 4))
+            outs = {name: Maker(torch.float32)(3, 4) for name in _plain(case)[1]}
+            outs = {name: out for name, out in outs.items() if name not in arguments}
+            self._expect_refusal(case, device, arguments, outs)
 
     def test_outs_that_do_not_fit(self, case: Case, device: str) -> None:
-        arguments, out = _plain(case)
+        arguments, outs = _plain(case)
+        first, out = next(iter(outs.items()))
         for wrong in (
             torch.zeros(*out.shape[:-1], out.shape[-1] + 1),
             torch.zeros(out.shape[0] + 1, *out.shape[1:]),
             torch.zeros(out.shape, dtype=torch.complex64),
             torch.zeros(()).expand(out.shape),  # all elements are one
         ):
-            self._expect_refusal(case, device, arguments, wrong)
+            self._expect_refusal(case, device, arguments, outs | {first: wrong})
 
     def test_an_input_that_overlaps_the_out_in_part(self, case: Case, device: str) -> None:
-        arguments, out = _plain(case)
+        arguments, outs = _plain(case)
+        written, out = next(iter(outs.items()))
         name, *_ = arguments
         first = arguments[name][0] if isinstance(arguments[name], list) else arguments[name]
         memory = torch.ones(max(first.numel(), out.numel()) + 1)
         overlapping = memory[1 : 1 + first.numel()].view(first.shape)
         rest = arguments[name][1:] if isinstance(arguments[name], list) else None
         arguments[name] = overlapping if rest is None else [overlapping, *rest]
-        out = memory[: out.numel()].view(out.shape)
-        self._expect_refusal(case, device, arguments, out)
+        outs[written] = memory[: out.numel()].view(out.shape)
+        self._expect_refusal(case, device, arguments, outs)
+
+    def test_outs_that_overlap(self, case: Case, device: str) -> None:
+        """Also as one view: which of the results would it have?"""
+        arguments, outs = _plain(case)
+        first, second, *_ = outs
+        outs[second] = outs[first]
+        self._expect_refusal(case, device, arguments, outs)
 
     def _expect_refusal(
-        self, case: Case, device: str, arguments: dict[str, Any], out: torch.Tensor
+        self,
+        case: Case,
+        device: str,
+        arguments: dict[str, Any],
+        outs: dict[str, torch.Tensor],
     ) -> None:
         move = Mover(device)
         moved = {name: move(value) for name, value in arguments.items()}
         form = rf"^{case.name}: slot {case.slot} takes .+; got .+"
-        print(f"{_shapes(arguments)} into {_shapes(out)}")  # shown if the test fails
+        print(f"{_shapes(arguments)} into {_shapes(outs)}")  # shown if the test fails
         with pytest.raises(ValueError, match=form):
-            case.call(moved, move(out))
+            case.call(moved, {name: move(out) for name, out in outs.items()})
 
 
-def _plain(case: Case) -> tuple[dict[str, Any], torch.Tensor]:
+def _plain(case: Case) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     example = next(OPERATORS[case.name].examples(torch.float32))
-    return dict(example.arguments), example.out
+    return dict(example.arguments), example.outs
 
 
 def _shapes(value: Any) -> str:
@@ -328,13 +354,13 @@ def test_a_refusal_names_the_arguments_that_are_not_the_default() -> None:
 
 def test_torch_takes_a_call_that_no_native_slot_takes(shadowing: str, device: str) -> None:
     """Complex numbers, which no native slot takes."""
-    arguments, out = _complex(shadowing, device)
-    getattr(infini.ops, shadowing)(**arguments, out=out)
+    arguments, outs = _complex(shadowing, device)
+    getattr(infini.ops, shadowing)(**arguments, **outs)
     ran = infini.ops.last_call()
     assert ran is not None
     assert (ran.operator, ran.slot) == (shadowing, TORCH_SLOT)
     example = next(OPERATORS[shadowing].examples(torch.float32))
-    torch.testing.assert_close(out.cpu().real.float(), example.expected)
+    torch.testing.assert_close(outs[example.name].cpu().real.float(), example.expected)
 
 
 def test_no_slot_of_add_takes_an_alpha_that_its_type_cannot_hold(
@@ -353,13 +379,13 @@ def test_no_slot_of_add_takes_an_alpha_that_its_type_cannot_hold(
 
 def test_the_lowest_slot_refuses_a_call_that_no_slot_takes(alone: str, device: str) -> None:
     operator = getattr(infini.ops, alone)
-    arguments, out = _complex(alone, device)
+    arguments, outs = _complex(alone, device)
     lowest, *_ = hand_written_slots(alone, device)
     with pytest.raises(ValueError, match=rf"^{alone}: slot {lowest} takes .+; got .+"):
-        operator(**arguments, out=out)
+        operator(**arguments, **outs)
 
 
-def _complex(name: str, device: str) -> tuple[dict[str, Any], torch.Tensor]:
+def _complex(name: str, device: str) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """Returns the plain example of an operator in complex numbers."""
     example = next(OPERATORS[name].examples(torch.float32))
     move = Mover(device)
@@ -367,10 +393,12 @@ def _complex(name: str, device: str) -> tuple[dict[str, Any], torch.Tensor]:
     def convert(value: Any) -> Any:
         if isinstance(value, list):
             return [convert(each) for each in value]
-        return value.to(torch.complex128) if isinstance(value, torch.Tensor) else value
+        is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
+        return value.to(torch.complex128) if is_float else value
 
     arguments = {key: move(convert(value)) for key, value in example.arguments.items()}
-    return arguments, move(torch.zeros(example.expected.shape, dtype=torch.complex128))
+    outs = {key: torch.zeros_like(convert(out)) for key, out in example.outs.items()}
+    return arguments, {key: move(out) for key, out in outs.items()}
 
 
 @pytest.fixture
@@ -396,10 +424,13 @@ def test_eight_threads_at_once(device: str) -> None:
     def run(thread: int) -> list[str]:
         failures = []
         for case, arguments, example in calls[thread:] + calls[:thread]:
-            out = torch.full_like(example.expected, float("nan"), device=device)
+            outs = {name: out.to(device, copy=True) for name, out in example.outs.items()}
+            if not example.keeps_out:
+                for out in outs.values():
+                    out.fill_(float("nan"))
             try:
-                case.call(arguments, out)
-                compare(out.cpu(), example)
+                case.call(arguments, outs)
+                compare(outs, example)
             except Exception as error:
                 failures.append(f"{case.name}: {error}")
         return failures

@@ -188,6 +188,45 @@ class TestOverlap:
             assert is_accepted("cast", x, out) == wanted, shift
             assert is_accepted("cat", [x], 0, out) == wanted, shift
 
+    def test_slices_of_one_tensor(self) -> None:
+        """Their extents overlap, their elements do not: as the parts of a fused projection."""
+        fused = Maker(torch.float32)(5, 3, 7)
+        q, k, v = (fused[:, i] for i in range(3))
+        expected = q + k
+        assert is_accepted("add", q, k, v)
+        torch.testing.assert_close(v, expected, rtol=0, atol=0)
+        assert is_accepted("add", fused[:, :, :3], fused[:, :, 3:6], fused[:, :, 4:].clone())
+        assert not is_accepted("add", fused[:, :, :3], fused[:, :, 3:6], fused[:, :, 4:])
+
+    def test_views_of_one_memory(self) -> None:
+        """Of random strides: what it takes has no common element, and the right result."""
+        source = random.Random(0)  # noqa: S311 - the same in each run
+        memory = np.zeros(96, np.uint8)
+
+        def view(shape: list[int]) -> Array:
+            strides = [source.choice((1, 2, 3, 4, 6, 8, 12)) for _ in shape]
+            reach = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+            start = source.randrange(len(memory) - reach)
+            return np.lib.stride_tricks.as_strided(memory[start:], shape, strides)
+
+        taken = 0
+        for _ in range(4000):
+            shape = [source.choice((1, 2, 3)) for _ in range(3)]
+            x, out = view(shape), view(shape)
+            memory[:] = 0
+            out[...] = 1
+            overlaps_itself = memory.sum() != out.size
+            x[...] = 2
+            is_apart = (out == 1).all()
+            is_same = x.ctypes.data == out.ctypes.data and x.strides == out.strides
+            memory[:] = np.arange(len(memory))
+            expected = x + np.uint8(1)
+            if not overlaps_itself and is_accepted("add", x, np.ones(shape, np.uint8), out):
+                assert is_apart or is_same, (shape, x.strides, out.strides)
+                np.testing.assert_array_equal(out, expected)
+                taken += abs(x.ctypes.data - out.ctypes.data) < 8 and not is_same
+        assert taken > 50  # those that lie between each other
+
     def test_one_byte_of_an_element(self) -> None:
         for shift in range(-12, 17):
             memory = np.zeros(32, np.uint8)

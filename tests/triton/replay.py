@@ -14,7 +14,7 @@ import os
 import struct
 import sys
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -287,9 +287,10 @@ def tensor(value: torch.Tensor) -> Record:
 
 def run_example(calls: Calls, replay: Replay, operator: str, example: Example) -> Record:
     if not example.keeps_out:
-        example.out.fill_(NAN if example.out.is_floating_point() else 77)
-    before = outside(example.out)
-    arguments = {**example.arguments, "out": example.out}
+        for out in example.outs.values():
+            out.fill_(NAN if out.is_floating_point() else 77)
+    before = outside(*example.outs.values())
+    arguments = {**example.arguments, **example.outs}
     described = {
         name: tensor(value) if isinstance(value, torch.Tensor) else value
         for name, value in arguments.items()
@@ -302,10 +303,16 @@ def run_example(calls: Calls, replay: Replay, operator: str, example: Example) -
     variants = [replay.run(launch) for launch in launches]
     try:
         allowed = example.tolerance
-        torch.testing.assert_close(
-            example.out, example.expected, rtol=allowed.rtol, atol=allowed.atol, equal_nan=True
-        )
-        torch.testing.assert_close(outside(example.out), before, rtol=0, atol=0)
+        for name, expected in example.results.items():
+            torch.testing.assert_close(
+                example.outs[name],
+                expected,
+                rtol=allowed.rtol,
+                atol=allowed.atol,
+                equal_nan=True,
+                msg=partial("{}: {}".format, name),
+            )
+        torch.testing.assert_close(outside(*example.outs.values()), before, rtol=0, atol=0)
     except AssertionError as error:
         return {"variants": variants, "problem": str(error)}
     return {"variants": variants, "problem": None}

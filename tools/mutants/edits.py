@@ -66,9 +66,22 @@ WRONG_NATIVE_KERNELS = (
     ),
     (
         "the weight of rms_norm is taken as contiguous",
-        "src/cpu/rms_norm.cc",
-        "weights = cpu::Gather(weight, &buffer);",
+        "src/cpu/norm.cc",
+        "weights = Gather(weight, &buffer);",
         "weights = weight.data();",
+    ),
+    (
+        "add_rms_norm stores its sums into the out",
+        "src/cpu/norm.cc",
+        "weight, eps, {&out, &residual_out});",
+        "weight, eps, {&residual_out, &out});",
+    ),
+    (
+        "add_rms_norm normalizes the rounded sums",
+        "src/cpu/norm_kernels.h",
+        "const C scale = ScaleOf<T>(source, count, eps);",
+        "const C scale = ScaleOf<T>(source, count, eps);\n"
+        "  for (std::int64_t i = 0; i < count; ++i) source.sums[i] = C(source.rounded[i]);",
     ),
 )
 # Faults that the operator suite once did not detect.

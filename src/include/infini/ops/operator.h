@@ -21,9 +21,14 @@ namespace infini::ops {
 
 // One call, ready to run: the arguments in schema order, outs last.
 struct Invocation {
-  // An argument of a hand-written operator, which has one out.
   const Tensor& tensor(std::size_t index) const { return *arguments[index].As<Tensor>(); }
-  const Tensor& out() const { return tensor(size - 1); }
+  // Of a hand-written operator: the tensor that is written first.
+  const Tensor& out() const { return tensor(FirstWritten()); }
+  std::size_t FirstWritten() const {
+    std::size_t index = 0;
+    while (!parameters[index].is_out) ++index;
+    return index;
+  }
 
   const Argument* arguments = nullptr;
   std::size_t size = 0;

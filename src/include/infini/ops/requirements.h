@@ -22,12 +22,23 @@ struct DataTypes {
 
   std::uint64_t bits;
   const char* name;
-  bool has_float32_weight = false;  // the second tensor can be float32 beside 16-bit ones
+  std::uint32_t float32 = 0;  // `Places` of tensors that can be float32 beside 16-bit ones
 };
+
+// Places among the parameters of an operator, as bits.
+template <typename... Index>
+constexpr std::uint32_t Places(Index... index) {
+  return ((std::uint32_t{1} << index) | ...);
+}
 
 inline constexpr DataTypes kFloatTypes{DataTypes::Bits(DataType::kFloat16, DataType::kBFloat16,
                                                        DataType::kFloat32, DataType::kFloat64),
                                        "type (float16, bfloat16, float32 or float64)"};
+inline constexpr DataTypes kSmallFloatTypes{
+    DataTypes::Bits(DataType::kFloat16, DataType::kBFloat16, DataType::kFloat32),
+    "type (float16, bfloat16 or float32)"};
+inline constexpr DataTypes kIndexTypes{DataTypes::Bits(DataType::kInt32, DataType::kInt64),
+                                       "type (int32 or int64)"};
 inline constexpr DataTypes kUnsignedTypes{
     DataTypes::Bits(DataType::kUInt8, DataType::kUInt16, DataType::kUInt32, DataType::kUInt64),
     "unsigned integer type"};
@@ -43,11 +54,12 @@ inline constexpr DataTypes kStoredTypes{kRealTypes.bits | DataTypes::Bits(DataTy
 // Whether all tensors have the same type, or each its own.
 enum class Typing : std::uint8_t { kOne, kAny };
 
-// How often an element of an input is read. All tensors are aligned, and the elements of `out` do
-// not overlap. An operator that reads once can also write into the view that it reads.
+// How often an element of an input is read. All tensors are aligned. What is written overlaps
+// neither itself nor another tensor. An operator that reads once can also write into the view that
+// it reads.
 enum class Reading : std::uint8_t { kOnce, kOften };
 
-// What else is checked, of all arguments. The last argument is `out`.
+// What else is checked, of all arguments. `out` is the tensor that is written first.
 enum class Condition : std::uint8_t {
   kNone,
   kFactors,        // torch accepts the scalars as factors for the type
@@ -56,6 +68,7 @@ enum class Condition : std::uint8_t {
   kConcatenation,  // `out` has the shape of the tensors concatenated along a dimension
   kCausalRows,     // matrices with no more rows than columns
   kNorm,           // a weight for each element of the last dimension
+  kAddNorm,        // the same, with a residual of the input's shape
   kGemm,           // shapes of products, see core/product.h
   kLinear,
   kMatmul,
@@ -71,6 +84,7 @@ struct Requirements {
   Typing typing;
   Reading reading;
   Requirement others[2];
+  std::uint32_t indices = 0;  // `Places` of tensors of `kIndexTypes`
 };
 
 // What one implementation does not take, of what its operator takes.

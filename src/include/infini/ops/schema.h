@@ -56,6 +56,8 @@ struct Parameter {
     copy.is_out = true;
     return copy;
   }
+  // The call reads it, and writes into it. It keeps its place among the inputs.
+  constexpr Parameter InPlace() const { return Out(); }
   // A call must give it by name.
   constexpr Parameter KeywordOnly() const {
     Parameter copy = *this;
