@@ -1,6 +1,5 @@
-#include <cmath>
-
 #include "base/rms_norm.h"
+#include "cuda/norm.h"
 #include "cuda/rows.h"
 
 namespace infini::ops {
@@ -15,36 +14,6 @@ struct Operands {
   std::int64_t weight_stride;
   Computed<T> epsilon;
 };
-
-template <typename T, int width>
-__device__ Vector<T, width> Scaled(const Vector<T, width>& values, const Vector<T, width>& weights,
-                                   Computed<T> scale) {
-  using A = Computed<T>;
-  Vector<T, width> scaled;
-#pragma unroll
-  for (int i = 0; i < width; ++i) {
-    const A value = static_cast<A>(values.elements[i]) * scale;
-    scaled.elements[i] = static_cast<T>(value * static_cast<A>(weights.elements[i]));
-  }
-  return scaled;
-}
-
-template <typename T, int width>
-__device__ Computed<T> SumOfSquares(const Vector<T, width>& values) {
-  using A = Computed<T>;
-  A sum = 0;
-#pragma unroll
-  for (int i = 0; i < width; ++i) {
-    const A value = static_cast<A>(values.elements[i]);
-    sum += value * value;
-  }
-  return sum;
-}
-
-template <typename A>
-__device__ A ScaleOf(A sum_of_squares, std::int64_t size, A epsilon) {
-  return A(1) / sqrt(sum_of_squares / static_cast<A>(size) + epsilon);
-}
 
 // Rows of whole vectors, short enough that the threads can keep them.
 template <typename T>

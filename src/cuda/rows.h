@@ -99,9 +99,9 @@ struct LaunchShape {
   dim3 grid, block;
 };
 
-// For rows of `vectors` vectors, of which a thread keeps `kVectors` if there are enough threads.
-inline LaunchShape ShapeOf(const Rows& rows, std::int64_t vectors) {
-  const int share = rows.count < kFewRows ? 1 : kVectors;
+// For rows of `vectors` vectors, of which a thread keeps `kept` if there are enough threads.
+inline LaunchShape ShapeOf(const Rows& rows, std::int64_t vectors, int kept = kVectors) {
+  const int share = rows.count < kFewRows ? 1 : kept;
   const std::int64_t needed = (vectors + share - 1) / share;
   int threads = 1;
   while (threads < kWarpSize && threads < needed) threads *= 2;

@@ -8,6 +8,11 @@
 namespace infini::ops::cuda {
 
 template <typename Function>
+auto WithSmallFloatType(DataType type, const Function& function) {
+  return ops::WithSmallFloatType<Float16, BFloat16>(type, function);
+}
+
+template <typename Function>
 auto WithFloatType(DataType type, const Function& function) {
   return ops::WithFloatType<Float16, BFloat16>(type, function);
 }

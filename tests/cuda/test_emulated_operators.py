@@ -22,6 +22,7 @@ from tests.cuda.emulated import Buffers, Emulated, EmulatedError, Launch
 SOURCES = Path(__file__).resolve().parents[2] / "src" / "cuda"
 BFLOAT16 = np.dtype(np.uint16)
 FLOATS = tuple(map(np.dtype, (np.float32, np.float16, BFLOAT16, np.float64)))
+SMALL_FLOATS = FLOATS[:3]
 # Not uint16, which is bfloat16 here.
 UNSIGNED = tuple(map(np.dtype, (np.uint8, np.uint32, np.uint64)))
 INTEGERS = (*UNSIGNED, *map(np.dtype, (np.int8, np.int16, np.int32, np.int64)))
@@ -244,6 +245,42 @@ def rms_norm(maker: Maker, shape: Shape = ()) -> Case:
     return Case(arguments=(a, weight, epsilon), out=maker.memory(shape), expected=expected, scale=4)
 
 
+def exact_added_norm(
+    a: np.ndarray, residual: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    total = decode(a) + decode(residual)
+    square = np.sum(total**2, -1, keepdims=True) / max(total.shape[-1], 1)
+    return total / np.sqrt(square + 1e-6) * decode(weight), total
+
+
+def add_rms_norm(maker: Maker, shape: Shape = ()) -> Case:
+    shape = shape or rows(maker)
+    a, residual, weight = maker.operand(shape), maker.operand(shape), maker.operand(shape[-1:])
+    expected, total = exact_added_norm(a, residual, weight)
+    return Case(
+        arguments=(a, residual, weight, 1e-6),
+        out=maker.out(shape, a),
+        expected=expected,
+        others=[(maker.out(shape, residual), total)],
+        scale=4,
+    )
+
+
+def fused_add_rms_norm(maker: Maker, shape: Shape = ()) -> Case:
+    shape = shape or rows(maker)
+    a, residual = (maker.fill(maker.memory(shape)) for _ in range(2))
+    weight = maker.operand(shape[-1:])
+    expected, total = exact_added_norm(a, residual, weight)
+    return Case(
+        arguments=(a, residual, weight, 1e-6),
+        out=a,
+        expected=expected,
+        others=[(residual, total)],
+        is_in_place=True,
+        scale=4,
+    )
+
+
 def causal_softmax(maker: Maker, shape: Shape = ()) -> Case:
     keys = rows(maker)[-1]
     queries = min(keys, maker.size(0, 1, 2, 3, 7, 33, 64), 20000 // max(keys, 1) + 3)
@@ -319,9 +356,11 @@ class Operator:
 
 OPERATORS = (
     Operator(add, (*FLOATS, *INTEGERS)),
+    Operator(add_rms_norm, SMALL_FLOATS),
     Operator(cast, ALL_TYPES),
     Operator(cat, ALL_TYPES),
     Operator(causal_softmax),
+    Operator(fused_add_rms_norm, SMALL_FLOATS),
     Operator(gemm),
     Operator(linear),
     Operator(matmul),
@@ -403,8 +442,15 @@ def is_usual(case: Case) -> bool:
     return is_short and case.out.size > 1 and getattr(last, "ndim", 2) == 2
 
 
-@pytest.mark.parametrize("make", [causal_softmax, rms_norm])
-@pytest.mark.parametrize("dtype", FLOATS, ids=type_name)
+ROW_OPERATORS = [
+    pytest.param(operator.make, dtype, id=f"{operator.make.__name__}-{type_name(dtype)}")
+    for operator in OPERATORS
+    if operator.make in (add_rms_norm, causal_softmax, rms_norm)
+    for dtype in operator.dtypes
+]
+
+
+@pytest.mark.parametrize(("make", "dtype"), ROW_OPERATORS)
 @pytest.mark.parametrize("columns", [520, 2056])  # for one warp per row, and for several
 def test_so_many_rows_that_a_thread_keeps_several_vectors(
     emulated: Emulated, make: Callable[[Maker, Shape], Case], dtype: np.dtype, columns: int
