@@ -13,7 +13,6 @@ from codegen.triton.spec import TRITON_TYPES, FieldKind, Operator, Variant
 
 DATA_TYPES = ("kFloat16", "kBFloat16", "kFloat32")
 SIZES = ("rows", "inner_rows", "columns")
-ROW_STRIDES = ("input_outer", "input_inner", "out_outer", "out_inner")
 
 # Columns in one block -> rows and warps of a program; several narrow rows share a program. At most
 # 32 elements per thread, as in Triton's own examples of a fused softmax and a layer norm. These are
@@ -23,17 +22,23 @@ LOOP_BLOCK = 4096
 STRIDED_BLOCK = 1024
 
 
-def row_operator(kernel: str, tensors: Sequence[str], floats: Sequence[str] = ()) -> Operator:
-    """Define an operator of ``tensors``, of which "input" and "out" are split into rows.
+def row_operator(
+    kernel: str,
+    tensors: Sequence[str],
+    floats: Sequence[str] = (),
+    with_rows: Sequence[str] = ("input", "out"),
+) -> Operator:
+    """Define an operator of ``tensors``, of which those of ``with_rows`` are split into rows.
 
     For each type, the variants for rows without gaps come first, and one for any strides comes
     last.
     """
     columns = tuple(f"{name}_column" for name in tensors)
+    rows_apart = tuple(f"{name}_{which}" for name in with_rows for which in ("outer", "inner"))
     types = {
         **dict.fromkeys(SIZES, "i32"),
         **dict.fromkeys(floats, "fp32"),
-        **dict.fromkeys((*ROW_STRIDES, *columns), "i64"),
+        **dict.fromkeys((*rows_apart, *columns), "i64"),
     }
     kinds = {"fp32": FieldKind.FLOAT, "i32": FieldKind.INTEGER, "i64": FieldKind.INTEGER}
     fields = {
@@ -54,7 +59,7 @@ def row_operator(kernel: str, tensors: Sequence[str], floats: Sequence[str] = ()
                 types=passed,
                 constants=constants,
                 data_types={"data_type": [data_type]},
-                divisible=(*tensors, "columns", *ROW_STRIDES) if aligned else (),
+                divisible=(*tensors, "columns", *rows_apart) if aligned else (),
                 when=when,
                 grid=("cdiv(rows, ROWS)",),
                 num_warps=warps,

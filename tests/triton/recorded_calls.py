@@ -33,6 +33,14 @@ DATA_TYPES = {
 # The parameters, as in src/base, with the defaults of those that have one.
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "add": {"input": None, "other": None, "alpha": 1, "out": None},
+    "add_rms_norm": {
+        "input": None,
+        "residual": None,
+        "weight": None,
+        "eps": 1e-6,
+        "out": None,
+        "residual_out": None,
+    },
     "causal_softmax": {"input": None, "out": None},
     "gemm": {
         "a": None,

@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "ops")]
 
 import numpy as np  # noqa: E402
 import triton.language as tl  # noqa: E402
-from native_examples import OPERATORS  # noqa: E402
+from native_examples import OPERATORS, exact_added_norm  # noqa: E402
 from native_operands import (  # noqa: E402
     INFINITY,
     NAN,
@@ -165,6 +165,21 @@ def aligned_rms_norm(dtype: torch.dtype) -> Iterator[Example]:
         )
 
 
+def aligned_add_rms_norm(dtype: torch.dtype) -> Iterator[Example]:
+    make = Maker(dtype)
+    for columns in ROW_SIZES:
+        x, residual, weight = make(3, columns), make(3, columns), make(columns)
+        expected, total = exact_added_norm(x, residual, weight)
+        yield Example(
+            title=f"{columns} aligned columns",
+            arguments={"input": x, "residual": residual, "weight": weight},
+            out=make(3, columns),
+            expected=expected,
+            others={"residual_out": (make(3, columns), total)},
+            tolerance=tolerance(dtype, ulps=32),
+        )
+
+
 def aligned_causal_softmax(dtype: torch.dtype) -> Iterator[Example]:
     make = Maker(dtype, -8, 8)
     for columns in ROW_SIZES:
@@ -271,6 +286,7 @@ ALIGNED = {
     "add": rows_of_add,
     "causal_softmax": aligned_causal_softmax,
     "gemm": aligned_gemm,
+    "add_rms_norm": aligned_add_rms_norm,
     "rms_norm": aligned_rms_norm,
     "swiglu": aligned_swiglu,
 }

@@ -303,7 +303,7 @@ def test_invalid_targets(targets: str, capsys: pytest.CaptureFixture[str]) -> No
 def test_an_unknown_operator_to_leave_out(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["triton", "--output-dir", "out", "--without"]
     assert cli.main([*command, "rms_nrm,nosuch,mul,gemm"]) == 2  # only src/base has mul
-    known = "expected some of add, causal_softmax, gemm, rms_norm, swiglu"
+    known = "expected some of add, add_rms_norm, causal_softmax, gemm, rms_norm, swiglu"
     assert capsys.readouterr().err.splitlines() == [
         f"codegen: error: --without: got 'nosuch', which is not an operator; {known}",
         f"--without: got 'rms_nrm', which is not an operator; {known}; did you mean 'rms_norm'?",

@@ -546,7 +546,9 @@ def test_the_recorder_refuses_what_the_driver_would(
     }
 
 
-@pytest.mark.parametrize("operator", ["add", "causal_softmax", "gemm", "rms_norm", "swiglu"])
+@pytest.mark.parametrize(
+    "operator", ["add", "add_rms_norm", "causal_softmax", "gemm", "rms_norm", "swiglu"]
+)
 def test_launches_compute_what_the_operator_says(workplace: Workplace, operator: str) -> None:
     """Triton's interpreter runs the recorded launches, over the same memory."""
     pytest.importorskip("torch", reason="torch is not installed")
