@@ -146,6 +146,26 @@ def test_native(case: Case, record: Record) -> None:
         skip(SkipReason.DTYPE_UNSUPPORTED, run.refusal)
 
 
+def test_calls_on_the_same_memory_give_the_same_bits(case: Case, device: str) -> None:
+    """Also the last of many: what is kept between calls must not matter."""
+    if case.slot not in hand_written_slots(case.name, device):
+        skip(SkipReason.NOT_SELECTED, f"this library was built without slot {case.slot}")
+    move = Mover(device)
+    example = next(OPERATORS[case.name].examples(torch.float32))
+    arguments = {name: move(value) for name, value in example.arguments.items()}
+    outs = {name: move(out) for name, out in example.outs.items()}
+    before = {name: out.clone() for name, out in outs.items()}
+    results = []
+    for _ in range(20):
+        for name, out in outs.items():
+            out.copy_(before[name])
+        case.call(arguments, outs)
+        results.append([out.cpu().clone() for out in outs.values()])
+    assert all(
+        equal(one, other) for each in results for one, other in zip(each, results[0], strict=True)
+    )
+
+
 def types_taken(refusal: str) -> set[torch.dtype]:
     """Returns the types that a refusal lists as those that the slot takes; without a list, all."""
     listed = re.search(r"; got |of one type \((.+?)\)", refusal)
