@@ -22,10 +22,6 @@ inline Tensor Leading(const Tensor& tensor, std::size_t own) {
           tensor.device()};
 }
 
-// The types that all operators except add are compiled for.
-inline constexpr DataTypes kSmallFloatTypes{kFloatTypes.bits & ~DataTypes::Bits(DataType::kFloat64),
-                                            "type (float16, bfloat16 or float32)"};
-
 // True if 32 bits are enough for the index in every dimension of all tensors, up to the end of the
 // last block.
 inline bool IsCountable(const Invocation& call) {

@@ -28,6 +28,8 @@ struct DataTypes {
 inline constexpr DataTypes kFloatTypes{DataTypes::Bits(DataType::kFloat16, DataType::kBFloat16,
                                                        DataType::kFloat32, DataType::kFloat64),
                                        "type (float16, bfloat16, float32 or float64)"};
+inline constexpr DataTypes kSmallFloatTypes{kFloatTypes.bits & ~DataTypes::Bits(DataType::kFloat64),
+                                            "type (float16, bfloat16 or float32)"};
 inline constexpr DataTypes kUnsignedTypes{
     DataTypes::Bits(DataType::kUInt8, DataType::kUInt16, DataType::kUInt32, DataType::kUInt64),
     "unsigned integer type"};
@@ -56,6 +58,7 @@ enum class Condition : std::uint8_t {
   kConcatenation,  // `out` has the shape of the tensors concatenated along a dimension
   kCausalRows,     // matrices with no more rows than columns
   kNorm,           // a weight for each element of the last dimension
+  kHalves,         // `out` has the shape of the input with half of its last dimension
   kGemm,           // shapes of products, see core/product.h
   kLinear,
   kMatmul,

@@ -14,7 +14,7 @@ using Request = InfiniOpsTritonAddRequest;
 constexpr int kMaxRank = 5;
 
 constexpr DataTypes kTypes{(kIntegerTypes.bits & ~kUnsignedTypes.bits) |
-                               DataTypes::Bits(DataType::kUInt8) | triton::kSmallFloatTypes.bits,
+                               DataTypes::Bits(DataType::kUInt8) | kSmallFloatTypes.bits,
                            "type (float16, bfloat16, float32, uint8 or a signed integer type)"};
 
 Request MakeRequest(const Geometry<3>& geometry, DataType type, const Scalar& alpha) {

@@ -34,8 +34,7 @@ Request MakeRequest(const Geometry<2>& matrices, const Tensor& input, const Tens
 
 template <>
 struct Operator<CausalSoftmax, Device::Type::kNvidia, 9> {
-  static constexpr Limits kLimits{triton::kSmallFloatTypes, &triton::IsCountable,
-                                  triton::kCountableLimit};
+  static constexpr Limits kLimits{kSmallFloatTypes, &triton::IsCountable, triton::kCountableLimit};
 
   static bool Supports(const Invocation& call) { return triton::HasKernelsFor(call.device); }
 

@@ -45,8 +45,7 @@ Request MakeRequest(const Product& product, const Geometry<4>& batches) {
 
 template <>
 struct Operator<Gemm, Device::Type::kNvidia, 9> {
-  static constexpr Limits kLimits{triton::kSmallFloatTypes, &triton::IsCountable,
-                                  triton::kCountableLimit};
+  static constexpr Limits kLimits{kSmallFloatTypes, &triton::IsCountable, triton::kCountableLimit};
 
   static bool Supports(const Invocation& call) { return triton::HasKernelsFor(call.device); }
 

@@ -37,8 +37,7 @@ Request MakeRequest(const Geometry<2>& rows, const Tensor& input, const Tensor& 
 
 template <>
 struct Operator<RmsNorm, Device::Type::kNvidia, 9> {
-  static constexpr Limits kLimits{triton::kSmallFloatTypes, &triton::IsCountable,
-                                  triton::kCountableLimit};
+  static constexpr Limits kLimits{kSmallFloatTypes, &triton::IsCountable, triton::kCountableLimit};
 
   static bool Supports(const Invocation& call) { return triton::HasKernelsFor(call.device); }
 

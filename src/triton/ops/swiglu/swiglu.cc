@@ -30,7 +30,7 @@ Request MakeRequest(const Geometry<3>& geometry, DataType type) {
 
 template <>
 struct Operator<Swiglu, Device::Type::kNvidia, 9> {
-  static constexpr Limits kLimits{triton::kSmallFloatTypes};
+  static constexpr Limits kLimits{kSmallFloatTypes};
 
   static bool Supports(const Invocation& call) { return triton::HasKernelsFor(call.device); }
 
