@@ -1,5 +1,6 @@
 #include "cpu/gated.h"
 
+#include "core/gelu.h"
 #include "core/halves.h"
 #include "cpu/elements.h"
 #include "cpu/elementwise.h"

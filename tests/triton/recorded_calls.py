@@ -34,6 +34,8 @@ DATA_TYPES = {
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "add": {"input": None, "other": None, "alpha": 1, "out": None},
     "causal_softmax": {"input": None, "out": None},
+    "gelu_and_mul": {"input": None, "out": None},
+    "gelu_tanh_and_mul": {"input": None, "out": None},
     "gemm": {
         "a": None,
         "b": None,
@@ -44,6 +46,7 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
         "out": None,
     },
     "rms_norm": {"input": None, "weight": None, "eps": 1e-6, "out": None},
+    "silu_and_mul": {"input": None, "out": None},
     "swiglu": {"input": None, "gate": None, "out": None},
 }
 

@@ -259,7 +259,19 @@ def test_a_part_of_an_operator_is_missing(tree: Path, name: str) -> None:
     with pytest.raises(
         GenerationError, match=rf"scale/{name}: no such file; expected one for each"
     ):
-        find_sources(tree)
+        for source in find_sources(tree):
+            read_plan(source, [80])
+
+
+def test_an_operator_can_use_the_kernels_of_another(run: Generate, tree: Path) -> None:
+    (tree / "shrink").mkdir()
+    build = BUILD + "\nOPERATOR = dataclasses.replace(OPERATOR, kernels_of='scale')\n"
+    (tree / "shrink" / "build.py").write_text("import dataclasses\n" + build)
+    assert run().summary.endswith(": 2 operators, 4 kernels for sm_80, 2 compiled")
+    # Also if the other operator is left out.
+    edit(tree / "scale" / "kernel.py", "* factor", "/ factor")
+    alone = run(without=frozenset({"scale"}))
+    assert alone.summary.endswith(": 1 operator, 2 kernels for sm_80, 2 compiled")
 
 
 def test_a_python_without_triton(tmp_path: Path) -> None:
@@ -303,7 +315,10 @@ def test_invalid_targets(targets: str, capsys: pytest.CaptureFixture[str]) -> No
 def test_an_unknown_operator_to_leave_out(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["triton", "--output-dir", "out", "--without"]
     assert cli.main([*command, "rms_nrm,nosuch,mul,gemm"]) == 2  # only src/base has mul
-    known = "expected some of add, causal_softmax, gemm, rms_norm, swiglu"
+    known = (
+        "expected some of add, causal_softmax, gelu_and_mul, gelu_tanh_and_mul, gemm, rms_norm, "
+        "silu_and_mul, swiglu"
+    )
     assert capsys.readouterr().err.splitlines() == [
         f"codegen: error: --without: got 'nosuch', which is not an operator; {known}",
         f"--without: got 'rms_nrm', which is not an operator; {known}; did you mean 'rms_norm'?",
