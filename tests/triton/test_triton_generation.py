@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import sys
 import venv
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from codegen import cli
@@ -18,7 +20,8 @@ from codegen.output import SyncResult
 from codegen.triton import compiler
 from codegen.triton.compiler import Toolchain, find_toolchain, jobs_of
 from codegen.triton.generation import Request, generate
-from codegen.triton.spec import find_sources, read_plan
+from codegen.triton.spec import OPERATORS, find_sources, read_plan
+from tests.triton.triton_workplace import ROOT
 
 KERNEL = """
 import triton
@@ -259,8 +262,7 @@ def test_a_part_of_an_operator_is_missing(tree: Path, name: str) -> None:
     with pytest.raises(
         GenerationError, match=rf"scale/{name}: no such file; expected one for each"
     ):
-        for source in find_sources(tree):
-            read_plan(source, [80])
+        _ = [read_plan(source, [80]) for source in find_sources(tree)]
 
 
 def test_an_operator_can_use_the_kernels_of_another(run: Generate, tree: Path) -> None:
@@ -272,6 +274,18 @@ def test_an_operator_can_use_the_kernels_of_another(run: Generate, tree: Path) -
     edit(tree / "scale" / "kernel.py", "* factor", "/ factor")
     alone = run(without=frozenset({"scale"}))
     assert alone.summary.endswith(": 1 operator, 2 kernels for sm_80, 2 compiled")
+
+
+def test_the_kernels_have_the_numbers_of_gelu() -> None:
+    """Python cannot include the C++ header."""
+    kernel = (OPERATORS / "swiglu" / "kernel.py").read_text()
+    header = (ROOT / "src" / "core" / "gelu.h").read_text()
+    fitted = {float.fromhex(each) for each in re.findall(r"(0x1[.\dA-Fa-f]*p[+-]\d+)f", header)}
+    written = {float(np.float32(each)) for each in re.findall(r"\b\d+\.\d+", kernel)}
+    factor = math.sqrt(8 / math.pi)
+    of_tanh = {float(np.float32(each)) for each in (factor, factor * 0.044715)}
+    assert len(fitted) == 11
+    assert fitted | of_tanh == written - {0.0, 15.0}
 
 
 def test_a_python_without_triton(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def _gelu(x):
 @triton.jit
 def _gelu_tanh(x):
     """Compute x * (1 + tanh(y)) / 2 as x * sigmoid(2 * y)."""
-    return x * tl.sigmoid(x * (x * x * 0.07135481) + x * 1.5957691)
+    return x * tl.sigmoid(x * (x * x * 0.071354814) + x * 1.5957692)
 
 
 @triton.jit
