@@ -77,7 +77,8 @@ def layers(root: Path) -> tuple[Layer, ...]:
     """Return the layers: each hand-written operator is one."""
     operators = sorted(path.stem for path in (root / "src/base").glob("*.h"))
     kernels = {name: (f"src/cpu/{name}.cc", f"src/cpu/{name}_kernels.h") for name in operators}
-    own = (*(file for files in kernels.values() for file in files), "src/cpu/product*")
+    shared = ("src/cpu/gated*", "src/cpu/product*")
+    own = (*(file for files in kernels.values() for file in files), *shared)
     operands = tuple(f"tests/ops/{name}.py" for name in OPERANDS)
     return (
         Layer(
@@ -90,6 +91,7 @@ def layers(root: Path) -> tuple[Layer, ...]:
         Layer(name="core", sources=("src/core/*", "src/include/infini/ops/*"), count=4),
         Layer(name="torch", sources=("src/torch/*",), count=3),
         *(Layer(name=name, sources=files, count=1) for name, files in kernels.items()),
+        Layer(name="gated", sources=("src/cpu/gated*",), count=2),
         Layer(name="products", sources=("src/cpu/product*",), count=2),
         Layer(name="cpu", sources=("src/cpu/*",), without=own, count=2),
         Layer(
