@@ -32,6 +32,12 @@ ELEMENTS = {
     "cpu": (1 << 10, 1 << 16, 1 << 20, 1 << 24),
     "cuda": (1 << 26,),
 }  # of memory-bound cases
+# Operators of halves, by their activation.
+GATES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "gelu_and_mul": functional.gelu,
+    "gelu_tanh_and_mul": partial(functional.gelu, approximate="tanh"),
+    "silu_and_mul": functional.silu,
+}
 SIZES = {"cpu": (16, 64, 256, 1024), "cuda": (8192,)}  # of products
 # Without a library torch takes up to 3 s for one product of 1024³ in 16 bits.
 MOST_HALF_SIZE = {"cpu": 256, "cuda": 8192}
@@ -104,10 +110,18 @@ def bytes_moved(inputs: tuple[Any, ...], out: torch.Tensor) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
+def gated_halves(
+    activation: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor
+) -> torch.Tensor:
+    """Activate the first half of the columns, and multiply it by the second."""
+    first, second = x.chunk(2, -1)
+    return activation(first) * second
+
+
 def _inference(rows: int) -> Iterator[KernelCase]:
     many = f"{rows} row{'s' * (rows > 1)} of {HIDDEN}"
     for case in _memory_bound(rows * HIDDEN, torch.bfloat16, HIDDEN, many):
-        if case.operator in ("add", "mul", "rms_norm", "swiglu"):
+        if case.operator in ("add", "mul", "rms_norm", "swiglu", *GATES):
             yield case
 
 
@@ -141,6 +155,18 @@ def _memory_bound(
             pair,
             lambda x, gate: x * functional.silu(gate),
             reference=lambda x, gate, out: torch.mul(x, functional.silu(gate), out=out),
+        ),
+        *(
+            case(
+                name,
+                lambda: (make(rows, 2 * columns),),
+                partial(gated_halves, activation),
+                # Into the out, as a caller without the operator would.
+                reference=lambda x, out, activation=activation: torch.mul(
+                    activation(x[:, :columns]), x[:, columns:], out=out
+                ),
+            )
+            for name, activation in GATES.items()
         ),
         case(
             "cast",

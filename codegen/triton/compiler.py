@@ -19,7 +19,7 @@ from typing import Any
 
 from codegen.errors import GenerationError
 from codegen.output import digest_of
-from codegen.triton.spec import Plan, Source, Variant
+from codegen.triton.spec import Plan, Variant
 
 _WORKER = Path(__file__).parent / "worker.py"
 CACHE_VARIABLE = "INFINI_OPS_TRITON_CACHE"
@@ -158,7 +158,7 @@ def _entry(folder: Path, key: str) -> Path:
 class CompileJob:
     """One variant for one target."""
 
-    source: Source
+    kernel: Path  # the file
     variant: Variant
     target: int
 
@@ -184,14 +184,14 @@ class CompileJob:
     def key(self, toolchain: Toolchain) -> str:
         """A digest of everything that the compiled kernel depends on."""
         texts = (self.text(), toolchain.version, toolchain.assemblers)
-        files = (self.source.kernel.read_bytes(), _WORKER.read_bytes())
+        files = (self.kernel.read_bytes(), _WORKER.read_bytes())
         return digest_of([*map(str.encode, texts), *files])
 
 
 def jobs_of(plans: Sequence[Plan]) -> list[CompileJob]:
     """Every variant for every target."""
     return [
-        CompileJob(source=plan.source, variant=variant, target=target)
+        CompileJob(kernel=plan.kernel, variant=variant, target=target)
         for plan in plans
         for target, variants in plan.variants.items()
         for variant in variants
@@ -276,8 +276,8 @@ def _start_worker(toolchain: Toolchain, scratch: str) -> subprocess.Popen[str]:
 def _ask(process: subprocess.Popen[str], job: CompileJob) -> CompiledKernel:
     assert process.stdin
     assert process.stdout
-    request = {**json.loads(job.text()), "path": str(job.source.kernel)}
-    where = f"{job.source.kernel}, variant {job.variant.name!r}, target {job.target}"
+    request = {**json.loads(job.text()), "path": str(job.kernel)}
+    where = f"{job.kernel}, variant {job.variant.name!r}, target {job.target}"
     try:
         print(json.dumps(request), file=process.stdin, flush=True)
         answer = json.loads(process.stdout.readline())

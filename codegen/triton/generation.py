@@ -73,7 +73,10 @@ def _inputs(request: Request, sources: Sequence[Source], toolchain: Toolchain) -
     for path in sorted((*generators, *templates)):
         yield path.read_bytes()
     for source in sources:
-        yield from (source.name.encode(), source.kernel.read_bytes(), source.build.read_bytes())
+        yield from (source.name.encode(), source.build.read_bytes())
+    # Of all operators, because one can use the kernels of another.
+    for path in sorted(request.operators.glob("*/kernel.py")):
+        yield path.read_bytes()
 
 
 def _format_targets(targets: Sequence[int]) -> str:

@@ -27,6 +27,7 @@ def row_operator(
     tensors: Sequence[str],
     floats: Sequence[str] = (),
     with_rows: Sequence[str] = ("input", "out"),
+    kernels_of: str | None = None,
 ) -> Operator:
     """Define an operator of ``tensors``, of which those of ``with_rows`` are split into rows.
 
@@ -78,4 +79,17 @@ def row_operator(
         variants=lambda target: [  # noqa: ARG005 - the same for all
             variant for data_type in DATA_TYPES for variant in of_type(data_type)
         ],
+        kernels_of=kernels_of,
+    )
+
+
+def added_norm() -> Operator:
+    """Define the normalized sum of two tensors, with the kernel of add_rms_norm."""
+    tensors = ("input", "residual", "weight", "out", "residual_out")
+    return row_operator(
+        "add_rms_norm",
+        tensors,
+        floats=("eps",),
+        with_rows=[name for name in tensors if name != "weight"],
+        kernels_of="add_rms_norm",
     )

@@ -110,6 +110,7 @@ class Operator:
     fields: Mapping[str, FieldKind]  # of the request, in order
     # By target (80, 90): the variants, in the order in which the dispatcher tries them.
     variants: Callable[[int], Sequence[Variant]]
+    kernels_of: str | None = None  # the operator whose kernel.py it uses, if not its own
 
 
 def check(operator: Operator, variants: Sequence[Variant], where: str) -> None:
@@ -186,10 +187,6 @@ class Source:
     folder: Path
 
     @property
-    def kernel(self) -> Path:
-        return self.folder / "kernel.py"
-
-    @property
     def build(self) -> Path:
         return self.folder / "build.py"
 
@@ -202,6 +199,12 @@ class Plan:
     operator: Operator
     variants: Mapping[int, Sequence[Variant]]
 
+    @property
+    def kernel(self) -> Path:
+        """The file with the kernels."""
+        folder = self.source.folder
+        return folder.with_name(self.operator.kernels_of or folder.name) / "kernel.py"
+
 
 def find_sources(folder: Path) -> list[Source]:
     """Find the operators below ``folder``, sorted by name."""
@@ -209,10 +212,14 @@ def find_sources(folder: Path) -> list[Source]:
     if not folders:
         raise GenerationError(f"{folder}: no */build.py in it; expected one for each operator")
     sources = [Source(name=each.name, folder=each) for each in folders]
-    for path in (path for source in sources for path in (source.build, source.kernel)):
-        if not path.exists():
-            raise GenerationError(f"{path}: no such file; expected one for each operator")
+    for source in sources:
+        _check_exists(source.build)
     return sources
+
+
+def _check_exists(path: Path) -> None:
+    if not path.exists():
+        raise GenerationError(f"{path}: no such file; expected one for each operator")
 
 
 def read_plan(source: Source, targets: Iterable[int]) -> Plan:
@@ -230,7 +237,9 @@ def read_plan(source: Source, targets: Iterable[int]) -> Plan:
         raise GenerationError(f"{source.build} failed:\n{message}") from error
     for target, each in variants.items():
         check(operator, each, f"{source.build}, target {target}")
-    return Plan(source=source, operator=operator, variants=variants)
+    plan = Plan(source=source, operator=operator, variants=variants)
+    _check_exists(plan.kernel)
+    return plan
 
 
 def read_data_types(header: Path = _DATA_TYPES) -> dict[str, int]:

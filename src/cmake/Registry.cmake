@@ -13,7 +13,7 @@ function(infini_ops_find_unselected result)
     message(FATAL_ERROR "Selecting the operators failed; the message is above.")
   endif()
   foreach(users "product;gemm;linear;matmul" "blas;gemm;linear;matmul" "convert;cast;cat"
-      "copy;cast;cat")
+      "copy;cast;cat" "gated;gelu_and_mul;gelu_tanh_and_mul;silu_and_mul;swiglu")
     list(POP_FRONT users shared)
     list(REMOVE_ITEM users "" ${unselected})
     if(NOT users)

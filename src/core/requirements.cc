@@ -148,6 +148,14 @@ bool HasCausalRows(const Tensor& input, const Tensor& out) {
   return HaveSameShape(input, out) && rank >= 2 && out.shape()[rank - 2] <= out.shape()[rank - 1];
 }
 
+bool HasHalves(const Tensor& input, const Tensor& out) {
+  const std::size_t rank = out.dimensions();
+  if (rank == 0 || input.dimensions() != rank) return false;
+  const std::int64_t size = input.shape()[rank - 1];
+  return size % 2 == 0 && size / 2 == out.shape()[rank - 1] &&
+         std::equal(out.shape().begin(), out.shape().end() - 1, input.shape().begin());
+}
+
 bool Meets(const Invocation& call, Condition condition) {
   switch (condition) {
     case Condition::kNone:
@@ -167,6 +175,8 @@ bool Meets(const Invocation& call, Condition condition) {
       return IsNorm(call.tensor(0), call.tensor(1), call.out());
     case Condition::kAddNorm:
       return IsAddNorm(call);
+    case Condition::kHalves:
+      return HasHalves(call.tensor(0), call.out());
     case Condition::kGemm:
       return GemmOf(call, nullptr);
     case Condition::kLinear:

@@ -25,7 +25,7 @@ from tests.cpu.calls import Caller, CallError
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests" / "ops"))
-from native_examples import OPERATORS  # noqa: E402
+from native_examples import OPERATORS, gelu, gelu_tanh, silu  # noqa: E402
 from native_operands import (  # noqa: E402
     FLOATS,
     HOSTILE,
@@ -167,6 +167,11 @@ def operands(
             return {"input": x, "other": y}, wide(x) * wide(y)
         case "swiglu":
             return {"input": x, "gate": y}, wide(x) * wide(y) * torch.sigmoid(wide(y))
+        case "gelu_and_mul" | "gelu_tanh_and_mul" | "silu_and_mul":
+            activation = {"gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu}[name[:-8]]
+            halves = make(3, 2 * length)
+            first, second = wide(halves)[:, :length], wide(halves)[:, length:]
+            return {"input": halves}, activation(first) * second
         case "cast":
             return {"input": x}, wide(x)
         case "cat":
@@ -291,7 +296,9 @@ LOOPS = {
     "AddElements<int>": "mla 4s",
     "AddElements<signed char>": "mla 16b",
     "MultiplyElements<float>": "fmul 4s",
-    "SwigluElements<float>": "fmla 4s, fdiv 4s",
+    "GatedElements<float, 0>": "fmla 4s, fdiv 4s",  # by silu
+    "GatedElements<float, 1>": "fmla 4s, fdiv 4s",
+    "GatedElements<float, 2>": "fmla 4s, fdiv 4s",
     "SoftmaxRow<float>": "fmla 4s",
     "RmsNormRow<float, float>": "fmla 4s, fmul 4s",
     "MultiplyPacked<float,": "fmla 4s",
@@ -323,7 +330,8 @@ CALL = re.compile(r"\tbl\t[0-9a-f]+ <(?:\w+ )?(\S*baseline::.*)>$", re.MULTILINE
 
 
 def _short(name: str) -> str:
-    return re.sub(r"[a-z:]+::", "", name).partition("(")[0]
+    """Without namespaces, parameters, and the type of an enumerator."""
+    return re.sub(r"\((?:[a-z]+::)+Activation\)|[a-z:]+::", "", name).partition("(")[0]
 
 
 @pytest.mark.parametrize(("kernel", "instructions"), LOOPS.items(), ids=LOOPS)
@@ -337,5 +345,5 @@ def test_loops_are_vectors(kernels: dict[str, str], kernel: str, instructions: s
 
 def test_the_exponential_function_does_not_divide(kernels: dict[str, str]) -> None:
     """Its coefficients are constants; swiglu divides vectors, softmax once a row."""
-    assert "\tfdiv\td" not in kernels["SwigluElements<double>"]
+    assert "\tfdiv\td" not in kernels["GatedElements<double, 0>"]
     assert kernels["SoftmaxRow<double>"].count("\tfdiv\td") <= 2

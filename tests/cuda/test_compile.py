@@ -83,7 +83,9 @@ def test_the_chips_have_the_same_kernels(kernels: dict[str, dict[str, str]]) -> 
     assert {frozenset(kernels[chip]) for chip in CHIPS} == {frozenset(kernels[CHIPS[0]])}
 
 
-@pytest.mark.parametrize(("operator", "types"), [("Add", 8), ("Mul", 8), ("Swiglu", 4)])
+@pytest.mark.parametrize(
+    ("operator", "types"), [("Add", 8), ("Mul", 8), ("Silu", 4), ("Gelu", 3), ("GeluTanh", 3)]
+)
 def test_every_type_has_a_kernel_for_every_layout(
     kernels: dict[str, dict[str, str]], operator: str, types: int
 ) -> None:

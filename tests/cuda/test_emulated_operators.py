@@ -7,6 +7,7 @@ must not change.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ UNSIGNED = tuple(map(np.dtype, (np.uint8, np.uint32, np.uint64)))
 INTEGERS = (*UNSIGNED, *map(np.dtype, (np.int8, np.int16, np.int32, np.int64)))
 ALL_TYPES = (*FLOATS, *INTEGERS, np.dtype(np.bool_))
 EPSILON = {"float16": 2**-10, "uint16": 2**-7, "float32": 2**-21, "float64": 2**-48}
+
+ERFC = np.vectorize(math.erfc, otypes=[float])
 
 SIZES = (0, 1, 1, 2, 3, 5, 8, 16, 24, 31, 33, 64, 100, 129, 256, 257, 520, 1025)
 
@@ -208,6 +211,30 @@ def swiglu(maker: Maker) -> Case:
     return Case(arguments=(a, gate), out=out, expected=expected)
 
 
+def halves(maker: Maker, activation: Callable[[np.ndarray], np.ndarray]) -> Case:
+    """Of values that can be in the tail of the activation."""
+    shape = maker.shape(maker.size(1, 2, 3, 4), 2500)
+    a = maker.operand(
+        (*shape[:-1], 2 * shape[-1]), None, *maker.random.choice([(-2, 2), (-6, 6), (-13, 0)])
+    )
+    first, second = np.split(decode(a), 2, -1)
+    return Case(arguments=(a,), out=maker.memory(shape), expected=activation(first) * second)
+
+
+def silu_and_mul(maker: Maker) -> Case:
+    return halves(maker, lambda x: x / (1 + np.exp(-x)))
+
+
+def gelu_and_mul(maker: Maker) -> Case:
+    return halves(maker, lambda x: x * ERFC(-x * math.sqrt(0.5)) / 2)
+
+
+def gelu_tanh_and_mul(maker: Maker) -> Case:
+    return halves(
+        maker, lambda x: x / (1 + np.exp(-math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)))
+    )
+
+
 def cast(maker: Maker) -> Case:
     shape = maker.shape(maker.size(*range(6)), 5000)
     source = ALL_TYPES[maker.size(*range(len(ALL_TYPES)))]
@@ -361,11 +388,14 @@ OPERATORS = (
     Operator(cat, ALL_TYPES),
     Operator(causal_softmax),
     Operator(fused_add_rms_norm, SMALL_FLOATS),
+    Operator(gelu_and_mul, SMALL_FLOATS),
+    Operator(gelu_tanh_and_mul, SMALL_FLOATS),
     Operator(gemm),
     Operator(linear),
     Operator(matmul),
     Operator(mul, (*FLOATS, *INTEGERS)),
     Operator(rms_norm),
+    Operator(silu_and_mul, SMALL_FLOATS),
     Operator(swiglu),
 )
 PARAMETERS = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import pickle
 import pydoc
 import weakref
@@ -42,6 +43,10 @@ def matrices(make: Make) -> tuple[Array, ...]:
     return make(5, 33), make(5, 33)
 
 
+def halves(make: Make) -> tuple[Array, ...]:
+    return (make(5, 66),)
+
+
 def factors(make: Make) -> tuple[Array, ...]:
     return make(17, 33), make(33, 20)
 
@@ -68,6 +73,23 @@ def exact_causal_softmax(x: Array) -> Array:
     seen = np.tri(rows, columns, columns - rows, dtype=bool)
     powers = np.where(seen, np.exp(x - x.max(-1, keepdims=True)), 0)
     return powers / powers.sum(-1, keepdims=True)
+
+
+def gated_halves(x: Array, activation: Callable[[Array], Array]) -> Array:
+    first, second = np.split(x, 2, -1)
+    return activation(first) * second
+
+
+def exact_silu(x: Array) -> Array:
+    return x / (1 + np.exp(-x))
+
+
+def exact_gelu(x: Array) -> Array:
+    return x * np.vectorize(math.erfc)(-x * math.sqrt(0.5)) / 2
+
+
+def exact_gelu_tanh(x: Array) -> Array:
+    return x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
 
 
 @dataclass(frozen=True)
@@ -98,6 +120,8 @@ OPERATORS = (
     Operator("cat", matrices, lambda *arrays: np.concatenate(arrays), ANY, (("dim", 0),), True),
     Operator("causal_softmax", matrix, exact_causal_softmax),
     Operator("fused_add_rms_norm", added, exact_added_norm, SMALL_FLOATS, in_place=2),
+    Operator("gelu_and_mul", halves, lambda x: gated_halves(x, exact_gelu), SMALL_FLOATS),
+    Operator("gelu_tanh_and_mul", halves, lambda x: gated_halves(x, exact_gelu_tanh), SMALL_FLOATS),
     Operator(
         "gemm",
         factors,
@@ -119,7 +143,8 @@ OPERATORS = (
         lambda x, weight: exact_rms_norm(x, weight, 0.25),
         keywords=(("eps", 0.25),),
     ),
-    Operator("swiglu", matrices, lambda x, gate: x * gate / (1 + np.exp(-gate))),
+    Operator("silu_and_mul", halves, lambda x: gated_halves(x, exact_silu), SMALL_FLOATS),
+    Operator("swiglu", matrices, lambda x, gate: x * exact_silu(gate)),
 )
 
 

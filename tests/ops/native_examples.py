@@ -6,8 +6,10 @@ operators. The calls that no implementation may accept are the ``wrong`` ones of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from native_operands import (
@@ -21,6 +23,7 @@ from native_operands import (
     Example,
     Maker,
     contiguous,
+    in_margin,
     tolerance,
     wide,
 )
@@ -120,6 +123,62 @@ def elementwise(
         values = make.of(HOSTILE)
         column = make.of([[value] for value in HOSTILE])
         yield example("hostile", column, values, make(len(HOSTILE), len(HOSTILE)))
+
+
+Function = Callable[[torch.Tensor], torch.Tensor]
+
+
+def silu(x: torch.Tensor) -> torch.Tensor:
+    return x * torch.sigmoid(x)
+
+
+def gelu(x: torch.Tensor) -> torch.Tensor:
+    """Torch's own function is 0 where 1 + erf cancels."""
+    return x * torch.special.erfc(x * -math.sqrt(0.5)) / 2
+
+
+def gelu_tanh(x: torch.Tensor) -> torch.Tensor:
+    return x * torch.sigmoid(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3))
+
+
+def halves_examples(dtype: torch.dtype, activation: Function) -> Examples:
+    def example(title: str, x: torch.Tensor, out: torch.Tensor, ulps: float = 64) -> Example:
+        size = out.shape[-1]
+        exact = activation(wide(x)[..., :size]) * wide(x)[..., size:]
+        return Example(
+            title=title,
+            arguments={"input": x},
+            out=out,
+            expected=exact.to(dtype),
+            tolerance=tolerance(dtype, ulps=ulps),
+        )
+
+    make = Maker(dtype)
+    yield example("contiguous", make(3, 4, 10), make(3, 4, 5))
+    yield example("one row", make(34), make(17))
+    yield example("one column", make(4, 2), make(4, 1))
+    yield example("transposed", make(16, 5).t(), make(5, 8))
+    yield example("sliced", make(6, 40)[::2, 1:35], make(3, 17))
+    yield example("every other column", make(3, 40)[:, ::2], make(3, 10))
+    yield example("a part of a fused product", make(5, 3, 48)[:, 1, :32], make(5, 16))
+    yield example("strided out", make(4, 18), make(9, 8)[:, ::2].t())
+    yield example("columns of a wider out", make(5, 66), make(5, 64)[:, 1:34])
+    yield example("dimensions apart", make(3, 2, 16).transpose(0, 1), make(2, 3, 8))
+    yield example("expanded", make(1, 16).expand(5, 16), make(5, 8))
+    yield example("one element", make().expand(3, 8), make(3, 4))
+    yield example("unaligned", make(199)[1:].view(3, 66), make(101)[2:].view(3, 33))
+    yield example("odd", make(7, 66), make(7, 33))
+    yield example("whole vectors", make(3, 2 * 1040), make(3, 1040))
+    yield example("no rows", make(0, 16), make(0, 8))
+    yield example("empty rows", make(3, 0), make(3, 0))
+    yield example("large", make(65, 2 * 1025), make(65, 1025))
+    # Also where the activation is nearly 0, and beyond: 16 bits have nothing for 3e38.
+    ends = [0.03, 0.7, 1, 3, 5.5, 9, 12.5, 14, 16, 50, 88, 100, 1000, 60000, 3e38]
+    deep = make.of([*ends, *(-end for end in ends)])
+    yield example("deep", torch.cat([deep, make(len(deep))]), make(len(deep)), ulps=256)
+    values = make.of(HOSTILE)
+    pairs = torch.cartesian_prod(values, values)
+    yield example("hostile", in_margin(pairs), make(len(pairs), 1))
 
 
 def cast_examples(dtype: torch.dtype) -> Examples:
@@ -519,6 +578,13 @@ def wrong_elementwise(*names: str) -> Iterator[Arguments]:
         yield dict(zip(names, (x, y.to(other)), strict=True))
 
 
+def wrong_halves() -> Iterator[Arguments]:
+    for shape in ((3, 4), (3, 7), (3, 9), (4, 8), (1, 8), (8,), (1, 3, 8), (8, 3), ()):
+        yield {"input": torch.ones(shape)}
+    for dtype in (torch.float64, torch.float16, torch.int32, torch.complex64):
+        yield {"input": torch.ones(3, 8, dtype=dtype)}
+
+
 def wrong_cast() -> Iterator[Arguments]:
     for shape in ((3, 5), (2, 3, 4), (3, 4, 1)):
         yield {"input": torch.ones(shape)}
@@ -617,6 +683,12 @@ OPERATORS = {
     "fused_add_rms_norm": Operator(
         examples=fused_add_rms_norm_examples, wrong=wrong_added_norm, dtypes=COMMON
     ),
+    "gelu_and_mul": Operator(
+        examples=partial(halves_examples, activation=gelu), wrong=wrong_halves, dtypes=COMMON
+    ),
+    "gelu_tanh_and_mul": Operator(
+        examples=partial(halves_examples, activation=gelu_tanh), wrong=wrong_halves, dtypes=COMMON
+    ),
     "gemm": Operator(
         examples=gemm_examples, wrong=wrong_gemm, dtypes=(*FLOATS, torch.int32, torch.int64)
     ),
@@ -640,5 +712,8 @@ OPERATORS = {
         recorded="mul.out",
     ),
     "rms_norm": Operator(examples=rms_norm_examples, wrong=wrong_rms_norm),
+    "silu_and_mul": Operator(
+        examples=partial(halves_examples, activation=silu), wrong=wrong_halves, dtypes=COMMON
+    ),
     "swiglu": Operator(examples=swiglu_examples, wrong=lambda: wrong_elementwise("input", "gate")),
 }

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from native_examples import OPERATORS
 from native_operands import FLOATS, NAN, UNSIGNED, Maker, tolerance
 from programs import output_of
 from slot_zero import BLOCK, CHUNK, STREAMED, Array, is_accepted, run
@@ -166,6 +167,20 @@ class TestOverlap:
         x, weight = Maker(torch.float32)(9, 9), torch.ones(9)
         assert not is_accepted("rms_norm", x.T, weight, out=x)
         assert is_accepted("rms_norm", x, weight, out=x)
+
+    @pytest.mark.parametrize("name", ["gelu_and_mul", "gelu_tanh_and_mul", "silu_and_mul"])
+    def test_no_half_is_written_in_place(self, name: str) -> None:
+        """An out of their shape is refused from the first to the last address of the input."""
+        memory = Maker(torch.float32)(5, 8)
+        x, before = memory[1:4], memory.clone()
+        for out in (x[:, :4], x[:, 4:], x.view(6, 4)[:3], x.view(6, 4)[3:], memory[:, 4:][:3]):
+            with pytest.raises(ValueError, match="; out must not overlap itself or an input; got"):
+                run(name, x, out=out)
+            assert torch.equal(memory, before)
+        row = memory.view(-1)
+        for begin in range(15):
+            is_apart = begin <= 6 or begin >= 12
+            assert is_accepted(name, row[8:12], out=row[begin : begin + 2]) == is_apart, begin
 
     @pytest.mark.parametrize("name", ["add", "mul"])
     def test_an_array_and_its_transpose_are_right_at_any_slot(self, name: str) -> None:
@@ -358,6 +373,10 @@ def two_alike(n: int) -> Shapes:
     return (3, n), (3, n), (3, n)
 
 
+def halves(n: int) -> Shapes:
+    return (3, 2 * n), (3, n)
+
+
 # The shapes of the inputs and of the out, by a length.
 SHAPES: dict[str, Callable[[int], Shapes]] = {
     "add": two_alike,
@@ -370,12 +389,22 @@ SHAPES: dict[str, Callable[[int], Shapes]] = {
     "gemm": lambda n: ((5, 9), (9, n), (5, n)),
     "matmul": lambda n: ((5, n), (n, 7), (5, 7)),
     "linear": lambda n: ((5, 9), (n, 9), (5, n)),
+    "gelu_and_mul": halves,
+    "gelu_tanh_and_mul": halves,
+    "silu_and_mul": halves,
 }
 
 
 @pytest.mark.parametrize("at_end", [False, True], ids=["begin", "end"])
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        pytest.param(name, dtype, id=f"{name}-{dtype}")
+        for name in SHAPES
+        for dtype in FLOATS
+        if dtype in OPERATORS[name].dtypes
+    ],
+)
 def test_nothing_outside_of_the_operands_is_touched(
     name: str, dtype: torch.dtype, at_end: bool
 ) -> None:

@@ -7,10 +7,12 @@ limits of every type.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 import pytest
-from native_operands import FLOATS, INTEGERS, NAN, UNSIGNED, as_integer
+from native_examples import Function, gelu, gelu_tanh, silu
+from native_operands import FLOATS, INTEGERS, NAN, UNSIGNED, as_integer, tolerance
 from slot_zero import CHUNK, Array, is_accepted, run
 
 import torch
@@ -78,6 +80,50 @@ def extremes(dtype: str, size: int = 200) -> Array:
     kept = [end for end in sorted(ends) if info.min <= end <= info.max]
     drawn = np.random.default_rng(0).integers(info.min, info.max, size, dtype, endpoint=True)
     return np.concatenate([np.array(kept, dtype), drawn])
+
+
+class TestActivations:
+    """Every 16-bit float, and each float32 of a sample of two million of every size."""
+
+    FUNCTIONS: ClassVar[dict[str, Function]] = {
+        "gelu_and_mul": gelu,
+        "gelu_tanh_and_mul": gelu_tanh,
+        "silu_and_mul": silu,
+    }
+
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+    @pytest.mark.parametrize("name", FUNCTIONS)
+    def test_every_16_bit_float(self, name: str, dtype: torch.dtype) -> None:
+        x = bits(np.arange(2**16, dtype=np.uint16), dtype)
+        exact = self.FUNCTIONS[name](x.double()).to(dtype)
+        allowed = tolerance(dtype)
+        out = self._activated(name, x)
+        torch.testing.assert_close(
+            out, exact, rtol=allowed.rtol / 2, atol=allowed.atol, equal_nan=True
+        )
+
+    @pytest.mark.parametrize("name", FUNCTIONS)
+    def test_the_error_in_units_of_the_last_place(self, name: str) -> None:
+        patterns = np.arange(0, 0x7F800000, 1021, dtype=np.uint32)
+        x = bits(np.concatenate([patterns, patterns | np.uint32(1 << 31)]), torch.float32)
+        exact = self.FUNCTIONS[name](x.double())
+        result = self._activated(name, x).double()
+        normal = torch.finfo(torch.float32).tiny
+        unit = exact.abs().clamp(min=normal).log2().floor().exp2() * 2.0**-23
+        error = (result - exact).abs() / unit
+        # Until the exponential is subnormal. The exponent of the tanh is rounded.
+        allowed = torch.full_like(x, 7.0).double()
+        if name == "gelu_tanh_and_mul":
+            allowed = 4 + 3 * (1.6 * x.double() + 0.0714 * x.double() ** 3).abs()
+        is_normal = exact.abs() > 128 * normal
+        assert not result.isnan().any()
+        assert (error[is_normal] <= allowed[is_normal]).all(), error[is_normal].max()
+        assert ((result - exact).abs()[~is_normal] <= 2e-5 * 128 * normal).all()
+
+    def _activated(self, name: str, x: torch.Tensor) -> torch.Tensor:
+        out = torch.full(x.shape, 77).to(x.dtype)
+        run(name, torch.cat([x, torch.ones_like(x)]), out)
+        return out
 
 
 class TestIntegers:

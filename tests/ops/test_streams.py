@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -29,6 +30,10 @@ def causal_softmax(x: torch.Tensor) -> torch.Tensor:
     return torch.softmax(x.masked_fill(hidden, -torch.inf), -1)
 
 
+def of_halves(activation: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., Any]:
+    return lambda x: activation(x[:, :COLUMNS]) * x[:, COLUMNS:]
+
+
 # Operator -> the shapes of its inputs, its other arguments, and what it computes.
 CALLS: dict[str, tuple[tuple[tuple[int, ...], ...], tuple[Any, ...], Callable[..., Any]]] = {
     "add": (((ROWS, COLUMNS),) * 2, (), torch.add),
@@ -44,6 +49,13 @@ CALLS: dict[str, tuple[tuple[tuple[int, ...], ...], tuple[Any, ...], Callable[..
         (1e-6,),
         lambda x, weight, eps: functional.rms_norm(x, (COLUMNS,), weight, eps),
     ),
+    "gelu_and_mul": (((ROWS, 2 * COLUMNS),), (), of_halves(functional.gelu)),
+    "gelu_tanh_and_mul": (
+        ((ROWS, 2 * COLUMNS),),
+        (),
+        of_halves(partial(functional.gelu, approximate="tanh")),
+    ),
+    "silu_and_mul": (((ROWS, 2 * COLUMNS),), (), of_halves(functional.silu)),
     "swiglu": (((ROWS, COLUMNS),) * 2, (), lambda x, gate: x * functional.silu(gate)),
 }
 

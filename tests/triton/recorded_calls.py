@@ -42,6 +42,9 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
         "residual_out": None,
     },
     "causal_softmax": {"input": None, "out": None},
+    "fused_add_rms_norm": {"input": None, "residual": None, "weight": None, "eps": 1e-6},
+    "gelu_and_mul": {"input": None, "out": None},
+    "gelu_tanh_and_mul": {"input": None, "out": None},
     "gemm": {
         "a": None,
         "b": None,
@@ -52,6 +55,7 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
         "out": None,
     },
     "rms_norm": {"input": None, "weight": None, "eps": 1e-6, "out": None},
+    "silu_and_mul": {"input": None, "out": None},
     "swiglu": {"input": None, "gate": None, "out": None},
 }
 

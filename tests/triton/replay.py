@@ -53,7 +53,7 @@ def plans() -> dict[str, Any]:
 
 @cache
 def kernels(operator: str) -> Any:
-    path = plans()[operator].source.kernel
+    path = plans()[operator].kernel
     spec = importlib.util.spec_from_file_location("kernel", path)
     assert spec
     assert spec.loader

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import sys
 import venv
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from codegen import cli
@@ -18,7 +20,8 @@ from codegen.output import SyncResult
 from codegen.triton import compiler
 from codegen.triton.compiler import Toolchain, find_toolchain, jobs_of
 from codegen.triton.generation import Request, generate
-from codegen.triton.spec import find_sources, read_plan
+from codegen.triton.spec import OPERATORS, find_sources, read_plan
+from tests.triton.triton_workplace import ROOT
 
 KERNEL = """
 import triton
@@ -259,7 +262,30 @@ def test_a_part_of_an_operator_is_missing(tree: Path, name: str) -> None:
     with pytest.raises(
         GenerationError, match=rf"scale/{name}: no such file; expected one for each"
     ):
-        find_sources(tree)
+        _ = [read_plan(source, [80]) for source in find_sources(tree)]
+
+
+def test_an_operator_can_use_the_kernels_of_another(run: Generate, tree: Path) -> None:
+    (tree / "shrink").mkdir()
+    build = BUILD + "\nOPERATOR = dataclasses.replace(OPERATOR, kernels_of='scale')\n"
+    (tree / "shrink" / "build.py").write_text("import dataclasses\n" + build)
+    assert run().summary.endswith(": 2 operators, 4 kernels for sm_80, 2 compiled")
+    # Also if the other operator is left out.
+    edit(tree / "scale" / "kernel.py", "* factor", "/ factor")
+    alone = run(without=frozenset({"scale"}))
+    assert alone.summary.endswith(": 1 operator, 2 kernels for sm_80, 2 compiled")
+
+
+def test_the_kernels_have_the_numbers_of_gelu() -> None:
+    """Python cannot include the C++ header."""
+    kernel = (OPERATORS / "swiglu" / "kernel.py").read_text()
+    header = (ROOT / "src" / "core" / "gelu.h").read_text()
+    fitted = {float.fromhex(each) for each in re.findall(r"(0x1[.\dA-Fa-f]*p[+-]\d+)f", header)}
+    written = {float(np.float32(each)) for each in re.findall(r"\b\d+\.\d+", kernel)}
+    factor = math.sqrt(8 / math.pi)
+    of_tanh = {float(np.float32(each)) for each in (factor, factor * 0.044715)}
+    assert len(fitted) == 11
+    assert fitted | of_tanh == written - {0.0, 15.0}
 
 
 def test_a_python_without_triton(tmp_path: Path) -> None:
@@ -303,7 +329,10 @@ def test_invalid_targets(targets: str, capsys: pytest.CaptureFixture[str]) -> No
 def test_an_unknown_operator_to_leave_out(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["triton", "--output-dir", "out", "--without"]
     assert cli.main([*command, "rms_nrm,nosuch,mul,gemm"]) == 2  # only src/base has mul
-    known = "expected some of add, add_rms_norm, causal_softmax, gemm, rms_norm, swiglu"
+    known = (
+        "expected some of add, add_rms_norm, causal_softmax, fused_add_rms_norm, gelu_and_mul, "
+        "gelu_tanh_and_mul, gemm, rms_norm, silu_and_mul, swiglu"
+    )
     assert capsys.readouterr().err.splitlines() == [
         f"codegen: error: --without: got 'nosuch', which is not an operator; {known}",
         f"--without: got 'rms_nrm', which is not an operator; {known}; did you mean 'rms_norm'?",

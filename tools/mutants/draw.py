@@ -77,7 +77,7 @@ def layers(root: Path) -> tuple[Layer, ...]:
     """Return the layers: each hand-written operator is one."""
     operators = sorted(path.stem for path in (root / "src/base").glob("*.h"))
     kernels = {name: (f"src/cpu/{name}.cc", f"src/cpu/{name}_kernels.h") for name in operators}
-    shared = ("src/cpu/norm*", "src/cpu/product*")
+    shared = ("src/cpu/gated*", "src/cpu/norm*", "src/cpu/product*")
     own = (*(file for files in kernels.values() for file in files), *shared)
     operands = tuple(f"tests/ops/{name}.py" for name in OPERANDS)
     return (
@@ -92,6 +92,7 @@ def layers(root: Path) -> tuple[Layer, ...]:
         Layer(name="torch", sources=("src/torch/*",), count=3),
         *(Layer(name=name, sources=files, count=1) for name, files in kernels.items()),
         Layer(name="norms", sources=("src/cpu/norm*",), count=2),
+        Layer(name="gated", sources=("src/cpu/gated*",), count=2),
         Layer(name="products", sources=("src/cpu/product*",), count=2),
         Layer(name="cpu", sources=("src/cpu/*",), without=own, count=2),
         Layer(

@@ -1,10 +1,5 @@
 """The variants of add_rms_norm."""
 
-from codegen.triton.rows import row_operator
+from codegen.triton.rows import added_norm
 
-OPERATOR = row_operator(
-    "add_rms_norm",
-    ("input", "residual", "weight", "out", "residual_out"),
-    floats=("eps",),
-    with_rows=("input", "residual", "out", "residual_out"),
-)
+OPERATOR = added_norm()

@@ -1,4 +1,4 @@
-"""out = input * gate * sigmoid(gate), elementwise.
+"""out = input * activation(gate), elementwise.
 
 All offsets have 32 bits. The glue code splits larger tensors.
 """
@@ -8,14 +8,49 @@ import triton.language as tl
 
 
 @triton.jit
-def _gated(input, gate):
-    """Round once: the computation uses float32."""
-    factor = gate.to(tl.float32)
-    return (input.to(tl.float32) * factor * tl.sigmoid(factor)).to(input.dtype)
+def _gelu(x):
+    """Compute the tail of the normal distribution: for negative x, 1 + erf would cancel.
+
+    The numbers are those of core/gelu.h.
+    """
+    z = tl.abs(x)
+    z = tl.where(z > 15.0, 15.0, z)  # a NaN stays NaN
+    over = 0.004119544
+    over = over * z + 0.040670622
+    over = over * z + 0.18336897
+    over = over * z + 0.43851128
+    over = over * z + 0.5
+    under = 0.01032605
+    under = under * z + 0.1019524
+    under = under * z + 0.46981695
+    under = under * z + 1.2031165
+    under = under * z + 1.6749074
+    under = under * z + 1.0
+    tail = tl.exp(-0.5 * z * z) * (over / under)
+    return x * tl.where(x < 0.0, tail, 1.0 - tail)
 
 
 @triton.jit
-def swiglu_rows(
+def _gelu_tanh(x):
+    """Compute x * (1 + tanh(y)) / 2 as x * sigmoid(2 * y)."""
+    return x * tl.sigmoid(x * (x * x * 0.071354814) + x * 1.5957692)
+
+
+@triton.jit
+def _gated(input, gate, ACTIVATION: tl.constexpr):
+    """Round once: the computation uses float32."""
+    x = gate.to(tl.float32)
+    if ACTIVATION == "silu":
+        factor = x * tl.sigmoid(x)
+    elif ACTIVATION == "gelu":
+        factor = _gelu(x)
+    else:
+        factor = _gelu_tanh(x)
+    return (input.to(tl.float32) * factor).to(input.dtype)
+
+
+@triton.jit
+def gated_rows(
     input,
     gate,
     out,
@@ -23,6 +58,7 @@ def swiglu_rows(
     input_row,
     gate_row,
     out_row,
+    ACTIVATION: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Process up to BLOCK elements of one row without gaps per program."""
@@ -35,14 +71,14 @@ def swiglu_rows(
     c = out + row * out_row + column
     # A mask with an arbitrary end prevents vector loads, so only the last block of a row uses one.
     if start + BLOCK <= columns:
-        tl.store(c, _gated(tl.load(a), tl.load(b)))
+        tl.store(c, _gated(tl.load(a), tl.load(b), ACTIVATION))
     else:
         mask = column < columns
-        tl.store(c, _gated(tl.load(a, mask), tl.load(b, mask)), mask)
+        tl.store(c, _gated(tl.load(a, mask), tl.load(b, mask), ACTIVATION), mask)
 
 
 @triton.jit
-def swiglu_elements(
+def gated_elements(
     input,
     gate,
     out,
@@ -54,6 +90,7 @@ def swiglu_elements(
     gate_column,
     out_row,
     out_column,
+    ACTIVATION: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """A program takes BLOCK elements, however short the rows are."""
@@ -63,4 +100,5 @@ def swiglu_elements(
     column = index % columns
     a = tl.load(input + row * input_row + column * input_column, mask)
     b = tl.load(gate + row * gate_row + column * gate_column, mask)
-    tl.store(out + row * out_row + column * out_column, _gated(a, b), mask)
+    c = out + row * out_row + column * out_column
+    tl.store(c, _gated(a, b, ACTIVATION), mask)
