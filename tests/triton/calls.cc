@@ -69,7 +69,8 @@ int Call(const char* name, const Value* values, std::size_t count, void* stream,
          std::size_t size) {
   try {
     const Arguments arguments(values, count);
-    Dispatch(FindOverload(name, "out"), {arguments.arguments.data(), count}, {9, stream});
+    Dispatch(FindOperator(name).overloads.front(), {arguments.arguments.data(), count},
+             {9, stream});
     return kDone;
   } catch (const std::invalid_argument& error) {
     std::snprintf(message, size, "%s", error.what());
@@ -83,7 +84,7 @@ int Call(const char* name, const Value* values, std::size_t count, void* stream,
 // Whether slot 9 takes the call.
 int Supports(const char* name, const Value* values, std::size_t count) {
   const Arguments arguments(values, count);
-  const Overload& overload = FindOverload(name, "out");
+  const Overload& overload = FindOperator(name).overloads.front();
   const Invocation invocation{arguments.arguments.data(), count, *arguments.main, nullptr,
                               overload.parameters};
   return overload.Select(invocation, 9).implementation.Supports(invocation);
