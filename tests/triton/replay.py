@@ -14,6 +14,7 @@ import os
 import struct
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
@@ -180,6 +181,19 @@ def aligned_add_rms_norm(dtype: torch.dtype) -> Iterator[Example]:
         )
 
 
+def aligned_fused_add_rms_norm(dtype: torch.dtype) -> Iterator[Example]:
+    for apart in aligned_add_rms_norm(dtype):
+        given = apart.arguments
+        yield replace(
+            apart,
+            arguments={"weight": given["weight"]},
+            name="input",
+            out=given["input"],
+            others={"residual": (given["residual"], apart.results["residual_out"])},
+            keeps_out=True,
+        )
+
+
 def aligned_causal_softmax(dtype: torch.dtype) -> Iterator[Example]:
     make = Maker(dtype, -8, 8)
     for columns in ROW_SIZES:
@@ -287,6 +301,7 @@ ALIGNED = {
     "causal_softmax": aligned_causal_softmax,
     "gemm": aligned_gemm,
     "add_rms_norm": aligned_add_rms_norm,
+    "fused_add_rms_norm": aligned_fused_add_rms_norm,
     "rms_norm": aligned_rms_norm,
     "swiglu": aligned_swiglu,
 }
