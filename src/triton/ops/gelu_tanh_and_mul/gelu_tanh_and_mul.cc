@@ -10,7 +10,8 @@ struct Operator<GeluTanhAndMul, Device::Type::kNvidia, 9> {
   static bool Supports(const Invocation& call) { return triton::HasKernelsFor(call.device); }
 
   static void Run(const Invocation& invocation, const Tensor& input, const Tensor& out) {
-    triton::RunGatedHalves("gelu_tanh_and_mul", &InfiniOpsTritonGeluTanhAndMul, invocation, input, out);
+    triton::RunGatedHalves("gelu_tanh_and_mul", &InfiniOpsTritonGeluTanhAndMul, invocation, input,
+                           out);
   }
 };
 
