@@ -26,7 +26,14 @@ endif()
 # in `unselected`.
 function(infini_ops_generate_triton output unselected)
   list(JOIN TRITON_TARGETS "," targets)
-  list(JOIN unselected "," without)
+  set(without "")
+  foreach(name IN LISTS unselected)
+    # Not a shared source, of which Python knows nothing.
+    if(EXISTS "${PROJECT_SOURCE_DIR}/src/base/${name}.h")
+      list(APPEND without "${name}")
+    endif()
+  endforeach()
+  list(JOIN without "," without)
   execute_process(
     COMMAND "${Python_EXECUTABLE}" -m codegen triton --output-dir "${output}"
       --targets "${targets}" --without "${without}" --python "${TRITON_PYTHON_EXECUTABLE}"

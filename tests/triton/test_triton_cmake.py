@@ -63,6 +63,17 @@ def test_a_triton_that_is_too_old(tmp_path: Path) -> None:
     assert f"Run `{python} -m pip install triton==" in message
 
 
+def test_a_selection_without_a_shared_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CMake also leaves out sources that are no operators, such as product.cc."""
+    monkeypatch.setenv("INFINI_OPS_TORCH_OPS", "silu_and_mul")
+    finished = run_cmake(tmp_path, "-DWITH_NVIDIA=ON", "-DTRITON_TARGETS=80")
+    assert finished.returncode == 0, finished.stderr
+    made = {path.name for path in tmp_path.rglob("triton/*.c")}
+    assert made == {"silu_and_mul.c"}
+
+
 def test_the_library_needs_neither_triton_nor_python(library: Library) -> None:
     finished = subprocess.run(
         ["ldd", library.path], capture_output=True, text=True, check=True, env={}
