@@ -38,6 +38,19 @@ class TestRounding:
         lower = (0, 1, 0xFFF, 0x1000, 0x1001, 0x1FFF, 0x3000, 0x7FFF, 0x8000, 0x8001, 0xFFFF)
         self._compare(bits((upper[:, None] + np.uint32(lower)).ravel(), torch.float32), target)
 
+    @pytest.mark.parametrize("beta", [1.0, 1.5, 4096.0])
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+    def test_one_at_a_time(self, dtype: torch.dtype, beta: float) -> None:
+        """The end of a product reads and writes an out with gaps without vectors."""
+        x = bits(np.arange(2**16, dtype=np.uint16), dtype)
+        memory = torch.full((2**16, 2), 77, dtype=dtype)
+        memory[:, 0] = x
+        zeros = torch.zeros(2**16, 1, dtype=dtype)
+        run("gemm", zeros, zeros[:1], 1.0, beta, out=memory[:, :1])
+        expected = (x.float() * beta).to(dtype)
+        torch.testing.assert_close(memory[:, 0], expected, rtol=0, atol=0, equal_nan=True)
+        assert (memory[:, 1] == 77).all()
+
     def _compare(self, x: torch.Tensor, target: torch.dtype) -> None:
         out = torch.full(x.shape, 77, dtype=target)
         run("cast", x, out)
