@@ -53,6 +53,16 @@ class FailingExport(Exporter):
         raise KeyError("mine")
 
 
+class Spent(Exporter):
+    """An object that exports the same capsule each time, which gives its array only once."""
+
+    def __init__(self, capsule: object) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **keywords: Any) -> object:
+        return self.capsule
+
+
 def failing(error: type[Exception], call: Call) -> Call:
     """A call that must raise this error."""
 
@@ -76,6 +86,9 @@ class Operands:
         self.buffer = array.array("f", [1, 2, 3, 4])
         self.exporter = Exporter(self.x)
         self.failing_export = FailingExport(self.x)
+        self.capsule = self.x.__dlpack__()
+        torch.from_dlpack(self.capsule)
+        self.spent = Spent(self.capsule)
         self.list, self.mixed = [self.x, self.y], (self.x, self.array)
         self.alpha, self.numpy_alpha = 1234.5, np.float32(2.5)
         # Numbers that Python does not share with others.
@@ -134,6 +147,8 @@ def other_forms(of: Operands) -> Iterator[tuple[str, Call]]:
         ("no tensor", TypeError, lambda: ops.add(of.x, of.text, of.out)),
         ("an array of another order", TypeError, lambda: ops.neg(of.swapped, of.out)),
         ("a failing export", KeyError, lambda: ops.neg(of.failing_export, of.out)),
+        ("a spent export", TypeError, lambda: ops.neg(of.spent, of.out)),
+        ("a large dimension", IndexError, lambda: ops.sum(of.x, [of.large], out=of.out)),
         ("a list with text", TypeError, lambda: ops.cat([of.x, of.text], 0, of.long)),
         ("a large number", OverflowError, lambda: ops.full([4], of.too_large, of.out)),
         (
