@@ -6,11 +6,14 @@ limits of every type.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from native_operands import FLOATS, INTEGERS, NAN, UNSIGNED, as_integer
+from programs import output_of
 from slot_zero import CHUNK, Array, is_accepted, run
 
 import torch
@@ -21,6 +24,34 @@ pytestmark = pytest.mark.cpu_kernels
 def bits(values: Array, dtype: torch.dtype) -> torch.Tensor:
     """The floats with these bit patterns, in memory of their own."""
     return torch.from_numpy(np.ascontiguousarray(values)).view(dtype).clone()
+
+
+# As TestRounding does with the widest vectors. torch's results are those of the same process.
+NARROWER_VECTORS = """
+import infini.ops
+import torch
+
+
+def check(x, target):
+    out = torch.full(x.shape, 77, dtype=target)
+    infini.ops.cast(x, out, implementation_index=0)
+    torch.testing.assert_close(out, x.to(target), rtol=0, atol=0, equal_nan=True)
+
+
+halves = torch.arange(2**16, dtype=torch.int32)
+lower = torch.tensor([0, 1, 0xFFF, 0x1000, 0x1001, 0x1FFF, 0x3000, 0x7FFF, 0x8000, 0x8001, 0xFFFF])
+floats = ((halves.long()[:, None] << 16) + lower).int().view(torch.float32).ravel()
+for dtype in (torch.float16, torch.bfloat16):
+    check(halves.short().view(dtype), torch.float32)
+    check(floats, dtype)
+"""
+
+
+@pytest.mark.operators("cast")
+@pytest.mark.parametrize("isa", ["baseline", "avx2"])
+def test_every_16_bit_float_in_narrower_vectors(isa: str) -> None:
+    environment = {**os.environ, "INFINI_OPS_CPU_ISA": isa}
+    output_of([sys.executable, "-c", NARROWER_VECTORS], env=environment)
 
 
 class TestRounding:
