@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ EVERY = np.arange(2**16, dtype=np.uint16)
 
 pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is installed")
 
-Bits = np.ndarray[Any, np.dtype[Any]]
+Bits: TypeAlias = "np.ndarray[Any, Any]"
 Convert = Callable[..., Bits]
 
 
