@@ -55,12 +55,17 @@ std::vector<char> Run(bool is_scalar, const std::string& operation, const std::v
                       std::int64_t most) {
   const auto bytes = static_cast<std::int64_t>(input.size());
   const std::int64_t count = bytes / (operation == "widen" ? 2 : 4);
-  std::vector<char> result(static_cast<std::size_t>(count) * (operation == "widen" ? 4 : 2));
+  const std::size_t size = static_cast<std::size_t>(count) * (operation == "widen" ? 4 : 2);
+  // A part of a vector ends before the margin.
+  constexpr std::size_t margin = 64;
+  std::vector<char> result(size + margin, 77);
   if (is_scalar) {
     RunScalar<T>(operation, input.data(), result.data(), count);
   } else {
     RunVector<T>(operation, input.data(), result.data(), count, most);
   }
+  if (std::count(result.end() - margin, result.end(), 77) != margin) std::exit(1);
+  result.resize(size);
   return result;
 }
 
