@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from harness import Arguments, equal
 from installed import TORCH_SLOT, Overload, overloads, selection
+from programs import output_of
 from samples import Sample
 from samples.values import leaves
 
@@ -104,3 +105,72 @@ def test_a_warning_in_another_thread() -> None:
         with ThreadPoolExecutor(1) as pool:
             pool.submit(infini.ops.abs, torch.ones(3), torch.zeros(5)).result()
     assert [warning.category for warning in caught] == [UserWarning]
+
+
+FORKS = """
+import os, sys, threading, warnings
+from pathlib import Path
+
+import infini.ops
+import torch
+
+tasks = Path("/proc/self/task")
+torch.set_num_threads(1)  # so that torch's own calls start none
+x, weight = torch.arange(1024.0).expand(64, 1024).contiguous(), torch.ones(1024)
+expected = x.numpy() / (x[0].square().mean().item() + 1e-6) ** 0.5
+torch.set_num_threads(4)  # these do not survive a fork
+warnings.simplefilter("ignore", DeprecationWarning)  # of a fork with threads
+
+
+def check():
+    out = torch.empty(64, 1024)
+    out.numpy()[:] = -1
+    infini.ops.rms_norm(x, weight, out, implementation_index=0)
+    assert abs(out.numpy() - expected).max() < 1e-4, "wrong results"
+
+
+def started():
+    before = set(tasks.iterdir())
+    for _ in range(3):
+        check()
+    return len(set(tasks.iterdir()) - before)
+
+
+def fork(generations, run):
+    child = os.fork()
+    if child == 0:
+        try:
+            run()
+            if generations > 1:
+                fork(generations - 1, run)
+            os._exit(0)
+        except BaseException as error:
+            print(error, file=sys.stderr, flush=True)
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0, "a child failed"
+
+
+def start_own():
+    assert started() > 0, "the child started no threads"
+    assert started() == 0, "the child lost its threads"
+
+
+assert started() > 0
+for _ in range(3):
+    fork(2, start_own)
+    assert started() == 0, "the parent lost its threads"
+
+# By a thread that is not the main one, while that is in calls.
+forks = threading.Thread(target=lambda: [fork(1, check) for _ in range(5)])
+forks.start()
+while forks.is_alive():
+    check()
+fork(1, start_own)
+"""
+
+
+@pytest.mark.cpu_kernels
+@pytest.mark.operators("rms_norm")
+def test_children_of_forks_start_threads_of_their_own() -> None:
+    """They have none of their parents', and must not wait for them. Those still have theirs."""
+    output_of([sys.executable, "-c", FORKS], timeout=60)

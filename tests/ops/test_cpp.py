@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from test_signatures import REQUIRED, Signature, declared, of_operator, written
 import infini.ops
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "operators.cc"
+BASES = EXAMPLE.parents[1] / "src" / "base"
 INCLUDE = infini.ops.include_dir()
 PACKAGE = INCLUDE.parent
 COMPILER = ("c++", "-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}")
@@ -193,6 +194,44 @@ def test_every_overload_can_be_called_with_literals(tmp_path: Path) -> None:
     ]
     (tmp_path / "calls.cc").write_text("\n".join(lines) + "\n")
     output_of([*COMPILER, "-fsyntax-only", "calls.cc"], cwd=tmp_path)
+
+
+# Those that projects turn into errors.
+WARNINGS = (
+    *("-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Wsign-conversion"),
+    *("-Wold-style-cast", "-Wcast-qual", "-Wnon-virtual-dtor", "-Woverloaded-virtual", "-Wundef"),
+)
+
+
+def headers(generated: int) -> list[str]:
+    """Returns the hand-written ones, and so many of those that the generator writes."""
+    names = sorted(path.relative_to(INCLUDE).as_posix() for path in INCLUDE.rglob("*.h"))
+    hand_written = {path.stem for path in BASES.glob("*.h")}
+    others = [it for it in names if "/base/" in it and Path(it).stem not in hand_written]
+    step = len(others) // generated + 1
+    return [name for name in names if name not in others or name in others[::step]]
+
+
+def check_headers(compiler: str, standard: str, names: Sequence[str], folder: Path) -> None:
+    """Compiles a file that includes them; all warnings are errors."""
+    source = folder / "headers.cc"
+    source.write_text("".join(f"#include <{name}>\n" for name in names))
+    options = (f"-std={standard}", *WARNINGS, "-Werror", f"-I{INCLUDE}", "-fsyntax-only")
+    output_of([compiler, *options, source])
+
+
+def test_no_header_has_a_warning(tmp_path: Path) -> None:
+    """Not those of one compiler only: of all that are installed."""
+    names = headers(generated=20)
+    assert len(names) > 10
+    for compiler in {"c++", *filter(shutil.which, ("g++", "clang++"))}:
+        for standard in ("c++17", "c++20"):
+            check_headers(compiler, standard, [*names[::-1], *names], tmp_path)
+
+
+def test_every_header_includes_what_it_needs(tmp_path: Path) -> None:
+    for name in headers(generated=1):
+        check_headers("c++", "c++17", [name], tmp_path)
 
 
 # The types that ``Call`` takes.

@@ -9,8 +9,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import random
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any
 
@@ -18,7 +17,6 @@ import numpy as np
 import pytest
 from native_examples import OPERATORS
 from native_operands import FLOATS, NAN, UNSIGNED, Maker, tolerance
-from programs import output_of
 from slot_zero import BLOCK, CHUNK, STREAMED, Array, is_accepted, run
 
 import infini.ops
@@ -279,6 +277,70 @@ class TestOverlap:
         assert accepted > 500
 
 
+PRODUCTS = ["gemm", "linear", "matmul"]
+Views = tuple[torch.Tensor, torch.Tensor]
+# Of a square with one row and one column more than the views.
+VIEWS_OF_ONE: dict[str, Callable[[torch.Tensor, int], Views]] = {
+    "the same": lambda x, size: (x[:size, :size],) * 2,
+    "its transpose": lambda x, size: (x[:size, :size], x[:size, :size].t()),
+    "the next rows": lambda x, size: (x[:size, :size], x[1:, :size]),
+    "the next columns, transposed": lambda x, size: (x[:size, 1:].t(), x[:size, :size]),
+    "a repeated row": lambda x, size: (x[1:2, :size].expand(size, size), x[:size, :size]),
+    "every element once more": lambda x, size: (
+        x.flatten().unfold(0, size, 1)[:size],
+        x[1:, :size],
+    ),
+}
+
+
+def pairs_of_views(x: torch.Tensor, size: int) -> Iterator[tuple[str, Views]]:
+    for title, views in VIEWS_OF_ONE.items():
+        first, second = views(x, size)
+        yield title, (first, second)
+        yield f"{title}, reversed", (second, first)
+
+
+class TestOperandsOfProductsInOneMemory:
+    """Small integers: sums of them are exact in each order."""
+
+    @staticmethod
+    def square(dtype: torch.dtype, size: int) -> torch.Tensor:
+        return Maker(dtype, -3, 3)(size, size).to(torch.int8).to(dtype)
+
+    @pytest.mark.parametrize("dtype", [*FLOATS, torch.int16], ids=str)
+    @pytest.mark.parametrize("name", PRODUCTS)
+    def test_inputs(self, name: str, dtype: torch.dtype) -> None:
+        for size in (1, 3, 16, 17, 40, ROW):
+            memory = self.square(dtype, size + 1)
+            before = memory.clone()
+            for title, (a, b) in pairs_of_views(memory, size):
+                out = torch.full((size, size), 77, dtype=dtype)
+                run(name, a, b.t() if name == "linear" else b, out=out)
+                expected = (a.double() @ b.double()).to(dtype)
+                assert torch.equal(out, expected), (title, size)
+                assert torch.equal(memory, before), (title, size)
+
+    @pytest.mark.parametrize("name", PRODUCTS)
+    def test_no_out_among_them(self, name: str) -> None:
+        """An element of the out is the sum of many, so it can't replace one of the same view."""
+        for size in (3, 40):
+            memory, other = (self.square(torch.float32, size + 1) for _ in range(2))
+            before, other = memory.clone(), other[:size, :size]
+            for title, (x, out) in pairs_of_views(memory, size):
+                for operands in ((x, other), (other, x), (x, x)):
+                    assert not is_accepted(name, *operands, out=out), (title, size)
+                if name == "linear":
+                    assert not is_accepted(name, other, other, out[0], out=out), (title, size)
+                assert torch.equal(memory, before), (title, size)
+
+    @pytest.mark.parametrize("name", ["linear", "matmul"])
+    def test_an_array_that_is_the_out_is_right_at_any_slot(self, name: str) -> None:
+        x = self.square(torch.float32, 40).numpy()
+        expected = x @ (x.T if name == "linear" else x)
+        getattr(infini.ops, name)(x, x, out=x)
+        np.testing.assert_array_equal(x, expected)
+
+
 View = tuple[Array, tuple[Array, bool]]  # and its elements' places in memory, if each has its own
 
 
@@ -467,42 +529,3 @@ class TestStorage:
         empty = torch.ones(0, 3)
         empty.untyped_storage().resize_(0)
         run("add", empty, empty, empty)
-
-
-FORK = """
-import os, warnings
-from pathlib import Path
-
-import infini.ops
-import torch
-
-tasks = Path("/proc/self/task")
-torch.set_num_threads(1)  # so that torch's own calls start none
-x, weight, out = torch.ones(1024, 1024), torch.ones(1024), torch.zeros(1024, 1024)
-torch.set_num_threads(4)  # these do not survive a fork
-warnings.simplefilter("ignore", DeprecationWarning)  # of a fork with threads
-
-
-def started():
-    before = set(tasks.iterdir())
-    infini.ops.rms_norm(x, weight, out, implementation_index=0)
-    assert abs(out.numpy() - 1).max() < 1e-3
-    out.numpy()[:] = 0
-    return len(set(tasks.iterdir()) - before)
-
-
-assert started() > 0
-child = os.fork()
-if child == 0:
-    threads = started()
-    print(f"the child started {threads} threads", flush=True)
-    os._exit(0 if threads > 0 else 1)
-assert os.waitpid(child, 0)[1] == 0, "the child failed"
-assert started() == 0, "the parent lost its threads"
-"""
-
-
-@pytest.mark.operators("rms_norm")
-def test_the_child_of_a_fork_starts_threads_of_its_own() -> None:
-    """It has none of its parent's, and must not wait for them."""
-    output_of([sys.executable, "-c", FORK], timeout=60)

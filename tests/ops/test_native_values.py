@@ -6,6 +6,8 @@ limits of every type.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 from native_examples import Function, gelu, gelu_tanh, silu
 from native_operands import FLOATS, INTEGERS, NAN, UNSIGNED, as_integer, tolerance
+from programs import output_of
 from slot_zero import CHUNK, Array, is_accepted, run
 
 import torch
@@ -23,6 +26,34 @@ pytestmark = pytest.mark.cpu_kernels
 def bits(values: Array, dtype: torch.dtype) -> torch.Tensor:
     """The floats with these bit patterns, in memory of their own."""
     return torch.from_numpy(np.ascontiguousarray(values)).view(dtype).clone()
+
+
+# As TestRounding does with the widest vectors. torch's results are those of the same process.
+NARROWER_VECTORS = """
+import infini.ops
+import torch
+
+
+def check(x, target):
+    out = torch.full(x.shape, 77, dtype=target)
+    infini.ops.cast(x, out, implementation_index=0)
+    torch.testing.assert_close(out, x.to(target), rtol=0, atol=0, equal_nan=True)
+
+
+halves = torch.arange(2**16, dtype=torch.int32)
+lower = torch.tensor([0, 1, 0xFFF, 0x1000, 0x1001, 0x1FFF, 0x3000, 0x7FFF, 0x8000, 0x8001, 0xFFFF])
+floats = ((halves.long()[:, None] << 16) + lower).int().view(torch.float32).ravel()
+for dtype in (torch.float16, torch.bfloat16):
+    check(halves.short().view(dtype), torch.float32)
+    check(floats, dtype)
+"""
+
+
+@pytest.mark.operators("cast")
+@pytest.mark.parametrize("isa", ["baseline", "avx2"])
+def test_every_16_bit_float_in_narrower_vectors(isa: str) -> None:
+    environment = {**os.environ, "INFINI_OPS_CPU_ISA": isa}
+    output_of([sys.executable, "-c", NARROWER_VECTORS], env=environment)
 
 
 class TestRounding:
@@ -39,6 +70,19 @@ class TestRounding:
         # The lower bits at which the 16 or 13 that are lost begin, tie, and end.
         lower = (0, 1, 0xFFF, 0x1000, 0x1001, 0x1FFF, 0x3000, 0x7FFF, 0x8000, 0x8001, 0xFFFF)
         self._compare(bits((upper[:, None] + np.uint32(lower)).ravel(), torch.float32), target)
+
+    @pytest.mark.parametrize("beta", [1.0, 1.5, 4096.0])
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+    def test_one_at_a_time(self, dtype: torch.dtype, beta: float) -> None:
+        """The end of a product reads and writes an out with gaps without vectors."""
+        x = bits(np.arange(2**16, dtype=np.uint16), dtype)
+        memory = torch.full((2**16, 2), 77, dtype=dtype)
+        memory[:, 0] = x
+        zeros = torch.zeros(2**16, 1, dtype=dtype)
+        run("gemm", zeros, zeros[:1], 1.0, beta, out=memory[:, :1])
+        expected = (x.float() * beta).to(dtype)
+        torch.testing.assert_close(memory[:, 0], expected, rtol=0, atol=0, equal_nan=True)
+        assert (memory[:, 1] == 77).all()
 
     def _compare(self, x: torch.Tensor, target: torch.dtype) -> None:
         out = torch.full(x.shape, 77, dtype=target)

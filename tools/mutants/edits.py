@@ -208,3 +208,123 @@ POOLS_AFTER_FORK = (
         "if (!detects_forks) return false;",
     ),
 )
+POOLS_AFTER_SECOND_FORK = (
+    (
+        "the child of a child takes its parent's threads for its own",
+        "src/cpu/parallel.cc",
+        "      pool = new Pool;\n      is_inside = false;",
+        "      is_inside = false;",
+    ),
+)
+# These compute what they should for most numbers, on most processors, or once.
+SUBNORMAL_EDGES = (
+    (
+        "the largest subnormal float16 is widened as a normal one",
+        "src/cpu/half.h",
+        "magnitude < 0x0400",
+        "magnitude < 0x03FF",
+    ),
+    (
+        "what rounds to the largest subnormal float16 is narrowed as a normal number",
+        "src/cpu/half.h",
+        "magnitude < 0x38800000",
+        "magnitude < 0x387FC000",
+    ),
+)
+NARROWER_VECTORS = (
+    (
+        "infinity is a number in vectors of SSE2",
+        "src/cpu/vector.h",
+        "magnitude >= (0x7C00u << 13)",
+        "magnitude > (0x7C00u << 13)",
+    ),
+    (
+        "ties round up in vectors of SSE2",
+        "src/cpu/vector.h",
+        "magnitude + 0x0FFFu + ((magnitude >> 13) & 1u)",
+        "magnitude + 0x1000u",
+    ),
+    (
+        "a large subnormal float16 is narrowed as a normal one in vectors of SSE2",
+        "src/cpu/vector.h",
+        "size < 0x38800000 ?",
+        "size < 0x38000000 ?",
+    ),
+)
+WRONG_PARTS = (
+    (
+        "a part of a vector is stored as a whole one",
+        "src/cpu/vector.h",
+        "std::memcpy(target, lanes, static_cast<std::size_t>(count) * sizeof(T));",
+        "std::memcpy(target, lanes, sizeof(lanes));",
+    ),
+    (
+        "the lanes of bfloat16 are stored in exchanged places",
+        "src/cpu/vector.h",
+        "(RoundToBFloat16(pair.first) >> 16) | (RoundToBFloat16(pair.second) & 0xFFFF0000u)",
+        "(RoundToBFloat16(pair.second) >> 16) | (RoundToBFloat16(pair.first) & 0xFFFF0000u)",
+    ),
+)
+LEAKED_NUMBERS = (
+    (
+        "a call leaks the numbers of its slot and of its stream",
+        "src/bindings/operator_function.cc",
+        "const Object number = Own(PyNumber_Index(value));",
+        "const Object& number = *new Object(Own(PyNumber_Index(value)));",
+    ),
+    (
+        "a call leaks each integer of a list",
+        "src/bindings/convert.cc",
+        "const Object index = Own(PyNumber_Index(object));",
+        "const Object& index = *new Object(Own(PyNumber_Index(object)));",
+    ),
+)
+UNRELEASED_ARRAYS = (
+    (
+        "an array is not given back",
+        "src/bindings/arrays.cc",
+        "if (tensor->deleter) tensor->deleter(tensor);",
+        "",
+    ),
+    (
+        "a buffer is not given back",
+        "src/bindings/arrays.cc",
+        "PyBuffer_Release(owned.get());",
+        "",
+    ),
+    (
+        "the capsule of a refused array is not given back",
+        "src/bindings/convert.cc",
+        "capsule ? Py_DECREF(capsule) :",
+        "capsule ? static_cast<void>(0) :",
+    ),
+)
+KEPT_OPERANDS = (
+    (
+        "a call keeps its torch tensors",
+        "src/bindings/torch_objects.cc",
+        "  c10::SmallVector<at::TensorBase, 6> tensors_;",
+        "  c10::SmallVector<at::TensorBase, 6>& tensors_ = "
+        "*new c10::SmallVector<at::TensorBase, 6>;",
+    ),
+    (
+        "a call keeps its lists",
+        "src/bindings/call_storage.h",
+        "std::vector<Object> held_;",
+        "std::vector<Object>& held_ = *new std::vector<Object>;",
+    ),
+)
+ALIASED_FACTORS = (
+    (
+        "two factors at one address are the same matrix",
+        "src/core/product.cc",
+        "product->b = b.matrix;",
+        "product->b = a.matrix.data == b.matrix.data ? a.matrix : b.matrix;",
+    ),
+    (
+        "a product is written over its own factor",
+        "src/core/requirements.cc",
+        "input.data() != out.data() ||",
+        "true ||",
+    ),
+)

@@ -432,4 +432,14 @@ FAULTS = (
     Fault(name="unchecked-storage", sites=in_hand_written_sources(*edits.UNCHECKED_STORAGE)),
     Fault(name="lost-offset", sites=in_hand_written_sources(*edits.LOST_OFFSETS)),
     Fault(name="pool-after-fork", sites=in_hand_written_sources(*edits.POOLS_AFTER_FORK)),
+    Fault(
+        name="pool-after-second-fork", sites=in_hand_written_sources(*edits.POOLS_AFTER_SECOND_FORK)
+    ),
+    Fault(name="subnormal-edge", sites=in_hand_written_sources(*edits.SUBNORMAL_EDGES)),
+    Fault(name="narrower-vectors", sites=in_hand_written_sources(*edits.NARROWER_VECTORS)),
+    Fault(name="wrong-part", sites=in_hand_written_sources(*edits.WRONG_PARTS)),
+    Fault(name="leaked-number", sites=in_hand_written_sources(*edits.LEAKED_NUMBERS)),
+    Fault(name="unreleased-array", sites=in_hand_written_sources(*edits.UNRELEASED_ARRAYS)),
+    Fault(name="kept-operands", sites=in_hand_written_sources(*edits.KEPT_OPERANDS)),
+    Fault(name="aliased-factors", sites=in_hand_written_sources(*edits.ALIASED_FACTORS)),
 )

@@ -11,14 +11,17 @@ SUITE = "tests/ops"
 STOP = ("--maxfail=1", "--max-worker-restart=0")  # at the first failure, or death of a process
 FAST = ("-m", "not complete")
 NATIVE = tuple(f"{SUITE}/test_native_{name}.py" for name in ("values", "places", "ops"))
+CPU = tuple(f"tests/cpu/test_{name}.py" for name in ("parallel", "halves"))
+BOUNDARY = tuple(f"{SUITE}/test_boundary_{name}.py" for name in ("references", "objects"))
 HARNESS = tuple(
     f"{SUITE}/test_{name}.py" for name in ("evidence", "harness", "oracles", "tally", "target")
 )
 # By the start of a path: the tests that most likely detect a fault there, to save time; and tests
 # outside of the operator suite, for what the library of this machine does not show.
 HINTS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
-    ("src/cpu/", NATIVE, ("tests/native", "tests/cpu/test_parallel.py")),
+    ("src/cpu/", NATIVE, ("tests/native", *CPU)),
     ("src/core/", NATIVE, ("tests/native",)),
+    ("src/bindings/", BOUNDARY, ("tests/native",)),
     ("src/", (), ("tests/native",)),
     ("codegen/", (f"{SUITE}/test_stub.py", f"{SUITE}/test_cpp.py"), ("tests/codegen",)),
     ("tests/ops/", HARNESS, ("tests/guards",)),

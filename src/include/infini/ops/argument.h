@@ -149,8 +149,8 @@ struct Argument {
   };
 
  private:
-  constexpr Argument(Tag tag, const void* pointer, std::size_t size)
-      : tag(tag), size(static_cast<std::uint32_t>(size)), pointer(pointer) {}
+  constexpr Argument(Tag kind, const void* first, std::size_t count)
+      : tag(kind), size(static_cast<std::uint32_t>(count)), pointer(first) {}
 };
 
 }  // namespace infini::ops

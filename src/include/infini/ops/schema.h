@@ -29,7 +29,7 @@ struct Parameter {
   static constexpr std::int8_t kNotAList = -1;
   static constexpr std::int8_t kAnySize = 0;
 
-  constexpr Parameter(Type type, const char* name) : name(name), type(type) {}
+  constexpr Parameter(Type kind, const char* spelled) : name(spelled), type(kind) {}
 
   // A list of `size` values (any number with `kAnySize`). As in torch, a single value for a list of
   // fixed size applies to all elements.
