@@ -69,6 +69,8 @@ enum class Condition : std::uint8_t {
   kCausalRows,     // matrices with no more rows than columns
   kNorm,           // a weight for each element of the last dimension
   kAddNorm,        // the same, with a residual of the input's shape
+  kPagedCache,     // tokens, their slots and caches, as base/reshape_and_cache.h
+  kFlashCache,     // the same, as base/reshape_and_cache_flash.h
   kGemm,           // shapes of products, see core/product.h
   kLinear,
   kMatmul,
