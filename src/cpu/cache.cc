@@ -1,6 +1,10 @@
 #include "cpu/cache.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstring>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -51,38 +55,78 @@ class TokenCopier {
     }
     while (token.rank < 3) token.AddDimension(1);
     if (is_contiguous) {
-      row_bytes_ = token.sizes[0] * size;
-    } else {
-      copy_elements_ = CopyOf(size);
+      row_bytes_ = static_cast<std::size_t>(token.sizes[0] * size);
+      return;
     }
+    copy_elements_ = CopyOf(size);
+    batch_ = kMostTokens;
+    part_ = kPart;
   }
 
-  void Copy(std::int64_t index, std::int64_t slot) const {
+  // Copies the tokens that `is_included`, in their order.
+  template <typename Function>
+  void CopyTokens(const std::vector<std::int64_t>& slots, const Function& is_included) const {
+    std::array<Move, kMostTokens> moves;
+    std::size_t count = 0;
+    for (std::size_t token = 0; token < slots.size(); ++token) {
+      const std::int64_t slot = slots[token];
+      if (!is_included(slot)) continue;
+      moves[count++] = {
+          copy_.token.data[0] + slot / copy_.block_size * copy_.block_stride +
+              slot % copy_.block_size * copy_.slot_stride,
+          copy_.token.data[1] + static_cast<std::int64_t>(token) * copy_.token_stride};
+      if (count < batch_) continue;
+      Copy(moves.data(), count);
+      count = 0;
+    }
+    Copy(moves.data(), count);
+  }
+
+ private:
+  // One token.
+  struct Move {
+    char* to;
+    const char* from;
+  };
+
+  // Elements of consecutive slots lie side by side, each beside none of its own token. All tokens
+  // of a block write a part of their elements, which stays in the first-level cache, before the
+  // next part.
+  static constexpr std::size_t kMostTokens = 32;
+  static constexpr std::int64_t kPart = 64;
+
+  void Copy(const Move* moves, std::size_t count) const {
     const Geometry<2>& token = copy_.token;
-    char* const to = token.data[0] + slot / copy_.block_size * copy_.block_stride +
-                     slot % copy_.block_size * copy_.slot_stride;
-    const char* const from = token.data[1] + index * copy_.token_stride;
     for (std::int64_t i = 0; i < token.sizes[2]; ++i) {
       for (std::int64_t j = 0; j < token.sizes[1]; ++j) {
-        CopyRow(from + i * token.strides[1][2] + j * token.strides[1][1],
-                to + i * token.strides[0][2] + j * token.strides[0][1]);
+        for (std::int64_t begin = 0; begin < token.sizes[0]; begin += part_) {
+          const std::int64_t elements = std::min(token.sizes[0] - begin, part_);
+          const auto offset = [&](int operand) {
+            const std::int64_t* const strides = token.strides[operand];
+            return i * strides[2] + j * strides[1] + begin * strides[0];
+          };
+          for (std::size_t k = 0; k < count; ++k) {
+            CopyRow(moves[k].from + offset(1), moves[k].to + offset(0), elements);
+          }
+        }
       }
     }
   }
 
- private:
-  void CopyRow(const char* from, char* to) const {
-    const Geometry<2>& token = copy_.token;
+  void CopyRow(const char* from, char* to, std::int64_t count) const {
     if (copy_elements_) {
-      copy_elements_(from, token.strides[1][0], to, token.strides[0][0], token.sizes[0]);
+      const auto& strides = copy_.token.strides;
+      copy_elements_(from, strides[1][0], to, strides[0][0], count);
     } else {
-      CopyBytes(from, to, row_bytes_);
+      std::memcpy(to, from, row_bytes_);
     }
   }
 
   CacheCopy copy_;
   cpu::Copy copy_elements_ = nullptr;  // if the rows are not contiguous
-  std::int64_t row_bytes_ = 0;
+  std::size_t row_bytes_ = 0;          // if they are
+  std::size_t batch_ = 1;              // tokens that are copied together
+  std::int64_t part_ = std::numeric_limits<std::int64_t>::max();
 };
 
 }  // namespace
@@ -102,14 +146,11 @@ void ReshapeAndCache(const char* name, const Tensor& key, const Tensor& value,
   const std::int64_t elements = 2 * key.shape()[1] * key.shape()[2];
   ParallelFor(remainders, kElementsPerThread / (elements + 1) + 1,
               [&](std::int64_t begin, std::int64_t end) {
-                for (const TokenCopier& copier : copiers) {
-                  for (std::size_t token = 0; token < slots.size(); ++token) {
-                    const std::int64_t slot = slots[token];
-                    const std::int64_t remainder = slot & (remainders - 1);
-                    if (slot < 0 || remainder < begin || remainder >= end) continue;
-                    copier.Copy(static_cast<std::int64_t>(token), slot);
-                  }
-                }
+                const auto is_included = [&](std::int64_t slot) {
+                  const std::int64_t remainder = slot & (remainders - 1);
+                  return slot >= 0 && begin <= remainder && remainder < end;
+                };
+                for (const TokenCopier& copier : copiers) copier.CopyTokens(slots, is_included);
               });
 }
 

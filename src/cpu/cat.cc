@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "core/concatenation.h"
 #include "cpu/convert.h"
-#include "cpu/copy.h"
 #include "cpu/parallel.h"
 #include "infini/ops/tensor.h"
 
@@ -17,6 +17,19 @@ std::int64_t CountBefore(std::size_t dimension, const Tensor& tensor) {
   std::int64_t count = 1;
   for (std::size_t i = 0; i < dimension; ++i) count *= tensor.shape()[i];
   return count;
+}
+
+// For some KB, glibc's memcpy uses `rep movsb`. If the rows are not in the caches, that takes two
+// and a half times as long on AMD's Zen 4 as pieces that the compiler copies with vectors.
+void CopyBytes(const char* from, char* to, std::int64_t size) {
+  constexpr std::int64_t many = 1024;
+  constexpr std::int64_t piece = 64;
+  if (size < many) {
+    std::memcpy(to, from, static_cast<std::size_t>(size));
+    return;
+  }
+  for (std::int64_t i = 0; i + piece <= size; i += piece) std::memcpy(to + i, from + i, piece);
+  std::memcpy(to + size - piece, from + size - piece, piece);
 }
 
 // Contiguous tensors as rows; a row is the part at one index of the dimensions before `dimension`.
@@ -38,7 +51,7 @@ class ContiguousRows {
       char* to = out_ + begin * row_size_;
       for (std::int64_t row = begin; row < end; ++row) {
         for (const Run& run : runs_) {
-          cpu::CopyBytes(run.data + row * run.size, to, run.size);
+          CopyBytes(run.data + row * run.size, to, run.size);
           to += run.size;
         }
       }

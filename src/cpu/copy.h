@@ -28,19 +28,6 @@ inline Copy CopyOf(std::int64_t size) {
                      : &CopyElements<16>;
 }
 
-// For some KB, glibc's memcpy uses `rep movsb`. If the rows are not in the caches, that takes two
-// and a half times as long on AMD's Zen 4 as pieces that the compiler copies with vectors.
-inline void CopyBytes(const char* from, char* to, std::int64_t size) {
-  constexpr std::int64_t many = 1024;
-  constexpr std::int64_t piece = 64;
-  if (size < many) {
-    std::memcpy(to, from, static_cast<std::size_t>(size));
-    return;
-  }
-  for (std::int64_t i = 0; i + piece <= size; i += piece) std::memcpy(to + i, from + i, piece);
-  std::memcpy(to + size - piece, from + size - piece, piece);
-}
-
 }  // namespace infini::ops::cpu
 
 #endif  // INFINI_OPS_CPU_COPY_H_

@@ -8,7 +8,8 @@ template <>
 struct Operator<ReshapeAndCacheFlash, Device::Type::kCpu, 0> {
   static void Run(const Tensor& key, const Tensor& value, const Tensor& slot_mapping,
                   const Tensor& key_cache, const Tensor& value_cache) {
-    cpu::ReshapeAndCache(ReshapeAndCacheFlash::kName, key, value, slot_mapping, key_cache, value_cache);
+    cpu::ReshapeAndCache(ReshapeAndCacheFlash::kName, key, value, slot_mapping, key_cache,
+                         value_cache);
   }
 };
 

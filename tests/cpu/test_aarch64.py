@@ -183,10 +183,10 @@ def operands(
             return arguments, dict(zip(names, (total * scale * wide(y), total), strict=True))
         case "reshape_and_cache" | "reshape_and_cache_flash":
             is_flash = name.endswith("flash")
-            shapes = ((2, 4, 2, length),) * 2
-            if not is_flash:
-                shapes = ((2, 2, length, 4, 1), (2, 2, length, 4))
-            caches = [make(*shape) for shape in shapes]
+            if is_flash:
+                caches = make(2, 4, 2, length), make(2, 4, 2, length)
+            else:
+                caches = make(2, 2, length, 4, 1), make(2, 2, length, 4)
             slots = torch.tensor([3, -1, 0, 7, 5])
             key, value = make(5, 2, length), make(5, 2, length)
             exact = exact_flash_caches if is_flash else exact_paged_caches
