@@ -143,6 +143,38 @@ bool IsAddNorm(const Invocation& call) {
   return fits && IsNorm(input, weight, call.out());
 }
 
+bool HasShape(const Tensor& tensor, std::initializer_list<std::int64_t> shape) {
+  return std::equal(tensor.shape().begin(), tensor.shape().end(), shape.begin(), shape.end());
+}
+
+// True if the tokens and their slots fit caches, both of the shape that `caches_fit` checks.
+template <typename Function>
+bool IsCached(const Invocation& call, const Function& caches_fit) {
+  const Tensor& key = call.tensor(0);
+  const Tensor& slots = call.tensor(2);
+  const Tensor& value_cache = call.tensor(4);
+  return key.dimensions() == 3 && HaveSameShape(key, call.tensor(1)) && slots.dimensions() == 1 &&
+         slots.shape()[0] <= key.shape()[0] && value_cache.dimensions() == 4 &&
+         caches_fit(key.shape()[1], key.shape()[2], call.tensor(3), value_cache);
+}
+
+bool HasPagedCaches(std::int64_t heads, std::int64_t size, const Tensor& keys,
+                    const Tensor& values) {
+  if (keys.dimensions() != 5) return false;
+  const std::int64_t blocks = values.shape()[0];
+  const std::int64_t block_size = values.shape()[3];
+  const std::int64_t part = keys.shape()[4];
+  return HasShape(values, {blocks, heads, size, block_size}) &&
+         HasShape(keys, {blocks, heads, keys.shape()[2], block_size, part}) &&
+         keys.shape()[2] * part == size;
+}
+
+bool HasFlashCaches(std::int64_t heads, std::int64_t size, const Tensor& keys,
+                    const Tensor& values) {
+  return HasShape(values, {values.shape()[0], values.shape()[1], heads, size}) &&
+         HaveSameShape(keys, values);
+}
+
 bool HasCausalRows(const Tensor& input, const Tensor& out) {
   const std::size_t rank = out.dimensions();
   return HaveSameShape(input, out) && rank >= 2 && out.shape()[rank - 2] <= out.shape()[rank - 1];
@@ -177,6 +209,10 @@ bool Meets(const Invocation& call, Condition condition) {
       return IsAddNorm(call);
     case Condition::kHalves:
       return HasHalves(call.tensor(0), call.out());
+    case Condition::kPagedCache:
+      return IsCached(call, HasPagedCaches);
+    case Condition::kFlashCache:
+      return IsCached(call, HasFlashCaches);
     case Condition::kGemm:
       return GemmOf(call, nullptr);
     case Condition::kLinear:

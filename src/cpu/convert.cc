@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "core/geometry.h"
+#include "cpu/copy.h"
 #include "cpu/elements.h"
 #include "cpu/iteration.h"
 #include "cpu/kernels.h"
@@ -145,26 +146,6 @@ bool IsCopy(DataType from, DataType to) {
 bool IsHalf(DataType type) { return type == DataType::kFloat16 || type == DataType::kBFloat16; }
 
 DataType Widened(DataType type) { return IsHalf(type) ? DataType::kFloat32 : type; }
-
-// Copies elements that are so many bytes apart. Not inlined: short loops are slower where they
-// cross a line of 64 bytes, and functions begin with one.
-using Copy = void (*)(const char* from, std::int64_t from_step, char* to, std::int64_t to_step,
-                      std::int64_t count);
-
-template <int size>
-void CopyElements(const char* from, std::int64_t from_step, char* to, std::int64_t to_step,
-                  std::int64_t count) {
-  // A loop of a few bytes takes twice as long where it crosses a line of 64 bytes.
-#pragma GCC unroll 4
-  for (; count > 0; --count, from += from_step, to += to_step) std::memcpy(to, from, size);
-}
-
-Copy CopyOf(std::int64_t size) {
-  return size == 1   ? &CopyElements<1>
-         : size == 2 ? &CopyElements<2>
-         : size == 4 ? &CopyElements<4>
-                     : &CopyElements<8>;
-}
 
 void CopyTile(const Tile& tile, std::int64_t size) {
   const bool is_contiguous = tile.strides[0] == size && tile.strides[1] == size;

@@ -36,25 +36,6 @@ __global__ void __launch_bounds__(kBlock) CopyKernel(const Batch<size> batch) {
   }
 }
 
-// The largest number of bytes that can be copied at a time, at most `largest`.
-int UnitOf(const Geometry<2>& geometry, int size, int largest) {
-  for (int unit = largest; unit > size; unit /= 2) {
-    if (TakesVectors(geometry, 0, size, unit) && TakesVectors(geometry, 1, size, unit) &&
-        geometry.sizes[0] * size % unit == 0) {
-      return unit;
-    }
-  }
-  return size;
-}
-
-// The same geometry in units of `unit` bytes.
-Geometry<2> InUnits(Geometry<2> geometry, std::int64_t size, std::int64_t unit) {
-  if (unit == size) return geometry;
-  geometry.sizes[0] = geometry.sizes[0] * size / unit;
-  for (auto& strides : geometry.strides) strides[0] = unit;
-  return geometry;
-}
-
 template <typename Unit, int size>
 void LaunchCopy(const Invocation& invocation, const Geometry<2>* geometries, int count,
                 std::int64_t element_size) {

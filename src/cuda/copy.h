@@ -3,8 +3,28 @@
 
 #include "core/geometry.h"
 #include "cuda/runtime.h"
+#include "cuda/walk.h"
 
 namespace infini::ops::cuda {
+
+// The largest number of bytes that can be copied at a time, at most `largest`.
+inline int UnitOf(const Geometry<2>& geometry, int size, int largest) {
+  for (int unit = largest; unit > size; unit /= 2) {
+    if (TakesVectors(geometry, 0, size, unit) && TakesVectors(geometry, 1, size, unit) &&
+        geometry.sizes[0] * size % unit == 0) {
+      return unit;
+    }
+  }
+  return size;
+}
+
+// The same geometry in units of `unit` bytes.
+inline Geometry<2> InUnits(Geometry<2> geometry, std::int64_t size, std::int64_t unit) {
+  if (unit == size) return geometry;
+  geometry.sizes[0] = geometry.sizes[0] * size / unit;
+  for (auto& strides : geometry.strides) strides[0] = unit;
+  return geometry;
+}
 
 // Copies tensors with any strides, several per launch. Only the size of the element type matters.
 // Contiguous parts are copied 16 bytes at a time.

@@ -25,6 +25,7 @@ from tests.cpu.calls import Caller, CallError
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests" / "ops"))
+from native_caches import exact_flash_caches, exact_paged_caches  # noqa: E402
 from native_examples import OPERATORS, gelu, gelu_tanh, silu  # noqa: E402
 from native_operands import (  # noqa: E402
     FLOATS,
@@ -185,6 +186,21 @@ def operands(
             scale = (total.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
             names = ("input", "residual") if name.startswith("fused") else ("out", "residual_out")
             return arguments, dict(zip(names, (total * scale * wide(y), total), strict=True))
+        case "reshape_and_cache" | "reshape_and_cache_flash":
+            is_flash = name.endswith("flash")
+            if is_flash:
+                caches = make(2, 4, 2, length), make(2, 4, 2, length)
+            else:
+                caches = make(2, 2, length, 4, 1), make(2, 2, length, 4)
+            slots = torch.tensor([3, -1, 0, 7, 5])
+            key, value = make(5, 2, length), make(5, 2, length)
+            exact = exact_flash_caches if is_flash else exact_paged_caches
+            arguments = {"key": key, "value": value, "slot_mapping": slots}
+            names = ("key_cache", "value_cache")
+            results = exact(key, value, slots, caches)
+            return arguments | dict(zip(names, caches, strict=True)), dict(
+                zip(names, results, strict=True)
+            )
         case "causal_softmax":
             last = rows[: min(1, length)]  # sees all elements
             return {"input": last}, torch.softmax(wide(last), -1)

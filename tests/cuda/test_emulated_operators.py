@@ -308,6 +308,46 @@ def fused_add_rms_norm(maker: Maker, shape: Shape = ()) -> Case:
     )
 
 
+def cached(maker: Maker, is_flash: bool) -> Case:
+    """Tokens with different slots, some of which the caches do not have."""
+    heads, size, block_size, blocks = (maker.size(1, 2, 3, 8) for _ in range(4))
+    part = maker.size(1, 2, 8)
+    is_empty = not maker.is_plain and maker.chance(0.1)
+    shape = (0 if is_empty else maker.size(1, 2, 7, 20), heads, size * part)
+    key, value = maker.operand(shape), maker.operand(shape)
+    key_shape: Shape = (blocks, heads, size, block_size, part)
+    value_shape: Shape = (blocks, heads, size * part, block_size)
+    if is_flash:
+        key_shape = value_shape = (blocks, block_size, *shape[1:])
+    caches = [maker.fill(maker.memory(each)) for each in (key_shape, value_shape)]
+    slots = maker.random.permutation(np.arange(-4, max(shape[0], blocks * block_size) + 4))
+    index = np.dtype(np.int32 if maker.chance(0.5) else np.int64)
+    mapping = maker.memory((maker.size(*range(min(1, shape[0]), shape[0] + 1)),), index)
+    mapping[...] = slots[: len(mapping)]
+    results = [decode(cache).copy() for cache in caches]
+    for token, slot in enumerate(mapping.tolist()):
+        block, offset = divmod(slot, block_size)
+        for tokens, result in zip((key, value), results, strict=True):
+            if 0 <= slot < blocks * block_size:
+                place = result[block, offset] if is_flash else result[block, :, :, offset]
+                place[...] = decode(tokens[token]).reshape(place.shape)
+    return Case(
+        arguments=(key, value, mapping, *caches),
+        out=caches[0],
+        expected=results[0],
+        others=[(caches[1], results[1])],
+        is_in_place=True,
+    )
+
+
+def reshape_and_cache(maker: Maker) -> Case:
+    return cached(maker, is_flash=False)
+
+
+def reshape_and_cache_flash(maker: Maker) -> Case:
+    return cached(maker, is_flash=True)
+
+
 def causal_softmax(maker: Maker, shape: Shape = ()) -> Case:
     keys = rows(maker)[-1]
     queries = min(keys, maker.size(0, 1, 2, 3, 7, 33, 64), 20000 // max(keys, 1) + 3)
@@ -394,6 +434,8 @@ OPERATORS = (
     Operator(linear),
     Operator(matmul),
     Operator(mul, (*FLOATS, *INTEGERS)),
+    Operator(reshape_and_cache, ALL_TYPES),
+    Operator(reshape_and_cache_flash, ALL_TYPES),
     Operator(rms_norm),
     Operator(silu_and_mul, SMALL_FLOATS),
     Operator(swiglu),
@@ -469,7 +511,9 @@ def is_usual(case: Case) -> bool:
     """No empty tensor, batch of products, bias (added apart for some types) or long list."""
     first, last = case.arguments[0], case.arguments[-1]
     is_short = len(first) < 6 if isinstance(first, list) else first.ndim == 2
-    return is_short and case.out.size > 1 and getattr(last, "ndim", 2) == 2
+    is_flat = is_short and getattr(last, "ndim", 2) == 2
+    has_caches = case.is_in_place and getattr(last, "ndim", 0) == 4
+    return case.out.size > 1 and (is_flat or has_caches)
 
 
 ROW_OPERATORS = [

@@ -68,6 +68,28 @@ def added(make: Make) -> tuple[Array, ...]:
     return make(5, 33), make(5, 33), make(33)
 
 
+Tokens = tuple[Array, Array, Array, Array, Array]
+
+
+def tokens(make: Make, *caches: tuple[int, ...]) -> Tokens:
+    """Of two heads of 12 elements, for caches of three blocks of four slots."""
+    key_cache, value_cache = (make(*shape) for shape in caches)
+    return make(5, 2, 12), make(5, 2, 12), np.array([11, 3, -1, 4, 0]), key_cache, value_cache
+
+
+def exact_caches(
+    key: Array, value: Array, slots: Array, keys: Array, values: Array
+) -> tuple[Array, Array]:
+    keys, values = keys.copy(), values.copy()
+    for token, slot in enumerate(slots.tolist()):
+        block, offset = divmod(slot, 4)
+        for tokens, cache in ((key, keys), (value, values)):
+            place = cache[block, offset] if keys.ndim == 4 else cache[block, :, :, offset]
+            if slot >= 0:
+                place[...] = tokens[token].reshape(place.shape)
+    return keys, values
+
+
 def exact_causal_softmax(x: Array) -> Array:
     rows, columns = x.shape
     seen = np.tri(rows, columns, columns - rows, dtype=bool)
@@ -103,8 +125,8 @@ class Operator:
     keywords: tuple[tuple[str, Any], ...] = ()
     as_list: bool = False
     outs: tuple[str, ...] = ("out",)
-    in_place: int = 0
-    """So many of the first operands are written, and there are no outs."""
+    in_place: tuple[int, ...] = ()
+    """The places of the operands that are written if there are no outs."""
 
 
 OPERATORS = (
@@ -119,7 +141,7 @@ OPERATORS = (
     Operator("cast", matrix, lambda x: x, ANY),
     Operator("cat", matrices, lambda *arrays: np.concatenate(arrays), ANY, (("dim", 0),), True),
     Operator("causal_softmax", matrix, exact_causal_softmax),
-    Operator("fused_add_rms_norm", added, exact_added_norm, SMALL_FLOATS, in_place=2),
+    Operator("fused_add_rms_norm", added, exact_added_norm, SMALL_FLOATS, in_place=(0, 1)),
     Operator("gelu_and_mul", halves, lambda x: gated_halves(x, exact_gelu), SMALL_FLOATS),
     Operator("gelu_tanh_and_mul", halves, lambda x: gated_halves(x, exact_gelu_tanh), SMALL_FLOATS),
     Operator(
@@ -137,6 +159,20 @@ OPERATORS = (
     ),
     Operator("matmul", factors, np.matmul, FLOATS + WIDE_INTEGERS),
     Operator("mul", matrices, np.multiply, FLOATS + INTEGERS),
+    Operator(
+        "reshape_and_cache",
+        lambda make: tokens(make, (3, 2, 3, 4, 4), (3, 2, 12, 4)),
+        exact_caches,
+        ANY,
+        in_place=(3, 4),
+    ),
+    Operator(
+        "reshape_and_cache_flash",
+        lambda make: tokens(make, (3, 4, 2, 12), (3, 4, 2, 12)),
+        exact_caches,
+        ANY,
+        in_place=(3, 4),
+    ),
     Operator(
         "rms_norm",
         lambda make: (make(5, 33), make(33)),
@@ -206,7 +242,7 @@ def test_result(operator: Operator, dtype: str, layout: Callable[[Array], Array]
     with np.errstate(all="ignore"):
         exact = operator.exact(*map(wide, inputs))
     results = [each.astype(dtype) for each in (exact if isinstance(exact, tuple) else (exact,))]
-    outs = inputs[: operator.in_place] or [
+    outs = [inputs[place] for place in operator.in_place] or [
         layout(np.full(each.shape, GARBAGE).astype(dtype)) for each in results
     ]
     before = [outside(out) for out in outs] if layout is sliced else []

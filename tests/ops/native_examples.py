@@ -12,6 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from native_caches import (
+    reshape_and_cache_examples,
+    reshape_and_cache_flash_examples,
+    wrong_flash_cache,
+    wrong_paged_cache,
+)
 from native_operands import (
     FLOATS,
     HOSTILE,
@@ -710,6 +716,12 @@ OPERATORS = {
         dtypes=FLOATS + INTEGERS,
         required=COMMON + INTEGERS,
         recorded="mul.out",
+    ),
+    "reshape_and_cache": Operator(
+        examples=reshape_and_cache_examples, wrong=wrong_paged_cache, dtypes=ANY, required=ANY
+    ),
+    "reshape_and_cache_flash": Operator(
+        examples=reshape_and_cache_flash_examples, wrong=wrong_flash_cache, dtypes=ANY, required=ANY
     ),
     "rms_norm": Operator(examples=rms_norm_examples, wrong=wrong_rms_norm),
     "silu_and_mul": Operator(

@@ -83,6 +83,18 @@ WRONG_NATIVE_KERNELS = (
         "const C scale = ScaleOf<T>(source, count, eps);\n"
         "  for (std::int64_t i = 0; i < count; ++i) source.sums[i] = C(source.rounded[i]);",
     ),
+    (
+        "the first of the slots is not checked",
+        "src/cpu/cache.cc",
+        "if (slot < blocks * block_size) continue;",
+        "if (token == 0 || slot < blocks * block_size) continue;",
+    ),
+    (
+        "a slot is the remainder of the slot's block",
+        "src/cpu/cache.cc",
+        "slot % copy_.block_size * copy_.slot_stride",
+        "slot / copy_.block_size * copy_.slot_stride",
+    ),
 )
 # Faults that the operator suite once did not detect.
 LOST_MAXIMA = (

@@ -70,6 +70,8 @@ enum class Condition : std::uint8_t {
   kNorm,           // a weight for each element of the last dimension
   kAddNorm,        // the same, with a residual of the input's shape
   kHalves,         // `out` has the shape of the input with half of its last dimension
+  kPagedCache,     // tokens, their slots and caches, as base/reshape_and_cache.h
+  kFlashCache,     // the same, as base/reshape_and_cache_flash.h
   kGemm,           // shapes of products, see core/product.h
   kLinear,
   kMatmul,
