@@ -10,6 +10,7 @@
 
 #include "core/concatenation.h"
 #include "core/product.h"
+#include "core/rotary.h"
 
 namespace infini::ops {
 namespace {
@@ -177,6 +178,8 @@ bool Meets(const Invocation& call, Condition condition) {
       return IsAddNorm(call);
     case Condition::kHalves:
       return HasHalves(call.tensor(0), call.out());
+    case Condition::kRotary:
+      return RotaryOf(call, nullptr);
     case Condition::kGemm:
       return GemmOf(call, nullptr);
     case Condition::kLinear:

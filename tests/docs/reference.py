@@ -488,7 +488,7 @@ def _operators() -> str:
     rows = []
     for name, base in read_bases(ROOT / "src" / "base").items():
         header = (ROOT / "src" / "base" / f"{name}.h").read_text(encoding="utf-8")
-        stated = header.partition("kRequirements = {")[2].partition("}};")[0]
+        stated = header.partition("kRequirements = {")[2].partition("};")[0]
         texts = [_joined(each) for each in re.findall(r'Condition::k\w+,\s*("[^}]+")', stated)]
         types = names.get(stated.split(",")[0].strip()) or _joined(stated.partition("},")[0])
         typing = "any" if "Typing::kAny" in stated else "one"
@@ -497,7 +497,7 @@ def _operators() -> str:
         written = [f"`{each.name}`" for each in parameters if each.is_out]
         itself = "itself" if len(written) == 1 else "themselves, each other"
         overlap = f"{itself}{' or an input' if 'Reading::kOften' in stated else place}"
-        places = re.search(r"\.indices = Places\(([\d, ]+)\)", stated)
+        places = re.search(r"\}\},\s*Places\(([\d, ]+)\)", stated)
         indices = places[1].split(", ") if places else []
         integers = [f"`{parameters[int(each)].name}` of {names['kIndexTypes']}" for each in indices]
         takes = ", ".join(

@@ -68,6 +68,23 @@ def added(make: Make) -> tuple[Array, ...]:
     return make(5, 33), make(5, 33), make(33)
 
 
+def rotated(make: Make) -> tuple[Any, ...]:
+    return np.array([7, 0, 3, 3, 5]), make(5, 66), make(5, 22), 22, make(8, 16)
+
+
+def exact_rotary_embedding(
+    positions: Array, query: Array, key: Array, size: int, cache: Array
+) -> tuple[Array, Array]:
+    cosine, sine = np.split(cache[positions][:, np.newaxis], 2, -1)
+
+    def rotate(heads: Array) -> Array:
+        x, y, rest = np.split(heads.reshape(5, -1, size), (8, 16), -1)
+        turned = x * cosine - y * sine, y * cosine + x * sine, rest
+        return np.concatenate(turned, -1).reshape(heads.shape)
+
+    return rotate(query), rotate(key)
+
+
 def exact_causal_softmax(x: Array) -> Array:
     rows, columns = x.shape
     seen = np.tri(rows, columns, columns - rows, dtype=bool)
@@ -97,14 +114,14 @@ class Operator:
     """How to call one operator, and its exact result in float64 or int64."""
 
     name: str
-    operands: Callable[[Make], tuple[Array, ...]]
+    operands: Callable[[Make], tuple[Any, ...]]
     exact: Callable[..., Array | tuple[Array, ...]]
     dtypes: tuple[str, ...] = FLOATS
     keywords: tuple[tuple[str, Any], ...] = ()
     as_list: bool = False
     outs: tuple[str, ...] = ("out",)
-    in_place: int = 0
-    """So many of the first operands are written, and there are no outs."""
+    in_place: slice | None = None
+    """The operands that are written. There are no outs then."""
 
 
 OPERATORS = (
@@ -119,7 +136,7 @@ OPERATORS = (
     Operator("cast", matrix, lambda x: x, ANY),
     Operator("cat", matrices, lambda *arrays: np.concatenate(arrays), ANY, (("dim", 0),), True),
     Operator("causal_softmax", matrix, exact_causal_softmax),
-    Operator("fused_add_rms_norm", added, exact_added_norm, SMALL_FLOATS, in_place=2),
+    Operator("fused_add_rms_norm", added, exact_added_norm, SMALL_FLOATS, in_place=slice(2)),
     Operator("gelu_and_mul", halves, lambda x: gated_halves(x, exact_gelu), SMALL_FLOATS),
     Operator("gelu_tanh_and_mul", halves, lambda x: gated_halves(x, exact_gelu_tanh), SMALL_FLOATS),
     Operator(
@@ -142,6 +159,9 @@ OPERATORS = (
         lambda make: (make(5, 33), make(33)),
         lambda x, weight: exact_rms_norm(x, weight, 0.25),
         keywords=(("eps", 0.25),),
+    ),
+    Operator(
+        "rotary_embedding", rotated, exact_rotary_embedding, SMALL_FLOATS, in_place=slice(1, 3)
     ),
     Operator("silu_and_mul", halves, lambda x: gated_halves(x, exact_silu), SMALL_FLOATS),
     Operator("swiglu", matrices, lambda x, gate: x * exact_silu(gate)),
@@ -186,7 +206,9 @@ def maker(dtype: str) -> Make:
     return make
 
 
-def wide(values: Array) -> Array:
+def wide(values: Any) -> Any:
+    if not isinstance(values, np.ndarray):
+        return values
     return values.astype("float64" if values.dtype.kind == "f" else "int64")
 
 
@@ -202,13 +224,18 @@ def outside(view: Array) -> Array:
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: str(layout.__name__))
 @pytest.mark.parametrize(("operator", "dtype"), list(cases()))
 def test_result(operator: Operator, dtype: str, layout: Callable[[Array], Array]) -> None:
-    inputs = [layout(values) for values in operator.operands(maker(dtype))]
+    inputs = [
+        layout(values) if isinstance(values, np.ndarray) else values
+        for values in operator.operands(maker(dtype))
+    ]
     with np.errstate(all="ignore"):
         exact = operator.exact(*map(wide, inputs))
     results = [each.astype(dtype) for each in (exact if isinstance(exact, tuple) else (exact,))]
-    outs = inputs[: operator.in_place] or [
-        layout(np.full(each.shape, GARBAGE).astype(dtype)) for each in results
-    ]
+    outs = (
+        inputs[operator.in_place]
+        if operator.in_place
+        else [layout(np.full(each.shape, GARBAGE).astype(dtype)) for each in results]
+    )
     before = [outside(out) for out in outs] if layout is sliced else []
     arguments = [inputs] if operator.as_list else inputs
     keywords = {} if operator.in_place else dict(zip(operator.outs, outs, strict=True))

@@ -83,6 +83,18 @@ WRONG_NATIVE_KERNELS = (
         "const C scale = ScaleOf<T>(source, count, eps);\n"
         "  for (std::int64_t i = 0; i < count; ++i) source.sums[i] = C(source.rounded[i]);",
     ),
+    (
+        "rotary_embedding rotates the first elements of a head",
+        "src/core/rotary.cc",
+        "offset * heads.element_stride * static_cast",
+        "0 * heads.element_stride * static_cast",
+    ),
+    (
+        "rotary_embedding takes the position after the last one",
+        "src/cpu/rotary_embedding.cc",
+        "position < size) continue;",
+        "position <= size) continue;",
+    ),
 )
 # Faults that the operator suite once did not detect.
 LOST_MAXIMA = (

@@ -70,6 +70,7 @@ enum class Condition : std::uint8_t {
   kNorm,           // a weight for each element of the last dimension
   kAddNorm,        // the same, with a residual of the input's shape
   kHalves,         // `out` has the shape of the input with half of its last dimension
+  kRotary,         // shapes of rotated heads, see core/rotary.h
   kGemm,           // shapes of products, see core/product.h
   kLinear,
   kMatmul,
