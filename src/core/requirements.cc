@@ -10,6 +10,7 @@
 
 #include "core/concatenation.h"
 #include "core/product.h"
+#include "core/rotary.h"
 
 namespace infini::ops {
 namespace {
@@ -213,6 +214,8 @@ bool Meets(const Invocation& call, Condition condition) {
       return IsCached(call, HasPagedCaches);
     case Condition::kFlashCache:
       return IsCached(call, HasFlashCaches);
+    case Condition::kRotary:
+      return RotaryOf(call, nullptr);
     case Condition::kGemm:
       return GemmOf(call, nullptr);
     case Condition::kLinear:

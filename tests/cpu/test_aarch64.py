@@ -26,7 +26,7 @@ from tests.cpu.calls import Caller, CallError
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests" / "ops"))
 from native_caches import exact_flash_caches, exact_paged_caches  # noqa: E402
-from native_examples import OPERATORS, gelu, gelu_tanh, silu  # noqa: E402
+from native_examples import OPERATORS, exact_rotation, gelu, gelu_tanh, silu  # noqa: E402
 from native_operands import (  # noqa: E402
     FLOATS,
     HOSTILE,
@@ -201,6 +201,23 @@ def operands(
             return arguments | dict(zip(names, caches, strict=True)), dict(
                 zip(names, results, strict=True)
             )
+        case "rotary_embedding":
+            heads = {"query": make(5, 2 * length + 1), "key": make(5, 2 * length + 1)}
+            arguments = heads | {
+                "positions": torch.arange(5) % 3,
+                "head_size": 2 * length + 1,
+                "cos_sin_cache": make(3, 2 * length),
+                "rope_dim_offset": length % 2,
+                "is_neox": length % 3 != 0,
+            }
+            kept = {name: each for name, each in arguments.items() if name not in heads}
+            positions, size, cache = (
+                kept.pop(name) for name in ("positions", "head_size", "cos_sin_cache")
+            )
+            return arguments, {
+                name: exact_rotation(positions, each, size, cache, **kept)
+                for name, each in heads.items()
+            }
         case "causal_softmax":
             last = rows[: min(1, length)]  # sees all elements
             return {"input": last}, torch.softmax(wide(last), -1)
@@ -317,6 +334,8 @@ LOOPS = {
     "GatedElements<float, 2>": "fmla 4s, fdiv 4s",
     "SoftmaxRow<float>": "fmla 4s",
     "RmsNormRow<float, float>": "fmla 4s, fmul 4s",
+    "RotateHeads<float, true>": "fmla 4s",
+    "RotateHeads<Float16, false>": "fcvtl 4s, fmla 4s, fcvtn 4h",
     "MultiplyPacked<float,": "fmla 4s",
     "MultiplyPacked<unsigned int,": "mla 4s",
     "MultiplyRowsInPlace<float,": "fmla 4s",

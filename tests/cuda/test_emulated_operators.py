@@ -348,6 +348,60 @@ def reshape_and_cache_flash(maker: Maker) -> Case:
     return cached(maker, is_flash=True)
 
 
+def rotary_embedding(maker: Maker) -> Case:
+    """Now and then with positions that the cache lacks, whose tokens stay as they are."""
+    tokens = maker.shape(maker.size(1, 2), 20)
+    pairs = maker.size(0, 1, 3, 8, 32, 65, 300)
+    offset, size = maker.size(0, 0, 5), max(2 * pairs, 1) + maker.size(0, 8, 10)
+    size += offset
+    wide_cache = maker.dtype.itemsize == 2 and maker.chance(0.3)
+    cache = maker.operand((9, 2 * pairs), np.dtype(np.float32) if wide_cache else None)
+    positions = maker.memory(tokens, np.dtype(np.int32 if maker.chance(0.5) else np.int64))
+    low, high = (-2, 12) if maker.chance(0.3) else (0, 9)
+    positions[...] = maker.random.integers(low, high, tokens)
+    heads = [
+        maker.fill(maker.memory((*tokens, count * size) if is_flat else (*tokens, count, size)))
+        for count, is_flat in (
+            (maker.size(1, 4, 9), maker.chance(0.5)),
+            (maker.size(0, 1, 2), maker.chance(0.5)),
+        )
+    ]
+    is_neox, inverse = maker.chance(0.5), maker.chance(0.5)
+    cosine, sine = np.split(decode(cache)[np.clip(positions, 0, 8)][..., np.newaxis, :], 2, -1)
+    sine = -sine if inverse else sine
+    is_known = ((positions >= 0) & (positions < 9))[..., np.newaxis, np.newaxis]
+
+    def rotated(values: np.ndarray) -> np.ndarray:
+        # One dimension of all heads has no head to infer their number from if it is empty.
+        count = values.shape[-1] // size if values.ndim == len(tokens) + 1 else values.shape[-2]
+        result = decode(values).reshape(*tokens, count, size).copy()
+        part = result[..., offset : offset + 2 * pairs]
+        x, y = np.split(part, 2, -1) if is_neox else (part[..., ::2], part[..., 1::2])
+        turned = x * cosine - y * sine, y * cosine + x * sine
+        x[...], y[...] = np.where(is_known, turned, (x, y))
+        return result.reshape(values.shape)
+
+    query, key = heads
+    has_key = maker.chance(0.8)
+    return Case(
+        arguments=(
+            positions,
+            query,
+            key if has_key else None,
+            size,
+            cache,
+            is_neox,
+            offset,
+            inverse,
+        ),
+        out=query,
+        expected=rotated(query),
+        others=[(key, rotated(key))] if has_key else [],
+        is_in_place=True,
+        scale=8,
+    )
+
+
 def causal_softmax(maker: Maker, shape: Shape = ()) -> Case:
     keys = rows(maker)[-1]
     queries = min(keys, maker.size(0, 1, 2, 3, 7, 33, 64), 20000 // max(keys, 1) + 3)
@@ -438,6 +492,7 @@ OPERATORS = (
     Operator(reshape_and_cache_flash, ALL_TYPES),
     Operator(rms_norm),
     Operator(silu_and_mul, SMALL_FLOATS),
+    Operator(rotary_embedding, SMALL_FLOATS),
     Operator(swiglu),
 )
 PARAMETERS = [

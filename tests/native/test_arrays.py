@@ -90,6 +90,23 @@ def exact_caches(
     return keys, values
 
 
+def rotated(make: Make) -> tuple[Any, ...]:
+    return np.array([7, 0, 3, 3, 5]), make(5, 66), make(5, 22), 22, make(8, 16)
+
+
+def exact_rotary_embedding(
+    positions: Array, query: Array, key: Array, size: int, cache: Array
+) -> tuple[Array, Array]:
+    cosine, sine = np.split(cache[positions][:, np.newaxis], 2, -1)
+
+    def rotate(heads: Array) -> Array:
+        x, y, rest = np.split(heads.reshape(5, -1, size), (8, 16), -1)
+        turned = x * cosine - y * sine, y * cosine + x * sine, rest
+        return np.concatenate(turned, -1).reshape(heads.shape)
+
+    return rotate(query), rotate(key)
+
+
 def exact_causal_softmax(x: Array) -> Array:
     rows, columns = x.shape
     seen = np.tri(rows, columns, columns - rows, dtype=bool)
@@ -119,7 +136,7 @@ class Operator:
     """How to call one operator, and its exact result in float64 or int64."""
 
     name: str
-    operands: Callable[[Make], tuple[Array, ...]]
+    operands: Callable[[Make], tuple[Any, ...]]
     exact: Callable[..., Array | tuple[Array, ...]]
     dtypes: tuple[str, ...] = FLOATS
     keywords: tuple[tuple[str, Any], ...] = ()
@@ -179,6 +196,7 @@ OPERATORS = (
         lambda x, weight: exact_rms_norm(x, weight, 0.25),
         keywords=(("eps", 0.25),),
     ),
+    Operator("rotary_embedding", rotated, exact_rotary_embedding, SMALL_FLOATS, in_place=(1, 2)),
     Operator("silu_and_mul", halves, lambda x: gated_halves(x, exact_silu), SMALL_FLOATS),
     Operator("swiglu", matrices, lambda x, gate: x * exact_silu(gate)),
 )
@@ -222,7 +240,9 @@ def maker(dtype: str) -> Make:
     return make
 
 
-def wide(values: Array) -> Array:
+def wide(values: Any) -> Any:
+    if not isinstance(values, np.ndarray):
+        return values
     return values.astype("float64" if values.dtype.kind == "f" else "int64")
 
 
@@ -238,7 +258,10 @@ def outside(view: Array) -> Array:
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: str(layout.__name__))
 @pytest.mark.parametrize(("operator", "dtype"), list(cases()))
 def test_result(operator: Operator, dtype: str, layout: Callable[[Array], Array]) -> None:
-    inputs = [layout(values) for values in operator.operands(maker(dtype))]
+    inputs = [
+        layout(values) if isinstance(values, np.ndarray) else values
+        for values in operator.operands(maker(dtype))
+    ]
     with np.errstate(all="ignore"):
         exact = operator.exact(*map(wide, inputs))
     results = [each.astype(dtype) for each in (exact if isinstance(exact, tuple) else (exact,))]

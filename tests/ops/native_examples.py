@@ -362,6 +362,116 @@ def added_norms(dtype: torch.dtype) -> Iterator[AddedNorm]:
     yield case("hostile", hostile, make(4, 8), make(8))
 
 
+def rotary_embedding_examples(dtype: torch.dtype) -> Examples:
+    def example(
+        title: str,
+        positions: torch.Tensor,
+        query: torch.Tensor,
+        key: torch.Tensor | None,
+        size: int,
+        cache: torch.Tensor,
+        **options: Any,
+    ) -> Example:
+        written = {"query": query} if key is None else {"query": query, "key": key}
+        results = {
+            name: exact_rotation(positions, heads, size, cache, **options).to(dtype)
+            for name, heads in written.items()
+        }
+        return Example(
+            title=title,
+            arguments={"positions": positions, "head_size": size, "cos_sin_cache": cache}
+            | ({"key": None} if key is None else {})
+            | options,
+            name="query",
+            out=query,
+            expected=results["query"],
+            others={} if key is None else {"key": (key, results["key"])},
+            tolerance=tolerance(dtype, size=64),
+            keeps_out=True,
+        )
+
+    make = Maker(dtype)
+    place = torch.tensor
+    few = place([7, 0, 3, 3, 5])
+    pairs = place([[1, 6, 0], [2, 2, 7]])
+    yield example("contiguous", few, make(5, 48), make(5, 48), 16, make(8, 16))
+    for is_neox in (True, False):
+        for inverse in (False, True):
+            flags = {"is_neox": is_neox, "inverse": inverse}
+            yield example(f"{flags}", few, make(5, 3, 40), make(5, 1, 40), 40, make(8, 40), **flags)
+        style = {"is_neox": is_neox}
+        name = "halves" if is_neox else "neighbors"
+        for rotated in (0, 2, 6, 10, 34, 66, 70, 130):
+            title = f"{name}, {rotated} rotated"
+            cache = make(8, rotated)
+            yield example(title, few, make(5, 390), make(5, 130), 130, cache, **style)
+        for offset in (0, 3, 8):
+            title = f"{name} from {offset}"
+            heads = make(5, 4, 16), make(5, 32)
+            yield example(title, few, *heads, 16, make(8, 8), rope_dim_offset=offset, **style)
+        fused = make(5, 8 * 12)
+        parts = fused[:, :48], fused[:, 48:72]
+        yield example(f"{name}, slices of one tensor", few, *parts, 12, make(8, 12), **style)
+        heads = make(5, 128)[:, ::2], make(32, 5).t()
+        yield example(f"{name}, elements apart", few, *heads, 16, make(8, 12), **style)
+        heads = make(4, 5, 16).transpose(0, 1), make(5, 16, 2).transpose(1, 2)
+        yield example(f"{name}, heads apart", few, *heads, 16, make(8, 16), **style)
+        heads = make(2, 3, 32), make(2, 3, 1, 16)
+        yield example(f"{name}, batch", pairs, *heads, 16, make(8, 16), **style)
+        heads = make(3, 2, 4, 16).transpose(0, 1), make(2, 6, 32)[:, ::2]
+        yield example(f"{name}, batches apart", pairs, *heads, 16, make(8, 16), **style)
+        yield example(f"{name}, no key", few, make(5, 48), None, 16, make(8, 16), **style)
+        strided = make(16, 40)[::2, 3:35:2]
+        yield example(f"{name}, strided cache", few, make(5, 48), None, 16, strided, **style)
+        wider = make(8, 16).float()
+        yield example(f"{name}, float32 cache", few, make(5, 48), make(5, 16), 16, wider, **style)
+        wider = make(8, 64).float()[:, ::2]
+        yield example(f"{name}, strided float32 cache", few, make(5, 96), None, 32, wider, **style)
+        heads = make(242)[2:].view(5, 48), make(81)[1:].view(5, 16)
+        yield example(f"{name}, unaligned", few, *heads, 16, make(129)[1:].view(8, 16), **style)
+        many = torch.arange(600) % 50
+        heads = make(600, 8, 66), make(600, 132)
+        yield example(f"large, {name}", many, *heads, 66, make(50, 64), **style)
+    query = make(5, 48)
+    yield example("int32 positions", few.int(), query, make(5, 16), 16, make(8, 16))
+    spread = place([7, 99, 0, 99, 3, 99, 3, 99, 5])[::2]
+    yield example("strided positions", spread, make(5, 48), make(5, 16), 16, make(8, 16))
+    same = place([6]).expand(5)
+    yield example("one position", same, make(5, 48), make(5, 16), 16, make(8, 16))
+    turned = pairs.t().contiguous().t()
+    yield example("transposed positions", turned, make(2, 3, 32), None, 16, make(8, 16))
+    yield example("one token", place([2]), make(1, 48), make(1, 16), 16, make(8, 16))
+    yield example("no tokens", few[:0], make(0, 48), make(0, 16), 16, make(8, 16))
+    yield example("no batches", pairs[:0], make(0, 3, 48), make(0, 3, 16), 16, make(8, 16))
+    yield example("no heads", few, make(5, 0), make(5, 0, 16), 16, make(8, 16))
+    yield example("no heads of the query", few, make(5, 0), make(5, 16), 16, make(8, 16))
+    hostile, cache = make(5, 4, 8), make(8, 8)
+    hostile[0, 1, 2], hostile[1, 2, 3], hostile[2, 3, 7] = NAN, INFINITY, -INFINITY
+    cache[3, 1] = NAN
+    yield example("hostile", few, hostile, make(5, 8), 8, cache)
+
+
+def exact_rotation(
+    positions: torch.Tensor,
+    heads: torch.Tensor,
+    size: int,
+    cache: torch.Tensor,
+    *,
+    is_neox: bool = True,
+    rope_dim_offset: int = 0,
+    inverse: bool = False,
+) -> torch.Tensor:
+    cosine, sine = wide(cache)[positions.long()].unsqueeze(-2).chunk(2, -1)
+    sine = -sine if inverse else sine
+    result = wide(heads).clone(memory_format=torch.contiguous_format)
+    count = heads.shape[-1] // size if heads.dim() == positions.dim() + 1 else heads.shape[-2]
+    by_head = result.view(*positions.shape, count, size)
+    rotated = by_head[..., rope_dim_offset : rope_dim_offset + cache.shape[1]]
+    x, y = rotated.chunk(2, -1) if is_neox else (rotated[..., ::2], rotated[..., 1::2])
+    x[...], y[...] = x * cosine - y * sine, y * cosine + x * sine
+    return result
+
+
 def causal_softmax_examples(dtype: torch.dtype) -> Examples:
     def example(title: str, x: torch.Tensor, out: torch.Tensor, **options: Any) -> Example:
         rows, columns = x.shape[-2:]
@@ -635,6 +745,34 @@ def wrong_added_norm() -> Iterator[Arguments]:
         yield {"input": x, "residual": residual, "weight": weight.to(wrong)}
 
 
+def wrong_rotary_embedding() -> Iterator[Arguments]:
+    positions, cache = torch.tensor([0, 2, 1]), torch.ones(3, 4)
+    right = {"positions": positions, "head_size": 4, "cos_sin_cache": cache}
+    for wrong in (
+        {"positions": positions[:2]},
+        {"positions": torch.zeros(3, 4, dtype=torch.int64)},
+        {"positions": torch.tensor(0)},
+        {"positions": positions.float()},
+        {"positions": positions.short()},
+        {"head_size": 3},
+        {"head_size": 0},
+        {"head_size": -4},
+        {"cos_sin_cache": cache[0]},
+        {"cos_sin_cache": cache[:, :3]},
+        {"cos_sin_cache": torch.ones(3, 6)},
+        {"cos_sin_cache": cache.double()},
+        {"cos_sin_cache": cache.half()},
+        {"rope_dim_offset": 1},
+        {"rope_dim_offset": -1},
+        {"rope_dim_offset": 2**63 - 1},
+        {"key": torch.ones(2, 4)},
+        {"key": torch.ones(3, 2, 2)},
+        {"key": torch.ones(3, 4).half()},
+        {"key": torch.ones(3, 1).expand(3, 4)},
+    ):
+        yield right | wrong
+
+
 def wrong_products(*names: str) -> Iterator[Arguments]:
     for shapes in (
         ((3, 2), (3, 4)),
@@ -724,6 +862,9 @@ OPERATORS = {
         examples=reshape_and_cache_flash_examples, wrong=wrong_flash_cache, dtypes=ANY, required=ANY
     ),
     "rms_norm": Operator(examples=rms_norm_examples, wrong=wrong_rms_norm),
+    "rotary_embedding": Operator(
+        examples=rotary_embedding_examples, wrong=wrong_rotary_embedding, dtypes=COMMON
+    ),
     "silu_and_mul": Operator(
         examples=partial(halves_examples, activation=silu), wrong=wrong_halves, dtypes=COMMON
     ),

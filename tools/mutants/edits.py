@@ -95,6 +95,18 @@ WRONG_NATIVE_KERNELS = (
         "slot % copy_.block_size * copy_.slot_stride",
         "slot / copy_.block_size * copy_.slot_stride",
     ),
+    (
+        "rotary_embedding rotates the first elements of a head",
+        "src/core/rotary.cc",
+        "offset * heads.element_stride * static_cast",
+        "0 * heads.element_stride * static_cast",
+    ),
+    (
+        "rotary_embedding takes the position after the last one",
+        "src/cpu/rotary_embedding.cc",
+        "position < size) continue;",
+        "position <= size) continue;",
+    ),
 )
 # Faults that the operator suite once did not detect.
 LOST_MAXIMA = (

@@ -72,6 +72,7 @@ enum class Condition : std::uint8_t {
   kHalves,         // `out` has the shape of the input with half of its last dimension
   kPagedCache,     // tokens, their slots and caches, as base/reshape_and_cache.h
   kFlashCache,     // the same, as base/reshape_and_cache_flash.h
+  kRotary,         // shapes of rotated heads, see core/rotary.h
   kGemm,           // shapes of products, see core/product.h
   kLinear,
   kMatmul,
