@@ -37,6 +37,20 @@ def normalized(x: torch.Tensor, weight: torch.Tensor | None, epsilon: float) -> 
     return x if weight is None else x * weight.double()
 
 
+def rotated(
+    x: torch.Tensor, angles: torch.Tensor, size: int, is_neox: bool, *, inverse: bool
+) -> torch.Tensor:
+    """Rotates [tokens, heads * size] by the rows of ``angles``: cosines, then sines."""
+    x = x.double().view(x.shape[0], -1, size).clone()
+    cos, sin = (each.unsqueeze(1) for each in angles.double().chunk(2, -1))
+    sin = -sin if inverse else sin
+    part = x[..., : 2 * cos.shape[-1]]
+    first, second = part.chunk(2, -1) if is_neox else (part[..., ::2], part[..., 1::2])
+    pair = (first * cos - second * sin, second * cos + first * sin)
+    part.copy_(torch.cat(pair, -1) if is_neox else torch.stack(pair, -1).flatten(-2))
+    return x.flatten(1)
+
+
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 class TestFunctions:
     @pytest.mark.operators("rms_norm")
@@ -78,6 +92,60 @@ class TestFunctions:
         getattr(vllm, name)(out, x)
         first, second = x.double().chunk(2, -1)
         assert_near(out, activation(first) * second)
+
+    @pytest.mark.operators("rotary_embedding")
+    @pytest.mark.parametrize("is_neox", [True, False])
+    @pytest.mark.parametrize("inverse", [True, False])
+    @pytest.mark.parametrize("has_key", [True, False])
+    def test_rotary_embedding(
+        self, dtype: torch.dtype, is_neox: bool, inverse: bool, has_key: bool
+    ) -> None:
+        positions = torch.tensor([3, 0, 9, 3, 7])
+        query = torch.randn(5, 4 * 16).to(dtype)
+        key = torch.randn(5, 2 * 16).to(dtype) if has_key else None
+        cache = torch.randn(10, 8).to(dtype)  # of 8 of the 16 elements of a head
+        written = [each for each in (query, key) if each is not None]
+        expected = [
+            rotated(each, cache[positions], 16, is_neox, inverse=inverse) for each in written
+        ]
+        vllm.rotary_embedding(positions, query, key, 16, cache, is_neox, inverse=inverse)
+        for each, result in zip(written, expected, strict=True):
+            assert_near(each, result)
+
+    @pytest.mark.operators("reshape_and_cache_flash")
+    @pytest.mark.parametrize("kind", ["auto", "own"])
+    def test_reshape_and_cache_flash(self, dtype: torch.dtype, kind: str) -> None:
+        key, value = torch.randn(2, 3, 2, 8).to(dtype)
+        caches = torch.zeros(2, 4, 5, 2, 8, dtype=dtype)  # 4 blocks of 5 slots
+        expected = caches.clone()
+        expected[0].view(20, 2, 8)[[7, 0]] = key[[0, 2]]
+        expected[1].view(20, 2, 8)[[7, 0]] = value[[0, 2]]
+        slots, scale = torch.tensor([7, -1, 0]), torch.ones(())
+        name = "auto" if kind == "auto" else str(dtype).removeprefix("torch.")
+        vllm.reshape_and_cache_flash(key, value, *caches, slots, name, scale, scale)
+        assert torch.equal(caches, expected)
+
+    @pytest.mark.operators("reshape_and_cache")
+    def test_reshape_and_cache(self, dtype: torch.dtype) -> None:
+        key, value = torch.randn(2, 3, 2, 16).to(dtype)
+        packed = 16 // dtype.itemsize
+        key_cache = torch.zeros(4, 2, 16 // packed, 5, packed, dtype=dtype)
+        value_cache = torch.zeros(4, 2, 16, 5, dtype=dtype)
+        slots, scale = torch.tensor([7, -1, 0]), torch.ones(())
+        vllm.reshape_and_cache(key, value, key_cache, value_cache, slots, "auto", scale, scale)
+        for token, (block, offset) in ((0, (1, 2)), (2, (0, 0))):
+            assert torch.equal(key_cache[block, :, :, offset].flatten(1), key[token])
+            assert torch.equal(value_cache[block, ..., offset], value[token])
+        assert key_cache.count_nonzero() == value_cache.count_nonzero() == 2 * key[0].numel()
+
+
+@pytest.mark.parametrize("name", ["reshape_and_cache", "reshape_and_cache_flash"])
+@pytest.mark.parametrize("kind", ["fp8", "fp8_e4m3", "float16"])
+def test_a_cache_of_another_type_is_refused(name: str, kind: str) -> None:
+    key, cache, scale = torch.rand(1, 2, 8), torch.zeros(2, 2, 2, 8), torch.ones(())
+    with pytest.raises(ValueError, match=f"{name}: kv_cache_dtype: got '{kind}', expected 'auto'"):
+        getattr(vllm, name)(key, key, cache, cache, torch.tensor([0]), kind, scale, scale)
+    assert not cache.any()
 
 
 @pytest.mark.operators("rms_norm")

@@ -23,7 +23,10 @@ __all__ = [
     "gelu_and_mul",
     "gelu_tanh_and_mul",
     "register_provider",
+    "reshape_and_cache",
+    "reshape_and_cache_flash",
     "rms_norm",
+    "rotary_embedding",
     "silu_and_mul",
 ]
 
@@ -62,6 +65,72 @@ def gelu_and_mul(out: torch.Tensor, input: torch.Tensor) -> None:
 def gelu_tanh_and_mul(out: torch.Tensor, input: torch.Tensor) -> None:
     """Like ``gelu_and_mul``, with the approximation by tanh."""
     infini.ops.gelu_tanh_and_mul(input, out)
+
+
+def rotary_embedding(
+    positions: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor | None,
+    head_size: int,
+    cos_sin_cache: torch.Tensor,
+    is_neox: bool,
+    rope_dim_offset: int = 0,
+    inverse: bool = False,
+) -> None:
+    """Rotate ``query`` and ``key`` in place by the angles of ``positions``."""
+    infini.ops.rotary_embedding(
+        positions,
+        query,
+        key,
+        head_size,
+        cos_sin_cache,
+        is_neox,
+        rope_dim_offset=rope_dim_offset,
+        inverse=inverse,
+    )
+
+
+def reshape_and_cache(
+    key: torch.Tensor,
+    value: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+    slot_mapping: torch.Tensor,
+    kv_cache_dtype: str,
+    k_scale: torch.Tensor,  # noqa: ARG001
+    v_scale: torch.Tensor,  # noqa: ARG001
+) -> None:
+    """Write each token's key and value into its slot of the paged caches.
+
+    The scales belong to quantized caches, and are not read. Raises ``ValueError`` if
+    ``kv_cache_dtype`` is neither "auto" nor the type of the caches.
+    """
+    _check_cache_type("reshape_and_cache", kv_cache_dtype, key_cache)
+    infini.ops.reshape_and_cache(key, value, slot_mapping, key_cache, value_cache)
+
+
+def reshape_and_cache_flash(
+    key: torch.Tensor,
+    value: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+    slot_mapping: torch.Tensor,
+    kv_cache_dtype: str,
+    k_scale: torch.Tensor,  # noqa: ARG001
+    v_scale: torch.Tensor,  # noqa: ARG001
+) -> None:
+    """``reshape_and_cache`` for caches of [blocks, block size, heads, head size]."""
+    _check_cache_type("reshape_and_cache_flash", kv_cache_dtype, key_cache)
+    infini.ops.reshape_and_cache_flash(key, value, slot_mapping, key_cache, value_cache)
+
+
+def _check_cache_type(name: str, kv_cache_dtype: str, cache: torch.Tensor) -> None:
+    own = str(cache.dtype).removeprefix("torch.")
+    if kv_cache_dtype not in ("auto", own):
+        raise ValueError(
+            f"{name}: kv_cache_dtype: got '{kv_cache_dtype}', expected 'auto' or '{own}', the type "
+            "of key_cache. Quantized caches are not supported: use a cache of the model's type"
+        )
 
 
 # The IR: functional operators, for each of which providers register implementations. A provider
