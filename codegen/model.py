@@ -20,7 +20,10 @@ INPLACE_SUFFIX = "_inplace"
 # Names that the library itself defines in these scopes. An operator of a fork must not replace
 # them.
 RESERVED_NAMES = frozenset(  # in `infini.ops`
-    {"devices", "include_dir", "last_call", "metadata_path", "native_metadata_path", "platforms"}
+    {
+        *("compat", "devices", "include_dir", "last_call", "metadata_path", "native_metadata_path"),
+        *("platforms", "torch_library"),
+    }
 )
 RESERVED_CLASS_NAMES = frozenset(  # in C++ `infini::ops`, and in `infini.ops`
     {

@@ -59,6 +59,13 @@ PyObject* FunctionOf(PyObject*, PyObject* name) {
   return Guarded([&] { return MakeOperatorFunction(TextOf(name)).release(); });
 }
 
+PyObject* SetTraceable(PyObject*, PyObject* function) {
+  return Guarded([&] {
+    SetTraceableCall(function);
+    Py_RETURN_NONE;
+  });
+}
+
 // For one of `Operators()`; empty for a platform that the library was not built for.
 std::vector<int> ActiveSlots(std::string_view name, std::string_view device) {
   const OperatorEntry& entry = FindOperator(name);
@@ -159,6 +166,7 @@ PyObject* Platforms(PyObject*, PyObject*) {
 PyMethodDef functions[] = {
     {"operator_names", OperatorNames, METH_NOARGS, nullptr},
     {"operator_function", FunctionOf, METH_O, nullptr},
+    {"set_traceable_call", SetTraceable, METH_O, nullptr},
     {"active_implementation_indices", ActiveImplementationIndices, METH_VARARGS, nullptr},
     {"clear_cache", ClearCache, METH_O, nullptr},
     {"parameters", Parameters, METH_O, nullptr},

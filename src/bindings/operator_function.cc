@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -28,6 +29,8 @@ struct OperatorFunction {
   const char* name() const { return entry->overloads.front().operator_name; }
 };
 
+// A Python function with the parameters of `__call__`; nullptr until `SetTraceableCall`.
+PyObject* traceable_call = nullptr;
 PyObject* implementation_index_name = nullptr;
 PyObject* stream_name = nullptr;
 
@@ -201,12 +204,24 @@ PyObject* CallOperator(const OperatorFunction& function, PythonCall* call) {
   ThrowNoMatch(function, *call, storage);
 }
 
+// Passes a call on tensors without memory, such as fake tensors, to torch's dispatcher.
+PyObject* CallTraceable(PyObject* self, const PythonCall& call) {
+  std::vector<PyObject*> arguments{self};
+  arguments.insert(arguments.end(), call.arguments,
+                   call.arguments + call.positional + call.keywords());
+  return PyObject_Vectorcall(traceable_call, arguments.data(), call.positional + 1,
+                             call.keyword_names);
+}
+
 PyObject* VectorCall(PyObject* self, PyObject* const* arguments, std::size_t flagged_count,
                      PyObject* keyword_names) {
   return Guarded([&] {
     PythonCall call{
         arguments, static_cast<std::size_t>(PyVectorcall_NARGS(flagged_count)), keyword_names, {}};
-    return CallOperator(*reinterpret_cast<OperatorFunction*>(self), &call);
+    PyObject* result = CallOperator(*reinterpret_cast<OperatorFunction*>(self), &call);
+    if (result != Py_NotImplemented) return result;
+    Py_DECREF(result);
+    return CallTraceable(self, call);
   });
 }
 
@@ -264,7 +279,27 @@ PyGetSetDef properties[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
+// The slot that a call with these arguments would run; `None` if no implementation supports it.
+PyObject* SlotFor(PyObject* self, PyObject* const* arguments, Py_ssize_t positional,
+                  PyObject* keyword_names) {
+  return Guarded([&]() -> PyObject* {
+    PythonCall call{arguments, static_cast<std::size_t>(positional), keyword_names, {}};
+    if (keyword_names) ReadOptions(&call);
+    CallStorage storage;
+    for (const Overload& overload : reinterpret_cast<OperatorFunction*>(self)->entry->overloads) {
+      if (!Match(overload, call, &storage)) continue;
+      const std::optional<int> slot =
+          FindSlot(overload, {storage.arguments(), overload.parameters.size()}, call.options);
+      if (slot) return PyLong_FromLong(*slot);
+      break;  // a call tries no other overload either
+    }
+    Py_RETURN_NONE;
+  });
+}
+
 PyMethodDef methods[] = {
+    {"slot_for", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(SlotFor)),
+     METH_FASTCALL | METH_KEYWORDS, nullptr},
     {"__reduce__", Reduce, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -300,6 +335,17 @@ void InitializeOperatorFunction(PyObject* module) {
   stream_name = Own(PyUnicode_InternFromString("stream")).release();
   operator_function_type = reinterpret_cast<PyTypeObject*>(Own(PyType_FromSpec(&spec)).release());
   if (PyModule_AddType(module, operator_function_type) != 0) throw PythonError();
+}
+
+void SetTraceableCall(PyObject* function) {
+  Py_INCREF(function);
+  traceable_call = function;
+  // Torch looks `__call__` up in the type and traces it. Calls of Python use the vectorcall: a
+  // plain assignment to the attribute would replace it by this function.
+  if (PyDict_SetItemString(operator_function_type->tp_dict, "__call__", function) != 0) {
+    throw PythonError();
+  }
+  PyType_Modified(operator_function_type);
 }
 
 Object MakeOperatorFunction(std::string_view name) {

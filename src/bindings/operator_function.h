@@ -13,6 +13,11 @@ namespace infini::ops::bindings {
 // the operator table. It uses the vectorcall protocol, so that a call needs no tuple or dictionary.
 void InitializeOperatorFunction(PyObject* module);
 
+// Sets the Python form of a call, a function with the parameters of `__call__`. `torch.compile`
+// traces it, and it runs the calls on tensors without memory, such as fake tensors. Call this once,
+// before any call of an operator.
+void SetTraceableCall(PyObject* function);
+
 // The callable of the operator `name`. Throws `std::invalid_argument` if there is none.
 Object MakeOperatorFunction(std::string_view name);
 

@@ -159,9 +159,26 @@ class HeldTensors {
   c10::SmallVector<at::TensorBase, 6> tensors_;
 };
 
+// True if a class of Python, such as that of fake tensors, implements torch's dispatch for one of
+// the tensors.
+bool HasPythonDispatch(const Argument* arguments, std::size_t size) {
+  return std::any_of(arguments, arguments + size, [](const Argument& argument) {
+    if (argument.tag == Argument::Tag::kArguments) {
+      return HasPythonDispatch(argument.As<Argument>(), argument.size);
+    }
+    const bool is_list = argument.tag == Argument::Tag::kForeignTensors;
+    if (!is_list && argument.tag != Argument::Tag::kForeignTensor) return false;
+    const auto* tensors = argument.As<at::TensorBase>();
+    return std::any_of(tensors, tensors + (is_list ? argument.size : 1), [](const auto& tensor) {
+      return tensor.defined() && tensor.key_set().has(c10::DispatchKey::Python);
+    });
+  });
+}
+
 // Runs the call with the interpreter lock released. Exceptions become the current Python error, and
-// warnings are added to `warnings`.
-void DispatchUnlocked(const Overload& overload, Argument* arguments, const CallOptions& options,
+// warnings are added to `warnings`. Returns false, without an error, if no implementation takes the
+// call and torch can dispatch it to a class of Python.
+bool DispatchUnlocked(const Overload& overload, Argument* arguments, const CallOptions& options,
                       std::vector<c10::Warning>* warnings) {
   const std::size_t size = overload.parameters.size();
   const HeldTensors held(arguments, size);
@@ -173,10 +190,12 @@ void DispatchUnlocked(const Overload& overload, Argument* arguments, const CallO
     // Our own error about the call; torch would turn it into a RuntimeError. Drop torch's warnings,
     // such as one about a resized out: they concern internal tensors.
     warnings->clear();
+    if (HasPythonDispatch(arguments, size)) return false;
     PyErr_SetString(PyExc_ValueError, error.what());
   } catch (...) {
     torch::translate_exception_to_python(std::current_exception());
   }
+  return true;
 }
 
 }  // namespace
@@ -225,7 +244,7 @@ std::optional<Argument> UnpackValue(Parameter::Type type, PyObject* object) {
 PyObject* DispatchWithTorchErrors(const Overload& overload, Argument* arguments,
                                   const CallOptions& options) {
   std::vector<c10::Warning> warnings;
-  DispatchUnlocked(overload, arguments, options, &warnings);
+  if (!DispatchUnlocked(overload, arguments, options, &warnings)) Py_RETURN_NOTIMPLEMENTED;
   // After the warning buffer is gone: showing a warning can run Python code that calls torch.
   if (!warnings.empty()) ShowAll(warnings);
   if (PyErr_Occurred()) return nullptr;

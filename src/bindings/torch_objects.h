@@ -26,7 +26,8 @@ std::optional<Argument> UnpackValue(Parameter::Type type, PyObject* object);
 
 // Dispatches with the interpreter lock released, and modifies `arguments`. C++ exceptions become
 // the Python exceptions that torch would raise, and torch's warnings become Python warnings.
-// Returns a new reference to `None`, or nullptr with the error set.
+// Returns a new reference to `None`, or nullptr with the error set. Returns `NotImplemented` if no
+// implementation takes the call, and one of the tensors has its own dispatch in Python.
 PyObject* DispatchWithTorchErrors(const Overload& overload, Argument* arguments,
                                   const CallOptions& options);
 

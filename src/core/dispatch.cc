@@ -191,6 +191,26 @@ void RunOnLists(const Overload& overload, const Invocation& invocation, std::opt
 
 const Call& LastCall() { return last_call; }
 
+std::optional<int> FindSlot(const Overload& overload, Span<Argument> arguments,
+                            const CallOptions& options) {
+  try {
+    Devices devices;
+    devices.AddAll(arguments);
+    const Views views(arguments);
+    const Invocation invocation{views.arguments(), arguments.size(),
+                                devices.main.value_or(Device()), options.stream,
+                                overload.parameters};
+    if (devices.mixed)
+      return SlotForMixedDevices(overload, invocation, options.implementation_index);
+    const Selection selection = overload.Select(invocation, options.implementation_index);
+    const bool is_supported =
+        selection.is_supported || selection.implementation.Supports(invocation);
+    return is_supported ? std::optional(selection.implementation.slot) : std::nullopt;
+  } catch (const std::invalid_argument&) {
+    return std::nullopt;  // the call has no device, memory or slot
+  }
+}
+
 void Dispatch(const Overload& overload, Span<Argument> arguments, const CallOptions& options) {
   Devices devices;
   devices.AddAll(arguments);

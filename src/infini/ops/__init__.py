@@ -65,6 +65,15 @@ class Operator:
         return sorted({slot for slots in found for slot in slots})
 
     @classmethod
+    def slot_for(cls, *arguments: _typing.Any, **keywords: _typing.Any) -> int | None:
+        """The slot that a call with these arguments would run, without running it.
+
+        Returns ``None`` if no slot of this build supports the call.
+        """
+        slot: int | None = _core.operator_function(cls.name).slot_for(*arguments, **keywords)
+        return slot
+
+    @classmethod
     def clear_cache(cls) -> None:
         """Free the data that implementations keep between calls: handles, plans, workspaces.
 
@@ -134,6 +143,17 @@ def _left_out() -> frozenset[str]:
     metadata = _json.loads(native_metadata_path().read_text())
     return frozenset(each["name"] for each in metadata["not_selected"])
 
+
+def _traceable_call(
+    function: _typing.Any, *arguments: _typing.Any, **keywords: _typing.Any
+) -> None:
+    """A call as ``torch.compile`` traces it, and on fake tensors."""
+    from infini.ops import torch_library
+
+    torch_library.call(function.__name__, arguments, keywords)
+
+
+_core.set_traceable_call(_traceable_call)
 
 _CLASSES = {_class_name(name): name for name in _NAMES}
 

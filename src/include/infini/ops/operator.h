@@ -121,6 +121,11 @@ struct CallOptions {
 INFINI_OPS_API void Dispatch(const Overload& overload, Span<Argument> arguments,
                              const CallOptions& options);
 
+// The slot that `Dispatch` would run, without running it; empty if no implementation supports the
+// call.
+INFINI_OPS_API std::optional<int> FindSlot(const Overload& overload, Span<Argument> arguments,
+                                           const CallOptions& options);
+
 // The implementation that a call ran: an overload, a device and a slot.
 struct Call {
   const Overload* overload = nullptr;

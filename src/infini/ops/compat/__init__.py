@@ -1,0 +1,1 @@
+"""The operators under the names and signatures of other projects."""

@@ -1,0 +1,247 @@
+"""The operators with the signatures of ``vllm._custom_ops``, and as a provider of vLLM's IR.
+
+vLLM passes what is written first, and no default for ``epsilon``. The functions call the operators
+of ``infini.ops``, and stay in the graphs of ``torch.compile``. This module does not import vLLM.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any
+
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch.fx.experimental.symbolic_shapes import optimization_hint
+
+import infini.ops
+import torch
+from infini.ops.torch_library import OPERATORS
+
+__all__ = [
+    "fused_add_rms_norm",
+    "gelu_and_mul",
+    "gelu_tanh_and_mul",
+    "register_provider",
+    "reshape_and_cache",
+    "reshape_and_cache_flash",
+    "rms_norm",
+    "rotary_embedding",
+    "silu_and_mul",
+]
+
+
+def rms_norm(
+    out: torch.Tensor, input: torch.Tensor, weight: torch.Tensor | None, epsilon: float
+) -> None:
+    """Write ``input / sqrt(mean(input²) + epsilon) * weight`` into ``out``.
+
+    ``input`` and ``out`` are [..., hidden], ``weight`` is [hidden], or ``None`` for ones.
+    """
+    infini.ops.rms_norm(input, _weight(input, weight), epsilon, out)
+
+
+def fused_add_rms_norm(
+    input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor | None, epsilon: float
+) -> None:
+    """Add ``input`` to ``residual`` in place. ``input`` becomes the normalized sum."""
+    infini.ops.fused_add_rms_norm(input, residual, _weight(input, weight), epsilon)
+
+
+def _weight(input: torch.Tensor, weight: torch.Tensor | None) -> torch.Tensor:
+    return input.new_ones(input.shape[-1]) if weight is None else weight
+
+
+def silu_and_mul(out: torch.Tensor, input: torch.Tensor) -> None:
+    """Write ``silu(input[..., :d]) * input[..., d:]`` into ``out``, which is [..., d]."""
+    infini.ops.silu_and_mul(input, out)
+
+
+def gelu_and_mul(out: torch.Tensor, input: torch.Tensor) -> None:
+    """Write ``gelu(input[..., :d]) * input[..., d:]`` into ``out``, which is [..., d]."""
+    infini.ops.gelu_and_mul(input, out)
+
+
+def gelu_tanh_and_mul(out: torch.Tensor, input: torch.Tensor) -> None:
+    """Like ``gelu_and_mul``, with the approximation by tanh."""
+    infini.ops.gelu_tanh_and_mul(input, out)
+
+
+def rotary_embedding(
+    positions: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor | None,
+    head_size: int,
+    cos_sin_cache: torch.Tensor,
+    is_neox: bool,
+    rope_dim_offset: int = 0,
+    inverse: bool = False,
+) -> None:
+    """Rotate ``query`` and ``key`` in place by the angles of ``positions``."""
+    infini.ops.rotary_embedding(
+        positions,
+        query,
+        key,
+        head_size,
+        cos_sin_cache,
+        is_neox,
+        rope_dim_offset=rope_dim_offset,
+        inverse=inverse,
+    )
+
+
+def reshape_and_cache(
+    key: torch.Tensor,
+    value: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+    slot_mapping: torch.Tensor,
+    kv_cache_dtype: str,
+    k_scale: torch.Tensor,  # noqa: ARG001
+    v_scale: torch.Tensor,  # noqa: ARG001
+) -> None:
+    """Write each token's key and value into its slot of the paged caches.
+
+    The scales belong to quantized caches, and are not read. Raises ``ValueError`` if
+    ``kv_cache_dtype`` is neither "auto" nor the type of the caches.
+    """
+    _check_cache_type("reshape_and_cache", kv_cache_dtype, key_cache)
+    infini.ops.reshape_and_cache(key, value, slot_mapping, key_cache, value_cache)
+
+
+def reshape_and_cache_flash(
+    key: torch.Tensor,
+    value: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+    slot_mapping: torch.Tensor,
+    kv_cache_dtype: str,
+    k_scale: torch.Tensor,  # noqa: ARG001
+    v_scale: torch.Tensor,  # noqa: ARG001
+) -> None:
+    """``reshape_and_cache`` for caches of [blocks, block size, heads, head size]."""
+    _check_cache_type("reshape_and_cache_flash", kv_cache_dtype, key_cache)
+    infini.ops.reshape_and_cache_flash(key, value, slot_mapping, key_cache, value_cache)
+
+
+def _check_cache_type(name: str, kv_cache_dtype: str, cache: torch.Tensor) -> None:
+    own = str(cache.dtype).removeprefix("torch.")
+    if kv_cache_dtype not in ("auto", own):
+        raise ValueError(
+            f"{name}: kv_cache_dtype: got '{kv_cache_dtype}', expected 'auto' or '{own}', the type "
+            "of key_cache. Quantized caches are not supported: use a cache of the model's type"
+        )
+
+
+# The IR: functional operators, for each of which providers register implementations. A provider
+# can refuse a call by a predicate over its arguments, and vLLM then asks the next one. See
+# https://github.com/vllm-project/vllm/issues/32358
+
+# vLLM's names of our parameters, where they differ.
+_NAMES = {"x": "input", "x_residual": "residual", "epsilon": "eps"}
+
+
+def _like_input(input: torch.Tensor) -> torch.Tensor:
+    return torch.empty(input.shape, dtype=input.dtype, device=input.device)
+
+
+def _half_of_input(input: torch.Tensor) -> torch.Tensor:
+    shape = (*input.shape[:-1], input.shape[-1] // 2)
+    return torch.empty(shape, dtype=input.dtype, device=input.device)
+
+
+# The operators of the IR that this library has under the same name, and what makes their result;
+# None for those that write into their inputs, which are their results.
+_RESULTS: dict[str, Callable[[torch.Tensor], torch.Tensor] | None] = {
+    "rms_norm": _like_input,
+    "fused_add_rms_norm": None,
+    "silu_and_mul": _half_of_input,
+}
+
+
+def register_provider(ops: Any, provider: str = "infini_ops") -> list[str]:
+    """Register implementations of vLLM's IR operators, and return the names of the operators.
+
+    Args:
+        ops: ``vllm.ir.ops``. Operators that it lacks, or that this build lacks, are left out.
+        provider: the name for vLLM's priorities: ``--ir-op-priority.rms_norm=infini_ops,native``.
+    """
+    names = [name for name in _RESULTS if name in OPERATORS and hasattr(ops, name)]
+    for name in names:
+        ir_operator = getattr(ops, name)
+        _Implementation(name, ir_operator.impls["native"].impl_fn).register(ir_operator, provider)
+    return names
+
+
+class _Implementation:
+    """One operator of the IR, with the signature that this vLLM declares for it."""
+
+    def __init__(self, name: str, native: Callable[..., Any]) -> None:
+        self._operator = OPERATORS[name]
+        self._make = _RESULTS[name]
+        types = typing.get_type_hints(native)
+        signature = inspect.signature(native)
+        self._signature = signature.replace(
+            parameters=[
+                each.replace(annotation=types[each.name]) for each in signature.parameters.values()
+            ],
+            return_annotation=types["return"],
+        )
+
+    def register(self, ir_operator: Any, provider: str) -> None:
+        def run(*arguments: Any) -> Any:
+            return self._run(*arguments)
+
+        def supports(*arguments: Any) -> bool:
+            return self._supports(*arguments)
+
+        # vLLM compares the signatures with that of its own implementation.
+        run.__signature__ = supports.__signature__ = self._signature  # type: ignore[attr-defined]
+        register = ir_operator.register_impl(
+            provider, supports_args=supports, inplace=self._make is None
+        )
+        register(run)
+
+    def _bind(self, arguments: tuple[Any, ...]) -> tuple[dict[str, Any], bool]:
+        """Our arguments, and whether those that we have no parameter for have their defaults."""
+        bound = self._signature.bind(*arguments)
+        bound.apply_defaults()
+        ours, is_plain = {}, True
+        for name, value in bound.arguments.items():
+            if (our_name := _NAMES.get(name, name)) in self._operator.inputs:
+                ours[our_name] = value
+            else:
+                default = self._signature.parameters[name].default
+                is_plain &= type(value) is type(default) and value == default
+        return ours, is_plain
+
+    def _run(self, *arguments: Any) -> Any:
+        ours, _ = self._bind(arguments)
+        function = getattr(infini.ops, self._operator.name)
+        if self._make is None:
+            function(**ours)
+            return tuple(ours[name] for name in self._operator.written)
+        out = self._make(ours["input"])
+        function(**ours, out=out)
+        return out
+
+    def _supports(self, *arguments: Any) -> bool:
+        """Whether a slot of this build takes the call. vLLM also asks with fake tensors."""
+        ours, is_plain = self._bind(arguments)
+        if not is_plain:
+            return False
+        function = getattr(infini.ops, self._operator.name)
+        with unset_fake_temporarily():
+            real = {name: _with_memory(value) for name, value in ours.items()}
+            if self._make is not None:
+                real["out"] = self._make(real["input"])
+            return function.slot_for(**real) is not None
+
+
+def _with_memory(value: Any) -> Any:
+    """A tensor of the same layout instead of a fake one, whose symbolic sizes get likely values."""
+    if not isinstance(value, FakeTensor):
+        return value
+    shape = [optimization_hint(size) for size in value.shape]
+    strides = [optimization_hint(stride) for stride in value.stride()]
+    return torch.empty_strided(shape, strides, dtype=value.dtype, device=value.device)

@@ -1,0 +1,316 @@
+"""``infini.ops.compat.vllm``: vLLM's names, order of arguments, and its IR.
+
+The expected results are made of torch's own operators in float64. vLLM's registration is rebuilt
+here from its ``vllm/ir/op.py`` (vLLM 0.25): what it checks, and how it dispatches.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.library import infer_schema
+
+import infini.ops
+import torch
+from infini.ops.compat import vllm
+
+pytestmark = pytest.mark.cpu_kernels
+TYPES = (torch.float32, torch.float16, torch.bfloat16)
+TOLERANCES = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
+
+
+def assert_near(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    tolerance = TOLERANCES[actual.dtype]
+    torch.testing.assert_close(actual.double(), expected, rtol=tolerance, atol=tolerance)
+
+
+def normalized(x: torch.Tensor, weight: torch.Tensor | None, epsilon: float) -> torch.Tensor:
+    x = x.double()
+    x = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + epsilon)
+    return x if weight is None else x * weight.double()
+
+
+def rotated(
+    x: torch.Tensor, angles: torch.Tensor, size: int, is_neox: bool, *, inverse: bool
+) -> torch.Tensor:
+    """Rotates [tokens, heads * size] by the rows of ``angles``: cosines, then sines."""
+    x = x.double().view(x.shape[0], -1, size).clone()
+    cos, sin = (each.unsqueeze(1) for each in angles.double().chunk(2, -1))
+    sin = -sin if inverse else sin
+    part = x[..., : 2 * cos.shape[-1]]
+    first, second = part.chunk(2, -1) if is_neox else (part[..., ::2], part[..., 1::2])
+    pair = (first * cos - second * sin, second * cos + first * sin)
+    part.copy_(torch.cat(pair, -1) if is_neox else torch.stack(pair, -1).flatten(-2))
+    return x.flatten(1)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+class TestFunctions:
+    @pytest.mark.operators("rms_norm")
+    @pytest.mark.parametrize("has_weight", [True, False])
+    def test_rms_norm(self, dtype: torch.dtype, has_weight: bool) -> None:
+        x, out = torch.randn(5, 32).to(dtype), torch.full((5, 32), 7.0, dtype=dtype)
+        weight = torch.rand(32).to(dtype) if has_weight else None
+        assert vllm.rms_norm(out, x, weight, 1e-5) is None
+        assert_near(out, normalized(x, weight, 1e-5))
+
+    @pytest.mark.operators("fused_add_rms_norm")
+    @pytest.mark.parametrize("has_weight", [True, False])
+    def test_fused_add_rms_norm(self, dtype: torch.dtype, has_weight: bool) -> None:
+        x, residual = torch.randn(5, 32).to(dtype), torch.randn(5, 32).to(dtype)
+        weight = torch.rand(32).to(dtype) if has_weight else None
+        total = x.double() + residual.double()
+        vllm.fused_add_rms_norm(x, residual, weight, 1e-5)
+        assert_near(residual, total)
+        assert_near(x, normalized(total, weight, 1e-5))
+
+    @pytest.mark.parametrize(
+        ("name", "activation"),
+        [
+            pytest.param(name, activation, marks=pytest.mark.operators(name), id=name)
+            for name, activation in (
+                ("silu_and_mul", torch.nn.functional.silu),
+                ("gelu_and_mul", torch.nn.functional.gelu),
+                (
+                    "gelu_tanh_and_mul",
+                    lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+                ),
+            )
+        ],
+    )
+    def test_activations(
+        self, dtype: torch.dtype, name: str, activation: Callable[[torch.Tensor], torch.Tensor]
+    ) -> None:
+        x, out = torch.randn(5, 64).to(dtype), torch.full((5, 32), 7.0, dtype=dtype)
+        getattr(vllm, name)(out, x)
+        first, second = x.double().chunk(2, -1)
+        assert_near(out, activation(first) * second)
+
+    @pytest.mark.operators("rotary_embedding")
+    @pytest.mark.parametrize("is_neox", [True, False])
+    @pytest.mark.parametrize("inverse", [True, False])
+    @pytest.mark.parametrize("has_key", [True, False])
+    def test_rotary_embedding(
+        self, dtype: torch.dtype, is_neox: bool, inverse: bool, has_key: bool
+    ) -> None:
+        positions = torch.tensor([3, 0, 9, 3, 7])
+        query = torch.randn(5, 4 * 16).to(dtype)
+        key = torch.randn(5, 2 * 16).to(dtype) if has_key else None
+        cache = torch.randn(10, 8).to(dtype)  # of 8 of the 16 elements of a head
+        written = [each for each in (query, key) if each is not None]
+        expected = [
+            rotated(each, cache[positions], 16, is_neox, inverse=inverse) for each in written
+        ]
+        vllm.rotary_embedding(positions, query, key, 16, cache, is_neox, inverse=inverse)
+        for each, result in zip(written, expected, strict=True):
+            assert_near(each, result)
+
+    @pytest.mark.operators("reshape_and_cache_flash")
+    @pytest.mark.parametrize("kind", ["auto", "own"])
+    def test_reshape_and_cache_flash(self, dtype: torch.dtype, kind: str) -> None:
+        key, value = torch.randn(2, 3, 2, 8).to(dtype)
+        caches = torch.zeros(2, 4, 5, 2, 8, dtype=dtype)  # 4 blocks of 5 slots
+        expected = caches.clone()
+        expected[0].view(20, 2, 8)[[7, 0]] = key[[0, 2]]
+        expected[1].view(20, 2, 8)[[7, 0]] = value[[0, 2]]
+        slots, scale = torch.tensor([7, -1, 0]), torch.ones(())
+        name = "auto" if kind == "auto" else str(dtype).removeprefix("torch.")
+        vllm.reshape_and_cache_flash(key, value, *caches, slots, name, scale, scale)
+        assert torch.equal(caches, expected)
+
+    @pytest.mark.operators("reshape_and_cache")
+    def test_reshape_and_cache(self, dtype: torch.dtype) -> None:
+        key, value = torch.randn(2, 3, 2, 16).to(dtype)
+        packed = 16 // dtype.itemsize
+        key_cache = torch.zeros(4, 2, 16 // packed, 5, packed, dtype=dtype)
+        value_cache = torch.zeros(4, 2, 16, 5, dtype=dtype)
+        slots, scale = torch.tensor([7, -1, 0]), torch.ones(())
+        vllm.reshape_and_cache(key, value, key_cache, value_cache, slots, "auto", scale, scale)
+        for token, (block, offset) in ((0, (1, 2)), (2, (0, 0))):
+            assert torch.equal(key_cache[block, :, :, offset].flatten(1), key[token])
+            assert torch.equal(value_cache[block, ..., offset], value[token])
+        assert key_cache.count_nonzero() == value_cache.count_nonzero() == 2 * key[0].numel()
+
+
+@pytest.mark.parametrize("name", ["reshape_and_cache", "reshape_and_cache_flash"])
+@pytest.mark.parametrize("kind", ["fp8", "fp8_e4m3", "float16"])
+def test_a_cache_of_another_type_is_refused(name: str, kind: str) -> None:
+    key, cache, scale = torch.rand(1, 2, 8), torch.zeros(2, 2, 2, 8), torch.ones(())
+    with pytest.raises(ValueError, match=f"{name}: kv_cache_dtype: got '{kind}', expected 'auto'"):
+        getattr(vllm, name)(key, key, cache, cache, torch.tensor([0]), kind, scale, scale)
+    assert not cache.any()
+
+
+@pytest.mark.operators("rms_norm")
+def test_a_function_stays_in_a_graph() -> None:
+    def function(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        out = torch.empty_like(x)
+        vllm.rms_norm(out, x, weight, 1e-5)
+        return out
+
+    x, weight = torch.rand(3, 4), torch.rand(4)
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(x, weight), function(x, weight))
+
+
+# vLLM's side.
+
+
+@dataclass
+class IrOperator:
+    """An operator of the IR: its own implementation, and those of providers by priority."""
+
+    native: Callable[..., Any]
+    allows_inplace: bool = False
+    priority: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.signature = inspect.signature(self.native)
+        self.schema = infer_schema(self.native, mutates_args=[])
+        self.impls = {"native": SimpleNamespace(impl_fn=self.native, supports_args=None)}
+
+    def register_impl(
+        self,
+        provider: str,
+        *,
+        supported: bool = True,
+        supports_args: Callable[..., bool] | None = None,
+        inplace: bool = False,
+    ) -> Callable[[Callable[..., Any]], None]:
+        def register(function: Callable[..., Any]) -> None:
+            assert provider not in self.impls
+            assert supported
+            assert infer_schema(function, mutates_args=[]) == self.schema
+            if supports_args is not None:
+                parameters = inspect.signature(supports_args).parameters.values()
+                assert len(parameters) == len(self.signature.parameters)
+                assert all(each.kind is not each.KEYWORD_ONLY for each in parameters)
+            assert self.allows_inplace or not inplace
+            self.impls[provider] = SimpleNamespace(impl_fn=function, supports_args=supports_args)
+
+        return register
+
+    def provider_of(self, *arguments: Any) -> str:
+        bound = self.signature.bind(*arguments)
+        bound.apply_defaults()
+        for provider in self.priority:
+            supports = self.impls[provider].supports_args
+            if supports is None or supports(*bound.args):
+                return provider
+        raise AssertionError("the last provider takes all calls")
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.impls[self.provider_of(*arguments)].impl_fn(*arguments)
+
+
+def _rms_norm(
+    x: torch.Tensor, weight: torch.Tensor | None, epsilon: float, variance_size: int | None = None
+) -> torch.Tensor:
+    square = (x if variance_size is None else x[..., :variance_size]).double().pow(2)
+    result = x.double() * torch.rsqrt(square.mean(-1, keepdim=True) + epsilon)
+    return (result if weight is None else result * weight).to(x.dtype)
+
+
+def _fused_add_rms_norm(
+    x: torch.Tensor,
+    x_residual: torch.Tensor,
+    weight: torch.Tensor | None,
+    epsilon: float,
+    variance_size: int | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    total = x.double() + x_residual.double()
+    return _rms_norm(total, weight, epsilon, variance_size).to(x.dtype), total.to(x.dtype)
+
+
+def _silu_and_mul(x: torch.Tensor) -> torch.Tensor:
+    first, second = x.double().chunk(2, -1)
+    return (torch.nn.functional.silu(first) * second).to(x.dtype)
+
+
+@pytest.fixture
+def ir() -> SimpleNamespace:
+    """The operators of vLLM's IR, with this library before vLLM's own implementations."""
+    ops = SimpleNamespace(
+        rms_norm=IrOperator(_rms_norm),
+        fused_add_rms_norm=IrOperator(_fused_add_rms_norm, allows_inplace=True),
+        silu_and_mul=IrOperator(_silu_and_mul),
+    )
+    for name in vllm.register_provider(ops):
+        getattr(ops, name).priority = ["infini_ops", "native"]
+    return ops
+
+
+class TestProvider:
+    @pytest.mark.operators("rms_norm", "fused_add_rms_norm")
+    def test_it_registers_what_both_have(self) -> None:
+        ops = SimpleNamespace(rms_norm=IrOperator(_rms_norm), other=IrOperator(_silu_and_mul))
+        assert vllm.register_provider(ops, "mine") == ["rms_norm"]
+        assert set(ops.rms_norm.impls) == {"native", "mine"}
+        assert set(ops.other.impls) == {"native"}
+
+    @pytest.mark.operators("rms_norm")
+    @pytest.mark.parametrize("dtype", TYPES, ids=str)
+    def test_rms_norm(self, ir: SimpleNamespace, dtype: torch.dtype) -> None:
+        x, weight = torch.randn(5, 32).to(dtype), torch.rand(32).to(dtype)
+        result = ir.rms_norm(x, weight, 1e-5)
+        assert infini.ops.last_call().operator == "rms_norm"
+        assert_near(result, _rms_norm(x.double(), weight.double(), 1e-5))
+
+    @pytest.mark.operators("fused_add_rms_norm")
+    @pytest.mark.parametrize("dtype", TYPES, ids=str)
+    def test_fused_add_rms_norm_reuses_its_inputs(
+        self, ir: SimpleNamespace, dtype: torch.dtype
+    ) -> None:
+        x, residual, weight = (torch.randn(*shape).to(dtype) for shape in ((5, 32), (5, 32), (32,)))
+        expected = _fused_add_rms_norm(x.double(), residual.double(), weight.double(), 1e-5)
+        results = ir.fused_add_rms_norm(x, residual, weight, 1e-5)
+        assert results[0] is x
+        assert results[1] is residual
+        for result, value in zip(results, expected, strict=True):
+            assert_near(result, value)
+
+    @pytest.mark.operators("silu_and_mul")
+    @pytest.mark.parametrize("dtype", TYPES, ids=str)
+    def test_silu_and_mul(self, ir: SimpleNamespace, dtype: torch.dtype) -> None:
+        x = torch.randn(5, 64).to(dtype)
+        result = ir.silu_and_mul(x)
+        assert infini.ops.last_call().operator == "silu_and_mul"
+        assert_near(result, _silu_and_mul(x.double()))
+
+    @pytest.mark.operators("rms_norm")
+    @pytest.mark.parametrize(
+        ("arguments", "provider"),
+        [
+            ((torch.rand(5, 32), torch.rand(32), 1e-5), "infini_ops"),
+            ((torch.rand(0, 32), torch.rand(32), 1e-5), "infini_ops"),
+            ((torch.rand(32, 5).t(), torch.rand(32), 1e-5), "infini_ops"),
+            ((torch.rand(5, 32).half(), torch.rand(32), 1e-5), "infini_ops"),
+            ((torch.rand(5, 32), torch.rand(32).half(), 1e-5), "native"),
+            ((torch.rand(5, 32), torch.rand(32), 1e-5, 16), "native"),
+            ((torch.rand(5, 32), None, 1e-5), "native"),
+            ((torch.rand(5, 32).to(torch.complex64), torch.rand(32), 1e-5), "native"),
+        ],
+        ids=[
+            *("plain", "empty", "strided", "wide-weight", "narrow-weight", "variance-size"),
+            *("no-weight", "complex"),
+        ],
+    )
+    def test_the_predicate_is_what_a_slot_takes(
+        self, ir: SimpleNamespace, arguments: tuple[Any, ...], provider: str
+    ) -> None:
+        assert ir.rms_norm.provider_of(*arguments) == provider
+
+    @pytest.mark.operators("rms_norm")
+    def test_fake_tensors_get_the_provider_of_real_ones(self, ir: SimpleNamespace) -> None:
+        with FakeTensorMode(shape_env=ShapeEnv()) as mode:
+            x = mode.from_tensor(torch.rand(5, 32), static_shapes=False)
+            weight = mode.from_tensor(torch.rand(32))
+            assert ir.rms_norm.provider_of(x, weight, 1e-5) == "infini_ops"
+            assert ir.rms_norm.provider_of(x, weight.to(torch.complex64), 1e-5) == "native"
