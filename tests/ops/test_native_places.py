@@ -28,6 +28,36 @@ pytestmark = pytest.mark.cpu_kernels
 ROW = 2 * 4 * 16 + 16 + 6
 
 
+Batch = tuple[dict[str, torch.Tensor], dict[str, Any]]
+ROWS = 37
+
+
+def norms(make: Maker, *names: str) -> Batch:
+    return {name: make(ROWS, 1037) for name in names}, {"weight": make(1037)}
+
+
+def activations(make: Maker) -> Batch:
+    return {"input": make(ROWS, 2 * 1037), "out": make(ROWS, 1037)}, {}
+
+
+def rotations(make: Maker) -> Batch:
+    of_rows = {"positions": torch.arange(ROWS), "query": make(ROWS, 8 * 64)}
+    return of_rows, {"key": None, "head_size": 64, "cos_sin_cache": make(ROWS, 64)}
+
+
+# How to make rows, and the operands of all rows.
+BATCHED: dict[str, Callable[[Maker], Batch]] = {
+    "rms_norm": lambda make: norms(make, "input", "out"),
+    "add_rms_norm": lambda make: norms(make, "input", "residual", "out", "residual_out"),
+    "fused_add_rms_norm": lambda make: norms(make, "input", "residual"),
+    "silu_and_mul": activations,
+    "gelu_and_mul": activations,
+    "gelu_tanh_and_mul": activations,
+    "rotary_embedding": rotations,
+    "causal_softmax": lambda make: ({each: make(ROWS, 5, 1037) for each in ("input", "out")}, {}),
+}
+
+
 class TestEveryPosition:
     @pytest.mark.parametrize("dtype", FLOATS, ids=str)
     def test_the_largest_of_a_softmax(self, dtype: torch.dtype) -> None:
@@ -409,6 +439,32 @@ def test_lists_with_an_empty_dimension_before_the_joined_one() -> None:
     for shape in ((0,), (0, 3), (3, 0), (1, 0, 2)):
         parts = [torch.ones(*shape, size) for size in (2, 5)]
         run("cat", parts, -1, torch.zeros(*shape, 7))
+
+
+class TestBatches:
+    """The same row gives the same bits in every batch, on any number of threads."""
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+    @pytest.mark.parametrize("name", BATCHED)
+    def test_rows(self, name: str, dtype: torch.dtype) -> None:
+        make = Maker(dtype)
+        of_rows, others = BATCHED[name](make)
+        writes = [each for each in ("out", "residual_out") if each in of_rows]
+        written = writes or [each for each in ("input", "residual", "query") if each in of_rows]
+
+        def results(part: slice, threads: int) -> list[torch.Tensor]:
+            given = {each: values[part].clone() for each, values in of_rows.items()}
+            torch.set_num_threads(threads)
+            try:
+                run(name, **given, **others)
+            finally:
+                torch.set_num_threads(1)
+            return [given[each] for each in written]
+
+        every = results(slice(None), 3)
+        for part in (slice(0, 1), slice(16, 17), slice(5, 36), slice(36, 37)):
+            for whole, alone in zip(every, results(part, 1), strict=True):
+                assert torch.equal(whole[part].view(torch.uint8), alone.view(torch.uint8)), part
 
 
 LIBC = ctypes.CDLL(None, use_errno=True)
