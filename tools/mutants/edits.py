@@ -98,17 +98,17 @@ WRONG_NATIVE_KERNELS = (
         "add_rms_norm normalizes the rounded sums",
         "src/cpu/norm_kernels.h",
         "const C scale = ScaleOf<T>(source, count, eps);",
-        "const C scale = ScaleOf<T>(source, count, eps);\n"
+        "C scale = ScaleOf<T>(source, count, eps);\n"
         "  for (std::int64_t i = 0; i < count; ++i) source.sums[i] = C(source.rounded[i]);",
     ),
     (
-        "the first of the slots is not checked",
+        "the slot of the first token is not checked",
         "src/cpu/cache.cc",
         "if (slot < blocks * block_size) continue;",
         "if (token == 0 || slot < blocks * block_size) continue;",
     ),
     (
-        "a slot is the remainder of the slot's block",
+        "a block's number is taken for a slot within it",
         "src/cpu/cache.cc",
         "slot % copy_.block_size * copy_.slot_stride",
         "slot / copy_.block_size * copy_.slot_stride",
@@ -366,7 +366,7 @@ ALIASED_FACTORS = (
     (
         "a product is written over its own factor",
         "src/core/requirements.cc",
-        "input.data() != out.data() ||",
+        "other.data() != out.data() ||",
         "true ||",
     ),
 )
