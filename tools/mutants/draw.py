@@ -35,9 +35,12 @@ NAMES = (
     *("all_of", "any_of", "none_of", "begin", "end", "min", "max", "min_element", "max_element"),
     *("and", "break", "continue", "if", "not", "or", "pass", "return", "None", "True", "False"),
 )
+# Kernels of src/cpu that several operators share.
+SHARED_KERNELS = ("attention", "cache", "gated", "norm", "product")
 # Modules of the suite that make operands and examples: another operand is no fault.
 OPERANDS = (
     "attention_examples",
+    "native_caches",
     "native_examples",
     "native_operands",
     "programs",
@@ -83,8 +86,8 @@ def layers(root: Path) -> tuple[Layer, ...]:
     """Return the layers: each hand-written operator is one."""
     operators = sorted(path.stem for path in (root / "src/base").glob("*.h"))
     kernels = {name: (f"src/cpu/{name}.cc", f"src/cpu/{name}_kernels.h") for name in operators}
-    shared = ("src/cpu/attention*", "src/cpu/gated*", "src/cpu/norm*", "src/cpu/product*")
-    own = (*(file for files in kernels.values() for file in files), *shared)
+    shared = {name: (f"src/cpu/{name}.*", f"src/cpu/{name}_*") for name in SHARED_KERNELS}
+    own = [file for files in (*kernels.values(), *shared.values()) for file in files]
     operands = tuple(f"tests/ops/{name}.py" for name in OPERANDS)
     return (
         Layer(
@@ -97,11 +100,8 @@ def layers(root: Path) -> tuple[Layer, ...]:
         Layer(name="core", sources=("src/core/*", "src/include/infini/ops/*"), count=4),
         Layer(name="torch", sources=("src/torch/*",), count=3),
         *(Layer(name=name, sources=files, count=1) for name, files in kernels.items()),
-        Layer(name="attention", sources=("src/cpu/attention*",), count=2),
-        Layer(name="norms", sources=("src/cpu/norm*",), count=2),
-        Layer(name="gated", sources=("src/cpu/gated*",), count=2),
-        Layer(name="products", sources=("src/cpu/product*",), count=2),
-        Layer(name="cpu", sources=("src/cpu/*",), without=own, count=2),
+        *(Layer(name=name, sources=files, count=2) for name, files in shared.items()),
+        Layer(name="cpu", sources=("src/cpu/*",), without=tuple(own), count=2),
         Layer(
             name="harness",
             sources=("tests/ops/*.py",),

@@ -1,0 +1,273 @@
+"""A Llama-shaped decoder of random weights: prefill, then decode steps over a paged cache.
+
+``python examples/decoder.py`` computes it with infini.ops alone. Torch computes the same anew for
+each token, without a cache. The program compares the logits, and prints the tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch.nn import functional
+
+import infini.ops
+import torch
+
+LAYERS, HEADS, CACHED_HEADS, HEAD_SIZE = 2, 8, 2, 16
+HIDDEN, INTERMEDIATE, VOCABULARY, POSITIONS = 64, 160, 101, 128
+BLOCK_SIZE, BLOCKS = 8, 64  # of the cache, in tokens and in total
+EPS = 1e-5
+SIZES = (HEADS * HEAD_SIZE, CACHED_HEADS * HEAD_SIZE, CACHED_HEADS * HEAD_SIZE)  # of q, k and v
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """The weights of one layer."""
+
+    norm: torch.Tensor
+    qkv: torch.Tensor
+    attention: torch.Tensor
+    second_norm: torch.Tensor
+    gate_and_up: torch.Tensor
+    down: torch.Tensor
+
+
+class Weights:
+    """Random weights, the same ones for one seed."""
+
+    def __init__(self, dtype: torch.dtype, device: str, seed: int = 0) -> None:
+        source = torch.Generator().manual_seed(seed)
+
+        def make(*shape: int) -> torch.Tensor:
+            values = torch.randn(shape, generator=source) / shape[-1] ** 0.5
+            return values.to(device, dtype)
+
+        def norm() -> torch.Tensor:
+            return (1 + torch.randn(HIDDEN, generator=source) / 10).to(device, dtype)
+
+        self.embedding = make(VOCABULARY, HIDDEN)
+        self.layers = [
+            Layer(
+                norm=norm(),
+                qkv=make(sum(SIZES), HIDDEN),
+                attention=make(HIDDEN, SIZES[0]),
+                second_norm=norm(),
+                gate_and_up=make(2 * INTERMEDIATE, HIDDEN),
+                down=make(HIDDEN, INTERMEDIATE),
+            )
+            for _ in range(LAYERS)
+        ]
+        self.norm = norm()
+        self.head = make(VOCABULARY, HIDDEN)
+        frequencies = 10000.0 ** -(torch.arange(0, HEAD_SIZE, 2) / HEAD_SIZE)
+        angles = torch.arange(POSITIONS).unsqueeze(1) * frequencies
+        self.cos_sin = torch.cat([angles.cos(), angles.sin()], -1).to(device, dtype)
+
+
+@dataclass(kw_only=True)
+class Request:
+    """One sequence: its tokens, how many of them are cached, and in which blocks."""
+
+    tokens: list[int]
+    blocks: list[int]
+    cached: int = 0
+
+    @property
+    def slots(self) -> list[int]:
+        """The places in the cache of the tokens that are not there yet."""
+        places = range(self.cached, len(self.tokens))
+        return [self.blocks[i // BLOCK_SIZE] * BLOCK_SIZE + i % BLOCK_SIZE for i in places]
+
+
+@dataclass
+class Decoder:
+    """The decoder by infini.ops, with the keys and values of each layer in blocks of memory.
+
+    ``slot`` is the slot to use for the operators that have it.
+    """
+
+    weights: Weights
+    slot: int | None = None
+    caches: list[tuple[torch.Tensor, torch.Tensor]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        shape = (BLOCKS, BLOCK_SIZE, CACHED_HEADS, HEAD_SIZE)
+        self.caches = [(self._empty(*shape), self._empty(*shape)) for _ in range(LAYERS)]
+
+    def logits(self, batch: Sequence[Request]) -> torch.Tensor:
+        """Process all tokens that are not cached: the logits of each request's next one."""
+        new = [len(each.tokens) - each.cached for each in batch]
+        ids = self._indices(i for each in batch for i in each.tokens[each.cached :])
+        positions = self._indices(i for each in batch for i in range(each.cached, len(each.tokens)))
+        slots = self._indices(i for each in batch for i in each.slots)
+        residual = self._empty(len(ids), HIDDEN)
+        self._run("index_select", self.weights.embedding, 0, ids, residual)
+        x = self._empty(len(ids), HIDDEN)
+        self._run("rms_norm", residual, self.weights.layers[0].norm, EPS, x)
+        norms = [layer.norm for layer in self.weights.layers[1:]] + [self.weights.norm]
+        for layer, caches, norm in zip(self.weights.layers, self.caches, norms, strict=True):
+            q, k, v = self._linear(x, layer.qkv).split(SIZES, -1)
+            self._run("rotary_embedding", positions, q, k, HEAD_SIZE, self.weights.cos_sin)
+            k, v = (each.unflatten(-1, (CACHED_HEADS, HEAD_SIZE)) for each in (k, v))
+            self._run("reshape_and_cache_flash", k, v, slots, *caches)
+            attended = self._empty(len(ids), SIZES[0])
+            of_heads = (each.unflatten(-1, (HEADS, HEAD_SIZE)).split(new) for each in (q, attended))
+            for request, queries, out in zip(batch, *of_heads, strict=True):
+                self._attend(request, queries, caches, out)
+            x = self._linear(attended, layer.attention)
+            self._run("fused_add_rms_norm", x, residual, layer.second_norm, EPS)
+            gated = self._empty(len(ids), INTERMEDIATE)
+            self._run("silu_and_mul", self._linear(x, layer.gate_and_up), gated)
+            x = self._linear(gated, layer.down)
+            self._run("fused_add_rms_norm", x, residual, norm, EPS)
+        for each in batch:
+            each.cached = len(each.tokens)
+        last = self._empty(len(batch), HIDDEN)
+        ends = torch.tensor(new).cumsum(0) - 1
+        self._run("index_select", x, 0, ends.to(x.device), last)
+        return self._linear(last, self.weights.head)
+
+    def _attend(
+        self,
+        request: Request,
+        queries: torch.Tensor,
+        caches: tuple[torch.Tensor, torch.Tensor],
+        out: torch.Tensor,
+    ) -> None:
+        """Of one request: its new tokens see all earlier ones."""
+        blocks = self._indices(request.blocks)
+        seen = []
+        for cache in caches:
+            gathered = self._empty(len(blocks), *cache.shape[1:])
+            self._run("index_select", cache, 0, blocks, gathered)
+            seen.append(gathered.flatten(0, 1)[: len(request.tokens)].transpose(0, 1))
+        by_head = queries.transpose(0, 1), *seen
+        is_causal = len(queries) > 1
+        options = {"is_causal": is_causal, "enable_gqa": True}
+        self._run("scaled_dot_product_attention", *by_head, **options, out=out.transpose(0, 1))
+
+    def _linear(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        out = self._empty(len(x), len(weight))
+        self._run("linear", x, weight, out)
+        return out
+
+    def _run(self, name: str, *arguments: Any, **keywords: Any) -> None:
+        run(name, self.slot, *arguments, **keywords)
+
+    def _empty(self, *shape: int) -> torch.Tensor:
+        return torch.empty(shape, dtype=self.weights.head.dtype, device=self.weights.head.device)
+
+    def _indices(self, values: Any) -> torch.Tensor:
+        return torch.tensor(list(values), device=self.weights.head.device)
+
+
+def run(name: str, slot: int | None, *arguments: Any, **keywords: Any) -> None:
+    """Call an operator at a slot, if it has it."""
+    device = arguments[0].device.type
+    of_class = getattr(infini.ops, "".join(map(str.title, name.split("_"))))
+    has_slot = slot in of_class.active_implementation_indices(device)
+    index = slot if has_slot else None
+    getattr(infini.ops, name)(*arguments, **keywords, implementation_index=index)
+
+
+def expected_logits(weights: Weights, tokens: Sequence[int]) -> torch.Tensor:
+    """The logits of the next token by torch's own functions, without a cache."""
+    x = weights.embedding[list(tokens)]
+    cos, sin = weights.cos_sin[: len(tokens)].unsqueeze(1).chunk(2, -1)
+
+    def rotated(values: torch.Tensor) -> torch.Tensor:
+        first, second = values.chunk(2, -1)
+        return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
+
+    for layer in weights.layers:
+        normed = functional.rms_norm(x, (HIDDEN,), layer.norm, EPS)
+        q, k, v = functional.linear(normed, layer.qkv).split(SIZES, -1)
+        q, k, v = (each.unflatten(-1, (-1, HEAD_SIZE)) for each in (q, k, v))
+        by_head = (each.transpose(0, 1) for each in (rotated(q), rotated(k), v))
+        attended = functional.scaled_dot_product_attention(
+            *by_head, is_causal=True, enable_gqa=True
+        )
+        x = x + functional.linear(attended.transpose(0, 1).flatten(1), layer.attention)
+        normed = functional.rms_norm(x, (HIDDEN,), layer.second_norm, EPS)
+        gate, up = functional.linear(normed, layer.gate_and_up).chunk(2, -1)
+        x = x + functional.linear(functional.silu(gate) * up, layer.down)
+    return functional.linear(functional.rms_norm(x[-1], (HIDDEN,), weights.norm, EPS), weights.head)
+
+
+def choose(logits: torch.Tensor, slot: int | None, generator: torch.Generator | None) -> list[int]:
+    """The likeliest token of each row; with a generator, a random one."""
+    tokens = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
+    if generator is None:
+        run("argmax", slot, logits, 1, tokens)
+        return list(map(int, tokens))
+    likely = torch.empty_like(logits)
+    run("softmax", slot, logits, 1, likely)
+    tokens = tokens.unsqueeze(1)
+    run("multinomial", slot, likely, 1, generator=generator, out=tokens)
+    return list(map(int, tokens))
+
+
+def batch_of(prompts: Sequence[Sequence[int]], steps: int) -> list[Request]:
+    """Requests with room for ``steps`` tokens each, in blocks that are apart and in no order."""
+    places = torch.randperm(BLOCKS, generator=torch.Generator().manual_seed(0)).tolist()
+    needed = [-(-(len(prompt) + steps) // BLOCK_SIZE) for prompt in prompts]
+    return [
+        Request(tokens=list(prompt), blocks=[places.pop() for _ in range(count)])
+        for prompt, count in zip(prompts, needed, strict=True)
+    ]
+
+
+def generate(
+    weights: Weights,
+    prompts: Sequence[Sequence[int]],
+    steps: int,
+    slot: int | None = None,
+    seed: int | None = None,
+) -> tuple[list[list[int]], float]:
+    """The tokens of each prompt and what follows, and the largest difference of a logit.
+
+    The likeliest token follows; with a ``seed``, a random one.
+    """
+    generator = None
+    if seed is not None:
+        generator = torch.Generator(weights.head.device).manual_seed(seed)
+    decoder = Decoder(weights, slot)
+    batch = batch_of(prompts, steps)
+    difference = 0.0
+    for _ in range(steps):
+        logits = decoder.logits(batch)
+        exact = torch.stack([expected_logits(weights, request.tokens) for request in batch])
+        difference = max(difference, float((logits - exact).abs().max()))
+        for request, token in zip(batch, choose(logits, slot, generator), strict=True):
+            request.tokens.append(token)
+    return [request.tokens for request in batch], difference
+
+
+PROMPTS = (range(1, 2), range(5, 22), range(40, 48))
+MOST_STEPS = POSITIONS - max(map(len, PROMPTS))
+
+
+def main() -> None:
+    """Run the decoder, and print the tokens."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--device", default="cpu")
+    types = ("float32", "bfloat16", "float16")
+    parser.add_argument("--dtype", default="float32", choices=types)
+    parser.add_argument("--slot", type=int, help="of the operators that have it; default: fastest")
+    parser.add_argument("--steps", type=int, default=32, help="tokens to add (%(default)s)")
+    parser.add_argument("--seed", type=int, help="choose tokens at random; default: the likeliest")
+    options = parser.parse_args()
+    if not 0 < options.steps <= MOST_STEPS:
+        parser.error(f"--steps: got {options.steps}, expected 1 to {MOST_STEPS}")
+    weights = Weights(getattr(torch, options.dtype), options.device)
+    sequences, difference = generate(weights, PROMPTS, options.steps, options.slot, options.seed)
+    for prompt, tokens in zip(PROMPTS, sequences, strict=True):
+        print(*tokens[: len(prompt)], "->", *tokens[len(prompt) :])
+    print(f"largest difference of a logit from torch's: {difference:.2g}")
+
+
+if __name__ == "__main__":
+    main()
