@@ -204,7 +204,6 @@ OPERATORS = (
     ),
     Operator("rotary_embedding", rotated, exact_rotary_embedding, SMALL_FLOATS, in_place=(1, 2)),
     Operator("silu_and_mul", halves, lambda x: gated_halves(x, exact_silu), SMALL_FLOATS),
-    Operator("swiglu", matrices, lambda x, gate: x * exact_silu(gate)),
     Operator(
         "scaled_dot_product_attention",
         lambda make: (make(20, 33) / 16, make(40, 33), make(40, 17)),
@@ -212,7 +211,7 @@ OPERATORS = (
         SMALL_FLOATS,
         keywords=(("scale", 1.0),),
     ),
-    Operator("swiglu", matrices, lambda x, gate: x * gate / (1 + np.exp(-gate))),
+    Operator("swiglu", matrices, lambda x, gate: x * exact_silu(gate)),
 )
 
 
