@@ -98,6 +98,7 @@ def cases(device: str) -> Iterator[KernelCase]:
         for size in SIZES[device]:
             if dtype is torch.float32 or size <= MOST_HALF_SIZE[device]:
                 yield from _products(size, dtype)
+        yield from _attention(dtype)
     if device != "cpu":
         for rows in INFERENCE_ROWS:
             yield from _inference(rows)
@@ -216,6 +217,42 @@ def _products(size: int, dtype: torch.dtype) -> list[KernelCase]:
             reference=torch.ops.aten.linear.out,
         ),
     ]
+
+
+def _attention(dtype: torch.dtype) -> Iterator[KernelCase]:
+    """A prompt, one with grouped heads, and a step of decoding."""
+    for title, query, key in (
+        ("prompt", (1, 8, 512, 64), (1, 8, 512, 64)),
+        ("grouped prompt", (1, 32, 128, 128), (1, 8, 128, 128)),
+        ("decoding", (16, 32, 1, 128), (16, 8, 1024, 128)),
+    ):
+
+        def inputs(
+            query: tuple[int, ...] = query, key: tuple[int, ...] = key
+        ) -> tuple[torch.Tensor | float | bool | None, ...]:
+            tensors = (torch.randn(*shape).to(dtype) for shape in (query, key, key))
+            return *tensors, None, 0.0, False, None, True
+
+        def attention(*arguments: Any) -> torch.Tensor:
+            *positional, scale, enable_gqa = arguments
+            return functional.scaled_dot_product_attention(
+                *positional, scale=scale, enable_gqa=enable_gqa
+            )
+
+        def reference(*arguments: Any, out: torch.Tensor) -> torch.Tensor:  # noqa: ARG001
+            return attention(*arguments)  # torch's function has no out
+
+        yield KernelCase(
+            operator="scaled_dot_product_attention",
+            inputs=inputs,
+            exact=attention,
+            reference=reference,
+            title=f"{_dtype_name(dtype)}, {title}",
+            size=math.prod(query[:-1]),
+            dtype=dtype,
+            out_dtype=dtype,
+            flops=4 * math.prod(query) * key[-2],
+        )
 
 
 def _dtype_name(dtype: torch.dtype) -> str:

@@ -12,7 +12,8 @@ function(infini_ops_find_unselected result)
   if(NOT status EQUAL 0)
     message(FATAL_ERROR "Selecting the operators failed; the message is above.")
   endif()
-  foreach(users "product;gemm;linear;matmul" "blas;gemm;linear;matmul" "convert;cast;cat"
+  foreach(users "product;gemm;linear;matmul;scaled_dot_product_attention"
+      "attention;scaled_dot_product_attention" "blas;gemm;linear;matmul" "convert;cast;cat"
       "copy;cast;cat" "gated;gelu_and_mul;gelu_tanh_and_mul;silu_and_mul;swiglu")
     list(POP_FRONT users shared)
     list(REMOVE_ITEM users "" ${unselected})

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/attention.h"
 #include "core/concatenation.h"
 #include "core/product.h"
 #include "core/rotary.h"
@@ -85,6 +86,7 @@ bool HasTypes(const Invocation& call, const DataTypes& types, const Requirements
   return types.Has(type) && AllTensors(call, [&](std::size_t i, const Tensor& tensor) {
            if (requirements.indices >> i & 1) return kIndexTypes.Has(tensor.data_type());
            if (tensor.data_type() == type) return true;
+           if (requirements.masks >> i & 1 && tensor.data_type() == DataType::kBool) return true;
            if (requirements.typing == Typing::kAny) return types.Has(tensor.data_type());
            return (types.float32 >> i & 1) && DataTypeSize(type) == 2 &&
                   tensor.data_type() == DataType::kFloat32;
@@ -222,6 +224,8 @@ bool Meets(const Invocation& call, Condition condition) {
       return LinearOf(call, nullptr);
     case Condition::kMatmul:
       return MatmulOf(call, nullptr);
+    case Condition::kAttention:
+      return AttentionOf(call, nullptr);
   }
   return false;
 }

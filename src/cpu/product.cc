@@ -2,76 +2,21 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
 
 #include "cpu/elements.h"
 #include "cpu/kernels.h"
 #include "cpu/parallel.h"
+#include "cpu/product_parts.h"
 
 #ifdef INFINI_OPS_WITH_TORCH
 #include "torch/foreign.h"
 #endif
-
-namespace infini::ops::cpu {
-namespace {
-
-// The epilogue: out = alpha * sums + beta * out + bias. The data of `bias` can be null.
-struct ProductEnd {
-  Scalar alpha;
-  Scalar beta;
-  Matrix bias;
-  Matrix out;
-};
-
-// The kernels of product_kernels.h for one element type T and instruction set. Sums and converted
-// elements have the type C that T is computed in. All strides are in elements.
-struct ProductKernels {
-  using Convert = void (*)(const void* source, std::int64_t row_stride, std::int64_t stride,
-                           std::int64_t rows, std::int64_t count, void* converted,
-                           std::int64_t row_size);
-  using Pack = void (*)(const ProductKernels& kernels, const void* source, std::int64_t row_stride,
-                        std::int64_t k_stride, std::int64_t count, std::int64_t k, void* packed);
-  using MultiplyFew = void (*)(std::int64_t m, std::int64_t n, std::int64_t k, const void* a,
-                               std::int64_t a_stride, const void* b, std::int64_t b_stride,
-                               void* sums, std::int64_t row_size);
-
-  // If not, converted elements have the same bits.
-  bool converts() const { return element_size != sum_size; }
-
-  std::int64_t element_size;
-  std::int64_t sum_size;
-  std::int64_t lanes;
-  std::int64_t tile_rows;
-  std::int64_t tile_columns;
-  std::int64_t small_multiplications;
-  Convert convert;
-  Pack pack_rows;
-  Pack pack_columns;
-  void (*multiply_block)(std::int64_t m, std::int64_t n, std::int64_t k, const void* a,
-                         std::int64_t a_step, const void* b, std::int64_t b_step, void* sums,
-                         std::int64_t row_size, bool add);
-  void (*finish)(std::int64_t m, std::int64_t n, const void* sums, std::int64_t row_size,
-                 const ProductEnd& end);
-  // For floats only.
-  MultiplyFew multiply_along = nullptr;
-  MultiplyFew multiply_across = nullptr;
-  // For float32 and float64 only.
-  void (*multiply_in_place)(std::int64_t m, std::int64_t columns, std::int64_t k, const void* a,
-                            std::int64_t a_row, std::int64_t a_step, const void* b,
-                            std::int64_t b_step, void* sums, std::int64_t row_size) = nullptr;
-};
-
-}  // namespace
-}  // namespace infini::ops::cpu
 
 #define INFINI_OPS_KERNELS "cpu/product_kernels.h"
 #include "cpu/for_each_isa.h"
 
 namespace infini::ops::cpu {
 namespace {
-
-// Number of multiplications for which an additional thread is worthwhile: some 10 us of work.
-constexpr std::int64_t kMultiplicationsPerThread = 1 << 18;
 
 // Copying so few elements of a small product, or for so many rows, takes a small part of its time.
 constexpr std::int64_t kCopiedElements = 1024;
@@ -91,26 +36,6 @@ constexpr std::int64_t kBlockTiles = 8;
 
 // Elements of `a` and of `b` packed at a time. This limits memory and has no effect on speed.
 constexpr std::int64_t kPackedElements = 1 << 23;
-
-constexpr std::int64_t CeilDiv(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-// Uninitialized memory with the alignment of vectors. Aligned by hand: an aligned `new` takes as
-// long as a small product.
-class Buffer {
- public:
-  // `bytes` can be 0; the address is then null.
-  explicit Buffer(std::int64_t bytes)
-      : data_(bytes == 0 ? nullptr : new char[static_cast<std::size_t>(bytes + kAlignment)]) {}
-  char* get() const {
-    if (!data_) return nullptr;
-    const auto address = reinterpret_cast<std::uintptr_t>(data_.get());
-    return data_.get() + (kAlignment - address % kAlignment);
-  }
-
- private:
-  static constexpr std::int64_t kAlignment = 64;
-  std::unique_ptr<char[]> data_;
-};
 
 // One product of two matrices, of any element type.
 struct MatrixProduct {
@@ -189,9 +114,6 @@ struct MatrixProduct {
 // Columns that are multiplied with few rows at a time.
 constexpr std::int64_t kColumns = 64;
 constexpr std::int64_t kMostColumns = 64 * kColumns;
-
-// The number of rows for the few-row kernels: 1, or a multiple of four, padded with zeros.
-constexpr std::int64_t FilledUp(std::int64_t m) { return m == 1 ? 1 : CeilDiv(m, 4) * 4; }
 
 void MatrixProduct::RunFewRows() const {
   const std::int64_t row_size = CeilDiv(k, kColumns) * kColumns;
@@ -461,13 +383,17 @@ void RunOnTorch(const MatrixProduct& first, const Batch& batch, DataType type) {
 
 }  // namespace
 
+const ProductKernels& ProductKernelsOf(DataType type) {
+  return *WithRealType(type, [](auto* element) {
+    return &INFINI_OPS_KERNEL(kProductKernels<ElementOf<decltype(element)>>);
+  });
+}
+
 void Multiply(const Invocation& call, ProductOf product_of) {
   Product product;
   product_of(call, &product);
   const DataType type = product.type;
-  const ProductKernels* const kernels = WithRealType(type, [](auto* element) {
-    return &INFINI_OPS_KERNEL(kProductKernels<ElementOf<decltype(element)>>);
-  });
+  const ProductKernels* const kernels = &ProductKernelsOf(type);
   product.MergeBatchIntoRows();
   const Scalar& alpha = product.alpha;
   // As in BLAS, a factor that is multiplied by 0 is not read. Float32 has the fewest numbers that

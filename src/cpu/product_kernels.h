@@ -208,6 +208,16 @@ void Dots(std::int64_t k, const Computed<T>* a, std::int64_t a_stride, const T* 
   }
 }
 
+// Bytes of contiguous elements up to which the processor's own prefetching stops too often. With
+// keys and values of 256 bytes, a decoding step took 1.24 times as long without ours.
+inline constexpr std::int64_t kShortBytes = 512;
+
+template <typename T>
+inline INFINI_OPS_INLINE void Prefetch(const T* source, std::int64_t count) {
+  constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(T));
+  for (std::int64_t i = 0; i < count; i += line) __builtin_prefetch(source + i);
+}
+
 // Multiplies few rows of `a` with columns of `b` that are contiguous along k and read in place. The
 // rows of `a` are padded to whole vectors; their number is 1 or padded to a multiple of four.
 template <typename T>
@@ -216,10 +226,14 @@ void MultiplyAlong(std::int64_t m, std::int64_t n, std::int64_t k, const void* a
                    std::int64_t row_size) {
   constexpr int at_once = 4;
   constexpr int columns = INFINI_OPS_VECTOR_BYTES < 64 ? 2 : at_once;
+  constexpr std::int64_t short_size = kShortBytes / static_cast<std::int64_t>(sizeof(T));
   const auto* const rows = static_cast<const Computed<T>*>(a);
   // This many columns stay in the cache for the next rows.
   for (std::int64_t begin = 0; begin < n; begin += at_once) {
     const std::int64_t end = n - begin < at_once ? n : begin + at_once;
+    for (std::int64_t j = begin; j < end && k <= short_size; ++j) {
+      Prefetch(static_cast<const T*>(b) + (j + 2 * at_once) * b_stride, k);
+    }
     for (std::int64_t i = 0; i < m; i += at_once) {
       for (std::int64_t j = begin; j < end;) {
         const T* const place = static_cast<const T*>(b) + j * b_stride;
@@ -246,12 +260,16 @@ void MultiplyAcross(std::int64_t m, std::int64_t n, std::int64_t k, const void* 
                     std::int64_t row_size) {
   using C = Computed<T>;
   constexpr std::int64_t at_once = 4;
+  constexpr std::int64_t short_size = kShortBytes / static_cast<std::int64_t>(sizeof(T));
   C* const targets = static_cast<C*>(sums);
   for (std::int64_t i = 0; i < m; ++i) {
     for (std::int64_t j = 0; j < n; ++j) targets[i * row_size + j] = 0;
   }
   for (std::int64_t begin = 0; begin < k; begin += at_once) {
     const std::int64_t steps = k - begin < at_once ? k - begin : at_once;
+    for (std::int64_t step = 0; step < steps && n <= short_size; ++step) {
+      Prefetch(static_cast<const T*>(b) + (begin + step + 2 * at_once) * b_stride, n);
+    }
     for (std::int64_t j = 0; j < n; j += kLanes<T>) {
       Vector<C> row[at_once] = {};
       for (std::int64_t step = 0; step < steps; ++step) {

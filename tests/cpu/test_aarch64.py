@@ -25,6 +25,7 @@ from tests.cpu.calls import Caller, CallError
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests" / "ops"))
+from attention_examples import exact_attention  # noqa: E402
 from native_caches import exact_flash_caches, exact_paged_caches  # noqa: E402
 from native_examples import OPERATORS, exact_rotation, gelu, gelu_tanh, silu  # noqa: E402
 from native_operands import (  # noqa: E402
@@ -224,6 +225,11 @@ def operands(
         case "gemm":
             arguments = {"a": columns, "b": rows, "trans_a": True, "trans_b": True}
             return arguments, wide(columns).t() @ wide(rows).t()
+        case "scaled_dot_product_attention":  # as sizes, and as keys
+            key, value = make(length, 5), make(length, 3)
+            query = make(4, 5)
+            exact = exact_attention(query, key, value, None)
+            return {"query": query, "key": key, "value": value}, exact
         case "linear":
             arguments = {"input": rows, "weight": columns.t(), "bias": make(3)}
             return arguments, wide(rows) @ wide(columns) + wide(arguments["bias"])

@@ -131,6 +131,12 @@ def exact_gelu_tanh(x: Array) -> Array:
     return x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
 
 
+def exact_attention(query: Array, key: Array, value: Array) -> Array:
+    scores = query @ key.swapaxes(-1, -2)
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True) @ value
+
+
 @dataclass(frozen=True)
 class Operator:
     """How to call one operator, and its exact result in float64 or int64."""
@@ -198,6 +204,13 @@ OPERATORS = (
     ),
     Operator("rotary_embedding", rotated, exact_rotary_embedding, SMALL_FLOATS, in_place=(1, 2)),
     Operator("silu_and_mul", halves, lambda x: gated_halves(x, exact_silu), SMALL_FLOATS),
+    Operator(
+        "scaled_dot_product_attention",
+        lambda make: (make(20, 33) / 16, make(40, 33), make(40, 17)),
+        exact_attention,
+        SMALL_FLOATS,
+        keywords=(("scale", 1.0),),
+    ),
     Operator("swiglu", matrices, lambda x, gate: x * exact_silu(gate)),
 )
 

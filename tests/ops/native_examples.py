@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from attention_examples import attention_examples, wrong_attention
 from native_caches import (
     reshape_and_cache_examples,
     reshape_and_cache_flash_examples,
@@ -860,6 +861,9 @@ OPERATORS = {
     ),
     "reshape_and_cache_flash": Operator(
         examples=reshape_and_cache_flash_examples, wrong=wrong_flash_cache, dtypes=ANY, required=ANY
+    ),
+    "scaled_dot_product_attention": Operator(
+        examples=attention_examples, wrong=wrong_attention, dtypes=COMMON
     ),
     "rms_norm": Operator(examples=rms_norm_examples, wrong=wrong_rms_norm),
     "rotary_embedding": Operator(

@@ -36,7 +36,13 @@ NAMES = (
     *("and", "break", "continue", "if", "not", "or", "pass", "return", "None", "True", "False"),
 )
 # Modules of the suite that make operands and examples: another operand is no fault.
-OPERANDS = ("native_examples", "native_operands", "programs", "toy_device")
+OPERANDS = (
+    "attention_examples",
+    "native_examples",
+    "native_operands",
+    "programs",
+    "toy_device",
+)
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"' r"|'(?:[^'\\]|\\.)*'")
 _COMMENTS = {".py": re.compile("#.*"), "": re.compile("//.*")}
 _NAME = re.compile(r"[^\W\d]\w*")
@@ -77,7 +83,7 @@ def layers(root: Path) -> tuple[Layer, ...]:
     """Return the layers: each hand-written operator is one."""
     operators = sorted(path.stem for path in (root / "src/base").glob("*.h"))
     kernels = {name: (f"src/cpu/{name}.cc", f"src/cpu/{name}_kernels.h") for name in operators}
-    shared = ("src/cpu/gated*", "src/cpu/norm*", "src/cpu/product*")
+    shared = ("src/cpu/attention*", "src/cpu/gated*", "src/cpu/norm*", "src/cpu/product*")
     own = (*(file for files in kernels.values() for file in files), *shared)
     operands = tuple(f"tests/ops/{name}.py" for name in OPERANDS)
     return (
@@ -91,6 +97,7 @@ def layers(root: Path) -> tuple[Layer, ...]:
         Layer(name="core", sources=("src/core/*", "src/include/infini/ops/*"), count=4),
         Layer(name="torch", sources=("src/torch/*",), count=3),
         *(Layer(name=name, sources=files, count=1) for name, files in kernels.items()),
+        Layer(name="attention", sources=("src/cpu/attention*",), count=2),
         Layer(name="norms", sources=("src/cpu/norm*",), count=2),
         Layer(name="gated", sources=("src/cpu/gated*",), count=2),
         Layer(name="products", sources=("src/cpu/product*",), count=2),

@@ -71,6 +71,24 @@ WRONG_NATIVE_KERNELS = (
         "weights = weight.data();",
     ),
     (
+        "a causal query of attention sees one key more",
+        "src/core/attention.cc",
+        "head.shift = 1;",
+        "head.shift = 2;",
+    ),
+    (
+        "attention forgets that a larger score came",
+        "src/cpu/attention_kernels.h",
+        "Store(place, Load(place) * factor);",
+        "Store(place, Load(place));",
+    ),
+    (
+        "the heads of a group are one head",
+        "src/core/attention.cc",
+        "has_heads ? Step(tensor, 2) : 0,",
+        "0,",
+    ),
+    (
         "add_rms_norm stores its sums into the out",
         "src/cpu/norm.cc",
         "weight, eps, {&out, &residual_out});",

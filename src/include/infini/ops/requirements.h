@@ -76,6 +76,7 @@ enum class Condition : std::uint8_t {
   kGemm,           // shapes of products, see core/product.h
   kLinear,
   kMatmul,
+  kAttention,  // see core/attention.h
 };
 
 struct Requirement {
@@ -89,6 +90,7 @@ struct Requirements {
   Reading reading;
   Requirement others[2];
   std::uint32_t indices = 0;  // `Places` of tensors of `kIndexTypes`
+  std::uint32_t masks = 0;    // `Places` of tensors that can also be bool
 };
 
 // What one implementation does not take, of what its operator takes.

@@ -1,0 +1,20 @@
+#include "base/scaled_dot_product_attention.h"
+
+#include "cpu/attention.h"
+
+namespace infini::ops {
+
+template <>
+struct Operator<ScaledDotProductAttention, Device::Type::kCpu, 0> {
+  static void Run(const Invocation& call) {
+    if (call.out().element_count() == 0) return;
+    Attention attention;
+    AttentionOf(call, &attention);
+    cpu::Attend(attention.first, attention.batch.count(),
+                [&](std::int64_t index) { return attention.At(index); });
+  }
+};
+
+INFINI_OPS_REGISTER(ScaledDotProductAttention, Device::Type::kCpu, 0);
+
+}  // namespace infini::ops
