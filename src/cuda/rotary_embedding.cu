@@ -24,7 +24,8 @@ struct Factors {
   bool is_inverse;
 };
 
-// Pair `pair` of each head of a token. The threads along y share the heads.
+// Rotates elements `first` and `second` of each head of a token. The threads along y share the
+// heads.
 template <typename T>
 __device__ void RotatePair(const Heads& heads, std::int64_t batch, std::int64_t token,
                            std::int64_t first, std::int64_t second, float cosine, float sine) {
