@@ -43,6 +43,9 @@ SIZES = {"cpu": (16, 64, 256, 1024), "cuda": (8192,)}  # of products
 MOST_HALF_SIZE = {"cpu": 256, "cuda": 8192}
 INFERENCE_ROWS = (1, 16, 128, 2048)  # on an accelerator
 HIDDEN = 4096  # columns of these
+TOKENS = (1, 512)  # of one model: 32 heads of 128 elements, of which 8 are cached
+HEADS = (32, 8, 8)
+HEAD_SIZE = 128
 GRAPH_CALLS = 60  # in one CUDA graph
 ROTATING_SETS = 3  # while one is used, the other two evict it from the caches
 LARGE_BYTES = 1 << 26  # operands that evict themselves, and are compared with a copy
@@ -55,13 +58,13 @@ class KernelCase:
     """One operator with operands of one shape and dtype.
 
     ``inputs`` makes the arguments in the operator's order. ``exact`` takes them and returns the
-    result on the CPU in float64. ``reference`` takes them and ``out``, and writes the result into
-    it with torch's own kernels. If it is None, ``exact`` also takes ``out``.
+    result on the CPU in float64, or a tuple of them. ``reference`` takes them and ``out``, and
+    writes the result into it with torch's own kernels. If it is None, ``exact`` also takes ``out``.
     """
 
     operator: str
     inputs: Callable[[], tuple[Any, ...]]
-    exact: Callable[..., torch.Tensor]
+    exact: Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]
     title: str
     size: int
     """Elements of the output, or rows of a product."""
@@ -69,25 +72,44 @@ class KernelCase:
     out_dtype: torch.dtype
     reference: Callable[..., object] | None = None
     flops: int = 0  # 0: memory-bound
+    in_place: tuple[int, ...] = ()
+    """The arguments that are written. There are no outs then, and ``reference`` takes none."""
 
     @property
     def name(self) -> str:
         return f"{self.operator} {self.title}"
 
-    def operands(self, device: str, seed: int) -> tuple[tuple[Any, ...], torch.Tensor]:
-        """Inputs and an out on ``device``, always the same for one seed."""
+    def operands(self, device: str, seed: int) -> tuple[tuple[Any, ...], tuple[torch.Tensor, ...]]:
+        """Inputs and outs on ``device``, always the same for one seed."""
         torch.manual_seed(seed)
         inputs = self.inputs()
-        shape = self.exact(*(move(value, "meta") for value in inputs)).shape
-        out = torch.empty(shape, dtype=self.out_dtype, device=device)
-        return tuple(move(value, device) for value in inputs), out
+        outs: tuple[torch.Tensor, ...] = ()
+        if not self.in_place:
+            results = self.results([move(value, "meta") for value in inputs])
+            outs = tuple(each.new_empty(each.shape, device=device) for each in results)
+            outs = tuple(each.to(self.out_dtype) for each in outs)
+        return tuple(move(value, device) for value in inputs), outs
+
+    def results(self, inputs: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+        """What ``exact`` computes from the inputs."""
+        exact = self.exact(*inputs)
+        return exact if isinstance(exact, tuple) else (exact,)
+
+    def written(self, inputs: Sequence[Any], outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The tensors that a call writes, in the order of ``results``."""
+        return [inputs[place] for place in self.in_place] or list(outs)
+
+    def torch_call(self, inputs: Sequence[Any], outs: Sequence[torch.Tensor]) -> partial[object]:
+        """The same by torch's own kernels."""
+        call = partial(self.reference or self.exact, *inputs)
+        return partial(call, out=outs[0] if len(outs) == 1 else outs) if outs else call
 
 
-def move(value: Any, *where: object) -> Any:
-    """Move a tensor, a list of them, or any other value to a device or dtype."""
+def move(value: Any, device: str, dtype: torch.dtype | None = None) -> Any:
+    """Move a tensor, a list of them, or any other value to a device, and floats to a dtype."""
     if isinstance(value, torch.Tensor):
-        return value.to(*where)
-    return [each.to(*where) for each in value] if isinstance(value, list) else value
+        return value.to(device, dtype if value.is_floating_point() else None)
+    return [move(each, device, dtype) for each in value] if isinstance(value, list) else value
 
 
 def cases(device: str) -> Iterator[KernelCase]:
@@ -99,15 +121,17 @@ def cases(device: str) -> Iterator[KernelCase]:
             if dtype is torch.float32 or size <= MOST_HALF_SIZE[device]:
                 yield from _products(size, dtype)
         yield from _attention(dtype)
+        for tokens in TOKENS:
+            yield from _of_tokens(tokens, dtype)
     if device != "cpu":
         for rows in INFERENCE_ROWS:
             yield from _inference(rows)
 
 
-def bytes_moved(inputs: tuple[Any, ...], out: torch.Tensor) -> int:
+def bytes_moved(inputs: tuple[Any, ...], written: Sequence[torch.Tensor]) -> int:
     """The minimum number of bytes that a memory-bound operator reads and writes."""
     values = [each for value in inputs for each in (value if isinstance(value, list) else [value])]
-    tensors = [each for each in (out, *values) if isinstance(each, torch.Tensor)]
+    tensors = [each for each in (*written, *values) if isinstance(each, torch.Tensor)]
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
@@ -122,7 +146,7 @@ def gated_halves(
 def _inference(rows: int) -> Iterator[KernelCase]:
     many = f"{rows} row{'s' * (rows > 1)} of {HIDDEN}"
     for case in _memory_bound(rows * HIDDEN, torch.bfloat16, HIDDEN, many):
-        if case.operator in ("add", "mul", "rms_norm", "swiglu", *GATES):
+        if case.operator in ("add", "mul", "rms_norm", "add_rms_norm", "swiglu", *GATES):
             yield case
 
 
@@ -143,6 +167,12 @@ def _memory_bound(
 
     def norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
         return functional.rms_norm(x, (columns,), weight, eps)
+
+    def added_norm(
+        x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        total = x + residual
+        return norm(total, weight, eps), total
 
     def masked_softmax(x: torch.Tensor) -> torch.Tensor:
         above = torch.ones(columns, columns, dtype=torch.bool, device=x.device).triu(1)
@@ -186,6 +216,14 @@ def _memory_bound(
             reference=lambda x, weight, eps, out: norm(x, weight, eps),  # noqa: ARG005
         ),
         case(
+            "add_rms_norm",
+            lambda: (make(rows, columns), make(rows, columns), make(columns), 1e-6),
+            added_norm,
+            reference=lambda x, residual, weight, eps, out: norm(
+                torch.add(x, residual, out=out[1]), weight, eps
+            ),
+        ),
+        case(
             "causal_softmax",
             lambda: (make(rows // columns, columns, columns),),
             masked_softmax,
@@ -217,6 +255,72 @@ def _products(size: int, dtype: torch.dtype) -> list[KernelCase]:
             reference=torch.ops.aten.linear.out,
         ),
     ]
+
+
+def _of_tokens(tokens: int, dtype: torch.dtype) -> Iterator[KernelCase]:
+    """Operators of the parts of a fused projection, which they rotate or copy to a cache."""
+    case = partial(
+        KernelCase,
+        title=f"{_dtype_name(dtype)}, {tokens} token{'s' * (tokens > 1)}",
+        size=tokens,
+        dtype=dtype,
+        out_dtype=dtype,
+    )
+
+    def projected() -> tuple[torch.Tensor, ...]:
+        fused = torch.randn(tokens, sum(HEADS), HEAD_SIZE).to(dtype)
+        return tuple(fused.split(HEADS, 1))
+
+    def turned(positions: torch.Tensor, heads: torch.Tensor, cache: torch.Tensor) -> torch.Tensor:
+        cosine, sine = cache[positions].unsqueeze(1).chunk(2, -1)
+        x, y = heads.chunk(2, -1)
+        return torch.cat([x * cosine - y * sine, y * cosine + x * sine], -1)
+
+    def rotate(
+        positions: torch.Tensor,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        size: int,  # noqa: ARG001 - as the operator
+        cache: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        return turned(positions, query, cache), turned(positions, key, cache)
+
+    def rotate_in_place(*arguments: Any) -> None:
+        for heads, result in zip(arguments[1:3], rotate(*arguments), strict=True):
+            heads.copy_(result)
+
+    def store_in_place(
+        key: torch.Tensor, value: torch.Tensor, slots: torch.Tensor, *caches: torch.Tensor
+    ) -> None:
+        for values, cache in zip((key, value), caches, strict=True):
+            cache.flatten(0, 1).index_copy_(0, slots, values)
+
+    def store(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        key_cache, value_cache = (cache.clone() for cache in arguments[3:])
+        store_in_place(*arguments[:3], key_cache, value_cache)
+        return key_cache, value_cache
+
+    def tokens_and_caches() -> tuple[torch.Tensor, ...]:
+        _, key, value = projected()
+        caches = (torch.randn(64, 16, HEADS[1], HEAD_SIZE).to(dtype) for _ in range(2))
+        return key, value, torch.randperm(64 * 16)[:tokens], *caches
+
+    def heads_and_angles() -> tuple[Any, ...]:
+        query, key, _ = projected()
+        angles = torch.randn(4096, HEAD_SIZE // 2)
+        cache = torch.cat([angles.cos(), angles.sin()], -1).to(dtype)
+        return torch.randint(4096, (tokens,)), query, key, HEAD_SIZE, cache
+
+    yield case(
+        "rotary_embedding", heads_and_angles, rotate, reference=rotate_in_place, in_place=(1, 2)
+    )
+    yield case(
+        "reshape_and_cache_flash",
+        tokens_and_caches,
+        store,
+        reference=store_in_place,
+        in_place=(3, 4),
+    )
 
 
 def _attention(dtype: torch.dtype) -> Iterator[KernelCase]:
@@ -288,17 +392,17 @@ def main(device: str, rounds: int, names: Sequence[str]) -> None:
 def figures(case: KernelCase, device: str, rounds: int) -> dict[str, Any]:
     """Check every implementation, then return its seconds per call, one value per round."""
     operands = [case.operands(device, 0)]
-    moved_bytes = bytes_moved(*operands[0])
+    inputs, outs = operands[0]
+    moved_bytes = bytes_moved(inputs, case.written(inputs, outs))
     is_large = moved_bytes >= LARGE_BYTES and not case.flops
     if not case.flops and not is_large:
         operands += [case.operands(device, seed) for seed in range(1, ROTATING_SETS)]
-    reference = case.reference or case.exact
-    calls = {"torch": [partial(reference, *i, out=o) for i, o in operands]}
+    calls = {"torch": [case.torch_call(*each) for each in operands]}
     function = getattr(infini.ops, case.operator)
     for slot in slots(case.operator, device):
         name = f"slot {slot}"
-        calls[name] = [partial(function, *i, o, implementation_index=slot) for i, o in operands]
-        check(case, name, calls[name][0])
+        calls[name] = [partial(function, *i, *o, implementation_index=slot) for i, o in operands]
+        check(case, name, calls[name][0], *operands[0])
     if is_large:
         # The memory's limit: torch's own copy of as many bytes, read and written.
         source = torch.empty(moved_bytes // 2, dtype=torch.uint8, device=device)
@@ -322,13 +426,31 @@ def slots(operator: str, device: str) -> list[int]:
     return [slot for slot in active if slot != Slot.TORCH]
 
 
-def check(case: KernelCase, name: str, call: partial[object]) -> None:
+def check(
+    case: KernelCase,
+    name: str,
+    call: partial[object],
+    inputs: Sequence[Any],
+    outs: Sequence[torch.Tensor],
+) -> None:
     """Raise unless the call computes the exact value within the precision of its dtype."""
-    *inputs, out = call.args  # in the operator's order
-    expected = case.exact(*(move(value, "cpu", torch.float64) for value in inputs))
-    out.fill_(float("nan"))
+    results = case.results([move(value, "cpu", torch.float64) for value in inputs])
+    for out in outs:
+        out.fill_(float("nan"))
     call()
-    error = (out.cpu().double() - expected).abs().max()
+    for written, expected in zip(case.written(inputs, outs), results, strict=True):
+        compare(case, name, inputs, written, expected)
+
+
+def compare(
+    case: KernelCase,
+    name: str,
+    inputs: Sequence[Any],
+    written: torch.Tensor,
+    expected: torch.Tensor,
+) -> None:
+    """Raise unless one of the written tensors has the exact values, within the precision."""
+    error = (written.cpu().double() - expected).abs().max()
     precision = 4 * max(torch.finfo(dtype).eps for dtype in (case.dtype, case.out_dtype))
     if case.flops:
         # Each of a row's products is added in float32. The roundings have random signs, so that

@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 from installed import hand_written_slots
+from reasons import SkipReason, skip
 
 import torch
 
@@ -51,7 +52,7 @@ def test_tokens(
     example: ModuleType, dtype: torch.dtype, slot: int, seed: int | None, device: str
 ) -> None:
     if not hand_written_slots("scaled_dot_product_attention", device):
-        pytest.skip(f"no attention on {device}")
+        skip(SkipReason.SLOT_NOT_ACTIVE, f"no attention on {device}")
     weights = example.Weights(dtype, device)
     sequences, difference = example.generate(weights, example.PROMPTS, STEPS, slot, seed)
     assert difference < TOLERANCES[dtype]
