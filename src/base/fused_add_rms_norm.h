@@ -1,7 +1,6 @@
 #ifndef INFINI_OPS_BASE_FUSED_ADD_RMS_NORM_H_
 #define INFINI_OPS_BASE_FUSED_ADD_RMS_NORM_H_
 
-#include "base/add_rms_norm.h"
 #include "infini/ops/operator.h"
 
 namespace infini::ops {

@@ -38,10 +38,10 @@ def mutants(sources: Sources) -> list[Mutant]:
 
 
 class TestPlan:
-    def test_30_of_at_least_60_are_drawn(self) -> None:
+    def test_half_of_at_least_60_are_drawn(self) -> None:
         names = [fault.name for fault in all_faults()]
         assert len({*names}) == len(names) >= 60
-        assert len(names) - len(FAULTS) >= 30
+        assert len(names) - len(FAULTS) >= len(names) / 2
 
     def test_one_seed_gives_one_plan(self, sources: Sources, mutants: list[Mutant]) -> None:
         again = plan(sources, 1, FAULTS[3:6])
