@@ -1,6 +1,6 @@
 """A Llama-shaped decoder of random weights: prefill, then decode steps over a paged cache.
 
-``python examples/decoder.py`` computes it with infini.ops alone. Torch computes the same anew for
+``python examples/decoder.py`` computes it with infini.ops alone. Torch computes the same again for
 each token, without a cache. The program compares the logits, and prints the tokens.
 """
 
