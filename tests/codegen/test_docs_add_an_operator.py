@@ -101,14 +101,6 @@ def test_the_operators_with_their_parameters(root: Path, page: str) -> None:
         assert names == [each.name for each in bases[name].overload.parameters], name
 
 
-def test_the_slots_of_each_backend(root: Path, page: str) -> None:
-    for operator, _, *slots in rows(page, "Operator"):
-        name = operator.strip("`").partition("(")[0]
-        sources = {f"cpu/{name}.cc": "0", f"cuda/{name}.cu": "0", f"triton/ops/{name}": "9"}
-        there = [slot if (root / "src" / path).exists() else "" for path, slot in sources.items()]
-        assert slots == there, name
-
-
 def test_the_options_exist(root: Path, page: str) -> None:
     files = [root / "CMakeLists.txt", *(root / "src" / "cmake").glob("*.cmake")]
     rules = "\n".join(path.read_text() for path in files)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from pydantic import BaseModel
 
 from ci import cli
@@ -31,7 +32,7 @@ from ci.util.process import NOTIFY_VARIABLE, STORE_VARIABLE
 from codegen import cli as codegen_cli
 from codegen import cpp
 from codegen.inputs import SELECTION_VARIABLE
-from codegen.native import read_bases
+from codegen.native import read_bases, read_registry
 from codegen.triton.compiler import CACHE_VARIABLE
 from tests.docs import alarms, findings
 
@@ -511,7 +512,32 @@ def _operators() -> str:
         " error of a call says what its slot takes. [The hand-written operators]"
         "(../add-an-operator.md#the-hand-written-operators) has the slots.",
         _table(("Operator", "Takes"), rows),
+        "## Where they run, and what is tested",
+        "The numbers are slots. Every test run tests all of these kernels: those of the CPU also on"
+        " aarch64, those of CUDA in an emulator, and those of Triton in its interpreter. The types"
+        " are those that pass in [the contract of the CPU]"
+        "(../the-library.md#the-contract-of-a-platform).",
+        _table(("Operator", "CPU", "Types that pass on the CPU", "CUDA", "Triton"), _slots()),
     )
+
+
+def _slots() -> Iterator[tuple[str, ...]]:
+    """The kernels of each operator, by the registrations in the sources."""
+    bases = read_bases(ROOT / "src" / "base")
+    kernels = {"cpu": "src/cpu/*.cc", "cuda": "src/cuda/*.cu", "triton": "src/triton/ops/*/*.cc"}
+    slots: dict[tuple[str, str], str] = {}
+    for backend, pattern in kernels.items():
+        sources = [path.relative_to(ROOT) for path in sorted(ROOT.glob(pattern))]
+        registry = read_registry(sources, bases, "kNvidia", ROOT)
+        slots |= {(each.name, backend): str(each.slot) for each in registry.implementations}
+    contract = yaml.safe_load((ROOT / "tests" / "ops" / "contracts" / "cpu.yaml").read_text())
+    types = contract["dtypes"]
+    passing = contract["operators"]["tests/ops/test_native_ops.py::test_native"]["slot 0"]
+    for name in bases:
+        words = [types.get(word, word) for word in str(passing.get(name, "")).split()]
+        tested = ", ".join(sorted(" ".join(words).split()))
+        cpu, cuda, triton = (slots.get((name, backend), "") for backend in kernels)
+        yield f"`{name}`", cpu, tested, cuda, triton
 
 
 def _joined(literals: str) -> str:
