@@ -43,7 +43,8 @@ def check(worker: Any, multiply: Callable[..., None]) -> None:
     torch.manual_seed(0)
     a, b = (torch.randn(*shape) / LENGTH**0.25 for shape in ((ROWS, LENGTH), (LENGTH, ROWS)))
     case = next(each for each in worker.cases("cuda") if each.name == f"gemm float32 {LENGTH}³")
-    worker.check(case, "slot 0", partial(multiply, a, b, torch.empty(ROWS, ROWS)))
+    out = torch.empty(ROWS, ROWS)
+    worker.check(case, "slot 0", partial(multiply, a, b, out), (a, b), (out,))
 
 
 def test_a_long_sum_may_be_less_exact_than_a_short_one(worker: Any) -> None:

@@ -151,6 +151,8 @@ def on(device: str, value: Any) -> Any:
 
 
 def call(overload: Any, arguments: dict[str, Any], device: str) -> list[Any]:
+    """The results. What a kernel does not write, in modes that do not exist, is NaN each time."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
     values = {name: on(device, value) for name, value in arguments.items()}
     torch.manual_seed(0)
     return list(tree_leaves(overload(**values)))
@@ -162,17 +164,9 @@ def find(name: str) -> Any:
 
 
 def repeats(overload: Any, arguments: dict[str, Any], expected: list[Any]) -> bool:
-    """Whether the values of the results are determined by the arguments.
-
-    Memory that torch leaves uninitialized is NaN in the second call. With modes that do not exist,
-    some kernels write nothing; whether two calls find the same there is chance.
-    """
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    try:
-        with Draws() as draws:
-            again = call(overload, arguments, "cpu")
-    finally:
-        torch.use_deterministic_algorithms(False)
+    """Whether the values of the results are determined by the arguments."""
+    with Draws() as draws:
+        again = call(overload, arguments, "cpu")
     try:
         same(again, expected)
     except AssertionError:
