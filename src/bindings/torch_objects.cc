@@ -176,8 +176,8 @@ bool HasPythonDispatch(const Argument* arguments, std::size_t size) {
 }
 
 // Runs the call with the interpreter lock released. Exceptions become the current Python error, and
-// warnings are added to `warnings`. Returns false, without an error, if no implementation takes the
-// call and torch can dispatch it to a class of Python.
+// warnings are added to `warnings`. Returns false, without an error, if the implementation refuses
+// the call and torch can dispatch it to a class of Python.
 bool DispatchUnlocked(const Overload& overload, Argument* arguments, const CallOptions& options,
                       std::vector<c10::Warning>* warnings) {
   const std::size_t size = overload.parameters.size();
@@ -190,7 +190,7 @@ bool DispatchUnlocked(const Overload& overload, Argument* arguments, const CallO
     // Our own error about the call; torch would turn it into a RuntimeError. Drop torch's warnings,
     // such as one about a resized out: they concern internal tensors.
     warnings->clear();
-    if (HasPythonDispatch(arguments, size)) return false;
+    if (IsRefusal(error) && HasPythonDispatch(arguments, size)) return false;
     PyErr_SetString(PyExc_ValueError, error.what());
   } catch (...) {
     torch::translate_exception_to_python(std::current_exception());

@@ -13,6 +13,11 @@
 namespace infini::ops {
 namespace {
 
+class RefusedCall : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
+
 // It adds no measurable cost to a call (26 to 30 ns of dispatch with and without it). The
 // initial-exec model is not cheaper, and a process has little room for it.
 thread_local Call last_call;
@@ -25,7 +30,7 @@ void Run(const Overload& overload, const Selection& selection, const Invocation&
     ~Record() { last_call = call; }
   } const record{{&overload, implementation.device, implementation.slot}};
   if (!selection.is_supported && !implementation.Takes(invocation)) {
-    throw std::invalid_argument(Refusal(overload, implementation, invocation));
+    throw RefusedCall(Refusal(overload, implementation, invocation));
   }
   implementation.kernel(invocation, implementation.data);
 }
@@ -190,6 +195,10 @@ void RunOnLists(const Overload& overload, const Invocation& invocation, std::opt
 }  // namespace
 
 const Call& LastCall() { return last_call; }
+
+bool IsRefusal(const std::exception& error) {
+  return dynamic_cast<const RefusedCall*>(&error) != nullptr;
+}
 
 std::optional<int> FindSlot(const Overload& overload, Span<Argument> arguments,
                             const CallOptions& options) {

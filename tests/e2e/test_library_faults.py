@@ -33,7 +33,7 @@ def test_a_wrong_kernel_is_shown_and_fails_again(tmp_path: Path) -> None:
     shown = carried_out([sys.executable, "-m", "ci", *words]).splitlines()
     test = f"tests/ops/test_native_ops.py::test_native[{kernel}-float32-cpu-slot0]"
     reason, command = (line.strip() for line in shown[shown.index(test) + 1 :][:2])
-    assert reason.startswith("contiguous: Mismatched elements: ")
+    assert reason.startswith("contiguous: out: Mismatched elements: ")
     assert f" rerun {(tmp_path / 'results' / 'latest').resolve().name} cpu " in command
     again = carried_out(shlex.split(command))
     assert "1 failed" in again.splitlines()[-1]

@@ -8,8 +8,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from installed import hand_written_slots
-from reasons import SkipReason, skip
 
 import torch
 
@@ -31,7 +29,11 @@ STEPS = 32
 # Of logits of about 1, computed in this precision in 2 layers.
 TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
 
-pytestmark = [pytest.mark.operators(*OPERATORS), pytest.mark.full_suite]
+pytestmark = [
+    pytest.mark.cpu_kernels,
+    pytest.mark.full_suite,
+    pytest.mark.operators(*OPERATORS),
+]
 
 
 @pytest.fixture(scope="module")
@@ -48,18 +50,14 @@ def example() -> ModuleType:
 @pytest.mark.parametrize("seed", [None, 7], ids=["greedy", "sampled"])
 @pytest.mark.parametrize("slot", [0, 8])
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
-def test_tokens(
-    example: ModuleType, dtype: torch.dtype, slot: int, seed: int | None, device: str
-) -> None:
-    if not hand_written_slots("scaled_dot_product_attention", device):
-        skip(SkipReason.SLOT_NOT_ACTIVE, f"no attention on {device}")
-    weights = example.Weights(dtype, device)
+def test_tokens(example: ModuleType, dtype: torch.dtype, slot: int, seed: int | None) -> None:
+    weights = example.Weights(dtype, "cpu")
     sequences, difference = example.generate(weights, example.PROMPTS, STEPS, slot, seed)
     assert difference < TOLERANCES[dtype]
     assert [len(each) for each in sequences] == [len(each) + STEPS for each in example.PROMPTS]
     if dtype is not torch.float32:
         return  # rounding can exchange two tokens that are nearly as likely
-    generator = None if seed is None else torch.Generator(device).manual_seed(seed)
+    generator = None if seed is None else torch.Generator().manual_seed(seed)
     expected = [list(each) for each in example.PROMPTS]
     for _ in range(STEPS):
         logits = torch.stack([example.expected_logits(weights, tokens) for tokens in expected])

@@ -294,6 +294,12 @@ class TestOperatorsOfTorch:
 
 @pytest.mark.operators("rms_norm")
 class TestFakeTensors:
+    def test_a_slot_that_the_build_lacks_is_an_error(self) -> None:
+        with FakeTensorMode():
+            x = torch.empty(3, 4)
+            with pytest.raises(ValueError, match="implementation_index 5 is not active"):
+                infini.ops.rms_norm(x, x[0], x, implementation_index=5)
+
     def test_a_call_checks_nothing_and_writes_nothing(self) -> None:
         with FakeTensorMode():
             result = normalize(torch.rand(3, 4), torch.rand(4))

@@ -1,6 +1,7 @@
 #ifndef INFINI_OPS_OPERATOR_H_
 #define INFINI_OPS_OPERATOR_H_
 
+#include <exception>
 #include <iterator>
 #include <list>
 #include <map>
@@ -120,6 +121,9 @@ struct CallOptions {
 // not on the CPU, or the CPU if there is none. Throws the errors of the implementation.
 INFINI_OPS_API void Dispatch(const Overload& overload, Span<Argument> arguments,
                              const CallOptions& options);
+
+// True if `Dispatch` threw it because the arguments do not meet the implementation's requirements.
+INFINI_OPS_API bool IsRefusal(const std::exception& error);
 
 // The slot that `Dispatch` would run, without running it; empty if no implementation supports the
 // call.
