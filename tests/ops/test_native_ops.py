@@ -476,6 +476,8 @@ for wanted in (1, 4):
 """
 
 
+@pytest.mark.cpu_kernels
+@pytest.mark.operators("rms_norm")
 def test_torch_says_how_many_threads_there_are() -> None:
     """They start with the first call of a process that can use them."""
     first, second = map(int, output_of([sys.executable, "-c", STARTED_THREADS]).split())
