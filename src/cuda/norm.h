@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kMaxThreads)
   }
 }
 
-// As base/add_rms_norm.h. The last rows of a block can be a row of another warp, which only reads.
+// As base/add_rms_norm.h.
 inline void AddRmsNorm(const Invocation& invocation, const Tensor& input, const Tensor& residual,
                        const Tensor& weight, double eps, const Tensor& out,
                        const Tensor& residual_out) {
@@ -186,12 +186,10 @@ inline void AddRmsNorm(const Invocation& invocation, const Tensor& input, const 
   });
 }
 
-// The limit of `RowsOf` for the operands of `AddRmsNorm`, whose outs can be inputs.
+// The limit of `RowsOf` for the operands of `AddRmsNorm`, whose outs follow each other.
 inline bool HasSumRows(const Invocation& call) {
-  const bool is_in_place = call.parameters[0].is_out;
-  const Tensor& out = is_in_place ? call.tensor(0) : call.out();
-  const Tensor& residual_out = is_in_place ? call.tensor(1) : call.tensor(call.size - 1);
-  return RowsOf(call.tensor(0), out) && RowsOf(call.tensor(1), residual_out);
+  return RowsOf(call.tensor(0), call.out()) &&
+         RowsOf(call.tensor(1), call.tensor(call.FirstWritten() + 1));
 }
 
 }  // namespace infini::ops::cuda
