@@ -1,0 +1,342 @@
+"""The cases of ``bench.kernel_worker``: operators with operands of one shape and dtype."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from torch.nn import functional
+
+import torch
+
+COLUMNS = 1024  # at most, in rows that are normalized
+# On an accelerator every operand is larger than its caches (the largest today have 128 MB).
+ELEMENTS = {
+    "cpu": (1 << 10, 1 << 16, 1 << 20, 1 << 24),
+    "cuda": (1 << 26,),
+}  # of memory-bound cases
+# Operators of halves, by their activation.
+GATES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "gelu_and_mul": functional.gelu,
+    "gelu_tanh_and_mul": partial(functional.gelu, approximate="tanh"),
+    "silu_and_mul": functional.silu,
+}
+SIZES = {"cpu": (16, 64, 256, 1024), "cuda": (8192,)}  # of products
+# Without a library torch takes up to 3 s for one product of 1024³ in 16 bits.
+MOST_HALF_SIZE = {"cpu": 256, "cuda": 8192}
+INFERENCE_ROWS = (1, 16, 128, 2048)  # on an accelerator
+HIDDEN = 4096  # columns of these
+TOKENS = (1, 512)  # of one model: 32 heads of 128 elements, of which 8 are cached
+HEADS = (32, 8, 8)
+HEAD_SIZE = 128
+
+
+@dataclass(frozen=True)
+class KernelCase:
+    """One operator with operands of one shape and dtype.
+
+    ``inputs`` makes the arguments in the operator's order. ``exact`` takes them and returns the
+    result on the CPU in float64, or a tuple of them. ``reference`` takes them and ``out``, and
+    writes the result into it with torch's own kernels. If it is None, ``exact`` also takes ``out``.
+    """
+
+    operator: str
+    inputs: Callable[[], tuple[Any, ...]]
+    exact: Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]
+    title: str
+    size: int
+    """Elements of the output, or rows of a product."""
+    dtype: torch.dtype
+    out_dtype: torch.dtype
+    reference: Callable[..., object] | None = None
+    flops: int = 0  # 0: memory-bound
+    in_place: tuple[int, ...] = ()
+    """The arguments that are written. There are no outs then, and ``reference`` takes none."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.operator} {self.title}"
+
+    def operands(self, device: str, seed: int) -> tuple[tuple[Any, ...], tuple[torch.Tensor, ...]]:
+        """Inputs and outs on ``device``, always the same for one seed."""
+        torch.manual_seed(seed)
+        inputs = self.inputs()
+        outs: tuple[torch.Tensor, ...] = ()
+        if not self.in_place:
+            results = self.results([move(value, "meta") for value in inputs])
+            make = partial(torch.empty, dtype=self.out_dtype, device=device)
+            outs = tuple(make(each.shape) for each in results)
+        return tuple(move(value, device) for value in inputs), outs
+
+    def results(self, inputs: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+        """What ``exact`` computes from the inputs."""
+        exact = self.exact(*inputs)
+        return exact if isinstance(exact, tuple) else (exact,)
+
+    def written(self, inputs: Sequence[Any], outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The tensors that a call writes, in the order of ``results``."""
+        return [inputs[place] for place in self.in_place] or list(outs)
+
+    def torch_call(self, inputs: Sequence[Any], outs: Sequence[torch.Tensor]) -> partial[object]:
+        """The same by torch's own kernels."""
+        call = partial(self.reference or self.exact, *inputs)
+        return partial(call, out=outs[0] if len(outs) == 1 else outs) if outs else call
+
+
+def move(value: Any, device: str, dtype: torch.dtype | None = None) -> Any:
+    """Move a tensor, a list of them, or any other value to a device, and floats to a dtype."""
+    if isinstance(value, torch.Tensor):
+        return value.to(device, dtype if value.is_floating_point() else None)
+    return [move(each, device, dtype) for each in value] if isinstance(value, list) else value
+
+
+def cases(device: str) -> Iterator[KernelCase]:
+    """All cases of a kind of device."""
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        for elements in ELEMENTS[device]:
+            yield from _memory_bound(elements, dtype)
+        for size in SIZES[device]:
+            if dtype is torch.float32 or size <= MOST_HALF_SIZE[device]:
+                yield from _products(size, dtype)
+        yield from _attention(dtype)
+        for tokens in TOKENS:
+            yield from _of_tokens(tokens, dtype)
+    if device != "cpu":
+        for rows in INFERENCE_ROWS:
+            yield from _inference(rows)
+
+
+def gated_halves(
+    activation: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor
+) -> torch.Tensor:
+    """Activate the first half of the columns, and multiply it by the second."""
+    first, second = x.chunk(2, -1)
+    return activation(first) * second
+
+
+def _inference(rows: int) -> Iterator[KernelCase]:
+    many = f"{rows} row{'s' * (rows > 1)} of {HIDDEN}"
+    for case in _memory_bound(rows * HIDDEN, torch.bfloat16, HIDDEN, many):
+        if case.operator in ("add", "mul", "rms_norm", "add_rms_norm", "swiglu", *GATES):
+            yield case
+
+
+def _memory_bound(
+    elements: int, dtype: torch.dtype, columns: int | None = None, many: str | None = None
+) -> list[KernelCase]:
+    name, many = _dtype_name(dtype), many or f"{_readable(elements)} elements"
+    case = partial(KernelCase, title=f"{name}, {many}", size=elements, dtype=dtype, out_dtype=dtype)
+    half = torch.float32 if dtype is torch.float16 else torch.float16
+    columns = columns or min(COLUMNS, math.isqrt(elements))
+    rows = elements // columns
+
+    def make(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape).to(dtype)
+
+    def pair() -> tuple[torch.Tensor, torch.Tensor]:
+        return make(elements), make(elements)
+
+    def norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+        return functional.rms_norm(x, (columns,), weight, eps)
+
+    def added_norm(
+        x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        total = x + residual
+        return norm(total, weight, eps), total
+
+    def masked_softmax(x: torch.Tensor) -> torch.Tensor:
+        above = torch.ones(columns, columns, dtype=torch.bool, device=x.device).triu(1)
+        return torch.softmax(x.masked_fill(above, -torch.inf), -1)
+
+    return [
+        case("add", pair, torch.add),
+        case("mul", pair, torch.mul),
+        case(
+            "swiglu",
+            pair,
+            lambda x, gate: x * functional.silu(gate),
+            reference=lambda x, gate, out: torch.mul(x, functional.silu(gate), out=out),
+        ),
+        *(
+            case(
+                name,
+                lambda: (make(rows, 2 * columns),),
+                partial(gated_halves, activation),
+                # Into the out, as a caller without the operator would.
+                reference=lambda x, out, activation=activation: torch.mul(
+                    activation(x[:, :columns]), x[:, columns:], out=out
+                ),
+            )
+            for name, activation in GATES.items()
+        ),
+        case(
+            "cast",
+            lambda: (make(elements),),
+            torch.clone,
+            title=f"{name} to {_dtype_name(half)}, {many}",
+            out_dtype=half,
+            reference=lambda x, out: out.copy_(x),
+        ),
+        case("cat", lambda: ([make(columns, rows // 2) for _ in range(2)], 1), torch.cat),
+        case(
+            "rms_norm",
+            lambda: (make(rows, columns), make(columns), 1e-6),
+            norm,
+            # Torch's function has no out.
+            reference=lambda x, weight, eps, out: norm(x, weight, eps),  # noqa: ARG005
+        ),
+        case(
+            "add_rms_norm",
+            lambda: (make(rows, columns), make(rows, columns), make(columns), 1e-6),
+            added_norm,
+            reference=lambda x, residual, weight, eps, out: norm(
+                torch.add(x, residual, out=out[1]), weight, eps
+            ),
+        ),
+        case(
+            "causal_softmax",
+            lambda: (make(rows // columns, columns, columns),),
+            masked_softmax,
+            # Without the mask, which would need a second kernel.
+            reference=partial(torch.softmax, dim=-1),
+        ),
+    ]
+
+
+def _products(size: int, dtype: torch.dtype) -> list[KernelCase]:
+    title = f"{_dtype_name(dtype)} {size}³"
+    case = partial(
+        KernelCase, title=title, size=size, dtype=dtype, out_dtype=dtype, flops=2 * size**3
+    )
+
+    def make(*shape: int) -> torch.Tensor:
+        return (torch.randn(*shape) / size**0.25).to(dtype)
+
+    def squares() -> tuple[torch.Tensor, torch.Tensor]:
+        return make(size, size), make(size, size)
+
+    return [
+        case("gemm", squares, torch.mm),
+        case("matmul", squares, torch.matmul),
+        case(
+            "linear",
+            lambda: (*squares(), make(size)),
+            functional.linear,
+            reference=torch.ops.aten.linear.out,
+        ),
+    ]
+
+
+def _of_tokens(tokens: int, dtype: torch.dtype) -> Iterator[KernelCase]:
+    """Operators of the parts of a fused projection, which they rotate or copy to a cache."""
+    case = partial(
+        KernelCase,
+        title=f"{_dtype_name(dtype)}, {tokens} token{'s' * (tokens > 1)}",
+        size=tokens,
+        dtype=dtype,
+        out_dtype=dtype,
+    )
+
+    def projected() -> tuple[torch.Tensor, ...]:
+        fused = torch.randn(tokens, sum(HEADS), HEAD_SIZE).to(dtype)
+        return tuple(fused.split(HEADS, 1))
+
+    def turned(positions: torch.Tensor, heads: torch.Tensor, cache: torch.Tensor) -> torch.Tensor:
+        cosine, sine = cache[positions].unsqueeze(1).chunk(2, -1)
+        x, y = heads.chunk(2, -1)
+        return torch.cat([x * cosine - y * sine, y * cosine + x * sine], -1)
+
+    def rotate(
+        positions: torch.Tensor,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        size: int,  # noqa: ARG001 - as the operator
+        cache: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        return turned(positions, query, cache), turned(positions, key, cache)
+
+    def rotate_in_place(*arguments: Any) -> None:
+        for heads, result in zip(arguments[1:3], rotate(*arguments), strict=True):
+            heads.copy_(result)
+
+    def store_in_place(
+        key: torch.Tensor, value: torch.Tensor, slots: torch.Tensor, *caches: torch.Tensor
+    ) -> None:
+        for values, cache in zip((key, value), caches, strict=True):
+            cache.flatten(0, 1).index_copy_(0, slots, values)
+
+    def store(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        key_cache, value_cache = (cache.clone() for cache in arguments[3:])
+        store_in_place(*arguments[:3], key_cache, value_cache)
+        return key_cache, value_cache
+
+    def tokens_and_caches() -> tuple[torch.Tensor, ...]:
+        _, key, value = projected()
+        caches = (torch.randn(64, 16, HEADS[1], HEAD_SIZE).to(dtype) for _ in range(2))
+        return key, value, torch.randperm(64 * 16)[:tokens], *caches
+
+    def heads_and_angles() -> tuple[Any, ...]:
+        query, key, _ = projected()
+        angles = torch.randn(4096, HEAD_SIZE // 2)
+        cache = torch.cat([angles.cos(), angles.sin()], -1).to(dtype)
+        return torch.randint(4096, (tokens,)), query, key, HEAD_SIZE, cache
+
+    yield case(
+        "rotary_embedding", heads_and_angles, rotate, reference=rotate_in_place, in_place=(1, 2)
+    )
+    yield case(
+        "reshape_and_cache_flash",
+        tokens_and_caches,
+        store,
+        reference=store_in_place,
+        in_place=(3, 4),
+    )
+
+
+def _attention(dtype: torch.dtype) -> Iterator[KernelCase]:
+    """A prompt, one with grouped heads, and a step of decoding."""
+    for title, query, key in (
+        ("prompt", (1, 8, 512, 64), (1, 8, 512, 64)),
+        ("grouped prompt", (1, 32, 128, 128), (1, 8, 128, 128)),
+        ("decoding", (16, 32, 1, 128), (16, 8, 1024, 128)),
+    ):
+
+        def inputs(
+            query: tuple[int, ...] = query, key: tuple[int, ...] = key
+        ) -> tuple[torch.Tensor | float | bool | None, ...]:
+            tensors = (torch.randn(*shape).to(dtype) for shape in (query, key, key))
+            return *tensors, None, 0.0, False, None, True
+
+        def attention(*arguments: Any) -> torch.Tensor:
+            *positional, scale, enable_gqa = arguments
+            return functional.scaled_dot_product_attention(
+                *positional, scale=scale, enable_gqa=enable_gqa
+            )
+
+        def reference(*arguments: Any, out: torch.Tensor) -> torch.Tensor:  # noqa: ARG001
+            return attention(*arguments)  # torch's function has no out
+
+        yield KernelCase(
+            operator="scaled_dot_product_attention",
+            inputs=inputs,
+            exact=attention,
+            reference=reference,
+            title=f"{_dtype_name(dtype)}, {title}",
+            size=math.prod(query[:-1]),
+            dtype=dtype,
+            out_dtype=dtype,
+            flops=4 * math.prod(query) * key[-2],
+        )
+
+
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _readable(count: int) -> str:
+    """A power of two, by powers of 1024: "64 k"."""
+    return f"{count >> 20} M" if count >> 20 else f"{count >> 10} k"
