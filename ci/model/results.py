@@ -39,8 +39,8 @@ from ci.util.text import join_names, make_storable, near_match, shorten
 
 # 1 had no counts of overloads, 2 no simulated devices, 3 no builds, 4 no branches and ancestors,
 # 5 no failures, 6 no contracts of failures, 7 no shards, 8 no codes of evidence and notes,
-# 9 no benchmarks
-SCHEMA_VERSION = 10
+# 9 no benchmarks, 10 no distributions
+SCHEMA_VERSION = 11
 OLD_KIND = " (simulated)"  # the end of such labels in results before version 6
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-(?:[0-9a-f]{8}|nogit)-[0-9a-f]{4}", re.ASCII)
 # File in a platform's results: the process of the host engine's agent, which holds its lock.
@@ -64,6 +64,8 @@ MOST_SHARDS = 64  # of a platform; the largest machines have 16 devices
 MOST_FAILURES = 20  # of a platform; its counts say how many there are
 LONGEST_MESSAGE = 300  # characters of a failure's message
 MOST_BENCHMARKS = 5000  # of a platform
+MOST_DISTRIBUTIONS = 100  # of a platform
+LONGEST_FILE = 255  # characters of a file's name
 LONGEST_BENCHMARK = 300  # characters of its name
 LONGEST_UNIT = 16  # characters of a unit
 LARGEST_VALUE = 1e30  # of a benchmark: squares of it are still numbers
@@ -344,6 +346,23 @@ class BenchmarkResult(_Model):
     """Number of measurements that the value is from; null where it is not known."""
 
 
+class Distribution(_Model):
+    """A file that pip installs: built by the run, or passed to it."""
+
+    name: Annotated[Text, Field(max_length=LONGEST_FILE, pattern=r"^[^/]+\.(whl|tar\.gz|zip)$")]
+    """Name of the file."""
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    """SHA-256 of its content, in hexadecimal."""
+    size_bytes: Count
+    """Size of the file."""
+    path: Text | None = None
+    """Path relative to ``results.json``; null where the file was not kept."""
+    installed: bool = False
+    """Whether the tests ran with exactly this file installed."""
+    given: bool = False
+    """Whether it was made elsewhere and passed to the run."""
+
+
 class PlatformResult(_Model):
     """One row of the table, with its details."""
 
@@ -384,6 +403,8 @@ class PlatformResult(_Model):
     """Notes in the table, each with its code and its parameters."""
     benchmarks: Annotated[tuple[BenchmarkResult, ...], Field(max_length=MOST_BENCHMARKS)] = ()
     """Results of the benchmarks, in the order of their files."""
+    distributions: Annotated[tuple[Distribution, ...], Field(max_length=MOST_DISTRIBUTIONS)] = ()
+    """The wheels and source distributions that the run built or was given, by name."""
 
     @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated properties
     @property

@@ -31,12 +31,12 @@ def test_results_are_read_back(published: RunResult, tmp_path: Path) -> None:
     assert [entry.name for entry in path.parent.iterdir()] == ["results.json"]
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema_version": 1', '{"schema_version": 11}'])
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema_version": 1', '{"schema_version": 12}'])
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "results.json"
     path.write_text(text)
     with pytest.raises(
-        InfrastructureError, match="expected a results file of version 10 or older"
+        InfrastructureError, match="expected a results file of version 11 or older"
     ) as it:
         read_results(path)
     assert "\n" not in str(it.value)
