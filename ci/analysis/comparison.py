@@ -25,7 +25,9 @@ from ci.analysis.times import MissingTimes, Times, compare_times
 from ci.errors import UnreadableRunError
 from ci.facts.acceptance import Acceptance, split_expired
 from ci.facts.difference import Difference, common_changes, compare_outcomes, compare_suites
+from ci.facts.environment_key import ComponentChange
 from ci.facts.operators import read_record
+from ci.facts.stack import stack_changes
 from ci.facts.suite import adapt_to_processor, suite_name, suite_of
 from ci.gates.regression import ChangeKind, Judgement, Standing, standing
 from ci.gates.rules import Subject
@@ -53,6 +55,8 @@ class PlatformComparison:
     explanations: tuple[Explanation, ...] = ()
     gained: Times | None = None
     """What BASE's branch gained since the merge base: news that is not HEAD's doing."""
+    stack: Sequence[ComponentChange] = ()
+    """What differs beside the sources; empty across platforms."""
 
     @property
     def name(self) -> str:
@@ -382,6 +386,7 @@ class _RunComparison:
             times=times,
             explanations=tuple(self._explanations(head, times)),
             gained=gained if isinstance(gained, Times) and gained.headlines else None,
+            stack=stack_changes(first, second) if base == head else (),
         )
 
     def _tests(self, base: RunKey, head: RunKey, times: Times | MissingTimes) -> Difference:

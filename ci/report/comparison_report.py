@@ -29,7 +29,7 @@ from ci.report.document import (
 from ci.report.history_report import LONGEST_LABEL, MOST_ROWS
 from ci.report.table import MISSING
 from ci.util.invocation import command
-from ci.util.text import SHORT, counted, shorten_middle
+from ci.util.text import SHORT, counted, join_names, shorten_middle
 
 SCHEMA_VERSION = 2  # version 1 had one platform and no times
 NEWS = [judgement for judgement in Judgement if judgement.is_news]
@@ -252,8 +252,12 @@ def _without_news(times: Times) -> list[str]:
 
 
 def _environment(platform: PlatformComparison) -> Iterator[str]:
-    """The environment key, or the reason why times are not compared."""
+    """What differs beside the sources, and the environment key or why times are not compared."""
     times = platform.times
+    reasons = times.reasons if isinstance(times, MissingTimes) else ()
+    if changed := [it for it in platform.stack if str(it) not in reasons]:
+        shown = [f"{it.component} {it.before} -> {it.after}" for it in changed]
+        yield f"also differs: {join_names(shown)}"
     if isinstance(times, Times):
         yield f"environment: {times.key}"
         if times.base.run_id != platform.base.run_id:
@@ -331,6 +335,7 @@ def _platform_data(platform: PlatformComparison) -> dict[str, Any]:
                 kind.name.lower(): [*map(_test_data, tests.of(kind))] for kind in ChangeKind
             },
         },
+        "stack": [it._asdict() for it in platform.stack],
         "times": _times_data(platform),
         "gained": [*map(_measure_data, platform.gained.changes)] if platform.gained else [],
     }
