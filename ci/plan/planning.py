@@ -44,6 +44,7 @@ from ci.model.plan import (
 from ci.model.platforms import OFFLINE_BASE_COMMAND, OFFLINE_BASE_IMAGE, Platform
 from ci.model.trust import Trust
 from ci.plan.config import Config, DevicePolicy, PlatformConfig, StageConfig
+from ci.plan.source import TIMESTAMP
 from ci.protocol.job import ArtifactPlan, Column, StageNetwork, StagePlan
 from ci.protocol.stage_kind import StageKind
 
@@ -60,6 +61,8 @@ RESULTS = f"{CONTAINER_FOLDER}/results"
 # With a read-only root: what the recipe creates for the stages, and what every tool may write to.
 # The homes of all users, since some base images already have a user of our number.
 WRITABLE = (WORKSPACE, CONTAINER_FOLDER, "/opt/venv", "/home", "/tmp", "/var/tmp")  # noqa: S108
+
+SOURCE_DATE = "SOURCE_DATE_EPOCH"  # https://reproducible-builds.org/specs/source-date-epoch/
 
 # Settings that are passed to image builds as arguments. Certificates are in the build context, as
 # they are too long for an argument.
@@ -154,7 +157,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         variable = config.selection.variable
         selection = SelectionPlan(variable=variable, operators=inputs.options.selected)
     stages = tuple(
-        _stage_plan(stage, inputs)
+        _stage_plan(stage, wanted, inputs)
         for stage in config.stages
         if stage.platforms is None or platform.name in stage.platforms
     )
@@ -236,13 +239,14 @@ _COLUMNS = {
 }
 
 
-def _stage_plan(stage: StageConfig, inputs: PlanInputs) -> StagePlan:
+def _stage_plan(stage: StageConfig, wanted: PlatformConfig, inputs: PlanInputs) -> StagePlan:
     tests = stage.kind is StageKind.PYTEST
     runs_product = stage.kind is not StageKind.COMMAND
     reruns = inputs.options.reruns
     withheld = runs_product if stage.credentials is None else not stage.credentials
     command = tuple(shlex.split(stage.command))
     shards = inputs.options.shards if tests else 1
+    is_dated = runs_product or SOURCE_DATE in wanted.environment
     if shards > 1:
         _refuse_isolated_python(stage.name, command)
         _refuse_temporary_folder(stage.name, command)
@@ -254,6 +258,8 @@ def _stage_plan(stage: StageConfig, inputs: PlanInputs) -> StagePlan:
         timeout_s=stage.timeout_s,
         environment={
             **(inputs.network.without_credentials if withheld else {}),
+            # As the files of the sources: wheels of equal sources are equal.
+            **({} if is_dated else {SOURCE_DATE: str(TIMESTAMP)}),
             **stage.environment,
         },
         device=runs_product if stage.device is None else stage.device,

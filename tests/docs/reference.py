@@ -26,7 +26,9 @@ from ci.model.results import RunResult, results_schema
 from ci.model.schema import described_schema
 from ci.plan.config import Config, NetworkConfig
 from ci.plan.network import VARIABLES
+from ci.plan.planning import SOURCE_DATE
 from ci.plan.site import SiteConfig
+from ci.plan.source import TIMESTAMP
 from ci.util.invocation import RESULTS_VARIABLE
 from ci.util.process import NOTIFY_VARIABLE, STORE_VARIABLE
 from codegen import cli as codegen_cli
@@ -115,6 +117,8 @@ VARIABLES_SET: Mapping[str, str] = {
     PLATFORM_VARIABLE: "Platform that the run was asked for.",
     TORCH_DEVICE_VARIABLE: "Its device type in torch, such as `npu`.",
     SIMULATED_VARIABLE: "`1` if the run does without the vendor's hardware.",
+    SOURCE_DATE: f"`{TIMESTAMP}`, the time of the copied files, so that equal sources make equal"
+    " wheels. Not set for tests and benchmarks. A value in `ci.yaml` wins.",
 }
 # For the program's own use: no one sets them.
 INTERNAL = ("INFINI_CI_NOX", "INFINI_NOX")

@@ -34,7 +34,8 @@ SIMULATED = {"INFINI_CI_SIMULATED": "1"}
 def test_stages() -> None:
     build, size, tests = plan().stages
     assert build.command == ("make", "two words")
-    assert build.environment == {"B": "2"}
+    assert build.environment == {"B": "2", "SOURCE_DATE_EPOCH": "946684800"}
+    assert "SOURCE_DATE_EPOCH" not in tests.environment
     columns = [build.column, size.column, tests.column]
     assert columns == [Column.BUILD_INSTALL, Column.NONE, Column.PYTEST]
     assert (tests.kind, tests.timeout_s) == (StageKind.PYTEST, 60)
@@ -50,6 +51,20 @@ def test_stages_know_their_platform(platform: str, device: str, simulated: dict[
     assert planned.simulated is bool(simulated)
     variables = {"INFINI_CI_PLATFORM": platform, "INFINI_CI_TORCH_DEVICE": device}
     assert planned.environment == {"A": "1", **variables, **simulated}
+
+
+@pytest.mark.parametrize("where", ["platform", "stage"])
+def test_a_date_of_the_configuration_replaces_that_of_the_sources(where: str) -> None:
+    own = {"environment": {"SOURCE_DATE_EPOCH": "7"}}
+    build = {"name": "build", "command": "make", **(own if where == "stage" else {})}
+    [planned, _] = plan(
+        {
+            **CONFIG,
+            "platforms": {"cpu": own if where == "platform" else {}},
+            "stages": [build, CONFIG["stages"][-1]],
+        }
+    ).stages
+    assert planned.environment == (own["environment"] if where == "stage" else {})
 
 
 def test_a_simulated_device_that_was_not_run_is_one_too() -> None:

@@ -1,0 +1,44 @@
+"""Two builds of one tree, in two folders, make the same wheel."""
+
+from __future__ import annotations
+
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ci.plan.planning import SOURCE_DATE
+from ci.plan.source import TIMESTAMP, write_archive
+from ci.util.invocation import REPOSITORY
+from tests.built import run
+
+
+def build_wheel(folder: Path) -> Path:
+    """Copy the sources as a run does, and build the wheel without operators of torch."""
+    archive = folder / "source.tar"
+    with archive.open("wb") as file:
+        write_archive(REPOSITORY, file, prefix="source")
+    with tarfile.open(archive) as file:
+        file.extractall(folder, filter="data")
+    pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
+    options = "WITH_CPU=ON;WITH_TORCH=OFF;AUTO_DETECT_DEVICES=OFF"
+    variables = {"SKBUILD_CMAKE_DEFINE": options, SOURCE_DATE: str(TIMESTAMP)}
+    done = run(*pip, "--wheel-dir", folder, ".", folder=folder / "source", **variables)
+    assert done.returncode == 0, done.stderr
+    [wheel] = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.mark.complete
+def test_two_builds_in_two_folders_make_one_wheel(tmp_path: Path) -> None:
+    wheels = []
+    for name in ("a", "another-place"):
+        (tmp_path / name).mkdir()
+        wheels.append(build_wheel(tmp_path / name))
+    first, second = map(zipfile.ZipFile, wheels)
+    # First the contents, as a difference is named then.
+    differing = [it for it in first.namelist() if first.read(it) != second.read(it)]
+    assert differing == []
+    assert wheels[0].read_bytes() == wheels[1].read_bytes()
