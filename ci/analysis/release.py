@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +22,15 @@ from ci.facts.measures import (
     measure_name,
     stage_and_quantity,
 )
+from ci.facts.operator_pairs import executed_pairs
 from ci.gates.regression import ChangeKind, Judgement
-from ci.gates.release import BaselineFacts, CostRise, PlatformFacts, ReleaseFacts
+from ci.gates.release_facts import (
+    BaselineFacts,
+    CostRise,
+    PairCoverage,
+    PlatformFacts,
+    ReleaseFacts,
+)
 from ci.model.decision import DecidedRun
 from ci.model.outcomes import Outcome
 from ci.model.release import ReleasePolicy
@@ -79,6 +86,7 @@ def collect_release(pool: RunPool, question: ReleaseQuestion) -> ReleaseFacts:
             for name, (row, run) in sorted(rows.items())
         },
         runs=tuple(_decided_runs(pool, combined)),
+        pairs=_pairs(pool, question.policy, rows.values()),
     )
 
 
@@ -129,6 +137,26 @@ def _skips(pool: RunPool, row: PlatformResult, run: RunResult) -> Mapping[str, i
         return None
     skipped = (it for it in outcomes.endings if it.state.outcome is Outcome.SKIPPED)
     return Counter(it.state.reason or first_line(it.message or "") for it in skipped)
+
+
+def _pairs(
+    pool: RunPool, policy: ReleasePolicy, rows: Iterable[tuple[PlatformResult, RunResult]]
+) -> PairCoverage | None:
+    """What the platforms of the release execute; a simulated device proves nothing."""
+    if policy.unexecuted_pairs is None:
+        return None
+    known: set[tuple[str, str]] = set()
+    executed: set[tuple[str, str]] = set()
+    for row, run in rows:
+        outcomes = pool.store_of(run.run_id).outcomes(run.run_id, row.platform)
+        found = executed_pairs(outcomes)
+        known |= {(it.overload, it.dtype) for it in (*found.executed, *found.idle)}
+        if row.platform in policy.platforms and not row.simulated:
+            executed |= {(it.overload, it.dtype) for it in found.executed}
+    if not known:
+        return None
+    names = [f"{overload} {dtype}" for overload, dtype in sorted(known - executed)]
+    return PairCoverage(known=len(known), unexecuted=names)
 
 
 # The last release
