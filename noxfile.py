@@ -207,7 +207,8 @@ def release(session: nox.Session) -> None:
 
     Without the vendors' hardware: `-- --config tests/simulated/ci.yaml`. It runs with
     `--trust release`, unless you name a level, or a CI system states that the code is a stranger's.
-    It ends with the decision of `gate`, if ci.yaml has a section `release:` and you name no platform.
+    If you name no platform, and ci.yaml has a section `release:`, it ends with the decision of
+    `python -m ci gate`.
     """
     resumed = any(word.startswith("--resume") for word in session.posargs)
     named = resumed or set(PLATFORMS) & set(session.posargs)

@@ -136,7 +136,7 @@ def _skips(pool: RunPool, row: PlatformResult, run: RunResult) -> Mapping[str, i
     if not outcomes.names:
         return None
     skipped = (it for it in outcomes.endings if it.state.outcome is Outcome.SKIPPED)
-    return Counter(it.state.reason or first_line(it.message or "") for it in skipped)
+    return Counter(it.state.reason or first_line(it.message or "no reason") for it in skipped)
 
 
 def _pairs(

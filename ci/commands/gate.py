@@ -6,7 +6,7 @@ import argparse
 import re
 from pathlib import Path
 
-from ci.commands.gating import Gatekeeper
+from ci.commands.gating import Gatekeeper, write_decision
 from ci.commands.options import add_config, add_format, add_results, add_source, config_file
 from ci.errors import ConfigError
 from ci.report.decision_report import DecisionReport
@@ -77,6 +77,6 @@ def execute(options: argparse.Namespace) -> int:
     decision = keeper.decide(
         options.results, options.runs, tag=options.tag, against=options.against
     )
-    keeper.write(decision, options.output or options.results)
+    write_decision(decision, options.results, options.output)
     DecisionReport(decision=decision).show(options.format)
     return decision.exit_code

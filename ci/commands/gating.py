@@ -16,7 +16,7 @@ from ci.plan.config import Config
 from ci.plan.load import load_config, load_waivers
 from ci.protocol.job import Column
 from ci.protocol.stage_kind import StageKind
-from ci.store.folder import decision_file
+from ci.store.folder import decision_file, make_folder
 from ci.util.files import write_atomically
 from ci.util.terminal import complain
 
@@ -80,14 +80,17 @@ class Gatekeeper:
         now = datetime.now(UTC).replace(microsecond=0)
         return decide(facts, self.policy, self.waivers, now)
 
-    def write(self, decision: Decision, place: Path) -> None:
-        """Write a decision to a file, or to the file for it in a folder of results."""
-        file = decision_file(place, decision) if place.is_dir() else place
-        try:
-            write_atomically(file, decision.to_json())
-        except FileNotFoundError:
-            message = f"{file}: no such folder {file.parent}"
-            raise UsageError(message, remedy="Name a file in a folder that exists.") from None
+
+def write_decision(decision: Decision, results: Path, file: Path | None = None) -> None:
+    """Write a decision to a file, by default to that for it in the folder of results."""
+    if file is None:
+        make_folder(results)
+        file = decision_file(results, decision)
+    if not file.parent.is_dir() or file.is_dir():
+        what = "a folder" if file.is_dir() else f"no folder {file.parent}"
+        message = f"--output: {file}: got {what}, expected a file in a folder that exists"
+        raise UsageError(message, remedy="Name another file, or make the folder.")
+    write_atomically(file, decision.to_json())
 
 
 def _read_waivers(config: Path, project: str, policy: ReleasePolicy) -> Sequence[Waiver]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
-from ci.commands.gating import Gatekeeper
+from ci.commands.gating import Gatekeeper, write_decision
 from ci.commands.notifying import add_run_notify, find_run_target, notify_of_run
 from ci.commands.options import (
     add_choice,
@@ -347,7 +347,7 @@ def _decide(keeper: Gatekeeper | None, options: argparse.Namespace, run_id: str)
     if keeper is None:
         return ExitCode.PASSED
     decision = keeper.decide(options.results, [run_id])
-    keeper.write(decision, options.results)
+    write_decision(decision, options.results)
     if options.format == "table":  # other formats are one document
         show("")
         DecisionReport(decision=decision).show(options.format)

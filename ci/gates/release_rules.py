@@ -124,7 +124,7 @@ def _skips(case: PlatformCase) -> RuleFinding | None:
     if skips is None:
         return checked(False, "unknown: the per-test log is missing")
     others = {
-        reason or "no reason": count
+        reason: count
         for reason, count in skips.items()
         if not any(fnmatchcase(reason, pattern) for pattern in allowed)
     }
