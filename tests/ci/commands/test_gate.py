@@ -42,6 +42,7 @@ release:
   waivers: waivers.yaml
 """
 POLICY: Mapping[str, Any] = {"required": ["cpu"]}
+ALONE: Mapping[str, Any] = {"baseline": "optional", "tags": "no-such-tag"}
 WHEEL = "tiny-1.2-py3-none-any.whl"
 OPERATORS = {
     "t.py::test_op[add.out-float32-cpu-slot8]": Outcome.PASSED,
@@ -96,7 +97,8 @@ class Release:
     waivers: list[dict[str, str]] = field(default_factory=list)
 
     def run(self, *rows: PlatformResult, **changes: Any) -> str:
-        return self.project.run(self.project.main, *(rows or (row(),)), **changes)
+        commit = changes.pop("commit", self.project.main)
+        return self.project.run(commit, *(rows or (row(),)), **changes)
 
     def waive(self, rule: str, platform: str | None = "cpu", until: str = "2999-12-31") -> None:
         waiver = {"rule": rule, "reason": "a known defect", "owner": "@lab", "until": until}
@@ -427,13 +429,13 @@ def test_one_set_of_artifacts(release: Release) -> None:
 
 def test_an_overload_and_dtype_that_no_platform_executed(release: Release) -> None:
     cpu = release.run(outcomes=OPERATORS)
-    decision = release.decide(cpu, "--against", cpu, baseline="optional", unexecuted_pairs=0)
+    decision = release.decide(cpu, unexecuted_pairs=0, **ALONE)
     assert broken(decision) == {"capabilities"}
     assert evidence(decision, "capabilities", None) == (
         "no platform executed 1 of 2 pairs of overload and dtype, at most 0: add.out float16"
     )
     executed = {name.replace("-cpu-", "-cuda-"): Outcome.PASSED for name in OPERATORS}
-    policy = {"informational": ["nvidia"], "baseline": "optional", "unexecuted_pairs": 0}
+    policy = {"informational": ["nvidia"], "unexecuted_pairs": 0, **ALONE}
     simulated = release.run(row(platform="nvidia", simulated=True), outcomes=executed)
     assert broken(release.decide(cpu, simulated, **policy)) == {"capabilities"}
     real = release.run(row(platform="nvidia"), outcomes=executed)
@@ -608,9 +610,9 @@ def test_a_file_alone_has_no_tests(release: Release, tmp_path: Path) -> None:
     run = foreign(release, tmp_path, row())
     alone = tmp_path / "lab.json"
     (run / "results.json").rename(alone)
-    decision = release.decide(alone, skips=["*"], baseline="optional")
+    decision = release.decide(alone, skips=["*"], **ALONE)
     assert broken(decision) == {"skips"}
-    assert release.decide(alone, baseline="optional").verdict == "go"
+    assert release.decide(alone, **ALONE).verdict == "go"
 
 
 def test_stores_of_two_machines(release: Release, tmp_path: Path) -> None:
@@ -661,7 +663,7 @@ def test_one_run_with_two_results(release: Release, tmp_path: Path) -> None:
     code, said = release.ci(first, second)
     assert code == ExitCode.USAGE
     assert f"run {first.name} is already here with other results" in said
-    assert release.decide(first, first, baseline="optional").verdict == "go"
+    assert release.decide(first, first, **ALONE).verdict == "go"
 
 
 def test_a_file_that_the_store_contradicts(release: Release, tmp_path: Path) -> None:
