@@ -331,14 +331,18 @@ def _execute_plans(
             if open_ - {Harness.CLEAN}:  # with the same sources, a clean harness repeats its result
                 command = coordinator.command_to_resume
                 show(f"to continue this run with unchanged sources and configuration: {command}")
-    publish_run(options.results, request.source, result, os.environ)
+    decided = int(ExitCode.PASSED)
+    try:
+        if not coordinator.interrupted:
+            decided = _decide(keeper, options, request.run_id)
+    finally:
+        publish_run(options.results, request.source, result, os.environ)
     if coordinator.interrupted:
         return ExitCode.INTERRUPTED
     code = exit_code(result.platforms)
     target = find_run_target(options)
     if target and code is not ExitCode.PASSED:
         notify_of_run(target, result, folder)
-    decided = _decide(keeper, options, request.run_id)
     return code or decided
 
 

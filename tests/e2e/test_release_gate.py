@@ -62,7 +62,7 @@ def test_one_release_is_go_and_the_next_is_not(tmp_path: Path) -> None:
     git(project, "init", "--quiet")
     code, decision, shown = release(project)
     assert code == decision.exit_code == ExitCode.PASSED, decision.failed
-    assert "\ngo: " in shown
+    assert "\nrelease: go, 1 rule waived" in shown
     outcomes = {it.rule: it.outcome for it in decision.rules if it.platform == "cpu"}
     assert outcomes[ReleaseRule.RESULT] is OutcomeKind.PASSED
     assert outcomes[ReleaseRule.BASELINE] is OutcomeKind.INFORMATIONAL
@@ -74,7 +74,7 @@ def test_one_release_is_go_and_the_next_is_not(tmp_path: Path) -> None:
     assert code == decision.exit_code == ExitCode.REGRESSION
     assert [it.rule for it in decision.failed] == [ReleaseRule.REGRESSION]
     assert "1 test vanished" in decision.failed[0].evidence
-    assert "\nno-go: 1 rule failed" in shown
+    assert "\nrelease: no-go, 1 rule failed, 1 rule waived" in shown
     # The run that passed is no longer that of the sources.
     words = ("--source", project, "--results", tmp_path / "results", "--tag", "v1.0")
     late = run_ci("gate", "latest", *words, environment={**os.environ, "COLUMNS": "80"})

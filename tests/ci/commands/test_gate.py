@@ -157,11 +157,11 @@ ALL = {
 }
 
 
-def times(moment: datetime) -> dict[str, datetime]:
+def times(moment: datetime) -> dict[str, Any]:
     return {"started_at": moment, "finished_at": moment}
 
 
-def now() -> dict[str, datetime]:
+def now() -> dict[str, Any]:
     return times(datetime.now(UTC))
 
 
@@ -674,3 +674,32 @@ def test_a_file_that_the_store_contradicts(release: Release, tmp_path: Path) -> 
     code, said = release.ci(run.name, baseline="optional")
     assert code == ExitCode.INFRASTRUCTURE
     assert f"got other results than the store has of run {run.name}" in said
+
+
+# Where a decision is shown
+
+
+def test_a_page_for_a_forge_shows_the_decision_about_its_run(release: Release) -> None:
+    first, second = release.run(), release.run()
+    where = ("--source", str(release.project.source), "--format", "github")
+    assert "no-go" not in release.project.ci("report", second, *where)[1]
+    release.ci(second, "--tag", "v1.1", least_executed=0.9)
+    page = release.project.ci("report", second, *where)[1]
+    assert "release v1.1: **no-go**, 1 rule failed" in page
+    assert "* failed: cpu: executed: 50.0 % of the tests ran, at least 90 %" in page
+    assert "no-go" not in release.project.ci("report", first, *where)[1]
+
+
+def test_the_dashboard_shows_the_newest_decision(release: Release) -> None:
+    run_id, output = release.run(), release.project.folder / "pages"
+    where = ("--source", str(release.project.source), "--output", str(output))
+    (release.project.results / "decision-damaged.json").write_text("{")
+    release.project.ci("dashboard", *where)
+    assert "decision-title" not in (output / "index.html").read_text()
+    release.ci(run_id, "--tag", "v1.1", skips=["<b>*"])
+    release.project.ci("dashboard", *where)
+    page = (output / "index.html").read_text()
+    assert "Release v1.1: no-go</h2>" in page
+    assert (
+        "<td>skips</td><td>1 test skipped for other reasons: &#39;no reason&#39; (1)</td>" in page
+    )

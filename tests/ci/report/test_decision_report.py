@@ -92,7 +92,7 @@ def test_a_page_begins_with_the_verdict(decision: Decision) -> None:
     page = DecisionReport(decision=decision).markdown()
     lines = page.splitlines()
     assert lines[0] == "# infini-ops v1.2: no-go"
-    assert lines[4] == "**no-go**: 4 rules failed, 1 rule waived"
+    assert lines[4] == "release v1.2: **no-go**, 4 rules failed, 1 rule waived"
     assert "* waived: cambricon: executed: " in page
     assert "until 2026-03-31" in page
     assert "| result | passed | passed in run" in page
