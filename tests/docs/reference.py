@@ -488,6 +488,8 @@ def _exit_codes() -> str:
                 for rule in RULES.values()
             ],
         ),
+        "`gate` has [rules of its own](decisions.md#the-rules-of-a-release). Its exit code is 4 if a"
+        " regression breaks each of the rules that failed.",
         "## nox",
         "nox ends with 1 whenever a session fails. `noxfile.py` itself ends with 3 if this machine"
         " lacks something that the session needs, before anything is downloaded.",
