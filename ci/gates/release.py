@@ -102,7 +102,7 @@ def decide(
     if any(it.outcome is OutcomeKind.FAILED for it in rules):
         code = ExitCode.REGRESSION if judge.is_regression_only else ExitCode.PRODUCT_FAILURE
     commits = {
-        release.platforms[name].run.commit for name in policy.required if name in release.platforms
+        release.platforms[name].commit for name in policy.required if name in release.platforms
     }
     return Decision(
         project=release.project,

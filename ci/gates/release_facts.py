@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,8 +10,9 @@ from ci.gates.regression import Judgement
 from ci.model.decision import DecidedRun
 from ci.model.results import PlatformResult, RunResult
 
+COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?", re.ASCII)
 # Of a cost in which a rise beyond the limit does not count: it is accepted, or noise explains it.
-_NO_RISE = (
+NO_RISE = (
     Judgement.ACCEPTED,
     Judgement.WITHIN_NOISE,
     Judgement.UNCHANGED,
@@ -30,7 +32,7 @@ class CostRise:
     judgement: Judgement
 
     def exceeds(self, percent: float) -> bool:
-        return self.judgement not in _NO_RISE and 100 * self.relative > percent
+        return self.judgement not in NO_RISE and 100 * self.relative > percent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +66,12 @@ class PlatformFacts:
     failed_selections: Sequence[str] = ()
     """Later runs of selected operators that did not pass."""
 
+    @property
+    def commit(self) -> str | None:
+        """The commit of the run; ``None``: unknown, or what a stranger's file has is none."""
+        commit = self.run.commit or ""
+        return commit if COMMIT.fullmatch(commit) else None
+
 
 @dataclass(frozen=True, kw_only=True)
 class PairCoverage:
@@ -84,6 +92,7 @@ class ReleaseFacts:
     tag_commit: str | None
     """Commit of the tag; ``None``: there is no such tag yet."""
     platforms: Mapping[str, PlatformFacts]
+    """By name, those that the release requires first."""
     runs: tuple[DecidedRun, ...]
     pairs: PairCoverage | None = None
     """``None``: no platform has operator tests."""
@@ -91,5 +100,5 @@ class ReleaseFacts:
     @property
     def commit(self) -> str | None:
         """The commit of the release: of its tag, else of the first platform that has one."""
-        known = (facts.run.commit for facts in self.platforms.values())
+        known = (facts.commit for facts in self.platforms.values())
         return self.tag_commit or next(filter(None, known), None)

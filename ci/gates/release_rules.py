@@ -79,7 +79,7 @@ def _whole(case: PlatformCase) -> RuleFinding:
 
 
 def _commit(case: PlatformCase) -> RuleFinding:
-    own, expected = case.facts.run.commit, case.release.commit
+    own, expected = case.facts.commit, case.release.commit
     if own is None:
         return checked(False, "unknown: the sources of the run were no git checkout")
     of = f" of tag {case.release.tag}" if case.release.tag_commit else ""
@@ -92,7 +92,7 @@ def _commit(case: PlatformCase) -> RuleFinding:
 
 def _clean(case: PlatformCase) -> RuleFinding:
     run = case.facts.run
-    if run.commit is None:
+    if case.facts.commit is None:
         return checked(False, "unknown: the sources of the run were no git checkout")
     text = "uncommitted changes, expected none" if run.dirty else "no uncommitted changes"
     return checked(not run.dirty, text)

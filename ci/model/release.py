@@ -109,6 +109,9 @@ class Waiver(_StrictModel):
     def _check_rule(cls, rule: ReleaseRule) -> ReleaseRule:
         if rule is ReleaseRule.WAIVERS:
             raise PydanticCustomError("expected", "another rule: waivers cannot be waived")
+        if rule is ReleaseRule.REAL_DEVICE:
+            what = "another rule: a simulated device proves nothing"
+            raise PydanticCustomError("expected", what)
         return rule
 
     @property

@@ -121,7 +121,7 @@ VARIABLES_SET: Mapping[str, str] = {
 }
 RULES_OF_RELEASES: Mapping[ReleaseRule, str] = {
     ReleaseRule.RESULT: "Build and tests passed. A platform without a run breaks it.",
-    ReleaseRule.REAL_DEVICE: "The run was not simulated.",
+    ReleaseRule.REAL_DEVICE: "The run was not simulated. This rule cannot be waived.",
     ReleaseRule.WHOLE: "The run had all operators.",
     ReleaseRule.COMMIT: "The run is of the commit of the release: that of the tag if git has it,"
     " else that of the first platform. An unknown commit breaks it.",
@@ -488,8 +488,8 @@ def _exit_codes() -> str:
                 for rule in RULES.values()
             ],
         ),
-        "`gate` has [rules of its own](decisions.md#the-rules-of-a-release). Its exit code is 4 if a"
-        " regression breaks each of the rules that failed.",
+        "`gate` has [rules of its own](decisions.md#the-rules-of-a-release). It exits with 4"
+        " if only regressions break them.",
         "## nox",
         "nox ends with 1 whenever a session fails. `noxfile.py` itself ends with 3 if this machine"
         " lacks something that the session needs, before anything is downloaded.",

@@ -37,6 +37,7 @@ project: tiny
 platforms: {cpu: {}, accelerators: {}}
 stages:
 - {name: install, command: make}
+- {name: generate, command: make}
 - {name: pytest, kind: pytest, command: pytest}
 release:
   waivers: waivers.yaml
@@ -262,6 +263,21 @@ def test_all_platforms_are_of_one_commit(release: Release) -> None:
     assert release.decide(cpu, nvidia, **policy).commit == release.project.main
 
 
+def test_an_informational_platform_does_not_name_the_commit(release: Release) -> None:
+    """Also if its name comes first."""
+    other = release.run(row(platform="ascend"), commit="f" * 40)
+    decision = release.decide(release.run(), other, informational=["ascend"])
+    assert decision.verdict == "go"
+    assert decision.commit == release.project.main
+    assert kinds(decision, "commit", "ascend") == [OutcomeKind.INFORMATIONAL]
+
+
+def test_a_commit_that_is_none(release: Release) -> None:
+    decision = release.decide(release.run(commit="x" * 64))
+    assert {"commit", "clean", "baseline"} == broken(decision)
+    assert decision.commit is None
+
+
 def test_a_tag_that_exists_names_the_commit(release: Release) -> None:
     run_id = release.run()
     git(release.project.source, "tag", "v1.1")
@@ -347,6 +363,16 @@ def test_only_a_regression_of_tests(release: Release) -> None:
     # Another rule that is broken, too, is no regression.
     decision = release.decide(run_id, least_executed=0.9)
     assert decision.exit_code == ExitCode.PRODUCT_FAILURE
+
+
+def test_a_new_stage_is_a_rise_of_the_build(release: Release) -> None:
+    new = StageResult(
+        name="generate", seconds=1.0, cpu_user_s=50.0, cpu_system_s=0.0, exit_code=0, in_total=True
+    )
+    run_id = release.run(row(stages=(*row().stages, new)))
+    decision = release.decide(run_id, build_cost_percent=10.0)
+    assert broken(decision) == {"build-cost"}
+    assert "CPU seconds of install, generate +50 CPU-s" in evidence(decision, "build-cost")
 
 
 def test_the_cost_of_the_build_has_a_limit(release: Release) -> None:
@@ -496,6 +522,7 @@ def test_the_policy_has_a_digest(release: Release) -> None:
         ({"rule": "execute"}, 'waivers.0.rule: got "execute" (string), expected one of'),
         ({"rule": "execute"}, "did you mean 'executed'?"),
         ({"rule": "waivers"}, "expected another rule: waivers cannot be waived"),
+        ({"rule": "real-device"}, "expected another rule: a simulated device proves nothing"),
         ({"platform": "nvida"}, "did you mean 'nvidia'?"),
         ({"platfrom": "cpu"}, "waivers.0.platfrom: got an unknown key, expected one of owner"),
         ({"until": "tomorrow"}, 'waivers.0.until: got "tomorrow" (string), expected'),
