@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ci.commands.gating import Gatekeeper, write_decision
 from ci.commands.options import add_config, add_format, add_results, add_source, config_file
-from ci.errors import ConfigError
+from ci.errors import ConfigError, UsageError
 from ci.report.decision_report import DecisionReport
 from ci.store.rows import LATEST
 
@@ -34,7 +34,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--tag",
-        type=_tag,
         metavar="TAG",
         help="tag of the release. If git has it, all runs must be of its commit",
     )
@@ -57,16 +56,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
 
 
-def _tag(text: str) -> str:
-    """An argparse type for the name of a tag."""
-    if not _TAG.fullmatch(text):
-        expected = "expected up to 64 letters, digits and any of ._+/-"
-        raise argparse.ArgumentTypeError(f"got '{text}', {expected}")
-    return text
-
-
 def execute(options: argparse.Namespace) -> int:
     """Decide, write the decision and show it."""
+    if options.tag is not None and not _TAG.fullmatch(options.tag):
+        message = f"--tag: got '{options.tag}', expected up to 64 letters, digits and any of ._+/-"
+        raise UsageError(message, remedy="Name the tag of the release, such as v1.2.")
     path = config_file(options)
     keeper = Gatekeeper.of(path, options.source)
     if keeper is None:

@@ -580,8 +580,8 @@ def test_a_run_of_another_project(release: Release) -> None:
     assert (code, f"run {run_id}: got project 'other', expected 'tiny'" in said) == (2, True)
     code, said = release.ci("no-such-run")
     assert (code, "the store holds no run 'no-such-run'" in said) == (2, True)
-    code, said = release.ci("--tag", "-x y")
-    assert code == ExitCode.USAGE
+    code, said = release.ci("--tag", "x y")
+    assert (code, "--tag: got 'x y', expected up to 64 letters" in said) == (2, True)
     code, said = release.ci("run-000", "--output", "/no/such/folder/file")
     assert (code, "got no folder /no/such/folder" in said) == (2, True)
 
