@@ -19,11 +19,12 @@ from ci.util.text import near_match, os_reason
 
 EXIT_CODES = """exit codes:
   0    every requested platform was built and passed its tests
-  1    product failure: build or tests
+  1    product failure: build or tests; with gate: a rule of the release failed
   2    wrong command line or configuration
   3    infrastructure failure (engine, image, network, a missing program), or an internal error of
        this program
-  4    a regression, with compare --fail-on or history --check; an alarm that rerun-alarm confirms
+  4    a regression, with compare --fail-on or history --check; an alarm that rerun-alarm confirms;
+       with gate: nothing but regressions stands against the release
   130  interrupted
   141  the reader of the output has ended
 """
@@ -35,6 +36,7 @@ COMMANDS: Mapping[str, str] = {
     "run": "build and test platforms",
     "bundle": "pack platforms into a file to run them offline",
     "report": "show the results of a run or a commit",
+    "gate": "decide whether a release may be published",
     "compare": "show what changed between runs or platforms",
     "contract": "write the expected outcomes of a platform's tests",
     "history": "show what the runs of a platform cost over time",
@@ -55,7 +57,7 @@ COMMANDS: Mapping[str, str] = {
     "manifest": "print the jobs of platforms for Kubernetes or Slurm",
     "doctor": "check that this machine has what runs need",
     "gc": "remove leftovers of earlier runs by age and size",
-    "schema": "print the JSON schema of ci.yaml or results.json",
+    "schema": "print the JSON schema of ci.yaml or of a file of results",
     "completion": "print a script with which a shell completes command lines",
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,8 +44,8 @@ class CombinedResults:
         """Each row, and its run."""
         return zip(self.run.platforms, self.origins, strict=True)
 
-    def gate_subject(self) -> Subject:
-        """What ``report --check`` looks at, of rows that were read for it.
+    def judged_rows(self) -> Iterator[tuple[PlatformResult, RunResult | None]]:
+        """The rows that decide, of rows that were read for it, each with its run.
 
         No row of selected operators makes up for the whole suite. It counts if it did not pass,
         unless a later run of the whole suite decided about the same tests.
@@ -53,14 +53,15 @@ class CombinedResults:
         whole = {
             row.platform: run.started_at for row, run in self.rows if run and row.selected is None
         }
-
-        def is_judged(row: PlatformResult, run: RunResult | None) -> bool:
-            if row.selected is None:
-                return True
+        for row, run in self.rows:
             is_last = run is not None and run.started_at >= whole.get(row.platform, run.started_at)
-            return is_last and row.verdict.product is not Product.PASSED
+            is_passed = row.verdict.product is Product.PASSED
+            if row.selected is None or (is_last and not is_passed):
+                yield row, run
 
-        return Subject(verdicts=[row.verdict for row, run in self.rows if is_judged(row, run)])
+    def gate_subject(self) -> Subject:
+        """What ``report --check`` looks at."""
+        return Subject(verdicts=[row.verdict for row, _ in self.judged_rows()])
 
 
 def single_run(run: RunResult) -> CombinedResults:
@@ -135,21 +136,51 @@ def _of_commit(store: Store, finder: ReferenceFinder, commit: str) -> CombinedRe
         if selected is None or others < MOST_SELECTED:
             newest.setdefault((platform, selected), head.run_id)
     loaded = {run_id: store.load(run_id) for run_id in dict.fromkeys(newest.values())}
-    latest = max(loaded.values(), key=lambda run: (run.started_at, run.finished_at))
-    if len(loaded) == 1:
+    return _merge({place: loaded[run_id] for place, run_id in newest.items()}, commit)
+
+
+def combine_runs(runs: Sequence[RunResult], reference: str) -> CombinedResults:
+    """Combine the newest row of each platform, if possible one that has begun, on a real device.
+
+    Runs of other operators do not replace each other.
+    """
+    rows = [(row, run) for run in runs for row in run.platforms]
+    rows.sort(
+        key=lambda it: (
+            it[0].verdict.product is not Product.NOT_RUN,
+            not it[0].simulated,
+            it[1].started_at,
+        ),
+        reverse=True,
+    )
+    newest: dict[tuple[str, str | None], RunResult] = {}
+    for row, run in rows:
+        others = sum(name == row.platform and it is not None for name, it in newest)
+        if row.selected is None or others < MOST_SELECTED:
+            newest.setdefault((row.platform, row.selected), run)
+    return _merge(newest, reference)
+
+
+def _merge(newest: Mapping[tuple[str, str | None], RunResult], reference: str) -> CombinedResults:
+    """Combine one row of each run, by platform and selected operators."""
+    latest = max(newest.values(), key=lambda run: (run.started_at, run.finished_at))
+    runs = {run.run_id: run for run in newest.values()}.values()
+    if len(runs) == 1:
         return single_run(latest)
     # Sorting keeps the order of the runs: of a platform, all operators first, then the newest.
     known = sorted(newest, key=lambda it: (_position(it[0]), it[1] is not None))
-    origins = [loaded[newest[it]] for it in known]
+    origins = [newest[it] for it in known]
     update = {
         "platforms": tuple(
             run.platform(name) for (name, _), run in zip(known, origins, strict=True)
         ),
-        "started_at": min(run.started_at for run in loaded.values()),
-        "finished_at": max(run.finished_at for run in loaded.values()),
-        "engine": latest.engine if len({run.engine for run in loaded.values()}) == 1 else "several",
+        "started_at": min(run.started_at for run in runs),
+        "finished_at": max(run.finished_at for run in runs),
+        "engine": latest.engine if len({run.engine for run in runs}) == 1 else "several",
     }
-    return CombinedResults(run=latest.model_copy(update=update), origins=origins, reference=commit)
+    return CombinedResults(
+        run=latest.model_copy(update=update), origins=origins, reference=reference
+    )
 
 
 def _position(platform: str) -> int:

@@ -72,6 +72,25 @@ class Repository:
                 return branch if start == BRANCHES[0] else branch.partition("/")[2]
         return None
 
+    def tag_commit(self, tag: str) -> str | None:
+        """The commit of a tag; ``None`` if git does not know the tag."""
+        found = self._words("rev-parse", "--verify", "--quiet", f"refs/tags/{tag}^{{commit}}")
+        return found[0] if found and _HASH.fullmatch(found[0]) else None
+
+    def last_tag(self, commit: str, pattern: str) -> str | None:
+        """The newest tag before a commit that matches; ``None`` if git knows none.
+
+        A tag of the commit itself, such as that of a release candidate, is not before it.
+        """
+        if not _HASH.fullmatch(commit):
+            return None
+        reachable = (f"--merged={commit}", f"--no-contains={commit}")
+        # The last key is the first one: of tags of one second, the highest version is the newest.
+        order = ("--sort=-version:refname", "--sort=-creatordate", "--count=1")
+        form = "--format=%(refname:strip=2)"
+        found = self._words("for-each-ref", *reachable, *order, form, f"refs/tags/{pattern}")
+        return found[0] if found else None
+
     def merge_base(self, first: str, second: str) -> str | None:
         """The newest common commit of two commits, if git knows both and finds one."""
         found = self._words("merge-base", "--end-of-options", first, second)

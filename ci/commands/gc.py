@@ -19,7 +19,7 @@ from ci.errors import CiError, ExitCode, UsageError
 from ci.plan.project import Project, load_project
 from ci.store.folder import open_existing_store
 from ci.upkeep.gc import (
-    Decision,
+    RemovalDecision,
     decide,
     redact_interrupted,
     result_items,
@@ -191,7 +191,7 @@ def _places(
         silent.append(error)
 
 
-def _print_removed(decision: Decision, failure: str | None, *, dry_run: bool) -> None:
+def _print_removed(decision: RemovalDecision, failure: str | None, *, dry_run: bool) -> None:
     """``removed image infini-ci/cpu:0123, 1.5 GB, last used 20 days ago: not used for 14 days``."""
     item = decision.item
     days = (datetime.now(UTC) - item.used) / timedelta(days=1)
@@ -203,10 +203,10 @@ def _print_removed(decision: Decision, failure: str | None, *, dry_run: bool) ->
         show(f"  {'would remove' if dry_run else 'removed'} {what}: {decision.reason}")
 
 
-def _print_kept(kept: Sequence[Decision]) -> None:
+def _print_kept(kept: Sequence[RemovalDecision]) -> None:
     """``kept 2 images, 3.1 GB: used within 14 days``."""
 
-    def group(decision: Decision) -> tuple[int, str]:
+    def group(decision: RemovalDecision) -> tuple[int, str]:
         return list(ItemKind).index(decision.item.kind), decision.reason
 
     for (number, reason), decisions in groupby(sorted(kept, key=group), key=group):
@@ -216,7 +216,7 @@ def _print_kept(kept: Sequence[Decision]) -> None:
         show(f"  kept {what}, {decimal(sum(sizes))}: {reason}")
 
 
-def _listed(place: str, decision: Decision, failure: str | None) -> dict[str, object]:
+def _listed(place: str, decision: RemovalDecision, failure: str | None) -> dict[str, object]:
     return {
         "place": place,
         "kind": decision.item.kind,

@@ -15,6 +15,7 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator,
 
 from ci.model.plan import Exposure
 from ci.model.platforms import GROUPS, PLATFORMS
+from ci.model.release import ReleasePolicy
 from ci.plan.values import (
     ArtifactName,
     ArtifactPath,
@@ -327,6 +328,8 @@ class Config(Model):
     copied for every container; a new folder belongs to root."""
     selection: SelectionConfig | None = None
     """How ``--select`` restricts a run to some operators. By default it cannot be used."""
+    release: ReleasePolicy | None = None
+    """What ``gate`` demands of a release. By default there is no such decision."""
 
     @field_validator("platforms")
     @classmethod
@@ -407,6 +410,27 @@ class Config(Model):
         if selection and any(selection.variable in part.environment for part in parts):
             raise expected_value("a variable that no 'environment' of this file sets", "variable")
         return selection
+
+    @field_validator("release")
+    @classmethod
+    def _check_release(
+        cls, release: ReleasePolicy | None, info: ValidationInfo
+    ) -> ReleasePolicy | None:
+        if release is None or "platforms" not in info.data:  # they are wrong themselves
+            return release
+        known = info.data["platforms"]
+        for key in ("required", "informational"):
+            for place, name in enumerate(getattr(release, key)):
+                if not any(member in known for member in members([name])):
+                    what = f"one of this file's platforms: {', '.join(known)}"
+                    raise expected_value(what, key, place, known=known)
+        required = tuple(it for it in members(release.required) if it in known)
+        informational = tuple(it for it in members(release.informational) if it in known)
+        if both := [it for it in release.informational if it in release.required]:
+            what = "a platform that is not required, too"
+            raise expected_value(what, "informational", release.informational.index(both[0]))
+        others = tuple(it for it in informational if it not in required)
+        return release.model_copy(update={"required": required, "informational": others})
 
 
 # Build options in a platform's environment

@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 from ci.errors import ConfigError
 from ci.facts.acceptance import AcceptedFile
 from ci.model import schema
+from ci.model.release import WaiverFile
 from ci.plan.config import LIST_FORM, MAPPING_FORM, Config
 from ci.plan.site import SiteConfig
 from ci.util.invocation import PROGRAM_NAME
@@ -55,6 +56,12 @@ def load_site(path: Path) -> SiteConfig:
 def load_accepted(path: Path) -> AcceptedFile:
     """Load ``ci-accepted.yaml``; raises ``ConfigError`` with all findings."""
     return load_model(path, AcceptedFile, remedy="Name the file of a project that has one.")
+
+
+def load_waivers(path: Path) -> WaiverFile:
+    """Load a file of waivers; raises ``ConfigError`` with all findings."""
+    remedy = "Write it, or correct `release.waivers` in ci.yaml: docs/validate-a-release.md"
+    return load_model(path, WaiverFile, remedy=remedy)
 
 
 def load_model(path: Path, model: type[ModelType], *, remedy: str) -> ModelType:

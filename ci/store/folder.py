@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import AbstractContextManager
+from collections.abc import Collection
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci.errors import InfrastructureError, UsageError
+from ci.model.decision import LARGEST_DECISION, Decision, parse_decision
 from ci.model.results import (
     DEEPEST_DOCUMENT,
     HOST_LOCK,
@@ -35,6 +37,7 @@ DATABASE = "ci.db"
 RESULTS_FILE = "results.json"
 PAGE_FILE = "results.md"
 LOCK_FILE = ".lock"
+DECISION = "decision-"  # and the tag or the commit: a file of `gate`
 
 
 def make_folder(folder: Path, option: str = "--results") -> None:
@@ -89,18 +92,57 @@ def is_regular(path: Path) -> bool:
 
 def read_results(path: Path) -> RunResult:
     """Read a ``results.json``; raises ``InfrastructureError`` with all its faults."""
+    return parse_results(path, read_results_bytes(path))
+
+
+def read_results_bytes(path: Path) -> bytes:
+    """Read the content of a ``results.json``; raises ``InfrastructureError`` if it is too long."""
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST_DOCUMENT + 1)
         if len(content) > LARGEST_DOCUMENT:
             size = f"got {path.stat().st_size:,} bytes, expected at most {LARGEST_DOCUMENT:,}"
             raise InfrastructureError(f"{path}: {size}")
-        return parse_run(parse_object(content.decode(), deepest=DEEPEST_DOCUMENT))
     except OSError as error:
         raise InfrastructureError(f"{path}: cannot be read: {error.strerror}") from error
+    return content
+
+
+def parse_results(path: Path, content: bytes) -> RunResult:
+    """Parse the content of a ``results.json``; ``path`` is for the message."""
+    try:
+        return parse_run(parse_object(content.decode(), deepest=DEEPEST_DOCUMENT))
     except ValueError as error:  # not UTF-8, not JSON within bounds, not a run
         message = f"{path}: expected a results file of version {SCHEMA_VERSION} or older"
         raise InfrastructureError(f"{message}: {error}") from error
+
+
+def decision_file(results: Path, decision: Decision) -> Path:
+    """The file of the decision about a tag, else about a commit."""
+    name = decision.tag or decision.commit or "unknown"
+    return results / f"{DECISION}{name.replace('/', '-')}.json"
+
+
+def newest_decision(
+    results: Path, project: str, run_ids: Collection[str] | None = None
+) -> Decision | None:
+    """The newest decision about a project, or about one of these runs of it.
+
+    Files that are no decision do not count.
+    """
+    found = []
+    for path in results.glob(f"{DECISION}*.json"):
+        with suppress(OSError, ValueError):
+            if is_regular(path):
+                with path.open("rb") as file:
+                    found.append(parse_decision(file.read(LARGEST_DECISION + 1)))
+    own = (
+        it
+        for it in found
+        if it.project == project
+        and (run_ids is None or any(run.run_id in run_ids for run in it.runs))
+    )
+    return max(own, key=lambda it: it.decided_at, default=None)
 
 
 def default_url(results: Path) -> str:

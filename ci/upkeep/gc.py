@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # it imports SQLAlchemy
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decision:
+class RemovalDecision:
     """Whether an item is removed, and why."""
 
     item: Item
@@ -49,7 +49,7 @@ class Decision:
 
 def decide(
     items: Collection[Item], *, now: datetime, age: timedelta, size_bytes: int
-) -> list[Decision]:
+) -> list[RemovalDecision]:
     """Decide on every item; the longest unused of each kind come first.
 
     ``age`` is how long an item may be unused, ``size_bytes`` the limit of each shared kind.
@@ -72,7 +72,7 @@ def decide(
             else:
                 removed, reason = False, f"used within {days:g} days"
             rest -= item.size_bytes if removed else 0
-            decisions.append(Decision(item=item, removed=removed, reason=reason))
+            decisions.append(RemovalDecision(item=item, removed=removed, reason=reason))
     return decisions
 
 
