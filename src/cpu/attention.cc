@@ -129,7 +129,7 @@ class AttentionWorker {
   void Run(const AttentionHead& head, std::int64_t first) {
     head_ = &head;
     first_ = first;
-    count_ = std::min(shape_.rows - first, shape_.block_rows);
+    count_ = std::min(head.queries * head.heads - first, shape_.block_rows);
     ReadQueries();
     std::fill_n(largest_.get(), shape_.block_rows, kLowest);
     std::fill_n(sums_.get(), shape_.block_rows, 0.0f);
@@ -458,12 +458,12 @@ void Attend(std::int64_t sequences, std::int64_t heads,
       const SequenceWork& own = work[static_cast<std::size_t>(i)];
       const std::int64_t last =
           std::min(CeilDiv(end - own.begin, own.of_block), heads * own.blocks);
-      for (std::int64_t j = CeilDiv(std::max<std::int64_t>(begin - own.begin, 0), own.of_block);
-           j < last; ++j) {
-        const AttentionHead head = head_of(i, j / own.blocks);
-        const AttentionShape shape(head);
-        if (!worker || !worker->Fits(shape)) worker.emplace(shape);
-        worker->Run(head, j % own.blocks * shape.block_rows);
+      std::int64_t j = CeilDiv(std::max<std::int64_t>(begin - own.begin, 0), own.of_block);
+      if (j >= last) continue;
+      const AttentionShape shape(head_of(i, 0));
+      if (!worker || !worker->Fits(shape)) worker.emplace(shape);
+      for (; j < last; ++j) {
+        worker->Run(head_of(i, j / own.blocks), j % own.blocks * shape.block_rows);
       }
     }
   };

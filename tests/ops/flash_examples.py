@@ -144,6 +144,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 COUNTS = (
     ((3, 0, 5, 1, 4), (7, 2, 0, 9, 4)),
     ((1, 1, 1), (5, 200, 401)),
+    ((1, 2, 2, 1), (6, 3, 5, 4)),
     ((60, 2, 33), (60, 230, 5)),
 )
 
@@ -221,7 +222,7 @@ def varlen_examples(dtype: torch.dtype) -> Iterator[Example]:
                 yield example(
                     f"{title}, blocks of {size}", operands, queries, keys, block_table=table, **own
                 )
-    queries, keys = COUNTS[2]
+    queries, keys = COUNTS[-1]
     large = (140, 1, 0, 300), (400, 333, 0, 200)
     yield example("large", dense(*large), *large, causal=True, lse=Maker(torch.float32)(6, 441))
     yield example("int64", dense(queries, keys), queries, keys, index=torch.int64)
@@ -261,7 +262,7 @@ def varlen_examples(dtype: torch.dtype) -> Iterator[Example]:
         given={"cu_seqlens_k": ends(keys), "seqused_k": torch.tensor(used, dtype=torch.int32)},
     )
     q, k, v = dense(queries, keys)
-    yield example("large scores", (q * 6, k * 6, v), queries, keys, causal=True)
+    yield example("large scores", (q * 3, k * 3, v), queries, keys, causal=True)
     q = q.clone()
     q[3, 0, 2], q[50, 1, 1] = NAN, INFINITY
     yield example("hostile", (q, k, v), queries, keys)
