@@ -295,6 +295,22 @@ def test_pages_hold_the_keys_of_a_call_without_counts() -> None:
         )
 
 
+def test_the_logarithms_can_be_left_out_and_are_given_by_name() -> None:
+    make = Maker(torch.float32)
+    lengths = ends([3]), ends([3]), 3, 3
+    operands, outs = [make(3, 2, 8) for _ in range(3)], [torch.zeros(3, 2, 8) for _ in range(3)]
+    lse = torch.zeros(2, 3)
+    run(VARLEN, *operands, *lengths, outs[0])
+    run(VARLEN, *operands, *lengths, outs[1], softmax_lse=None)
+    run(VARLEN, *operands, *lengths, outs[2], softmax_lse=lse)
+    assert outs[0].any()
+    assert torch.equal(outs[0], outs[1])
+    assert torch.equal(outs[0], outs[2])
+    assert lse.all()
+    with pytest.raises(TypeError, match="no overload takes"):
+        run(VARLEN, *operands, *lengths, outs[0], lse)
+
+
 @pytest.mark.parametrize("place", range(3))
 def test_the_out_is_no_input(place: int) -> None:
     make = Maker(torch.float32)
