@@ -75,18 +75,22 @@ def signatures(operator: Operator) -> list[Signature]:
 def _signatures_of(overload: Overload) -> list[Signature]:
     """One signature for each number of defaulted inputs before the outs, fewest first.
 
-    The remaining inputs are keyword-only. If there are no outs, Python's own defaults are used.
+    The remaining inputs are keyword-only, and so are outs with a default. If there are no others,
+    Python's own defaults are used.
     """
-    inputs, outs = overload.inputs, overload.outs
+    inputs = overload.inputs
+    outs = tuple(each for each in overload.outs if each.aten_default is None)
+    by_name = tuple(each for each in overload.outs if each.aten_default is not None)
     required = len(inputs) - overload.default_count
     most = len(overload.positional_inputs)
     fewest = min(required, most) if outs else most
     return [
         Signature(
             positional=inputs[:given] + outs,
-            keyword_only=inputs[given:],
+            keyword_only=inputs[given:] + by_name,
             optional=frozenset(
-                each.name for each in inputs[max(given, required) if outs else required :]
+                each.name
+                for each in (*inputs[max(given, required) if outs else required :], *by_name)
             ),
         )
         for given in range(fewest, most + 1)

@@ -7,6 +7,7 @@ each token, without a cache. The program compares the logits, and prints the tok
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -103,6 +104,7 @@ class Decoder:
         ids = self._indices(i for each in batch for i in each.tokens[each.cached :])
         positions = self._indices(i for each in batch for i in range(each.cached, len(each.tokens)))
         slots = self._indices(i for each in batch for i in each.slots)
+        lengths = self._lengths(batch, new)
         residual = self._empty(len(ids), HIDDEN)
         self._run("index_select", self.weights.embedding, 0, ids, residual)
         x = self._empty(len(ids), HIDDEN)
@@ -114,9 +116,8 @@ class Decoder:
             k, v = (each.unflatten(-1, (CACHED_HEADS, HEAD_SIZE)) for each in (k, v))
             self._run("reshape_and_cache_flash", k, v, slots, *caches)
             attended = self._empty(len(ids), SIZES[0])
-            of_heads = (each.unflatten(-1, (HEADS, HEAD_SIZE)).split(new) for each in (q, attended))
-            for request, queries, out in zip(batch, *of_heads, strict=True):
-                self._attend(request, queries, caches, out)
+            q, out = (each.unflatten(-1, (HEADS, HEAD_SIZE)) for each in (q, attended))
+            self._run("flash_attn_varlen_func", q, *caches, *lengths, causal=True, out=out)
             x = self._linear(attended, layer.attention)
             self._run("fused_add_rms_norm", x, residual, layer.second_norm, EPS)
             gated = self._empty(len(ids), INTERMEDIATE)
@@ -130,24 +131,13 @@ class Decoder:
         self._run("index_select", x, 0, ends.to(x.device), last)
         return self._linear(last, self.weights.head)
 
-    def _attend(
-        self,
-        request: Request,
-        queries: torch.Tensor,
-        caches: tuple[torch.Tensor, torch.Tensor],
-        out: torch.Tensor,
-    ) -> None:
-        """Of one request: its new tokens see all earlier ones."""
-        blocks = self._indices(request.blocks)
-        seen = []
-        for cache in caches:
-            gathered = self._empty(len(blocks), *cache.shape[1:])
-            self._run("index_select", cache, 0, blocks, gathered)
-            seen.append(gathered.flatten(0, 1)[: len(request.tokens)].transpose(0, 1))
-        by_head = queries.transpose(0, 1), *seen
-        is_causal = len(queries) > 1
-        options = {"is_causal": is_causal, "enable_gqa": True}
-        self._run("scaled_dot_product_attention", *by_head, **options, out=out.transpose(0, 1))
+    def _lengths(self, batch: Sequence[Request], new: Sequence[int]) -> tuple[Any, ...]:
+        """What attention needs to know of the requests, as its arguments after the caches."""
+        used = [len(each.tokens) for each in batch]
+        most = max(len(each.blocks) for each in batch)
+        table = self._indices([*each.blocks, *[-1] * (most - len(each.blocks))] for each in batch)
+        ends = self._indices([0, *itertools.accumulate(new)])
+        return ends, None, max(new), max(used), self._indices(used), table
 
     def _linear(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         out = self._empty(len(x), len(weight))

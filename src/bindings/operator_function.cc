@@ -120,7 +120,8 @@ class Binder {
     std::size_t first_out = parameters_.size();
     std::size_t outs = 0;
     while (first_out > 0 && parameters_[first_out - 1].is_out) {
-      outs += values[--first_out] == nullptr;
+      --first_out;
+      outs += !values[first_out] && !parameters_[first_out].has_default;
     }
     if (call_.positional < outs) return false;
     std::size_t next = 0;
@@ -129,7 +130,7 @@ class Binder {
       if (values[i]) {
         // Given by name. Positional inputs must come before inputs given by name.
         if (i < first_out && next < inputs) return false;
-      } else if (i >= first_out || next < inputs) {
+      } else if ((i >= first_out && !parameters_[i].has_default) || next < inputs) {
         if (parameters_[i].is_keyword_only) return false;
         values[i] = call_.arguments[next++];
       }

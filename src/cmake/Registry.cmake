@@ -12,8 +12,10 @@ function(infini_ops_find_unselected result)
   if(NOT status EQUAL 0)
     message(FATAL_ERROR "Selecting the operators failed; the message is above.")
   endif()
-  foreach(users "product;gemm;linear;matmul;scaled_dot_product_attention"
-      "attention;scaled_dot_product_attention" "blas;gemm;linear;matmul"
+  set(flash flash_attn_varlen_func flash_attn_with_kvcache)
+  foreach(users "product;gemm;linear;matmul;scaled_dot_product_attention;${flash}"
+      "attention;scaled_dot_product_attention;${flash}" "flash_attention;${flash}"
+      "blas;gemm;linear;matmul"
       "cache;reshape_and_cache;reshape_and_cache_flash" "convert;cast;cat" "copy;cast;cat"
       "gated;gelu_and_mul;gelu_tanh_and_mul;silu_and_mul;swiglu"
       "norm;add_rms_norm;fused_add_rms_norm;rms_norm")

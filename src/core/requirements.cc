@@ -226,6 +226,10 @@ bool Meets(const Invocation& call, Condition condition) {
       return MatmulOf(call, nullptr);
     case Condition::kAttention:
       return AttentionOf(call, nullptr);
+    case Condition::kVarlenAttention:
+      return VarlenAttentionOf(call, nullptr);
+    case Condition::kCachedAttention:
+      return CachedAttentionOf(call, nullptr);
   }
   return false;
 }

@@ -1,8 +1,12 @@
 #include "cpu/attention.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <optional>
+#include <vector>
 
 #include "cpu/kernels.h"
 #include "cpu/parallel.h"
@@ -19,8 +23,9 @@ struct ScoreColumns {
   std::int64_t row_size;
   std::int64_t value_size;
   float* scores;
-  const float* bias;  // to add to the scores; can be null
-  const float* ends;  // the number of keys of the block that each query sees; null: all
+  const float* bias;    // to add to the scores; can be null
+  const float* begins;  // the first key of the block that each query sees; null: the first one
+  const float* ends;    // the key after the last one that it sees; null: all, as `begins`
   float* largest;
   float* sums;
   float* values;
@@ -100,28 +105,37 @@ class AttentionWorker {
       : shape_(shape),
         queries_(shape.block_rows * shape.query_size),
         packed_queries_(shape.has_few_rows ? 0 : shape.block_rows * shape.query_size),
+        page_(shape.has_few_rows ? 0
+                                 : shape.block_keys * std::max(shape.query_size, shape.value_size)),
         keys_((shape.block_keys + kMostLanes) * shape.query_size),
         block_values_((shape.value_size + kMostLanes) * shape.block_keys),
         scores_((shape.block_keys + kMostLanes) *
                 (shape.has_few_rows ? shape.block_rows : shape.strip)),
         bias_(shape.block_keys * shape.strip),
-        mask_row_(shape.block_keys),
+        bias_row_(shape.block_keys),
         values_(shape.block_rows * shape.value_size),
         results_(shape.block_rows * shape.value_size),
         largest_(shape.block_rows),
         sums_(shape.block_rows),
+        begins_(shape.block_rows),
         ends_(shape.block_rows) {}
+
+  // True if it can compute heads of another shape of the same call.
+  bool Fits(const AttentionShape& shape) const {
+    return shape.has_few_rows == shape_.has_few_rows && shape.block_rows == shape_.block_rows &&
+           shape.block_keys == shape_.block_keys;
+  }
 
   void Run(const AttentionHead& head, std::int64_t first) {
     head_ = &head;
     first_ = first;
-    count_ = std::min(shape_.rows - first, shape_.block_rows);
+    count_ = std::min(head.queries * head.heads - first, shape_.block_rows);
     ReadQueries();
     std::fill_n(largest_.get(), shape_.block_rows, kLowest);
     std::fill_n(sums_.get(), shape_.block_rows, 0.0f);
     std::fill_n(values_.get(), shape_.block_rows * shape_.value_size, 0.0f);
     const std::int64_t end = EndOf(count_ - 1);
-    for (block_ = 0; block_ < end; block_ += kBlockKeys) {
+    for (block_ = BeginOf(0) / kBlockKeys * kBlockKeys; block_ < end; block_ += kBlockKeys) {
       block_size_ = std::min(end - block_, kBlockKeys);
       shape_.has_few_rows ? AddFewRows() : AddStrips();
     }
@@ -137,15 +151,35 @@ class AttentionWorker {
            (place / head_->heads * rows.row + place % head_->heads * rows.head) * element_size;
   }
 
-  // The number of keys that a row sees, without the mask.
+  // The first key that a row sees, without the mask, and the one after the last.
+  std::int64_t BeginOf(std::int64_t row) const {
+    return std::clamp(QueryOf(row) + head_->begin, std::int64_t{0}, head_->keys);
+  }
   std::int64_t EndOf(std::int64_t row) const {
-    if (!head_->is_causal) return head_->keys;
-    return std::clamp(QueryOf(row) + head_->shift, std::int64_t{0}, head_->keys);
+    return std::clamp(QueryOf(row) + head_->end, std::int64_t{0}, head_->keys);
   }
 
   // The same, of this block.
-  std::int64_t EndInBlock(std::int64_t row) const {
-    return std::clamp(EndOf(row) - block_, std::int64_t{0}, block_size_);
+  std::int64_t BeginInBlock(std::int64_t row) const { return InBlock(BeginOf(row)); }
+  std::int64_t EndInBlock(std::int64_t row) const { return InBlock(EndOf(row)); }
+  std::int64_t InBlock(std::int64_t key) const {
+    return std::clamp(key - block_, std::int64_t{0}, block_size_);
+  }
+
+  // Calls `function` with the keys or values of this block, in runs of the same step: the place of
+  // the first one in the block, their number, and the address.
+  template <typename Function>
+  void ForEachRun(const AttentionRows& rows, const Function& function) const {
+    const std::int64_t page_size = head_->page_size;
+    if (page_size == 0) return function(0, block_size_, BlockOf(rows));
+    for (std::int64_t i = 0; i < block_size_;) {
+      const std::int64_t key = block_ + i;
+      const std::int64_t first = key % page_size;
+      const std::int64_t count = std::min(page_size - first, block_size_ - i);
+      const std::int64_t place = head_->pages(key / page_size) * rows.page + first * rows.row;
+      function(i, count, rows.data + place * shape_.element_size);
+      i += count;
+    }
   }
 
   const char* BlockOf(const AttentionRows& rows) const {
@@ -167,63 +201,118 @@ class AttentionWorker {
                                shape_.query_size, 1, count_, head_->key_size, packed_queries_);
   }
 
-  // The mask of a row in this block, as numbers to add to the scores.
-  const float* ReadMask(std::int64_t row) {
+  bool HasBias() const {
+    return head_->rows[AttentionHead::kMask].data || head_->rows[AttentionHead::kSlopes].data;
+  }
+
+  // What is added to the scores of a row in this block.
+  const float* ReadBias(std::int64_t row) {
+    head_->rows[AttentionHead::kMask].data ? ReadMask(row) : ReadSlopes(row);
+    return bias_row_;
+  }
+
+  void ReadMask(std::int64_t row) {
     const AttentionRows& mask = head_->rows[AttentionHead::kMask];
     const auto size = static_cast<std::int64_t>(DataTypeSize(head_->mask_type));
     const char* const source = At(mask, row, size) + block_ * mask.column * size;
     if (head_->mask_type == DataType::kBool) {
       for (std::int64_t j = 0; j < block_size_; ++j) {
-        mask_row_[j] = source[j * mask.column] ? 0 : kLowest;
+        bias_row_[j] = source[j * mask.column] ? 0 : kLowest;
       }
     } else {
       ProductKernelsOf(head_->mask_type)
-          .convert(source, 0, mask.column, 1, block_size_, mask_row_, block_size_);
+          .convert(source, 0, mask.column, 1, block_size_, bias_row_, block_size_);
     }
-    return mask_row_;
   }
 
-  bool HasMask() const { return head_->rows[AttentionHead::kMask].data; }
+  void ReadSlopes(std::int64_t row) {
+    const AttentionRows& slopes = head_->rows[AttentionHead::kSlopes];
+    const float slope = *reinterpret_cast<const float*>(At(slopes, row, sizeof(float)));
+    const std::int64_t own = QueryOf(row) + head_->keys - head_->queries - block_;
+    for (std::int64_t j = 0; j < block_size_; ++j) {
+      bias_row_[j] = -slope * static_cast<float>(std::abs(own - j));
+    }
+  }
+
+  void Cap(std::int64_t count) {
+    const auto cap = static_cast<float>(head_->softcap);
+    if (cap != 0) INFINI_OPS_KERNEL(CapScores)(count, cap, scores_);
+  }
 
   // Few rows, which are contiguous: the scores of each are [keys].
 
-  // A block of keys or values, whose columns are contiguous, in place or converted.
+  // Elements whose columns are contiguous, in place or converted.
   struct Block {
     const ProductKernels& kernels;
     const void* data;
     std::int64_t stride;
   };
-  Block Contiguous(const AttentionRows& rows, std::int64_t columns, float* room,
-                   std::int64_t size) const {
-    if (rows.column == 1 || columns == 1) return {shape_.kernels, BlockOf(rows), rows.row};
-    shape_.kernels.convert(BlockOf(rows), rows.row, rows.column, block_size_, columns, room, size);
+
+  static bool IsContiguous(const AttentionRows& rows, std::int64_t columns) {
+    return rows.column == 1 || columns == 1;
+  }
+
+  // This block of keys or values.
+  Block Converted(const AttentionRows& rows, std::int64_t columns, float* room,
+                  std::int64_t size) const {
+    ForEachRun(rows, [&](std::int64_t first, std::int64_t count, const char* data) {
+      shape_.kernels.convert(data, rows.row, rows.column, count, columns, room + first * size,
+                             size);
+    });
     return {shape_.floats, room, size};
   }
 
+  void MultiplyKeys() {
+    const AttentionRows& key = head_->rows[AttentionHead::kKey];
+    const auto multiply = [&](const Block& keys, std::int64_t first, std::int64_t count) {
+      keys.kernels.multiply_along(count_, count, head_->key_size, queries_, shape_.query_size,
+                                  keys.data, keys.stride, scores_ + first, shape_.block_keys);
+    };
+    if (!IsContiguous(key, head_->key_size)) {
+      return multiply(Converted(key, head_->key_size, keys_, shape_.query_size), 0, block_size_);
+    }
+    ForEachRun(key, [&](std::int64_t first, std::int64_t count, const char* data) {
+      multiply({shape_.kernels, data, key.row}, first, count);
+    });
+  }
+
+  void AddValues() {
+    const AttentionRows& value = head_->rows[AttentionHead::kValue];
+    const auto multiply = [&](const Block& values, std::int64_t first, std::int64_t count) {
+      values.kernels.multiply_across(count_, head_->value_size, count, scores_ + first,
+                                     shape_.block_keys, values.data, values.stride, results_,
+                                     shape_.value_size, first > 0);
+    };
+    // The kernel adds the products of four keys at a time, which must be the same with any pages.
+    if (!IsContiguous(value, head_->value_size) || head_->page_size % 4 != 0) {
+      multiply(Converted(value, head_->value_size, block_values_, shape_.value_size), 0,
+               block_size_);
+    } else {
+      ForEachRun(value, [&](std::int64_t first, std::int64_t count, const char* data) {
+        multiply({shape_.kernels, data, value.row}, first, count);
+      });
+    }
+    for (std::int64_t i = 0; i < count_ * shape_.value_size; ++i) values_[i] += results_[i];
+  }
+
   void AddFewRows() {
-    const Block keys =
-        Contiguous(head_->rows[AttentionHead::kKey], head_->key_size, keys_, shape_.query_size);
-    const Block values = Contiguous(head_->rows[AttentionHead::kValue], head_->value_size,
-                                    block_values_, shape_.value_size);
     const std::int64_t row_size = shape_.block_keys;
-    keys.kernels.multiply_along(count_, block_size_, head_->key_size, queries_, shape_.query_size,
-                                keys.data, keys.stride, scores_, row_size);
+    MultiplyKeys();
+    Cap(count_ * row_size);
     const auto softmax = INFINI_OPS_KERNEL(SoftmaxRow);
     for (std::int64_t i = 0; i < count_; ++i) {
       float* const scores = scores_ + i * row_size;
-      if (HasMask()) {
-        const float* const mask = ReadMask(i);
-        for (std::int64_t j = 0; j < block_size_; ++j) scores[j] += mask[j];
+      if (HasBias()) {
+        const float* const bias = ReadBias(i);
+        for (std::int64_t j = 0; j < block_size_; ++j) scores[j] += bias[j];
       }
-      const std::int64_t end = EndInBlock(i);
-      std::fill(scores + end, scores + row_size, kLowest);
+      std::fill(scores, scores + BeginInBlock(i), kLowest);
+      std::fill(scores + EndInBlock(i), scores + row_size, kLowest);
       const float factor = softmax(row_size, scores, largest_ + i, sums_ + i);
       float* const sums = values_ + i * shape_.value_size;
       for (std::int64_t j = 0; j < head_->value_size; ++j) sums[j] *= factor;
     }
-    values.kernels.multiply_across(count_, head_->value_size, block_size_, scores_, row_size,
-                                   values.data, values.stride, results_, shape_.value_size);
-    for (std::int64_t i = 0; i < count_ * shape_.value_size; ++i) values_[i] += results_[i];
+    AddValues();
   }
 
   void WriteFewRows() {
@@ -240,35 +329,48 @@ class AttentionWorker {
   void AddStrips() {
     const AttentionRows& key = head_->rows[AttentionHead::kKey];
     const AttentionRows& value = head_->rows[AttentionHead::kValue];
-    shape_.kernels.pack_rows(shape_.kernels, BlockOf(key), key.row, key.column, block_size_,
-                             head_->key_size, keys_);
-    shape_.kernels.pack_rows(shape_.kernels, BlockOf(value), value.column, value.row,
-                             head_->value_size, block_size_, block_values_);
+    if (head_->page_size == 0) {
+      shape_.kernels.pack_rows(shape_.kernels, BlockOf(key), key.row, key.column, block_size_,
+                               head_->key_size, keys_);
+      shape_.kernels.pack_rows(shape_.kernels, BlockOf(value), value.column, value.row,
+                               head_->value_size, block_size_, block_values_);
+    } else {
+      const Block keys = Converted(key, head_->key_size, page_, shape_.query_size);
+      keys.kernels.pack_rows(keys.kernels, keys.data, keys.stride, 1, block_size_, head_->key_size,
+                             keys_);
+      const Block values = Converted(value, head_->value_size, page_, shape_.value_size);
+      values.kernels.pack_rows(values.kernels, values.data, 1, values.stride, head_->value_size,
+                               block_size_, block_values_);
+    }
     for (std::int64_t i = 0; i < count_; i += shape_.strip) AddStrip(i);
   }
 
   void AddStrip(std::int64_t first) {
     const std::int64_t rows = std::min(shape_.strip, count_ - first);
-    if (EndInBlock(first + rows - 1) == 0) return;
+    const std::int64_t last = first + rows - 1;
+    if (EndInBlock(last) == 0 || BeginInBlock(first) == block_size_) return;
     const std::int64_t strip = shape_.strip;
     const std::int64_t tile = shape_.floats.tile_rows;
     shape_.floats.multiply_block(block_size_, rows, head_->key_size, keys_, tile * head_->key_size,
                                  packed_queries_ + first * head_->key_size, 0, scores_, strip,
                                  false);
-    if (HasMask()) {
+    Cap(block_size_ * strip);
+    if (HasBias()) {
       for (std::int64_t i = 0; i < rows; ++i) {
-        const float* const mask = ReadMask(first + i);
-        for (std::int64_t j = 0; j < block_size_; ++j) bias_[j * strip + i] = mask[j];
+        const float* const bias = ReadBias(first + i);
+        for (std::int64_t j = 0; j < block_size_; ++j) bias_[j * strip + i] = bias[j];
       }
     }
-    const bool sees_all = EndInBlock(first) == block_size_;
-    for (std::int64_t i = 0; i < rows && !sees_all; ++i) {
-      ends_[first + i] = static_cast<float>(EndInBlock(first + i));
+    const bool sees_all = EndInBlock(first) == block_size_ && BeginInBlock(last) == 0;
+    for (std::int64_t i = first; i <= last && !sees_all; ++i) {
+      begins_[i] = static_cast<float>(BeginInBlock(i));
+      ends_[i] = static_cast<float>(EndInBlock(i));
     }
     float* const sums = values_ + first * shape_.value_size;
     INFINI_OPS_KERNEL(SoftmaxColumns)
-    ({block_size_, rows, strip, head_->value_size, scores_, HasMask() ? bias_.get() : nullptr,
-      sees_all ? nullptr : ends_ + first, largest_ + first, sums_ + first, sums});
+    ({block_size_, rows, strip, head_->value_size, scores_, HasBias() ? bias_.get() : nullptr,
+      sees_all ? nullptr : begins_ + first, sees_all ? nullptr : ends_ + first, largest_ + first,
+      sums_ + first, sums});
     shape_.floats.multiply_block(head_->value_size, rows, block_size_, block_values_,
                                  tile * block_size_, scores_, 0, sums, strip, true);
   }
@@ -296,9 +398,14 @@ class AttentionWorker {
     end.out.data = const_cast<char*>(At(out, row, shape_.element_size));
     end.out.column_stride = out.column;
     shape_.kernels.finish(1, head_->value_size, elements, head_->value_size, end);
+    const AttentionRows& lse = head_->rows[AttentionHead::kLse];
+    if (!lse.data) return;
+    char* const place = const_cast<char*>(At(lse, row, sizeof(float)));
+    *reinterpret_cast<float*>(place) =
+        sums_[row] == 0 ? kLowest : largest_[row] + std::log(sums_[row]);
   }
 
-  const AttentionShape& shape_;
+  const AttentionShape shape_;
   const AttentionHead* head_ = nullptr;
   std::int64_t first_ = 0;
   std::int64_t count_ = 0;
@@ -306,34 +413,61 @@ class AttentionWorker {
   std::int64_t block_size_ = 0;
   FloatArray queries_;
   FloatArray packed_queries_;
+  FloatArray page_;
   FloatArray keys_;
   FloatArray block_values_;
   FloatArray scores_;
   FloatArray bias_;
-  FloatArray mask_row_;
+  FloatArray bias_row_;
   FloatArray values_;  // the sums so far
   FloatArray results_;
   FloatArray largest_;
   FloatArray sums_;
+  FloatArray begins_;
   FloatArray ends_;
+};
+
+// The rows of a sequence in blocks, those of each head after the other, as shares of the work.
+struct SequenceWork {
+  std::int64_t begin;  // what all sequences before have to do, in multiplications
+  std::int64_t blocks;
+  std::int64_t of_block;
 };
 
 }  // namespace
 
-void Attend(const AttentionHead& first, std::int64_t count,
-            FunctionRef<AttentionHead(std::int64_t)> head_of) {
-  const AttentionShape shape(first);
-  const std::int64_t blocks = CeilDiv(shape.rows, shape.block_rows);
-  const std::int64_t multiplications = std::max<std::int64_t>(
-      shape.block_rows * first.keys * (first.key_size + first.value_size), 1);
-  ParallelFor(count * blocks, kMultiplicationsPerThread / multiplications,
-              [&](std::int64_t begin, std::int64_t end) {
-                AttentionWorker worker(shape);
-                for (std::int64_t i = begin; i < end; ++i) {
-                  const AttentionHead head = head_of(i / blocks);
-                  worker.Run(head, i % blocks * shape.block_rows);
-                }
-              });
+void Attend(std::int64_t sequences, std::int64_t heads,
+            FunctionRef<AttentionHead(std::int64_t, std::int64_t)> head_of) {
+  std::vector<SequenceWork> work;
+  std::int64_t multiplications = 0;
+  for (std::int64_t i = 0; i < sequences; ++i) {
+    const AttentionHead head = head_of(i, 0);
+    work.push_back({multiplications, 0, 1});
+    if (head.queries == 0) continue;
+    const AttentionShape shape(head);
+    const std::int64_t seen = std::min(head.keys, head.end - head.begin + shape.block_rows);
+    work.back().blocks = CeilDiv(shape.rows, shape.block_rows);
+    work.back().of_block =
+        std::max<std::int64_t>(shape.block_rows * seen * (head.key_size + head.value_size), 1);
+    multiplications += heads * work.back().blocks * work.back().of_block;
+  }
+  // Each block belongs to the piece of the work in which it begins.
+  const auto run = [&](std::int64_t begin, std::int64_t end) {
+    std::optional<AttentionWorker> worker;
+    for (std::int64_t i = 0; i < sequences && work[static_cast<std::size_t>(i)].begin < end; ++i) {
+      const SequenceWork& own = work[static_cast<std::size_t>(i)];
+      const std::int64_t last =
+          std::min(CeilDiv(end - own.begin, own.of_block), heads * own.blocks);
+      std::int64_t j = CeilDiv(std::max<std::int64_t>(begin - own.begin, 0), own.of_block);
+      if (j >= last) continue;
+      const AttentionShape shape(head_of(i, 0));
+      if (!worker || !worker->Fits(shape)) worker.emplace(shape);
+      for (; j < last; ++j) {
+        worker->Run(head_of(i, j / own.blocks), j % own.blocks * shape.block_rows);
+      }
+    }
+  };
+  ParallelFor(multiplications, kMultiplicationsPerThread, run);
 }
 
 }  // namespace infini::ops::cpu

@@ -10,23 +10,19 @@
 #include <vector>
 
 #include "core/cache.h"
+#include "core/indices.h"
 #include "cpu/copy.h"
 #include "cpu/parallel.h"
 
 namespace infini::ops::cpu {
 namespace {
 
-std::int64_t IndexAt(const Tensor& indices, std::int64_t i) {
-  i *= indices.strides()[0];
-  return indices.data_type() == DataType::kInt32 ? indices.data<std::int32_t>()[i]
-                                                 : indices.data<std::int64_t>()[i];
-}
-
 std::vector<std::int64_t> SlotsOf(const char* name, const Tensor& mapping, std::int64_t blocks,
                                   std::int64_t block_size) {
   std::vector<std::int64_t> slots(static_cast<std::size_t>(mapping.shape()[0]));
+  const Indices indices(mapping);
   for (std::size_t token = 0; token < slots.size(); ++token) {
-    const std::int64_t slot = IndexAt(mapping, static_cast<std::int64_t>(token));
+    const std::int64_t slot = indices(static_cast<std::int64_t>(token));
     slots[token] = slot;
     if (slot < blocks * block_size) continue;
     throw std::invalid_argument(

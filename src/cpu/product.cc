@@ -134,13 +134,19 @@ void MatrixProduct::RunFewRows() const {
 void MatrixProduct::MultiplyFewRows(std::int64_t begin, std::int64_t end, const char* rows,
                                     std::int64_t row_size) const {
   const bool is_along = b.row_stride == 1;
-  const auto multiply = is_along ? kernels->multiply_along : kernels->multiply_across;
   const std::int64_t b_stride = is_along ? b.column_stride : b.row_stride;
   const std::int64_t sums_size = std::min(kMostColumns, CeilDiv(end - begin, kColumns) * kColumns);
   const Buffer sums(FilledUp(m) * sums_size * kernels->sum_size);
   for (std::int64_t j = begin; j < end; j += kMostColumns) {
     const std::int64_t columns = std::min(kMostColumns, end - j);
-    multiply(m, columns, k, rows, row_size, At(b, 0, j), b_stride, sums.get(), sums_size);
+    const char* const source = At(b, 0, j);
+    if (is_along) {
+      kernels->multiply_along(m, columns, k, rows, row_size, source, b_stride, sums.get(),
+                              sums_size);
+    } else {
+      kernels->multiply_across(m, columns, k, rows, row_size, source, b_stride, sums.get(),
+                               sums_size, false);
+    }
     Finish(0, j, m, columns, sums.get(), sums_size);
   }
 }

@@ -253,16 +253,16 @@ void MultiplyAlong(std::int64_t m, std::int64_t n, std::int64_t k, const void* a
   }
 }
 
-// The same for contiguous rows of `b`.
+// The same for contiguous rows of `b`. The products can be added to the sums.
 template <typename T>
 void MultiplyAcross(std::int64_t m, std::int64_t n, std::int64_t k, const void* a,
                     std::int64_t a_stride, const void* b, std::int64_t b_stride, void* sums,
-                    std::int64_t row_size) {
+                    std::int64_t row_size, bool add) {
   using C = Computed<T>;
   constexpr std::int64_t at_once = 4;
   constexpr std::int64_t short_size = kShortBytes / static_cast<std::int64_t>(sizeof(T));
   C* const targets = static_cast<C*>(sums);
-  for (std::int64_t i = 0; i < m; ++i) {
+  for (std::int64_t i = 0; i < m && !add; ++i) {
     for (std::int64_t j = 0; j < n; ++j) targets[i * row_size + j] = 0;
   }
   for (std::int64_t begin = 0; begin < k; begin += at_once) {

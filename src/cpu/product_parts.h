@@ -49,7 +49,9 @@ struct ProductKernels {
                  const ProductEnd& end);
   // For floats only.
   MultiplyFew multiply_along = nullptr;
-  MultiplyFew multiply_across = nullptr;
+  void (*multiply_across)(std::int64_t m, std::int64_t n, std::int64_t k, const void* a,
+                          std::int64_t a_stride, const void* b, std::int64_t b_stride, void* sums,
+                          std::int64_t row_size, bool add) = nullptr;
   // For float32 and float64 only.
   void (*multiply_in_place)(std::int64_t m, std::int64_t columns, std::int64_t k, const void* a,
                             std::int64_t a_row, std::int64_t a_step, const void* b,

@@ -10,8 +10,8 @@ struct Operator<ScaledDotProductAttention, Device::Type::kCpu, 0> {
     if (call.out().element_count() == 0) return;
     Attention attention;
     AttentionOf(call, &attention);
-    cpu::Attend(attention.first, attention.batch.count(),
-                [&](std::int64_t index) { return attention.At(index); });
+    cpu::Attend(1, attention.batch.count(),
+                [&](std::int64_t, std::int64_t head) { return attention.At(head); });
   }
 };
 

@@ -26,6 +26,7 @@ from tests.cpu.calls import Caller, CallError
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests" / "ops"))
 from attention_examples import exact_attention  # noqa: E402
+from flash_examples import ends, exact_cached, exact_varlen  # noqa: E402
 from native_caches import exact_flash_caches, exact_paged_caches  # noqa: E402
 from native_examples import OPERATORS, exact_rotation, gelu, gelu_tanh, silu  # noqa: E402
 from native_operands import (  # noqa: E402
@@ -230,6 +231,19 @@ def operands(
             query = make(4, 5)
             exact = exact_attention(query, key, value, None)
             return {"query": query, "key": key, "value": value}, exact
+        case "flash_attn_varlen_func":  # as sizes, and as keys
+            operands_of = make(4, 2, 5), make(length, 1, 5), make(length, 1, 3)
+            sizes = {"max_seqlen_q": 4, "max_seqlen_k": length}
+            indices = {"cu_seqlens_q": ends([4]), "cu_seqlens_k": ends([length])}
+            exact, _ = exact_varlen(*operands_of, [4], [length], softcap=2.0)
+            q, k, v = operands_of
+            return {"q": q, "k": k, "v": v, **indices, **sizes, "softcap": 2.0}, exact
+        case "flash_attn_with_kvcache":
+            q, caches = make(2, 1, 2, length + 1), (make(2, 9, 1, length + 1) for _ in range(2))
+            k, v = caches
+            arguments = {"q": q, "k_cache": k, "v_cache": v}
+            exact, _ = exact_cached(q, k, v, [9, 4])
+            return arguments | {"cache_seqlens": torch.tensor([9, 4])}, exact
         case "linear":
             arguments = {"input": rows, "weight": columns.t(), "bias": make(3)}
             return arguments, wide(rows) @ wide(columns) + wide(arguments["bias"])

@@ -7,6 +7,7 @@ torch, ``tests/ops`` has all operators.
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import math
 import pickle
@@ -137,6 +138,31 @@ def exact_attention(query: Array, key: Array, value: Array) -> Array:
     return powers / powers.sum(-1, keepdims=True) @ value
 
 
+def exact_sequences(
+    query: Array, key: Array, value: Array, counts: Array, table: Array | None = None
+) -> Array:
+    """Of caches, whose first `counts` rows are the keys of each sequence."""
+    out = np.zeros((*query.shape[:3], value.shape[-1]))
+    for i, count in enumerate(counts.tolist()):
+        own = (i,) if table is None else (table[i],)
+        keys, values = (each[own].reshape(-1, *each.shape[2:])[:count] for each in (key, value))
+        for head in range(query.shape[2]):
+            own_head = head // (query.shape[2] // key.shape[2])
+            rows = query[i, :, head], keys[:, own_head], values[:, own_head]
+            out[i, :, head] = exact_attention(*rows)
+    return out
+
+
+def exact_varlen(query: Array, key: Array, value: Array, *lengths: Any) -> Array:
+    outs = [
+        exact_sequences(
+            *(each[np.newaxis, begin:end] for each in (query, key, value)), np.array([end - begin])
+        )[0]
+        for begin, end in itertools.pairwise(lengths[0].tolist())
+    ]
+    return np.concatenate(outs)
+
+
 @dataclass(frozen=True)
 class Operator:
     """How to call one operator, and its exact result in float64 or int64."""
@@ -164,6 +190,26 @@ OPERATORS = (
     Operator("cast", matrix, lambda x: x, ANY),
     Operator("cat", matrices, lambda *arrays: np.concatenate(arrays), ANY, (("dim", 0),), True),
     Operator("causal_softmax", matrix, exact_causal_softmax),
+    Operator(
+        "flash_attn_varlen_func",
+        lambda make: (
+            *(make(9, heads, 8) / 4 for heads in (4, 2, 2)),
+            *(np.array([0, 3, 9]), np.array([0, 3, 9]), 6, 6),
+        ),
+        exact_varlen,
+        SMALL_FLOATS,
+        keywords=(("softmax_scale", 1.0),),
+    ),
+    Operator(
+        "flash_attn_with_kvcache",
+        lambda make: (
+            *(make(2, 3, 4, 8) / 4, make(5, 4, 2, 8), make(5, 4, 2, 8)),
+            *(np.array([7, 4]), np.array([[3, 1], [2, 0]], "int32")),
+        ),
+        exact_sequences,
+        SMALL_FLOATS,
+        keywords=(("softmax_scale", 1.0),),
+    ),
     Operator("fused_add_rms_norm", added, exact_added_norm, SMALL_FLOATS, in_place=(0, 1)),
     Operator("gelu_and_mul", halves, lambda x: gated_halves(x, exact_gelu), SMALL_FLOATS),
     Operator("gelu_tanh_and_mul", halves, lambda x: gated_halves(x, exact_gelu_tanh), SMALL_FLOATS),

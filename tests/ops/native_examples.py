@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from attention_examples import attention_examples, wrong_attention
+from flash_examples import cached_examples, varlen_examples, wrong_cached, wrong_varlen
 from native_caches import (
     reshape_and_cache_examples,
     reshape_and_cache_flash_examples,
@@ -825,6 +826,10 @@ OPERATORS = {
         examples=cat_examples, wrong=wrong_cat, dtypes=ANY, required=ANY, recorded="cat.out"
     ),
     "causal_softmax": Operator(examples=causal_softmax_examples, wrong=wrong_causal_softmax),
+    "flash_attn_varlen_func": Operator(examples=varlen_examples, wrong=wrong_varlen, dtypes=COMMON),
+    "flash_attn_with_kvcache": Operator(
+        examples=cached_examples, wrong=wrong_cached, dtypes=COMMON
+    ),
     "fused_add_rms_norm": Operator(
         examples=fused_add_rms_norm_examples, wrong=wrong_added_norm, dtypes=COMMON
     ),

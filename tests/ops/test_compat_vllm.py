@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from flash_examples import ends, exact_varlen
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.library import infer_schema
@@ -112,6 +113,33 @@ class TestFunctions:
         for each, result in zip(written, expected, strict=True):
             assert_near(each, result)
 
+    @pytest.mark.operators("flash_attn_varlen_func")
+    @pytest.mark.parametrize("has_out", [True, False])
+    def test_flash_attn_varlen_func(self, dtype: torch.dtype, has_out: bool) -> None:
+        queries, keys = (2, 1, 4), (9, 5, 4)
+        q, caches = torch.randn(7, 4, 16).to(dtype), torch.randn(2, 6, 4, 2, 16).to(dtype)
+        table = torch.tensor([[5, 0, 3], [2, 4, -1], [1, -1, -1]], dtype=torch.int32)
+        options = {"causal": True, "softcap": 2.0, "softmax_scale": 0.3}
+        exact, sums = exact_varlen(
+            q, *caches, queries, keys, block_table=table, window=(3, 0), **options
+        )
+        used = torch.tensor(keys, dtype=torch.int32)
+        given = {"out": torch.full_like(q, 7)} if has_out else {}
+        lengths = {"seqused_k": used, "max_seqlen_k": 9, "fa_version": 2, "num_splits": 3}
+        out, lse = vllm.flash_attn_varlen_func(
+            *(q, *caches, 4, ends(queries)),
+            **lengths,
+            **given,
+            **options,
+            block_table=table,
+            window_size=[3, 0],
+            return_softmax_lse=True,
+        )
+        assert_near(out, exact)
+        torch.testing.assert_close(lse.double(), sums, rtol=1e-5, atol=1e-5)
+        if has_out:
+            assert out is given["out"]
+
     @pytest.mark.operators("reshape_and_cache_flash")
     @pytest.mark.parametrize("kind", ["auto", "own"])
     def test_reshape_and_cache_flash(self, dtype: torch.dtype, kind: str) -> None:
@@ -137,6 +165,18 @@ class TestFunctions:
             assert torch.equal(key_cache[block, :, :, offset].flatten(1), key[token])
             assert torch.equal(value_cache[block, ..., offset], value[token])
         assert key_cache.count_nonzero() == value_cache.count_nonzero() == 2 * key[0].numel()
+
+
+@pytest.mark.operators("flash_attn_varlen_func")
+@pytest.mark.parametrize(
+    "wrong", [{"dropout_p": 0.1}, {"q_v": torch.ones(1)}, {"s_aux": torch.zeros(2)}], ids=str
+)
+def test_what_attention_lacks_is_refused(wrong: dict[str, Any]) -> None:
+    q, lengths = torch.ones(2, 1, 4), torch.tensor([0, 2])
+    (name,) = wrong
+    with pytest.raises(ValueError, match=f"flash_attn_varlen_func: {name}: got a value, expected"):
+        vllm.flash_attn_varlen_func(q, q, q, 2, lengths, 2, lengths, **wrong)
+    vllm.flash_attn_varlen_func(q, q, q, 2, lengths, 2, lengths, s_aux=None)
 
 
 @pytest.mark.parametrize("name", ["reshape_and_cache", "reshape_and_cache_flash"])

@@ -14,6 +14,7 @@ import torch
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "decoder.py"
 OPERATORS = (
     "argmax",
+    "flash_attn_varlen_func",
     "fused_add_rms_norm",
     "index_select",
     "linear",
@@ -21,7 +22,6 @@ OPERATORS = (
     "reshape_and_cache_flash",
     "rms_norm",
     "rotary_embedding",
-    "scaled_dot_product_attention",
     "silu_and_mul",
     "softmax",
 )

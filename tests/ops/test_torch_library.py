@@ -57,7 +57,7 @@ def example_of(name: str) -> tuple[list[Any], dict[str, Any]]:
     values = {**example.arguments, **example.outs}
     return (
         [values.pop(each) for each in operator.inputs if each in values],
-        {each: values[each] for each in operator.outs},
+        {each: values[each] for each in operator.outs if each in values},
     )
 
 
@@ -105,10 +105,18 @@ class TestSchemas:
             outs=(),
             written=("key",),
             tensors=frozenset(),
+            optional=frozenset({"key", "sizes"}),
             is_resizing=False,
         )
         assert operator.schema == (
             "rotate(Tensor(a!)? key, SymInt head_size, SymInt[] sizes=[], *, "
+            "SymInt? implementation_index=None) -> ()"
+        )
+
+    @pytest.mark.operators("flash_attn_with_kvcache")
+    def test_an_out_can_have_a_default(self) -> None:
+        assert torch_library.OPERATORS["flash_attn_with_kvcache"].schema.endswith(
+            "Tensor? alibi_slopes=None, *, Tensor(a!) out, Tensor(b!)? softmax_lse=None, "
             "SymInt? implementation_index=None) -> ()"
         )
 
@@ -132,7 +140,7 @@ def test_a_graph_has_the_results_of_a_direct_call(name: str, backend: str) -> No
     operator = torch_library.OPERATORS[name]
     inputs, outs = example_of(name)
     arguments = {**dict(zip(operator.inputs, inputs, strict=False)), **outs}
-    written = [arguments[each] for each in operator.written if arguments[each] is not None]
+    written = [each for name in operator.written if (each := arguments.get(name)) is not None]
     before = [each.clone() for each in written]
 
     def call() -> None:

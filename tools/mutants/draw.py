@@ -36,10 +36,11 @@ NAMES = (
     *("and", "break", "continue", "if", "not", "or", "pass", "return", "None", "True", "False"),
 )
 # Kernels of src/cpu that several operators share.
-SHARED_KERNELS = ("attention", "cache", "gated", "norm", "product")
+SHARED_KERNELS = ("attention", "cache", "flash_attention", "gated", "norm", "product")
 # Modules of the suite that make operands and examples: another operand is no fault.
 OPERANDS = (
     "attention_examples",
+    "flash_examples",
     "native_caches",
     "native_examples",
     "native_operands",

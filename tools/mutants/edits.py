@@ -73,14 +73,44 @@ WRONG_NATIVE_KERNELS = (
     (
         "a causal query of attention sees one key more",
         "src/core/attention.cc",
-        "head.shift = 1;",
-        "head.shift = 2;",
+        "head.end = 1;",
+        "head.end = 2;",
     ),
     (
         "attention forgets that a larger score came",
         "src/cpu/attention_kernels.h",
         "Store(place, Load(place) * factor);",
         "Store(place, Load(place));",
+    ),
+    (
+        "the causal queries of a sequence are aligned with its first keys",
+        "src/core/attention.cc",
+        "head.end = own + right + 1;",
+        "head.end = right + 1;",
+    ),
+    (
+        "a worker of attention keeps the number of rows of the sequence before",
+        "src/cpu/attention.cc",
+        "std::min(head.queries * head.heads - first, shape_.block_rows);",
+        "std::min(shape_.rows - first, shape_.block_rows);",
+    ),
+    (
+        "the values of the next page replace those of the last one",
+        "src/cpu/attention.cc",
+        "shape_.value_size, first > 0);",
+        "shape_.value_size, false);",
+    ),
+    (
+        "the last block of a sequence is not checked",
+        "src/cpu/flash_attention.cc",
+        "j * attention_.first.page_size < keys; ++j)",
+        "(j + 1) * attention_.first.page_size < keys; ++j)",
+    ),
+    (
+        "the logarithm of a sum lacks the largest score",
+        "src/cpu/attention.cc",
+        "kLowest : largest_[row] + std::log(sums_[row]);",
+        "kLowest : std::log(sums_[row]);",
     ),
     (
         "the heads of a group are one head",

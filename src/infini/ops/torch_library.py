@@ -36,6 +36,7 @@ class TorchOperator:
     outs: tuple[str, ...]  # the written parameters after the inputs
     written: tuple[str, ...]  # these, and inputs that are written in place
     tensors: frozenset[str]  # the parameters that are a tensor, neither optional nor a list
+    optional: frozenset[str]  # the parameters with a default
     is_resizing: bool  # torch has it, too, and resizes its outs
 
     @property
@@ -48,10 +49,9 @@ class TorchOperator:
         required = max(
             (i + 1 for i in range(count) if not _has_default(self.parameters[i])), default=0
         )
-        rows[required:count] = [
-            f"{row}={each['default']}"
-            for row, each in zip(rows[required:count], self.parameters[required:count], strict=True)
-        ]
+        for i, each in enumerate(self.parameters):
+            if i >= required and _has_default(each):
+                rows[i] += f"={each['default']}"
         rows[count:] = ["*", *rows[count:], f"SymInt? {_OPTION}=None"]
         return f"{self.name}({', '.join(rows)}) -> ()"
 
@@ -90,6 +90,7 @@ def _operator(row: Mapping[str, Any], is_resizing: bool) -> TorchOperator:
         outs=tuple(each["name"] for each in parameters[count:]),
         written=tuple(each["name"] for each in parameters if each["is_out"]),
         tensors=frozenset(each["name"] for each in parameters if each["type"] == "Tensor"),
+        optional=frozenset(each["name"] for each in parameters if _has_default(each)),
         is_resizing=is_resizing,
     )
 
@@ -118,7 +119,9 @@ def _bind(
     """Divide the arguments as the library does: the last positional ones are the outs."""
     if operator is None or keywords.get("stream"):
         return None
-    outs = [each for each in operator.outs if each not in keywords]
+    outs = [
+        each for each in operator.outs if each not in keywords and each not in operator.optional
+    ]
     count = len(arguments) - len(outs)
     if not 0 <= count <= len(operator.inputs):
         return None

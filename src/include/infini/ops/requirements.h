@@ -77,6 +77,8 @@ enum class Condition : std::uint8_t {
   kLinear,
   kMatmul,
   kAttention,  // see core/attention.h
+  kVarlenAttention,
+  kCachedAttention,
 };
 
 struct Requirement {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
@@ -19,6 +19,7 @@ import torch
 from infini.ops.torch_library import OPERATORS
 
 __all__ = [
+    "flash_attn_varlen_func",
     "fused_add_rms_norm",
     "gelu_and_mul",
     "gelu_tanh_and_mul",
@@ -122,6 +123,67 @@ def reshape_and_cache_flash(
     """``reshape_and_cache`` for caches of [blocks, block size, heads, head size]."""
     _check_cache_type("reshape_and_cache_flash", kv_cache_dtype, key_cache)
     infini.ops.reshape_and_cache_flash(key, value, slot_mapping, key_cache, value_cache)
+
+
+def flash_attn_varlen_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    max_seqlen_q: int,
+    cu_seqlens_q: torch.Tensor,
+    max_seqlen_k: int,
+    cu_seqlens_k: torch.Tensor | None = None,
+    seqused_k: torch.Tensor | None = None,
+    q_v: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: Sequence[int] | None = None,
+    softcap: float = 0.0,
+    alibi_slopes: torch.Tensor | None = None,
+    deterministic: bool = False,  # noqa: ARG001 - it always is
+    return_attn_probs: bool = False,
+    block_table: torch.Tensor | None = None,
+    return_softmax_lse: bool = False,
+    out: torch.Tensor | None = None,
+    **others: Any,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    """Attention of sequences of different lengths, with the signature of vLLM's flash-attention.
+
+    Returns ``out``, with ``return_softmax_lse`` also the logarithms [heads, rows], which are
+    -infinity where a query sees no key. Raises ``ValueError`` for dropout, attention
+    probabilities, and any of ``q_v`` and ``others``, such as scales of quantized caches and sinks,
+    that is given. What chooses an implementation of vLLM has no effect.
+    """
+    unsupported = {
+        "q_v": q_v,
+        "dropout_p": dropout_p,
+        "return_attn_probs": return_attn_probs,
+        **{name: value for name, value in others.items() if name not in _CHOICES},
+    }
+    for name, value in unsupported.items():
+        if isinstance(value, torch.Tensor) or value:
+            raise ValueError(
+                f"flash_attn_varlen_func: {name}: got a value, expected the default: it is not "
+                "supported. Leave it out"
+            )
+    left, right = window_size or (-1, -1)
+    if out is None:
+        out = q.new_empty((*q.shape[:2], v.shape[-1]))
+    lse = None
+    if return_softmax_lse:
+        lse = torch.empty((q.shape[1], q.shape[0]), dtype=torch.float32, device=q.device)
+    infini.ops.flash_attn_varlen_func(
+        *(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, seqused_k, block_table),
+        *(softmax_scale, causal, left, right, softcap, alibi_slopes),
+        out=out,
+        softmax_lse=lse,
+    )
+    return out if lse is None else (out, lse)
+
+
+# Parameters of vLLM's function that choose among its implementations, whose results are the same.
+_CHOICES = ("fa_version", "num_splits", "scheduler_metadata")
 
 
 def _check_cache_type(name: str, kv_cache_dtype: str, cache: torch.Tensor) -> None:
