@@ -26,7 +26,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "ops")]
 
 import numpy as np  # noqa: E402
 import triton.language as tl  # noqa: E402
-from native_examples import OPERATORS, exact_added_norm  # noqa: E402
+from native_examples import OPERATORS, exact_added_norm, exact_rotation  # noqa: E402
 from native_operands import (  # noqa: E402
     INFINITY,
     NAN,
@@ -135,10 +135,9 @@ def multiply_bfloat16() -> None:
 
 
 def examples(operator: str) -> Iterator[tuple[torch.dtype, Example]]:
-    types = {each for row in plans()[operator].variants[TARGET] for each in row.types.values()}
-    if "*i8" in types:
-        types.add("*u8")  # which a kernel of signed ones takes, too
-    for dtype in (dtype for name, dtype in DTYPES.items() if name in types):
+    variants = plans()[operator].variants[TARGET]
+    names = [name for each in variants for name in each.data_types["data_type"]]
+    for dtype in (getattr(torch, each.removeprefix("k").lower()) for each in dict.fromkeys(names)):
         for example in OPERATORS[operator].examples(dtype):
             # Which differ by type only in how they are converted, and take seconds.
             if example.title != "large" or dtype is torch.float16:
@@ -231,6 +230,59 @@ def aligned_swiglu(dtype: torch.dtype) -> Iterator[Example]:
         )
 
 
+def aligned_rotary_embedding(dtype: torch.dtype) -> Iterator[Example]:
+    """Halves of heads of several blocks of pairs, in several blocks of heads."""
+    make = Maker(dtype)
+    positions = torch.tensor([2, 0, 4])
+    for cache_type in dict.fromkeys((dtype, torch.float32)):
+        for heads, size, rotated in ((3, 128, 128), (9, 192, 160), (17, 64, 32)):
+            query, cache = make(3, heads, size), Maker(cache_type)(5, rotated)
+            yield Example(
+                title=f"aligned {heads} heads of {size}, {rotated} rotated, {cache_type}",
+                arguments={"positions": positions, "head_size": size, "cos_sin_cache": cache},
+                name="query",
+                out=query,
+                expected=exact_rotation(positions, query, size, cache).to(dtype),
+                tolerance=tolerance(dtype, size=64),
+                keeps_out=True,
+            )
+
+
+def positions_beyond_the_cache(dtype: torch.dtype) -> Iterator[Example]:
+    """Their tokens keep their heads: no error can be raised on a device."""
+    make = Maker(dtype)
+    for index in (torch.int32, torch.int64):
+        query, cache = make(5, 2, 16), make(8, 16)
+        positions = torch.tensor([7, 8, -1, 2, 2**31 - 1]).to(index)
+        expected = query.clone()
+        expected[[0, 3]] = exact_rotation(positions[[0, 3]], query[[0, 3]], 16, cache).to(dtype)
+        yield Example(
+            title=f"positions beyond the cache, {index}",
+            arguments={"positions": positions, "head_size": 16, "cos_sin_cache": cache},
+            name="query",
+            out=query,
+            expected=expected,
+            tolerance=tolerance(dtype, size=64),
+            keeps_out=True,
+        )
+
+
+def slots_beyond_the_cache(operator: str, dtype: torch.dtype) -> Iterator[Example]:
+    """Their tokens are skipped. The caches of the plain example have 12 slots."""
+    plain = next(OPERATORS[operator].examples(dtype))
+    slots = plain.arguments["slot_mapping"]
+    for index, beyond in ((torch.int32, 2**31 - 1), (torch.int64, 2**32), (torch.int64, 12)):
+        kept = {name: (out.clone(), out.clone()) for name, out in plain.outs.items()}
+        yield replace(
+            plain,
+            title=f"slots from {beyond} on, {index}",
+            arguments={**plain.arguments, "slot_mapping": torch.full_like(slots, beyond).to(index)},
+            out=kept["key_cache"][0],
+            expected=kept["key_cache"][1],
+            others={"value_cache": kept["value_cache"]},
+        )
+
+
 def rows_of_add(dtype: torch.dtype) -> Iterator[Example]:
     """Rows long enough for a program of their own, in up to six dimensions that do not merge."""
     make = Maker(dtype)
@@ -296,13 +348,21 @@ def aligned_gemm(dtype: torch.dtype) -> Iterator[Example]:
     )
 
 
+def more_of_rotary_embedding(dtype: torch.dtype) -> Iterator[Example]:
+    yield from aligned_rotary_embedding(dtype)
+    yield from positions_beyond_the_cache(dtype)
+
+
 ALIGNED = {
     "add": rows_of_add,
     "causal_softmax": aligned_causal_softmax,
     "gemm": aligned_gemm,
     "add_rms_norm": aligned_add_rms_norm,
     "fused_add_rms_norm": aligned_fused_add_rms_norm,
+    "reshape_and_cache": partial(slots_beyond_the_cache, "reshape_and_cache"),
+    "reshape_and_cache_flash": partial(slots_beyond_the_cache, "reshape_and_cache_flash"),
     "rms_norm": aligned_rms_norm,
+    "rotary_embedding": more_of_rotary_embedding,
     "swiglu": aligned_swiglu,
 }
 
