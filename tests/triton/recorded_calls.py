@@ -69,6 +69,17 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
         "rope_dim_offset": 0,
         "inverse": False,
     },
+    "scaled_dot_product_attention": {
+        "query": None,
+        "key": None,
+        "value": None,
+        "attn_mask": None,
+        "dropout_p": 0.0,
+        "is_causal": False,
+        "scale": None,
+        "enable_gqa": False,
+        "out": None,
+    },
     "silu_and_mul": {"input": None, "out": None},
     "swiglu": {"input": None, "gate": None, "out": None},
 }

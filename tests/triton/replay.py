@@ -13,7 +13,7 @@ import json
 import os
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial
 from itertools import product
@@ -26,6 +26,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "ops")]
 
 import numpy as np  # noqa: E402
 import triton.language as tl  # noqa: E402
+from attention_examples import exact_attention  # noqa: E402
 from native_examples import OPERATORS, exact_added_norm, exact_rotation  # noqa: E402
 from native_operands import (  # noqa: E402
     INFINITY,
@@ -43,6 +44,8 @@ from codegen.triton.spec import find_sources, read_plan  # noqa: E402
 from tests.triton.recorded_calls import LOG, Calls, Record  # noqa: E402
 
 TARGET = 90
+# Attention that takes seconds. Other examples differ in size only.
+LEFT_OUT = ("16 queries", "17 queries", "140 queries")
 FORMATS = {"i32": "<i", "i64": "<q", "fp32": "<f"}
 
 
@@ -140,7 +143,8 @@ def examples(operator: str) -> Iterator[tuple[torch.dtype, Example]]:
     for dtype in (getattr(torch, each.removeprefix("k").lower()) for each in dict.fromkeys(names)):
         for example in OPERATORS[operator].examples(dtype):
             # Which differ by type only in how they are converted, and take seconds.
-            if example.title != "large" or dtype is torch.float16:
+            is_repeated = example.title == "large" and dtype is not torch.float16
+            if not is_repeated and not example.title.startswith(LEFT_OUT):
                 yield dtype, example
         for example in ALIGNED.get(operator, lambda _: iter(()))(dtype):
             yield dtype, example
@@ -283,6 +287,32 @@ def slots_beyond_the_cache(operator: str, dtype: torch.dtype) -> Iterator[Exampl
         )
 
 
+def aligned_attention(dtype: torch.dtype) -> Iterator[Example]:
+    """Without a mask, in several blocks of queries and keys, also in more than two batches."""
+    make = Maker(dtype, -2, 2)
+    for batch, queries, keys, size, value_size in (
+        ((2, 3), 1, 70, 64, 128),
+        ((1, 2), 70, 130, 128, 48),
+        ((2, 1, 2, 2), 18, 5, 16, 16),
+    ):
+        operands = make(*batch, queries, size), make(*batch, keys, size)
+        value, out = make(*batch, keys, value_size), make(*batch, queries, value_size)
+        for is_causal in (False, True):
+            exact = exact_attention(*operands, value, None, is_causal=is_causal)
+            yield Example(
+                title=f"aligned {queries} queries and {keys} keys, {is_causal=}",
+                arguments={
+                    "query": operands[0],
+                    "key": operands[1],
+                    "value": value,
+                    "is_causal": is_causal,
+                },
+                out=out,
+                expected=exact.to(dtype),
+                tolerance=tolerance(dtype, ulps=256, size=64),
+            )
+
+
 def rows_of_add(dtype: torch.dtype) -> Iterator[Example]:
     """Rows long enough for a program of their own, in up to six dimensions that do not merge."""
     make = Maker(dtype)
@@ -348,12 +378,39 @@ def aligned_gemm(dtype: torch.dtype) -> Iterator[Example]:
     )
 
 
+def masks_of_batches(dtype: torch.dtype) -> Iterator[Example]:
+    """Each type of masks, with a part of its own for each batch, head, query and key."""
+    make = Maker(dtype, -2, 2)
+    shape = (2, 2, 18, 70)
+    for mask in (make(*shape) > 0, make(*shape), Maker(torch.float32)(*shape)):
+        query, key, value, out = (make(2, 2, rows, 8) for rows in (18, 70, 70, 18))
+        is_causal = mask.dtype is torch.bool
+        yield Example(
+            title=f"masks of batches, {mask.dtype}",
+            arguments={
+                "query": query,
+                "key": key,
+                "value": value,
+                "attn_mask": mask,
+                "is_causal": is_causal,
+            },
+            out=out,
+            expected=exact_attention(query, key, value, mask, is_causal=is_causal).to(dtype),
+            tolerance=tolerance(dtype, ulps=256, size=64),
+        )
+
+
+def more_of_attention(dtype: torch.dtype) -> Iterator[Example]:
+    yield from aligned_attention(dtype)
+    yield from masks_of_batches(dtype)
+
+
 def more_of_rotary_embedding(dtype: torch.dtype) -> Iterator[Example]:
     yield from aligned_rotary_embedding(dtype)
     yield from positions_beyond_the_cache(dtype)
 
 
-ALIGNED = {
+ALIGNED: dict[str, Callable[[torch.dtype], Iterator[Example]]] = {
     "add": rows_of_add,
     "causal_softmax": aligned_causal_softmax,
     "gemm": aligned_gemm,
@@ -363,6 +420,7 @@ ALIGNED = {
     "reshape_and_cache_flash": partial(slots_beyond_the_cache, "reshape_and_cache_flash"),
     "rms_norm": aligned_rms_norm,
     "rotary_embedding": more_of_rotary_embedding,
+    "scaled_dot_product_attention": more_of_attention,
     "swiglu": aligned_swiglu,
 }
 

@@ -21,9 +21,9 @@ from tests.triton.triton_workplace import ROOT, TARGETS, Generated, Library, cub
 
 HERE = Path(__file__).parent
 CAPABILITIES = {80: "8.0", 90: "9.0"}
-PLACES = {"input": 1, "a": 1, "other": 2, "gate": 2, "weight": 2, "b": 2, "out": 3}
+PLACES = {"input": 1, "a": 1, "other": 2, "gate": 2, "weight": 2, "b": 2, "out": 8}
 PLACES |= {"query": 1, "key": 2, "value": 3, "positions": 4, "slot_mapping": 4}
-PLACES |= {"cos_sin_cache": 5, "key_cache": 5, "value_cache": 6}
+PLACES |= {"cos_sin_cache": 5, "key_cache": 5, "value_cache": 6, "attn_mask": 7}
 INDICES = ("positions", "slot_mapping")
 
 Json = dict[str, Any]
@@ -199,6 +199,22 @@ def rotation(query: Any, rotated: int, dtype: str = "float16", **options: Any) -
     return call("rotary_embedding", dtype, **given, **options)
 
 
+def attention(
+    queries: Any, keys: Any, dtype: str = "float16", mask: Any = None, **options: Any
+) -> Json:
+    """Keys and values of one shape, and an out of that of the queries, as shapes or strided."""
+    out = queries[0] if isinstance(queries[0], tuple) else queries
+    given = {"query": queries, "key": keys, "value": keys, "out": out, **options}
+    if mask is not None:
+        given["attn_mask"] = mask
+    return call("scaled_dot_product_attention", dtype, **given)
+
+
+def with_bool_mask(request: Json) -> Json:
+    request["arguments"]["attn_mask"]["dtype"] = "bool"
+    return request
+
+
 def with_float32_cache(request: Json) -> Json:
     request["arguments"]["cos_sin_cache"]["dtype"] = "float32"
     return request
@@ -362,6 +378,73 @@ DISPATCH = {
         pair_step=2,
         partner=1,
     ),
+    # Rows without gaps and without a mask, in blocks of 64 queries.
+    "attention": case(
+        attention((2, 8, 130, 128), (2, 8, 70, 128)),
+        "float16_aligned",
+        2 * 8 * 3,
+        queries=130,
+        keys=70,
+        key_size=128,
+        heads=1,
+        inner_batches=8,
+        is_causal=0,
+        key_outer=8 * 70 * 128,
+        key_inner=70 * 128,
+        key_row=128,
+        value_row=128,
+    ),
+    "causal attention of slices": case(
+        attention(
+            ((2, 4, 64, 64), (64 * 768, 64, 768, 1)),
+            ((2, 4, 64, 64), (64 * 768, 64, 768, 1)),
+            "bfloat16",
+            is_causal=True,
+            scale=0.5,
+        ),
+        "bfloat16_aligned",
+        2 * 4,
+        is_causal=1,
+        shift=1,
+        scale=0.5,
+        query_outer=64 * 768,
+        query_inner=64,
+        query_row=768,
+    ),
+    "attention of grouped heads": case(
+        attention((3, 8, 1, 64), (3, 2, 100, 64), enable_gqa=True),
+        "float16_aligned",
+        3 * 8,
+        heads=4,
+        inner_batches=2,
+        query_head=64,
+        query_inner=4 * 64,
+        key_inner=100 * 64,
+    ),
+    "attention of float32": case(
+        attention((17, 64), (5, 64), "float32"), "float32_aligned", 2, inner_batches=1
+    ),
+    "attention with a mask": case(
+        attention((2, 20, 64), (2, 5, 64), mask=(20, 5)),
+        "float16_strided",
+        2 * 2,
+        mask_kind=2,
+        mask=address_of("attn_mask"),
+        mask_inner=0,
+        mask_row=5,
+        mask_column=1,
+    ),
+    "attention with a bool mask": case(
+        with_bool_mask(attention((2, 20, 64), (2, 5, 64), mask=(2, 1, 5))),
+        "float16_strided",
+        2 * 2,
+        mask_kind=1,
+        mask_inner=5,
+        mask_row=0,
+    ),
+    "attention of 72 columns": case(
+        attention((2, 20, 72), (2, 5, 72)), "float16_strided", 2 * 2, mask_kind=0
+    ),
     # Tiles by size, layouts by strides, operands of multiples of 16.
     "skinny": case(gemm(16, 4096, 4096), "float16_skinny_nn", 128),
     "skinny of a linear layer": case(
@@ -454,7 +537,7 @@ def test_dispatch_takes_the_documented_variant(workplace: Workplace, target: int
             each for each in expected.request["arguments"].values() if isinstance(each, dict)
         ]
         places = [name for name, type in row["parameters"].items() if type.startswith("*")]
-        pointers = {passed[name] for name in places}
+        pointers = {passed[name] for name in places if passed[name]}  # without absent ones
         given = {expected.parameters[name] for name in places if name in expected.parameters}
         assert pointers == {each["address"] for each in tensors} | given, name
 
@@ -508,6 +591,23 @@ def cached(operator: str, heads: int, *caches: tuple[int, ...]) -> Json:
     return call(operator, "bfloat16", **tokens, slot_mapping=(3,), **shapes)
 
 
+def test_batches_of_attention_that_are_launched_one_by_one(workplace: Workplace) -> None:
+    """A launch has two of their dimensions."""
+    (outcome,) = workplace.run(attention((2, 3, 4, 16, 64), (3, 4, 16, 64)))
+    starts = [decoded(workplace.variant(each, 90), each) for each in launches(outcome)]
+    assert [(each["query"], each["key"]) for each in starts] == [
+        (address_of("query") + 2 * i * 3 * 4 * 16 * 64, address_of("key")) for i in range(2)
+    ]
+    assert [each["grid"] for each in launches(outcome)] == [[3 * 4, 1, 1]] * 2
+
+
+def test_attention_of_more_columns_is_left_to_other_slots(workplace: Workplace) -> None:
+    (outcome,) = workplace.run(attention((2, 20, 144), (2, 5, 144)))
+    assert outcome["driver"] == []
+    assert "slot 9 takes " in outcome["error"]
+    assert "and at most 128 columns" in outcome["error"]
+
+
 def test_each_cache_has_a_launch(workplace: Workplace) -> None:
     """A slot without gaps is copied as one row if its size is a multiple of 16."""
     requests = [
@@ -536,7 +636,7 @@ def test_empty_calls_launch_nothing(workplace: Workplace) -> None:
     requests = [rms_norm(0, 64), rms_norm(4, 0), gemm(0, 4, 4), softmax(2, 0, 4)]
     requests.append(swiglu("float16", input=(0, 3), gate=(1, 3), out=(0, 3)))
     requests += [halves("gelu_and_mul", 0, 4), halves("gelu_and_mul", 4, 0)]
-    requests += [rotation((5, 0), 64), rotation((5, 64), 0)]
+    requests += [rotation((5, 0), 64), rotation((5, 64), 0), attention((2, 0, 64), (2, 5, 64))]
     requests.append(cached("reshape_and_cache_flash", 0, (9, 16, 0, 64), (9, 16, 0, 64)))
     for outcome in workplace.run(*requests):
         assert outcome["error"] is None
