@@ -82,6 +82,8 @@ class Maker:
 
     def __call__(self, *shape: int) -> torch.Tensor:
         values = torch.empty(shape).uniform_(self._low, self._high, generator=self._random)
+        if self._dtype is torch.bool:
+            values = values.floor()  # 0 or 1: any other number is True
         return in_margin(values.to(self._dtype))
 
     def of(self, values: Any) -> torch.Tensor:

@@ -14,7 +14,7 @@ extern "C" {
 
 // As in recorded_calls.py.
 struct Value {
-  enum Kind : std::int32_t { kTensor, kInteger, kReal, kBool } kind;
+  enum Kind : std::int32_t { kTensor, kInteger, kReal, kBool, kNone } kind;
   std::int32_t data_type, device;
   std::int32_t rank;
   std::int64_t integer;
@@ -53,6 +53,8 @@ struct Arguments {
         return arguments.push_back(value.real);
       case Value::kBool:
         return arguments.push_back(value.integer != 0);
+      case Value::kNone:
+        return arguments.push_back(std::nullopt);
     }
   }
 

@@ -27,9 +27,11 @@ DATA_TYPES = {
     "float16": 5,
     "float32": 6,
     "float64": 7,
+    "bool": 11,
     "bfloat16": 15,
 }
 
+CACHED = dict.fromkeys(("key", "value", "slot_mapping", "key_cache", "value_cache"))
 # The parameters, as in src/base, with the defaults of those that have one.
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "add": {"input": None, "other": None, "alpha": 1, "out": None},
@@ -54,7 +56,30 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
         "trans_b": False,
         "out": None,
     },
+    "reshape_and_cache": CACHED,
+    "reshape_and_cache_flash": CACHED,
     "rms_norm": {"input": None, "weight": None, "eps": 1e-6, "out": None},
+    "rotary_embedding": {
+        "positions": None,
+        "query": None,
+        "key": None,
+        "head_size": None,
+        "cos_sin_cache": None,
+        "is_neox": True,
+        "rope_dim_offset": 0,
+        "inverse": False,
+    },
+    "scaled_dot_product_attention": {
+        "query": None,
+        "key": None,
+        "value": None,
+        "attn_mask": None,
+        "dropout_p": 0.0,
+        "is_causal": False,
+        "scale": None,
+        "enable_gqa": False,
+        "out": None,
+    },
     "silu_and_mul": {"input": None, "out": None},
     "swiglu": {"input": None, "gate": None, "out": None},
 }
@@ -79,7 +104,9 @@ class Value(ctypes.Structure):
 
 
 def value_of(argument: Any) -> Value:
-    """Converts a number, or a tensor in the terms of ``tensor``."""
+    """Converts a number, None, or a tensor in the terms of ``tensor``."""
+    if argument is None:
+        return Value(kind=4)
     if isinstance(argument, bool):
         return Value(kind=3, integer=argument)
     if isinstance(argument, int):

@@ -13,7 +13,7 @@ import json
 import os
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial
 from itertools import product
@@ -26,7 +26,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "ops")]
 
 import numpy as np  # noqa: E402
 import triton.language as tl  # noqa: E402
-from native_examples import OPERATORS, exact_added_norm  # noqa: E402
+from attention_examples import exact_attention  # noqa: E402
+from native_examples import OPERATORS, exact_added_norm, exact_rotation  # noqa: E402
 from native_operands import (  # noqa: E402
     INFINITY,
     NAN,
@@ -43,6 +44,8 @@ from codegen.triton.spec import find_sources, read_plan  # noqa: E402
 from tests.triton.recorded_calls import LOG, Calls, Record  # noqa: E402
 
 TARGET = 90
+# Attention that takes seconds. Other examples differ in size only.
+LEFT_OUT = ("16 queries", "17 queries", "140 queries")
 FORMATS = {"i32": "<i", "i64": "<q", "fp32": "<f"}
 
 
@@ -135,13 +138,13 @@ def multiply_bfloat16() -> None:
 
 
 def examples(operator: str) -> Iterator[tuple[torch.dtype, Example]]:
-    types = {each for row in plans()[operator].variants[TARGET] for each in row.types.values()}
-    if "*i8" in types:
-        types.add("*u8")  # which a kernel of signed ones takes, too
-    for dtype in (dtype for name, dtype in DTYPES.items() if name in types):
+    variants = plans()[operator].variants[TARGET]
+    names = [name for each in variants for name in each.data_types["data_type"]]
+    for dtype in (getattr(torch, each.removeprefix("k").lower()) for each in dict.fromkeys(names)):
         for example in OPERATORS[operator].examples(dtype):
             # Which differ by type only in how they are converted, and take seconds.
-            if example.title != "large" or dtype is torch.float16:
+            is_repeated = example.title == "large" and dtype is not torch.float16
+            if not is_repeated and not example.title.startswith(LEFT_OUT):
                 yield dtype, example
         for example in ALIGNED.get(operator, lambda _: iter(()))(dtype):
             yield dtype, example
@@ -231,6 +234,85 @@ def aligned_swiglu(dtype: torch.dtype) -> Iterator[Example]:
         )
 
 
+def aligned_rotary_embedding(dtype: torch.dtype) -> Iterator[Example]:
+    """Halves of heads of several blocks of pairs, in several blocks of heads."""
+    make = Maker(dtype)
+    positions = torch.tensor([2, 0, 4])
+    for cache_type in dict.fromkeys((dtype, torch.float32)):
+        for heads, size, rotated in ((3, 128, 128), (9, 192, 160), (17, 64, 32)):
+            query, cache = make(3, heads, size), Maker(cache_type)(5, rotated)
+            yield Example(
+                title=f"aligned {heads} heads of {size}, {rotated} rotated, {cache_type}",
+                arguments={"positions": positions, "head_size": size, "cos_sin_cache": cache},
+                name="query",
+                out=query,
+                expected=exact_rotation(positions, query, size, cache).to(dtype),
+                tolerance=tolerance(dtype, size=64),
+                keeps_out=True,
+            )
+
+
+def positions_beyond_the_cache(dtype: torch.dtype) -> Iterator[Example]:
+    """Their tokens keep their heads: no error can be raised on a device."""
+    make = Maker(dtype)
+    for index in (torch.int32, torch.int64):
+        query, cache = make(5, 2, 16), make(8, 16)
+        positions = torch.tensor([7, 8, -1, 2, 2**31 - 1]).to(index)
+        expected = query.clone()
+        expected[[0, 3]] = exact_rotation(positions[[0, 3]], query[[0, 3]], 16, cache).to(dtype)
+        yield Example(
+            title=f"positions beyond the cache, {index}",
+            arguments={"positions": positions, "head_size": 16, "cos_sin_cache": cache},
+            name="query",
+            out=query,
+            expected=expected,
+            tolerance=tolerance(dtype, size=64),
+            keeps_out=True,
+        )
+
+
+def slots_beyond_the_cache(operator: str, dtype: torch.dtype) -> Iterator[Example]:
+    """Their tokens are skipped. The caches of the plain example have 12 slots."""
+    plain = next(OPERATORS[operator].examples(dtype))
+    slots = plain.arguments["slot_mapping"]
+    for index, beyond in ((torch.int32, 2**31 - 1), (torch.int64, 2**32), (torch.int64, 12)):
+        kept = {name: (out.clone(), out.clone()) for name, out in plain.outs.items()}
+        yield replace(
+            plain,
+            title=f"slots from {beyond} on, {index}",
+            arguments={**plain.arguments, "slot_mapping": torch.full_like(slots, beyond).to(index)},
+            out=kept["key_cache"][0],
+            expected=kept["key_cache"][1],
+            others={"value_cache": kept["value_cache"]},
+        )
+
+
+def aligned_attention(dtype: torch.dtype) -> Iterator[Example]:
+    """Without a mask, in several blocks of queries and keys, also in more than two batches."""
+    make = Maker(dtype, -2, 2)
+    for batch, queries, keys, size, value_size in (
+        ((2, 3), 1, 70, 64, 128),
+        ((1, 2), 70, 130, 128, 48),
+        ((2, 1, 2, 2), 18, 5, 16, 16),
+    ):
+        operands = make(*batch, queries, size), make(*batch, keys, size)
+        value, out = make(*batch, keys, value_size), make(*batch, queries, value_size)
+        for is_causal in (False, True):
+            exact = exact_attention(*operands, value, None, is_causal=is_causal)
+            yield Example(
+                title=f"aligned {queries} queries and {keys} keys, {is_causal=}",
+                arguments={
+                    "query": operands[0],
+                    "key": operands[1],
+                    "value": value,
+                    "is_causal": is_causal,
+                },
+                out=out,
+                expected=exact.to(dtype),
+                tolerance=tolerance(dtype, ulps=256, size=64),
+            )
+
+
 def rows_of_add(dtype: torch.dtype) -> Iterator[Example]:
     """Rows long enough for a program of their own, in up to six dimensions that do not merge."""
     make = Maker(dtype)
@@ -296,13 +378,49 @@ def aligned_gemm(dtype: torch.dtype) -> Iterator[Example]:
     )
 
 
-ALIGNED = {
+def masks_of_batches(dtype: torch.dtype) -> Iterator[Example]:
+    """Each type of masks, with a part of its own for each batch, head, query and key."""
+    make = Maker(dtype, -2, 2)
+    shape = (2, 2, 18, 70)
+    for mask in (make(*shape) > 0, make(*shape), Maker(torch.float32)(*shape)):
+        query, key, value, out = (make(2, 2, rows, 8) for rows in (18, 70, 70, 18))
+        is_causal = mask.dtype is torch.bool
+        yield Example(
+            title=f"masks of batches, {mask.dtype}",
+            arguments={
+                "query": query,
+                "key": key,
+                "value": value,
+                "attn_mask": mask,
+                "is_causal": is_causal,
+            },
+            out=out,
+            expected=exact_attention(query, key, value, mask, is_causal=is_causal).to(dtype),
+            tolerance=tolerance(dtype, ulps=256, size=64),
+        )
+
+
+def more_of_attention(dtype: torch.dtype) -> Iterator[Example]:
+    yield from aligned_attention(dtype)
+    yield from masks_of_batches(dtype)
+
+
+def more_of_rotary_embedding(dtype: torch.dtype) -> Iterator[Example]:
+    yield from aligned_rotary_embedding(dtype)
+    yield from positions_beyond_the_cache(dtype)
+
+
+ALIGNED: dict[str, Callable[[torch.dtype], Iterator[Example]]] = {
     "add": rows_of_add,
     "causal_softmax": aligned_causal_softmax,
     "gemm": aligned_gemm,
     "add_rms_norm": aligned_add_rms_norm,
     "fused_add_rms_norm": aligned_fused_add_rms_norm,
+    "reshape_and_cache": partial(slots_beyond_the_cache, "reshape_and_cache"),
+    "reshape_and_cache_flash": partial(slots_beyond_the_cache, "reshape_and_cache_flash"),
     "rms_norm": aligned_rms_norm,
+    "rotary_embedding": more_of_rotary_embedding,
+    "scaled_dot_product_attention": more_of_attention,
     "swiglu": aligned_swiglu,
 }
 

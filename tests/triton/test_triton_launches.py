@@ -21,7 +21,10 @@ from tests.triton.triton_workplace import ROOT, TARGETS, Generated, Library, cub
 
 HERE = Path(__file__).parent
 CAPABILITIES = {80: "8.0", 90: "9.0"}
-PLACES = {"input": 1, "a": 1, "other": 2, "gate": 2, "weight": 2, "b": 2, "out": 3}
+PLACES = {"input": 1, "a": 1, "other": 2, "gate": 2, "weight": 2, "b": 2, "out": 8}
+PLACES |= {"query": 1, "key": 2, "value": 3, "positions": 4, "slot_mapping": 4}
+PLACES |= {"cos_sin_cache": 5, "key_cache": 5, "value_cache": 6, "attn_mask": 7}
+INDICES = ("positions", "slot_mapping")
 
 Json = dict[str, Any]
 
@@ -129,7 +132,9 @@ def address_of(name: str) -> int:
 def call(operator: str, dtype: str, **arguments: Any) -> Json:
     """A call with tensors of one type, given as shape, or shape and strides."""
     given = {
-        name: tensor(name, dtype, value) if name in PLACES else value
+        name: tensor(name, "int64" if name in INDICES else dtype, value)
+        if name in PLACES
+        else value
         for name, value in arguments.items()
     }
     return {"operator": operator, "arguments": given}
@@ -186,6 +191,33 @@ def swiglu(dtype: str, **operands: Any) -> Json:
 
 def halves(operator: str, rows: int, columns: int) -> Json:
     return call(operator, "float16", input=(rows, 2 * columns), out=(rows, columns))
+
+
+def rotation(query: Any, rotated: int, dtype: str = "float16", **options: Any) -> Json:
+    """Five tokens with heads of 64 elements, without a key."""
+    given = {"positions": (5,), "query": query, "head_size": 64, "cos_sin_cache": (100, rotated)}
+    return call("rotary_embedding", dtype, **given, **options)
+
+
+def attention(
+    queries: Any, keys: Any, dtype: str = "float16", mask: Any = None, **options: Any
+) -> Json:
+    """Keys and values of one shape, and an out of that of the queries, as shapes or strided."""
+    out = queries[0] if isinstance(queries[0], tuple) else queries
+    given = {"query": queries, "key": keys, "value": keys, "out": out, **options}
+    if mask is not None:
+        given["attn_mask"] = mask
+    return call("scaled_dot_product_attention", dtype, **given)
+
+
+def with_bool_mask(request: Json) -> Json:
+    request["arguments"]["attn_mask"]["dtype"] = "bool"
+    return request
+
+
+def with_float32_cache(request: Json) -> Json:
+    request["arguments"]["cos_sin_cache"]["dtype"] = "float32"
+    return request
 
 
 # The conditions of every operator's build.py, on both sides of each.
@@ -309,6 +341,110 @@ DISPATCH = {
         columns=500,
         input_row=1000,
     ),
+    # Halves of multiples of 16 pairs, and eight heads in each program.
+    "rotation": case(
+        rotation((5, 640), 64),
+        "float16_aligned_halves",
+        10,
+        heads=address_of("query"),
+        cache=address_of("cos_sin_cache"),
+        positions_size=8,
+        head_count=10,
+        pairs=32,
+        sign=1.0,
+        heads_token=640,
+        heads_head=64,
+        partner=32,
+    ),
+    "rotation of a slice by a float32 cache": case(
+        with_float32_cache(rotation(((5, 8, 64), (1536, 64, 1)), 32)),
+        "float16_float32_aligned_halves",
+        5,
+        heads_token=1536,
+        pairs=16,
+        partner=16,
+    ),
+    "inverse rotation": case(
+        rotation((5, 64), 32, "float32", inverse=True), "float32_aligned_halves", 5, sign=-1.0
+    ),
+    "rotation of rows apart by an odd number": case(
+        rotation(((5, 64), (65, 1)), 32, "float32"), "float32_strided", 5, heads_token=65
+    ),
+    "rotation of 24 pairs": case(rotation((5, 64), 48), "float16_strided", 5, partner=24),
+    "rotation of neighbors": case(
+        rotation((5, 64), 64, "bfloat16", is_neox=False),
+        "bfloat16_strided",
+        5,
+        pair_step=2,
+        partner=1,
+    ),
+    # Rows without gaps and without a mask, in blocks of 64 queries.
+    "attention": case(
+        attention((2, 8, 130, 128), (2, 8, 70, 128)),
+        "float16_aligned",
+        2 * 8 * 3,
+        queries=130,
+        keys=70,
+        key_size=128,
+        heads=1,
+        inner_batches=8,
+        is_causal=0,
+        key_outer=8 * 70 * 128,
+        key_inner=70 * 128,
+        key_row=128,
+        value_row=128,
+    ),
+    "causal attention of slices": case(
+        attention(
+            ((2, 4, 64, 64), (64 * 768, 64, 768, 1)),
+            ((2, 4, 64, 64), (64 * 768, 64, 768, 1)),
+            "bfloat16",
+            is_causal=True,
+            scale=0.5,
+        ),
+        "bfloat16_aligned",
+        2 * 4,
+        is_causal=1,
+        shift=1,
+        scale=0.5,
+        query_outer=64 * 768,
+        query_inner=64,
+        query_row=768,
+    ),
+    "attention of grouped heads": case(
+        attention((3, 8, 1, 64), (3, 2, 100, 64), enable_gqa=True),
+        "float16_aligned",
+        3 * 8,
+        heads=4,
+        inner_batches=2,
+        query_head=64,
+        query_inner=4 * 64,
+        key_inner=100 * 64,
+    ),
+    "attention of float32": case(
+        attention((17, 64), (5, 64), "float32"), "float32_aligned", 2, inner_batches=1
+    ),
+    "attention with a mask": case(
+        attention((2, 20, 64), (2, 5, 64), mask=(20, 5)),
+        "float16_strided",
+        2 * 2,
+        mask_kind=2,
+        mask=address_of("attn_mask"),
+        mask_inner=0,
+        mask_row=5,
+        mask_column=1,
+    ),
+    "attention with a bool mask": case(
+        with_bool_mask(attention((2, 20, 64), (2, 5, 64), mask=(2, 1, 5))),
+        "float16_strided",
+        2 * 2,
+        mask_kind=1,
+        mask_inner=5,
+        mask_row=0,
+    ),
+    "attention of 72 columns": case(
+        attention((2, 20, 72), (2, 5, 72)), "float16_strided", 2 * 2, mask_kind=0
+    ),
     # Tiles by size, layouts by strides, operands of multiples of 16.
     "skinny": case(gemm(16, 4096, 4096), "float16_skinny_nn", 128),
     "skinny of a linear layer": case(
@@ -400,8 +536,9 @@ def test_dispatch_takes_the_documented_variant(workplace: Workplace, target: int
         tensors = [
             each for each in expected.request["arguments"].values() if isinstance(each, dict)
         ]
-        pointers = {value for name, value in passed.items() if name in PLACES}
-        given = {value for name, value in expected.parameters.items() if name in PLACES}
+        places = [name for name, type in row["parameters"].items() if type.startswith("*")]
+        pointers = {passed[name] for name in places if passed[name]}  # without absent ones
+        given = {expected.parameters[name] for name in places if name in expected.parameters}
         assert pointers == {each["address"] for each in tensors} | given, name
 
 
@@ -447,10 +584,60 @@ def test_dimensions_that_do_not_merge_are_launched_one_by_one(workplace: Workpla
     ]
 
 
+def cached(operator: str, heads: int, *caches: tuple[int, ...]) -> Json:
+    """Copies five tokens of heads of 64 elements."""
+    shapes = dict(zip(("key_cache", "value_cache"), caches, strict=True))
+    tokens = dict.fromkeys(("key", "value"), (5, heads, 64))
+    return call(operator, "bfloat16", **tokens, slot_mapping=(3,), **shapes)
+
+
+def test_batches_of_attention_that_are_launched_one_by_one(workplace: Workplace) -> None:
+    """A launch has two of their dimensions."""
+    (outcome,) = workplace.run(attention((2, 3, 4, 16, 64), (3, 4, 16, 64)))
+    starts = [decoded(workplace.variant(each, 90), each) for each in launches(outcome)]
+    assert [(each["query"], each["key"]) for each in starts] == [
+        (address_of("query") + 2 * i * 3 * 4 * 16 * 64, address_of("key")) for i in range(2)
+    ]
+    assert [each["grid"] for each in launches(outcome)] == [[3 * 4, 1, 1]] * 2
+
+
+def test_attention_of_more_columns_is_left_to_other_slots(workplace: Workplace) -> None:
+    (outcome,) = workplace.run(attention((2, 20, 144), (2, 5, 144)))
+    assert outcome["driver"] == []
+    assert "slot 9 takes " in outcome["error"]
+    assert "and at most 128 columns" in outcome["error"]
+
+
+def test_each_cache_has_a_launch(workplace: Workplace) -> None:
+    """A slot without gaps is copied as one row if its size is a multiple of 16."""
+    requests = [
+        cached("reshape_and_cache_flash", 20, (9, 16, 20, 64), (9, 16, 20, 64)),
+        cached("reshape_and_cache", 20, (9, 20, 8, 16, 8), (9, 20, 64, 16)),
+    ]
+    flash, paged = map(launches, workplace.run(*requests))
+    of_row = [(workplace.variant(each, 90)["variant"], each["grid"]) for each in flash]
+    assert of_row == [("bits16_aligned_row", [3 * 2, 1, 1])] * 2
+    passed = [decoded(workplace.variant(each, 90), each) for each in flash]
+    assert [(each["tokens"], each["cache"], each["slots"]) for each in passed] == [
+        tuple(map(address_of, (name, f"{name}_cache", "slot_mapping"))) for name in ("key", "value")
+    ]
+    rows = [workplace.variant(each, 90, "reshape_and_cache") for each in paged]
+    assert [row["variant"] for row in rows] == ["bits16_elements"] * 2
+    assert [each["grid"] for each in paged] == [[3 * 5, 1, 1]] * 2
+    key, value = map(decoded, rows, paged)
+    sizes = {"count": 1280, "block_size": 16, "slot_count": 144, "tokens_token": 1280}
+    keys = {"size0": 8, "size1": 160, "cache_block": 20480, "cache_slot": 8, "cache_stride1": 128}
+    values = {"size0": 1280, "size1": 1, "cache_slot": 1, "cache_stride0": 16, "slots_size": 8}
+    assert key == {**key, **sizes, **keys}
+    assert value == {**value, **sizes, **values}
+
+
 def test_empty_calls_launch_nothing(workplace: Workplace) -> None:
     requests = [rms_norm(0, 64), rms_norm(4, 0), gemm(0, 4, 4), softmax(2, 0, 4)]
     requests.append(swiglu("float16", input=(0, 3), gate=(1, 3), out=(0, 3)))
     requests += [halves("gelu_and_mul", 0, 4), halves("gelu_and_mul", 4, 0)]
+    requests += [rotation((5, 0), 64), rotation((5, 64), 0), attention((2, 0, 64), (2, 5, 64))]
+    requests.append(cached("reshape_and_cache_flash", 0, (9, 16, 0, 64), (9, 16, 0, 64)))
     for outcome in workplace.run(*requests):
         assert outcome["error"] is None
         assert outcome["driver"] == []
