@@ -560,15 +560,19 @@ def parse_run(document: Any) -> RunResult:
     try:
         return RunResult.model_validate(document)
     except ValidationError as error:
-        # platforms.0.total_s: Input should be a finite number, got inf
-        faults = []
-        for fault in error.errors(include_url=False):
-            place, got = ".".join(map(str, fault["loc"])), fault["input"]
-            is_shown = isinstance(got, int | float | None) or fault["type"] in _NO_NUMBER
-            shown = f", got {got!r:.100}" if is_shown else ""
-            message = fault["msg"].removeprefix("Value error, ")  # raised by a check of this module
-            faults.append(f"{place}: {message}{shown}" if place else message)
-        raise ValueError(join_names(faults, SHOWN_FAULTS)) from error
+        raise ValueError(describe_faults(error)) from error
+
+
+def describe_faults(error: ValidationError) -> str:
+    """The first faults of a document: ``platforms.0.total_s: Input should be ..., got inf``."""
+    faults = []
+    for fault in error.errors(include_url=False):
+        place, got = ".".join(map(str, fault["loc"])), fault["input"]
+        is_shown = isinstance(got, int | float | None) or fault["type"] in _NO_NUMBER
+        shown = f", got {got!r:.100}" if is_shown else ""
+        message = fault["msg"].removeprefix("Value error, ")  # raised by a check of a model
+        faults.append(f"{place}: {message}{shown}" if place else message)
+    return join_names(faults, SHOWN_FAULTS)
 
 
 def title(label: str, platform: str, *, simulated: bool) -> str:

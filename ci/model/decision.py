@@ -1,0 +1,181 @@
+"""The decision about a release: one versioned value that a gate writes and other tools read back.
+
+To add a field, add it at the end of its model with a default, and increase ``DECISION_VERSION``.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from enum import StrEnum
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ci.errors import ExitCode
+from ci.model.results import LONGEST_NAME, CommitId, Moment, Name, Text, describe_faults
+from ci.model.schema import schema_text
+from ci.util.lines import parse_object
+
+DECISION_VERSION = 1
+LARGEST_DECISION = 1 << 22  # bytes; one of seven platforms has 20,000
+LONGEST_REASON = 1000  # characters of a waiver's reason
+LONGEST_EVIDENCE = 1000  # characters
+MOST_OUTCOMES = 10_000  # of rules; each platform has about 20
+MOST_RUNS = 1000
+
+
+class ReleaseRule(StrEnum):
+    """What a release must meet. All but the first three and the last are per platform."""
+
+    COMMIT = "commit"
+    ARTIFACTS = "artifacts"
+    BASELINE = "baseline"
+    RESULT = "result"
+    REAL_DEVICE = "real-device"
+    WHOLE = "whole"
+    CLEAN = "clean"
+    AGE = "age"
+    EXECUTED = "executed"
+    SKIPS = "skips"
+    QUARANTINES = "quarantines"
+    INSTALLED = "installed"
+    REGRESSION = "regression"
+    BUILD_COST = "build-cost"
+    BENCHMARKS = "benchmarks"
+    CAPABILITIES = "capabilities"
+    WAIVERS = "waivers"
+
+
+class GateVerdict(StrEnum):
+    """Whether a release may be published."""
+
+    GO = "go"
+    NO_GO = "no_go"
+
+    @property
+    def shown(self) -> str:
+        """``no-go``."""
+        return self.replace("_", "-")
+
+
+class OutcomeKind(StrEnum):
+    """How a rule ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    WAIVED = "waived"
+    INFORMATIONAL = "informational"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class AppliedWaiver(_Model):
+    """The waiver that excuses a rule."""
+
+    reason: Annotated[Text, Field(min_length=1, max_length=LONGEST_REASON)]
+    """Why the release may be published although the rule is broken."""
+    owner: Annotated[Text, Field(min_length=1, max_length=LONGEST_NAME)]
+    """Who answers for it."""
+    until: datetime.date
+    """The last day on which it holds."""
+
+
+class RuleOutcome(_Model):
+    """How one rule ended, for one platform or for the whole release."""
+
+    rule: ReleaseRule
+    """Name of the rule."""
+    platform: Name | None = None
+    """Platform that was judged; null for a rule about the whole release."""
+    outcome: OutcomeKind
+    """``waived``: broken, and excused by a waiver. ``informational``: broken on a platform that the
+    release does not require."""
+    evidence: Annotated[Text, Field(max_length=LONGEST_EVIDENCE)]
+    """What was found, and what was expected."""
+    waiver: AppliedWaiver | None = None
+    """The waiver of a waived rule."""
+
+    @model_validator(mode="after")
+    def _check_waiver(self) -> Self:
+        if (self.waiver is not None) != (self.outcome is OutcomeKind.WAIVED):
+            raise ValueError("waiver: expected one for a waived rule, and none for another")
+        return self
+
+
+class DecidedRun(_Model):
+    """A run that the decision is about."""
+
+    run_id: Name
+    """Name of the run."""
+    sha256: Sha256
+    """SHA-256 of its ``results.json``, in hexadecimal; where only the store has the run, of the
+    file that this version writes for it."""
+    platforms: tuple[Name, ...]
+    """Platforms whose results were taken from it."""
+
+
+class Decision(_Model):
+    """The whole of a decision file."""
+
+    schema_version: Annotated[int, Field(ge=1, le=DECISION_VERSION)] = DECISION_VERSION
+    """Version of this format. Older versions load."""
+    project: Name
+    """Name of the project, as in ``ci.yaml``."""
+    tag: Name | None
+    """Tag of the release; null where none was named."""
+    commit: CommitId | None
+    """Commit of the release; null where the runs do not agree on one."""
+    decided_at: Moment
+    """When it was decided, in UTC."""
+    verdict: GateVerdict
+    """``go`` only if no rule failed."""
+    exit_code: Annotated[int, Field(ge=0, le=255)]
+    """Exit code of the command: 0 for ``go``, 4 where only regressions stand against it, else 1."""
+    rules: Annotated[tuple[RuleOutcome, ...], Field(min_length=1, max_length=MOST_OUTCOMES)]
+    """Every rule with its evidence: of the release first, then of each platform."""
+    runs: Annotated[tuple[DecidedRun, ...], Field(max_length=MOST_RUNS)]
+    """The runs that were judged."""
+    policy_sha256: Sha256
+    """SHA-256 of the section ``release`` of ``ci.yaml`` and of the waivers, in canonical JSON."""
+
+    @model_validator(mode="after")
+    def _check_verdict(self) -> Self:
+        is_go = not self.failed
+        if (self.verdict is GateVerdict.GO) != is_go or (
+            self.exit_code == ExitCode.PASSED
+        ) != is_go:
+            raise ValueError("verdict: expected 'go' and exit code 0 exactly if no rule failed")
+        return self
+
+    @property
+    def failed(self) -> tuple[RuleOutcome, ...]:
+        """The rules that stand against the release."""
+        return tuple(it for it in self.rules if it.outcome is OutcomeKind.FAILED)
+
+    def to_json(self) -> str:
+        return self.model_dump_json(indent=2, ensure_ascii=True) + "\n"
+
+
+def parse_decision(content: bytes) -> Decision:
+    """Read a decision; raises ``ValueError`` with the faults of a file that is none."""
+    if len(content) > LARGEST_DECISION:
+        raise ValueError(f"got {len(content):,} bytes, expected at most {LARGEST_DECISION:,}")
+    document = parse_object(content.decode())
+    version = document.get("schema_version")
+    if not isinstance(version, int) or not 1 <= version <= DECISION_VERSION:
+        raise ValueError(f"schema_version: got {version!r:.100}, expected 1 to {DECISION_VERSION}")
+    try:
+        return Decision.model_validate_json(json.dumps(document))
+    except ValidationError as error:
+        raise ValueError(describe_faults(error)) from error
+
+
+def decision_schema() -> str:
+    """Return the JSON schema of a decision file."""
+    return schema_text(Decision, "serialization", "decision.json")
