@@ -169,13 +169,13 @@ def _verify(options: argparse.Namespace) -> int:
         show_error(f"attest --verify: {fault}")
     if found.faults:
         more = len(found.faults) - MOST_FAULTS
-        show_error(
-            f"attest --verify: {folder.name}: not verified"
-            + (f", and {more:,} more errors" if more > 0 else "")
-        )
+        others = f", with {counted(more, 'more error')}" if more > 0 else ""
+        show_error(f"attest --verify: {options.verify}: not verified{others}")
         return ExitCode.PRODUCT_FAILURE
     _show_verified(found)
-    show(f"{counted(len(found.statements), 'attestation')} verified, signed with {key.keyid}")
+    count = counted(len(found.statements), "attestation")
+    run = found.run.run_id if found.run else ""
+    show(f"{count} of run {run} verified, signed with the key {key.keyid}")
     return ExitCode.PASSED
 
 

@@ -74,6 +74,9 @@ def _private_key(
         raise UsageError(message, remedy=MAKE_KEY) from None
     try:
         return load(passphrase)
+    except UnsupportedAlgorithm as error:  # OpenSSH's encryption needs a package
+        message = f"--key: {path}: the key cannot be decrypted: {error}"
+        raise UsageError(message, remedy="Install it: pip install 'cryptography[ssh]'") from None
     except _NO_KEY:
         message = f"--key: {path}: the passphrase does not fit"
         remedy = f"Set {PASSPHRASE_VARIABLE}, or unset it to be asked."
@@ -109,10 +112,10 @@ def load_public_key(path: Path) -> SSlibKey:
 
 def _read_key(path: Path, *, private: bool) -> bytes:
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        if not path.is_file() and path.exists():
+            raise UsageError(f"--key: {path}: got no regular file, {EXPECTED}")
+        with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
-            if not stat.S_ISREG(mode):
-                raise UsageError(f"--key: {path}: got no regular file, {EXPECTED}")
             if private and mode & OTHERS:
                 got = f"got mode {stat.S_IMODE(mode):o}, expected 600"
                 message = f"--key: {path}: other users can use this private key: {got}"

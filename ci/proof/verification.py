@@ -46,6 +46,8 @@ class StatementSet:
     """Whether these have to be all of a run: a folder or a bundle, not a single statement."""
     statements: list[Statement] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+    run: RunResult | None = None
+    """The run that they are about, once its files were compared."""
     digests: set[str] = field(default_factory=set)
     """Of the envelopes. A folder has each one in a file and in the bundle."""
 
@@ -91,22 +93,21 @@ def verify(path: Path, folder: Path, open_envelope: OpenEnvelope, today: date) -
         faults = [fault for it in found.statements for fault in _file_faults(it, digests)]
         found.faults += dict.fromkeys(faults)
     if not found.faults:
-        run = read_results(folder / RESULTS_FILE)  # as signed
-        found.faults += [*_run_faults(run, found), *_decision_faults(found, today)]
+        found.run = read_results(folder / RESULTS_FILE)  # as signed
+        found.faults += [*_run_faults(found.run, found), *_decision_faults(found, today)]
     return found
 
 
 def _read_envelopes(path: Path, open_envelope: OpenEnvelope) -> StatementSet:
     if path.is_dir():
-        inner = path / ATTESTATIONS
-        folder = inner if inner.is_dir() else path
+        folder = path / ATTESTATIONS if (path / RESULTS_FILE).exists() else path
         names = (ENVELOPE_END, BUNDLE_END)
-        files = sorted(it for it in folder.iterdir() if it.name.endswith(names))
-        files = [it for it in files if it.name != RESULTS_FILE]
+        present = folder.iterdir() if folder.is_dir() else ()
+        files = sorted(it for it in present if it.name.endswith(names))
     else:
         files = [path] if path.exists() else []
     if not files:
-        remedy = "Name the folder of a run or of its attestations, or one of their files."
+        remedy = "Name a folder or file that `attest RUN --key KEY` has written."
         raise UsageError(f"attest --verify: {path}: got no attestations", remedy=remedy)
     found = StatementSet(is_whole=path.is_dir() or path.name.endswith(BUNDLE_END))
     for number, (file, text) in enumerate(_envelopes_of(files)):
