@@ -28,7 +28,6 @@ from ci.util.terminal import show, show_error
 from ci.util.text import counted, near_match
 
 STATEMENTS = "statements"  # folder of unsigned ones
-DECISION_FILE = "decision.json"
 MOST_FAULTS = 20  # that are shown
 PACKAGE_REMEDY = (
     "Install it: pip install 'securesystemslib[crypto]~=1.6' (the dependency group `attest` of"
@@ -40,10 +39,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
     parser.description = (
         "Write in-toto statements about a run: the test result of each platform, the SLSA"
-        " provenance of each wheel and source distribution that it built, and the decision of the"
-        " gate. With --key they are signed: attestations, one file each, and a bundle. With"
-        " --verify, check attestations and every file that they name instead: exit code 1 if one"
-        " was changed or is missing, or if what they attest is no pass."
+        " provenance of each wheel and source distribution that it built, and with --decision the"
+        " verdict of the gate. With --key they are signed: attestations, one file each, and a"
+        " bundle. With --verify, check attestations and every file that they name instead: exit"
+        " code 1 if one was changed or is missing, or if what they attest is no pass."
     )
     parser.add_argument(
         "run",
@@ -71,7 +70,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--decision",
         type=Path,
         metavar="FILE",
-        help=f"decision of the gate (default: `{DECISION_FILE}` of the run, if there is one)",
+        help="decision about the run, which `gate` has written: adds a verification summary",
     )
     parser.add_argument(
         "--identity",
@@ -110,14 +109,14 @@ def _attest(options: argparse.Namespace) -> int:
             from ci.proof import keys
         signer = keys.load_signer(options.key, os.environ)
         sign, key_id = partial(keys.sign, signer=signer), signer.public_key.keyid
-    decision = options.decision or folder / DECISION_FILE
+    decision = read_decision(options.decision) if options.decision else None
     output = options.output or folder / (ATTESTATIONS if sign else STATEMENTS)
     with lock_run(folder):
         written = write_statements(
             folder,
             output,
             identity=options.identity,
-            decision=read_decision(decision) if options.decision or decision.exists() else None,
+            decision=decision,
             sign=sign,
         )
     for path in written:

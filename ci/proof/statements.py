@@ -33,21 +33,21 @@ DECISION_FIELD = f"{PROGRAM_URI}#decision/v1"  # names of additional fields have
 GATE_PASSED = "RELEASE_GATE_PASSED"  # levels of our own must not begin with SLSA_
 
 
-class _Model(BaseModel):
+class _StatementPart(BaseModel):
     # The standards require readers to ignore fields that they do not know.
     model_config = ConfigDict(
         frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True
     )
 
 
-class DigestSet(_Model):
+class DigestSet(_StatementPart):
     """Digests of one thing, in hexadecimal."""
 
     sha256: Sha256 | None = None
     git_commit: CommitId | None = None
 
 
-class ResourceDescriptor(_Model):
+class ResourceDescriptor(_StatementPart):
     """A file of the run, by its path relative to ``results.json``, or something else by its URI."""
 
     name: str | None = None
@@ -56,7 +56,7 @@ class ResourceDescriptor(_Model):
     annotations: dict[str, JsonValue] | None = None
 
 
-class Predicate(_Model):
+class Predicate(_StatementPart):
     """What a statement says about its subjects."""
 
     type_uri: ClassVar[str]
@@ -91,7 +91,7 @@ class StatedTests(Predicate):
         return self.configuration
 
 
-class BuildDefinition(_Model):
+class BuildDefinition(_StatementPart):
     """The inputs of a build."""
 
     build_type: str
@@ -100,13 +100,13 @@ class BuildDefinition(_Model):
     resolved_dependencies: tuple[ResourceDescriptor, ...] = ()
 
 
-class StatedIdentity(_Model):
+class StatedIdentity(_StatementPart):
     """Who built or verified something."""
 
     id: str
 
 
-class BuildMetadata(_Model):
+class BuildMetadata(_StatementPart):
     """Which run built it, and when."""
 
     invocation_id: str
@@ -114,7 +114,7 @@ class BuildMetadata(_Model):
     finished_on: Moment
 
 
-class RunDetails(_Model):
+class RunDetails(_StatementPart):
     """The circumstances of a build."""
 
     builder: StatedIdentity
@@ -200,11 +200,11 @@ def envelope_digest(text: str) -> str:
     return hashlib.sha256(f"{text}\n".encode(errors="surrogateescape")).hexdigest()
 
 
-def _document(model: _Model) -> dict[str, Any]:
+def _document(model: _StatementPart) -> dict[str, Any]:
     return model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-class _Header(_Model):
+class _Header(_StatementPart):
     """The fields of a statement, before its predicate is read."""
 
     type: Annotated[Literal["https://in-toto.io/Statement/v1"], Field(alias="_type")]

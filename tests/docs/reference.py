@@ -50,6 +50,8 @@ RUN_FILES: Mapping[str, str] = {
     "request.json": "What `run` was asked for. `run --resume` reads it.",
     "contracts": "The contracts of the run's start, in full. `run --resume` and `import` judge by"
     " them.",
+    "attestations": "Signed statements of `attest`, one file each, and a bundle of all.",
+    "statements": "The same without a signature: they prove nothing.",
     "kubernetes": "What the Jobs of `manifest` read, until their results are imported.",
     ".lock": "Locked while a process works on the run.",
 }

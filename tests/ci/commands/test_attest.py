@@ -50,16 +50,18 @@ class Site:
         self.results = folder / "results"
         self.run = write_run(self.results)
         self.attestations = self.run / "attestations"
+        self.decision = folder / "decision.json"
 
     def attest(self, *words: object) -> int:
         arguments = ("attest", RUN_ID, "--results", self.results, *words)
         return cli.main([str(it) for it in arguments])
 
     def sign(self, *words: object) -> None:
-        assert self.attest("--key", self.key, *words) == ExitCode.PASSED
+        decided = ("--decision", self.decision) if self.decision.exists() else ()
+        assert self.attest("--key", self.key, *decided, *words) == ExitCode.PASSED
 
     def decide(self, **how: Any) -> None:
-        (self.run / "decision.json").write_text(decision_about(self.run, **how).to_json())
+        self.decision.write_text(decision_about(self.run, **how).to_json())
 
     def verify(self, path: Path | None = None, key: Path | None = None) -> int:
         public = key or self.key.with_name("key.pub")
@@ -162,7 +164,6 @@ def test_one_changed_byte_is_found(site: Site, capsys: Output, name: str) -> Non
     (site.run / name).write_bytes(content)
     if name == f"ascend/dist/{GIVEN}":  # not built here, so no statement is about it
         assert site.verify() == ExitCode.PASSED
-        site.decide()
         assert site.attest("--key", site.key) == ExitCode.INFRASTRUCTURE
     else:
         rejected(site, capsys, f"{name}: got SHA-256 ", ": not verified")
@@ -384,7 +385,7 @@ def test_no_mutated_envelope_passes(site: Site) -> None:
 def test_statements_of_an_earlier_call_are_replaced(site: Site) -> None:
     site.decide()
     site.sign()
-    (site.run / "decision.json").unlink()
+    site.decision.unlink()
     (site.attestations / "note.txt").write_text("mine")
     site.sign()
     names = {it.name for it in site.attestations.iterdir()}
@@ -400,7 +401,8 @@ def test_a_decision_is_read_from_a_file(site: Site, capsys: Output) -> None:
     assert site.attest("--decision", path) == ExitCode.INFRASTRUCTURE
     assert "schema_version: got None, expected 1 to 1" in capsys.readouterr().err
     path.write_text(decision_about(site.run).to_json())
-    site.sign("--decision", path, "--identity", "https://ci.example.com/release")
+    site.decide()
+    site.sign("--identity", "https://ci.example.com/release")
     verifier = site.payload("verification-summary.json")["predicate"]["verifier"]
     assert verifier == {"id": "https://ci.example.com/release"}
     (site.run / "results.json").write_text((site.run / "results.json").read_text() + " ")
