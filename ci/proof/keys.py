@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import os
+import shlex
 import stat
 import sys
 from collections.abc import Callable, Mapping
@@ -89,7 +90,10 @@ def _passphrase(path: Path, environ: Mapping[str, str]) -> bytes:
     if not sys.stdin.isatty():
         message = f"--key: {path}: the key needs a passphrase, and there is no terminal to ask on"
         raise UsageError(message, remedy=f"Set the variable {PASSPHRASE_VARIABLE}.")
-    return getpass(f"Passphrase of {path}: ").encode(errors="surrogateescape")
+    try:
+        return getpass(f"Passphrase of {path}: ").encode(errors="surrogateescape")
+    except EOFError:
+        raise UsageError(f"--key: {path}: got no passphrase") from None
 
 
 def load_public_key(path: Path) -> SSlibKey:
@@ -97,7 +101,8 @@ def load_public_key(path: Path) -> SSlibKey:
     content = _read_key(path, private=False)
     if PRIVATE_END in content:
         message = f"--key: {path}: got a private key, expected the public key that belongs to it"
-        remedy = f"Name {path}.pub, or write it: ssh-keygen -y -f {path} > {path}.pub"
+        key_file, shown = shlex.quote(str(path)), shlex.quote(f"{path}.pub")
+        remedy = f"Name {path}.pub, or write it: ssh-keygen -y -f {key_file} > {shown}"
         raise UsageError(message, remedy=remedy)
     is_ssh = content.startswith(b"ssh-")
     try:
@@ -119,7 +124,7 @@ def _read_key(path: Path, *, private: bool) -> bytes:
             if private and mode & OTHERS:
                 got = f"got mode {stat.S_IMODE(mode):o}, expected 600"
                 message = f"--key: {path}: other users can use this private key: {got}"
-                raise UsageError(message, remedy=f"Run: chmod 600 {path}")
+                raise UsageError(message, remedy=f"Run: {shlex.join(['chmod', '600', str(path)])}")
             content = file.read(LARGEST_KEY + 1)
     except FileNotFoundError:
         raise UsageError(f"--key: {path}: there is no such file", remedy=MAKE_KEY) from None

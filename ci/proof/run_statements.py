@@ -13,7 +13,9 @@ from ci.model.results import Distribution, Harness, Product, RunResult
 from ci.proof.evidence import FileDigest, PlatformEvidence, RunEvidence
 from ci.proof.statements import (
     BUILD_TYPE,
+    DECIDED,
     GATE_PASSED,
+    PLATFORM,
     SLSA_VERSION,
     BuildDefinition,
     BuildMetadata,
@@ -36,15 +38,18 @@ _IMAGE_DIGEST = re.compile(r"(?:.*@)?sha256:([0-9a-f]{64})")
 WARNED = (Outcome.XFAILED, Outcome.XPASSED)
 
 
-def run_statements(evidence: RunEvidence, identity: str) -> dict[str, Statement]:
+def run_statements(
+    evidence: RunEvidence, identity: str, *, decided: bool = False
+) -> dict[str, Statement]:
     """Return the test results and the provenance of a run, by the names of their files.
 
-    ``identity`` is the URI of the builder.
+    ``identity`` is the URI of the builder. ``decided``: a verification summary goes with them, so
+    that no one can leave it out later.
     """
     made = {}
     for platform in evidence.platforms:
         name = platform.result.platform
-        made[f"{name}{TESTS_SUFFIX}"] = _tests(evidence, platform)
+        made[f"{name}{TESTS_SUFFIX}"] = _tests(evidence, platform, decided=decided)
         for it in platform.distributions:
             if not it.given:  # another builder made those
                 provenance = _provenance(evidence, platform, it, identity)
@@ -62,13 +67,15 @@ def summary_statement(
     runs, or about other results of this one.
     """
     run = evidence.run
-    _check_decided(evidence, decision)
+    judged = _judged_platforms(evidence, decision)
     is_go = decision.verdict is GateVerdict.GO
     version = decision.tag or decision.commit or run.run_id
     product = f"pkg:generic/{quote(run.project, safe='')}@{quote(version, safe='')}"
-    # Several platforms may have built the same file.
     kept = dict.fromkeys(
-        (it.path or it.name, it.sha256) for of in evidence.platforms for it in of.distributions
+        (it.path or it.name, it.sha256)
+        for of in evidence.platforms
+        if of.result.platform in judged
+        for it in of.distributions
     )
     subject = [_file(FileDigest(path=path, sha256=sha256)) for path, sha256 in kept]
     return Statement(
@@ -92,19 +99,21 @@ def summary_statement(
     )
 
 
-def _check_decided(evidence: RunEvidence, decision: Decision) -> None:
-    run = evidence.run
-    decided = {it.run_id: it.sha256 for it in decision.runs}
+def _judged_platforms(evidence: RunEvidence, decision: Decision) -> Sequence[str]:
+    """The platforms whose results in this run the decision is about."""
+    run_id = evidence.run.run_id
+    decided = {it.run_id: it for it in decision.runs}
     remedy = "Decide again with `gate`, or name the decision about this run with --decision."
-    if run.run_id not in decided:
+    if run_id not in decided:
         got = f"got a decision about {', '.join(decided) or 'no run'}"
-        raise UsageError(f"attest: {got}, expected one about {run.run_id}", remedy=remedy)
-    if decided[run.run_id] != evidence.results.sha256:
-        message = f"attest: the decision is about other results of run {run.run_id}"
+        raise UsageError(f"attest: {got}, expected one about {run_id}", remedy=remedy)
+    if decided[run_id].sha256 != evidence.results.sha256:
+        message = f"attest: the decision is about other results of run {run_id}"
         raise UsageError(f"{message} than its present results.json", remedy=remedy)
+    return decided[run_id].platforms
 
 
-def _tests(evidence: RunEvidence, platform: PlatformEvidence) -> Statement:
+def _tests(evidence: RunEvidence, platform: PlatformEvidence, *, decided: bool) -> Statement:
     def named(*outcomes: Outcome) -> tuple[str, ...]:
         return tuple(it.node_id for it in platform.tests if it.outcome in outcomes)
 
@@ -119,7 +128,7 @@ def _tests(evidence: RunEvidence, platform: PlatformEvidence) -> Statement:
     subject = (
         *_source(evidence.run),
         *(_distribution(it) for it in installed),
-        _results(evidence, platform.result.platform),
+        _results(evidence, platform.result.platform, **({DECIDED: True} if decided else {})),
         *map(_file, platform.records),
     )
     return Statement(subject=subject, predicate=predicate)
@@ -166,14 +175,16 @@ def _provenance(
     return Statement(subject=(_distribution(built),), predicate=predicate)
 
 
-def _results(evidence: RunEvidence, platform: str | None = None) -> ResourceDescriptor:
+def _results(
+    evidence: RunEvidence, platform: str | None = None, **more: bool
+) -> ResourceDescriptor:
     """``results.json``, with the names of what the statement is about and of all platforms."""
-    about = {} if platform is None else {"platform": platform}
+    about = {} if platform is None else {PLATFORM: platform}
     platforms: Sequence[str] = [it.result.platform for it in evidence.platforms]
     return ResourceDescriptor(
         name=evidence.results.path,
         digest=DigestSet(sha256=evidence.results.sha256),
-        annotations={"run": evidence.run.run_id, "platforms": [*platforms], **about},
+        annotations={"run": evidence.run.run_id, "platforms": [*platforms], **about, **more},
     )
 
 

@@ -30,6 +30,7 @@ SLSA_VERSION = "1.2"
 PROGRAM_URI = "pkg:generic/infini-ci"  # a package URL: the program has no address of its own
 BUILD_TYPE = f"{PROGRAM_URI}#distribution/v1"
 DECISION_FIELD = f"{PROGRAM_URI}#decision/v1"  # names of additional fields have to be URIs
+PLATFORM, DECIDED = "platform", "decided"  # annotations of results.json
 GATE_PASSED = "RELEASE_GATE_PASSED"  # levels of our own must not begin with SLSA_
 
 
@@ -174,9 +175,19 @@ class Statement:
 
     @property
     def platform(self) -> str | None:
-        """The platform that it is about, as its annotation of a file says."""
-        names = [it.annotations.get("platform") for it in self.files if it.annotations]
-        return next((it for it in names if isinstance(it, str)), None)
+        """The platform that it is about."""
+        name = self._annotations.get(PLATFORM)
+        return name if isinstance(name, str) else None
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether a verification summary was made together with it."""
+        return self._annotations.get(DECIDED) is True
+
+    @property
+    def _annotations(self) -> dict[str, JsonValue]:
+        """Those of the file that has any: ``results.json``."""
+        return next((it.annotations for it in self.files if it.annotations), {})
 
     def to_json(self) -> str:
         """JSON without spaces and with sorted names: the same text for the same run."""

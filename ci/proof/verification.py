@@ -94,7 +94,7 @@ def verify(path: Path, folder: Path, open_envelope: OpenEnvelope, today: date) -
         found.faults += dict.fromkeys(faults)
     if not found.faults:
         found.run = read_results(folder / RESULTS_FILE)  # as signed
-        found.faults += [*_run_faults(found.run, found), *_decision_faults(found, today)]
+        found.faults += [*_run_faults(found.run, found), *_decision_faults(found.run, found, today)]
     return found
 
 
@@ -194,7 +194,10 @@ def _run_faults(run: RunResult, found: StatementSet) -> Iterator[str]:
         for it in result.distributions:
             if it.path and not it.given and (it.path, it.sha256) not in built:
                 yield f"{it.path}: got no provenance"
-    for _, summary in found.of(VerificationSummary):
+    summaries = [summary for _, summary in found.of(VerificationSummary)]
+    if not summaries and any(it.is_decided for it in found.statements):
+        yield "got no verification summary, expected the one that was signed with the test results"
+    for summary in summaries:
         for used in summary.input_attestations:
             if not used.digest or used.digest.sha256 not in found.digests:
                 yield f"{used.uri}: got no such attestation, expected what the decision names"
@@ -204,7 +207,7 @@ def _key(it: ResourceDescriptor) -> tuple[str | None, str | None]:
     return it.name, it.digest.sha256 if it.digest else None
 
 
-def _decision_faults(found: StatementSet, today: date) -> Iterator[str]:
+def _decision_faults(run: RunResult, found: StatementSet, today: date) -> Iterator[str]:
     """Why a release with these statements must not be published."""
     decisions = [summary for _, summary in found.of(VerificationSummary)]
     for summary in decisions:
@@ -218,7 +221,8 @@ def _decision_faults(found: StatementSet, today: date) -> Iterator[str]:
             if rule.waiver and rule.waiver.until < today:
                 of = f" of {rule.platform}" if rule.platform else ""
                 yield f"the waiver of rule {rule.rule}{of} ended on {rule.waiver.until}"
-    if not decisions:  # which may waive it
-        for it, tests in found.of(StatedTests):
-            if tests.result is StatedResult.FAILED:
-                yield f"{it.platform}: the tests FAILED, and no decision waives that"
+    runs = [it for summary in decisions for it in summary.decision.runs]
+    judged = {platform for it in runs if it.run_id == run.run_id for platform in it.platforms}
+    for it, tests in found.of(StatedTests):
+        if tests.result is StatedResult.FAILED and it.platform not in judged:
+            yield f"{it.platform}: the tests FAILED, and no decision waives that"

@@ -38,7 +38,8 @@ def write_statements(
     """
     evidence = read_evidence(folder)
     texts = {}
-    for name, statement in run_statements(evidence, identity).items():
+    made = run_statements(evidence, identity, decided=decision is not None)
+    for name, statement in made.items():
         texts[name] = _text(statement.to_json(), sign)
     if decision is not None:
         inputs = {it: envelope_digest(text) for it, text in texts.items()}

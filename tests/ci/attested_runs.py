@@ -128,12 +128,16 @@ MIXED = [
 ]
 
 
-def decision_about(folder: Path, *, until: date | None = None, is_go: bool = True) -> Decision:
-    """A decision about the run in a folder; ``until``: the end of a waiver for its skips."""
+def decision_about(
+    folder: Path,
+    *,
+    until: date | None = None,
+    is_go: bool = True,
+    platforms: tuple[str, ...] = ("nvidia", "ascend"),
+) -> Decision:
+    """A decision about platforms of a run; ``until``: the end of a waiver for skips of Ascend."""
     content = (folder / "results.json").read_bytes()
-    run = DecidedRun(
-        run_id=RUN_ID, sha256=hashlib.sha256(content).hexdigest(), platforms=("nvidia", "ascend")
-    )
+    run = DecidedRun(run_id=RUN_ID, sha256=hashlib.sha256(content).hexdigest(), platforms=platforms)
     kind = OutcomeKind.PASSED if is_go else OutcomeKind.FAILED
     rules = [RuleOutcome(rule=ReleaseRule.COMMIT, outcome=kind, evidence="all of one commit")]
     if until:

@@ -230,6 +230,24 @@ def test_the_decision_names_what_it_was_made_on(site: Site, capsys: Output) -> N
     rejected(site, capsys, message)
 
 
+def test_a_decision_cannot_be_left_out(site: Site, capsys: Output) -> None:
+    site.decide(is_go=False)
+    site.sign()
+    (site.attestations / BUNDLE_FILE).unlink()
+    (site.attestations / "verification-summary.json").unlink()
+    rejected(site, capsys, "got no verification summary, expected the one that was signed with")
+
+
+def test_a_decision_is_about_its_platforms_only(site: Site, capsys: Output) -> None:
+    shutil.rmtree(site.run)
+    write_run(site.results, ascend=Product.FAILED)
+    site.decide(platforms=("nvidia",))
+    site.sign()
+    names = [it["name"] for it in site.payload("verification-summary.json")["subject"]]
+    assert names == [f"nvidia/dist/{WHEEL}", f"nvidia/dist/{SDIST}", "results.json"]
+    rejected(site, capsys, "ascend: the tests FAILED, and no decision waives that")
+
+
 @pytest.mark.parametrize("kind", ["ssh", "pem"])
 def test_a_wrong_key_verifies_nothing(site: Site, capsys: Output, kind: str) -> None:
     site.sign()
