@@ -199,7 +199,8 @@ def test_only_regular_files_count(site: Site, capsys: Output, kind: str) -> None
             "pipe": lambda: os.mkfifo(path),
         }
         make[kind]()
-    rejected(site, capsys, "nvidia/pytest.jsonl: got ")
+    how = "got something else than" if kind == "pipe" else "got no"
+    rejected(site, capsys, f"nvidia/pytest.jsonl: {how}")
 
 
 @pytest.mark.parametrize("is_bundle", [False, True])
@@ -398,6 +399,14 @@ def test_no_mutated_envelope_passes(site: Site) -> None:
             assert found.faults, bytes(content)
     path.write_bytes(original)
     assert not verification.verify(path, site.run, open_envelope, TODAY).faults
+
+
+@pytest.mark.parametrize("name", [TESTS, BUNDLE_FILE])
+def test_the_last_byte_counts(site: Site, capsys: Output, name: str) -> None:
+    site.sign()
+    path = site.attestations / name
+    path.write_bytes(path.read_bytes().removesuffix(b"\n"))
+    rejected(site, capsys, f"{name}: ", path=path)
 
 
 def test_statements_of_an_earlier_call_are_replaced(site: Site) -> None:
