@@ -26,23 +26,25 @@ MOST_RUNS = 1000
 
 
 class ReleaseRule(StrEnum):
-    """What a release must meet. All but the first three and the last are per platform."""
+    """What a release must meet, on each platform or as a whole."""
 
-    COMMIT = "commit"
-    ARTIFACTS = "artifacts"
-    BASELINE = "baseline"
+    # Of each platform, in the order of reports.
     RESULT = "result"
     REAL_DEVICE = "real-device"
     WHOLE = "whole"
+    COMMIT = "commit"
     CLEAN = "clean"
     AGE = "age"
     EXECUTED = "executed"
     SKIPS = "skips"
     QUARANTINES = "quarantines"
     INSTALLED = "installed"
+    BASELINE = "baseline"
     REGRESSION = "regression"
     BUILD_COST = "build-cost"
     BENCHMARKS = "benchmarks"
+    # Of the whole release.
+    ARTIFACTS = "artifacts"
     CAPABILITIES = "capabilities"
     WAIVERS = "waivers"
 
@@ -68,14 +70,14 @@ class OutcomeKind(StrEnum):
     INFORMATIONAL = "informational"
 
 
-class _Model(BaseModel):
+class _DecisionPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
-class AppliedWaiver(_Model):
+class AppliedWaiver(_DecisionPart):
     """The waiver that excuses a rule."""
 
     reason: Annotated[Text, Field(min_length=1, max_length=LONGEST_REASON)]
@@ -86,7 +88,7 @@ class AppliedWaiver(_Model):
     """The last day on which it holds."""
 
 
-class RuleOutcome(_Model):
+class RuleOutcome(_DecisionPart):
     """How one rule ended, for one platform or for the whole release."""
 
     rule: ReleaseRule
@@ -108,7 +110,7 @@ class RuleOutcome(_Model):
         return self
 
 
-class DecidedRun(_Model):
+class DecidedRun(_DecisionPart):
     """A run that the decision is about."""
 
     run_id: Name
@@ -120,7 +122,7 @@ class DecidedRun(_Model):
     """Platforms whose results were taken from it."""
 
 
-class Decision(_Model):
+class Decision(_DecisionPart):
     """The whole of a decision file."""
 
     schema_version: Annotated[int, Field(ge=1, le=DECISION_VERSION)] = DECISION_VERSION
