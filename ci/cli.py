@@ -19,7 +19,8 @@ from ci.util.text import near_match, os_reason
 
 EXIT_CODES = """exit codes:
   0    every requested platform was built and passed its tests
-  1    product failure: build or tests; with gate: a rule of the release failed
+  1    product failure: build or tests; with gate: a rule of the release failed; a statement that
+        attest --verify rejects
   2    wrong command line or configuration
   3    infrastructure failure (engine, image, network, a missing program), or an internal error of
        this program
@@ -52,6 +53,7 @@ COMMANDS: Mapping[str, str] = {
     "rerun-alarm": "run both sides of an alarm of `history` again",
     "import": "import runs from other machines",
     "export": "write runs as tables for pandas or DuckDB",
+    "attest": "write signed statements about a run, or verify them",
     "platforms": "list the configured platforms",
     "matrix": "list the platforms with the CI runners that they need",
     "manifest": "print the jobs of platforms for Kubernetes or Slurm",

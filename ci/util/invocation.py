@@ -33,7 +33,7 @@ CONFIG_COMMANDS = (
 )
 RESULTS_COMMANDS = (
     *("run", *SESSIONS, "shell", "rerun", "bisect", "rerun-alarm", "contract", "import", "export"),
-    *("doctor", "capacity", "gc", "gate"),
+    *("doctor", "capacity", "gc", "gate", "attest"),
 )
 
 Value = TypeVar("Value")

@@ -21,6 +21,7 @@ from ci.errors import InfrastructureError
 LAST_LINES = 20  # of a program's output: errors come last, and the message must fit a terminal
 STORE_VARIABLE = "INFINI_CI_DB"  # URL of the store, password included
 NOTIFY_VARIABLE = "INFINI_CI_NOTIFY"  # URL of a webhook, which is a secret
+PASSPHRASE_VARIABLE = "INFINI_CI_KEY_PASSPHRASE"  # noqa: S105 - of the key of `attest`
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -51,8 +52,8 @@ class ProcessResult:
 
 
 # Variables that other programs, such as tests and ``setup.py``, do not get. They must not write to
-# the store, nor send alarms.
-_own_variables = {STORE_VARIABLE, NOTIFY_VARIABLE}
+# the store, nor send alarms, nor sign.
+_own_variables = {STORE_VARIABLE, NOTIFY_VARIABLE, PASSPHRASE_VARIABLE}
 
 
 def set_for_this_program(settings: Mapping[str, str]) -> None:

@@ -16,7 +16,9 @@ from ci.util.files import files_below, open_for_replacement
 from ci.util.text import MASK, hidden_forms
 
 # Parts of a variable's name that mark a secret.
-SECRET_NAME = re.compile("TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|PRIVATE|AUTH(?!OR)", re.IGNORECASE)
+SECRET_NAME = re.compile(
+    "TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API_?KEY|PRIVATE|AUTH(?!OR)", re.IGNORECASE
+)
 # What comes before the host in an address: a user, or a user and a password.
 CREDENTIALS = re.compile(r"(?<=://)(?P<credentials>[^\s/]+)@")
 CHUNK = 1 << 20  # bytes that are searched at once

@@ -80,7 +80,7 @@ def test_it_shows_the_base_images_of_the_platforms() -> None:
 @pytest.mark.parametrize(
     ("page", "commands"),
     [
-        (RELEASE, ["run", "doctor", "bundle", "gc"]),
+        (RELEASE, ["run", "doctor", "bundle", "gc", "attest"]),
         (HISTORY, ["history", "compare", "report", "import", "export"]),
         (CAPACITY, ["capacity"]),
     ],

@@ -11,6 +11,7 @@ ROOMS = (
     "commands",
     "upkeep",
     "run",
+    "proof",
     "report",
     "analysis",
     "store",

@@ -32,7 +32,7 @@ from ci.plan.planning import SOURCE_DATE
 from ci.plan.site import SiteConfig
 from ci.plan.source import TIMESTAMP
 from ci.util.invocation import RESULTS_VARIABLE
-from ci.util.process import NOTIFY_VARIABLE, STORE_VARIABLE
+from ci.util.process import NOTIFY_VARIABLE, PASSPHRASE_VARIABLE, STORE_VARIABLE
 from codegen import cli as codegen_cli
 from codegen import cpp
 from codegen.inputs import SELECTION_VARIABLE
@@ -52,6 +52,8 @@ RUN_FILES: Mapping[str, str] = {
     "request.json": "What `run` was asked for. `run --resume` reads it.",
     "contracts": "The contracts of the run's start, in full. `run --resume` and `import` judge by"
     " them.",
+    "attestations": "Signed statements of `attest`, one file each, and a bundle of all.",
+    "statements": "The same without a signature: they prove nothing.",
     "kubernetes": "What the Jobs of `manifest` read, until their results are imported.",
     ".lock": "Locked while a process works on the run.",
 }
@@ -87,6 +89,8 @@ VARIABLES_READ: Mapping[str, str] = {
     " `postgresql+psycopg://USER:PASSWORD@HOST/DATABASE`. Default: `ci.db` in the results folder.",
     NOTIFY_VARIABLE: "Webhook for the alarms of `history --check`, and for `run --notify`. A URL"
     " on the command line wins. Builds and tests do not see it.",
+    PASSPHRASE_VARIABLE: "Passphrase of the private key of `attest --key`. Builds and tests do not"
+    " see it.",
     "INFINI_CI_SITE": "Path of the site file. Default: `ci.site.yaml` beside the configuration.",
     "INFINI_CI_PYTHON_<PLATFORM>": "Python of one platform's environment on the host engine: a"
     " path, or a program on PATH. Wins over the site file; `--python` wins over it.",

@@ -1,0 +1,1 @@
+"""Signed statements about a run that other tools can verify."""
