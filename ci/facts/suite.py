@@ -173,6 +173,11 @@ def _dtype(variant: str) -> tuple[str, str]:
     return prefix + dash, dtype
 
 
+def dtype_of(variant: str) -> str:
+    """Return the dtype of a variant; of an overload without samples it is ``nosample``."""
+    return _dtype(variant)[1]
+
+
 def is_variant(word: str) -> bool:
     return re.fullmatch(_VARIANT, word, re.ASCII) is not None
 
