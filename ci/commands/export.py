@@ -13,7 +13,7 @@ from ci.errors import ExitCode, UsageError
 from ci.facts.contract import load_contract
 from ci.model.platforms import PLATFORMS
 from ci.report.capabilities import (
-    Capabilities,
+    CapabilityDocument,
     PlatformCapabilities,
     from_contract,
     from_run,
@@ -160,7 +160,7 @@ def _write_document(options: argparse.Namespace) -> int:
     return ExitCode.INFRASTRUCTURE if skipped else ExitCode.PASSED
 
 
-def _of_contracts(options: argparse.Namespace) -> Capabilities:
+def _of_contracts(options: argparse.Namespace) -> CapabilityDocument:
     if options.run or options.since:
         message = "--contract: got --run or --since, expected no selection of runs"
         raise UsageError(message, remedy="Leave out --contract, or the others.")
@@ -172,7 +172,7 @@ def _of_contracts(options: argparse.Namespace) -> Capabilities:
     return of_platforms([from_contract(it) for it in chosen])
 
 
-def _of_runs(store: Store, options: argparse.Namespace) -> Capabilities:
+def _of_runs(store: Store, options: argparse.Namespace) -> CapabilityDocument:
     """The newest run of each platform with operator tests, of the project of the newest run."""
     heads = [head for head in _selected_heads(store, options) if head.asked_by is None]
     project = heads[0].project if heads else None

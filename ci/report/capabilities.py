@@ -32,11 +32,11 @@ FAILS = "failed"
 Dtypes = tuple[str, ...]
 
 
-class _Model(BaseModel):
+class _CapabilityModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class OverloadCapability(_Model):
+class OverloadCapability(_CapabilityModel):
     """The dtypes of an overload on one slot; each is in one field."""
 
     passed: Dtypes = ()
@@ -47,7 +47,7 @@ class OverloadCapability(_Model):
     """All tests skipped: the reason by dtype; ``nosample`` is no dtype, but a test without any."""
 
 
-class OpOverride(_Model):
+class OpOverride(_CapabilityModel):
     """Dtypes that torch's tests of an operator skip."""
 
     dtypes: Dtypes
@@ -55,7 +55,7 @@ class OpOverride(_Model):
     """A skip reason of the suite, or ``failed``."""
 
 
-class PlatformCapabilities(_Model):
+class PlatformCapabilities(_CapabilityModel):
     """What a platform executes and passes, and how that is known."""
 
     platform: str
@@ -77,7 +77,7 @@ class PlatformCapabilities(_Model):
     """The other dtypes of these operators, where a test shows why not."""
 
 
-class Capabilities(_Model):
+class CapabilityDocument(_CapabilityModel):
     """The whole document."""
 
     schema_version: Annotated[int, Field(ge=1, le=SCHEMA_VERSION)] = SCHEMA_VERSION
@@ -188,8 +188,8 @@ def _is_lacking(reason: str) -> bool:
 
 def of_platforms(
     platforms: Sequence[PlatformCapabilities], project: str | None = None
-) -> Capabilities:
+) -> CapabilityDocument:
     """Put platforms into one document, in the order of the table."""
     order = {name: place for place, name in enumerate(PLATFORMS)}
     ordered = sorted(platforms, key=lambda it: (order.get(it.platform, len(order)), it.platform))
-    return Capabilities(project=project, platforms=tuple(ordered))
+    return CapabilityDocument(project=project, platforms=tuple(ordered))

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from ci.facts.suite import DTYPE_CLASSES, abbreviate_variants
 from ci.report.capabilities import (
-    Capabilities,
+    CapabilityDocument,
     OverloadCapability,
     PlatformCapabilities,
     operator_name,
@@ -53,7 +53,7 @@ class SupportRow:
     cells: Sequence[SupportCell]
 
 
-def support_page(found: Capabilities) -> str:
+def support_page(found: CapabilityDocument) -> str:
     """Return the page."""
     suites = [_by_operator(platform) for platform in found.platforms]
     several = len({slot for platform in found.platforms for slot in platform.slots}) > 1
