@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # it imports SQLAlchemy
 MOST_RUNS = 50  # earlier runs of the platform that are looked at
 TORCH = "torch"
 IMAGE = "image"  # its tag is a digest of all that is installed in it, torch included
-CACHE = "cache"  # of the compiler: another torch is compiled anew, with the same outcome
+CACHE = "cache"  # of the compiler: with another torch it is cold, and nothing else follows from it
 
 
 class TriageCategory(StrEnum):

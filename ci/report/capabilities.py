@@ -28,6 +28,7 @@ TORCH_SLOT = 8  # the generated PyTorch backend: only here does torch dispatch t
 # Skip reasons for which a call would not work. All others are about the test: it has no sample.
 LACKING = (*UNSUPPORTED, NOT_IN_TORCH, *TORCH_DECIDES)
 FAILS = "failed"
+NO_DTYPE = "nosample"  # of the test of an overload without samples
 
 Dtypes = tuple[str, ...]
 
@@ -44,7 +45,7 @@ class OverloadCapability(_CapabilityModel):
     failed: Dtypes = ()
     """A test failed."""
     not_executed: Mapping[str, str] = Field(default_factory=dict)
-    """All tests skipped: the reason by dtype; ``nosample`` is no dtype, but a test without any."""
+    """The reason by dtype, where all tests skipped; ``nosample``: the overload has no sample."""
 
 
 class OpOverride(_CapabilityModel):
@@ -169,7 +170,7 @@ def _of_torch(pairs: OperatorPairs) -> tuple[tuple[str, ...], dict[str, tuple[Op
     reasons = {
         (operator_name(overload), dtype): state.reason
         for (overload, dtype, slot), state in pairs.idle.items()
-        if slot == TORCH_SLOT and state.reason and _is_lacking(state.reason)
+        if slot == TORCH_SLOT and dtype != NO_DTYPE and state.reason and _is_lacking(state.reason)
     } | dict.fromkeys(failed, FAILS)
     found: dict[str, dict[str, list[str]]] = {name: defaultdict(list) for name in names}
     for (operator, dtype), reason in sorted(reasons.items()):

@@ -58,7 +58,7 @@ ILUVATAR = (
 
 @pytest.fixture
 def results(published: RunResult, tmp_path: Path) -> Path:
-    """Two platforms, of which the later run has only one, and no operator tests of the other."""
+    """Two platforms; the later run has no operator tests of the second one."""
     first = published.model_copy(update={"run_id": RUN_ID, "platforms": published.platforms[:2]})
     later = {"run_id": LATER, "started_at": first.started_at.replace(year=2027)}
     with Store(default_url(tmp_path)) as store:
