@@ -91,6 +91,8 @@ class TriageFacts:
     result: PlatformResult
     failures: Mapping[str, str | None]
     """Messages of the tests that failed, by node id."""
+    commit: str | None = None
+    """The commit of the run; ``None``: unknown, or with uncommitted changes."""
     flaky: Sequence[FlakyTest] = ()
     passed: PassedRun | None = None
 
@@ -157,7 +159,9 @@ def _triage_failure(facts: TriageFacts) -> Triage:
     if facts.failures and facts.failures.keys() <= flaky and codes <= _OF_TESTS:
         count = counted(len(facts.failures), "failed test")
         reason = f"{count}: each also passed at one commit in one environment"
-        confidence = TriageConfidence.HIGH
+        # What was flaky at another commit may be broken at this one.
+        is_here = all(facts.commit in {it.commit for it in test.evidence} for test in facts.flaky)
+        confidence = TriageConfidence.HIGH if is_here else TriageConfidence.MEDIUM
         return Triage(category=TriageCategory.FLAKE, confidence=confidence, reason=reason)
     passed = facts.passed
     if passed and (change := passed.torch_change):

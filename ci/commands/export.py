@@ -11,6 +11,7 @@ from ci.commands.options import add_choice, add_results, choice_of, platform_nam
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, UsageError
 from ci.facts.contract import load_contract
+from ci.facts.operator_pairs import is_proof
 from ci.model.platforms import PLATFORMS
 from ci.report.capabilities import (
     CapabilityDocument,
@@ -173,7 +174,7 @@ def _of_contracts(options: argparse.Namespace) -> CapabilityDocument:
 
 
 def _of_runs(store: Store, options: argparse.Namespace) -> CapabilityDocument:
-    """The newest run of each platform with operator tests, of the project of the newest run."""
+    """The newest run of each platform that proves what it passes, of the newest run's project."""
     heads = [head for head in _selected_heads(store, options) if head.asked_by is None]
     project = heads[0].project if heads else None
     found: dict[str, PlatformCapabilities] = {}
@@ -184,13 +185,13 @@ def _of_runs(store: Store, options: argparse.Namespace) -> CapabilityDocument:
         if (run := store.load_or_skip(head.run_id)) is None:
             continue
         for result in run.platforms:
-            if result.platform not in wanted - found.keys():
+            if result.platform not in wanted - found.keys() or not is_proof(result.verdict):
                 continue
             outcomes = store.outcomes(run.run_id, result.platform)
             if outcomes.device is not None:
                 found[result.platform] = from_run(run, result, outcomes)
     if not found:
-        message = "export: no selected run has operator tests of all operators"
+        message = "export: no selected run has complete operator tests of all operators"
         remedy = "Run a platform of a suite with operator tests, or pass its --contract."
         raise UsageError(message, remedy=remedy)
     return of_platforms([*found.values()], project)

@@ -97,6 +97,7 @@ class Publication:
             facts = TriageFacts(
                 result=result,
                 failures=failures,
+                commit=run.commit if run and not run.dirty else None,
                 flaky=find_flaky_tests(store, result.platform, run.project, tests=failures.keys())
                 if run and failures
                 else (),

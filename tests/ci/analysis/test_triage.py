@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from ci.facts import sentences as say
 from ci.model.outcomes import Outcome
-from ci.model.results import Product
+from ci.model.results import Harness, Product, Verdict
 from tests.ci.made_results import made_verdict
 from tests.ci.stored_history import ENVIRONMENT, Project, result
 
@@ -89,13 +90,23 @@ def test_a_later_run_is_no_evidence(project: Project) -> None:
     assert verdict(project)["category"] == "backend"
 
 
-def test_flaky_tests_are_those_of_the_store(project: Project) -> None:
-    """Without evidence of another cause; evidence of this test has no code, as old results."""
+@pytest.mark.parametrize(("commit", "confidence"), [(A, "high"), (B, "medium")])
+def test_flaky_tests_are_those_of_the_store(project: Project, commit: str, confidence: str) -> None:
+    verdict_of_tests = Verdict(
+        product=Product.FAILED,
+        harness=Harness.CLEAN,
+        evidence=(say.failed_tests(1, 0, 0, [*FAILED]),),
+    )
+    broken = result(verdict=verdict_of_tests, environment=with_torch(NEW))
     project.run(A, result(environment=with_torch(NEW)))
-    fail(project, A, **with_torch(NEW))
-    [first, *_] = [it for it in verdict(project)["evidence"] if "test" in it]
-    assert first["test"] == "test_a.py::test_one"
-    assert "failed 1 of 2 times" in first["excerpt"]
+    project.run(A, broken, outcomes=FAILED)
+    if commit != A:
+        project.run(commit, broken, outcomes=FAILED)
+    found = verdict(project)
+    assert (found["category"], found["confidence"]) == ("flake", confidence)
+    [test] = [it for it in found["evidence"] if "test" in it]
+    assert test["test"] == "test_a.py::test_one"
+    assert "failed 1 of 2 times" in test["excerpt"]
 
 
 def test_a_commit_that_passed(project: Project) -> None:

@@ -11,9 +11,10 @@ import pytest
 
 from ci import cli
 from ci.errors import ExitCode
+from ci.facts import sentences as say
 from ci.model.details import Details
 from ci.model.outcomes import Outcome, TestOutcome
-from ci.model.results import RunResult
+from ci.model.results import Evidence, Grade, Harness, Product, RunResult, Verdict
 from ci.report.capabilities import CapabilityDocument
 from ci.store.folder import default_url
 from ci.store.store import Store
@@ -93,6 +94,42 @@ def test_each_platform_has_its_newest_run(results: Path, capsys: Output) -> None
     assert "sub.out" not in nvidia.slots[8]  # a test for another device
 
 
+MISPLACED = say.misplaced("requested cuda; 1 of 1 executed tests ran on cpu")
+
+
+@pytest.mark.parametrize(
+    ("product", "evidence", "expected"),
+    [
+        (Product.FAILED, [say.failed_tests(1, 0, 0, ["t"])], "20280101T120000Z-nogit-0000"),
+        (Product.FAILED, [say.failed_tests(1, 0, 0, ["t"]), MISPLACED], LATER),
+        (Product.FAILED, [MISPLACED], LATER),
+        (Product.FAILED, [say.session_unfinished(12)], LATER),
+        (Product.FAILED, [Evidence(grade=Grade.FACT, text="an old result")], LATER),
+        (Product.FAILED, [], LATER),
+        (Product.INCOMPLETE, [say.skipped_tests(1, ["no device"])], LATER),
+    ],
+)
+def test_a_run_that_proves_nothing_does_not_count(
+    results: Path,
+    published: RunResult,
+    product: Product,
+    evidence: list[Evidence],
+    expected: str,
+) -> None:
+    """A pass on the CPU would be claimed for the device, and a suite that was cut would shrink."""
+    verdict = Verdict(product=product, harness=Harness.CLEAN, evidence=tuple(evidence))
+    nvidia = published.platforms[0].model_copy(update={"verdict": verdict})
+    newest = {
+        "run_id": "20280101T120000Z-nogit-0000",
+        "platforms": (nvidia,),
+        "started_at": published.started_at.replace(year=2028),
+    }
+    with Store(default_url(results)) as store:
+        store.save(published.model_copy(update=newest), {"nvidia": Details(tests=NVIDIA)})
+    assert exported(results, "capabilities") == ExitCode.PASSED
+    assert document(results).platforms[0].run_id == expected
+
+
 def test_torch_s_tests_get_what_its_backend_passes(results: Path) -> None:
     exported(results, "capabilities")
     nvidia, iluvatar = document(results).platforms
@@ -128,7 +165,7 @@ def test_a_part_of_it(results: Path, options: tuple[str, ...], platforms: list[s
     [
         (("--format", "csv", "--contract", "x"), "--contract: got --format csv"),
         (("--table", "runs"), "--table: got --format capabilities"),
-        (("--run", LATER, "--platform", "iluvatar"), "no selected run has operator tests"),
+        (("--run", LATER, "--platform", "iluvatar"), "no selected run has complete operator tests"),
         (("--since", "2028-01-01"), "no run matches"),
         (("--contract", "none.yaml"), "none.yaml"),
         (("--contract", str(CONTRACTS / "ascend.yaml"), "--run", LATER), "--contract: got --run"),

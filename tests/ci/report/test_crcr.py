@@ -152,7 +152,8 @@ def golden_rows() -> dict[str, list[RelayRow]]:
     failed = EXAMPLES["tests failed"]
     assert failed.tests is not None
     names = [test.node_id for test in failed.tests.tests if test.outcome.bad]
-    found["flaky"] = [of_log(failed, flaky=flaky(*names))]
+    found["flaky"] = [of_log(failed, flaky=flaky(*names), commit="a" * 40)]
+    found["flaky at another commit"] = [of_log(failed, flaky=flaky(*names), commit="b" * 40)]
     again = [Rerun(node_id=names[0], attempt=1, outcome=Outcome.FAILED, seconds=0.1)]
     found["failed again"] = [of_log(failed, reruns=again)]
     found["another torch"] = [of_log(failed, passed=passed("torch", "cache", same_commit=True))]
