@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ci.commands.reading import reading_store
 from ci.errors import CiError, ExitCode
 from ci.gates.rules import exit_code
-from ci.model.results import RunResult
+from ci.model.results import Product, RunResult
 from ci.store.folder import newest_decision
 from ci.util import process
 from ci.util.terminal import ACTIONS_VARIABLE, complain, show_workflow_commands
@@ -34,6 +34,7 @@ class Form(StrEnum):
     BUILDKITE = "buildkite"
     JUNIT = "junit"
     CTRF = "ctrf"
+    CRCR = "crcr"
 
 
 MARKED = (Form.GITHUB, Form.GITLAB, Form.GITEA)  # an annotation of Buildkite has a context instead
@@ -75,6 +76,8 @@ class Publication:
 
         if form in PAGES:
             return forge.page(self._summary, marked=form in MARKED)
+        if form is Form.CRCR:
+            return self._relayed(store)
         tests = []
         for result, run in self.found.rows:
             place = run.run_id if run else "", result.platform
@@ -82,6 +85,31 @@ class Publication:
             tests.append(exchange.PlatformTests(outcomes=outcomes, reruns=reruns))
         write = exchange.junit if form is Form.JUNIT else exchange.ctrf
         return write(self.found.run, tests)
+
+    def _relayed(self, store: Store) -> str:
+        """Return them for PyTorch's CI relay, with what other runs say of the failures."""
+        from ci.analysis.flaky import find_flaky_tests
+        from ci.analysis.triage import TriageFacts, find_passed_run
+        from ci.report.crcr import RelayRow, crcr
+
+        rows = []
+        for result, run in self.found.rows:
+            place = run.run_id if run else "", result.platform
+            outcomes = store.outcomes(*place)
+            failures = outcomes.failures
+            facts = TriageFacts(
+                result=result,
+                failures=failures,
+                commit=run.commit if run and not run.dirty else None,
+                flaky=find_flaky_tests(store, result.platform, run.project, tests=failures.keys())
+                if run and failures
+                else (),
+                passed=find_passed_run(store, run, result)
+                if run and result.verdict.product is Product.FAILED
+                else None,
+            )
+            rows.append(RelayRow(facts=facts, outcomes=outcomes, reruns=store.reruns(*place)))
+        return crcr(self.found.run, rows)
 
     def show(self, environ: Mapping[str, str]) -> None:
         """Show them where the variables of a CI system say so. A fault is one complaint.

@@ -40,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "Show the results of a run, or of a commit: the newest run of each platform at this commit,"
         " such as the jobs of a CI. The formats github, gitlab, gitea and buildkite are a page for"
         " a comment or a job summary, with what changed since the merge base; junit and ctrf have"
-        " every test."
+        " every test; crcr has the inputs of PyTorch's CI relay, with who has to act on a failure."
     )
     parser.add_argument(
         "run",

@@ -35,6 +35,7 @@ from ci.util.text import counted
 
 UNKNOWN = "unknown"
 NONE = "none"
+NO_TORCH = f"torch {NONE}"
 GIB = 1 << 30
 HALF = 0.5  # of the compilations: the limit between the two bands of hits
 SHOWN_DIGITS = 12  # of a digest, as Docker shows it
@@ -167,7 +168,7 @@ def environment_key(result: PlatformResult) -> EnvironmentKey:
         libraries=_versions(packages, LIBRARIES),
         test_tools=_versions(packages, TEST_TOOLS),
         python=f"Python {_text(facts.get('python'))}",
-        torch=f"torch {_text(facts.get('torch'), NONE)}",
+        torch=f"torch {facts['torch']}" if facts.get("torch") else NO_TORCH,
         engine=f"{_text(result.facts('engine').get('name'))} engine",
         devices=_devices(facts.get("devices")),
         cache=_cache(result.facts("compiler_cache")),

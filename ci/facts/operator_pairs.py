@@ -10,8 +10,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ci.facts import sentences as say
 from ci.facts.suite import Outcomes, dtype_of, suite_from
 from ci.model.outcomes import OperatorTest, State
+from ci.model.results import Product, Verdict
+
+# Evidence on a suite that ran to its end where it should.
+_OF_WHOLE_SUITES = {
+    it.code
+    for it in (
+        say.contract_broken,
+        say.failed_tests,
+        say.skipped_tests,
+        say.suite_passed,
+        say.torch_decided,
+    )
+}
 
 
 class OperatorPair(NamedTuple):
@@ -42,10 +56,22 @@ class OperatorPairs:
 def executed_pairs(outcomes: Outcomes) -> OperatorPairs:
     """Return the pairs of a run: ``store.outcomes(...)``, or ``outcomes_of(log.tests)``.
 
-    Only tests for the main device of the run count. That they ran on this device, and on the slot
-    in their names, is checked by ``mismatches`` when the run is judged.
+    Only tests for the main device of the run count. Whether they ran on this device, and on the
+    slots in their names, their outcomes do not show: see ``is_proof``.
     """
     return pairs_of(suite_from(outcomes.states, outcomes.device).operators)
+
+
+def is_proof(verdict: Verdict) -> bool:
+    """Whether the outcomes of a run prove what its platform executes.
+
+    They do not if the tests ran elsewhere, or if some may be missing. Older results without codes
+    prove it only if they passed.
+    """
+    if verdict.product is Product.PASSED:
+        return True
+    codes = {it.code for it in verdict.evidence}
+    return verdict.product is Product.FAILED and bool(codes) and codes <= _OF_WHOLE_SUITES
 
 
 def pairs_of(operators: Mapping[OperatorTest, State]) -> OperatorPairs:

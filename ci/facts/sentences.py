@@ -452,6 +452,12 @@ def contract_broken(change: str, line: str) -> str:
     return f"contract: {change}: {line}"
 
 
+@likely
+def torch_decided(tests: int, of: int) -> str:
+    """Compare with the torch that the contract names; report the calls to torch, or its plug-in."""
+    return f"torch alone refuses or crashes in tests that break the contract: {tests:,} of {of:,}"
+
+
 # The harness
 
 

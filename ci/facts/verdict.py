@@ -25,7 +25,7 @@ from ci.facts.pytest_verdict import (
     judge_suite,
 )
 from ci.gates.regression import ChangeKind
-from ci.model.outcomes import Outcome, PytestLog
+from ci.model.outcomes import TORCH_DECIDES, Outcome, PytestLog
 from ci.model.results import Evidence, Harness, Product, Verdict
 from ci.protocol.agent_files import BENCHMARKS
 from ci.protocol.events import (
@@ -133,6 +133,15 @@ def broken_contract(case: Case) -> list[Evidence]:
             evidence.append(say.contract_broken(found.headline(kind), first))
             evidence += [say.contract_broken(kind, line) for line in others]
     return evidence
+
+
+def _torch_decided(case: Case) -> Iterator[Evidence]:
+    """Yield evidence that torch alone made tests skip that the contract expects to pass."""
+    changes = [it for kind in BREACHES if case.changes for it in case.changes.of(kind)]
+    refused = [it for it in changes if it.after and it.after.reason in TORCH_DECIDES]
+    if refused:
+        tests, of = (sum(it.count for it in some) for some in (refused, changes))
+        yield say.torch_decided(tests, of)
 
 
 # The harness
@@ -261,6 +270,7 @@ def _died_workers(case: Case) -> list[Evidence]:
 
 def _further_evidence(case: Case) -> Iterator[Evidence]:
     tests, record = case.tests, case.record
+    yield from _torch_decided(case)
     yield from _died_workers(case)
     if tests is not None and tests.running and not case.session_ended:
         yield say.running_tests(tests.running)

@@ -156,6 +156,9 @@ SKIP_REASONS = (
     "operator not selected",
     "vendor defect",
 )
+NOT_IN_TORCH = "not in this torch"
+# What the device does not have.
+UNSUPPORTED = ("no kernel on this device", "dtype unsupported")
 NOT_ACTIVE = "slot not active"
 NO_DEVICE = "no device"
 INSTRUCTION_SET = "instruction set missing"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +15,14 @@ import yaml
 
 from ci import cli
 from ci.commands.publishing import Form
+from ci.model.results import Product
 from ci.plan.load import load_site
 from ci.report.forge import marker
 from ci.report.jobs import JobForm
+from ci.util import process
+from ci.util.invocation import REPOSITORY
+from tests.ci.made_results import made_verdict
+from tests.ci.stored_history import Project, result
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "forges.md").read_text(encoding="utf-8")
 FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
@@ -27,7 +36,7 @@ def blocks(language: str) -> list[str]:
     ]
 
 
-SITE, GITHUB, GITEA, GITLAB, BUILDKITE = map(yaml.safe_load, blocks("yaml"))
+SITE, GITHUB, GITEA, GITLAB, BUILDKITE, RELAY = map(yaml.safe_load, blocks("yaml"))
 
 
 def commands() -> list[list[str]]:
@@ -60,6 +69,31 @@ def test_its_examples_build_a_platform_and_show_it() -> None:
     assert BUILDKITE["steps"][0]["command"] == session
     [jenkins] = blocks("groovy")
     assert all(jenkins.count(left) == jenkins.count(right) for left, right in ("{}", "()", "[]"))
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_its_step_passes_the_relay_what_a_report_has(tmp_path: Path, broken: bool) -> None:
+    """The step runs as a runner of GitHub runs it; each input of the action is one line."""
+    if shutil.which("jq") is None:
+        pytest.skip("no jq")
+    project = Project(folder=tmp_path)
+    verdict = made_verdict(Product.FAILED, "a\nmessage of 'two' lines: $(exit 1)")
+    project.run(project.commit(), result(verdict=verdict) if broken else result())
+    step, callback = RELAY
+    script = step["run"].replace(".nox/ci/bin/python", sys.executable)
+    output = tmp_path / "output"
+    where = {"GITHUB_OUTPUT": str(output), "PYTHONPATH": str(REPOSITORY)}
+    process.run(["bash", "-e", "-c", script], cwd=tmp_path, environment={**os.environ, **where})
+    lines = dict(line.split("=", 1) for line in output.read_text().splitlines())
+    passed = {name for name, value in callback["with"].items() if "steps.crcr" in value}
+    assert passed == lines.keys()
+    assert lines["conclusion"] == ("failure" if broken else "success")
+    assert json.loads(lines["test-results"])["passed"] == 1
+    assert json.loads(lines["failed-tests-detail"]) == []
+    if broken:
+        assert json.loads(lines["triage-verdict"])["category"] == "backend"
+    else:
+        assert lines["triage-verdict"] == ""
 
 
 def test_it_names_every_format() -> None:

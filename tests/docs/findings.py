@@ -124,6 +124,8 @@ VALUES: dict[str, Any] = {
     "skipped-tests.tests": 442,
     "stage-killed.end": Exit(139, 11),
     "stage-lost.reason": "the supervisor of stage pytest died",
+    "torch-decided.of": 3,
+    "torch-decided.tests": 2,
 }
 
 
