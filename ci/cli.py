@@ -34,6 +34,8 @@ COMMANDS: Mapping[str, str] = {
     "init": "write ci.yaml for a project",
     "run": "build and test platforms",
     "bundle": "pack platforms into a file to run them offline",
+    "kit": "make a folder that validates a platform on a machine without a network",
+    "run-kit": "carry out the steps of a kit",
     "report": "show the results of a run or a commit",
     "compare": "show what changed between runs or platforms",
     "contract": "write the expected outcomes of a platform's tests",

@@ -26,9 +26,9 @@ RESULTS = Path("results")
 CONFIG_FILE = "ci.yaml"
 ACCEPTED_FILE = "ci-accepted.yaml"  # beside it
 # Commands to which an option of the current command line is passed on.
-SOURCE_COMMANDS = ("run", "bundle", "bisect", "rerun-alarm", "manifest")
+SOURCE_COMMANDS = ("run", "bundle", "kit", "bisect", "rerun-alarm", "manifest")
 CONFIG_COMMANDS = (
-    *("run", "bundle", "bisect", "rerun-alarm", "doctor", "gc", "contract", "platforms"),
+    *("run", "bundle", "kit", "bisect", "rerun-alarm", "doctor", "gc", "contract", "platforms"),
     "manifest",
 )
 RESULTS_COMMANDS = (
