@@ -27,6 +27,7 @@ from ci.util.terminal import show
 from ci.util.text import first_line
 
 LOOK_S = 60.0  # for a tool that only prints a version
+_ERROR = "error: "  # as the program begins a message
 _TORCH = "import torch; print('torch', torch.__version__, torch.version.cuda or '')"
 
 
@@ -48,7 +49,8 @@ class KitRun:
         """Carry out a step; its output goes to the terminal and to its log."""
         start, before = monotonic(), self._runs()
         command = [sys.executable, "-m", "ci", *step.words, *self._paths(step, earlier)]
-        with (self.report / f"{step.name}.log").open("w", encoding="utf-8") as log:
+        path = self.report / f"{step.name}.log"
+        with path.open("w", encoding="utf-8") as log:
             if step.name == ENV:
                 _write(log, machine_text(self.document.platform, self.python))
             code = _tee(command, log, self._environment(step))
@@ -58,7 +60,7 @@ class KitRun:
             exit_code=code,
             seconds=round(monotonic() - start, 1),
             run_id=new[-1] if new else None,
-            note=self._note(new[-1]) if new else "",
+            note=self._note(new[-1]) if new else _error_in(path),
         )
 
     def _runs(self) -> set[str]:
@@ -101,6 +103,13 @@ class KitRun:
         if row.pytest is not None and row.pytest.summary:
             return row.pytest.summary
         return row.verdict.evidence[0].text if row.verdict.evidence else str(row.verdict.product)
+
+
+def _error_in(log: Path) -> str:
+    """Return the first error that a command printed, if there is one."""
+    with log.open(encoding="utf-8") as lines:
+        errors = (it.removeprefix(_ERROR).strip() for it in lines if it.startswith(_ERROR))
+        return next(errors, "")
 
 
 def machine_text(platform: str, python: str | None) -> str:

@@ -15,17 +15,17 @@ from typing import NoReturn
 from ci.engines import EngineMessage
 from ci.errors import UsageError
 from ci.model.plan import RunPlan
-from ci.plan.project import DEVICES_REQUIREMENTS, Project
+from ci.plan.project import Project
 from ci.plan.request import RunRequest
 from ci.run.progress import Progress
 from ci.upkeep.bundle.pack import Packer, program_files
-from ci.upkeep.bundle.wheels import program_requirements
+from ci.upkeep.bundle.wheels import DEVICES, program_requirements
 from ci.upkeep.kit import document as names
 from ci.upkeep.kit.document import KitDocument, checksums
 from ci.upkeep.kit.requirements import stage_requirements
 from ci.upkeep.kit.steps import steps_of
 from ci.upkeep.kit.wheels import OLDEST_PROGRAM, download, parse_version
-from ci.util.files import PROGRAM_ROOT, RECIPES
+from ci.util.files import PROGRAM_ROOT
 
 TEMPLATES = {names.README: "readme.md", names.RUN: "run.sh"}
 
@@ -100,9 +100,7 @@ class KitMaker:
         for name in program_files():
             (folder / names.PROGRAM / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(PROGRAM_ROOT / name, folder / names.PROGRAM / name)
-        program = program_requirements()
-        if self.plan.devices is not None:
-            program += (RECIPES / DEVICES_REQUIREMENTS).read_text(encoding="utf-8").splitlines()
+        program = program_requirements(*([DEVICES] if self.plan.devices else []))
         (folder / names.REQUIREMENTS).write_text("\n".join(program) + "\n")
         platform = ["--requirement", str(self.plan.host.requirements)]
         platform += [*stage_requirements(self.plan), *self.wheels]

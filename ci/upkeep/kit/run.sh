@@ -49,4 +49,4 @@ if [ ! -e "$$venv/complete" ]; then
     : >"$$venv/complete"
 fi
 unset PYTHONHOME
-PYTHONPATH=$$kit/program exec "$$venv/bin/python" -m ci run-kit "$$kit" "$$@"
+PYTHONUNBUFFERED=1 PYTHONPATH=$$kit/program exec "$$venv/bin/python" -m ci run-kit "$$kit" "$$@"
