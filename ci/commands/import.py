@@ -15,9 +15,9 @@ from ci.errors import CiError, ExitCode, InfrastructureError
 from ci.model.results import RunResult
 from ci.plan.load import load_accepted
 from ci.report.table import ResultsReport
-from ci.store.archive import is_report, unpack_report
 from ci.store.folder import make_folder, open_store
 from ci.store.importing import Importer, ImportOutcome, find_run_folders, is_delegated
+from ci.upkeep.kit.archive import is_report, unpack_report
 from ci.util.invocation import ACCEPTED_FILE
 from ci.util.terminal import show, show_error
 from ci.util.text import counted, os_reason

@@ -19,7 +19,7 @@ from ci.store.folder import RESULTS_FILE, read_results
 from ci.upkeep.bundle.unpack import OpenBundle
 from ci.upkeep.kit import document as names
 from ci.upkeep.kit.document import KitDocument
-from ci.upkeep.kit.steps import CONTRACT, ENV, FULL, KitStep, StepOutcome
+from ci.upkeep.kit.steps import CONTRACT, ENV, FULL, KitStep, KitStepOutcome
 from ci.util.files import PROGRAM_ROOT
 from ci.util.interpreters import find_vendors
 from ci.util.process import handle_interrupts, inherited_environment, run
@@ -45,7 +45,7 @@ class KitRun:
     def results(self) -> Path:
         return self.report / "results"
 
-    def carry_out(self, step: KitStep, earlier: Sequence[StepOutcome]) -> StepOutcome:
+    def carry_out(self, step: KitStep, earlier: Sequence[KitStepOutcome]) -> KitStepOutcome:
         """Carry out a step; its output goes to the terminal and to its log."""
         start, before = monotonic(), self._runs()
         command = [sys.executable, "-m", "ci", *step.words, *self._paths(step, earlier)]
@@ -55,7 +55,7 @@ class KitRun:
                 _write(log, machine_text(self.document.platform, self.python))
             code = _tee(command, log, self._environment(step))
         new = sorted(self._runs() - before)
-        return StepOutcome(
+        return KitStepOutcome(
             step=step.name,
             exit_code=code,
             seconds=round(monotonic() - start, 1),
@@ -66,7 +66,7 @@ class KitRun:
     def _runs(self) -> set[str]:
         return {it.parent.name for it in self.results.glob(f"*/{RESULTS_FILE}")} - {"latest"}
 
-    def _paths(self, step: KitStep, earlier: Sequence[StepOutcome]) -> Iterator[str]:
+    def _paths(self, step: KitStep, earlier: Sequence[KitStepOutcome]) -> Iterator[str]:
         """Yield the options that name folders and files of this machine."""
         yield from ("--results", str(self.results))
         if step.words[0] == "run":

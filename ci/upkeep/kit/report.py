@@ -12,17 +12,17 @@ from pydantic import TypeAdapter, ValidationError
 from ci.report.document import Table
 from ci.store.folder import DATABASE, LOCK_FILE
 from ci.upkeep.kit.document import KitDocument
-from ci.upkeep.kit.steps import KitStep, StepOutcome
+from ci.upkeep.kit.steps import KitStep, KitStepOutcome
 from ci.util.files import files_below, open_for_replacement, write_atomically
 
 OUTCOMES = "steps.json"
 SUMMARY = "summary.md"
-_OUTCOMES = TypeAdapter(tuple[StepOutcome, ...])
+_OUTCOMES = TypeAdapter(tuple[KitStepOutcome, ...])
 # An import needs neither: its own store gets the rows.
 NOT_PACKED = (DATABASE, LOCK_FILE)
 
 
-def read_outcomes(report: Path) -> tuple[StepOutcome, ...]:
+def read_outcomes(report: Path) -> tuple[KitStepOutcome, ...]:
     """Return the outcomes of earlier steps; none if there is no report, or a damaged one."""
     try:
         return _OUTCOMES.validate_json((report / OUTCOMES).read_bytes())
@@ -30,20 +30,20 @@ def read_outcomes(report: Path) -> tuple[StepOutcome, ...]:
         return ()
 
 
-def write_outcomes(report: Path, outcomes: Sequence[StepOutcome]) -> None:
+def write_outcomes(report: Path, outcomes: Sequence[KitStepOutcome]) -> None:
     """Write the outcomes, so that an interrupted kit has those of the finished steps."""
     write_atomically(report / OUTCOMES, _OUTCOMES.dump_json((*outcomes,), indent=1).decode())
 
 
 def with_outcome(
-    earlier: Sequence[StepOutcome], outcome: StepOutcome, steps: Sequence[KitStep]
-) -> tuple[StepOutcome, ...]:
+    earlier: Sequence[KitStepOutcome], outcome: KitStepOutcome, steps: Sequence[KitStep]
+) -> tuple[KitStepOutcome, ...]:
     """Return the newest outcome of each step, in the order of ``steps``."""
     newest = {it.step: it for it in (*earlier, outcome)}
     return tuple(newest[it.name] for it in steps if it.name in newest)
 
 
-def summary(outcomes: Sequence[StepOutcome]) -> Table:
+def summary(outcomes: Sequence[KitStepOutcome]) -> Table:
     """Return the table of all steps."""
     return Table(
         headings=("Step", "Result", "Exit code", "Seconds", "Note"),

@@ -28,7 +28,7 @@ class KitStep:
     runs: bool = False
 
 
-class StepOutcome(BaseModel):
+class KitStepOutcome(BaseModel):
     """How a step ended; ``seconds`` are of wall time."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -82,7 +82,7 @@ def choose_steps(steps: Sequence[KitStep], asked: Sequence[str]) -> tuple[KitSte
     return tuple(it for it in steps if it.name in asked or not asked)
 
 
-def kit_exit_code(outcomes: Iterable[StepOutcome]) -> ExitCode:
+def kit_exit_code(outcomes: Iterable[KitStepOutcome]) -> ExitCode:
     """Return the exit code of some steps: a failure of the product comes first."""
     codes = {it.exit_code for it in outcomes}
     for code in (ExitCode.INTERRUPTED, ExitCode.PRODUCT_FAILURE):

@@ -12,7 +12,7 @@ from ci.errors import ExitCode, UsageError
 from ci.upkeep.kit.document import DOCUMENT, KitDocument, checksums, read_kit
 from ci.upkeep.kit.report import read_outcomes, with_outcome, write_outcomes
 from ci.upkeep.kit.requirements import stage_requirements
-from ci.upkeep.kit.steps import StepOutcome, choose_steps, kit_exit_code, steps_of
+from ci.upkeep.kit.steps import KitStepOutcome, choose_steps, kit_exit_code, steps_of
 from ci.upkeep.kit.wheels import check_versions
 from tests.ci import made_plans
 
@@ -31,8 +31,8 @@ KIT = KitDocument(
 )
 
 
-def outcome(step: str, code: int, seconds: float = 1.0) -> StepOutcome:
-    return StepOutcome(step=step, exit_code=code, seconds=seconds)
+def outcome(step: str, code: int, seconds: float = 1.0) -> KitStepOutcome:
+    return KitStepOutcome(step=step, exit_code=code, seconds=seconds)
 
 
 def test_a_project_has_the_steps_that_its_configuration_names() -> None:
@@ -49,9 +49,9 @@ def test_a_project_has_the_steps_that_its_configuration_names() -> None:
 def test_steps_are_carried_out_in_their_order() -> None:
     assert [it.name for it in choose_steps(steps_of(KIT), ["full", "doctor"])] == ["doctor", "full"]
     assert choose_steps(steps_of(KIT), []) == steps_of(KIT)
-    wrong = r"run-kit: unknown step 'fulll', expected one of env, .*; did you mean 'full'\?"
+    wrong = r"run-kit: unknown step 'ful', expected one of env, .*; did you mean 'full'\?"
     with pytest.raises(UsageError, match=wrong):
-        choose_steps(steps_of(KIT), ["fulll"])
+        choose_steps(steps_of(KIT), ["ful"])
 
 
 @pytest.mark.parametrize(

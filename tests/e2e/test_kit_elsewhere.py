@@ -18,7 +18,7 @@ from tests.built import built_once, make_wheel
 from tests.e2e.test_bundle import without_network
 from tests.e2e.test_vendor_python import OWN, make_machine
 
-# It takes 60 s on a busy machine; tests/ci/upkeep/test_kit.py has the parts.
+# It takes 60 s on a busy machine; tests/ci/upkeep/test_kit_parts.py has the parts.
 pytestmark = pytest.mark.complete
 
 CONFIG = """\
