@@ -52,6 +52,7 @@ COMMANDS: Mapping[str, str] = {
     "rerun-alarm": "run both sides of an alarm of `history` again",
     "import": "import runs from other machines",
     "export": "write runs as tables for pandas or DuckDB",
+    "store": "back up, restore or verify the store",
     "platforms": "list the configured platforms",
     "matrix": "list the platforms with the CI runners that they need",
     "manifest": "print the jobs of platforms for Kubernetes or Slurm",

@@ -33,7 +33,7 @@ CONFIG_COMMANDS = (
 )
 RESULTS_COMMANDS = (
     *("run", *SESSIONS, "shell", "rerun", "bisect", "rerun-alarm", "contract", "import", "export"),
-    *("doctor", "capacity", "gc"),
+    *("doctor", "capacity", "gc", "store"),
 )
 
 Value = TypeVar("Value")
