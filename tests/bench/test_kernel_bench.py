@@ -15,6 +15,7 @@ import pytest
 
 import torch
 from ci.facts.benchmarks import read_benchmarks
+from ci.protocol.agent_files import benchmark_file
 
 ROWS, LENGTH = 128, 8192  # as long as the sums that are timed on an accelerator
 
@@ -73,7 +74,7 @@ def test_the_times_of_a_stage_can_be_read(
         assert kernel_times.main(tmp_path / "new" / "times.json") == code
     assert capsys.readouterr().err == "mul, 1 k: ValueError: inexact\n"
     monkeypatch.setattr(worker, "main", lambda *_: print(json.dumps({"cases": [timed]})))
-    kernel_times.main(tmp_path / "bench" / "times.json")
-    reading = read_benchmarks(tmp_path / "bench" / "times.json", "bench")
+    kernel_times.main(tmp_path / benchmark_file("bench"))
+    reading = read_benchmarks(tmp_path, "bench")
     found = {it.name: (it.value, it.unit, it.repetitions) for it in reading.results}
     assert found == {"add, 1 k: torch": (2.0, "s", 3), "add, 1 k: slot 0": (1.0, "s", 1)}
