@@ -6,6 +6,7 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from ci.plan.load import load_accepted
 from ci.report.table import ResultsReport
 from ci.store.folder import make_folder, open_store
 from ci.store.importing import Importer, ImportOutcome, find_run_folders, is_delegated
+from ci.upkeep.kit.archive import is_report, unpack_report
 from ci.util.invocation import ACCEPTED_FILE
 from ci.util.terminal import show, show_error
 from ci.util.text import counted, os_reason
@@ -37,8 +39,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=Path,
         metavar="DIR",
-        help="the folder of a run (results/<run id>), or a folder that contains several; or a file"
-        " ci-accepted.yaml",
+        help="the folder of a run (results/<run id>), or a folder that contains several; the report"
+        " of a kit, a file .tar.gz; or a file ci-accepted.yaml",
     )
     parser.add_argument(
         "--replace",
@@ -55,10 +57,11 @@ def execute(options: argparse.Namespace) -> int:
     taken: Counter[ImportOutcome] = Counter()
     listed, accepted = [], []
     files = [it for it in options.folders if it.name == ACCEPTED_FILE and not it.is_dir()]
-    folders = [it for it in options.folders if it not in files]
+    named = [it for it in options.folders if it not in files]
     make_folder(options.results)
     with (
         open_store(options.results) as store,
+        ExitStack() as unpacked,
         Importer(
             results=options.results,
             store=store,
@@ -71,7 +74,7 @@ def execute(options: argparse.Namespace) -> int:
                 accepted.append(_import_accepted(path, store, options.format))
             except CiError as error:
                 errors.append(_report_refusal(path, error))
-        for folder in _folders(folders, errors):
+        for folder in _folders(named, unpacked, errors):
             try:
                 if is_delegated(options.results, folder):
                     run, outcome, notes = _judge_jobs(folder, options.results)
@@ -117,12 +120,14 @@ def _import_accepted(path: Path, store: Store, form: str) -> dict[str, object]:
     return {"project": file.project, "count": len(file.accepted), "changed": is_new}
 
 
-def _folders(named: Sequence[Path], errors: list[CiError]) -> Iterator[Path]:
-    for folder in named:
+def _folders(named: Sequence[Path], unpacked: ExitStack, errors: list[CiError]) -> Iterator[Path]:
+    for path in named:
         try:
+            is_packed = is_report(path)
+            folder = unpacked.enter_context(unpack_report(path)) if is_packed else path
             yield from find_run_folders(folder)
         except (CiError, OSError) as error:
-            errors.append(_report_refusal(folder, error))
+            errors.append(_report_refusal(path, error))
 
 
 def _report_refusal(folder: Path, error: CiError | OSError) -> CiError:

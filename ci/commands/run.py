@@ -28,9 +28,10 @@ from ci.engines.checks import Severity, require
 from ci.engines.host.prerequisites import check_python
 from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode, UsageError
+from ci.facts.verdict import has_all_benchmarks, is_cut
 from ci.gates.rules import exit_code
 from ci.model.plan import EngineKind, Priority, RunPlan
-from ci.model.results import MOST_SHARDS, Harness
+from ci.model.results import MOST_SHARDS, Harness, RunResult
 from ci.model.trust import Trust
 from ci.plan.ci_variables import read_ci_job
 from ci.plan.config import MOST_RERUNS
@@ -57,11 +58,12 @@ from ci.upkeep.doctor.prerequisites import check_git, check_results
 from ci.util.interpreters import locate
 from ci.util.process import handle_interrupts
 from ci.util.terminal import complain, show
+from ci.util.text import near_match
 
 # What `--resume` takes from the earlier run.
 OF_A_NEW_RUN = (
     *("all", "engine", "python", "ray_address", "priority", "source", "config", "cold", "trust"),
-    *("reruns", "shards", "select"),
+    *("reruns", "shards", "select", "until"),
 )
 
 
@@ -143,6 +145,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " predefined selection (smoke), or a file of the source (default: the environment variable"
         " that the project configures, here INFINI_OPS_TORCH_OPS, else all operators)",
     )
+    parser.add_argument(
+        "--until",
+        metavar="STAGE",
+        help="end with this stage, which may be one that is `on_request`. The tests are left out if"
+        " they come later, or if it measures benchmarks (default: all stages that are not"
+        " `on_request`)",
+    )
     add_config(parser)
     add_results(parser)
     parser.add_argument("--resume", metavar="RUN", help="continue an earlier run")
@@ -216,6 +225,7 @@ def _run_bundle(options: argparse.Namespace) -> int:
         if earlier:
             request = _resumed(bundle.resume(earlier), options)
         else:
+            _check_last_stage(bundle.project, options.until)
             request = bundle.request(options.results, asked, options.select)
         return _execute_plans(options, request, bundle.plans(request, options.results))
 
@@ -227,6 +237,7 @@ def _new_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
             raise UsageError(f"--python: {named.found}", remedy=named.remedy)
     project = load_here(config_file(options))
     platforms, source = _choose_platforms(project, options), options.source or project.source
+    _check_last_stage(project, options.until)
     if not options.dry_run:
         _refuse_unfit_machine(options, project, platforms, source)
     selected = selected_operators(project, options.select, source)
@@ -254,7 +265,15 @@ def _run_options(options: argparse.Namespace, selected: str | None = None) -> Ru
         shards=options.shards or 1,
         selected=selected,
         keep=options.keep,
+        last_stage=options.until,
     )
+
+
+def _check_last_stage(project: Project, name: str | None) -> None:
+    known = [stage.name for stage in project.config.stages]
+    if name is not None and name not in known:
+        message = f"--until: got '{name}', expected a stage of {project.path}"
+        raise UsageError(message, remedy=f"Stages: {', '.join(known)}{near_match(name, known)}.")
 
 
 def _warn_of_trust(asked: str | None) -> None:
@@ -339,7 +358,7 @@ def _execute_plans(
         publish_run(options.results, request.source, result, os.environ)
     if coordinator.interrupted:
         return ExitCode.INTERRUPTED
-    code = exit_code(result.platforms)
+    code = _exit_code(request, result)
     target = find_run_target(options)
     if target and code is not ExitCode.PASSED:
         notify_of_run(target, result, folder)
@@ -356,6 +375,18 @@ def _decide(keeper: Gatekeeper | None, options: argparse.Namespace, run_id: str)
         show("")
         DecisionReport(decision=decision).show(options.format)
     return decision.exit_code
+
+
+def _exit_code(request: RunRequest, result: RunResult) -> ExitCode:
+    """Return the exit code; platforms that ended with the requested stage have passed."""
+    verdicts = {it.platform: it.verdict for it in result.platforms if request.last_stage}
+    ended = {
+        name
+        for name, verdict in verdicts.items()
+        if is_cut(verdict) and has_all_benchmarks(verdict) and verdict.harness is Harness.CLEAN
+    }
+    others = [it for it in result.platforms if it.platform not in ended]
+    return exit_code(others) if others or not ended else ExitCode.PASSED
 
 
 def _print_plans(plans: Sequence[RunPlan], form: str) -> int:

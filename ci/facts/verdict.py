@@ -65,6 +65,16 @@ def judge(case: Case) -> Verdict:
     return Verdict(product=product, harness=harness, evidence=tuple(evidence.values()))
 
 
+def is_cut(verdict: Verdict) -> bool:
+    """Whether a run ended as it was to: after the stage in question, before the tests."""
+    return any(it.code == say.stage_left_out.code for it in verdict.evidence)
+
+
+def has_all_benchmarks(verdict: Verdict) -> bool:
+    """Whether the results of every benchmark stage that ended could be read."""
+    return all(it.code != say.benchmarks_unreadable.code for it in verdict.evidence)
+
+
 def not_run(reason: str) -> Verdict:
     """The verdict on a platform whose engine or image failed before the first stage."""
     evidence = (say.platform_failed(reason),)

@@ -68,3 +68,4 @@ class BundleDocument(BundleModel):
     left_out: tuple[str, ...]
     lineage: Lineage = NO_LINEAGE  # of the commit
     subfolder: WorkspacePath = "."  # of its sources, in which the stages run
+    host_platforms: tuple[str, ...] = ()  # have no image, and run on the host engine: a kit's

@@ -145,12 +145,17 @@ class StageConfig(Model):
     benchmarks: ResultsPath | None = None
     """The file, or the folder of files, to which a ``benchmark`` stage writes its results. It is
     removed before the stage, and read after it."""
+    on_request: bool = False
+    """Leave the stage out of every run that does not name it: ``run --until NAME``, or the step of
+    this name in a kit (``python -m ci kit``)."""
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
         tests = self.kind is StageKind.PYTEST
         if self.reruns and not tests:
             raise expected_value("0, or 'kind: pytest' for the stage", "reruns")
+        if self.on_request and tests:
+            raise expected_value("false for a pytest stage: every run has its tests", "on_request")
         measured = self.kind is StageKind.BENCHMARK
         if (tests or measured) and self.column is Column.BUILD_INSTALL:
             raise expected_value(f"'pytest' or 'none' for a {self.kind} stage", "column")
@@ -257,6 +262,8 @@ class SelectionConfig(Model):
     files: tuple[ArtifactPath, ...] = ()
     """Patterns of files of the source. Their names without the suffix can be selected, in addition
     to the operators of the platform's contract. Misspelled names are reported before the build."""
+    smoke: str | None = None
+    """A small selection, as for ``--select``: the first run of a kit (``python -m ci kit``)."""
 
 
 WHAT_TO_INSTALL = "."

@@ -160,6 +160,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         _stage_plan(stage, wanted, inputs)
         for stage in config.stages
         if stage.platforms is None or platform.name in stage.platforms
+        if not stage.on_request or stage.name == inputs.options.last_stage
     )
     return RunPlan(
         run_id=inputs.run_id,

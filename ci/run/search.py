@@ -30,9 +30,9 @@ from ci.facts.measures import (
     measures_of,
     stage_and_quantity,
 )
-from ci.facts.sentences import stage_left_out
+from ci.facts.verdict import is_cut
 from ci.model.outcomes import Outcome
-from ci.model.results import Direction, Harness, RunResult, Verdict
+from ci.model.results import Direction, Harness, RunResult
 from ci.plan.planning import RunOptions
 from ci.run.commit_runs import Checkout
 from ci.store.folder import open_store
@@ -199,7 +199,7 @@ class Search:
             return None
         row = result.platform(asked.platform)
         verdict = row.verdict
-        has_ended = verdict.product.is_final or _is_cut(verdict)
+        has_ended = verdict.product.is_final or is_cut(verdict)
         if not has_ended and verdict.harness not in OWN_FAULTS:
             message = f"{asked.command}: run {result.run_id} of {commit_name(commit)} has no result"
             message += f": {verdict.reason or verdict.harness}"
@@ -224,7 +224,7 @@ class Search:
     def _no_value(self, result: RunResult) -> str:
         asked = self.question
         row = result.platform(asked.platform)
-        has_ended = row.verdict.product.is_final or _is_cut(row.verdict)
+        has_ended = row.verdict.product.is_final or is_cut(row.verdict)
         if row.built is False or not has_ended:
             return row.verdict.reason or "it was not built"
         code = next((it.exit_code for it in row.stages if it.name == asked.stage), None)
@@ -330,8 +330,3 @@ def find_measure(
         remedy = "Name one of them in full, and with --stage its stage."
         raise UsageError(message, remedy=remedy)
     return next(iter(exact or found), None)
-
-
-def _is_cut(verdict: Verdict) -> bool:
-    """Whether a run ended as it was to: after the stage in question, before the tests."""
-    return any(it.code == stage_left_out.code for it in verdict.evidence)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 import torch
+from ci.facts.benchmarks import read_benchmarks
+from ci.protocol.agent_files import benchmark_file
 
 ROWS, LENGTH = 128, 8192  # as long as the sums that are timed on an accelerator
 
@@ -54,3 +58,23 @@ def test_a_long_sum_may_be_less_exact_than_a_short_one(worker: Any) -> None:
 def test_fewer_bits_are_an_error(worker: Any) -> None:
     with pytest.raises(worker.WrongResultError, match=r"slot 0: off by 0.00\d+ from float64"):
         check(worker, with_tf32)
+
+
+def test_the_times_of_a_stage_can_be_read(
+    worker: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "bench.kernel_times", raising=False)
+    kernel_times = importlib.import_module("bench.kernel_times")
+    monkeypatch.setattr(kernel_times, "kernel_worker", worker)
+    timed = {"case": "add, 1 k", "seconds": {"torch": [3.0, 1.0, 2.0], "slot 0": [1.0]}}
+    failed = {"case": "mul, 1 k", "error": "ValueError: inexact"}
+    for cases, code in ([timed], 0), ([timed, failed], 1), ([], 1):
+        document = json.dumps({"device": "the CPU", "cases": cases})
+        monkeypatch.setattr(worker, "main", lambda *_, text=document: print(text))
+        assert kernel_times.main(tmp_path / "new" / "times.json") == code
+    assert capsys.readouterr().err == "mul, 1 k: ValueError: inexact\n"
+    monkeypatch.setattr(worker, "main", lambda *_: print(json.dumps({"cases": [timed]})))
+    kernel_times.main(tmp_path / benchmark_file("bench"))
+    reading = read_benchmarks(tmp_path, "bench")
+    found = {it.name: (it.value, it.unit, it.repetitions) for it in reading.results}
+    assert found == {"add, 1 k: torch": (2.0, "s", 3), "add, 1 k: slot 0": (1.0, "s", 1)}

@@ -65,18 +65,23 @@ class Packer:
     folder: Path  # a temporary one
 
     def pack(self, plans: Sequence[RunPlan], output: Path) -> BundleDocument:
-        """Write the bundle to ``output``, building the images that are missing."""
+        """Write the bundle to ``output``, building the images that are missing.
+
+        Without plans it has sources and configuration alone, for the host engine of a machine.
+        """
         configuration = find_configuration(self.project, self.request)
         site, left_out = site_settings(self.project, self.request, configuration)
         platforms = [self._prepare(plan) for plan in plans]
         _check_space(output, [each.image.size for each in platforms])
         left_out += self._pack_source(output)
         with new_bundle(output) as writer:
-            writer.add_text(names.README, readme(self.request, output))
-            self._add_program(writer)
-            writer.add_text(names.SITE, site)
-            if bundle := self.project.network().ca_bundle:
-                writer.add_file(names.CA_BUNDLE, bundle)
+            if platforms:
+                writer.add_text(names.README, readme(self.request, output))
+                self._add_program(writer)
+                if bundle := self.project.network().ca_bundle:
+                    writer.add_file(names.CA_BUNDLE, bundle)
+            # A machine without a network needs none of this site's proxies and indexes.
+            writer.add_text(names.SITE, site if platforms else "{}\n")
             for name, path in configuration.files.items():
                 writer.add_file(names.CONFIG + name, path)
             writer.add_file(names.SOURCE, self.folder / names.SOURCE)
@@ -96,6 +101,7 @@ class Packer:
                 members=writer.members,
                 left_out=tuple(left_out),
                 subfolder=git_history.subfolder(self.request.source),
+                host_platforms=() if platforms else self.request.platforms,
             )
             writer.add_text(names.DOCUMENT, document.model_dump_json(indent=1))
         return document
@@ -118,12 +124,8 @@ class Packer:
 
     def _add_program(self, writer: BundleWriter) -> None:
         """Add the program that runs the bundle: the one that packs it."""
-        for name in PROGRAM_FOLDERS:
-            for relative in source.files(PROGRAM_ROOT / name):
-                path = PROGRAM_ROOT / name / relative
-                writer.add_file(f"{names.PROGRAM}{name}/{relative}", path)
-        for path in filter(Path.is_file, map(PROGRAM_ROOT.joinpath, PROGRAM_FILES)):
-            writer.add_file(f"{names.PROGRAM}{path.name}", path)
+        for name in program_files():
+            writer.add_file(f"{names.PROGRAM}{name}", PROGRAM_ROOT / name)
         writer.add_text(names.PROGRAM_REQUIREMENTS, "\n".join(program_requirements()) + "\n")
         wheels = self.folder / names.PROGRAM_WHEELS
         text = "collecting the wheels of the program itself"
@@ -151,6 +153,12 @@ class Packer:
         with typed_sdk_errors("the Docker Engine"), TemporaryFile(dir=folder) as file:
             compress(each.engine.images.save(each.image.id), file)
             writer.add(each.image.member, file)
+
+
+def program_files() -> list[Path]:
+    """Return the files of the program itself, relative to ``PROGRAM_ROOT``."""
+    files = [Path(it, name) for it in PROGRAM_FOLDERS for name in source.files(PROGRAM_ROOT / it)]
+    return files + [Path(name) for name in PROGRAM_FILES if (PROGRAM_ROOT / name).is_file()]
 
 
 def readme(request: RunRequest, output: Path) -> str:
@@ -190,7 +198,7 @@ def _check_space(output: Path, sizes: Sequence[int]) -> None:
     if not output.parent.is_dir():
         raise UsageError(f"--output: there is no folder {output.parent}")
     # The largest image counts twice: as a temporary file, too.
-    needed = int(LARGEST_SHARE * (sum(sizes) + max(sizes)))
+    needed = int(LARGEST_SHARE * (sum(sizes) + max(sizes, default=0)))
     free = shutil.disk_usage(output.parent).free
     if free < needed:
         message = f"--output: {free:,} bytes are free in {output.parent}, up to {needed:,} needed"

@@ -14,7 +14,14 @@ from tempfile import TemporaryDirectory
 from ci.engines.archives import chunks_of, extract
 from ci.engines.select import ENGINES
 from ci.errors import InfrastructureError, UsageError
-from ci.model.plan import CONTAINER_WHEELS, EngineKind, ImageArchive, NetworkPlan, RunPlan
+from ci.model.plan import (
+    CONTAINER_WHEELS,
+    EngineKind,
+    EnginePlan,
+    ImageArchive,
+    NetworkPlan,
+    RunPlan,
+)
 from ci.plan import bundle as names
 from ci.plan.bundle import BundleDocument
 from ci.plan.planning import RunOptions
@@ -84,6 +91,16 @@ class OpenBundle:
         return tuple(map(self._plan_with_bundle, plan_request(self.project, request, results)))
 
     def _plan_with_bundle(self, plan: RunPlan) -> RunPlan:
+        """Replace the sources of a plan and, unless it is for the host, its image and wheels."""
+        plan = replace(
+            plan,
+            other_engines=(),  # no other engine can take the place of one that does not answer
+            source=self.folder / "source",
+            subfolder=self.document.subfolder,
+            packed=True,
+        )
+        if plan.platform in self.document.host_platforms:
+            return _plan_on_host(plan)
         kind = EngineKind.DOCKER if plan.engine.kind == EngineKind.AUTO else plan.engine.kind
         if not ENGINES[kind].capabilities.images:
             message = f"--bundle: {plan.platform} would run on the {plan.engine.kind} engine"
@@ -104,18 +121,21 @@ class OpenBundle:
             ca_bundle=plan.network.ca_bundle,
             wheels=wheels if wheels.is_dir() else None,
         )
-        # No other engine can take the place of one that does not answer.
         name = plan.engine.name.replace("auto", "docker")
         return replace(
             plan,
             engine=replace(plan.engine, kind=kind, name=name),
-            other_engines=(),
             image=replace(plan.needed_image, tag=image.tag, archive=archive),
             network=network,
-            source=self.folder / "source",
-            subfolder=self.document.subfolder,
-            packed=True,
         )
+
+
+def _plan_on_host(plan: RunPlan) -> RunPlan:
+    """Plan a platform without an image; its wheels are what pip finds on this machine."""
+    if plan.engine.kind not in (EngineKind.AUTO, EngineKind.HOST):
+        message = f"--bundle: {plan.platform}: got the {plan.engine.name} engine, expected host:"
+        raise UsageError(f"{message} the bundle has no image", remedy="Use --engine host.")
+    return replace(plan, engine=EnginePlan(name=EngineKind.HOST, kind=EngineKind.HOST))
 
 
 @contextmanager
@@ -134,12 +154,12 @@ def open_bundle(path: Path, wanted: Sequence[str]) -> Iterator[OpenBundle]:
 
 
 def _choose_platforms(document: BundleDocument, wanted: Sequence[str]) -> tuple[str, ...]:
+    known = (*document.images, *document.host_platforms)
     for name in wanted:
-        if name not in document.images:
-            hint = near_match(name, document.images)
-            known = ", ".join(document.images)
-            raise UsageError(f"platform '{name}' is not in the bundle, which has {known}{hint}")
-    return tuple(dict.fromkeys(wanted or document.images))
+        if name not in known:
+            has = f"{', '.join(known)}{near_match(name, known)}"
+            raise UsageError(f"platform '{name}' is not in the bundle, which has {has}")
+    return tuple(dict.fromkeys(wanted or known))
 
 
 def _unpack(reader: BundleReader, folder: Path, platforms: Sequence[str]) -> None:

@@ -31,12 +31,19 @@ FOLDER = ".infini-ci-wheels"  # in the workspace: no project has a folder of thi
 TIMEOUT_S = 3600.0  # for several GB at 1 MB/s, if torch is downloaded
 
 
-def program_requirements() -> list[str]:
-    """Return what ``python -m ci`` needs: the dependency group of that name, also if installed."""
-    if IS_INSTALLED:
-        return [it for it in requires(INSTALLED_NAME) or () if "extra ==" not in it]
+DEVICES = "devices"  # the group that finds devices on the host engine
+
+
+def program_requirements(*groups: str) -> list[str]:
+    """Return what ``python -m ci`` needs: the dependency group of that name, and others."""
+    if IS_INSTALLED:  # other groups are its extras
+        listed = [it.partition(";") for it in requires(INSTALLED_NAME) or ()]
+        wanted = {f'extra == "{name}"' for name in groups}
+        return [
+            it for it, _, marker in listed if "extra ==" not in marker or marker.strip() in wanted
+        ]
     document = tomllib.loads((PROGRAM_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    return list(document["dependency-groups"]["ci"])
+    return [it for name in ("ci", *groups) for it in document["dependency-groups"][name]]
 
 
 def download_program(folder: Path) -> None:

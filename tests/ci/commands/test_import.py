@@ -6,6 +6,7 @@ import difflib
 import json
 import os
 import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -322,3 +323,50 @@ def test_two_imports_do_not_mix(here: Path) -> None:
         Importer(results=here, store=store, render=lambda run: run.run_id),
     ):
         pass
+
+
+def pack_runs(path: Path, there: Path, *more: tarfile.TarInfo) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(there, f"report-nvidia/results/{there.name}")
+        for entry in more:
+            archive.addfile(entry)
+    return path
+
+
+def test_the_report_of_a_kit(
+    run: RunResult, there: Path, here: Path, tmp_path: Path, capsys: Output
+) -> None:
+    report = pack_runs(tmp_path / "report.tar.gz", there)
+    assert imported(here, report) == ExitCode.PASSED
+    assert capsys.readouterr().out == f"{RUN_ID}: imported: nvidia passed, iluvatar incomplete\n"
+    with Store(default_url(here)) as store:
+        assert store.load(RUN_ID) == run
+    assert imported(here, there) == ExitCode.PASSED  # the folder is the same run
+    assert "already here" in capsys.readouterr().out
+
+
+def test_a_damaged_report_is_refused(
+    there: Path, here: Path, tmp_path: Path, capsys: Output
+) -> None:
+    report = pack_runs(tmp_path / "report.tar.gz", there)
+    content = report.read_bytes()
+    link = tarfile.TarInfo("report-nvidia/link")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc"
+    climbing = tarfile.TarInfo("../outside")
+    for name, expected in {
+        "cut": "damaged or unsafe archive: Compressed file ended",
+        "text": "damaged or unsafe archive: Not a gzipped file",
+        "link": "damaged or unsafe archive: 1 link: report-nvidia/link",
+        "climbing": "damaged or unsafe archive: 1 unsafe name: ../outside",
+        "none": "cannot be read: No such file or directory",
+    }.items():
+        path = tmp_path / f"{name}.tgz"
+        if name in ("cut", "text"):
+            path.write_bytes(content[: len(content) // 2] if name == "cut" else b"hello")
+        elif name != "none":
+            pack_runs(path, there, link if name == "link" else climbing)
+        assert imported(here, path) == ExitCode.USAGE
+        assert f"error: {path}: " in (printed := capsys.readouterr().err)
+        assert expected in printed, name
+        assert not (here / RUN_ID).exists()
+    assert not (tmp_path / "outside").exists()
