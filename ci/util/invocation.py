@@ -26,13 +26,24 @@ RESULTS = Path("results")
 CONFIG_FILE = "ci.yaml"
 ACCEPTED_FILE = "ci-accepted.yaml"  # beside it
 # Commands to which an option of the current command line is passed on.
-SOURCE_COMMANDS = ("run", "bundle", "bisect", "rerun-alarm", "manifest")
+SOURCE_COMMANDS = ("run", "bundle", "bisect", "blame", "rerun-alarm", "manifest")
 CONFIG_COMMANDS = (
-    *("run", "bundle", "bisect", "rerun-alarm", "doctor", "gc", "contract", "platforms"),
+    *("run", "bundle", "bisect", "blame", "rerun-alarm", "doctor", "gc", "contract", "platforms"),
     "manifest",
 )
 RESULTS_COMMANDS = (
-    *("run", *SESSIONS, "shell", "rerun", "bisect", "rerun-alarm", "contract", "import", "export"),
+    *(
+        "run",
+        *SESSIONS,
+        "shell",
+        "rerun",
+        "bisect",
+        "blame",
+        "rerun-alarm",
+        "contract",
+        "import",
+        "export",
+    ),
     *("doctor", "capacity", "gc"),
 )
 
