@@ -14,8 +14,7 @@ from typing import Generic, TypeVar
 
 from ci.model.outcomes import Outcome
 
-T = TypeVar("T")
-U = TypeVar("U")
+Value = TypeVar("Value", covariant=True)
 # What failed, where it was no test: a build, or a suite that broke its contract or ran no test.
 BUILD, SUITE = "the build", "the suite"
 
@@ -55,20 +54,20 @@ class Fault(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quadrants(Generic[T]):
+class Quadrants(Generic[Value]):
     """A value for each of the four cells."""
 
-    old: T
+    old: Value
     """The old library in the old environment."""
-    new_library: T
+    new_library: Value
     """The new library in the old environment."""
-    new_environment: T
+    new_environment: Value
     """The old library in the new environment."""
-    new: T
+    new: Value
     """The new library in the new environment."""
 
     @property
-    def all(self) -> Mapping[str, T]:
+    def all(self) -> Mapping[str, Value]:
         """The values by the name of their cell."""
         return {name: getattr(self, name) for name in CELLS}
 

@@ -44,6 +44,7 @@ from ci.plan.request import (
     selected_operators,
 )
 from ci.report.table import ResultsReport
+from ci.run.bad_devices import set_bad_devices_aside
 from ci.run.coordinator import RunCoordinator, combined_refusal
 from ci.run.dry_run import plan_document, plan_text
 from ci.run.estimates import with_recorded_times
@@ -318,6 +319,7 @@ def _execute_plans(
             if open_ - {Harness.CLEAN}:  # with the same sources, a clean harness repeats its result
                 command = coordinator.command_to_resume
                 show(f"to continue this run with unchanged sources and configuration: {command}")
+        set_bad_devices_aside(options.results, request.project, plans)
     publish_run(options.results, request.source, result, os.environ)
     if coordinator.interrupted:
         return ExitCode.INTERRUPTED
