@@ -23,6 +23,7 @@ from ci.commands.options import (
     whole_number,
 )
 from ci.commands.publishing import publish_run
+from ci.commands.tracing import publish_trace
 from ci.engines.checks import Severity, require
 from ci.engines.host.prerequisites import check_python
 from ci.engines.select import select_engine
@@ -321,6 +322,7 @@ def _execute_plans(
                 show(f"to continue this run with unchanged sources and configuration: {command}")
         set_bad_devices_aside(options.results, request.project, plans)
     publish_run(options.results, request.source, result, os.environ)
+    publish_trace(result, os.environ)
     if coordinator.interrupted:
         return ExitCode.INTERRUPTED
     code = exit_code(result.platforms)

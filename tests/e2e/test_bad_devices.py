@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from ci.engines import devices
 from ci.engines.device_marks import clear_device
+from ci.engines.host import workfolder
 from ci.engines.host.engine import HostEngine
+from ci.engines.job import job_document
 from ci.model.plan import RunPlan
 from ci.model.results import Harness, PlatformResult
 from ci.plan.planning import RunOptions
@@ -23,7 +26,7 @@ from ci.run.progress import Progress
 from ci.run.records import Records
 from tests.ci.stored_history import Project, git
 
-pytestmark = pytest.mark.complete  # six runs, of which three hang until their time limit
+pytestmark = pytest.mark.complete  # seven runs, one of which hangs until its time limit
 
 HANGING, FINE = "GPU-0", "GPU-1"
 CONFIG = """\
@@ -35,14 +38,19 @@ stages:
 - name: pytest
   kind: pytest
   command: python -m pytest -q tests
-  timeout_s: 3
+  timeout_s: 15
 """
+# The device hangs once, for as long as the stage may take, and from then on ends the process.
 TEST = f"""\
-import os, time
+import os, pathlib, time
 
 def test_that_passes(): pass
 def test_kernel():
     if os.environ["CUDA_VISIBLE_DEVICES"] == "{HANGING}":
+        hung = pathlib.Path("%s")
+        if hung.exists():
+            os.kill(os.getpid(), 9)
+        hung.touch()
         time.sleep(600)
 """
 PROGRAM = "import json\nprint(json.dumps({'status': 'devices', 'devices': %s}))\n"
@@ -64,7 +72,11 @@ class Machine:
         self.project = Project(folder=self.folder)
         self.project.commit()
         self.leases = self.folder / "leases"
-        files = {"ci.yaml": CONFIG, "requirements.txt": "pytest\n", "tests/test_it.py": TEST}
+        files = {
+            "ci.yaml": CONFIG,
+            "requirements.txt": "pytest\n",
+            "tests/test_it.py": TEST % (self.folder / "hung"),
+        }
         for name, text in files.items():
             path = self.project.source / name
             path.parent.mkdir(exist_ok=True)
@@ -106,7 +118,8 @@ class Machine:
 def machine(tmp_path: Path, python: str, monkeypatch: pytest.MonkeyPatch) -> Machine:
     probe = tmp_path / "probe.py"
     probe.write_text(PROGRAM % json.dumps([device(0), device(1)]))
-    monkeypatch.setattr(devices, "PROBE", probe)
+    with_probe = partial(job_document, probe=(sys.executable, str(probe)))
+    monkeypatch.setattr(workfolder, "job_document", with_probe)
     return Machine(tmp_path, python)
 
 
@@ -117,9 +130,9 @@ def leased(row: PlatformResult) -> list[str]:
 
 
 def test_a_device_that_hangs(machine: Machine, capfd: pytest.CaptureFixture[str]) -> None:
-    for _ in range(2):
+    for harness in (Harness.TIMED_OUT, Harness.CRASHED):
         row = machine.run()
-        assert (row.verdict.harness, leased(row)) == (Harness.TIMED_OUT, [HANGING])
+        assert (row.verdict.harness, leased(row)) == (harness, [HANGING])
     assert "set aside" not in capfd.readouterr().err
     for _ in range(2):
         assert machine.run(FINE).verdict.harness is Harness.CLEAN
@@ -134,6 +147,7 @@ def test_a_device_that_hangs(machine: Machine, capfd: pytest.CaptureFixture[str]
     assert "its process died or hung in 2 runs" in reason
 
     # After that, the old runs prove nothing.
+    capfd.readouterr()
     clear_device(machine.leases, HANGING)
     row = machine.run()
     assert leased(row) == [HANGING]
