@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ci.engines.device_marks import clear_device
@@ -115,12 +117,20 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, python: str, monkeypatch: pytest.MonkeyPatch) -> Machine:
+def machine(tmp_path: Path, python: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     probe = tmp_path / "probe.py"
     probe.write_text(PROGRAM % json.dumps([device(0), device(1)]))
     with_probe = partial(job_document, probe=(sys.executable, str(probe)))
     monkeypatch.setattr(workfolder, "job_document", with_probe)
-    return Machine(tmp_path, python)
+    yield Machine(tmp_path, python)
+    # What removes the work folders outlives its worker, and so is no child of this process.
+    removing = [it for it in psutil.process_iter(["cmdline"]) if is_removal(it)]
+    psutil.wait_procs(removing)
+
+
+def is_removal(process: psutil.Process) -> bool:
+    words = process.info["cmdline"] or [""]
+    return words[0] == "rm" and words[-1].startswith(tempfile.gettempdir())
 
 
 def leased(row: PlatformResult) -> list[str]:
