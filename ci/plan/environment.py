@@ -43,9 +43,9 @@ class EnvironmentChoice:
             return replace(project, environ={**project.environ, variable: self.text})
         path = Path(self.text)
         if self.kind is EnvironmentKind.REQUIREMENT:
-            own = requirements_file(project, platform).read_text(encoding="utf-8")
+            own = requirements_file(project, platform).read_text("utf-8", "surrogateescape")
             path = folder / f"requirements-{platform}.txt"
-            path.write_text(with_requirement(own, self.text), encoding="utf-8")
+            path.write_text(with_requirement(own, self.text), "utf-8", "surrogateescape")
         settings = project.config.platforms[platform]
         settings = settings.model_copy(update={"requirements": str(path)})
         platforms = {**project.config.platforms, platform: settings}

@@ -58,7 +58,8 @@ def read_uses(store: Store, project: str, platform: str, folder: Path) -> list[D
         for head in store.heads(project=project, last=MOST_RUNS)
         if platform in head.begun and head.commit and not head.dirty
     }
-    rows = {run_id: store.load_platform(run_id, platform) for run_id in heads}
+    runs = [run for run_id in heads if (run := store.load_or_skip(run_id))]
+    rows = {run.run_id: run.platform(platform) for run in runs}
     rows = {run_id: row for run_id, row in rows.items() if _records(row)}
     if all(row.verdict.harness not in DIED and not row.failures for row in rows.values()):
         return []

@@ -77,15 +77,20 @@ class CellReader:
         asked = self.options.engine_of(self.platform) and plan.engine.kind
         found: list[CellRun] = []
         with open_store(self.results) as store:
-            for head in store.heads(project=self.project):
-                is_of_commit = head.commit == commit and not head.dirty
-                if len(found) == MOST_STORED or not is_of_commit:
+            heads = [
+                head
+                for head in store.heads(project=self.project)
+                if head.commit == commit
+                and not head.dirty
+                and self.platform in head.begun
+                and head.selected.get(self.platform) == self.options.selected
+            ]
+            for head in heads:
+                if len(found) == MOST_STORED:
+                    break
+                if (run := store.load_or_skip(head.run_id)) is None:
                     continue
-                if self.platform not in head.begun:
-                    continue
-                if head.selected.get(self.platform) != self.options.selected:
-                    continue
-                row = store.load_platform(head.run_id, self.platform)
+                row = run.platform(self.platform)
                 is_of_engine = asked in (None, row.facts("engine").get("name"))
                 if is_of_engine and is_judged_cell(row) and is_made_of(row, plan):
                     found.append(read_cell_run(store, head.run_id, row))

@@ -130,7 +130,7 @@ def machine(tmp_path: Path, python: str, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 def is_removal(process: psutil.Process) -> bool:
     words = process.info["cmdline"] or [""]
-    return words[0] == "rm" and words[-1].startswith(tempfile.gettempdir())
+    return bool(words[0] == "rm" and words[-1].startswith(tempfile.gettempdir()))
 
 
 def leased(row: PlatformResult) -> list[str]:
