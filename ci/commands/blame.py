@@ -27,7 +27,7 @@ from ci.plan.project import chosen_platforms, load_project
 from ci.plan.request import selected_operators
 from ci.plan.source import state
 from ci.report.blame_report import BlameReport
-from ci.run.cells import BLAME, Cell, CellReader, software_changes
+from ci.run.cells import BLAME, BlameCell, CellReader, software_changes
 from ci.run.commit_runs import temporary_checkout
 from ci.store.folder import make_folder, open_store
 from ci.util.terminal import complain
@@ -164,14 +164,16 @@ def _read_cells(
 ) -> Quadrants[Sequence[CellRun]]:
     """Read the cell with both changes, and the others if anything fails there."""
     (old, new), (before, since) = commits, environments
-    found = reader.runs_of(Cell(name="both new", commit=new, environment=since))
+    found = reader.runs_of(BlameCell(name="both new", commit=new, environment=since))
     if not any(run.failed for run in found):
         return Quadrants(old=(), new_library=(), new_environment=(), new=found)
     return Quadrants(
         new=found,
-        new_library=reader.runs_of(Cell(name="new library", commit=new, environment=before)),
-        new_environment=reader.runs_of(Cell(name="new environment", commit=old, environment=since)),
-        old=reader.runs_of(Cell(name="both old", commit=old, environment=before)),
+        new_library=reader.runs_of(BlameCell(name="new library", commit=new, environment=before)),
+        new_environment=reader.runs_of(
+            BlameCell(name="new environment", commit=old, environment=since)
+        ),
+        old=reader.runs_of(BlameCell(name="both old", commit=old, environment=before)),
     )
 
 

@@ -31,7 +31,7 @@ ENDED_USUALLY = (Harness.CLEAN, Harness.EXIT_AFTER_SUMMARY)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class BlameCell:
     """A commit of the library in an environment; ``name`` is for messages."""
 
     name: str
@@ -49,7 +49,7 @@ class CellReader:
     results: Path
     options: RunOptions
 
-    def runs_of(self, cell: Cell) -> list[CellRun]:
+    def runs_of(self, cell: BlameCell) -> list[CellRun]:
         """Return the stored runs of a cell, the newest first, or a new one.
 
         Raises:
@@ -96,7 +96,7 @@ class CellReader:
                     found.append(read_cell_run(store, head.run_id, row))
         return found
 
-    def _check(self, row: PlatformResult, run_id: str, cell: Cell) -> None:
+    def _check(self, row: PlatformResult, run_id: str, cell: BlameCell) -> None:
         """Raise an error for a run that says nothing of its cell."""
         _refuse_image(cell, row.facts("engine").get("name"))  # which ``auto`` chose
         if not is_judged_cell(row):
@@ -107,7 +107,7 @@ class CellReader:
             raise InfrastructureError(message, remedy=remedy)
 
 
-def _refuse_image(cell: Cell, engine: str | None) -> None:
+def _refuse_image(cell: BlameCell, engine: str | None) -> None:
     """Raise ``UsageError`` for a base image on an engine without images."""
     if cell.environment.kind is EnvironmentKind.IMAGE and engine == EngineKind.HOST:
         message = f"{BLAME}: {cell.name}: got the host engine, expected one of containers for"
