@@ -52,6 +52,7 @@ COMMANDS: Mapping[str, str] = {
     "shell": "open a shell in the environment of a run",
     "rerun": "run the tests of a run again, or one of them, in its environment",
     "bisect": "find the commit that made a stage slower or a test fail",
+    "blame": "find out whether an environment or the library makes tests fail",
     "rerun-alarm": "run both sides of an alarm of `history` again",
     "import": "import runs from other machines",
     "export": "write runs as tables for pandas or DuckDB",

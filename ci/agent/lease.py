@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from ci.agent.bad_devices import read_mark
 from ci.agent.locks import LockFolder
 from ci.agent.time_limits import PROBE_KILL_S, PROBE_S
 from ci.protocol.events import Event, LeaseReleased, LeaseTaken, LeaseWaiting
@@ -186,6 +188,9 @@ class Leases:
 
     def _unfit_reason(self, uuid: str) -> str | None:
         """Return why a free device is not leased; only one named in the policy may be unknown."""
+        mark = read_mark(Path(self.plan.folder), uuid)
+        if mark and mark.is_valid:
+            return str(mark)
         found = self.detection.device(uuid)
         total, used = found.get("memory_total"), found["memory_used"]
         if self.detection.status == "unknown":

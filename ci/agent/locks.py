@@ -85,18 +85,7 @@ class LockFolder:
         return f"leftover processes of {run}, which has died"
 
     def _open(self, name: str) -> int:
-        """Open a lock's file, or create it.
-
-        With fs.protected_regular, O_CREAT is refused for an existing file of another user, even
-        for root.
-        """
-        path = self._path(name)
-        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-        while True:
-            with suppress(FileNotFoundError):
-                return os.open(path, flags)
-            with _no_umask(), suppress(FileExistsError):
-                return os.open(path, flags | os.O_CREAT | os.O_EXCL, FILE_MODE)
+        return open_shared(self._path(name))
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{lock_name(name)}.lock"
@@ -111,6 +100,20 @@ class LockFolder:
         for pid in _lock_holders(self._path(name), owner["pid"]):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGTERM if first else signal.SIGKILL)
+
+
+def open_shared(path: Path) -> int:
+    """Open a file that any user may write to, or create it; returns its descriptor.
+
+    With fs.protected_regular, O_CREAT is refused for an existing file of another user, even for
+    root.
+    """
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+    while True:
+        with suppress(FileNotFoundError):
+            return os.open(path, flags)
+        with _no_umask(), suppress(FileExistsError):
+            return os.open(path, flags | os.O_CREAT | os.O_EXCL, FILE_MODE)
 
 
 @contextmanager

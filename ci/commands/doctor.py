@@ -6,12 +6,14 @@ import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 
 from ci.commands.options import add_config, add_format, add_platforms, add_results, config_file
 from ci.engines.checks import Check, Finding, carry_out, error_findings, ok
+from ci.engines.device_marks import clear_device
 from ci.engines.select import select_engine
-from ci.errors import CiError
-from ci.model.plan import EnginePlan, RunPlan
+from ci.errors import CiError, ExitCode
+from ci.model.plan import LEASES, EnginePlan, RunPlan
 from ci.plan.planning import RunOptions
 from ci.plan.project import SITE_FILE, chosen_platforms, load_here, plan_run, site_file
 from ci.report.document import output
@@ -37,6 +39,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine", metavar="ENGINE", help="check this engine instead of the one in the site file"
     )
+    parser.add_argument(
+        "--clear-device",
+        metavar="UUID",
+        help="check nothing: only let runs use a device again that was set aside for its failures",
+    )
     add_format(parser, "table", "json")
     add_config(parser)
     add_results(parser)
@@ -44,6 +51,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Check what runs need, and print each finding with its remedy."""
+    if options.clear_device:
+        clear_device(Path(LEASES), options.clear_device)
+        show(f"{options.clear_device} may be used again")
+        return ExitCode.PASSED
     findings = list(_findings(options))
     if options.format == "json":
         show(findings_json(findings), end="")

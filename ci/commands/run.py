@@ -24,6 +24,7 @@ from ci.commands.options import (
     whole_number,
 )
 from ci.commands.publishing import publish_run
+from ci.commands.tracing import publish_trace
 from ci.engines.checks import Severity, require
 from ci.engines.host.prerequisites import check_python
 from ci.engines.select import select_engine
@@ -47,6 +48,7 @@ from ci.plan.request import (
 )
 from ci.report.decision_report import DecisionReport
 from ci.report.table import ResultsReport
+from ci.run.bad_devices import set_bad_devices_aside
 from ci.run.coordinator import RunCoordinator, combined_refusal
 from ci.run.dry_run import plan_document, plan_text
 from ci.run.estimates import with_recorded_times
@@ -350,12 +352,14 @@ def _execute_plans(
             if open_ - {Harness.CLEAN}:  # with the same sources, a clean harness repeats its result
                 command = coordinator.command_to_resume
                 show(f"to continue this run with unchanged sources and configuration: {command}")
+        set_bad_devices_aside(options.results, request.project, plans)
     decided = int(ExitCode.PASSED)
     try:
         if not coordinator.interrupted:
             decided = _decide(keeper, options, request.run_id)
     finally:
         publish_run(options.results, request.source, result, os.environ)
+        publish_trace(result, os.environ)
     if coordinator.interrupted:
         return ExitCode.INTERRUPTED
     code = _exit_code(request, result)

@@ -21,6 +21,7 @@ from docker.errors import ContainerError
 from docker.types import DeviceRequest
 from pydantic import TypeAdapter, ValidationError
 
+from ci.agent.bad_devices import read_mark
 from ci.agent.lease import Detection, detect
 from ci.agent.locks import lock_name, owner_text, read_owner
 from ci.engines.checks import REQUEST_S, Finding, ok, problem, unknown, warning
@@ -284,6 +285,9 @@ def _device_state(found: Mapping[str, Any], devices: DevicePlan, held: Mapping[s
     """Return ``free``, or why a run would not use the device; an unknown one must be named."""
     uuid, health = str(found["uuid"]), found.get("health")
     used, total = found.get("memory_used"), found.get("memory_total")
+    mark = read_mark(Path(devices.folder), uuid)
+    if mark and mark.is_valid:
+        return strip_controls(str(mark))
     if owner := held.get(lock_name(uuid)):
         return f"held by {owner}"
     if health not in ("healthy", "unknown", None):

@@ -35,6 +35,7 @@ _MARK = re.compile(r"^E {2,}")  # of pytest, before the lines of an error
 _CMAKE, _PIP = 1, 3  # in `_ERRORS`: the next line with text goes on
 _PIPS = re.compile(r"^\u00d7 (.*?)\.?$")
 # A process died or was killed: the test that it ran has no record of its own.
+ENDED_IN = "the process ended in this test"  # begins the message
 DIED = frozenset({Harness.CRASHED, Harness.OOM_KILLED, Harness.TIMED_OUT})
 
 _ASSERTION, _ASSERT = "AssertionError: ", "assert "
@@ -90,7 +91,7 @@ def _failures(case: Case, verdict: Verdict, files: ResultFiles) -> Iterator[Fail
             if node_id not in reported:
                 died = case.shards.get(case.tests.shards.get(node_id, 0), end)
                 how = f" with {exit_of(died)}" if died else ""
-                yield _failure(name, f"the process ended in this test{how}", test=node_id)
+                yield _failure(name, f"{ENDED_IN}{how}", test=node_id)
     if broken := broken_contract(case):
         file = case.plan.contract.file if case.plan.contract else None
         yield _failure(name, broken[0].text, contract=file)

@@ -617,6 +617,7 @@ class ImageFacts:
     reason: str  # "cached", or why it was built
     base: str | None = None  # its base image
     base_digest: str | None = None
+    requirements: str | None = None  # digest of what the host engine's environment was made of
 
 
 @dataclass(frozen=True, kw_only=True)

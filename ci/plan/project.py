@@ -237,9 +237,7 @@ def plan_run(
     subfolder = git_history.subfolder(source)
     plans = []
     for name in chosen_platforms(project.config, platforms):
-        requirements = DEFAULT_REQUIREMENTS
-        if named := project.config.platforms[name].requirements:
-            requirements = _file(project, "requirements", name, named)
+        requirements = requirements_file(project, name)
         contract = _contract(project, name, source, results / run_id / KEPT_CONTRACTS)
         selection = project.config.selection
         if options.selected and selection and contract and contract.suite:
@@ -271,6 +269,12 @@ def plan_run(
         plans.append(make_plan(project.config, PLATFORMS[name], inputs))
     _refuse_same_titles(project, plans)
     return tuple(plans)
+
+
+def requirements_file(project: Project, platform: str) -> Path:
+    """Return the requirements of a platform: its own file, or this program's."""
+    named = project.config.platforms[platform].requirements
+    return _file(project, "requirements", platform, named) if named else DEFAULT_REQUIREMENTS
 
 
 def _refuse_same_titles(project: Project, plans: Sequence[RunPlan]) -> None:

@@ -24,6 +24,7 @@ from ci.plan.lineage import read_lineage
 from ci.plan.planning import AS_CONFIGURED, RunOptions
 from ci.plan.project import SELECTION_FILES, Project, plan_run
 from ci.plan.source import SourceState
+from ci.util.files import file_digest
 from ci.util.invocation import command
 from ci.util.lines import parse_object
 from ci.util.text import join_names, make_storable, near_match
@@ -103,7 +104,7 @@ def new_request(
         source=folder,
         source_digest=_source_digest(folder, results, packed=packed is not None),
         config=project.path,
-        config_digest=_file_digest(project.path),
+        config_digest=file_digest(project.path),
         platforms=tuple(platforms),
         started_at=now,
         lineage=lineage if packed else read_lineage(folder, state.commit, project.environ),
@@ -184,7 +185,7 @@ def load_request(results: Path, run_id: str) -> RunRequest:
 
 def is_configuration_changed(request: RunRequest) -> bool:
     """Whether the configuration of a run is no longer the file that it began with."""
-    return not request.config.is_file() or _file_digest(request.config) != request.config_digest
+    return not request.config.is_file() or file_digest(request.config) != request.config_digest
 
 
 def check_configuration(request: RunRequest, asked: str = "--resume") -> RunRequest:
@@ -277,9 +278,4 @@ def _digest_entry(path: Path) -> tuple[str, ...]:
     if path.is_dir():  # a submodule that is not checked out
         return ("folder",)
     executable = path.stat().st_mode & 0o100
-    return "program" if executable else "file", _file_digest(path)
-
-
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return "program" if executable else "file", file_digest(path)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ci.engines.select import select_engine
+from ci.model.plan import RunPlan
 from ci.model.results import RunResult
+from ci.plan.environment import EnvironmentChoice
 from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
 from ci.plan.project import Project, load_project, site_file
-from ci.plan.request import new_request, plan_request
+from ci.plan.request import RunRequest, new_request, plan_request
 from ci.run.coordinator import RunCoordinator
 from ci.run.progress import Progress
 from ci.run.records import Records
@@ -46,23 +48,52 @@ class Checkout:
         return load_project(self.config, environ, read_pip_settings(os.environ))
 
     def run(self, commit: str, platform: str, results: Path, options: RunOptions) -> RunResult:
-        """Run a commit as ``python -m ci run`` does.
+        """Run a commit as ``python -m ci run`` does; raises as ``plan`` and ``execute``."""
+        return self.plan(commit, platform, results, options).execute()
+
+    def plan(
+        self,
+        commit: str,
+        platform: str,
+        results: Path,
+        options: RunOptions,
+        environment: EnvironmentChoice | None = None,
+    ) -> CommitRun:
+        """Check a commit out, and plan its run; ``environment``: in place of the configured one.
+
+        Raises ``UsageError`` or ``ConfigError`` if it has no valid configuration of the platform.
+        """
+        project = self.project_at(commit)
+        if environment:
+            # A folder outside of the sources, which is removed with them.
+            project = environment.applied(project, platform, self.tree.parent)
+        request = new_request(
+            project, (platform,), source_folder=self.source, results=results, options=options
+        )
+        plans = plan_request(project, request, results)
+        return CommitRun(request=request, plans=plans, results=results)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitRun:
+    """The planned run of the commit that is checked out."""
+
+    request: RunRequest
+    plans: Sequence[RunPlan]
+    results: Path
+
+    def execute(self) -> RunResult:
+        """Run it as ``python -m ci run`` does.
 
         Raises:
-            UsageError, ConfigError: The commit has no valid configuration of the platform.
             InfrastructureError: The engine refused it.
             KeyboardInterrupt: The run was interrupted.
         """
-        project = self.project_at(commit)
-        platforms = (platform,)
-        request = new_request(
-            project, platforms, source_folder=self.source, results=results, options=options
-        )
         coordinator = RunCoordinator(
-            request=request,
-            plans=plan_request(project, request, results),
+            request=self.request,
+            plans=self.plans,
             connect=select_engine,
-            records=Records.of_run(results, request.run_id),
+            records=Records.of_run(self.results, self.request.run_id),
             progress=Progress(),
             resumed=False,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 import stat
 import subprocess
@@ -26,6 +27,12 @@ PROGRAM_FOLDERS = ("ci",) if IS_INSTALLED else ("ci", "docker")
 def user_cache() -> Path:
     """Return the user's cache folder by the XDG specification; it may not exist."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "infini-ci")
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file's content, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def is_locked(path: Path) -> bool:

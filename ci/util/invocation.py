@@ -26,14 +26,14 @@ RESULTS = Path("results")
 CONFIG_FILE = "ci.yaml"
 ACCEPTED_FILE = "ci-accepted.yaml"  # beside it
 # Commands to which an option of the current command line is passed on.
-SOURCE_COMMANDS = ("run", "bundle", "kit", "bisect", "rerun-alarm", "manifest", "gate")
+SOURCE_COMMANDS = ("run", "bundle", "kit", "bisect", "blame", "rerun-alarm", "manifest", "gate")
 CONFIG_COMMANDS = (
-    *("run", "bundle", "kit", "bisect", "rerun-alarm", "doctor", "gc", "contract", "platforms"),
-    *("manifest", "gate"),
+    *("run", "bundle", "kit", "bisect", "blame", "rerun-alarm", "doctor", "gc", "contract"),
+    *("platforms", "manifest", "gate"),
 )
 RESULTS_COMMANDS = (
-    *("run", *SESSIONS, "shell", "rerun", "bisect", "rerun-alarm", "contract", "import", "export"),
-    *("doctor", "capacity", "gc", "gate", "attest", "store"),
+    *("run", *SESSIONS, "shell", "rerun", "bisect", "blame", "rerun-alarm", "contract", "import"),
+    *("export", "doctor", "capacity", "gc", "gate", "attest", "store"),
 )
 
 Value = TypeVar("Value")

@@ -48,6 +48,7 @@ from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan import source
 from ci.protocol.job import ENTER, INTERACTIVE
 from ci.util import process
+from ci.util.files import file_digest
 from ci.util.interpreters import locate, read_interpreter
 from ci.util.lines import CHUNK
 from ci.util.process import handle_interrupts
@@ -109,6 +110,7 @@ class HostEngine(Engine):
             built=True,
             seconds=monotonic() - start,
             reason="always fresh on the host engine",
+            requirements=file_digest(plan.host.requirements),
         )
 
     def execute(self, plan: RunPlan, image: ImageFacts, observer: Observer) -> ExecutionFacts:

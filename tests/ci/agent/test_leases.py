@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from ci.agent.bad_devices import DeviceMark, write_mark
 from ci.agent.lease import LeaseError, Leases
 from ci.agent.locks import LockFolder
 from ci.protocol.events import Event, LeaseWaiting
@@ -156,6 +158,23 @@ def test_devices_that_are_not_fit_are_skipped_with_the_reason(
     machine.has(device(0, **state), device(1))
     with machine.taken() as leases:
         assert leases.variables() == {"CUDA_VISIBLE_DEVICES": "GPU-1"}
+
+
+def test_a_device_that_is_set_aside_is_skipped_until_then(machine: Machine) -> None:
+    machine.has(device(0))
+    leases = machine.checked()
+    now = time.time()
+    write_mark(machine.folder, DeviceMark("GPU-0", "it hung", now, now + 3600))
+    message = r"after 0 s: GPU-0 is set aside until 20.* UTC: it hung$"
+    with pytest.raises(LeaseError, match=message):
+        leases.take("pytest")
+    leases.release()
+    machine.has(device(0), device(1))
+    with machine.taken() as leases:
+        assert leases.variables() == {"CUDA_VISIBLE_DEVICES": "GPU-1"}
+    write_mark(machine.folder, DeviceMark("GPU-0", "it hung", now, now))
+    with machine.taken() as leases:
+        assert leases.variables() == {"CUDA_VISIBLE_DEVICES": "GPU-0"}
 
 
 def test_an_undetected_device_is_leased_only_by_its_name(machine: Machine) -> None:
