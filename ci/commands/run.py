@@ -36,6 +36,7 @@ from ci.model.results import MOST_SHARDS, Harness, RunResult
 from ci.model.trust import Trust
 from ci.plan.ci_variables import read_ci_job
 from ci.plan.config import MOST_RERUNS
+from ci.plan.given import read_given
 from ci.plan.planning import RunOptions
 from ci.plan.project import Project, chosen_platforms, load_here, plan_run
 from ci.plan.request import (
@@ -65,7 +66,7 @@ from ci.util.text import near_match
 # What `--resume` takes from the earlier run.
 OF_A_NEW_RUN = (
     *("all", "engine", "python", "ray_address", "priority", "source", "config", "cold", "trust"),
-    *("reruns", "shards", "select", "until"),
+    *("wheel", "sdist", "reruns", "shards", "select", "until"),
 )
 
 
@@ -153,6 +154,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="end with this stage, which may be one that is `on_request`. The tests are left out if"
         " they come later, or if it measures benchmarks (default: all stages that are not"
         " `on_request`)",
+    )
+    parser.add_argument(
+        "--wheel",
+        action="append",
+        metavar="[PLATFORM=]FILE",
+        help="install this wheel instead of building one; repeat it for more platforms. The tests"
+        " of the sources run, in a copy without the modules that the wheel has (default: build)",
+    )
+    parser.add_argument(
+        "--sdist",
+        metavar="FILE",
+        help="build this source distribution instead of the sources, and test its wheel as with"
+        " --wheel (default: build the sources)",
     )
     add_config(parser)
     add_results(parser)
@@ -268,6 +282,7 @@ def _run_options(options: argparse.Namespace, selected: str | None = None) -> Ru
         selected=selected,
         keep=options.keep,
         last_stage=options.until,
+        given=read_given(options.wheel or (), options.sdist),
     )
 
 
