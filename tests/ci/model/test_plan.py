@@ -57,13 +57,9 @@ def test_stages_know_their_platform(platform: str, device: str, simulated: dict[
 def test_a_date_of_the_configuration_replaces_that_of_the_sources(where: str) -> None:
     own = {"environment": {"SOURCE_DATE_EPOCH": "7"}}
     build = {"name": "build", "command": "make", **(own if where == "stage" else {})}
-    [planned, _] = plan(
-        {
-            **CONFIG,
-            "platforms": {"cpu": own if where == "platform" else {}},
-            "stages": [build, CONFIG["stages"][-1]],
-        }
-    ).stages
+    tests = {"name": "tests", "kind": "pytest", "command": "pytest"}
+    platforms = {"cpu": own if where == "platform" else {}}
+    [planned, _] = plan({**CONFIG, "platforms": platforms, "stages": [build, tests]}).stages
     assert planned.environment == (own["environment"] if where == "stage" else {})
 
 
