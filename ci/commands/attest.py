@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from ci.commands.options import add_results
+from ci.commands.options import add_format, add_results
 from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.proof.statements import (
     PROGRAM_URI,
@@ -85,6 +86,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="folder of a run or of its attestations, a bundle or one of the files",
     )
+    add_format(parser, "table", "json")
     add_results(parser)
 
 
@@ -119,6 +121,10 @@ def _attest(options: argparse.Namespace) -> int:
             decision=decision,
             sign=sign,
         )
+    if options.format == "json":
+        files = [str(path) for path in written]
+        show(json.dumps({"run_id": folder.name, "key": key_id, "files": files}, indent=2))
+        return ExitCode.PASSED
     for path in written:
         show(str(path))
     if sign:
@@ -164,18 +170,36 @@ def _verify(options: argparse.Namespace) -> int:
         folder = find_run_folder(options.verify)
     today = datetime.now(UTC).date()
     found = verify(options.verify, folder, partial(keys.open_envelope, key=key), today)
+    code = ExitCode.PRODUCT_FAILURE if found.faults else ExitCode.PASSED
+    if options.format == "json":
+        show(json.dumps(_document(found, key.keyid), indent=2))
+        return code
     for fault in found.faults[:MOST_FAULTS]:
         show_error(f"attest --verify: {fault}")
     if found.faults:
         more = len(found.faults) - MOST_FAULTS
         others = f", with {counted(more, 'more error')}" if more > 0 else ""
         show_error(f"attest --verify: {options.verify}: not verified{others}")
-        return ExitCode.PRODUCT_FAILURE
+        return code
     _show_verified(found)
     count = counted(len(found.statements), "attestation")
     run = found.run.run_id if found.run else ""
     show(f"{count} of run {run} verified, signed with the key {key.keyid}")
-    return ExitCode.PASSED
+    return code
+
+
+def _document(found: StatementSet, key_id: str) -> dict[str, object]:
+    """The outcome of a verification; without one that holds, no statement is quoted."""
+    tests = {} if found.faults else {of.platform: it.result for of, it in found.of(StatedTests)}
+    summaries = [] if found.faults else [it for _, it in found.of(VerificationSummary)]
+    return {
+        "run_id": found.run.run_id if found.run and not found.faults else None,
+        "key": key_id,
+        "verified": not found.faults,
+        "errors": found.faults,
+        "platforms": tests,
+        "decisions": [it.decision.verdict for it in summaries],
+    }
 
 
 def _show_verified(found: StatementSet) -> None:

@@ -437,6 +437,28 @@ def test_a_decision_is_read_from_a_file(site: Site, capsys: Output) -> None:
     assert "the decision is about other results of run" in capsys.readouterr().err
 
 
+def test_the_same_as_json(site: Site, capsys: Output) -> None:
+    site.decide()
+    site.sign("--format", "json")
+    written = json.loads(capsys.readouterr().out)
+    assert (written["run_id"], len(written["files"])) == (RUN_ID, 6)
+    words = ["attest", "--verify", str(site.run), "--key", f"{site.key}.pub", "--format", "json"]
+    assert cli.main(words) == ExitCode.PASSED
+    assert json.loads(capsys.readouterr().out) == {
+        "run_id": RUN_ID,
+        "key": written["key"],
+        "verified": True,
+        "errors": [],
+        "platforms": {"nvidia": "PASSED", "ascend": "PASSED"},
+        "decisions": ["go"],
+    }
+    (site.run / "nvidia" / "junit.xml").unlink()
+    assert cli.main(words) == ExitCode.PRODUCT_FAILURE
+    found = json.loads(capsys.readouterr().out)
+    assert found["errors"] == ["nvidia/junit.xml: the file is missing"]
+    assert (found["verified"], found["run_id"], found["platforms"]) == (False, None, {})
+
+
 def test_usage_errors(site: Site, capsys: Output) -> None:
     public = str(site.key.with_name("key.pub"))
     cases = {
