@@ -104,6 +104,8 @@ def test_torch_applies_the_chosen_tests(device_tests: Any, tmp_path: Path) -> No
 
     import torch
 
+    if not hasattr(CPUTestBase, "set_test_configs"):
+        pytest.skip("this torch cannot be configured so")
     entries = [each for each in op_db if each.full_name in ("add", "tril")]
 
     class TestOperators(TestCase):  # type: ignore[misc, unused-ignore]
