@@ -20,6 +20,7 @@ from sqlalchemy import Connection, Engine, func, insert, select, text
 from ci.errors import CiError, InfrastructureError, UsageError
 from ci.store.connect import (
     connect,
+    copy_database,
     masked_url,
     read_transaction,
     store_errors,
@@ -80,10 +81,8 @@ def back_up(url: str, file: Path) -> int:
 
 
 def _copy_sqlite(database: Path, copy: Path) -> None:
-    """Copy by SQLite's online backup: in one step, so that no other can write between two pages."""
     try:
-        with closing(sqlite3.connect(database)) as original, closing(sqlite3.connect(copy)) as to:
-            original.backup(to)
+        copy_database(database, copy)
     except sqlite3.Error as error:
         message = f"store backup: {database} cannot be copied: {error}"
         remedy = "Make room there, or look at the store with: store verify"

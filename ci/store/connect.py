@@ -314,6 +314,12 @@ def _migrate(connection: Connection) -> None:
     upgrade(config, "head")
 
 
+def copy_database(database: str | Path, copy: str | Path) -> None:
+    """Copy a SQLite file in one step, so that no other can write between two of its pages."""
+    with closing(sqlite3.connect(database)) as original, closing(sqlite3.connect(copy)) as to:
+        original.backup(to)
+
+
 def _copy_file(connection: Connection, revision: str) -> None:
     """Copy a SQLite file; its lock keeps others from changing it meanwhile.
 
@@ -322,8 +328,7 @@ def _copy_file(connection: Connection, revision: str) -> None:
     database = str(connection.engine.url.database)
     copy = f"{database}.{revision}.backup"
     try:
-        with closing(sqlite3.connect(database)) as original, closing(sqlite3.connect(copy)) as to:
-            original.backup(to)
+        copy_database(database, copy)
     except sqlite3.Error as error:
         message = f"the store {database} needs an upgrade, but cannot be backed up to {copy}"
         remedy = "Make that file writable, or upgrade a copy of the store."
