@@ -54,7 +54,7 @@ class EnvironmentChoice:
 
 
 def read_choice(text: str, option: str) -> EnvironmentChoice:
-    """Read the value of an option; raises ``UsageError`` if it is none of the three."""
+    """Read the value of an option; raises ``UsageError`` if it names no environment."""
     if Path(text).is_file():
         return EnvironmentChoice(kind=EnvironmentKind.FILE, text=str(Path(text).resolve()))
     if _REQUIREMENT.search(text):

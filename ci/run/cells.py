@@ -136,7 +136,7 @@ def read_cell_run(store: Store, run_id: str, row: PlatformResult) -> CellRun:
     if row.built is False and row.failures:
         messages[BUILD] = row.failures[0].message
     reruns = store.reruns(run_id, row.platform)
-    # pytest runs no test if a file cannot be collected, unless it is told to.
+    # pytest runs no test if a file cannot be collected, unless an option of it allows that.
     is_collected = not any(it.bad for name, it in outcomes.items() if "::" not in name)
     return CellRun(
         run_id=run_id,

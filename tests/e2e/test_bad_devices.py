@@ -42,7 +42,7 @@ stages:
   command: python -m pytest -q tests
   timeout_s: 15
 """
-# The device hangs once, for as long as the stage may take, and from then on ends the process.
+# In its first run the device hangs, until the time limit of the stage; later it ends the process.
 TEST = f"""\
 import os, pathlib, time
 
