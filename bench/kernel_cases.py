@@ -364,7 +364,7 @@ def _caches(dtype: torch.dtype) -> Iterator[KernelCase]:
             outs = []
             for own, count, blocks in zip(q.split(tokens), counts, table, strict=True):
                 key, value = (each[blocks].flatten(0, 1)[:count].transpose(0, 1) for each in caches)
-                seen = torch.ones(len(own), count, dtype=torch.bool).tril(count - len(own))
+                seen = q.new_ones(len(own), count, dtype=torch.bool).tril(count - len(own))
                 outs.append(
                     functional.scaled_dot_product_attention(
                         own.transpose(0, 1), key, value, seen, enable_gqa=True
