@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -102,6 +103,8 @@ def cases(device: str) -> Iterator[KernelCase]:
             if dtype is torch.float32 or size <= MOST_HALF_SIZE[device]:
                 yield from _products(size, dtype)
         yield from _attention(dtype)
+        if device == "cpu":
+            yield from _caches(dtype)
         for tokens in TOKENS:
             yield from _of_tokens(tokens, dtype)
     if device != "cpu":
@@ -330,6 +333,62 @@ def _attention(dtype: torch.dtype) -> Iterator[KernelCase]:
             dtype=dtype,
             out_dtype=dtype,
             flops=4 * math.prod(query) * key[-2],
+        )
+
+
+def _caches(dtype: torch.dtype) -> Iterator[KernelCase]:
+    """Steps of decoding, and prompts of several lengths, against keys in blocks of a cache."""
+    queries, keys, block_size = HEADS[0], HEADS[1], 16
+    for title, tokens, counts in (
+        ("decoding", (1,) * 16, tuple(range(64, 1088, 64))),
+        ("prompts", (256, 33, 128), (256, 33, 640)),
+    ):
+
+        def inputs(
+            tokens: tuple[int, ...] = tokens, counts: tuple[int, ...] = counts
+        ) -> tuple[Any, ...]:
+            blocks = -(-max(counts) // block_size)
+            table = torch.randperm(len(counts) * blocks).view(len(counts), blocks)
+            q = torch.randn(sum(tokens), queries, HEAD_SIZE).to(dtype)
+            shape = table.numel(), block_size, keys, HEAD_SIZE
+            caches = (torch.randn(shape).to(dtype) for _ in range(2))
+            ends = torch.tensor([0, *itertools.accumulate(tokens)])
+            most = max(tokens), max(counts)
+            return q, *caches, ends, None, *most, torch.tensor(counts), table, None, True
+
+        # The lengths are not read from tensors, which can be without memory.
+        def attention(
+            *arguments: Any, tokens: tuple[int, ...] = tokens, counts: tuple[int, ...] = counts
+        ) -> torch.Tensor:
+            q, *caches, _, _, _, _, _, table, _, _ = arguments
+            outs = []
+            for own, count, blocks in zip(q.split(tokens), counts, table, strict=True):
+                key, value = (each[blocks].flatten(0, 1)[:count].transpose(0, 1) for each in caches)
+                seen = q.new_ones(len(own), count, dtype=torch.bool).tril(count - len(own))
+                outs.append(
+                    functional.scaled_dot_product_attention(
+                        own.transpose(0, 1), key, value, seen, enable_gqa=True
+                    ).transpose(0, 1)
+                )
+            return torch.cat(outs)
+
+        def reference(
+            *arguments: Any,
+            out: torch.Tensor,  # noqa: ARG001
+            attention: Callable[..., torch.Tensor] = attention,
+        ) -> torch.Tensor:
+            return attention(*arguments)
+
+        yield KernelCase(
+            operator="flash_attn_varlen_func",
+            inputs=inputs,
+            exact=attention,
+            reference=reference,
+            title=f"{_dtype_name(dtype)}, {title}",
+            size=sum(tokens),
+            dtype=dtype,
+            out_dtype=dtype,
+            flops=4 * queries * HEAD_SIZE * sum(map(math.prod, zip(tokens, counts, strict=True))),
         )
 
 
