@@ -139,6 +139,7 @@ def tool_facts(
     ``uncompiled``: modules of the project that are installed, but missing in its sources.
     ``unpackaged``: those that its sources have, but what was installed does not.
     ``unmet``: requirements of its build that are not installed.
+    ``installed_files``: files from which a distribution was installed.
     """
 
     def printed(*command: str) -> str:
@@ -173,7 +174,8 @@ def read_tools(text: str) -> dict[str, Any]:
     except ValueError:
         found = {}
     python, packages = found.get("python"), found.get("packages")
-    modules = {name: found.get(name) for name in ("uncompiled", "unpackaged", "unmet")}
+    names = ("uncompiled", "unpackaged", "unmet", "installed_files")
+    modules = {name: found.get(name) for name in names}
     return {
         "python": python if isinstance(python, str) else None,
         "packages": packages if isinstance(packages, dict) else {},

@@ -5,18 +5,25 @@ The agent passes this text to that Python, which may be of another version than 
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
 import platform
 import re
 import sys
 from fnmatch import fnmatch
+from functools import partial
 from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.metadata import Distribution, distributions
+from itertools import islice
 from typing import Any, Iterable, Iterator, Mapping, Sequence
 from urllib.parse import unquote
 
+MOST_INSTALLED = 100  # distributions from files
+MOST_HASHED = 1 << 30  # bytes of one, which take 2 s
+PIECE = 1 << 20
 IS_SAFE = getattr(sys.flags, "safe_path", False)  # the current folder is not searched
 
 
@@ -35,10 +42,15 @@ def main() -> None:
         unpackaged = missing_modules(files, [it.metadata["Name"] for it in own])
     except Exception:  # any tool may have written the metadata
         files, unpackaged = [], []
+    try:
+        installed = [*installed_files(entries)]
+    except Exception:
+        installed = []
     missing = filter(is_uncompiled_in_the_sources, files)
     uncompiled = sorted(file.partition(".")[0].replace("/", ".") for file in missing)
     facts = {"python": platform.python_version(), "packages": packages, "uncompiled": uncompiled}
-    json.dump({**facts, "unpackaged": unpackaged, "unmet": unmet}, sys.stdout)
+    more = {"unpackaged": unpackaged, "unmet": unmet, "installed_files": installed}
+    json.dump({**facts, **more}, sys.stdout)
 
 
 def unmet_build_requirements(packages: Mapping[str, str]) -> list[str]:
@@ -64,10 +76,64 @@ def _normal(name: str) -> str:
 
 
 def is_this_project(entry: Distribution) -> bool:
-    origin = json.loads(entry.read_text("direct_url.json") or "{}")
-    folder = unquote(origin.get("url", "").partition("file://")[2])
+    origin = origin_of(entry)
+    path = unquote(origin.get("url", "").partition("file://")[2])
+    if "archive_info" in origin:  # built from the sources
+        return os.path.realpath(path).startswith(os.path.join(os.path.realpath("."), ""))
     editable = origin.get("dir_info", {}).get("editable")
-    return not editable and os.path.isdir(folder) and os.path.samefile(folder, ".")
+    return not editable and os.path.isdir(path) and os.path.samefile(path, ".")
+
+
+def origin_of(entry: Distribution) -> dict[str, Any]:
+    """Return what an installer recorded (PEP 610); empty for what an index had."""
+    origin: dict[str, Any] = json.loads(entry.read_text("direct_url.json") or "{}")
+    return origin
+
+
+def installed_files(entries: Iterable[Distribution]) -> Iterator[dict[str, Any]]:
+    """Yield each distribution that was installed from a file: its name, SHA-256, and changes.
+
+    ``altered`` is the number of its files that were changed or removed since; ``None``: too large.
+    ``shadowed`` are its packages and modules that the current folder has too.
+    """
+    for entry in islice(filter(origin_of, entries), MOST_INSTALLED):
+        archive = origin_of(entry).get("archive_info")
+        if archive is not None:
+            _, _, old = archive.get("hash", "").partition("sha256=")  # pip before 23.1
+            digest = archive.get("hashes", {}).get("sha256") or old
+            name = unquote(origin_of(entry).get("url", "").rpartition("/")[2])
+            facts = {"altered": altered_files(entry), "shadowed": shadowed_modules(entry)}
+            yield {"name": name, "sha256": digest, **facts}
+
+
+def shadowed_modules(entry: Distribution) -> list[str]:
+    tops = {str(file).partition("/")[0] for file in entry.files or ()}
+    packages = {it for it in tops if os.path.isfile(os.path.join(it, "__init__.py"))}
+    modules = {it[: -len(".py")] for it in tops if it.endswith(".py") and os.path.isfile(it)}
+    return [] if IS_SAFE else sorted(packages | modules)
+
+
+def altered_files(entry: Distribution) -> int | None:
+    altered, room = 0, MOST_HASHED
+    for file in entry.files or ():
+        if file.hash is None:  # of files that Python makes, and of the list itself
+            continue
+        path = str(file.locate())
+        room -= os.path.getsize(path) if os.path.isfile(path) else 0
+        if room < 0:
+            return None
+        altered += not is_unchanged(path, file.hash.mode, file.hash.value)
+    return altered
+
+
+def is_unchanged(path: str, algorithm: str, value: str) -> bool:
+    if not os.path.isfile(path):
+        return False
+    digest = hashlib.new(algorithm)
+    with open(path, "rb") as content:
+        for piece in iter(partial(content.read, PIECE), b""):
+            digest.update(piece)
+    return base64.urlsafe_b64encode(digest.digest()).decode().rstrip("=") == value
 
 
 def missing_modules(installed: Iterable[str], projects: Sequence[str]) -> list[str]:

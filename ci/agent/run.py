@@ -8,6 +8,7 @@ import signal
 from types import FrameType
 
 from ci.agent.artifacts import collect
+from ci.agent.distributions import Distributions
 from ci.agent.lease import LeaseError
 from ci.agent.machine import build_settings, machine_facts, tool_facts
 from ci.agent.network import NetworkError, wait_until_isolated
@@ -17,6 +18,7 @@ from ci.protocol import events
 from ci.protocol.agent_files import ENVIRONMENT
 from ci.protocol.job import DISK_FULL, PROTOCOL, Job, StagePlan
 from ci.protocol.stable_names import run_folders
+from ci.protocol.stage_kind import StageKind
 
 INTERRUPTED = 130
 RESTARTED = 1
@@ -32,6 +34,10 @@ class JobRun:
         self._job = job
         self._runner = StageRunner(job, stopped=lambda: self._interrupted)
         self._log, self._leases = self._runner.log, self._runner.leases
+        runner = self._runner
+        self._distributions = Distributions(
+            job.distributions, runner.workspace, runner.results, runner.handover.access
+        )
 
     @property
     def _interrupted(self) -> bool:
@@ -63,10 +69,14 @@ class JobRun:
             )
         )
         runner.cache.begin(runner.stopped)
+        self._distributions.begin()
         passed = self._run_stages()
+        self._collect_distributions()
         for artifact in job.artifacts:
             lack = collect(artifact, runner.workspace, runner.results, runner.handover.access)
-            if lack is not None:
+            # The stages that make it do not run if a distribution is given.
+            is_expected = self._distributions.are_given and isinstance(lack, events.ArtifactMissing)
+            if lack is not None and not is_expected:
                 self._log.emit(lack)
         user = runner.handover.user
         tools = tool_facts(runner.environment, runner.workspace, job.device_compiler, user)
@@ -101,8 +111,13 @@ class JobRun:
             if reason is not None:
                 self._log.emit(events.StageSkipped(stage=stage.name, reason=reason))
                 continue
+            if stage.kind is not StageKind.COMMAND:
+                self._collect_distributions()
+            completed, removed = self._distributions.completed(stage)
+            if removed is not None:
+                self._log.emit(removed)
             try:
-                end = self._runner.run(stage)
+                end = self._runner.run(completed)
             except SupervisorError as error:
                 lost = f"the supervisor of stage {stage.name} {error}"
                 self._log.emit(events.StageLost(stage=stage.name, reason=lost))
@@ -116,6 +131,11 @@ class JobRun:
         if self._reruns is None and self._leases is not None:  # reruns still need the devices
             self._leases.release()
         return reason is None and failed is None
+
+    def _collect_distributions(self) -> None:
+        lack = self._distributions.collect()
+        if lack is not None:
+            self._log.emit(lack)
 
     def _lease_for(self, stage: StagePlan | None) -> str | None:
         """Lease the devices that a stage needs, and no others; return the reason if impossible.

@@ -33,6 +33,7 @@ from ci.model.results import MOST_SHARDS, Harness
 from ci.model.trust import Trust
 from ci.plan.ci_variables import read_ci_job
 from ci.plan.config import MOST_RERUNS
+from ci.plan.given import read_given
 from ci.plan.planning import RunOptions
 from ci.plan.project import Project, chosen_platforms, load_here, plan_run
 from ci.plan.request import (
@@ -59,7 +60,7 @@ from ci.util.terminal import complain, show
 # What `--resume` takes from the earlier run.
 OF_A_NEW_RUN = (
     *("all", "engine", "python", "ray_address", "priority", "source", "config", "cold", "trust"),
-    *("reruns", "shards", "select"),
+    *("wheel", "sdist", "reruns", "shards", "select"),
 )
 
 
@@ -140,6 +141,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="build and test only these operators: names and patterns separated by commas, a"
         " predefined selection (smoke), or a file of the source (default: the environment variable"
         " that the project configures, here INFINI_OPS_TORCH_OPS, else all operators)",
+    )
+    parser.add_argument(
+        "--wheel",
+        action="append",
+        metavar="[PLATFORM=]FILE",
+        help="install this wheel instead of building one; repeat it for more platforms. The tests"
+        " of the sources run, in a copy without the modules that the wheel has (default: build)",
+    )
+    parser.add_argument(
+        "--sdist",
+        metavar="FILE",
+        help="build this source distribution instead of the sources, and test its wheel as with"
+        " --wheel (default: build the sources)",
     )
     add_config(parser)
     add_results(parser)
@@ -243,6 +257,7 @@ def _run_options(options: argparse.Namespace, selected: str | None = None) -> Ru
         shards=options.shards or 1,
         selected=selected,
         keep=options.keep,
+        given=read_given(options.wheel or (), options.sdist),
     )
 
 

@@ -26,12 +26,13 @@ from ci.model.plan import (
     CONTAINER_CA_BUNDLE,
     CONTAINER_CREDENTIALS,
     CONTAINER_FOLDER,
+    CONTAINER_GIVEN,
     CONTAINER_WHEELS,
     RunPlan,
 )
 from ci.model.platforms import PLATFORMS
 from ci.protocol.agent_files import ENVIRONMENT
-from ci.protocol.job import ENTER, CacheJob, Job
+from ci.protocol.job import ENTER, CacheJob, DistributionJob, Job
 from ci.util.files import PROGRAM_ROOT
 from ci.util.lines import LARGEST_DOCUMENT, parse_object
 from ci.util.text import join_names
@@ -105,6 +106,7 @@ def job_document(
     credentials: str | None = None,
     user: int | None = None,
     isolates_network: bool = True,
+    given: str = CONTAINER_GIVEN,
 ) -> bytes:
     """Return the agent's input file.
 
@@ -112,9 +114,13 @@ def job_document(
     are paths where the agent runs. ``probe`` is a Python and the program with which it looks for
     devices. ``credentials`` is the file with the variables that hold passwords. ``environment`` is
     added to the agent's own. ``user`` runs the stages, if not the agent's own user does.
-    ``isolates_network``: the engine can take the network away from stages.
+    ``isolates_network``: the engine can take the network away from stages. ``given`` is the folder
+    of a distribution that was made elsewhere.
     """
-    facts = PLATFORMS[plan.platform].devices
+    facts, distributions = PLATFORMS[plan.platform].devices, None
+    if plan.distributions is not None:
+        paths = [str(PurePosixPath(given, plan.given.path.name))] if plan.given else []
+        distributions = DistributionJob(plan.distributions.folder, tuple(paths))
     job = Job(
         run_id=plan.run_id,
         platform=plan.platform,
@@ -131,6 +137,7 @@ def job_document(
         compiler_cache=compiler_cache,
         credentials=credentials,
         user=user,
+        distributions=distributions,
     )
     return job.to_json().encode()
 
@@ -259,6 +266,8 @@ def container_files(plan: RunPlan) -> dict[str, Path]:
     files = {CONTAINER_PROBE[1]: PROBE} if plan.devices is not None else {}
     if plan.network.ca_bundle is not None:
         files[CONTAINER_CA_BUNDLE] = plan.network.ca_bundle
+    if plan.given is not None:
+        files[f"{CONTAINER_GIVEN}/{plan.given.path.name}"] = plan.given.path
     return files
 
 

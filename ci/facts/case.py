@@ -18,7 +18,8 @@ from ci.facts.suite import adapt_to_processor, restrict_to_selection, suite_of
 from ci.model.details import Rerun
 from ci.model.outcomes import PytestLog, Selection
 from ci.model.plan import RunPlan
-from ci.model.results import Evidence, ExecutionFacts, OverloadCount, is_compiled_only
+from ci.model.results import Distribution, Evidence, ExecutionFacts, OverloadCount, is_compiled_only
+from ci.protocol.distributions import WHEEL_SUFFIX
 from ci.protocol.events import CommandEnd, DiskFull, StageFinished
 from ci.protocol.job import DISK_FULL, StagePlan
 from ci.protocol.pytest_status import TESTS_FAILED, is_pytest
@@ -45,6 +46,8 @@ class Case:
     reruns: Sequence[Rerun] = ()
     benchmarks: Mapping[str, BenchmarkReading] = field(default_factory=dict)
     """The results of benchmark stages, by their names."""
+    distributions: Sequence[Distribution] = ()
+    """The wheels and source distributions in the results."""
     agent_file: RunRecord | None = None
     """The record in ``events.jsonl``, which the code under test may have changed."""
 
@@ -61,6 +64,17 @@ class Case:
         """The stages other than pytest's that ended with an error."""
         ends = [(stage, self.end_of(stage)) for stage in self.commands]
         return [stage for stage, end in ends if end is not None and end.failed]
+
+    @property
+    def tests_given(self) -> bool:
+        """Whether nothing else than the distribution that was made elsewhere was tested.
+
+        A source distribution is built here, and the tests run with its wheel.
+        """
+        given = self.plan.given
+        if given is not None and given.path.suffix != WHEEL_SUFFIX:
+            return any(it.installed for it in self.distributions)
+        return any(it.installed and it.given for it in self.distributions)
 
     @property
     def pytest_stage(self) -> StagePlan:

@@ -12,6 +12,7 @@ from ci.facts import sentences as say
 from ci.facts.case import Case
 from ci.facts.contract import check_recordable
 from ci.facts.difference import group_lines
+from ci.facts.distributions import installed_files
 from ci.facts.pytest_verdict import besides_failures, exit_status
 from ci.facts.record import RunRecord
 from ci.facts.verdict import BREACHES, code_after_summary, not_provided
@@ -19,7 +20,7 @@ from ci.gates.regression import ChangeKind
 from ci.model.details import Rerun
 from ci.model.outcomes import INSTRUCTION_SET, KERNELS, NO_DEVICE, Outcome, TestOutcome
 from ci.model.results import Evidence, Harness, OverloadCount, Product, Verdict
-from ci.protocol.events import LeaseTaken, RerunsEnded
+from ci.protocol.events import LeaseTaken, RerunsEnded, SourcesRemoved
 from ci.protocol.job import StagePlan
 from ci.protocol.pytest_status import is_pytest
 from ci.util.invocation import command
@@ -37,6 +38,7 @@ def notes_of(case: Case, verdict: Verdict) -> tuple[Evidence, ...]:
     return (
         *_verdict_notes(case, verdict),
         *_selection_notes(case),
+        *_distribution_notes(case),
         *([say.shards(shards, seconds)] if shards > 1 else []),
         *rerun_notes(case.reruns, failed, case.record),
         *_simulated_notes(case),
@@ -56,6 +58,20 @@ def _selection_notes(case: Case) -> list[Evidence]:
         return [say.selected(case.selection.overloads, case.selection.of)]
     selected = case.plan.selected
     return [say.selection_unrecorded(selected)] if selected and case.tests else []
+
+
+def _distribution_notes(case: Case) -> list[Evidence]:
+    given, wheels = case.plan.given, [it for it in case.distributions if it.is_wheel]
+    if case.tests is None:
+        return []
+    if given is not None:
+        if not case.tests_given:
+            return [say.given_untested(given.path.name)]
+        removed = sum(it.files for it in case.record.every(SourcesRemoved))
+        return [say.given_tested(given.path.name, given.sha256, removed)]
+    if wheels and not any(it.installed for it in wheels):
+        return [say.distribution_untested([it.name for it in wheels])]
+    return []
 
 
 def _simulated_notes(case: Case) -> list[Evidence]:
@@ -98,7 +114,11 @@ def source_notes(environment: Mapping[str, object], stage: StagePlan) -> list[Ev
     if not imports_current_folder(stage):
         return []
     kinds = (("uncompiled", say.compiled_untested), ("unpackaged", say.sources_tested))
-    return [note(names) for it, note in kinds if (names := _modules(environment.get(it)))]
+    notes = [note(names) for it, note in kinds if (names := _modules(environment.get(it)))]
+    shadowed = [
+        name for it in installed_files(environment) for name in _modules(it.get("shadowed"))
+    ]
+    return [*notes, *([say.wheel_shadowed(shadowed)] if shadowed else [])]
 
 
 def requirement_notes(

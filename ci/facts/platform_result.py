@@ -87,6 +87,7 @@ def judged_result(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> P
         failures=failures_of(case, verdict, files),
         shards=tuple(shard_results(case.pytest_stage, case.shards)),
         benchmarks=benchmarks,
+        distributions=tuple(case.distributions),
     )
     return _within_bounds(result)
 
@@ -212,6 +213,7 @@ def _case(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> Case:
         reruns=files.reruns,
         benchmarks=files.benchmarks,
         agent_file=files.agent_file,
+        distributions=files.distributions(plan.given),
     )
 
 

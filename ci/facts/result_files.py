@@ -13,6 +13,7 @@ from pydantic import JsonValue
 
 from ci.facts.benchmarks import BenchmarkReading, read_benchmarks
 from ci.facts.build import Build, read_build
+from ci.facts.distributions import kept_files, read_distributions
 from ci.facts.events import parse_events
 from ci.facts.files import read_log_lines, read_text_file
 from ci.facts.pytest_log import PytestOutput, parse_log, read_output
@@ -20,7 +21,10 @@ from ci.facts.record import RunRecord
 from ci.facts.shards import merge_outputs
 from ci.model.details import Details, Rerun
 from ci.model.outcomes import Outcome, PytestLog
+from ci.model.plan import GivenDistribution
+from ci.model.results import Distribution
 from ci.protocol.agent_files import ENGINE_EVENTS, ENVIRONMENT, EVENTS, PYTEST_LOG, files_of
+from ci.protocol.distributions import KEPT
 from ci.protocol.job import Column, StagePlan
 from ci.protocol.stable_names import TestNames
 from ci.protocol.stage_kind import StageKind
@@ -140,11 +144,18 @@ class ResultFiles:
         # As in results.json: deep lists of short values take 50 times their size there.
         return content if len(json.dumps(content, indent=2)) <= LARGEST_ENVIRONMENT else {}
 
+    def distributions(self, given: GivenDistribution | None) -> tuple[Distribution, ...]:
+        """The wheels and source distributions, of which ``given`` was made elsewhere."""
+        return read_distributions(self.folder, self.environment, given)
+
     @property
     def artifacts(self) -> dict[str, str]:
         """Every file, by name, as a path relative to ``results.json``."""
         files = sorted(path for path in self.folder.glob("*") if path.is_file())
-        return {path.name: f"{self.folder.name}/{path.name}" for path in files}
+        named = {path.name: path for path in files}
+        named |= {f"{KEPT}/{path.name}": path for path in kept_files(self.folder)}
+        above = self.folder.parent
+        return {name: path.relative_to(above).as_posix() for name, path in named.items()}
 
     def output(self, stage: StagePlan) -> PytestOutput:
         """Read pytest's output from the log of its stage, or from those of its shards."""

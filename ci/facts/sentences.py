@@ -21,6 +21,7 @@ from ci.util.text import counted, describe_unreadable, first_line, join_names, s
 
 MOST_LISTED = 20  # of a list among the parameters; a text has five
 MOST_NAMED = 3  # runs in a sentence
+SHORT_DIGEST = 12  # digits
 NOTICEABLE_END_S = 1.0  # most processes end within it after SIGTERM
 NO_ISOLATION = "--no-build-isolation"
 PENDING = "this platform had no result yet when these results were written"
@@ -594,6 +595,37 @@ def artifact_missing(name: str, path: str) -> str:
 def artifact_cut(name: str, files: int, path: str) -> str:
     """Choose fewer files in `artifacts` of `ci.yaml`."""
     return f"artifact {name} lacks {counted(files, 'file')} of {path}"
+
+
+@fact
+def given_tested(name: str, sha256: str, removed: int) -> str:
+    """The file of `--wheel` or `--sdist` was tested. Modules that it has too were removed from the
+    sources, so that no test imports them from there."""
+    text = f"tested {name} (SHA-256 {sha256[:SHORT_DIGEST]}), which was made elsewhere"
+    return text + (f"; {counted(removed, 'module')} removed from the sources" if removed else "")
+
+
+@fact
+def given_untested(name: str) -> str:
+    """Use a pip of version 22.3 or newer in the image, and let no stage or test install the project
+    or change its installed files."""
+    return f"nothing shows that the tests ran with {name} installed, which was made elsewhere"
+
+
+@fact
+def wheel_shadowed(names: Sequence[str]) -> str:
+    """`python -m pytest` searches the sources first. To test the wheel, run `pytest`, set
+    PYTHONSAFEPATH=1, keep packages in a folder `src`, or use `--wheel`."""
+    shown = join_names(names, MOST_NAMED)
+    return f"the tests import {shown} from the sources, not from the installed wheel"
+
+
+@fact
+def distribution_untested(names: Sequence[str]) -> str:
+    """Install the wheel with `{wheel}` in the stage's command, by a pip of version 22.3 or newer,
+    and let no stage or test change its installed files."""
+    shown = join_names(names, MOST_NAMED)
+    return f"nothing shows that the tests ran with what was kept installed: {shown}"
 
 
 @fact

@@ -92,6 +92,8 @@ def _product(case: Case) -> ProductOpinion:
     late = _missing_result(case, case.plan.stages[at + 1 :])
     if missing := [*_missing_benchmarks(case)]:
         late = late or (Product.INCOMPLETE, missing)
+    if case.plan.given is not None and not case.tests_given:
+        late = late or (Product.INCOMPLETE, [say.given_untested(case.plan.given.path.name)])
     if late and product is Product.PASSED:
         return late
     # The reason for the verdict comes first.

@@ -63,6 +63,7 @@ class NetworkPlan:
 CONTAINER_FOLDER = "/opt/infini-ci"  # everything that a run copies in beside the sources
 CONTAINER_CA_BUNDLE = f"{CONTAINER_FOLDER}/site-ca-bundle.pem"
 CONTAINER_WHEELS = f"{CONTAINER_FOLDER}/wheels"
+CONTAINER_GIVEN = f"{CONTAINER_FOLDER}/given"  # a distribution that was made elsewhere
 # The agent's alone, which reads the file and removes it.
 CONTAINER_CREDENTIALS = f"{CONTAINER_FOLDER}/private/credentials"
 LOOPBACK = "127.0.0.1"
@@ -281,6 +282,23 @@ class ContractPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GivenDistribution:
+    """A wheel or a source distribution of this machine, which was made elsewhere."""
+
+    path: Path
+    sha256: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistributionPlan:
+    """The folder of the workspace in which stages make distributions, or one made elsewhere."""
+
+    folder: str
+    given: GivenDistribution | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class SelectionPlan:
     """The operators that a run builds and tests, and the variable that passes them on."""
 
@@ -330,11 +348,17 @@ class RunPlan:
     subfolder: str = "."  # of the copied tree, in which the stages run
     priority: Priority = Priority.COMMIT
     asked_by: str | None = None  # the command that searches a commit with it
+    distributions: DistributionPlan | None = None  # None: none are kept
 
     @property
     def pytest_stage(self) -> StagePlan:
         """The stage that runs the tests."""
         return next(stage for stage in self.stages if stage.kind is StageKind.PYTEST)
+
+    @property
+    def given(self) -> GivenDistribution | None:
+        """The distribution that is installed in place of what stages build; ``None``: none."""
+        return self.distributions.given if self.distributions else None
 
     @property
     def selected(self) -> str | None:

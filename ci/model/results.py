@@ -34,6 +34,7 @@ from ci.errors import UsageError
 from ci.model.outcomes import Outcome
 from ci.model.platforms import PLATFORMS
 from ci.model.schema import schema_text
+from ci.protocol.distributions import MOST_DISTRIBUTIONS, WHEEL_SUFFIX
 from ci.util.lines import DEEPEST, LARGEST_INTEGER, LONGEST_SECONDS, is_deep
 from ci.util.text import join_names, make_storable, near_match, shorten
 
@@ -64,7 +65,6 @@ MOST_SHARDS = 64  # of a platform; the largest machines have 16 devices
 MOST_FAILURES = 20  # of a platform; its counts say how many there are
 LONGEST_MESSAGE = 300  # characters of a failure's message
 MOST_BENCHMARKS = 5000  # of a platform
-MOST_DISTRIBUTIONS = 100  # of a platform
 LONGEST_FILE = 255  # characters of a file's name
 LONGEST_BENCHMARK = 300  # characters of its name
 LONGEST_UNIT = 16  # characters of a unit
@@ -361,6 +361,10 @@ class Distribution(_Model):
     """Whether the tests ran with exactly this file installed."""
     given: bool = False
     """Whether it was made elsewhere and passed to the run."""
+
+    @property
+    def is_wheel(self) -> bool:
+        return self.name.endswith(WHEEL_SUFFIX)
 
 
 class PlatformResult(_Model):

@@ -37,6 +37,7 @@ from ci.plan.values import (
     expected_value,
     members,
 )
+from ci.protocol.distributions import KEPT, WHEEL
 from ci.protocol.job import Column, StageNetwork
 from ci.protocol.stage_kind import StageKind
 
@@ -262,10 +263,35 @@ WHAT_TO_INSTALL = "."
 TEST_COMMAND = "python -m pytest"
 
 
-def short_stages(install: str, groups: Iterable[str], test: str) -> tuple[StageConfig, ...]:
-    """Return the two stages that ``install``, ``groups`` and ``test`` stand for."""
+# The project itself among the words of `pip install`, and the words that concern its build.
+THIS_PROJECT = re.compile(r"\.(?P<extras>\[[^\]]*\])?")
+BUILD_OPTIONS = re.compile(r"--no-build-isolation|-v+|(--config-settings=|-C).+")
+
+
+def short_stages(
+    install: str, groups: Iterable[str], test: str, distributions: str | None = None
+) -> tuple[StageConfig, ...]:
+    """Return the stages that ``install``, ``groups`` and ``test`` stand for.
+
+    With ``distributions``, a wheel is built in that folder, and then installed. Raises
+    ``PydanticCustomError`` if ``install`` has no project to build.
+    """
+    built: tuple[StageConfig, ...] = ()
+    if distributions is not None:
+        words = shlex.split(install)
+        projects = [match for match in map(THIS_PROJECT.fullmatch, words) if match]
+        if len(projects) != 1 or {"-e", "--editable"} & {*words}:
+            raise expected_value("'.', or '.' with extras, of which 'distributions' has the wheel")
+        options = shlex.join(word for word in words if BUILD_OPTIONS.fullmatch(word))
+        folder = shlex.quote(f"--wheel-dir={distributions}")
+        command = f"python -m pip wheel . --no-deps {folder} {options}".rstrip()
+        built = (StageConfig(name="wheel", command=command),)
+        [project] = projects
+        named = f"{WHEEL}{project['extras'] or ''}"
+        install = shlex.join(named if word == project[0] else word for word in words)
     command = shlex.join(f"--group={name}" for name in groups)
     return (
+        *built,
         StageConfig(name="install", command=f"python -m pip install {install} {command}".rstrip()),
         StageConfig(name="pytest", command=test, kind=StageKind.PYTEST),
     )
@@ -298,6 +324,11 @@ class Config(Model):
     need pip 25.1 or newer, and thus Python 3.9."""
     test: Command = TEST_COMMAND
     """Command of the default stage ``pytest``."""
+    distributions: ResultsPath | None = None
+    """Folder of the workspace in which stages make wheels and source distributions. They are copied
+    into the results, with their SHA-256. In commands, ``{wheel}`` is the path of each wheel, as in
+    ``pip install {wheel}[test]``. The default stages then build a wheel of the project there, in a
+    stage ``wheel``, and install it. By default no distributions are kept."""
     stages: Annotated[tuple[StageConfig, ...], Field(validate_default=True)] = DEFAULT_STAGES
     """Commands to run, in order, in place of ``install``, ``groups`` and ``test``; by default these
     make two stages, ``pip install .`` and ``pytest``. If a stage fails, the later stages do not
@@ -349,10 +380,15 @@ class Config(Model):
         cls, stages: tuple[StageConfig, ...], info: ValidationInfo
     ) -> tuple[StageConfig, ...]:
         if stages == DEFAULT_STAGES:
-            keys = ("install", "groups", "test")
+            keys = ("install", "groups", "test", "distributions")
             if not all(key in info.data for key in keys):  # one of them is wrong
                 return stages
             stages = short_stages(*(info.data[key] for key in keys))
+        if info.data.get("distributions", "") is None:
+            for index, stage in enumerate(stages):
+                if WHEEL in stage.command:
+                    what = f"no {WHEEL}, or 'distributions', the folder of the wheel"
+                    raise expected_value(what, index, "command")
         taken = {(name, platform) for name in ENGINE_STAGES for platform in PLATFORMS}
         for index, stage in enumerate(stages):
             own = {(stage.name, platform) for platform in members(stage.platforms or PLATFORMS)}
@@ -389,6 +425,13 @@ class Config(Model):
             else stage
             for stage in stages
         )
+
+    @field_validator("artifacts")
+    @classmethod
+    def _check_artifacts(cls, artifacts: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        if KEPT in artifacts and info.data.get("distributions"):
+            raise expected_value("another name: 'distributions' are copied to it", KEPT)
+        return artifacts
 
     @model_validator(mode="after")
     def _check_short_form(self) -> Self:

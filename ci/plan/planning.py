@@ -31,7 +31,9 @@ from ci.model.plan import (
     ContainerPlan,
     ContractPlan,
     DevicePlan,
+    DistributionPlan,
     EnginePlan,
+    GivenDistribution,
     HostPlan,
     ImagePlan,
     NetworkPlan,
@@ -44,6 +46,7 @@ from ci.model.plan import (
 from ci.model.platforms import OFFLINE_BASE_COMMAND, OFFLINE_BASE_IMAGE, Platform
 from ci.model.trust import Trust
 from ci.plan.config import Config, DevicePolicy, PlatformConfig, StageConfig
+from ci.plan.given import MADE, GivenFile, stages_with
 from ci.plan.source import TIMESTAMP
 from ci.protocol.job import ArtifactPlan, Column, StageNetwork, StagePlan
 from ci.protocol.stage_kind import StageKind
@@ -106,6 +109,8 @@ class RunOptions(BaseModel):
 
     Before benchmarks, neither the tests nor other benchmarks run.
     """
+    given: tuple[GivenFile, ...] = ()
+    """Wheels, or a source distribution, to install in place of what the stages build."""
     python: str | None = None
     """The Python of the host engine's environment; ``None``: the site's, or the engine chooses."""
 
@@ -143,6 +148,7 @@ class PlanInputs:
     options: RunOptions = AS_CONFIGURED
     subfolder: str = "."  # of the copied tree, which has the sources
     result_limits: ResultLimits = DEFAULT_LIMITS
+    given: GivenDistribution | None = None
 
 
 def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan:
@@ -161,6 +167,11 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         for stage in config.stages
         if stage.platforms is None or platform.name in stage.platforms
     )
+    distributions, folder = None, config.distributions or MADE
+    if inputs.given or config.distributions:
+        distributions = DistributionPlan(folder=folder, given=inputs.given)
+    if inputs.given:
+        stages = stages_with(inputs.given, stages, folder)
     return RunPlan(
         run_id=inputs.run_id,
         platform=platform.name,
@@ -171,6 +182,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         results=inputs.results / platform.name,
         stages=_up_to(stages, inputs.options.last_stage),
         asked_by=inputs.options.asked_by,
+        distributions=distributions,
         artifacts=tuple(
             ArtifactPlan(name=name, path=path) for name, path in config.artifacts.items()
         ),

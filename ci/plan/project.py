@@ -20,6 +20,7 @@ from ci.model.plan import ContractPlan, EngineKind, EnginePlan, NetworkPlan, Res
 from ci.model.platforms import PLATFORMS
 from ci.plan import git_history
 from ci.plan.config import Config, DevicePolicy, NetworkConfig
+from ci.plan.given import given_to
 from ci.plan.load import load_config, load_site
 from ci.plan.network import folder_word, network_settings, read_pip_settings, resolve_network
 from ci.plan.planning import (
@@ -267,6 +268,7 @@ def plan_run(
             options=options,
             subfolder=subfolder,
             result_limits=ResultLimits(**project.site.results.model_dump()),
+            given=given_to(name, options.given),
         )
         plans.append(make_plan(project.config, PLATFORMS[name], inputs))
     _refuse_same_titles(project, plans)

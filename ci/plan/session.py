@@ -35,6 +35,7 @@ def kept_plan(plan: RunPlan, *, session: str) -> RunPlan:
         run_id=session,
         stages=(_shell(plan),),
         artifacts=(),
+        distributions=None,
         network=replace(plan.network, credentials={}),
         # The results of the run are for its shell, too.
         container=replace(

@@ -245,6 +245,14 @@ class ArtifactCut(Event):
 
 
 @dataclass(frozen=True)
+class SourcesRemoved(StageEvent):
+    """Modules of a wheel that was made elsewhere are no longer in the sources."""
+
+    event = "sources_removed"
+    files: int = field(default=0, metadata=COUNT)
+
+
+@dataclass(frozen=True)
 class RerunEvent(StageEvent):
     """An event of one rerun of a stage's failed tests."""
 

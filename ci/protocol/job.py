@@ -13,7 +13,7 @@ from typing import Any
 
 from ci.protocol.stage_kind import StageKind, StringEnum
 
-PROTOCOL = 6  # version of the job's document; the agent refuses any other
+PROTOCOL = 7  # version of the job's document; the agent refuses any other
 # What the agent gets instead of a document: to open a shell in its environment, and to fill the
 # folders of a pod.
 ENTER, UNPACK = "enter", "unpack"
@@ -72,6 +72,19 @@ class ArtifactPlan:
 
 
 @dataclass(frozen=True)
+class DistributionJob:
+    """Where the wheels and source distributions of a run are.
+
+    Attributes:
+        folder: folder of the workspace in which stages make them
+        given: paths of files that were made elsewhere
+    """
+
+    folder: str
+    given: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class DeviceJob:
     """The devices that the agent leases, and how it finds them.
 
@@ -126,6 +139,7 @@ class Job:
         credentials: file with variables that hold passwords, ``NAME=VALUE`` in each line, which
             the agent reads and removes
         user: number of the user that runs the stages; ``None``: the agent's own
+        distributions: ``None`` if none are kept
     """
 
     run_id: str
@@ -141,6 +155,7 @@ class Job:
     compiler_cache: CacheJob | None = None
     credentials: str | None = None
     user: int | None = None
+    distributions: DistributionJob | None = None
 
     def to_json(self) -> str:
         return json.dumps({"protocol": PROTOCOL, **asdict(self)}, indent=2)
@@ -156,5 +171,7 @@ def read_job(document: Mapping[str, Any]) -> Job:
     )
     fields["artifacts"] = tuple(ArtifactPlan(**artifact) for artifact in fields["artifacts"])
     fields["devices"] = devices and DeviceJob(**devices)
+    made = fields["distributions"]
+    fields["distributions"] = made and DistributionJob(made["folder"], tuple(made["given"]))
     fields["compiler_cache"] = cache and CacheJob(**{**cache, "trusted": tuple(cache["trusted"])})
     return Job(**fields)

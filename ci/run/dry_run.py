@@ -34,6 +34,8 @@ def plan_document(plan: RunPlan, engine: Engine) -> dict[str, Any]:
         "cache": plan.cache and vars(plan.cache),
         "stages": [_stage(stage, plan, engine) for stage in plan.stages],
         "artifacts": {it.name: it.path for it in plan.artifacts},
+        "distributions": plan.distributions and plan.distributions.folder,
+        "given": plan.given and {name: str(it) for name, it in vars(plan.given).items()},
     }
     masked: dict[str, Any] = _masked(document)
     return masked

@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from ci.engines.job import agent_archive
-from ci.protocol.job import PROTOCOL, ArtifactPlan, Column, DeviceJob, StagePlan
+from ci.protocol.job import (
+    PROTOCOL,
+    ArtifactPlan,
+    Column,
+    DeviceJob,
+    DistributionJob,
+    StagePlan,
+)
 from ci.protocol.job import Job as AgentJob
 from ci.protocol.stage_kind import StageKind
 
@@ -29,6 +36,7 @@ class Job:
         self._stages: list[StagePlan] = []
         self.artifacts: dict[str, str] = {}  # paths by name
         self.devices: DeviceJob | None = None
+        self.distributions: DistributionJob | None = None
         self.device_compiler: str | None = None
         self.protocol: int | None = PROTOCOL
         self.credentials: str | None = None
@@ -55,6 +63,7 @@ class Job:
             stages=tuple(self._stages),
             artifacts=tuple(ArtifactPlan(*artifact) for artifact in self.artifacts.items()),
             devices=self.devices,
+            distributions=self.distributions,
             device_compiler=self.device_compiler,
             credentials=self.credentials,
             user=self.user,

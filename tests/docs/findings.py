@@ -69,6 +69,7 @@ VALUES: dict[str, Any] = {
     "reasons": ["300 no device", "142 dtype unsupported"],
     "recorded": 0,
     "reporter": Reporter.PYTEST,
+    "removed": 3,
     "repeats": False,
     "request": "docker stop",
     "results": 12,
@@ -76,6 +77,7 @@ VALUES: dict[str, Any] = {
     "runs": 2,
     "seconds": 72.0,
     "sender": "this caller",
+    "sha256": "5e884898da28" + "0" * 52,
     "shard": 1,
     "shards": 2,
     "shares": ["1,326 of 1,440 on slot 8"],
@@ -101,10 +103,13 @@ VALUES: dict[str, Any] = {
     "benchmarks-without-value.names": ["BM_Sum/8", "BM_Sum/64"],
     "benchmarks-without-value.stage": "bench",
     "differs-from-cpu.overloads": ["add.out", "mul.out"],
+    "distribution-untested.names": ["tiny-1.0-py3-none-any.whl"],
     "exit-after-summary.inner": 0,
     "exit-called.reason": "service is down",
     "exit-called-in-file.reason": "service is down",
     "failed-counts.subtests": 2,
+    "given-tested.name": "tiny-1.0-py3-none-any.whl",
+    "given-untested.name": "tiny-1.0-py3-none-any.whl",
     "instructions-missing.tests": 2,
     "last-lines.lines": ["ERROR: file or directory not found: tests"],
     "lease-failed.reason": "device lease timed out after 3600 s: GPU-3c1d is busy",
@@ -124,6 +129,7 @@ VALUES: dict[str, Any] = {
     "skipped-tests.tests": 442,
     "stage-killed.end": Exit(139, 11),
     "stage-lost.reason": "the supervisor of stage pytest died",
+    "wheel-shadowed.names": ["tiny"],
 }
 
 

@@ -353,6 +353,7 @@ ENVIRONMENT: dict[str, Any] = {
     "uncompiled": ["a.b"],
     "unpackaged": ["a.c"],
     "unmet": ["hatchling>=1"],
+    "installed_files": [{"name": "tiny-1-py3-none-any.whl", "sha256": "0" * 64, "altered": 0}],
     "options": {"CXXFLAGS": "-O2"},
     "selection": {"operators": "add"},
     "compiler": "g++ 12",
@@ -416,7 +417,8 @@ PROBE: dict[str, Any] = {"status": "devices", "reason": None, "devices": [_DEVIC
 SEARCH: dict[str, Any] = {"files": ["/dev/nvidia0"], "mounts": ["/usr/lib"], "groups": [44]}
 SUPERVISOR: dict[str, Any] = {**_END, "signal": None, "timed_out": False}
 TOOLS: dict[str, Any] = {
-    name: ENVIRONMENT[name] for name in ("python", "packages", "uncompiled", "unpackaged", "unmet")
+    name: ENVIRONMENT[name]
+    for name in ("python", "packages", "uncompiled", "unpackaged", "unmet", "installed_files")
 }
 
 

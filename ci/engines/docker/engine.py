@@ -45,6 +45,7 @@ from ci.engines.logs import ENGINE_FILES, EventReader, ImageLog, LiveLogs
 from ci.errors import InfrastructureError
 from ci.model.plan import EngineKind, EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
+from ci.plan.given import refuse_machine
 from ci.plan.network import loopback_notes
 from ci.util.process import delay_interrupt
 
@@ -76,10 +77,15 @@ class DockerEngine(ImageEngine):
         self._link.close()
 
     def check(self, plan: RunPlan) -> None:
-        """Raise ``ConfigError`` for a plan without an image, or whose devices cannot be exposed."""
+        """Raise ``ConfigError`` for a plan without an image, or whose devices cannot be exposed.
+
+        Raises ``UsageError`` for a wheel of other machines than the engine's.
+        """
         _ = plan.needed_image
         if plan.devices is not None:
             check_exposure(plan.platform, plan.devices)
+        if plan.given is not None:
+            refuse_machine(plan.given, self.info().get("Architecture"))
 
     def machine(self) -> EngineMachine:
         """Return the identity and the processors that the engine reports."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from time import monotonic, sleep
 from typing import BinaryIO
+
+from packaging.tags import compatible_tags, cpython_tags
 
 from ci.engines import Capabilities, Engine, EngineMachine, Observer, say, typed_errors
 from ci.engines.archives import chunks_of, extract
@@ -46,6 +49,7 @@ from ci.facts.measures import ENVIRONMENT
 from ci.model.plan import EngineKind, EnginePlan, RunPlan, SystemPackages
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan import source
+from ci.plan.given import refuse_misfit
 from ci.protocol.job import ENTER, INTERACTIVE
 from ci.util import process
 from ci.util.interpreters import locate, read_interpreter
@@ -79,6 +83,16 @@ class HostEngine(Engine):
     def connect(cls, _plan: EnginePlan) -> HostEngine:
         """Return the engine, which is this machine."""
         return cls()
+
+    def check(self, plan: RunPlan) -> None:
+        """Raise ``UsageError`` for a wheel that does not fit the Python of the environment."""
+        if plan.given is None:
+            return
+        python = read_interpreter(base_python(plan.host).path)
+        if not isinstance(python, str):  # ``prepare`` reports what is wrong with it
+            version = python.version[:2]
+            tags = (*cpython_tags(version), *compatible_tags(version, "cp{}{}".format(*version)))
+            refuse_misfit(plan.given, tags, str(python))
 
     def machine(self) -> EngineMachine:
         """Return this machine, with the processors that this process may use."""
@@ -304,11 +318,14 @@ def _python_notes(plan: RunPlan, folder: WorkFolder) -> Iterator[str]:
 
 
 def _copy_sources(plan: RunPlan, folder: WorkFolder) -> list[str]:
-    """Copy the sources through the same archive that a container gets."""
+    """Copy the sources through the same archive that a container gets, and a given file."""
     with TemporaryFile() as archive:
         left_out = source.write_archive(plan.source, archive, packed=plan.packed)
         archive.seek(0)
         refused = extract(chunks_of(archive), folder.workspace, links=True, modes=True)
+    if plan.given is not None:
+        folder.given.mkdir()
+        shutil.copy(plan.given.path, folder.given)
     return [f"left out of the sources: {what}" for what in (*left_out, *refused)]
 
 

@@ -36,6 +36,7 @@ PIP_INSTALL = ("-m", "pip", "install", "--no-compile", "--retries", "1", "--requ
 
 CONSTRAINTS = "constraints.txt"
 WORKSPACE = "workspace"
+GIVEN = "given"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +85,11 @@ class WorkFolder:
     @property
     def workspace(self) -> Path:
         return self.path / WORKSPACE
+
+    @property
+    def given(self) -> Path:
+        """The folder of a distribution that was made elsewhere."""
+        return self.path / GIVEN
 
     @property
     def output(self) -> Path:
@@ -174,6 +180,7 @@ def host_job(plan: RunPlan, folder: Path, results: Path | None = None) -> bytes:
         printed_bytes_per_s=SHOWN_BYTES_PER_S,
         isolates_network=False,
         compiler_cache=caches,
+        given=str(folder / GIVEN),
     )
 
 

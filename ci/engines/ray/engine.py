@@ -34,7 +34,7 @@ from ci.engines.ray.placement import (
     require_host,
 )
 from ci.engines.ray.transfer import Trees
-from ci.errors import CiError, InfrastructureError
+from ci.errors import CiError, InfrastructureError, UsageError
 from ci.model.plan import EngineKind, EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.util.text import counted
@@ -84,8 +84,12 @@ class RayEngine(Engine):
     def check(self, plan: RunPlan) -> None:
         """Raise ``InfrastructureError`` if the pool has no host for the platform.
 
-        A run that an earlier caller began needs the same host.
+        A run that an earlier caller began needs the same host. Raises ``UsageError`` for a
+        distribution that was made elsewhere: only the sources travel.
         """
+        if plan.given is not None:
+            message = f"{plan.given.path.name}: the engine ray copies no such file to its hosts"
+            raise UsageError(message, remedy="Use another engine, such as: --engine docker")
         record = self._earlier(plan)
         if record is None:
             require_host(self._cluster, plan)

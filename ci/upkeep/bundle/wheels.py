@@ -19,6 +19,7 @@ from ci.engines.archives import chunks_of, extract
 from ci.errors import InfrastructureError
 from ci.model.plan import ResultLimits, RunPlan
 from ci.model.results import ImageFacts
+from ci.protocol.distributions import WHEEL
 from ci.protocol.job import ArtifactPlan, Column, StagePlan
 from ci.protocol.stage_kind import StageKind
 from ci.util.files import IS_INSTALLED, PROGRAM_ROOT
@@ -60,7 +61,8 @@ def collect_wheels(
 
     They are found by pip itself, in a container of the image, so that they fit its Python.
     """
-    commands = [pip_arguments(stage) for stage in plan.stages]
+    without = ("--no-build-isolation",) if _builds_without_isolation(plan.stages) else ()
+    commands = [pip_arguments(stage, for_wheels=without) for stage in plan.stages]
     installs = [arguments for arguments in commands if arguments is not None]
     isolated = any("--no-build-isolation" not in arguments for arguments in installs)
     requirements = [*(_build_requirements(plan.source) if isolated else ()), *wanted]
@@ -101,12 +103,21 @@ def collect_wheels(
         raise InfrastructureError(message, remedy="Check the requirements, and the package index.")
 
 
-def pip_arguments(stage: StagePlan) -> list[str] | None:
-    """Return the arguments of ``pip install``; ``None`` for any other command."""
+def pip_arguments(stage: StagePlan, *, for_wheels: Sequence[str] = ()) -> list[str] | None:
+    """Return the arguments of ``pip install``; ``None`` for any other command.
+
+    In place of a wheel that another stage builds they have the sources, and ``for_wheels``.
+    """
     for index, pair in enumerate(itertools.pairwise(stage.command)):
         if re.fullmatch(r"(.*/)?pip[\d.]*", pair[0]) and pair[1] == "install":
-            return list(stage.command[index + 2 :])
+            arguments = stage.command[index + 2 :]
+            added = for_wheels if any(WHEEL in word for word in arguments) else ()
+            return [*(word.replace(WHEEL, ".") for word in arguments), *added]
     return None
+
+
+def _builds_without_isolation(stages: Sequence[StagePlan]) -> bool:
+    return any("wheel" in it.command and "--no-build-isolation" in it.command for it in stages)
 
 
 def _build_requirements(source: Path) -> list[str]:

@@ -1,0 +1,60 @@
+"""The wheels and source distributions in a platform's results."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import JsonValue
+
+from ci.model.plan import GivenDistribution
+from ci.model.results import Distribution
+from ci.protocol.distributions import KEPT, MOST_DISTRIBUTIONS, is_distribution
+
+INSTALLED = "installed_files"  # in the environment that the agent recorded
+
+
+def kept_files(folder: Path) -> list[Path]:
+    """Return the distributions in a platform's folder, by name."""
+    kept = folder / KEPT
+    if kept.is_symlink() or not kept.is_dir():
+        return []
+    found = [it for it in kept.iterdir() if is_distribution(it.name)]
+    return sorted(it for it in found if it.is_file() and not it.is_symlink())[:MOST_DISTRIBUTIONS]
+
+
+def read_distributions(
+    folder: Path, environment: Mapping[str, JsonValue], given: GivenDistribution | None
+) -> tuple[Distribution, ...]:
+    """Return the distributions in a platform's folder, whose hashes are computed here.
+
+    One is ``installed`` if the Python of the stages recorded, after the tests, that it installed a
+    file with this hash, and if none of its files has changed since.
+    """
+    installed = {it["sha256"] for it in installed_files(environment) if it.get("altered") == 0}
+    found = []
+    for path in kept_files(folder):
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            size = os.fstat(file.fileno()).st_size
+        found.append(
+            Distribution(
+                name=path.name,
+                sha256=digest,
+                size_bytes=size,
+                path=f"{folder.name}/{KEPT}/{path.name}",
+                installed=digest in installed,
+                given=given is not None and digest == given.sha256,
+            )
+        )
+    return tuple(found)
+
+
+def installed_files(environment: Mapping[str, object]) -> list[dict[str, Any]]:
+    """Return what was installed from files; the code under test may have written the record."""
+    found = environment.get(INSTALLED)
+    records = [it for it in found if isinstance(it, dict)] if isinstance(found, list) else []
+    return [it for it in records if isinstance(it.get("sha256"), str)]
