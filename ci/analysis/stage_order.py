@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from ci.facts.measures import IMAGE, TOTAL, Quantity, is_benchmark, measure_key, stage_and_quantity
 
-_INSTALL = "install"
-_PARTS_OF_INSTALL = ("generate", "configure", "compile", "link")
+# Where a project builds: its wheel and then installs that, or both in one stage.
+_BUILDS = ("wheel", "install")
+_PARTS_OF_BUILDS = ("generate", "configure", "compile", "link")
 # In order of execution; other stages follow, then the total.
-_ORDER = (IMAGE, "sync", *_PARTS_OF_INSTALL, _INSTALL)
+_ORDER = (IMAGE, "sync", *_PARTS_OF_BUILDS, *_BUILDS)
 _PLACES = {**{stage: place for place, stage in enumerate(_ORDER)}, TOTAL: len(_ORDER) + 1}
 
 
@@ -19,8 +20,8 @@ def place_of(name: str) -> tuple[bool, int, str, int, str]:
 
 
 def stages_around(stage: str) -> tuple[str, ...]:
-    """The stage, and the one that it is a part of."""
-    return (stage, _INSTALL) if stage in _PARTS_OF_INSTALL else (stage,)
+    """The stage, and those that it may be a part of."""
+    return (stage, *_BUILDS) if stage in _PARTS_OF_BUILDS else (stage,)
 
 
 def containing_measures(name: str) -> set[str]:

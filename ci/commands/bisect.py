@@ -20,6 +20,7 @@ from ci.commands.options import (
 )
 from ci.errors import ExitCode, UsageError
 from ci.facts.measures import amount, measure_name, stage_and_quantity
+from ci.model.platforms import PLATFORMS
 from ci.model.trust import Trust
 from ci.plan.ci_variables import read_ci_job
 from ci.plan.config import Config
@@ -132,9 +133,14 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _stage(options: argparse.Namespace, config: Config) -> str:
-    """The stage in question: with ``--measure``, one that has benchmarks."""
-    if options.stage or not options.measure:
-        return options.stage or "install"
+    """The stage in question: the build, or with ``--measure`` one that has benchmarks."""
+    if options.stage:
+        return str(options.stage)
+    if not options.measure:
+        of_platform = [
+            it for it in config.stages if options.platform in (it.platforms or PLATFORMS)
+        ]
+        return "wheel" if any(it.name == "wheel" for it in of_platform) else "install"
     known = [
         it.name
         for it in config.stages

@@ -56,9 +56,10 @@ def test_extras_and_groups_by_name(write: Write) -> None:
 
 def test_this_projects_own_configuration() -> None:
     config = load_config(REPOSITORY / "ci.yaml")
-    assert [stage.name for stage in config.stages] == ["generate", "install", "pytest"]
+    assert [it.name for it in config.stages] == ["generate", "wheel", "install", "pytest"]
     counted = [stage.column for stage in config.stages]
-    assert counted == [Column.BUILD_INSTALL, Column.BUILD_INSTALL, Column.PYTEST]
+    assert counted == [*[Column.BUILD_INSTALL] * 3, Column.PYTEST]
+    assert config.distributions == "dist"
     assert "generated" in config.artifacts
 
 
