@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 from ci.facts.measures import ENVIRONMENT, IMAGE, Quantity, amount
 from ci.model.results import (
     BuildResult,
+    Distribution,
     Grade,
     Harness,
     PlatformResult,
@@ -16,6 +18,7 @@ from ci.model.results import (
     RunResult,
     StageResult,
 )
+from ci.protocol.distributions import WHEEL_SUFFIX
 from ci.report.document import Block, Code, Document, Heading, Items, Report, Span, Table
 from ci.report.failure_list import COLORS, failure_sections
 from ci.util.invocation import command
@@ -72,6 +75,8 @@ class StageRow(NamedTuple):
     in_total: str = "in total"
 
 
+SHORT_DIGEST = 12  # digits of a hash
+_GLIBC = re.compile(r"manylinux_2_(\d+)_")  # the oldest glibc that such a tag of a wheel allows
 HEADINGS, STAGE_HEADINGS = ResultRow(), StageRow()
 SECONDS = (HEADINGS.build_install, HEADINGS.pytest, HEADINGS.total)
 STAGE_NUMBERS = STAGE_HEADINGS[1:-1]
@@ -194,6 +199,17 @@ def build_text(build: BuildResult) -> str:
     return f"build, included in the stages: {', '.join(known)}"
 
 
+def distribution_text(it: Distribution) -> str:
+    """A distribution on one line; the run kept it, and its record has the whole hash."""
+    facts = [f"SHA-256 {it.sha256[:SHORT_DIGEST]}", amount(it.size_bytes, Quantity.WHEEL)]
+    if it.is_wheel:
+        tag = it.name.removesuffix(WHEEL_SUFFIX).rpartition("-")[2]
+        needs = min(map(int, _GLIBC.findall(tag)), default=None)
+        facts.append(f"for {tag}" if needs is None else f"for {tag} with glibc 2.{needs} or newer")
+        facts.append("installed" if it.installed else "not installed")
+    return f"{it.name}: {', '.join([*facts, *(['made elsewhere'] if it.given else [])])}"
+
+
 @dataclass(frozen=True)
 class ResultsReport(Report):
     """The report of a run: its table, verdicts and failures, and the stages of each platform.
@@ -223,7 +239,7 @@ class ResultsReport(Report):
             return
         yield [f"{run.project}: {origin(run)}"]
         for result in run.platforms:
-            yield _stages(result), *_build_lines(result)
+            yield _stages(result), *_build_lines(result), *_distribution_lines(result)
         yield table
         verdicts = [line for result in run.platforms for line in _verdict_lines(result)]
         rare = [it for it in _used_words(run.platforms) if it not in PLAIN]
@@ -269,6 +285,10 @@ def _build_lines(result: PlatformResult) -> Sequence[str]:
     return [build_text(result.build)] if result.build else []
 
 
+def _distribution_lines(result: PlatformResult) -> Sequence[str]:
+    return [f"file {distribution_text(it)}" for it in result.distributions]
+
+
 def _verdict_lines(result: PlatformResult) -> Sequence[Block]:
     """``CPU: product passed, harness clean``, and the evidence below it."""
     verdict = result.verdict
@@ -283,4 +303,5 @@ def _platform_page(result: PlatformResult) -> Sequence[Block]:
     judged = ("Product: ", product, ". Harness: ", Span(verdict.harness, strong=True), ".")
     evidence = Items([f"{it.grade}: {it.text}" for it in verdict.evidence])
     build = map(_sentence, _build_lines(result))
-    return [Heading(2, result.label), judged, evidence, _stages(result), *build]
+    files = _distribution_lines(result)
+    return [Heading(2, result.label), judged, evidence, _stages(result), *build, *files]

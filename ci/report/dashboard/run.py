@@ -11,13 +11,21 @@ from ci.facts.sentences import is_pending
 from ci.facts.timeline import Timeline, read_timeline, stages_in_order
 from ci.model.details import Unit
 from ci.model.outcomes import Outcome
-from ci.model.results import MOST_FAILURES, Failure, PlatformResult, Product, RunResult
+from ci.model.results import (
+    MOST_FAILURES,
+    Distribution,
+    Failure,
+    PlatformResult,
+    Product,
+    RunResult,
+)
 from ci.report.document import Table
 from ci.report.failure_list import command_for
 from ci.report.table import (
     STAGE_HEADINGS,
     STAGE_NUMBERS,
     build_text,
+    distribution_text,
     explained_words,
     origin,
     results_table,
@@ -50,6 +58,8 @@ class PlatformSection:
     result: PlatformResult
     stages: Table
     build: str | None
+    distributions: tuple[tuple[str, Distribution], ...]
+    """Each with its line of the report."""
     failures: tuple[ShownFailure, ...]
     failed: int
     """Failed tests, those not listed included."""
@@ -115,6 +125,7 @@ def _section(
         result=result,
         stages=Table(STAGE_HEADINGS, stage_rows(result), numbers=STAGE_NUMBERS),
         build=build_text(result.build) if result.build else None,
+        distributions=tuple((distribution_text(it), it) for it in result.distributions),
         failures=tuple(failures),
         failed=max(len(failures), len(outcomes.failures)),
         shell=command("shell", run.run_id, result.platform) if has_shell else None,

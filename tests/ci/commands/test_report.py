@@ -16,6 +16,7 @@ from ci.model.outcomes import Outcome
 from ci.model.results import (
     LONGEST_TEST,
     BuildResult,
+    Distribution,
     Failure,
     Grade,
     Harness,
@@ -32,6 +33,7 @@ from ci.report.table import (
     STAGE_HEADINGS,
     ResultsReport,
     build_text,
+    distribution_text,
     stage_rows,
     table_rows,
 )
@@ -142,6 +144,27 @@ def test_only_known_measures_of_a_build_are_shown() -> None:
     known = BuildResult(link_s=0.0, wheel_bytes=0)
     assert build_text(known) == "build, included in the stages: link 0.0 s, wheel 0.0 MiB"
     assert build_text(BuildResult(compile_s=2.0)) == "build, included in the stages: compile 2.0 s"
+
+
+def test_a_distribution_on_a_line() -> None:
+    name = "tiny-1.0-cp310-abi3-manylinux_2_28_x86_64.whl"
+    wheel = Distribution(name=name, sha256="5e" * 32, size_bytes=1331877, installed=True)
+    short = "SHA-256 5e5e5e5e5e5e, 1.3 MiB"
+    platform = "for manylinux_2_28_x86_64 with glibc 2.28 or newer"
+    assert distribution_text(wheel) == f"{name}: {short}, {platform}, installed"
+    plain = wheel.model_copy(update={"name": "tiny-1-py3-none-any.whl", "installed": False})
+    assert distribution_text(plain) == f"{plain.name}: {short}, for any, not installed"
+    sdist = wheel.model_copy(update={"name": "tiny-1.tar.gz", "given": True})
+    assert distribution_text(sdist) == f"tiny-1.tar.gz: {short}, made elsewhere"
+
+
+def test_a_report_has_the_distributions_of_each_platform(published: RunResult) -> None:
+    wheel = Distribution(name="tiny-1-py3-none-any.whl", sha256="5e" * 32, size_bytes=1)
+    first, *others = published.platforms
+    changed = first.model_copy(update={"distributions": (wheel,)})
+    run = published.model_copy(update={"platforms": (changed, *others)})
+    assert "file tiny-1-py3-none-any.whl: SHA-256 5e5e5e5e5e5e" in ResultsReport(run).markdown()
+    assert "file tiny-1-py3-none-any.whl: SHA-256 5e5e5e5e5e5e" in terminal(run)
 
 
 def test_a_platform_that_was_not_run(published: RunResult) -> None:
