@@ -22,7 +22,7 @@ from ci.facts.measures import (
     measure_name,
     stage_and_quantity,
 )
-from ci.facts.operator_pairs import executed_pairs
+from ci.facts.operator_pairs import executed_pairs, is_proof
 from ci.gates.regression import ChangeKind, Judgement
 from ci.gates.release_facts import (
     NO_RISE,
@@ -156,7 +156,7 @@ def _pairs(
         outcomes = pool.store_of(run.run_id).outcomes(run.run_id, row.platform)
         found = executed_pairs(outcomes)
         known |= {(it.overload, it.dtype) for it in (*found.executed, *found.idle)}
-        if row.platform in policy.platforms and not row.simulated:
+        if row.platform in policy.platforms and not row.simulated and is_proof(row.verdict):
             executed |= {(it.overload, it.dtype) for it in found.executed}
     if not known:
         return None
