@@ -207,6 +207,8 @@ def release(session: nox.Session) -> None:
 
     Without the vendors' hardware: `-- --config tests/simulated/ci.yaml`. It runs with
     `--trust release`, unless you name a level, or a CI system states that the code is a stranger's.
+    If you name no platform, and ci.yaml has a section `release:`, it ends with the decision of
+    `python -m ci gate`.
     """
     resumed = any(word.startswith("--resume") for word in session.posargs)
     named = resumed or set(PLATFORMS) & set(session.posargs)
@@ -214,6 +216,8 @@ def release(session: nox.Session) -> None:
     strangers = read_ci_job(os.environ).trust is Trust.UNTRUSTED
     if not (resumed or strangers or any(word.startswith("--trust") for word in session.posargs)):
         arguments += ["--trust", Trust.RELEASE]
+    if not (set(PLATFORMS) & set(session.posargs) or "--bundle" in session.posargs):
+        arguments.append("--gate")
     run_ci(session, "run", *arguments, groups=("ci", "devices"))
 
 

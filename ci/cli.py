@@ -57,7 +57,7 @@ COMMANDS: Mapping[str, str] = {
     "manifest": "print the jobs of platforms for Kubernetes or Slurm",
     "doctor": "check that this machine has what runs need",
     "gc": "remove leftovers of earlier runs by age and size",
-    "schema": "print the JSON schema of ci.yaml or results.json",
+    "schema": "print the JSON schema of ci.yaml or of a file of results",
     "completion": "print a script with which a shell completes command lines",
 }
 

@@ -155,7 +155,9 @@ def combine_runs(runs: Sequence[RunResult], reference: str) -> CombinedResults:
     )
     newest: dict[tuple[str, str | None], RunResult] = {}
     for row, run in rows:
-        newest.setdefault((row.platform, row.selected), run)
+        others = sum(name == row.platform and it is not None for name, it in newest)
+        if row.selected is None or others < MOST_SELECTED:
+            newest.setdefault((row.platform, row.selected), run)
     return _merge(newest, reference)
 
 

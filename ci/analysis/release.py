@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,14 +22,24 @@ from ci.facts.measures import (
     measure_name,
     stage_and_quantity,
 )
+from ci.facts.operator_pairs import executed_pairs
 from ci.gates.regression import ChangeKind, Judgement
-from ci.gates.release import BaselineFacts, CostRise, PlatformFacts, ReleaseFacts
+from ci.gates.release_facts import (
+    NO_RISE,
+    BaselineFacts,
+    CostRise,
+    PairCoverage,
+    PlatformFacts,
+    ReleaseFacts,
+)
 from ci.model.decision import DecidedRun
 from ci.model.outcomes import Outcome
 from ci.model.release import ReleasePolicy
 from ci.model.results import Direction, PlatformResult, RunResult
 from ci.store.pool import RunPool
 from ci.util.text import SHORT, first_line, join_names
+
+NEW_STAGE = Judgement.TOO_LITTLE_DATA  # of the cost of a stage that only one of two runs has
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +67,9 @@ def collect_release(pool: RunPool, question: ReleaseQuestion) -> ReleaseFacts:
     combined = _find_runs(pool, question, question.names)
     repository = Repository(question.source)
     tag_commit = repository.tag_commit(question.tag) if question.tag else None
-    rows = {row.platform: (row, run) for row, run in reversed([*combined.rows]) if run}
+    found = {row.platform: (row, run) for row, run in reversed([*combined.rows]) if run}
+    names = dict.fromkeys((*question.policy.platforms, *sorted(found)))
+    rows = {name: found[name] for name in names if name in found}
     commit = tag_commit or next((run.commit for _, run in rows.values() if run.commit), None)
     baseline = _find_baseline(pool, question, repository, commit)
     failed: dict[str, list[str]] = {name: [] for name in rows}
@@ -76,9 +88,10 @@ def collect_release(pool: RunPool, question: ReleaseQuestion) -> ReleaseFacts:
                 skips=_skips(pool, row, run),
                 failed_selections=failed[name],
             )
-            for name, (row, run) in sorted(rows.items())
+            for name, (row, run) in rows.items()
         },
         runs=tuple(_decided_runs(pool, combined)),
+        pairs=_pairs(pool, question.policy, rows.values()),
     )
 
 
@@ -128,7 +141,27 @@ def _skips(pool: RunPool, row: PlatformResult, run: RunResult) -> Mapping[str, i
     if not outcomes.names:
         return None
     skipped = (it for it in outcomes.endings if it.state.outcome is Outcome.SKIPPED)
-    return Counter(it.state.reason or first_line(it.message or "") for it in skipped)
+    return Counter(it.state.reason or first_line(it.message or "no reason") for it in skipped)
+
+
+def _pairs(
+    pool: RunPool, policy: ReleasePolicy, rows: Iterable[tuple[PlatformResult, RunResult]]
+) -> PairCoverage | None:
+    """What the platforms of the release execute; a simulated device proves nothing."""
+    if policy.unexecuted_pairs is None:
+        return None
+    known: set[tuple[str, str]] = set()
+    executed: set[tuple[str, str]] = set()
+    for row, run in rows:
+        outcomes = pool.store_of(run.run_id).outcomes(run.run_id, row.platform)
+        found = executed_pairs(outcomes)
+        known |= {(it.overload, it.dtype) for it in (*found.executed, *found.idle)}
+        if row.platform in policy.platforms and not row.simulated:
+            executed |= {(it.overload, it.dtype) for it in found.executed}
+    if not known:
+        return None
+    names = [f"{overload} {dtype}" for overload, dtype in sorted(known - executed)]
+    return PairCoverage(known=len(known), unexecuted=names)
 
 
 # The last release
@@ -206,7 +239,7 @@ def _changes(
         gaps=gaps,
         regressions=_regressions(found, changes, build_stages, policy),
         untimed=untimed,
-        build=_build_rise(changes, build_stages),
+        build=_build_rise(times, build_stages) if isinstance(times, Times) else None,
         benchmarks=[*map(_benchmark_rise, benchmarks)],
         lost_benchmarks=lost,
     )
@@ -241,18 +274,29 @@ def _regressions(
     return texts
 
 
-def _build_rise(changes: Sequence[MeasureChange], stages: Collection[str]) -> CostRise | None:
-    """The rise of the CPU seconds of all stages that build."""
+def _build_rise(times: Times, stages: Collection[str]) -> CostRise | None:
+    """The rise of the CPU seconds of all stages that build; a new stage is a rise."""
     names = {measure_key(stage, Quantity.CPU): stage for stage in stages}
-    found = [it for it in changes if it.measure in names]
-    before, after = sum(it.before for it in found), sum(it.after for it in found)
+    judged = {it.measure: it for it in times.changes if it.measure in names}
+    levels = {name: (it.before, it.after) for name, it in judged.items()}
+    for name in names:
+        pair = times.base.values.get(name, 0.0), times.head.values.get(name, 0.0)
+        if name not in judged and any(pair):
+            levels[name] = pair
+    before = sum(it for it, _ in levels.values())
     if not before:
         return None
-    of = ", ".join(names[it.measure] for it in found)
+    judgements = {it: judged[it].judgement if it in judged else NEW_STAGE for it in levels}
+    counting = [levels[it] for it in levels if judgements[it] not in NO_RISE]
+    after = sum(it for _, it in levels.values())
     return CostRise(
-        text=f"CPU seconds of {of} {growth(before, after, Quantity.CPU)}",
-        relative=after / before - 1,
-        judgement=min((it.judgement for it in found), key=[*Judgement].index),
+        text=f"CPU seconds of {', '.join(map(names.__getitem__, levels))}"
+        f" {growth(before, after, Quantity.CPU)}",
+        relative=sum(now - then for then, now in counting or levels.values()) / before,
+        judgement=min(
+            [it for it in judgements.values() if it not in NO_RISE] or judgements.values(),
+            key=[*Judgement].index,
+        ),
     )
 
 

@@ -85,8 +85,10 @@ class Repository:
         if not _HASH.fullmatch(commit):
             return None
         reachable = (f"--merged={commit}", f"--no-contains={commit}")
-        form = ("--sort=-creatordate", "--count=1", "--format=%(refname:strip=2)")
-        found = self._words("for-each-ref", *reachable, *form, f"refs/tags/{pattern}")
+        # The last key is the first one: of tags of one second, the highest version is the newest.
+        order = ("--sort=-version:refname", "--sort=-creatordate", "--count=1")
+        form = "--format=%(refname:strip=2)"
+        found = self._words("for-each-ref", *reachable, *order, form, f"refs/tags/{pattern}")
         return found[0] if found else None
 
     def merge_base(self, first: str, second: str) -> str | None:

@@ -4,34 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ci.commands.options import (
-    add_config,
-    add_format,
-    add_results,
-    add_source,
-    config_file,
-)
+from ci.commands.gating import Gatekeeper, write_decision
+from ci.commands.options import add_config, add_format, add_results, add_source, config_file
 from ci.errors import ConfigError, UsageError
-from ci.model.decision import Decision
-from ci.model.release import ReleasePolicy, Waiver
-from ci.plan.config import Config
-from ci.plan.load import load_config, load_waivers
-from ci.protocol.job import Column
-from ci.protocol.stage_kind import StageKind
 from ci.report.decision_report import DecisionReport
-from ci.store.folder import decision_file
 from ci.store.rows import LATEST
-from ci.util.files import write_atomically
-from ci.util.terminal import complain
-
-if TYPE_CHECKING:  # they import SQLAlchemy
-    from ci.store.store import Store
 
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+/-]{0,63}")
 
@@ -55,7 +34,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--tag",
-        type=_tag,
         metavar="TAG",
         help="tag of the release. If git has it, all runs must be of its commit",
     )
@@ -78,100 +56,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
 
 
-def _tag(text: str) -> str:
-    """An argparse type for the name of a tag."""
-    if not _TAG.fullmatch(text):
-        expected = "expected up to 64 letters, digits and any of ._+/-"
-        raise argparse.ArgumentTypeError(f"got '{text}', {expected}")
-    return text
-
-
 def execute(options: argparse.Namespace) -> int:
     """Decide, write the decision and show it."""
+    if options.tag is not None and not _TAG.fullmatch(options.tag):
+        message = f"--tag: got '{options.tag}', expected up to 64 letters, digits and any of ._+/-"
+        raise UsageError(message, remedy="Name the tag of the release, such as v1.2.")
     path = config_file(options)
-    config = load_config(path)
-    policy = config.release
-    if policy is None:
+    keeper = Gatekeeper.of(path, options.source)
+    if keeper is None:
         raise ConfigError(
             f"{path}: release: got nothing, expected the rules of a release",
             remedy="Write a section `release:`: docs/validate-a-release.md",
         )
-    waivers = _read_waivers(path, config.project, policy)
-    source = options.source or (path.parent / config.source)
-    decision = _decide(options, config, policy, waivers, source)
-    write_atomically(options.output or decision_file(options.results, decision), decision.to_json())
+    decision = keeper.decide(
+        options.results, options.runs, tag=options.tag, against=options.against
+    )
+    write_decision(decision, options.results, options.output)
     DecisionReport(decision=decision).show(options.format)
     return decision.exit_code
-
-
-def _read_waivers(config: Path, project: str, policy: ReleasePolicy) -> Sequence[Waiver]:
-    if policy.waivers is None:
-        return ()
-    path = config.parent / policy.waivers
-    found = load_waivers(path)
-    if found.project != project:
-        raise ConfigError(f"{path}: project: got '{found.project}', expected '{project}'")
-    return found.waivers
-
-
-def _decide(
-    options: argparse.Namespace,
-    config: Config,
-    policy: ReleasePolicy,
-    waivers: Sequence[Waiver],
-    source: Path,
-) -> Decision:
-    # Imported here: NumPy and the change-point library take 0.5 s, and a wrong configuration needs
-    # neither.
-    from ci.analysis.release import ReleaseQuestion, collect_release
-    from ci.gates.release import decide
-    from ci.store.pool import open_pool
-
-    question = ReleaseQuestion(
-        project=config.project,
-        names=options.runs,
-        source=source,
-        policy=policy,
-        build_stages=_build_stages(config),
-        tag=options.tag,
-        against=options.against,
-    )
-    names = [*options.runs, *([options.against] if options.against else [])]
-    with (
-        _store_if_needed(options.results, names) as store,
-        open_pool(options.results, store) as pool,
-    ):
-        facts = collect_release(pool, question)
-    now = datetime.now(UTC).replace(microsecond=0)
-    return decide(facts, policy, waivers, now)
-
-
-@contextmanager
-def _store_if_needed(results: Path, names: Sequence[str]) -> Iterator[Store | None]:
-    """Open the store; ``None`` if there is none, and all runs are files."""
-    from ci.commands.reading import reading_store
-
-    named = [name for name in names if not Path(name).exists()]
-    with ExitStack() as stack:
-        store = None
-        try:
-            store = stack.enter_context(reading_store(results, run=next(iter(named), None)))
-        except UsageError:
-            if named:
-                raise
-            complain(f"{results} has no store: only the named files are read")
-        yield store
-
-
-def _build_stages(config: Config) -> Mapping[str, Sequence[str]]:
-    """The stages of each platform whose cost is that of the build."""
-    return {
-        platform: [
-            stage.name
-            for stage in config.stages
-            if stage.kind is StageKind.COMMAND
-            and stage.column in (None, Column.BUILD_INSTALL)
-            and (stage.platforms is None or platform in stage.platforms)
-        ]
-        for platform in config.platforms
-    }

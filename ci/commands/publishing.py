@@ -14,6 +14,7 @@ from ci.commands.reading import reading_store
 from ci.errors import CiError, ExitCode
 from ci.gates.rules import exit_code
 from ci.model.results import RunResult
+from ci.store.folder import newest_decision
 from ci.util import process
 from ci.util.terminal import ACTIONS_VARIABLE, complain, show_workflow_commands
 from ci.util.text import first_line
@@ -64,7 +65,9 @@ class Publication:
             comparison = compare(read, self.source, None, self.found.reference)
         except CiError as error:
             comparison = first_line(str(error))
-        return Summary(results=self.found, comparison=comparison)
+        run_ids = {run.run_id for run in self.found.origins if run}
+        decision = newest_decision(self.results, self.found.run.project, run_ids)
+        return Summary(results=self.found, comparison=comparison, decision=decision)
 
     def text(self, store: Store, form: Form) -> str:
         """Return them in a format for forges and CI systems."""

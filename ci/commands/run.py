@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
+from ci.commands.gating import Gatekeeper, write_decision
 from ci.commands.notifying import add_run_notify, find_run_target, notify_of_run
 from ci.commands.options import (
     add_choice,
@@ -43,6 +44,7 @@ from ci.plan.request import (
     read_request,
     selected_operators,
 )
+from ci.report.decision_report import DecisionReport
 from ci.report.table import ResultsReport
 from ci.run.coordinator import RunCoordinator, combined_refusal
 from ci.run.dry_run import plan_document, plan_text
@@ -156,6 +158,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print the plan of the run, as text or with `--format json`, instead of running it",
     )
+    parser.add_argument(
+        "--gate",
+        action="store_true",
+        help="after the run, decide about a release with it as `gate` does, if the configuration"
+        " has a section `release:`. If the run passed, the exit code is that of the decision",
+    )
     add_run_notify(parser)
     add_format(parser, "table", "markdown", "json")
     add_explain(parser)
@@ -173,6 +181,9 @@ def execute(options: argparse.Namespace) -> int:
         message = "--resume: continues the run with its original platforms and options"
         *names, last = (f"--{name.replace('_', '-')}" for name in OF_A_NEW_RUN)
         raise UsageError(message, remedy=f"Leave out PLATFORM, {', '.join(names)} and {last}.")
+    if options.bundle and options.gate:
+        message = "--gate: cannot be combined with --bundle: a decision needs the sources"
+        raise UsageError(message, remedy="Leave out --gate, and use `gate` where the sources are.")
     if options.ray_address and options.engine != EngineKind.RAY:
         message = f"--ray-address: got --engine {options.engine or 'auto'}, expected --engine ray"
         raise UsageError(message, remedy="Add it: --engine ray")
@@ -297,6 +308,8 @@ def _execute_plans(
     if any(plan.shards > 1 for plan in plans):
         with suppress(UsageError), open_existing_store(options.results) as store:
             plans = [with_recorded_times(store, request.project, plan) for plan in plans]
+    # Its errors are found before the run.
+    keeper = Gatekeeper.of(request.config, request.source) if options.gate else None
     coordinator = RunCoordinator(
         request=request,
         plans=plans,
@@ -318,14 +331,31 @@ def _execute_plans(
             if open_ - {Harness.CLEAN}:  # with the same sources, a clean harness repeats its result
                 command = coordinator.command_to_resume
                 show(f"to continue this run with unchanged sources and configuration: {command}")
-    publish_run(options.results, request.source, result, os.environ)
+    decided = int(ExitCode.PASSED)
+    try:
+        if not coordinator.interrupted:
+            decided = _decide(keeper, options, request.run_id)
+    finally:
+        publish_run(options.results, request.source, result, os.environ)
     if coordinator.interrupted:
         return ExitCode.INTERRUPTED
     code = exit_code(result.platforms)
     target = find_run_target(options)
     if target and code is not ExitCode.PASSED:
         notify_of_run(target, result, folder)
-    return code
+    return code or decided
+
+
+def _decide(keeper: Gatekeeper | None, options: argparse.Namespace, run_id: str) -> int:
+    """Decide about a release with a run, and show the decision below its table."""
+    if keeper is None:
+        return ExitCode.PASSED
+    decision = keeper.decide(options.results, [run_id])
+    write_decision(decision, options.results)
+    if options.format == "table":  # other formats are one document
+        show("")
+        DecisionReport(decision=decision).show(options.format)
+    return decision.exit_code
 
 
 def _print_plans(plans: Sequence[RunPlan], form: str) -> int:

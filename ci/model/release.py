@@ -58,6 +58,9 @@ class ReleasePolicy(_StrictModel):
     """Most tests of a platform that may be quarantined."""
     oldest_days: Annotated[float, Field(gt=0, le=LONGEST_AGE_DAYS)] | None = None
     """Most days since a run finished; by default any."""
+    unexecuted_pairs: Annotated[int, Field(ge=0)] | None = None
+    """Most pairs of an operator overload and a dtype of the tests that no platform of the release
+    executed on a real device; by default any number."""
     installed_wheel: bool = True
     """Whether the tests must have run with an installed wheel, whose file the results name."""
     baseline: BaselineNeed = BaselineNeed.REQUIRED
@@ -106,6 +109,9 @@ class Waiver(_StrictModel):
     def _check_rule(cls, rule: ReleaseRule) -> ReleaseRule:
         if rule is ReleaseRule.WAIVERS:
             raise PydanticCustomError("expected", "another rule: waivers cannot be waived")
+        if rule is ReleaseRule.REAL_DEVICE:
+            what = "another rule: a simulated device proves nothing"
+            raise PydanticCustomError("expected", what)
         return rule
 
     @property

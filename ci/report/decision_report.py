@@ -6,10 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ci.model.decision import Decision, GateVerdict, OutcomeKind, RuleOutcome
+from ci.model.decision import (
+    LONGEST_EVIDENCE,
+    MOST_OUTCOMES,
+    Decision,
+    GateVerdict,
+    OutcomeKind,
+    RuleOutcome,
+)
 from ci.model.platforms import PLATFORMS
 from ci.report.document import Block, Document, Heading, Items, Line, Report, Span, Table
-from ci.util.text import commit_name, counted
+from ci.util.text import commit_name, counted, shorten
 
 COLUMNS = ("Rule", "Outcome", "Evidence")
 COLORS = {
@@ -77,16 +84,25 @@ def _evidence(found: RuleOutcome) -> str:
     return f"{found.evidence}. Waived: {waiver.reason} ({waiver.owner}, until {waiver.until})"
 
 
-def verdict_blocks(found: Decision) -> Iterator[Block]:
-    """``no-go: 2 rules failed``, with these rules, and what was waived."""
+def verdict_blocks(
+    found: Decision, *, most: int = MOST_OUTCOMES, characters: int = LONGEST_EVIDENCE
+) -> Iterator[Block]:
+    """``no-go: 2 rules failed``, with these rules, and what was waived.
+
+    At most so many rules are listed, each with evidence of so many characters.
+    """
     shown = Span(found.verdict.shown, VERDICT_COLORS[found.verdict], strong=True)
     waived = [it for it in found.rules if it.outcome is OutcomeKind.WAIVED]
     parts = [f"{counted(len(found.failed), 'rule')} failed"] if found.failed else []
     parts += [f"{counted(len(waived), 'rule')} waived"] if waived else []
-    yield (shown, f": {', '.join(parts) or 'no rule failed'}")
+    name = f"release {found.tag}" if found.tag else "release"
+    yield (f"{name}: ", shown, f", {', '.join(parts) or 'no rule failed'}")
+    listed = [*found.failed, *waived]
     lines: list[Line] = [
-        f"{it.outcome}: {it.platform or 'release'}: {it.rule}: {_evidence(it)}"
-        for it in (*found.failed, *waived)
+        f"{it.outcome}: {it.platform or 'release'}: {it.rule}: {shorten(_evidence(it), characters)}"
+        for it in listed[:most]
     ]
+    if len(listed) > most:
+        lines.append(f"and {len(listed) - most:,} more")
     if lines:
         yield Items(lines, indent="  ")

@@ -13,8 +13,10 @@ from itertools import chain, islice, zip_longest
 
 from ci.analysis.combined import CombinedResults
 from ci.analysis.comparison import Comparison
+from ci.model.decision import Decision
 from ci.model.results import MOST_FAILURES, Failure, PlatformResult, Product, RunResult
 from ci.report.comparison_report import ComparisonReport
+from ci.report.decision_report import verdict_blocks
 from ci.report.document import Block, Document, Fold, Heading, Items, Span, Table, markdown
 from ci.report.failure_list import failure_blocks, failure_count
 from ci.report.table import HEADINGS, SECONDS, origin, table_rows
@@ -49,6 +51,7 @@ DETAILS = (
     Detail(failures=0, characters=50, news=False, changes=False),
 )
 LONGEST_LABEL = 50  # characters; results from elsewhere may have any label
+MOST_RULES = 20  # of a decision
 MOST_EVIDENCE = 5  # reasons of a platform; results from elsewhere may have any number
 
 
@@ -59,6 +62,8 @@ class Summary:
     results: CombinedResults
     comparison: Comparison | str
     """With the base, or the reason why there is none."""
+    decision: Decision | None = None
+    """The newest decision about a release with one of the runs, if there is one."""
 
     @property
     def title(self) -> str:
@@ -73,6 +78,8 @@ class Summary:
     def document(self, detail: Detail) -> Document:
         run = self.results.run
         yield [Heading(2, self.title), origin(run)]
+        if self.decision:
+            yield [*verdict_blocks(self.decision, most=MOST_RULES, characters=detail.characters)]
         blocks = [*self._changes()]
         yield [
             _short_table(it, detail) if isinstance(it, Table) else it

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Collection
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -122,15 +123,25 @@ def decision_file(results: Path, decision: Decision) -> Path:
     return results / f"{DECISION}{name.replace('/', '-')}.json"
 
 
-def newest_decision(results: Path, project: str) -> Decision | None:
-    """The newest decision about a release of a project; files that are none do not count."""
+def newest_decision(
+    results: Path, project: str, run_ids: Collection[str] | None = None
+) -> Decision | None:
+    """The newest decision about a project, or about one of these runs of it.
+
+    Files that are no decision do not count.
+    """
     found = []
     for path in results.glob(f"{DECISION}*.json"):
         with suppress(OSError, ValueError):
             if is_regular(path):
                 with path.open("rb") as file:
                     found.append(parse_decision(file.read(LARGEST_DECISION + 1)))
-    own = (it for it in found if it.project == project)
+    own = (
+        it
+        for it in found
+        if it.project == project
+        and (run_ids is None or any(run.run_id in run_ids for run in it.runs))
+    )
     return max(own, key=lambda it: it.decided_at, default=None)
 
 

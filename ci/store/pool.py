@@ -119,9 +119,11 @@ class RunPool:
             if self._others.store.find(run_id) is None:
                 folder = self.results / run_id
                 if not is_regular(folder / RESULTS_FILE):
-                    message = f"run {run_id} has no folder in {self.results}, so that it cannot be"
-                    message += " compared with a run that is not in the store"
-                    raise UsageError(message, remedy=f"Import that one: {command('import', 'DIR')}")
+                    message = (
+                        f"run {run_id} has no folder in {self.results}: it is only in the store"
+                    )
+                    what = "To compare it with a run that is a file, import that one"
+                    raise UsageError(message, remedy=f"{what}: {command('import', 'DIR')}")
                 self._others.import_run(folder)
         return self._others.store
 

@@ -13,7 +13,7 @@ from ci.facts.acceptance import Acceptance
 from ci.facts.benchmarks import read_benchmarks
 from ci.model.platforms import PLATFORMS
 from ci.model.results import Direction
-from ci.plan.load import load_accepted, load_config, load_site
+from ci.plan.load import load_accepted, load_config, load_site, load_waivers
 from ci.protocol.agent_files import benchmark_file
 from ci.protocol.stage_kind import StageKind
 
@@ -24,13 +24,20 @@ RELEASE, HISTORY, CAPACITY = (
 )
 
 
-def test_the_site_file_is_valid(tmp_path: Path) -> None:
-    [block] = re.findall(r"^```yaml\n(.*?)^```$", RELEASE, re.MULTILINE | re.DOTALL)
-    path = tmp_path / "ci.site.yaml"
-    path.write_text(block, encoding="utf-8")
-    site = load_site(path)
+def test_the_site_file_and_the_rules_of_a_release_are_valid(tmp_path: Path) -> None:
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", RELEASE, re.MULTILINE | re.DOTALL)
+    paths = [tmp_path / name for name in ("ci.site.yaml", "ci.yaml", "release-waivers.yaml")]
+    for path, block in zip(paths, blocks, strict=True):
+        path.write_text(block, encoding="utf-8")
+    site = load_site(paths[0])
     named = {platform.engine for platform in site.platforms.values()}
     assert named == set(site.engines)
+    project = "project: tiny\nplatforms: {cpu: {}, accelerators: {}}\n"
+    paths[1].write_text(project + paths[1].read_text(encoding="utf-8"), encoding="utf-8")
+    release = load_config(paths[1]).release
+    assert release
+    assert release.waivers == paths[2].name
+    assert load_waivers(paths[2]).waivers[0].platform in release.required
 
 
 def test_the_file_of_acceptances_is_valid(tmp_path: Path) -> None:

@@ -21,7 +21,9 @@ from pydantic import BaseModel
 from ci import cli
 from ci.errors import ExitCode
 from ci.gates.rules import GATES, RULES
+from ci.model.decision import Decision, ReleaseRule
 from ci.model.plan import PLATFORM_VARIABLE, SIMULATED_VARIABLE, TORCH_DEVICE_VARIABLE
+from ci.model.release import WaiverFile
 from ci.model.results import RunResult, results_schema
 from ci.model.schema import described_schema
 from ci.plan.config import Config, NetworkConfig
@@ -71,6 +73,7 @@ PLATFORM_FILES: Mapping[str, str] = {
 STORE_FILES: Mapping[str, str] = {
     "ci.db": "The store of all runs (SQLite), if `INFINI_CI_DB` names no other.",
     "latest": "Link to the newest run.",
+    "decision-NAME.json": "[Decision](decisions.md) of `gate` about a tag or a commit.",
     "slurm": "Results and output of the jobs that a script of `manifest --system slurm` submitted.",
     "RUN": "Folder of one run.",
     "RUN/PLATFORM": "Folder of one platform in a run.",
@@ -116,6 +119,35 @@ VARIABLES_SET: Mapping[str, str] = {
     TORCH_DEVICE_VARIABLE: "Its device type in torch, such as `npu`.",
     SIMULATED_VARIABLE: "`1` if the run does without the vendor's hardware.",
 }
+RULES_OF_RELEASES: Mapping[ReleaseRule, str] = {
+    ReleaseRule.RESULT: "Build and tests passed. A platform without a run breaks it.",
+    ReleaseRule.REAL_DEVICE: "The run was not simulated. This rule cannot be waived.",
+    ReleaseRule.WHOLE: "The run had all operators.",
+    ReleaseRule.COMMIT: "The run is of the commit of the release: that of the tag if git has it,"
+    " else that of the first platform. An unknown commit breaks it.",
+    ReleaseRule.CLEAN: "The sources had no uncommitted changes. Unknown sources break it.",
+    ReleaseRule.AGE: "The run finished at most `oldest_days` ago, and not in the future.",
+    ReleaseRule.EXECUTED: "Tests are recorded, and at least `least_executed` of them ran.",
+    ReleaseRule.SKIPS: "All skip reasons match one of `skips`. A missing per-test log breaks it.",
+    ReleaseRule.QUARANTINES: "At most `quarantined` tests are quarantined.",
+    ReleaseRule.INSTALLED: "The tests ran with an installed wheel whose file is recorded. The"
+    " evidence says whether the run built it or was given it.",
+    ReleaseRule.BASELINE: "There is a run of the platform at the last release, or `--against` names"
+    " one.",
+    ReleaseRule.REGRESSION: "`compare` finds no regression of tests, results and costs since the"
+    " last release, except for costs with a limit of their own. Runs that cannot be compared break"
+    " it.",
+    ReleaseRule.BUILD_COST: "The CPU seconds of all build stages rose by at most"
+    " `build_cost_percent`. A rise within the noise or an accepted one does not count.",
+    ReleaseRule.BENCHMARKS: "No benchmark got worse by more than `benchmark_percent`, and none is"
+    " missing.",
+    ReleaseRule.ARTIFACTS: "On the required platforms, installed wheels and source distributions"
+    " agree on the version, without its local part. A source distribution or a given wheel is the"
+    " same file on all of them.",
+    ReleaseRule.CAPABILITIES: "At most `unexecuted_pairs` pairs of overload and dtype were executed"
+    " by no platform of the release on a real device.",
+    ReleaseRule.WAIVERS: "No waiver has expired. Waivers that are not needed are reported.",
+}
 # For the program's own use: no one sets them.
 INTERNAL = ("INFINI_CI_NOX", "INFINI_NOX")
 
@@ -128,6 +160,7 @@ def pages() -> dict[str, str]:
         "commands.md": _commands(),
         "exit-codes.md": _exit_codes(),
         "results.md": _results(),
+        "decisions.md": _decisions(),
         "findings.md": _findings(),
         "alarms.md": _alarms(),
         "environment.md": _environment(),
@@ -292,6 +325,28 @@ def _results() -> str:
     )
 
 
+def _decisions() -> str:
+    rules = [(f"`{rule}`", _cell(meaning)) for rule, meaning in RULES_OF_RELEASES.items()]
+    if {*RULES_OF_RELEASES} != {*ReleaseRule}:
+        raise ValueError("RULES_OF_RELEASES: expected an entry for every ReleaseRule")
+    return _page(
+        "Decisions and waivers",
+        "`python -m ci gate` [decides about a release](../validate-a-release.md#9-decide)"
+        " by the section [`release`](configuration.md#release) of `ci.yaml`.",
+        "## The rules of a release",
+        _table(("Rule", "Met if"), rows=rules),
+        "`artifacts`, `capabilities` and `waivers` are about the whole release, the others about"
+        " each platform. Without a baseline that `baseline: optional` allows, the rules that need"
+        " one are `informational`.",
+        "## File of waivers",
+        "`release.waivers` names it. Unknown and duplicate keys are errors.",
+        Fields(WaiverFile).text(),
+        "## Decision file",
+        "As a JSON schema: `python -m ci schema decision`.",
+        Fields(Decision, written=True).text(),
+    )
+
+
 def _findings() -> str:
     rows = [
         (f"`{example.code}`", example.grade, _cell(example.text), _cell(meaning))
@@ -433,6 +488,8 @@ def _exit_codes() -> str:
                 for rule in RULES.values()
             ],
         ),
+        "`gate` has [rules of its own](decisions.md#the-rules-of-a-release). It exits with 4"
+        " if only regressions break them.",
         "## nox",
         "nox ends with 1 whenever a session fails. `noxfile.py` itself ends with 3 if this machine"
         " lacks something that the session needs, before anything is downloaded.",

@@ -21,6 +21,7 @@ from ci.report.dashboard.regressions import regressions_page
 from ci.report.dashboard.run import run_page
 from ci.report.dashboard.runs import listed_runs
 from ci.report.dashboard.search import SHOWN_RUNS, search_page
+from ci.store.folder import newest_decision
 from ci.util.files import write_atomically
 from ci.util.text import SHORT
 
@@ -98,6 +99,7 @@ def _files(
     yield _data("runs", _runs_data(found, with_page))
     rows = grid(found)
     first = {"attention": attention(store, found), "grid": rows}
+    first["decision"] = newest_decision(results, found.project)
     first |= {"columns": columns(rows), "span": span(rows), "text_of": result_text}
     yield "index.html", render("overview.html.j2", **common, **first, **refreshed)
     yield "runs.html", render("runs.html.j2", **common, listed=listed, **refreshed)
