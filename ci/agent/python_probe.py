@@ -24,6 +24,7 @@ from urllib.parse import unquote
 MOST_INSTALLED = 100  # distributions from files
 MOST_HASHED = 1 << 30  # bytes of one, which take 2 s
 PIECE = 1 << 20
+ADDED_BY_PIP = ("INSTALLER", "REQUESTED", "direct_url.json")
 IS_SAFE = getattr(sys.flags, "safe_path", False)  # the current folder is not searched
 
 
@@ -94,7 +95,8 @@ def installed_files(entries: Iterable[Distribution]) -> Iterator[dict[str, Any]]
     """Yield each distribution that was installed from a file: its name, SHA-256, and changes.
 
     ``altered`` is the number of its files that were changed or removed since; ``None``: too large.
-    ``shadowed`` are its packages and modules that the current folder has too.
+    ``record`` stands for the hashes of its files. ``shadowed`` are its packages and modules that
+    the current folder has too.
     """
     for entry in islice(filter(origin_of, entries), MOST_INSTALLED):
         archive = origin_of(entry).get("archive_info")
@@ -103,7 +105,15 @@ def installed_files(entries: Iterable[Distribution]) -> Iterator[dict[str, Any]]
             digest = archive.get("hashes", {}).get("sha256") or old
             name = unquote(origin_of(entry).get("url", "").rpartition("/")[2])
             facts = {"altered": altered_files(entry), "shadowed": shadowed_modules(entry)}
-            yield {"name": name, "sha256": digest, **facts}
+            yield {"name": name, "sha256": digest, "record": record_digest(entry), **facts}
+
+
+def record_digest(entry: Distribution) -> str:
+    """Return a digest of the hashes that the wheel brought: pip adds files, and scripts."""
+    files = [it for it in entry.files or () if it.name not in ADDED_BY_PIP and it.parts[0] != ".."]
+    hashes = [(it, it.hash) for it in files]
+    lines = [f"{path},{it.mode}={it.value}" for path, it in hashes if it is not None]
+    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 
 def shadowed_modules(entry: Distribution) -> list[str]:

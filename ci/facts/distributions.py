@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import os
+import re
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +18,8 @@ from ci.model.plan import GivenDistribution
 from ci.model.results import Distribution
 from ci.protocol.distributions import KEPT, MOST_DISTRIBUTIONS, is_distribution
 
+LARGEST_RECORD = 1 << 26  # bytes; that of torch has 2 MB
+_RECORD = re.compile(r"[^/]+\.dist-info/RECORD")
 INSTALLED = "installed_files"  # in the environment that the agent recorded
 
 
@@ -32,9 +38,12 @@ def read_distributions(
     """Return the distributions in a platform's folder, whose hashes are computed here.
 
     One is ``installed`` if the Python of the stages recorded, after the tests, that it installed a
-    file with this hash, and if none of its files has changed since.
+    file with this hash, or files with the hashes in the wheel, as an old pip records no other. None
+    of the installed files may have changed since.
     """
-    installed = {it["sha256"] for it in installed_files(environment) if it.get("altered") == 0}
+    unchanged = [it for it in installed_files(environment) if it.get("altered") == 0]
+    installed = {it["sha256"] for it in unchanged}
+    records = {it.get("record") for it in unchanged if isinstance(it.get("record"), str)}
     found = []
     for path in kept_files(folder):
         with path.open("rb") as file:
@@ -46,11 +55,25 @@ def read_distributions(
                 sha256=digest,
                 size_bytes=size,
                 path=f"{folder.name}/{KEPT}/{path.name}",
-                installed=digest in installed,
+                installed=digest in installed or _record_digest(path) in records,
                 given=given is not None and digest == given.sha256,
             )
         )
     return tuple(found)
+
+
+def _record_digest(wheel: Path) -> str | None:
+    """Return what the stages record for an installed wheel; ``None`` if it cannot be read."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            [record] = [it for it in archive.infolist() if _RECORD.fullmatch(it.filename)]
+            if record.file_size > LARGEST_RECORD:
+                return None
+            rows = csv.reader(archive.read(record).decode().splitlines())
+            lines = [f"{row[0]},{row[1]}" for row in rows if row[1] and ".data/" not in row[0]]
+    except (OSError, ValueError, IndexError, csv.Error, zipfile.BadZipFile, zlib.error):
+        return None
+    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest() if lines else None
 
 
 def installed_files(environment: Mapping[str, object]) -> list[dict[str, Any]]:

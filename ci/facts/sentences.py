@@ -613,8 +613,7 @@ def given_tested(name: str, sha256: str, removed: int) -> str:
 
 @fact
 def given_untested(name: str) -> str:
-    """Use a pip of version 22.3 or newer in the image, and let no stage or test install the project
-    or change its installed files."""
+    """Let no stage or test install the project or change its installed files."""
     return f"nothing shows that the tests ran with {name} installed, which was made elsewhere"
 
 
@@ -628,8 +627,8 @@ def wheel_shadowed(names: Sequence[str]) -> str:
 
 @fact
 def distribution_untested(names: Sequence[str]) -> str:
-    """Install the wheel with `{wheel}` in the stage's command, by a pip of version 22.3 or newer,
-    and let no stage or test change its installed files."""
+    """Install the wheel with `{wheel}` in the stage's command, and let no stage or test change its
+    installed files."""
     shown = join_names(names, MOST_NAMED)
     return f"nothing shows that the tests ran with what was kept installed: {shown}"
 

@@ -250,6 +250,20 @@ def test_what_an_installer_recorded(site: Path, archive_info: object, *, proven:
     assert is_installed(site) is proven
 
 
+def test_an_old_pip_records_the_hashes_of_the_files_alone(site: Path) -> None:
+    """That of Debian 12, 23.0.1, records no hash of the wheel."""
+    write_origin(site, {})
+    record = (site / "tiny-1.dist-info" / "RECORD").read_text()
+    results = site.parent / "results"
+    (results / "dist").mkdir(parents=True)
+    for text, proven in ((record, True), (record.replace("sha256=", "sha256=0"), False)):
+        with zipfile.ZipFile(results / "dist" / WHEEL, "w") as archive:
+            archive.writestr("tiny-1.dist-info/RECORD", text)
+        environment = json.loads(json.dumps(recorded(site)))
+        [found] = read_distributions(results, environment, None)
+        assert found.installed is proven
+
+
 def test_an_altered_installation_is_not_the_wheel(site: Path) -> None:
     (site / "tiny" / "__init__.py").write_text("ANSWER = 43\n")
     assert not is_installed(site)
