@@ -136,7 +136,7 @@ def _report_refusal(folder: Path, error: CiError | OSError) -> CiError:
 
 
 def _unpacked(path: Path, stack: ExitStack) -> Path:
-    """Return the folder of a report, which the end of ``stack`` removes; other paths as they are."""
+    """Return the folder of a report, until ``stack`` ends; other paths as they are."""
     if path.is_dir() or not path.name.endswith((".tar.gz", ".tgz")):
         return path
     from ci.upkeep.kit.archive import unpack_report  # other imports need no engines
